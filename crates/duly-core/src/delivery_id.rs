@@ -1,0 +1,111 @@
+//! The delivery id: the receiver's idempotency key (P7).
+//!
+//! 128 bits of xxh3 over the length-prefixed namespace and id, the incarnation and the
+//! occurrence, written as 26 characters of base32 without padding. It is the same in every
+//! attempt, after retry, lease loss, restart, redrive, export and import, because nothing that
+//! changes between attempts goes into it. The definition is frozen.
+
+use std::fmt;
+
+use data_encoding::BASE32_NOPAD;
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::{Incarnation, invalid::Invalid};
+
+/// Names one firing, the same in every attempt.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeliveryId(u128);
+
+impl DeliveryId {
+    /// The delivery id of an occurrence of a timer.
+    pub fn of(namespace: &str, id: &str, incarnation: Incarnation, occurrence: u32) -> Self {
+        let mut hasher = Xxh3Default::new();
+        for part in [namespace, id] {
+            let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
+            hasher.update(&length.to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+        hasher.update(&incarnation.0.to_le_bytes());
+        hasher.update(&occurrence.to_le_bytes());
+        Self(hasher.digest128())
+    }
+
+    /// Parses the text form.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        BASE32_NOPAD
+            .decode(text.as_bytes())
+            .ok()
+            .and_then(|bytes| <[u8; 16]>::try_from(bytes).ok())
+            .map(|bytes| Self(u128::from_be_bytes(bytes)))
+            .ok_or_else(|| Invalid::new("", text, "a delivery id: 26 characters of A-Z 2-7"))
+    }
+
+    /// The 128 bits.
+    pub const fn to_u128(self) -> u128 {
+        self.0
+    }
+
+    /// From the 128 bits.
+    pub const fn from_u128(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// 64 of the bits, to seed jitter with.
+    #[expect(clippy::cast_possible_truncation)]
+    pub const fn seed(self) -> u64 {
+        (self.0 >> 64) as u64 ^ self.0 as u64
+    }
+}
+
+impl fmt::Display for DeliveryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&BASE32_NOPAD.encode(&self.0.to_be_bytes()))
+    }
+}
+
+impl fmt::Debug for DeliveryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p7_text_form_is_stable_ascii_without_full_stop() {
+        let id = DeliveryId::of("orders", "42", Incarnation(7), 0);
+        let text = id.to_string();
+        assert_eq!(text, GOLDEN);
+        assert_eq!(text.len(), 26);
+        assert_eq!(DeliveryId::parse(&text).unwrap(), id);
+    }
+
+    #[test]
+    fn p7_every_part_counts() {
+        let base = DeliveryId::of("a", "bc", Incarnation(1), 0);
+        for other in [
+            DeliveryId::of("ab", "c", Incarnation(1), 0),
+            DeliveryId::of("a", "bc", Incarnation(2), 0),
+            DeliveryId::of("a", "bc", Incarnation(1), 1),
+        ] {
+            assert_ne!(base, other);
+        }
+    }
+
+    #[test]
+    fn refuses_other_text() {
+        for text in [
+            "",
+            "A",
+            "aaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "AAAAAAAAAAAAAAAAAAAAAAAAA.",
+            "AAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        ] {
+            assert!(DeliveryId::parse(text).is_err(), "{text}");
+        }
+    }
+
+    const GOLDEN: &str = "4GRYPEC2O6BKP3YNZHKVBO5LIY";
+}

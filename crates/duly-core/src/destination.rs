@@ -1,0 +1,144 @@
+//! Where a firing goes, and the lane it belongs to.
+
+use std::sync::Arc;
+
+use url::Url;
+
+use crate::{Millis, headers::Headers, invalid::Invalid};
+
+/// Longest URL, in bytes.
+pub const URL_BYTES_MAX: usize = 2048;
+/// Time a receiver has for its whole answer unless the destination says otherwise.
+pub const HTTP_TIMEOUT_DEFAULT: Millis = Millis::from_secs(30);
+/// Shortest time-out that can be asked for.
+pub const HTTP_TIMEOUT_MIN: Millis = Millis::from_ms(100);
+/// Longest time-out that can be asked for.
+pub const HTTP_TIMEOUT_MAX: Millis = Millis::from_secs(600);
+
+/// Where a firing goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Destination {
+    /// Consumers lease it and settle it.
+    #[default]
+    Pull,
+    /// Duly sends it to a webhook.
+    Http(HttpDestination),
+}
+
+/// A webhook receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpDestination {
+    url: Url,
+    /// Request method.
+    pub method: Method,
+    /// Headers of every delivery; the timer's own win over them.
+    pub headers: Headers,
+    /// Time for the whole exchange, connection included.
+    pub timeout: Millis,
+}
+
+/// Request methods a webhook can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Method {
+    /// POST, the default.
+    #[default]
+    Post,
+    /// PUT.
+    Put,
+    /// PATCH.
+    Patch,
+}
+
+impl Method {
+    /// Its name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+        }
+    }
+
+    /// Parses the upper-case name.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        [Self::Post, Self::Put, Self::Patch]
+            .into_iter()
+            .find(|method| method.as_str() == text)
+            .ok_or_else(|| Invalid::new("method", text, "POST, PUT or PATCH"))
+    }
+}
+
+impl HttpDestination {
+    /// A receiver at `url` with default method, no headers and the default time-out.
+    pub fn new(url: &str) -> Result<Self, Invalid> {
+        let refuse = |allowed: &str| Invalid::new("url", url, allowed);
+        if url.len() > URL_BYTES_MAX {
+            return Err(refuse("at most 2048 bytes long"));
+        }
+        let parsed = Url::parse(url).map_err(|_| refuse("an absolute http:// or https:// URL"))?;
+        if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
+            return Err(refuse("an absolute http:// or https:// URL"));
+        }
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            let allowed = "without user name and password: put credentials into a header";
+            return Err(Invalid::unseen("url", allowed));
+        }
+        if parsed.port() == Some(0) {
+            return Err(refuse("with a port from 1 to 65535"));
+        }
+        if parsed.fragment().is_some() {
+            return Err(refuse("without a fragment (#…)"));
+        }
+        Ok(Self {
+            url: parsed,
+            method: Method::Post,
+            headers: Headers::default(),
+            timeout: HTTP_TIMEOUT_DEFAULT,
+        })
+    }
+
+    /// The receiver's URL.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Scheme, host and port: the unit of isolation between receivers.
+    pub fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+}
+
+impl Destination {
+    /// The lane that firings to this destination belong to.
+    pub fn lane_key(&self) -> LaneKey {
+        match self {
+            Self::Pull => LaneKey::Pull,
+            Self::Http(http) => LaneKey::Origin(Arc::from(http.origin())),
+        }
+    }
+}
+
+/// What a lane is keyed by, within its namespace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LaneKey {
+    /// Firings that consumers lease.
+    Pull,
+    /// Firings to one HTTP origin.
+    Origin(Arc<str>),
+    /// Firings to the origins past the number of lanes that a namespace can have.
+    Overflow,
+}
+
+impl LaneKey {
+    /// Name for stats, metrics and logs.
+    pub fn label(&self) -> &str {
+        match self {
+            Self::Pull => "pull",
+            Self::Origin(origin) => origin,
+            Self::Overflow => "overflow",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+use super::*;
+
+#[test]
+fn urls() {
+    for good in [
+        "http://127.0.0.1:9000/hook",
+        "https://example.com",
+        "http://[::1]:80/a?b=c",
+    ] {
+        assert!(HttpDestination::new(good).is_ok(), "{good}");
+    }
+    let long = format!("http://a/{}", "x".repeat(URL_BYTES_MAX));
+    for bad in [
+        "",
+        "a",
+        "/hook",
+        "ftp://a/b",
+        "http://",
+        "file:///etc/passwd",
+        "http://u:p@a/",
+        "http://a/#f",
+        "http://a:0/",
+        &long,
+    ] {
+        let invalid = HttpDestination::new(bad).unwrap_err();
+        assert_eq!(invalid.field, "url", "{bad}");
+    }
+}
+
+#[test]
+fn credentials_are_not_shown_back() {
+    let invalid = HttpDestination::new("http://user:secret@host/").unwrap_err();
+    assert!(!invalid.to_string().contains("secret"));
+}
+
+#[test]
+fn lanes_follow_the_origin() {
+    let lane = |url: &str| Destination::Http(HttpDestination::new(url).unwrap()).lane_key();
+    assert_eq!(lane("http://a/x"), lane("http://A:80/y?z"));
+    assert_ne!(lane("http://a/x"), lane("https://a/x"));
+    assert_ne!(lane("http://a/x"), lane("http://a:81/x"));
+    assert_eq!(Destination::Pull.lane_key(), LaneKey::Pull);
+}

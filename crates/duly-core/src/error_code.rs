@@ -1,0 +1,159 @@
+//! The stable codes of the contract, with their HTTP status: the one table.
+
+/// A stable code that every error and refusal carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// A value that is not allowed.
+    InvalidArgument,
+    /// No or wrong credentials.
+    Unauthenticated,
+    /// Credentials without the right.
+    PermissionDenied,
+    /// No such timer, namespace or path.
+    NotFound,
+    /// The path exists, the method does not.
+    MethodNotAllowed,
+    /// A body of another type.
+    UnsupportedMediaType,
+    /// Another timer has this id.
+    AlreadyExists,
+    /// The timer has another revision.
+    RevisionMismatch,
+    /// The firing is being delivered.
+    InFlight,
+    /// The timer has been delivered.
+    Finished,
+    /// The timer has been cancelled.
+    Cancelled,
+    /// The firing is a dead letter.
+    Dead,
+    /// The namespace still holds timers.
+    NamespaceNotEmpty,
+    /// The payload is larger than the namespace allows.
+    PayloadTooLarge,
+    /// The request is larger than allowed.
+    RequestTooLarge,
+    /// A limit is reached.
+    ResourceExhausted,
+    /// The service cannot work now.
+    Unavailable,
+    /// The outcome is not known.
+    Aborted,
+    /// It took too long.
+    DeadlineExceeded,
+    /// A fault of Duly's own.
+    Internal,
+}
+
+impl Code {
+    /// Every code.
+    pub const ALL: [Self; 20] = [
+        Self::InvalidArgument,
+        Self::Unauthenticated,
+        Self::PermissionDenied,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::UnsupportedMediaType,
+        Self::AlreadyExists,
+        Self::RevisionMismatch,
+        Self::InFlight,
+        Self::Finished,
+        Self::Cancelled,
+        Self::Dead,
+        Self::NamespaceNotEmpty,
+        Self::PayloadTooLarge,
+        Self::RequestTooLarge,
+        Self::ResourceExhausted,
+        Self::Unavailable,
+        Self::Aborted,
+        Self::DeadlineExceeded,
+        Self::Internal,
+    ];
+
+    /// The code as it stands in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "invalid_argument",
+            Self::Unauthenticated => "unauthenticated",
+            Self::PermissionDenied => "permission_denied",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::AlreadyExists => "already_exists",
+            Self::RevisionMismatch => "revision_mismatch",
+            Self::InFlight => "in_flight",
+            Self::Finished => "finished",
+            Self::Cancelled => "cancelled",
+            Self::Dead => "dead",
+            Self::NamespaceNotEmpty => "namespace_not_empty",
+            Self::PayloadTooLarge => "payload_too_large",
+            Self::RequestTooLarge => "request_too_large",
+            Self::ResourceExhausted => "resource_exhausted",
+            Self::Unavailable => "unavailable",
+            Self::Aborted => "aborted",
+            Self::DeadlineExceeded => "deadline_exceeded",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The HTTP status that goes with it.
+    pub const fn http_status(self) -> u16 {
+        match self {
+            Self::InvalidArgument => 400,
+            Self::Unauthenticated => 401,
+            Self::PermissionDenied => 403,
+            Self::NotFound => 404,
+            Self::MethodNotAllowed => 405,
+            Self::UnsupportedMediaType => 415,
+            Self::AlreadyExists
+            | Self::RevisionMismatch
+            | Self::InFlight
+            | Self::Finished
+            | Self::Cancelled
+            | Self::Dead
+            | Self::NamespaceNotEmpty => 409,
+            Self::PayloadTooLarge | Self::RequestTooLarge => 413,
+            Self::ResourceExhausted => 429,
+            Self::Unavailable | Self::Aborted => 503,
+            Self::DeadlineExceeded => 504,
+            Self::Internal => 500,
+        }
+    }
+
+    /// A title for people: one per code.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "A value is not allowed",
+            Self::Unauthenticated => "Credentials are missing or wrong",
+            Self::PermissionDenied => "Not permitted",
+            Self::NotFound => "Not found",
+            Self::MethodNotAllowed => "Method not allowed",
+            Self::UnsupportedMediaType => "Content type not supported",
+            Self::AlreadyExists => "Another timer has this id",
+            Self::RevisionMismatch => "The timer has another revision",
+            Self::InFlight => "The firing is being delivered",
+            Self::Finished => "The timer has been delivered",
+            Self::Cancelled => "The timer has been cancelled",
+            Self::Dead => "The firing is a dead letter",
+            Self::NamespaceNotEmpty => "The namespace still holds timers",
+            Self::PayloadTooLarge => "The payload is too large",
+            Self::RequestTooLarge => "The request is too large",
+            Self::ResourceExhausted => "A limit is reached",
+            Self::Unavailable => "The service cannot do this now",
+            Self::Aborted => "The outcome is not known; repeat the same call",
+            Self::DeadlineExceeded => "It took too long",
+            Self::Internal => "A fault in Duly",
+        }
+    }
+}
+
+/// Whether and when the same call can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// It will be refused again.
+    Never,
+    /// At once.
+    Now,
+    /// After this wait.
+    After(crate::Millis),
+}

@@ -1,0 +1,122 @@
+//! Headers that travel with a firing: checked, lower-cased, in the caller's order.
+
+use crate::invalid::Invalid;
+
+/// Most headers of one timer or destination.
+pub const COUNT_MAX: usize = 64;
+/// Most bytes of all names and values together.
+pub const BYTES_MAX: usize = 8 * 1024;
+
+/// Names that the transport or Duly itself owns.
+const REFUSED: [&str; 13] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "trailers",
+    "transfer-encoding",
+    "upgrade",
+];
+/// Prefixes that Duly itself owns.
+const REFUSED_PREFIXES: [&str; 3] = ["ce-", "webhook-", "duly-"];
+
+/// Header names (lower case, unique) and values (visible ASCII with inner spaces), in the order
+/// in which they were given.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Headers(Vec<(String, String)>);
+
+impl Headers {
+    /// Checks and takes pairs of name and value.
+    pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, Invalid> {
+        let mut checked: Vec<(String, String)> = Vec::new();
+        let mut total_bytes = 0;
+        for (name, value) in pairs {
+            let name = check_name(&name)?;
+            check_value(&name, &value)?;
+            if checked.iter().any(|(known, _)| *known == name) {
+                return Err(Invalid::new(
+                    "",
+                    &name,
+                    "names that differ in more than case",
+                ));
+            }
+            total_bytes += name.len() + value.len();
+            checked.push((name, value));
+            if checked.len() > COUNT_MAX {
+                return Err(Invalid::unseen("", format!("at most {COUNT_MAX} headers")));
+            }
+            if total_bytes > BYTES_MAX {
+                let allowed = format!("at most {BYTES_MAX} bytes of names and values together");
+                return Err(Invalid::unseen("", allowed));
+            }
+        }
+        Ok(Self(checked))
+    }
+
+    /// Name and value of each header.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The value of a header, by its lower-case name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn check_name(name: &str) -> Result<String, Invalid> {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if name.is_empty() || !name.bytes().all(token) {
+        return Err(Invalid::new(
+            "",
+            name,
+            "an HTTP header name (letters, digits and !#$%&'*+-.^_`|~)",
+        ));
+    }
+    let name = name.to_ascii_lowercase();
+    let ours = REFUSED_PREFIXES
+        .iter()
+        .any(|prefix| name.starts_with(prefix));
+    if ours || REFUSED.contains(&name.as_str()) {
+        let allowed = "a header of your own: ce-*, webhook-*, duly-*, hop-by-hop headers, host, \
+                       content-length, te and expect are set by Duly";
+        return Err(Invalid::new("", name, allowed));
+    }
+    Ok(name)
+}
+
+fn check_value(name: &str, value: &str) -> Result<(), Invalid> {
+    let inner = value.bytes().all(|b| (0x20..=0x7e).contains(&b));
+    if inner && !value.starts_with(' ') && !value.ends_with(' ') {
+        Ok(())
+    } else {
+        Err(Invalid::new(
+            name,
+            value,
+            "visible ASCII with spaces only inside",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+use super::*;
+
+fn one(name: &str, value: &str) -> Result<Headers, Invalid> {
+    Headers::new([(name.to_owned(), value.to_owned())])
+}
+
+#[test]
+fn p11_values_stay_as_given_and_names_are_lowered() {
+    let headers = one("X-Order", "a  b=1; c").unwrap();
+    assert_eq!(headers.get("x-order"), Some("a  b=1; c"));
+    assert_eq!(one("content-type", "image/png").unwrap().len(), 1);
+}
+
+#[test]
+fn refused_names() {
+    for name in [
+        "",
+        "a b",
+        "ä",
+        "ce-id",
+        "Webhook-Id",
+        "DULY-x",
+        "Host",
+        "TE",
+        "expect",
+        "Connection",
+        "content-length",
+        "transfer-encoding",
+    ] {
+        assert!(one(name, "v").is_err(), "{name}");
+    }
+}
+
+#[test]
+fn refused_values() {
+    for value in [" a", "a ", "a\r\nb: c", "ü", "\t"] {
+        let invalid = one("x", value).unwrap_err();
+        assert_eq!(invalid.field, "x", "{value:?}");
+    }
+}
+
+#[test]
+fn limits() {
+    let many = |n: usize| Headers::new((0..n).map(|i| (format!("h{i}"), String::new())));
+    assert!(many(64).is_ok());
+    assert!(many(65).is_err());
+    assert!(one("x", &"v".repeat(BYTES_MAX - 1)).is_ok());
+    assert!(one("x", &"v".repeat(BYTES_MAX)).is_err());
+    assert!(Headers::new([("A".into(), "1".into()), ("a".into(), "2".into())]).is_err());
+}

@@ -1,0 +1,93 @@
+//! The one shape of "this value is not allowed".
+//!
+//! Every checked constructor of this crate answers an [`Invalid`]: which field, what was seen
+//! (shortened), what is allowed. The outer layers put their own path in front of the field with
+//! [`Invalid::within`]; nobody composes the sentence a second time.
+
+use std::fmt;
+
+/// Longest piece of a refused value that is shown back, in characters.
+pub const SEEN_CHARS_MAX: usize = 64;
+
+/// A value that was refused: the field, what was seen, what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.sentence())]
+pub struct Invalid {
+    /// Path of the field, for example `retry.max_attempts`; empty for the value itself.
+    pub field: String,
+    /// The refused value, shortened to [`SEEN_CHARS_MAX`] characters; absent where showing it
+    /// would help nobody (a missing field) or would leak a secret.
+    pub seen: Option<String>,
+    /// What is allowed, as the end of a sentence that starts with the field.
+    pub allowed: String,
+}
+
+impl Invalid {
+    /// A refused value at `field`: `seen` is shortened, `allowed` completes "`field` must be …".
+    pub fn new(
+        field: impl Into<String>,
+        seen: impl fmt::Display,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self {
+            field: field.into(),
+            seen: Some(shorten(&seen.to_string())),
+            allowed: allowed.into(),
+        }
+    }
+
+    /// A refusal that shows no value.
+    pub fn unseen(field: impl Into<String>, allowed: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            seen: None,
+            allowed: allowed.into(),
+        }
+    }
+
+    /// The same refusal, seen from one level further out: `retry` + `max_attempts`.
+    #[must_use]
+    pub fn within(mut self, outer: &str) -> Self {
+        self.field = match (outer.is_empty(), self.field.is_empty()) {
+            (true, _) => self.field,
+            (false, true) => outer.to_owned(),
+            (false, false) if self.field.starts_with('[') => format!("{outer}{}", self.field),
+            (false, false) => format!("{outer}.{}", self.field),
+        };
+        self
+    }
+
+    fn sentence(&self) -> String {
+        let field = if self.field.is_empty() {
+            "the value"
+        } else {
+            &self.field
+        };
+        match &self.seen {
+            Some(seen) => format!("{field} must be {}; got {seen}", self.allowed),
+            None => format!("{field} must be {}", self.allowed),
+        }
+    }
+}
+
+/// Cuts `text` to [`SEEN_CHARS_MAX`] characters, escapes control characters and quotes it.
+pub fn shorten(text: &str) -> String {
+    let mut out = String::with_capacity(text.len().min(SEEN_CHARS_MAX) + 4);
+    out.push('"');
+    let mut chars = text.chars();
+    for c in chars.by_ref().take(SEEN_CHARS_MAX) {
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    if chars.next().is_some() {
+        out.push('…');
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! Duly's vocabulary and its pure logic.
+//!
+//! Everything in this crate takes values and returns values: no clock, no randomness, no I/O, no
+//! runtime. What a word means for every other crate is decided here, once:
+//!
+//! ```text
+//!   ids, time, payload, headers, destination, retry, limits     checked values
+//!        │
+//!   schedule::Schedule ──► timer::Timer ──► delivery id, backoff, history
+//!        │                      │
+//!        └── request hash       └── lifecycle::decide(state, event)   the only state table
+//! ```
+//!
+//! * It promises that a value which exists is valid: names, ids, times, headers and policies are
+//!   checked when they are made, and the error ([`Invalid`]) names the field, what was seen and
+//!   what is allowed.
+//! * It refuses to know how anything is stored or sent.
+//!
+//! Start reading at [`lifecycle`], then [`timer`].
+
+pub mod delivery_id;
+pub mod destination;
+pub mod duration;
+pub mod env;
+pub mod error_code;
+pub mod headers;
+pub mod ids;
+pub mod invalid;
+pub mod lifecycle;
+pub mod limits;
+pub mod metric_names;
+pub mod namespace;
+pub mod payload;
+pub mod request_hash;
+pub mod retry;
+pub mod schedule;
+pub mod shard;
+pub mod stub;
+pub mod time;
+pub mod timer;
+
+pub use delivery_id::DeliveryId;
+pub use destination::Destination;
+pub use duration::Millis;
+pub use error_code::Code;
+pub use ids::{Incarnation, NamespaceName, TimerId};
+pub use invalid::Invalid;
+pub use lifecycle::State;
+pub use namespace::Settings;
+pub use payload::Payload;
+pub use retry::RetryPolicy;
+pub use schedule::Schedule;
+pub use stub::Stub;
+pub use time::Timestamp;
+pub use timer::Timer;

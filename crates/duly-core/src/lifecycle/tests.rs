@@ -1,0 +1,104 @@
+//! Keeps `table.txt` equal to the code: every event in every state.
+
+use super::*;
+
+const EVENTS: [(&str, Event); 16] = [
+    ("schedule.same", Event::Schedule(Request::Same)),
+    (
+        "schedule.fail",
+        Event::Schedule(Request::Other(IfExists::Fail)),
+    ),
+    (
+        "schedule.keep",
+        Event::Schedule(Request::Other(IfExists::Keep)),
+    ),
+    (
+        "schedule.replace",
+        Event::Schedule(Request::Other(IfExists::Replace)),
+    ),
+    ("reschedule", Event::Reschedule),
+    ("cancel", Event::Cancel),
+    ("fire", Event::Fire),
+    ("claim", Event::Claim),
+    ("ack", Event::Ack),
+    ("fail.left", Event::Fail(Budget::Left)),
+    ("fail.spent", Event::Fail(Budget::Spent)),
+    ("give_up", Event::GiveUp),
+    ("release", Event::Release),
+    ("expire", Event::Expire),
+    ("redrive", Event::Redrive),
+    ("purge", Event::Purge),
+];
+
+fn word(decision: Decision) -> String {
+    match decision {
+        Decision::Create => "create".into(),
+        Decision::Replace => "replace".into(),
+        Decision::Existing => "existing".into(),
+        Decision::Change => "change".into(),
+        Decision::Move(state) => format!("→{state}"),
+        Decision::Already => "already".into(),
+        Decision::Remove => "remove".into(),
+        Decision::Refuse(code) => format!("!{}", code.as_str()),
+    }
+}
+
+fn render() -> String {
+    let states = std::iter::once(None).chain(State::ALL.into_iter().map(Some));
+    let mut text = String::from("event");
+    for state in states.clone() {
+        text += &format!(" | {}", state.map_or("absent", State::as_str));
+    }
+    text.push('\n');
+    for (name, event) in EVENTS {
+        text += name;
+        for state in states.clone() {
+            text += &format!(" | {}", word(decide(state, event)));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn p4_p5_p6_p8_the_table_is_the_code() {
+    let expected = include_str!("table.txt");
+    let actual = render();
+    for (line, (want, got)) in expected.lines().zip(actual.lines()).enumerate() {
+        assert_eq!(want, got, "line {}", line + 1);
+    }
+    assert_eq!(expected.lines().count(), actual.lines().count(), "{actual}");
+}
+
+#[test]
+fn p4_nothing_leaves_cancelled_but_a_new_schedule() {
+    for (name, event) in EVENTS {
+        let decision = decide(Some(State::Cancelled), event);
+        let harmless = matches!(
+            decision,
+            Decision::Create | Decision::Already | Decision::Refuse(_)
+        );
+        assert!(harmless, "{name}: {decision:?}");
+    }
+}
+
+#[test]
+fn p3_only_ack_and_cancel_and_purge_end_a_firing() {
+    for state in State::ALL
+        .into_iter()
+        .filter(|s| s.is_pending() || *s == State::Dead)
+    {
+        for (name, event) in EVENTS {
+            let decision = decide(Some(state), event);
+            let ends = matches!(
+                decision,
+                Decision::Move(State::Finished | State::Cancelled) | Decision::Remove
+            );
+            assert_eq!(
+                ends,
+                ends && ["ack", "cancel", "purge"].contains(&name),
+                "{name}"
+            );
+        }
+    }
+}

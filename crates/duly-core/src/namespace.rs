@@ -1,0 +1,117 @@
+//! What a namespace is set to: destination, retry policy, lease, retention, weight, secrets, limits.
+
+use std::fmt;
+
+use crate::{Destination, Millis, RetryPolicy, invalid::Invalid, limits::Limits};
+
+/// Shortest lease.
+pub const LEASE_MIN: Millis = Millis::from_secs(1);
+/// Longest lease, and the longest time from claim to the end of an extended one.
+pub const LEASE_MAX: Millis = Millis::from_secs(12 * 3_600);
+/// Lease of a namespace that says nothing.
+pub const LEASE_DEFAULT: Millis = Millis::from_secs(30);
+/// How long stubs of a namespace that says nothing are kept.
+pub const RETENTION_DEFAULT: Millis = Millis::from_secs(24 * 3_600);
+/// Longest time stubs can be kept.
+pub const RETENTION_MAX: Millis = Millis::from_secs(3_650 * 86_400);
+/// Largest weight.
+pub const WEIGHT_MAX: u32 = 1_000;
+/// Most signing secrets at once.
+pub const SIGNING_SECRETS_MAX: usize = 2;
+
+/// Settings of a namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Where firings go whose timer names no destination.
+    pub destination: Destination,
+    /// Retry policy of timers that name none.
+    pub retry: RetryPolicy,
+    /// Lease of a claim that names none.
+    pub lease: Millis,
+    /// How long stubs of ended timers are kept.
+    pub retention: Millis,
+    /// Share when workers are scarce.
+    pub weight: u32,
+    /// Secrets that webhooks are signed with; two during a rotation.
+    pub signing_secrets: Vec<SigningSecret>,
+    /// Limits.
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            destination: Destination::Pull,
+            retry: RetryPolicy::default(),
+            lease: LEASE_DEFAULT,
+            retention: RETENTION_DEFAULT,
+            weight: 1,
+            signing_secrets: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Checks every bound; each error names its field.
+    pub fn check(mut self) -> Result<Self, Invalid> {
+        self.retry = self.retry.check().map_err(|e| e.within("retry"))?;
+        self.limits = self.limits.check().map_err(|e| e.within("limits"))?;
+        self.lease
+            .within(LEASE_MIN, LEASE_MAX)
+            .map_err(|e| e.within("lease"))?;
+        self.retention
+            .within(Millis::ZERO, RETENTION_MAX)
+            .map_err(|e| e.within("retention"))?;
+        if !(1..=WEIGHT_MAX).contains(&self.weight) {
+            let allowed = format!("an integer from 1 to {WEIGHT_MAX}");
+            return Err(Invalid::new("weight", self.weight, allowed));
+        }
+        if self.signing_secrets.len() > SIGNING_SECRETS_MAX {
+            let allowed = format!("at most {SIGNING_SECRETS_MAX} secrets (two during a rotation)");
+            return Err(Invalid::unseen("signing_secrets", allowed));
+        }
+        Ok(self)
+    }
+}
+
+/// A secret that webhooks are signed with, in the form of Standard Webhooks (`whsec_` + base64).
+/// Never shown: `Debug` and `Display` print its fingerprint.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SigningSecret(String);
+
+impl SigningSecret {
+    /// Checks and takes a secret: `whsec_` followed by standard base64 of 24 to 64 bytes.
+    pub fn new(text: &str) -> Result<Self, Invalid> {
+        let decoded = text
+            .strip_prefix("whsec_")
+            .and_then(|encoded| data_encoding::BASE64.decode(encoded.as_bytes()).ok());
+        match decoded {
+            Some(key) if (24..=64).contains(&key.len()) => Ok(Self(text.to_owned())),
+            _ => Err(Invalid::unseen(
+                "",
+                "\"whsec_\" followed by base64 of 24 to 64 random bytes",
+            )),
+        }
+    }
+
+    /// The secret itself, for the signer and the store only.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// A short hash that identifies the secret without giving it away.
+    pub fn fingerprint(&self) -> String {
+        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(self.0.as_bytes(), 0x6475_6C79);
+        format!("xxh3:{hash:016x}")
+    }
+}
+
+impl fmt::Debug for SigningSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningSecret({})", self.fingerprint())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Request hash: tells "the same request again" from another request with the same id (P6).
+//!
+//! 128 bits of xxh3 over every field of the request as it was sent (a `delay` as a delay),
+//! length-prefixed and tagged; `if_exists` and the trace context are not part of it. The encoding
+//! is frozen: stored hashes are compared with new ones.
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::{Destination, RetryPolicy, Schedule, headers::Headers, payload::Form, schedule::When};
+
+/// Hash of a request as sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RequestHash(pub u128);
+
+impl RequestHash {
+    /// Hashes a request.
+    pub fn of(schedule: &Schedule) -> Self {
+        let mut feed = Feed(Xxh3Default::new());
+        match schedule.when {
+            When::At(due_at) => feed.number(b'a', due_at.unix_ms()),
+            When::After(delay) => feed.number(b'd', delay.ms()),
+        }
+        if let Some(payload) = &schedule.payload {
+            let tag = match payload.form {
+                Form::Json => b'j',
+                Form::Text => b't',
+                Form::Binary => b'b',
+            };
+            feed.bytes(tag, &payload.bytes);
+        }
+        feed.headers(&schedule.headers);
+        for tag in schedule.tags.as_slice() {
+            feed.bytes(b'g', tag.as_bytes());
+        }
+        if let Some(key) = &schedule.slot_key {
+            feed.bytes(b's', key.as_str().as_bytes());
+        }
+        if let Some(destination) = &schedule.destination {
+            feed.destination(destination);
+        }
+        if let Some(retry) = &schedule.retry {
+            feed.retry(retry);
+        }
+        if let Some(expire_after) = schedule.expire_after {
+            feed.number(b'x', expire_after.ms());
+        }
+        Self(feed.0.digest128())
+    }
+}
+
+struct Feed(Xxh3Default);
+
+impl Feed {
+    fn bytes(&mut self, tag: u8, bytes: &[u8]) {
+        self.0.update(&[tag]);
+        self.0.update(&(bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    fn number(&mut self, tag: u8, number: u64) {
+        self.bytes(tag, &number.to_le_bytes());
+    }
+
+    fn headers(&mut self, headers: &Headers) {
+        for (name, value) in headers.iter() {
+            self.bytes(b'h', name.as_bytes());
+            self.bytes(b'v', value.as_bytes());
+        }
+    }
+
+    fn destination(&mut self, destination: &Destination) {
+        match destination {
+            Destination::Pull => self.bytes(b'P', &[]),
+            Destination::Http(http) => {
+                self.bytes(b'U', http.url().as_str().as_bytes());
+                self.bytes(b'M', http.method.as_str().as_bytes());
+                self.headers(&http.headers);
+                self.number(b'T', http.timeout.ms());
+            }
+        }
+    }
+
+    fn retry(&mut self, retry: &RetryPolicy) {
+        match retry {
+            RetryPolicy::Exponential(policy) => {
+                self.number(b'n', u64::from(policy.max_attempts));
+                self.number(b'i', policy.min_backoff.ms());
+                self.number(b'm', policy.max_backoff.ms());
+                self.number(b'f', policy.multiplier.to_bits());
+                self.number(b'r', policy.jitter.to_bits());
+            }
+            RetryPolicy::Schedule(waits) => {
+                for wait in waits {
+                    self.number(b'w', wait.ms());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Millis, Payload, TimerId, Timestamp, schedule::Tags};
+
+    fn base() -> Schedule {
+        Schedule::new(
+            TimerId::new("a").unwrap(),
+            When::After(Millis::from_secs(1)),
+        )
+    }
+
+    #[test]
+    fn p6_every_field_but_the_trace_counts() {
+        let hash = RequestHash::of(&base());
+        let differs = |change: fn(&mut Schedule)| {
+            let mut other = base();
+            change(&mut other);
+            assert_ne!(RequestHash::of(&other), hash);
+        };
+        differs(|s| s.when = When::After(Millis::from_secs(2)));
+        differs(|s| s.when = When::At(Timestamp::from_unix_ms(1_000).unwrap()));
+        differs(|s| {
+            s.payload = Some(Payload {
+                form: Form::Text,
+                bytes: "x".into(),
+            })
+        });
+        differs(|s| s.headers = Headers::new([("a".into(), "b".into())]).unwrap());
+        differs(|s| s.tags = Tags::new(vec!["t".into()]).unwrap());
+        differs(|s| s.destination = Some(Destination::Pull));
+        differs(|s| s.retry = Some(RetryPolicy::default()));
+        differs(|s| s.expire_after = Some(Millis::ZERO));
+        let mut traced = base();
+        traced.trace_parent = Some("00-1-2-00".into());
+        assert_eq!(RequestHash::of(&traced), hash);
+    }
+
+    #[test]
+    fn p6_the_hash_is_frozen() {
+        assert_eq!(RequestHash::of(&base()).0, GOLDEN);
+    }
+
+    const GOLDEN: u128 = 121_186_618_506_749_807_449_773_829_672_237_313_334;
+}

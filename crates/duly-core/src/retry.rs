@@ -1,0 +1,157 @@
+//! Backoff: how long a firing waits after a failed attempt, and when it is given up.
+//!
+//! The wait before attempt n+1 is `min(max, min·multiplier^(n-1)) ± jitter`; with a schedule of k
+//! entries it is the n-th entry, and k+1 attempts are made. Jitter is taken from the delivery id,
+//! not from a random source, so every store computes the same wait.
+
+use crate::{Millis, invalid::Invalid};
+
+/// Most attempts a policy can ask for.
+pub const ATTEMPTS_MAX: u32 = 1_000;
+/// Most entries of a schedule.
+pub const SCHEDULE_ENTRIES_MAX: usize = 100;
+/// Longest wait between two attempts.
+pub const BACKOFF_MAX: Millis = Millis::from_secs(30 * 86_400);
+
+/// When a failed firing is tried again.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RetryPolicy {
+    /// Exponential waits.
+    Exponential(Exponential),
+    /// The waits themselves; one more attempt than entries.
+    Schedule(Vec<Millis>),
+}
+
+/// Exponential waits between attempts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exponential {
+    /// Attempts in all, the first included.
+    pub max_attempts: u32,
+    /// Wait after the first failed attempt.
+    pub min_backoff: Millis,
+    /// Longest wait.
+    pub max_backoff: Millis,
+    /// Factor from one wait to the next, 1 to 100.
+    pub multiplier: f64,
+    /// Share of the wait by which it is moved up or down, 0 to 1.
+    pub jitter: f64,
+}
+
+impl Default for Exponential {
+    fn default() -> Self {
+        Self {
+            max_attempts: 16,
+            min_backoff: Millis::from_secs(1),
+            max_backoff: Millis::from_secs(3_600),
+            multiplier: 2.0,
+            jitter: 0.2,
+        }
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::Exponential(Exponential::default())
+    }
+}
+
+impl RetryPolicy {
+    /// Checks every bound; each error names its field.
+    pub fn check(self) -> Result<Self, Invalid> {
+        match &self {
+            Self::Exponential(policy) => policy.check()?,
+            Self::Schedule(waits) => {
+                if !(1..=SCHEDULE_ENTRIES_MAX).contains(&waits.len()) {
+                    let allowed = format!("1 to {SCHEDULE_ENTRIES_MAX} waits");
+                    return Err(Invalid::new(
+                        "schedule",
+                        format!("{} entries", waits.len()),
+                        allowed,
+                    ));
+                }
+                for (i, wait) in waits.iter().enumerate() {
+                    wait.within(Millis::ZERO, BACKOFF_MAX)
+                        .map_err(|e| e.within(&format!("[{i}]")).within("schedule"))?;
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    /// Attempts in all, the first included.
+    pub fn max_attempts(&self) -> u32 {
+        match self {
+            Self::Exponential(policy) => policy.max_attempts,
+            Self::Schedule(waits) => u32::try_from(waits.len()).unwrap_or(ATTEMPTS_MAX) + 1,
+        }
+    }
+
+    /// The wait after failed attempt number `attempt` (from 1), or `None` when that was the last.
+    /// `seed` decides the jitter; the same seed gives the same wait.
+    pub fn wait_after(&self, attempt: u32, seed: u64) -> Option<Millis> {
+        if attempt >= self.max_attempts() {
+            return None;
+        }
+        let nth = attempt.max(1) - 1;
+        Some(match self {
+            Self::Schedule(waits) => waits.get(nth as usize).copied().unwrap_or(Millis::ZERO),
+            Self::Exponential(policy) => policy.wait(nth, seed),
+        })
+    }
+}
+
+impl Exponential {
+    fn check(&self) -> Result<(), Invalid> {
+        if !(1..=ATTEMPTS_MAX).contains(&self.max_attempts) {
+            let allowed = format!("an integer from 1 to {ATTEMPTS_MAX}");
+            return Err(Invalid::new("max_attempts", self.max_attempts, allowed));
+        }
+        self.min_backoff
+            .within(Millis::ZERO, BACKOFF_MAX)
+            .map_err(|e| e.within("min_backoff"))?;
+        self.max_backoff
+            .within(Millis::ZERO, BACKOFF_MAX)
+            .map_err(|e| e.within("max_backoff"))?;
+        if self.min_backoff > self.max_backoff {
+            let allowed = format!("at most max_backoff ({})", self.max_backoff);
+            return Err(Invalid::new("min_backoff", self.min_backoff, allowed));
+        }
+        if !(1.0..=100.0).contains(&self.multiplier) {
+            return Err(Invalid::new(
+                "multiplier",
+                self.multiplier,
+                "a number from 1 to 100",
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.jitter) {
+            return Err(Invalid::new("jitter", self.jitter, "a number from 0 to 1"));
+        }
+        Ok(())
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )]
+    fn wait(&self, nth: u32, seed: u64) -> Millis {
+        let max_ms = self.max_backoff.ms() as f64;
+        let exponent = i32::try_from(nth).unwrap_or(i32::MAX);
+        let plain_ms = (self.min_backoff.ms() as f64 * self.multiplier.powi(exponent)).min(max_ms);
+        // 53 bits of the mixed seed give a number in [-1, 1).
+        let mixed = mix(seed ^ u64::from(nth).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let swing = ((mixed >> 11) as f64 / (1_u64 << 53) as f64).mul_add(2.0, -1.0);
+        Millis::from_ms((plain_ms * self.jitter).mul_add(swing, plain_ms).max(0.0) as u64)
+    }
+}
+
+/// Finaliser of `SplitMix64` (Steele, Lea, Flood: "Fast splittable pseudorandom number
+/// generators", 2014).
+const fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Points in time: Unix milliseconds, checked.
+//!
+//! A [`Timestamp`] lies between 1970-01-01 and 2200-01-01 (P12). Text comes in as RFC 3339 with
+//! any offset and goes out in UTC with three decimals. Digits below a millisecond round **up**, so
+//! that a timer never fires before the instant that was written (P2).
+
+use std::fmt;
+
+use crate::{Millis, invalid::Invalid};
+
+/// What [`Timestamp`] accepts, for messages.
+pub const ALLOWED: &str = "an RFC 3339 time (\"2030-01-31T12:00:00Z\") or integer Unix milliseconds, from 1970-01-01 to 2200-01-01";
+
+/// A point in time in Unix milliseconds, at most [`Timestamp::MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// 1970-01-01T00:00:00.000Z.
+    pub const MIN: Self = Self(0);
+    /// 2200-01-01T00:00:00.000Z, the latest time a timer can be due.
+    pub const MAX: Self = Self(7_258_118_400_000);
+
+    /// From Unix milliseconds; `None` past [`Timestamp::MAX`].
+    pub const fn from_unix_ms(ms: u64) -> Option<Self> {
+        if ms <= Self::MAX.0 {
+            Some(Self(ms))
+        } else {
+            None
+        }
+    }
+
+    /// From Unix milliseconds, cut to [`Timestamp::MAX`]: for clocks and for times computed from a
+    /// capped policy, never for what a caller asked for.
+    pub const fn saturating_from_unix_ms(ms: u64) -> Self {
+        if ms <= Self::MAX.0 {
+            Self(ms)
+        } else {
+            Self::MAX
+        }
+    }
+
+    /// Unix milliseconds as a caller wrote them, as an error-carrying check.
+    pub fn from_integer(ms: i128) -> Result<Self, Invalid> {
+        u64::try_from(ms)
+            .ok()
+            .and_then(Self::from_unix_ms)
+            .ok_or_else(|| Invalid::new("", ms, ALLOWED))
+    }
+
+    /// Parses RFC 3339 text; digits below a millisecond round up.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let refuse = || Invalid::new("", text, ALLOWED);
+        let bytes = text.as_bytes();
+        let shaped = bytes.len() >= 20
+            && bytes[4] == b'-'
+            && bytes[7] == b'-'
+            && matches!(bytes[10], b'T' | b't' | b' ')
+            && bytes[13] == b':'
+            && bytes[16] == b':';
+        if !shaped {
+            return Err(refuse());
+        }
+        let parsed: jiff::Timestamp = text.parse().map_err(|_| refuse())?;
+        let nanoseconds = parsed.as_nanosecond();
+        let ms =
+            nanoseconds.div_euclid(1_000_000) + i128::from(nanoseconds.rem_euclid(1_000_000) != 0);
+        Self::from_integer(ms).map_err(|_| refuse())
+    }
+
+    /// Unix milliseconds.
+    pub const fn unix_ms(self) -> u64 {
+        self.0
+    }
+
+    /// This time plus a duration; `None` past [`Timestamp::MAX`].
+    pub const fn checked_add(self, duration: Millis) -> Option<Self> {
+        match self.0.checked_add(duration.ms()) {
+            Some(ms) => Self::from_unix_ms(ms),
+            None => None,
+        }
+    }
+
+    /// This time plus a duration, cut to [`Timestamp::MAX`].
+    pub const fn saturating_add(self, duration: Millis) -> Self {
+        Self::saturating_from_unix_ms(self.0.saturating_add(duration.ms()))
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub const fn saturating_since(self, earlier: Self) -> Millis {
+        Millis::from_ms(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = i64::try_from(self.0).unwrap_or(i64::MAX);
+        match jiff::Timestamp::from_millisecond(ms) {
+            Ok(time) => write!(f, "{time:.3}"),
+            Err(_) => write!(f, "{ms}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

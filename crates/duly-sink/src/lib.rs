@@ -1,0 +1,1 @@
+//! duly-sink

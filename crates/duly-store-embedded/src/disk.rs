@@ -1,0 +1,172 @@
+//! The outside world of the embedded engine: one data directory, as files with synced and unsynced
+//! bytes.
+//!
+//! Everything the engine does to files goes through [`Disk`] and [`File`], so the same engine code
+//! runs on a real directory ([`RealDisk`]) and on a disk in memory that loses, tears and reorders
+//! unsynced sectors at a crash and answers with EIO or ENOSPC when told to ([`SimDisk`]).
+//!
+//! What a caller may rely on, on both:
+//! - bytes are durable after a successful [`File::sync_data`] or [`File::sync_all`], not before;
+//! - a created, renamed or removed *name* is durable after [`Disk::sync_dir`] of its directory, and
+//!   not through a sync of the file; a new directory's own name needs a sync of its parent;
+//! - after a failed sync nobody knows what is durable, and a later successful one proves nothing.
+//!
+//! Names are relative, plain and at most one level deep: `MANIFEST`, `journal/00000001.log`.
+
+mod error;
+mod real;
+mod sim;
+
+#[cfg(test)]
+mod contract;
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+pub use error::{Error, Operation};
+pub use real::RealDisk;
+pub use sim::{Fault, SECTOR_BYTES, SimDisk};
+
+/// Name of the file that carries the exclusive lock of a data directory.
+pub const LOCK_NAME: &str = "LOCK";
+
+/// One data directory. All calls block; a handle may be shared between threads.
+pub trait Disk: Send + Sync + Debug {
+    /// Creates an empty file that must not exist yet, open for reading and writing.
+    fn create(&self, name: &str) -> Result<Arc<dyn File>, Error>;
+
+    /// Opens an existing file for reading and writing.
+    fn open(&self, name: &str) -> Result<Arc<dyn File>, Error>;
+
+    /// Names of the files and directories within `dir` (`""` is the root), sorted, without `dir`
+    /// in front. A missing directory is an empty one. Names that are not UTF-8 are left out: no
+    /// part of the engine makes any.
+    fn list(&self, dir: &str) -> Result<Vec<String>, Error>;
+
+    /// Gives a file another name, replacing whatever had it, in one atomic step. Open handles
+    /// stay valid.
+    fn rename(&self, from: &str, to: &str) -> Result<(), Error>;
+
+    /// Removes a file. Open handles stay valid.
+    fn remove(&self, name: &str) -> Result<(), Error>;
+
+    /// Makes a directory below the root; one that exists already is fine.
+    fn make_dir(&self, dir: &str) -> Result<(), Error>;
+
+    /// Makes every create, rename and remove within `dir` (`""` is the root) durable.
+    fn sync_dir(&self, dir: &str) -> Result<(), Error>;
+
+    /// Room on the file system that holds this directory.
+    fn space(&self) -> Result<Space, Error>;
+
+    /// Takes the exclusive lock of this directory, held until the answer is dropped or the process
+    /// ends, however it ends. Does not wait: [`Error::Locked`] when somebody holds it.
+    fn lock(&self) -> Result<Lock, Error>;
+
+    /// Where this is, for messages to people.
+    fn describe(&self) -> String;
+}
+
+/// An open file. Offsets and lengths are bytes from its start.
+pub trait File: Send + Sync + Debug {
+    /// Reads into `buf` from `offset` and answers how many bytes came: fewer than asked only at
+    /// the end of the file, 0 behind it.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error>;
+
+    /// Fills `buf` from `offset`, or fails with [`Error::UnexpectedEnd`].
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        let read_bytes = self.read_at(offset, buf)?;
+        if read_bytes == buf.len() {
+            return Ok(());
+        }
+        Err(Error::UnexpectedEnd {
+            name: self.name().to_owned(),
+            offset,
+            wanted_bytes: buf.len(),
+            read_bytes,
+        })
+    }
+
+    /// Writes all of `bytes` at `offset`; a gap behind the old end reads as zeros. After an error
+    /// any part of it may have been written.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Makes the bytes, and the length needed to read them, durable (`fdatasync`).
+    fn sync_data(&self) -> Result<(), Error>;
+
+    /// Makes bytes and all metadata durable (`fsync`).
+    fn sync_all(&self) -> Result<(), Error>;
+
+    /// Length in bytes.
+    fn len(&self) -> Result<u64, Error>;
+
+    /// Whether the file holds no byte.
+    fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cuts the file, or extends it with zeros without reserving room for them.
+    fn set_len(&self, len: u64) -> Result<(), Error>;
+
+    /// The name under which this handle was created or opened; a later rename does not change it.
+    fn name(&self) -> &str;
+}
+
+/// Room on a file system, as an unprivileged user would have it: blocks reserved for root count
+/// neither as free nor in the total.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that can still be written.
+    pub free_bytes: u64,
+    /// Bytes that could be written if the file system were empty.
+    pub total_bytes: u64,
+}
+
+/// The exclusive lock of a data directory; dropping it releases it.
+#[must_use = "the lock is released as soon as this is dropped"]
+pub struct Lock {
+    _guard: Box<dyn Send + Sync>,
+}
+
+impl Lock {
+    /// Wraps whatever releases the lock when it is dropped.
+    pub fn new(guard: impl Send + Sync + 'static) -> Self {
+        Self {
+            _guard: Box::new(guard),
+        }
+    }
+}
+
+impl Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lock")
+    }
+}
+
+/// Splits a file name into its directory (`""` is the root) and what is behind it, and refuses
+/// whatever could leave the data directory.
+fn split_name(name: &str) -> Result<(&str, &str), Error> {
+    let (dir, base) = name.split_once('/').unwrap_or(("", name));
+    if is_plain(base) && (is_plain(dir) || !name.contains('/')) {
+        Ok((dir, base))
+    } else {
+        Err(Error::InvalidName {
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// Refuses whatever is not the root or a directory right below it.
+fn check_dir(dir: &str) -> Result<(), Error> {
+    if dir.is_empty() || is_plain(dir) {
+        Ok(())
+    } else {
+        Err(Error::InvalidName {
+            name: dir.to_owned(),
+        })
+    }
+}
+
+fn is_plain(part: &str) -> bool {
+    !part.is_empty() && part != "." && part != ".." && !part.contains(['/', '\0'])
+}

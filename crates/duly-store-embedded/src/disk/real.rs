@@ -1,0 +1,282 @@
+//! A data directory on a real file system.
+//!
+//! Thin: each call is the system call of the same name. Files are made with mode 0600 and
+//! directories with 0700, since payloads and secrets of every tenant are in them. Who opens a
+//! directory only to look at it ([`RealDisk::open_existing`]) cannot change anything through it.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, flock, statvfs};
+
+use self::file::RealFile;
+use super::error::At;
+use super::{Disk, Error, File, LOCK_NAME, Lock, Operation, Space, check_dir, split_name};
+
+mod file;
+
+#[cfg(test)]
+mod tests;
+
+/// A directory of the machine this runs on.
+#[derive(Debug)]
+pub struct RealDisk {
+    root: PathBuf,
+    /// `root` as messages show it; shared with every file handle.
+    shown: Arc<str>,
+    access: Access,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    ReadWrite,
+    ReadOnly,
+}
+
+impl RealDisk {
+    /// Opens the directory at `path`, and makes it (mode 0700, its parents too, all durable) where
+    /// it is missing.
+    pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let disk = Self::new(path.as_ref(), Access::ReadWrite);
+        match disk.root.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create_root()?,
+            _ => disk.check_root()?,
+        }
+        Ok(disk)
+    }
+
+    /// Opens the directory at `path` to look at it: nothing is made or written, then or later.
+    /// Files open for reading; every call that would change something fails with
+    /// [`Error::ReadOnly`].
+    pub fn open_existing(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let disk = Self::new(path.as_ref(), Access::ReadOnly);
+        disk.check_root()?;
+        Ok(disk)
+    }
+
+    fn new(path: &Path, access: Access) -> Self {
+        // "" is what `Path::parent` answers for a plain name; the system calls want a dot.
+        let root = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
+        };
+        Self {
+            root: root.to_owned(),
+            shown: root.display().to_string().into(),
+            access,
+        }
+    }
+
+    fn check_root(&self) -> Result<(), Error> {
+        let metadata = self
+            .root
+            .metadata()
+            .map_err(|e| self.error(Operation::Open, "", e))?;
+        if metadata.is_dir() {
+            Ok(())
+        } else {
+            Err(Error::NotADirectory {
+                path: self.describe(),
+            })
+        }
+    }
+
+    fn create_root(&self) -> Result<(), Error> {
+        let missing: Vec<&Path> = self
+            .root
+            .ancestors()
+            .take_while(|dir| !dir.as_os_str().is_empty() && !dir.exists())
+            .collect();
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.root)
+            .map_err(|e| self.error(Operation::MakeDir, "", e))?;
+        for parent in missing.iter().rev().filter_map(|dir| dir.parent()) {
+            let parent = if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
+            };
+            match sync_path(parent) {
+                // A parent that may be entered but not read cannot be synced by us.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                synced => synced.map_err(|e| self.error(Operation::SyncDir, "", e))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> Result<PathBuf, Error> {
+        split_name(name)?;
+        Ok(self.root.join(name))
+    }
+
+    fn dir_path(&self, dir: &str) -> Result<PathBuf, Error> {
+        check_dir(dir)?;
+        Ok(if dir.is_empty() {
+            self.root.clone()
+        } else {
+            self.root.join(dir)
+        })
+    }
+
+    fn check_writable(&self, operation: Operation, name: &str) -> Result<(), Error> {
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => {
+                Err(self.error(operation, name, io::ErrorKind::ReadOnlyFilesystem.into()))
+            }
+        }
+    }
+
+    fn file(&self, name: &str, file: std::fs::File) -> Arc<dyn File> {
+        Arc::new(RealFile {
+            file,
+            name: name.to_owned(),
+            directory: Arc::clone(&self.shown),
+            access: self.access,
+        })
+    }
+
+    fn error(&self, operation: Operation, name: &str, source: io::Error) -> Error {
+        Error::from_io(
+            At {
+                operation,
+                directory: &self.shown,
+                name,
+            },
+            source,
+        )
+    }
+}
+
+impl Disk for RealDisk {
+    fn create(&self, name: &str) -> Result<Arc<dyn File>, Error> {
+        let path = self.path(name)?;
+        self.check_writable(Operation::Create, name)?;
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map(|file| self.file(name, file))
+            .map_err(|e| self.error(Operation::Create, name, e))
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn File>, Error> {
+        let path = self.path(name)?;
+        OpenOptions::new()
+            .read(true)
+            .write(self.access == Access::ReadWrite)
+            .open(path)
+            .map(|file| self.file(name, file))
+            .map_err(|e| self.error(Operation::Open, name, e))
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<String>, Error> {
+        let path = self.dir_path(dir)?;
+        let failed = |e| self.error(Operation::List, dir, e);
+        let entries = match std::fs::read_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            names.extend(entry.map_err(failed)?.file_name().into_string().ok());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
+        let (from_path, to_path) = (self.path(from)?, self.path(to)?);
+        self.check_writable(Operation::Rename, from)?;
+        std::fs::rename(from_path, to_path).map_err(|e| self.error(Operation::Rename, from, e))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Error> {
+        let path = self.path(name)?;
+        self.check_writable(Operation::Remove, name)?;
+        std::fs::remove_file(path).map_err(|e| self.error(Operation::Remove, name, e))
+    }
+
+    fn make_dir(&self, dir: &str) -> Result<(), Error> {
+        let path = self.dir_path(dir)?;
+        self.check_writable(Operation::MakeDir, dir)?;
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            made => made.map_err(|e| self.error(Operation::MakeDir, dir, e)),
+        }
+    }
+
+    fn sync_dir(&self, dir: &str) -> Result<(), Error> {
+        let path = self.dir_path(dir)?;
+        self.check_writable(Operation::SyncDir, dir)?;
+        sync_path(&path).map_err(|e| self.error(Operation::SyncDir, dir, e))
+    }
+
+    fn space(&self) -> Result<Space, Error> {
+        let answer = statvfs(&self.root).map_err(|e| self.error(Operation::Space, "", e.into()))?;
+        // As df counts: what is used, plus what is left for those who are not root.
+        let used_blocks = answer.f_blocks.saturating_sub(answer.f_bfree);
+        let total_blocks = used_blocks.saturating_add(answer.f_bavail);
+        Ok(Space {
+            free_bytes: answer.f_bavail.saturating_mul(answer.f_frsize),
+            total_bytes: total_blocks.saturating_mul(answer.f_frsize),
+        })
+    }
+
+    /// A directory that was opened only to look at it is locked where it has a lock file; one
+    /// without was never served by anybody.
+    fn lock(&self) -> Result<Lock, Error> {
+        let failed = |e: io::Error| self.error(Operation::Lock, LOCK_NAME, e);
+        let writable = self.access == Access::ReadWrite;
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(writable)
+            .create(writable)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.root.join(LOCK_NAME));
+        let mut file = match opened {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !writable => return Ok(Lock::new(())),
+            opened => opened.map_err(failed)?,
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut text = String::new();
+                // Only for the message: an unreadable process id makes it vaguer, nothing else.
+                let holder_pid = file
+                    .read_to_string(&mut text)
+                    .ok()
+                    .and(text.trim().parse().ok());
+                return Err(Error::Locked {
+                    path: self.describe(),
+                    holder_pid,
+                });
+            }
+            locked => locked.map_err(|e| failed(e.into()))?,
+        }
+        if writable {
+            let text = format!("{}\n", std::process::id());
+            file.set_len(0)
+                .and_then(|()| file.write_all(text.as_bytes()))
+                .map_err(failed)?;
+        }
+        Ok(Lock::new(file))
+    }
+
+    fn describe(&self) -> String {
+        self.shown.to_string()
+    }
+}
+
+fn sync_path(dir: &Path) -> io::Result<()> {
+    std::fs::File::open(dir)?.sync_all()
+}

@@ -1,0 +1,91 @@
+//! An open handle on a real file: positioned reads and writes that finish what they began.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use super::Access;
+use crate::disk::error::At;
+use crate::disk::{Error, File, Operation};
+
+#[derive(Debug)]
+pub(super) struct RealFile {
+    pub(super) file: std::fs::File,
+    pub(super) name: String,
+    /// The data directory as messages show it.
+    pub(super) directory: Arc<str>,
+    pub(super) access: Access,
+}
+
+impl RealFile {
+    fn error(&self, operation: Operation, source: io::Error) -> Error {
+        Error::from_io(
+            At {
+                operation,
+                directory: &self.directory,
+                name: &self.name,
+            },
+            source,
+        )
+    }
+
+    fn change<T>(
+        &self,
+        operation: Operation,
+        change: impl FnOnce(&std::fs::File) -> io::Result<T>,
+    ) -> Result<T, Error> {
+        match self.access {
+            Access::ReadWrite => change(&self.file),
+            Access::ReadOnly => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+        }
+        .map_err(|e| self.error(operation, e))
+    }
+}
+
+impl File for RealFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            match self
+                .file
+                .read_at(&mut buf[filled..], offset.saturating_add(filled as u64))
+            {
+                Ok(0) => break,
+                Ok(read_bytes) => filled += read_bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.error(Operation::Read, error)),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.change(Operation::Write, |file| file.write_all_at(bytes, offset))
+    }
+
+    // The standard library asks for F_FULLFSYNC on macOS, where a plain fsync stops at the drive's
+    // cache, and repeats interrupted calls.
+    fn sync_data(&self) -> Result<(), Error> {
+        self.change(Operation::Sync, std::fs::File::sync_data)
+    }
+
+    fn sync_all(&self) -> Result<(), Error> {
+        self.change(Operation::Sync, std::fs::File::sync_all)
+    }
+
+    fn len(&self) -> Result<u64, Error> {
+        let metadata = self
+            .file
+            .metadata()
+            .map_err(|e| self.error(Operation::Length, e))?;
+        Ok(metadata.len())
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), Error> {
+        self.change(Operation::SetLength, |file| file.set_len(len))
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}

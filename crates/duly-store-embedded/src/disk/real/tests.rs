@@ -1,0 +1,221 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::disk::contract;
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().permissions().mode() & 0o777
+}
+
+fn temp_dir() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn keeps_the_contract() {
+    let dir = temp_dir();
+    contract::check(&RealDisk::open_or_create(dir.path().join("data")).unwrap());
+}
+
+#[test]
+fn makes_private_directories_and_files() {
+    let dir = temp_dir();
+    let root = dir.path().join("not/yet/there");
+    let disk = RealDisk::open_or_create(&root).unwrap();
+    disk.make_dir("journal").unwrap();
+    disk.create("journal/1").unwrap();
+    let _lock = disk.lock().unwrap();
+    for (path, expected) in [
+        ("", 0o700),
+        ("journal", 0o700),
+        ("journal/1", 0o600),
+        (LOCK_NAME, 0o600),
+    ] {
+        assert_eq!(mode(&root.join(path)), expected, "{path:?}");
+    }
+    assert_eq!(disk.describe(), root.display().to_string());
+}
+
+#[test]
+fn opens_what_is_there_and_keeps_it() {
+    let dir = temp_dir();
+    std::fs::write(dir.path().join("MANIFEST"), "kept").unwrap();
+    let disk = RealDisk::open_or_create(dir.path()).unwrap();
+    let mut bytes = [0; 4];
+    disk.open("MANIFEST")
+        .unwrap()
+        .read_exact_at(0, &mut bytes)
+        .unwrap();
+    assert_eq!(&bytes, b"kept");
+}
+
+#[test]
+fn open_existing_makes_nothing() {
+    let dir = temp_dir();
+    let missing = dir.path().join("data");
+    let error = RealDisk::open_existing(&missing).unwrap_err();
+    assert!(error.is_not_found(), "{error:?}");
+    assert!(
+        error.to_string().contains(&missing.display().to_string()),
+        "{error}"
+    );
+    assert!(!missing.exists());
+
+    let disk = RealDisk::open_existing(dir.path()).unwrap();
+    assert_eq!(disk.list("").unwrap(), [""; 0]);
+    drop(disk.lock().unwrap());
+    disk.space().unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn open_existing_changes_nothing() {
+    let dir = temp_dir();
+    std::fs::write(dir.path().join("a"), "kept").unwrap();
+    let disk = RealDisk::open_existing(dir.path()).unwrap();
+    let file = disk.open("a").unwrap();
+    assert_eq!(file.len().unwrap(), 4);
+    let refused = [
+        disk.create("b").map(drop),
+        disk.rename("a", "b"),
+        disk.remove("a"),
+        disk.make_dir("d"),
+        disk.sync_dir(""),
+        file.write_at(0, b"lost"),
+        file.set_len(0),
+        file.sync_data(),
+    ];
+    for answer in refused {
+        let error = answer.unwrap_err();
+        assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
+    }
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("a")).unwrap(),
+        "kept"
+    );
+    assert_eq!(disk.list("").unwrap(), ["a"]);
+}
+
+#[test]
+fn a_looker_sees_the_lock_of_a_server() {
+    let dir = temp_dir();
+    let server = RealDisk::open_or_create(dir.path()).unwrap();
+    let looker = RealDisk::open_existing(dir.path()).unwrap();
+    let lock = server.lock().unwrap();
+    let error = looker.lock().unwrap_err();
+    let own_pid = Some(std::process::id());
+    assert!(
+        matches!(error, Error::Locked { holder_pid, .. } if holder_pid == own_pid),
+        "{error}"
+    );
+    drop(lock);
+    let looking = looker.lock().unwrap();
+    assert!(matches!(server.lock().unwrap_err(), Error::Locked { .. }));
+    drop(looking);
+    drop(server.lock().unwrap());
+}
+
+#[test]
+fn a_lock_file_without_a_process_id_still_locks() {
+    let dir = temp_dir();
+    let disk = RealDisk::open_or_create(dir.path()).unwrap();
+    let _lock = disk.lock().unwrap();
+    std::fs::write(dir.path().join(LOCK_NAME), "garbage").unwrap();
+    let error = disk.lock().unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Locked {
+                holder_pid: None,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert!(
+        error.to_string().contains("in use by another process"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_is_no_data_directory() {
+    let dir = temp_dir();
+    let path = dir.path().join("file");
+    std::fs::write(&path, "kept").unwrap();
+    for answer in [
+        RealDisk::open_or_create(&path),
+        RealDisk::open_existing(&path),
+    ] {
+        let error = answer.unwrap_err();
+        assert!(matches!(error, Error::NotADirectory { .. }), "{error:?}");
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "kept");
+}
+
+#[test]
+fn answers_of_the_system_are_sorted_by_cause() {
+    let disk = RealDisk::new(Path::new("/srv/duly"), Access::ReadWrite);
+    let uid = rustix::process::geteuid().as_raw();
+    let denied = format!(
+        "data directory /srv/duly is not writable by uid {uid} (cannot lock /srv/duly/LOCK): \
+         give the user that runs duly write access, or pass another --data"
+    );
+    let table: [(Operation, &str, rustix::io::Errno, &str); 7] = [
+        (Operation::Lock, "LOCK", rustix::io::Errno::ACCESS, &denied),
+        (Operation::Lock, "LOCK", rustix::io::Errno::PERM, &denied),
+        (
+            Operation::MakeDir,
+            "",
+            rustix::io::Errno::ROFS,
+            "data directory /srv/duly is read-only (cannot make directory /srv/duly): \
+             remount it for writing, or pass another --data",
+        ),
+        (
+            Operation::Write,
+            "journal/1",
+            rustix::io::Errno::NOSPC,
+            "cannot write to /srv/duly/journal/1: no space left; \
+             free some, or move the data directory",
+        ),
+        (
+            Operation::Write,
+            "journal/1",
+            rustix::io::Errno::DQUOT,
+            "cannot write to /srv/duly/journal/1: no space left; \
+             free some, or move the data directory",
+        ),
+        (
+            Operation::Open,
+            "MANIFEST",
+            rustix::io::Errno::NOENT,
+            "cannot open /srv/duly/MANIFEST: it does not exist",
+        ),
+        (
+            Operation::Sync,
+            "MANIFEST",
+            rustix::io::Errno::IO,
+            "cannot sync /srv/duly/MANIFEST: Input/output error (os error 5)",
+        ),
+    ];
+    for (operation, name, errno, expected) in table {
+        let error = disk.error(operation, name, errno.into());
+        assert_eq!(error.to_string(), expected);
+        let full = [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT].contains(&errno);
+        assert_eq!(error.is_no_space(), full, "{error:?}");
+    }
+}
+
+/// Linux answers every write to this device so.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_apart() {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let disk = RealDisk::new(Path::new("/dev"), Access::ReadWrite);
+    let error = disk.file("full", file).write_at(0, b"x").unwrap_err();
+    assert!(error.is_no_space(), "{error:?}");
+}

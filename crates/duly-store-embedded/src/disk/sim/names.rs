@@ -1,0 +1,244 @@
+//! The directories of a simulated disk: which names everybody sees, and which the platter holds.
+//!
+//! Every change of a name waits in `pending`, in order, until its directory is synced. A power loss
+//! keeps a prefix of what waits in each directory; a rename across two directories is one change of
+//! both, survives whole or not at all, and holds back what came after it in either.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+/// Number of a file, whatever names it has.
+pub(super) type Inode = u64;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    live: Tree,
+    platter: Tree,
+    pending: Vec<Change>,
+}
+
+/// Full file names and the directories below the root.
+#[derive(Clone, Debug, Default)]
+struct Tree {
+    files: BTreeMap<String, Inode>,
+    dirs: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Link {
+        name: String,
+        inode: Inode,
+    },
+    Unlink {
+        name: String,
+    },
+    Rename {
+        from: String,
+        to: String,
+        inode: Inode,
+    },
+    MakeDir {
+        dir: String,
+    },
+}
+
+impl Names {
+    pub(super) fn inode(&self, name: &str) -> Option<Inode> {
+        self.live.files.get(name).copied()
+    }
+
+    pub(super) fn has_dir(&self, dir: &str) -> bool {
+        dir.is_empty() || self.live.dirs.contains(dir)
+    }
+
+    /// Whether this name is a directory's, the root apart.
+    pub(super) fn is_dir(&self, name: &str) -> bool {
+        self.live.dirs.contains(name)
+    }
+
+    pub(super) fn files(&self) -> impl Iterator<Item = (&str, Inode)> {
+        self.live
+            .files
+            .iter()
+            .map(|(name, inode)| (name.as_str(), *inode))
+    }
+
+    /// Files and directories right within `dir`, sorted.
+    pub(super) fn within(&self, dir: &str) -> Vec<String> {
+        let files = self.live.files.keys().filter(|name| parent(name) == dir);
+        let dirs = self.live.dirs.iter().filter(|_| dir.is_empty());
+        let mut names: Vec<String> = files
+            .chain(dirs)
+            .map(|name| base(name).to_owned())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    pub(super) fn link(&mut self, name: &str, inode: Inode) {
+        self.change(Change::Link {
+            name: name.to_owned(),
+            inode,
+        });
+    }
+
+    pub(super) fn unlink(&mut self, name: &str) {
+        self.change(Change::Unlink {
+            name: name.to_owned(),
+        });
+    }
+
+    pub(super) fn rename(&mut self, from: &str, to: &str, inode: Inode) {
+        self.change(Change::Rename {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            inode,
+        });
+    }
+
+    pub(super) fn make_dir(&mut self, dir: &str) {
+        self.change(Change::MakeDir {
+            dir: dir.to_owned(),
+        });
+    }
+
+    /// Gives a file a name that is durable at once.
+    pub(super) fn link_durably(&mut self, name: &str, inode: Inode) {
+        let change = Change::Link {
+            name: name.to_owned(),
+            inode,
+        };
+        self.live.apply(&change);
+        self.platter.apply(&change);
+    }
+
+    /// Makes what waits in `dir` durable, and what that depends on in other directories.
+    pub(super) fn sync(&mut self, dir: &str) {
+        for change in self.take_pending(dir) {
+            self.platter.apply(&change);
+        }
+    }
+
+    /// A sync that answers EIO: a prefix of what waits got through, the rest never will.
+    pub(super) fn fail_sync(&mut self, dir: &str, rng: &mut SmallRng) {
+        let waiting = self.take_pending(dir);
+        let arrived = rng.random_range(0..=waiting.len());
+        for change in &waiting[..arrived] {
+            self.platter.apply(change);
+        }
+    }
+
+    /// What is found after a power loss.
+    pub(super) fn settle(&self, rng: &mut SmallRng) -> Self {
+        let mut tree = self.platter.clone();
+        let mut budgets: BTreeMap<&str, usize> = BTreeMap::new();
+        for dir in self.pending.iter().flat_map(Change::dirs) {
+            *budgets.entry(dir).or_default() += 1;
+        }
+        for budget in budgets.values_mut() {
+            *budget = rng.random_range(0..=*budget);
+        }
+        for change in &self.pending {
+            let survives = change.dirs().all(|dir| budgets[dir] > 0);
+            for dir in change.dirs() {
+                let left = if survives { budgets[dir] - 1 } else { 0 };
+                budgets.insert(dir, left);
+            }
+            if survives {
+                tree.apply(change);
+            }
+        }
+        let Tree { files, dirs } = &mut tree;
+        files.retain(|name, _| parent(name).is_empty() || dirs.contains(parent(name)));
+        Self {
+            live: tree.clone(),
+            platter: tree,
+            pending: Vec::new(),
+        }
+    }
+
+    /// The files that a name can bring up, be it after a power loss.
+    pub(super) fn reachable(&self) -> BTreeSet<Inode> {
+        let named = self
+            .live
+            .files
+            .values()
+            .chain(self.platter.files.values())
+            .copied();
+        named
+            .chain(self.pending.iter().filter_map(Change::inode))
+            .collect()
+    }
+
+    fn change(&mut self, change: Change) {
+        self.live.apply(&change);
+        self.pending.push(change);
+    }
+
+    fn take_pending(&mut self, dir: &str) -> Vec<Change> {
+        let mut synced = BTreeSet::from([dir.to_owned()]);
+        let (mut taken, mut kept) = (Vec::new(), Vec::new());
+        for change in self.pending.drain(..).rev() {
+            if change.dirs().any(|dir| synced.contains(dir)) {
+                synced.extend(change.dirs().map(str::to_owned));
+                taken.push(change);
+            } else {
+                kept.push(change);
+            }
+        }
+        kept.reverse();
+        taken.reverse();
+        self.pending = kept;
+        taken
+    }
+}
+
+impl Tree {
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Link { name, inode } => {
+                self.files.insert(name.clone(), *inode);
+            }
+            Change::Unlink { name } => {
+                self.files.remove(name);
+            }
+            Change::Rename { from, to, inode } => {
+                self.files.remove(from);
+                self.files.insert(to.clone(), *inode);
+            }
+            Change::MakeDir { dir } => {
+                self.dirs.insert(dir.clone());
+            }
+        }
+    }
+}
+
+impl Change {
+    /// The directories in which this changes a name, each once.
+    fn dirs(&self) -> impl Iterator<Item = &str> {
+        let (first, second) = match self {
+            Self::Link { name, .. } | Self::Unlink { name } => (parent(name), None),
+            Self::Rename { from, to, .. } => (parent(from), Some(parent(to))),
+            Self::MakeDir { .. } => ("", None),
+        };
+        std::iter::once(first).chain(second.filter(move |dir| *dir != first))
+    }
+
+    fn inode(&self) -> Option<Inode> {
+        match self {
+            Self::Link { inode, .. } | Self::Rename { inode, .. } => Some(*inode),
+            Self::Unlink { .. } | Self::MakeDir { .. } => None,
+        }
+    }
+}
+
+fn parent(name: &str) -> &str {
+    name.split_once('/').map_or("", |(dir, _)| dir)
+}
+
+fn base(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(_, base)| base)
+}

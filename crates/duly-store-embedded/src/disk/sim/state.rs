@@ -1,0 +1,344 @@
+//! Everything a simulated machine knows of its disk, behind one lock.
+//!
+//! Each operation that changes something passes [`State::begin`], which counts it and lets a
+//! planned crash happen inside it.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rustix::io::Errno;
+
+use super::content::Content;
+use super::fault::Plan;
+use super::names::{Inode, Names};
+use crate::disk::error::At;
+use crate::disk::{Error, Operation};
+
+/// Room on a simulated disk on which nobody sets any other.
+const TOTAL_BYTES: u64 = 1 << 40;
+
+/// Longest simulated file: they are held in memory.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) names: Names,
+    contents: BTreeMap<Inode, Content>,
+    /// Handles open on each file.
+    handles: BTreeMap<Inode, usize>,
+    next_inode: Inode,
+    pub(super) rng: SmallRng,
+    pub(super) plan: Plan,
+    pub(super) ops: u64,
+    total_bytes: u64,
+    used_bytes: u64,
+    pub(super) locked: Locked,
+    power: Power,
+    pub(super) shown: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Locked {
+    Yes,
+    No,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Power {
+    On,
+    Off,
+}
+
+/// How far an operation gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    Whole,
+    /// The machine dies in it.
+    Crash,
+}
+
+impl State {
+    pub(super) fn new(seed: u64) -> Self {
+        let shown = format!("simulated disk {seed}");
+        Self::with(
+            shown,
+            SmallRng::seed_from_u64(seed),
+            Names::default(),
+            BTreeMap::new(),
+        )
+    }
+
+    fn with(
+        shown: String,
+        rng: SmallRng,
+        names: Names,
+        contents: BTreeMap<Inode, Content>,
+    ) -> Self {
+        let next_inode = contents.keys().next_back().map_or(0, |last| last + 1);
+        let used_bytes = names
+            .files()
+            .map(|(_, inode)| contents[&inode].allocated_bytes())
+            .sum();
+        Self {
+            names,
+            contents,
+            handles: BTreeMap::new(),
+            next_inode,
+            rng,
+            plan: Plan::default(),
+            ops: 0,
+            total_bytes: TOTAL_BYTES,
+            used_bytes,
+            locked: Locked::No,
+            power: Power::On,
+            shown,
+        }
+    }
+
+    /// The disk of the machine that is switched on again after a power loss.
+    pub(super) fn after_power_loss(&mut self) -> Self {
+        let mut rng = SmallRng::seed_from_u64(self.rng.random());
+        let names = self.names.settle(&mut rng);
+        let contents = names
+            .files()
+            .map(|(_, inode)| (inode, self.contents[&inode].settle(&mut rng)))
+            .collect();
+        self.power = Power::Off;
+        self.successor(rng, names, contents)
+    }
+
+    /// The disk as the next process finds it on the same running machine.
+    pub(super) fn after_kill(&mut self) -> Self {
+        let rng = SmallRng::seed_from_u64(self.rng.random());
+        let names = self.names.clone();
+        let mut contents = self.contents.clone();
+        let named = names.reachable();
+        contents.retain(|inode, _| named.contains(inode));
+        self.power = Power::Off;
+        self.successor(rng, names, contents)
+    }
+
+    fn successor(&self, rng: SmallRng, names: Names, contents: BTreeMap<Inode, Content>) -> Self {
+        let next = Self::with(self.shown.clone(), rng, names, contents);
+        Self {
+            total_bytes: self.total_bytes.max(next.used_bytes),
+            ..next
+        }
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.power == Power::Off
+    }
+
+    /// Fails when the machine is down.
+    pub(super) fn check_up(&self, operation: Operation, name: &str) -> Result<(), Error> {
+        match self.power {
+            Power::On => Ok(()),
+            Power::Off => Err(self.crashed(operation, name)),
+        }
+    }
+
+    /// Counts an operation that changes something. On [`Reach::Crash`] the caller does as much of
+    /// it as the seed says and answers [`State::crashed`].
+    pub(super) fn begin(&mut self, operation: Operation, name: &str) -> Result<Reach, Error> {
+        self.check_up(operation, name)?;
+        self.ops += 1;
+        if self.plan.crashes_now() {
+            self.power = Power::Off;
+            return Ok(Reach::Crash);
+        }
+        Ok(Reach::Whole)
+    }
+
+    /// Runs an operation that is done either whole or not at all.
+    pub(super) fn change<T>(
+        &mut self,
+        operation: Operation,
+        name: &str,
+        change: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match self.begin(operation, name)? {
+            Reach::Whole => change(self),
+            Reach::Crash => {
+                if self.rng.random() {
+                    // Refused or done: the caller hears of the crash only.
+                    change(self).ok();
+                }
+                Err(self.crashed(operation, name))
+            }
+        }
+    }
+
+    pub(super) fn crashed(&self, operation: Operation, name: &str) -> Error {
+        self.error(
+            operation,
+            name,
+            io::Error::other("crashed: the simulated machine is down"),
+        )
+    }
+
+    pub(super) fn failed(&self, operation: Operation, name: &str, errno: Errno) -> Error {
+        self.error(operation, name, errno.into())
+    }
+
+    fn error(&self, operation: Operation, name: &str, source: io::Error) -> Error {
+        Error::from_io(
+            At {
+                operation,
+                directory: &self.shown,
+                name,
+            },
+            source,
+        )
+    }
+
+    /// A new empty file, without a name yet.
+    pub(super) fn add_file(&mut self) -> Inode {
+        let inode = self.next_inode;
+        self.next_inode += 1;
+        self.contents.insert(inode, Content::default());
+        inode
+    }
+
+    pub(super) fn open_handle(&mut self, inode: Inode) {
+        *self.handles.entry(inode).or_default() += 1;
+    }
+
+    pub(super) fn close_handle(&mut self, inode: Inode) {
+        if let Some(open) = self.handles.get_mut(&inode) {
+            *open -= 1;
+            if *open == 0 {
+                self.forget_unreachable();
+            }
+        }
+    }
+
+    /// Drops files that no handle, no name and no power loss can reach any more.
+    pub(super) fn forget_unreachable(&mut self) {
+        self.handles.retain(|_, open| *open > 0);
+        let named = self.names.reachable();
+        let handles = &self.handles;
+        self.contents
+            .retain(|inode, _| handles.contains_key(inode) || named.contains(inode));
+    }
+
+    pub(super) fn content(&self, inode: Inode) -> &Content {
+        self.contents
+            .get(&inode)
+            .expect("a file with a handle or a name is never forgotten")
+    }
+
+    pub(super) fn content_mut(&mut self, inode: Inode) -> (&mut Content, &mut SmallRng) {
+        let content = self
+            .contents
+            .get_mut(&inode)
+            .expect("a file with a handle or a name is never forgotten");
+        (content, &mut self.rng)
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.total_bytes.saturating_sub(self.used_bytes)
+    }
+
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    pub(super) fn set_free_bytes(&mut self, free_bytes: u64) {
+        self.total_bytes = self.used_bytes.saturating_add(free_bytes);
+    }
+
+    /// Gives the room of a file back that is about to lose its name.
+    pub(super) fn release(&mut self, inode: Inode) {
+        let freed_bytes = self.content(inode).allocated_bytes();
+        self.used_bytes = self.used_bytes.saturating_sub(freed_bytes);
+    }
+
+    /// Writes as much as there is room for, or a seed-decided part where the machine dies or a
+    /// fault is planned.
+    pub(super) fn write(
+        &mut self,
+        (inode, name): (Inode, &str),
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let reach = self.begin(Operation::Write, name)?;
+        let offset = self.check_length(Operation::Write, name, (offset, bytes.len()))?;
+        let planned_full = self.plan.is_full_now();
+        let wanted = if reach == Reach::Whole && !planned_full {
+            bytes.len()
+        } else {
+            self.rng.random_range(0..=bytes.len())
+        };
+        let free_bytes = self.free_bytes();
+        let (content, rng) = self.content_mut(inode);
+        let (fitting, new_bytes) = content.fitting(offset, wanted, free_bytes);
+        content.write(offset, &bytes[..fitting], rng);
+        self.used_bytes += new_bytes;
+        match reach {
+            Reach::Crash => Err(self.crashed(Operation::Write, name)),
+            Reach::Whole if planned_full || fitting < wanted => {
+                Err(self.failed(Operation::Write, name, Errno::NOSPC))
+            }
+            Reach::Whole => Ok(()),
+        }
+    }
+
+    pub(super) fn set_len(&mut self, (inode, name): (Inode, &str), len: u64) -> Result<(), Error> {
+        let len = self.check_length(Operation::SetLength, name, (len, 0))?;
+        self.change(Operation::SetLength, name, |state| {
+            let (content, rng) = state.content_mut(inode);
+            let before_bytes = content.allocated_bytes();
+            content.set_len(len, rng);
+            let freed_bytes = before_bytes - content.allocated_bytes();
+            state.used_bytes = state.used_bytes.saturating_sub(freed_bytes);
+            Ok(())
+        })
+    }
+
+    pub(super) fn sync_file(&mut self, (inode, name): (Inode, &str)) -> Result<(), Error> {
+        if self.begin(Operation::Sync, name)? == Reach::Crash {
+            return Err(self.crashed(Operation::Sync, name));
+        }
+        let fails = self.plan.sync_fails_now();
+        let (content, rng) = self.content_mut(inode);
+        if fails {
+            content.fail_sync(rng);
+            return Err(self.failed(Operation::Sync, name, Errno::IO));
+        }
+        content.sync();
+        Ok(())
+    }
+
+    pub(super) fn sync_dir(&mut self, dir: &str) -> Result<(), Error> {
+        if self.begin(Operation::SyncDir, dir)? == Reach::Crash {
+            return Err(self.crashed(Operation::SyncDir, dir));
+        }
+        if !self.names.has_dir(dir) {
+            return Err(self.failed(Operation::SyncDir, dir, Errno::NOENT));
+        }
+        if self.plan.sync_fails_now() {
+            self.names.fail_sync(dir, &mut self.rng);
+            return Err(self.failed(Operation::SyncDir, dir, Errno::IO));
+        }
+        self.names.sync(dir);
+        self.forget_unreachable();
+        Ok(())
+    }
+
+    /// A file offset and a length behind it as an offset in memory.
+    fn check_length(
+        &self,
+        operation: Operation,
+        name: &str,
+        (offset, len): (u64, usize),
+    ) -> Result<usize, Error> {
+        let end = offset.saturating_add(len as u64);
+        if end > FILE_BYTES_MAX {
+            return Err(self.failed(operation, name, Errno::FBIG));
+        }
+        Ok(usize::try_from(offset).expect("below FILE_BYTES_MAX"))
+    }
+}

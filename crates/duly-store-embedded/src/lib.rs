@@ -1,0 +1,2 @@
+//! duly-store-embedded
+pub mod disk;

@@ -1,0 +1,173 @@
+//! What callers ask of timers, item by item.
+
+use std::sync::Arc;
+
+use duly_core::{
+    Code, DeliveryId, Invalid, Millis, NamespaceName, Schedule, State, TimerId, Timestamp,
+    schedule::{IfExists, Patch},
+};
+
+use crate::TimerView;
+
+/// One operation in one namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Command {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// What to do.
+    pub operation: Operation,
+}
+
+/// What a caller can ask for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Operation {
+    /// Schedule a timer.
+    Schedule {
+        /// The request.
+        schedule: Box<Schedule>,
+        /// What an existing timer with this id means.
+        if_exists: IfExists,
+    },
+    /// Change a pending timer.
+    Reschedule {
+        /// Which.
+        id: TimerId,
+        /// How.
+        patch: Box<Patch>,
+        /// Only if it has this revision; checked before its state.
+        if_revision: Option<u32>,
+    },
+    /// Cancel a timer.
+    Cancel {
+        /// Which.
+        id: TimerId,
+        /// Only if it has this revision; checked before its state.
+        if_revision: Option<u32>,
+    },
+    /// Make it due now, or its next attempt.
+    Fire {
+        /// Which.
+        id: TimerId,
+    },
+    /// Send a dead letter again, `delay` after the store takes it.
+    Redrive {
+        /// Which dead letter.
+        letter: Letter,
+        /// How long to wait first.
+        delay: Millis,
+    },
+    /// Drop a dead letter for good.
+    Purge {
+        /// Which dead letter.
+        letter: Letter,
+    },
+}
+
+/// Names a dead letter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Letter {
+    /// The latest dead letter of this timer.
+    Timer(TimerId),
+    /// Exactly this firing.
+    Delivery(DeliveryId),
+}
+
+/// What became of one operation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// A new timer was made.
+    Created(Arc<TimerView>),
+    /// The existing timer is the answer; nothing changed.
+    Existing(Arc<TimerView>),
+    /// A new incarnation took the place of the pending timer.
+    Replaced(Arc<TimerView>),
+    /// The timer was changed (reschedule, fire, redrive).
+    Changed(Arc<TimerView>),
+    /// Nothing had to change (fire of a due or running firing).
+    Unchanged(Arc<TimerView>),
+    /// The timer was cancelled: no claim will be granted.
+    Cancelled {
+        /// Attempts that were made.
+        attempts: u32,
+        /// Whether one of them may have arrived.
+        maybe_delivered: bool,
+        /// Whether it had been cancelled before.
+        already: bool,
+    },
+    /// The dead letter was dropped.
+    Purged,
+    /// Refused; nothing changed.
+    Refused(Refusal),
+}
+
+/// Why one operation was refused. It changed nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A value is not allowed.
+    #[error("{0}")]
+    Invalid(Invalid),
+    /// No namespace of this name.
+    #[error("there is no namespace {0:?}")]
+    UnknownNamespace(NamespaceName),
+    /// No such timer or dead letter.
+    #[error("there is no timer {0}")]
+    NotFound(String),
+    /// The timer is in a state that does not allow it.
+    #[error("timer {id} is {state}")]
+    State {
+        /// Which timer.
+        id: TimerId,
+        /// Its state.
+        state: State,
+        /// The code of the contract: the state's own, or `already_exists`.
+        code: Code,
+        /// When its lease ends, if it is in flight.
+        leased_until: Option<Timestamp>,
+        /// Attempts so far.
+        attempts: u32,
+        /// Whether one of them may have arrived.
+        maybe_delivered: bool,
+    },
+    /// The timer has another revision.
+    #[error("timer {id} has revision {actual}, not {expected}")]
+    Revision {
+        /// Which timer.
+        id: TimerId,
+        /// The revision asked for.
+        expected: u32,
+        /// The revision it has.
+        actual: u32,
+    },
+    /// The payload is larger than the namespace allows.
+    #[error("the payload has {bytes} bytes; namespace {namespace} allows {bytes_max}")]
+    PayloadTooLarge {
+        /// The namespace.
+        namespace: NamespaceName,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// A limit of the namespace or of the store is reached.
+    #[error("{reason}")]
+    Exhausted {
+        /// Which limit, and what to do.
+        reason: String,
+        /// When another try can help, if waiting helps.
+        retry_after: Option<Millis>,
+    },
+}
+
+impl Refusal {
+    /// The stable code of the contract.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Invalid(_) => Code::InvalidArgument,
+            Self::UnknownNamespace(_) | Self::NotFound(_) => Code::NotFound,
+            Self::State { code, .. } => *code,
+            Self::Revision { .. } => Code::RevisionMismatch,
+            Self::PayloadTooLarge { .. } => Code::PayloadTooLarge,
+            Self::Exhausted { .. } => Code::ResourceExhausted,
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The `Store` port: the only owner of a timer's state.
+//!
+//! ```text
+//!    access layer ── apply, get, list, stats, namespaces ──┐
+//!                                                          ▼
+//!                                              ┌────────────────────┐
+//!    lanes, pull ── ready, claim, settle ────► │ Store (this trait) │
+//!                                              └────────────────────┘
+//!                                        memory · embedded · (Redis, PostgreSQL)
+//! ```
+//!
+//! * [`Store`] is the contract, with its numbered promises; `docs/adr/0001-the-store-port.md`
+//!   shows for each call how a Redis script and a PostgreSQL statement would do it.
+//! * [`memory`] is the reference: plain maps, no durability, the oracle of the model
+//!   tests.
+//! * [`conformance`] is the suite that every store passes unchanged; each test names the promise
+//!   that it proves.
+//!
+//! The port refuses to know about sockets, lanes' fairness or HTTP. Start reading at [`Store`].
+
+pub mod claim;
+pub mod command;
+pub mod conformance;
+pub mod error;
+pub mod memory;
+pub mod namespaces;
+pub mod query;
+pub mod settle;
+mod store;
+pub mod token;
+
+pub use claim::{ClaimRequest, Claimed, Firing, Lane, LaneClaim, Owner, Ready, ReadyLane};
+pub use command::{Command, Operation, Outcome, Refusal};
+pub use error::{Error, Result};
+pub use query::{Health, ListRequest, Page, Stats, TimerView};
+pub use settle::{SettleOutcome, SettleVerdict, Settlement};
+pub use store::{Store, StoreFuture};
+pub use token::Token;

@@ -1,0 +1,282 @@
+//! Reading: one timer, lists, counts.
+
+use duly_core::{
+    Incarnation, Millis, NamespaceName, State, Stub, Timer, TimerId, Timestamp,
+    destination::LaneKey,
+};
+
+/// Most timers of one page.
+pub const PAGE_MAX: usize = 1_000;
+
+/// A timer as it is answered: from its record, or from its stub.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimerView {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// The state, by the store's clock at the time of the answer.
+    pub state: State,
+    /// Record or stub.
+    pub body: Body,
+    /// When the lease ends, while in flight.
+    pub leased_until: Option<Timestamp>,
+    /// The attempt under way, while in flight.
+    pub attempt_under_way: Option<u32>,
+    /// When that attempt was claimed.
+    pub claimed_at: Option<Timestamp>,
+}
+
+/// What is known of a timer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Body {
+    /// Everything.
+    Whole(Box<Timer>),
+    /// It has ended.
+    Stub(Box<Stub>),
+}
+
+impl TimerView {
+    /// A view of a timer that is not in flight.
+    pub fn whole(namespace: NamespaceName, state: State, timer: Timer) -> Self {
+        Self {
+            namespace,
+            state,
+            body: Body::Whole(Box::new(timer)),
+            leased_until: None,
+            attempt_under_way: None,
+            claimed_at: None,
+        }
+    }
+
+    /// A view of a stub.
+    pub fn stub(namespace: NamespaceName, stub: Stub) -> Self {
+        Self {
+            namespace,
+            state: stub.ended.state(),
+            body: Body::Stub(Box::new(stub)),
+            leased_until: None,
+            attempt_under_way: None,
+            claimed_at: None,
+        }
+    }
+
+    /// The timer's id.
+    pub fn id(&self) -> &TimerId {
+        match &self.body {
+            Body::Whole(timer) => &timer.id,
+            Body::Stub(stub) => &stub.id,
+        }
+    }
+
+    /// When it is, or was, due.
+    pub fn due_at(&self) -> Timestamp {
+        match &self.body {
+            Body::Whole(timer) => timer.due_at,
+            Body::Stub(stub) => stub.due_at,
+        }
+    }
+
+    /// Its revision, if known.
+    pub fn revision(&self) -> Option<u32> {
+        match &self.body {
+            Body::Whole(timer) => Some(timer.revision),
+            Body::Stub(stub) => stub.details.as_ref().map(|d| d.revision),
+        }
+    }
+
+    /// Attempts begun, the one under way included.
+    pub fn attempts(&self) -> u32 {
+        let ended = match &self.body {
+            Body::Whole(timer) => timer.attempts,
+            Body::Stub(stub) => stub.attempts,
+        };
+        self.attempt_under_way.unwrap_or(ended).max(ended)
+    }
+
+    /// Whether an attempt may have arrived although nobody confirmed it.
+    pub fn maybe_delivered(&self) -> bool {
+        match &self.body {
+            Body::Whole(timer) => timer.maybe_delivered,
+            Body::Stub(stub) => stub.maybe_delivered,
+        }
+    }
+
+    /// The whole record, if it is more than a stub.
+    pub fn timer(&self) -> Option<&Timer> {
+        match &self.body {
+            Body::Whole(timer) => Some(timer),
+            Body::Stub(_) => None,
+        }
+    }
+}
+
+/// Which timers to list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListRequest {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// In which state.
+    pub state: ListState,
+    /// Due at or after this.
+    pub due_from: Option<Timestamp>,
+    /// Due before this.
+    pub due_to: Option<Timestamp>,
+    /// Id begins with this.
+    pub id_prefix: Option<String>,
+    /// Has this tag.
+    pub tag: Option<String>,
+    /// Most timers of the page, 1 to [`PAGE_MAX`].
+    pub limit: usize,
+    /// Go on after this position.
+    pub after: Option<Position>,
+}
+
+/// Which states to list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListState {
+    /// Scheduled, due, in flight and retrying.
+    Pending,
+    /// One state.
+    Only(State),
+}
+
+impl ListState {
+    /// Whether a timer in this state is asked for.
+    pub fn admits(self, state: State) -> bool {
+        match self {
+            Self::Pending => state.is_pending(),
+            Self::Only(only) => only == state,
+        }
+    }
+}
+
+/// A place in the order of a list: (due time, id, incarnation). The incarnation tells dead letters
+/// of one id apart; it is 0 for every other timer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Due time.
+    pub due_at: Timestamp,
+    /// Id.
+    pub id: TimerId,
+    /// Incarnation of a dead letter.
+    pub incarnation: Incarnation,
+    /// Occurrence of a dead letter.
+    pub occurrence: u32,
+}
+
+impl Position {
+    /// The position of a view in a list.
+    pub fn of(view: &TimerView) -> Self {
+        let (incarnation, occurrence) = match (&view.body, view.state) {
+            (Body::Whole(timer), State::Dead) => (timer.incarnation, timer.occurrence),
+            _ => (Incarnation(0), 0),
+        };
+        Self {
+            due_at: view.due_at(),
+            id: view.id().clone(),
+            incarnation,
+            occurrence,
+        }
+    }
+}
+
+/// One page of a list, in order of [`Position`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Page {
+    /// The timers.
+    pub timers: Vec<TimerView>,
+    /// Where to go on; absent at the end.
+    pub next: Option<Position>,
+}
+
+/// Counts of one namespace in one shard.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Waiting for their due time.
+    pub scheduled: u64,
+    /// Due and unclaimed.
+    pub due: u64,
+    /// Under a lease.
+    pub in_flight: u64,
+    /// Waiting for, or due for, another attempt.
+    pub retrying: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Stubs of ended timers.
+    pub retained: u64,
+    /// Estimated bytes of the pending timers' records.
+    pub pending_bytes: u64,
+    /// Earliest due time still ahead.
+    pub next_due_at: Option<Timestamp>,
+    /// Earliest due time of what is due and unclaimed.
+    pub oldest_due_at: Option<Timestamp>,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Lanes with pending timers.
+    pub lanes: Vec<LaneStats>,
+    /// Monotonic totals; they survive a restart.
+    pub totals: Totals,
+}
+
+impl Stats {
+    /// Scheduled, due, in flight and retrying.
+    pub const fn pending(&self) -> u64 {
+        self.scheduled + self.due + self.in_flight + self.retrying
+    }
+}
+
+/// Counts of one lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneStats {
+    /// Which.
+    pub key: LaneKey,
+    /// Due and unclaimed first attempts.
+    pub due: u64,
+    /// Due and unclaimed retries.
+    pub retry_due: u64,
+    /// Under a lease.
+    pub in_flight: u64,
+}
+
+/// Monotonic totals of a namespace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Timers made or replaced.
+    pub scheduled: u64,
+    /// Attempts claimed.
+    pub fired: u64,
+    /// Firings confirmed.
+    pub delivered: u64,
+    /// Attempts that ended without a confirmation.
+    pub failed: u64,
+    /// Timers cancelled.
+    pub cancelled: u64,
+    /// Changes by PATCH and fire.
+    pub rescheduled: u64,
+    /// Firings given up.
+    pub dead: u64,
+}
+
+/// How a store feels.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Why it cannot serve; empty when it can. A reason is a sentence for a person.
+    pub not_ready: Vec<String>,
+    /// Pending timers in all namespaces.
+    pub pending: u64,
+    /// Due and unclaimed in all namespaces.
+    pub overdue: u64,
+    /// Under a lease in all namespaces.
+    pub in_flight: u64,
+    /// Dead letters in all namespaces.
+    pub dead: u64,
+    /// Heap bytes of the index.
+    pub index_bytes: u64,
+    /// Heap bytes of the due structures.
+    pub calendar_bytes: u64,
+    /// Bytes of the data directory's files.
+    pub disk_bytes: u64,
+    /// Age of the oldest due and unclaimed firing.
+    pub oldest_due_age: Option<Millis>,
+    /// Where the data is, for a person.
+    pub location: String,
+}

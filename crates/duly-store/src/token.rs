@@ -1,0 +1,77 @@
+//! Lease tokens: who holds one may settle the firing.
+//!
+//! A token is opaque to its holder. Its first two bytes are the shard (big endian), so that any
+//! node can route a settle; the rest belongs to the store that made it. The text form is base64url
+//! without padding.
+
+use std::fmt;
+
+use duly_core::shard::ShardId;
+
+/// Longest token, in bytes.
+pub const TOKEN_BYTES_MAX: usize = 256;
+
+/// Names one lease of one firing.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Token(Vec<u8>);
+
+impl Token {
+    /// A token of `shard` with the store's own bytes.
+    pub fn new(shard: ShardId, own: &[u8]) -> Self {
+        let mut bytes = Vec::with_capacity(2 + own.len());
+        bytes.extend_from_slice(&shard.0.to_be_bytes());
+        bytes.extend_from_slice(own);
+        Self(bytes)
+    }
+
+    /// Parses the text form; `None` when it is no token at all.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() > TOKEN_BYTES_MAX * 4 / 3 + 4 {
+            return None;
+        }
+        let bytes = data_encoding::BASE64URL_NOPAD
+            .decode(text.as_bytes())
+            .ok()?;
+        (bytes.len() > 2).then_some(Self(bytes))
+    }
+
+    /// The shard that made it.
+    pub fn shard(&self) -> ShardId {
+        ShardId(u16::from_be_bytes([self.0[0], self.0[1]]))
+    }
+
+    /// The store's own bytes.
+    pub fn own(&self) -> &[u8] {
+        &self.0[2..]
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&data_encoding::BASE64URL_NOPAD.encode(&self.0))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p8_text_form_round_trips_and_junk_is_no_token() {
+        let token = Token::new(ShardId(513), &[1, 2, 3]);
+        let parsed = Token::parse(&token.to_string()).unwrap();
+        assert_eq!(
+            (&parsed, parsed.shard(), parsed.own()),
+            (&token, ShardId(513), &[1, 2, 3][..])
+        );
+        for junk in ["", "AA", "!!!", "AAA=", &"A".repeat(10_000)] {
+            assert_eq!(Token::parse(junk), None, "{junk}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `cargo xtask deps`: the dependency policy of `deny.toml`, judged by cargo-deny.
+//!
+//! Bans, licences and sources need nothing but the crates themselves and always count.
+//! Advisories come from a database that is fetched with git: where it cannot be fetched, this
+//! says so loudly and goes on, unless `--advisories required` (as for a release) forbids that.
+//! cargo-deny is installed, at a fixed version, when it is missing.
+
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+
+use crate::process::{self, Outcome};
+
+/// The version that is installed where there is none, and that `deny.toml` is written for.
+const CARGO_DENY_VERSION: &str = "0.20.2";
+
+/// How long the advisory database may take to arrive.
+const FETCH_LIMIT: Duration = Duration::from_secs(120);
+
+/// What `cargo xtask deps` takes.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// What to do when the advisory database cannot be fetched.
+    #[arg(long, value_enum, default_value_t = Advisories::IfReachable)]
+    advisories: Advisories,
+}
+
+/// Whether advisories may go unchecked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Advisories {
+    /// Warn and go on.
+    IfReachable,
+    /// Fail.
+    Required,
+}
+
+/// Checks everything, even when an earlier part failed.
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
+    install_if_missing()?;
+    let policy = check(
+        &[],
+        &["--hide-inclusion-graph", "bans", "licenses", "sources"],
+    )?;
+    let advisories = match fetch_advisories() {
+        // Fetched this moment: `--offline` keeps the check itself from going out once more.
+        Ok(()) => check(&["--offline"], &["advisories"])?,
+        Err(error) => {
+            warn_unchecked(&error);
+            match options.advisories {
+                Advisories::IfReachable => Outcome::Passed,
+                Advisories::Required => Outcome::Failed,
+            }
+        }
+    };
+    let passed = policy == Outcome::Passed && advisories == Outcome::Passed;
+    Ok(if passed {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
+    })
+}
+
+fn install_if_missing() -> Result<()> {
+    let found = process::cargo(["deny", "--version"])
+        .output()
+        .ok()
+        .filter(|output| output.status.success())
+        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    match found {
+        Some(version) if version.ends_with(&format!(" {CARGO_DENY_VERSION}")) => return Ok(()),
+        Some(version) => {
+            println!("using {version}; the policy is written for {CARGO_DENY_VERSION}");
+            return Ok(());
+        }
+        None => println!("installing cargo-deny {CARGO_DENY_VERSION}, which takes some minutes"),
+    }
+    let mut install = process::cargo([
+        "install",
+        "--locked",
+        "cargo-deny",
+        "--version",
+        CARGO_DENY_VERSION,
+    ]);
+    match process::run(&mut install)? {
+        Outcome::Passed => Ok(()),
+        Outcome::Failed => bail!("`{}` failed", process::shown(&install)),
+    }
+}
+
+fn check(options: &[&str], what: &[&str]) -> Result<Outcome> {
+    process::run(
+        process::cargo(["deny", "--locked"])
+            .args(options)
+            .arg("check")
+            .args(what),
+    )
+}
+
+/// Brings the advisory database up to date. Never asks for a password and never hangs.
+fn fetch_advisories() -> Result<()> {
+    let mut child = process::cargo(["deny", "fetch", "db"])
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .stdout(Stdio::null())
+        .spawn()
+        .context("cannot start cargo deny")?;
+    let started = Instant::now();
+    loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(_) => bail!("the advisory database could not be fetched (see above)"),
+            None if started.elapsed() > FETCH_LIMIT => {
+                child.kill()?;
+                child.wait()?;
+                bail!("the advisory database did not arrive within {FETCH_LIMIT:?}");
+            }
+            None => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn warn_unchecked(reason: &anyhow::Error) {
+    let bar = "!".repeat(80);
+    eprintln!("{bar}");
+    eprintln!("ADVISORIES WERE NOT CHECKED: {reason:#}.");
+    eprintln!("Known vulnerabilities in dependencies go unnoticed in this run. Run");
+    eprintln!("`cargo xtask deps --advisories required` where the network allows it.");
+    eprintln!("{bar}");
+}

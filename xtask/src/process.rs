@@ -1,0 +1,190 @@
+//! Starting cargo and other programs from the root of the checkout.
+//!
+//! Every command of this crate starts its children through here. Two rules hold for each child:
+//! standard input is closed, so that nothing can wait for a keyboard that CI does not have; and
+//! the variables that `cargo run` set for this process are taken away, because build scripts that
+//! watch them (ring's does) would otherwise be built again at each change between
+//! `cargo xtask …` and plain cargo.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// Name of the variable that tells tests and tools where the `duly` binary is.
+pub(crate) const DULY_BIN: &str = "DULY_BIN";
+
+/// The verdict of work that could be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Outcome {
+    /// Nothing to object to.
+    Passed,
+    /// The reason has been printed.
+    Failed,
+}
+
+/// A cargo build profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// What plain `cargo build` makes.
+    Dev,
+    /// What is shipped and measured.
+    Release,
+}
+
+/// The root of the checkout.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask is a folder of the checkout")
+}
+
+/// A command that runs at the root under the two rules above.
+pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(name);
+    command.current_dir(root()).stdin(Stdio::null());
+    for (variable, _) in std::env::vars_os() {
+        if variable.to_str().is_some_and(set_by_cargo_run) {
+            command.env_remove(variable);
+        }
+    }
+    command
+}
+
+fn set_by_cargo_run(variable: &str) -> bool {
+    variable.starts_with("CARGO_PKG_")
+        || variable.starts_with("CARGO_MANIFEST_")
+        || matches!(
+            variable,
+            "CARGO_BIN_NAME" | "CARGO_CRATE_NAME" | "CARGO_PRIMARY_PACKAGE"
+        )
+}
+
+/// `cargo` with these arguments.
+pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args);
+    command
+}
+
+/// The command as a person would type it, for messages.
+pub(crate) fn shown(command: &Command) -> String {
+    let name = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or(command.get_program());
+    std::iter::once(name)
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Runs to the end, with its output passed through.
+pub(crate) fn run(command: &mut Command) -> Result<Outcome> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start `{}`", shown(command)))?;
+    Ok(if status.success() {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
+    })
+}
+
+/// Builds binaries of the workspace and answers where each one is, in the order asked for.
+///
+/// All are built by one call for the whole workspace: cargo then picks the same features for the
+/// shared dependencies as the tests do, and does not compile them twice.
+pub(crate) fn build_binaries(profile: Profile, names: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut command = cargo([
+        "build",
+        "--workspace",
+        "--message-format=json-render-diagnostics",
+    ]);
+    if profile == Profile::Release {
+        command.arg("--release");
+    }
+    for name in names {
+        command.args(["--bin", name]);
+    }
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start `{}`", shown(&command)))?;
+    if !output.status.success() {
+        bail!("`{}` failed", shown(&command));
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    names
+        .iter()
+        .map(|name| {
+            executable(&messages, name)
+                .with_context(|| format!("cargo built `{name}` but did not say where it is"))
+        })
+        .collect()
+}
+
+/// Finds a binary in cargo's messages, one JSON object a line.
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find_map(|message| {
+            let path = message.get("executable")?.as_str()?;
+            (message.pointer("/target/name")?.as_str()? == name).then(|| PathBuf::from(path))
+        })
+}
+
+/// Runs a release build of one of duly-testkit's binaries against a release build of `duly`.
+pub(crate) fn run_testkit(binary: &str, args: &[String]) -> Result<Outcome> {
+    let built = build_binaries(Profile::Release, &["duly", binary])?;
+    let [duly, tool] = built.as_slice() else {
+        bail!("cargo did not build both binaries")
+    };
+    run(program(tool).args(args).env(DULY_BIN, duly))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_binary_among_cargos_messages() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","target":{"name":"duly"},"executable":null}"#,
+            "\nnot json\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"other"},"executable":"/t/other"}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"duly"},"executable":"/t/duly"}"#,
+        );
+        assert_eq!(executable(messages, "duly"), Some(PathBuf::from("/t/duly")));
+        assert_eq!(executable(messages, "absent"), None);
+    }
+
+    #[test]
+    fn only_cargo_runs_own_variables_are_taken_away() {
+        for (variable, taken) in [
+            ("CARGO_PKG_NAME", true),
+            ("CARGO_MANIFEST_DIR", true),
+            ("CARGO_MANIFEST_LINKS", true),
+            ("CARGO_BIN_NAME", true),
+            ("CARGO", false),
+            ("CARGO_HOME", false),
+            ("CARGO_TARGET_DIR", false),
+            ("CARGO_INCREMENTAL", false),
+            ("PATH", false),
+        ] {
+            assert_eq!(set_by_cargo_run(variable), taken, "{variable}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_shown_without_its_folder() {
+        let mut command = Command::new("/somewhere/bin/cargo");
+        command.args(["test", "--workspace"]);
+        assert_eq!(shown(&command), "cargo test --workspace");
+    }
+}

@@ -1,0 +1,234 @@
+//! `cargo xtask test`: the test command.
+//!
+//! On a machine with Rust, git and a C compiler it needs nothing else: cargo fetches the crates,
+//! and the servers under test are built here. It builds `duly` and tells the end-to-end tests
+//! where it is (`DULY_BIN`), runs every test of the workspace, doc tests included, and then
+//! kills a release build with -9 for a minute. The last line is `N passed, N failed`, over all
+//! test binaries and the torture run as one more test; the exit code is 1 when anything failed.
+//!
+//! A part that ends without a verdict (a test binary that aborts, a build that breaks) counts as
+//! one failure, so that "0 failed" is never printed over a run that was not whole.
+
+mod tally;
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::process::{self, DULY_BIN, Outcome, Profile};
+use crate::steps::Steps;
+use crate::torture;
+use tally::Tally;
+
+/// How long, and from which seed, the torture run of the test command goes.
+const SHORT_TORTURE: [&str; 4] = ["--minutes", "1", "--seed", "1"];
+
+/// How long the output must be quiet before we look whether cargo has ended.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// What `cargo xtask test` takes.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Passed to `cargo test`: `-p CRATE`, a filter, `FILTER -- --nocapture`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+/// Runs the tests and prints the summary.
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
+    let mut steps = Steps::default();
+    let mut tally = Tally::default();
+    if let Err(error) = all(&options.args, &mut steps, &mut tally) {
+        eprintln!("error: {error:#}");
+        tally.failed += 1;
+    }
+    if tally == Tally::default() {
+        eprintln!("error: no test ran");
+    }
+    steps.print_times();
+    println!("{tally}");
+    Ok(tally.outcome())
+}
+
+fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
+    steps.run("look for a C compiler", look_for_c_compiler)?;
+    let built = steps.run("build duly", || {
+        process::build_binaries(Profile::Dev, &["duly"])
+    })?;
+    let duly = built.first().context("cargo built no binary")?;
+    let mut command = tests(args, duly);
+    steps.run(&process::shown(&command), || {
+        count(&mut command, tally, &mut io::stdout())
+    })?;
+
+    let name = format!("torture {}", SHORT_TORTURE.join(" "));
+    if !args.is_empty() {
+        println!("==> {name}: left out, because only some tests were asked for");
+    } else if tally.failed > 0 {
+        println!("==> {name}: NOT RUN, because tests failed");
+    } else {
+        tally.add(steps.run(&name, short_torture)?);
+    }
+    Ok(())
+}
+
+/// ring and mimalloc compile C; without a compiler cargo fails late and says it badly. A `CC` that
+/// someone set is their own business.
+fn look_for_c_compiler() -> Result<()> {
+    if std::env::var_os("CC").is_some() {
+        return Ok(());
+    }
+    process::program("cc")
+        .arg("--version")
+        .output()
+        .context("no C compiler: cannot start `cc`; install one (Debian: `gcc`) or set CC")?;
+    Ok(())
+}
+
+/// The `cargo test` to run. One that breaks does not keep the others from running.
+fn tests(args: &[String], duly: &Path) -> Command {
+    let mut command = process::cargo(["test", "--no-fail-fast"]);
+    let own = args.split(|arg| arg == "--").next().unwrap_or_default();
+    if !own
+        .iter()
+        .any(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
+    {
+        command.arg("--workspace");
+    }
+    command.args(args).env(DULY_BIN, duly);
+    command
+}
+
+/// Runs `cargo test`, passes its output through and adds up its verdicts.
+fn count(command: &mut Command, tally: &mut Tally, out: &mut impl Write) -> Result<()> {
+    let failed_before = tally.failed;
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo")?;
+    let pipe = child
+        .stdout
+        .take()
+        .context("the child has no standard output")?;
+    let lines = read_lines(pipe);
+    loop {
+        match lines.recv_timeout(QUIET) {
+            Ok(line) => {
+                let line = line?;
+                out.write_all(&line)?;
+                out.flush()?;
+                tally.read(&String::from_utf8_lossy(&line));
+            }
+            Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => {
+                eprintln!("warning: a test left a process behind that still holds the output");
+                break;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() && tally.failed == failed_before {
+        tally.failed += 1;
+    }
+    Ok(())
+}
+
+/// Reads lines on a thread of its own: a server that a failed test left running keeps the pipe
+/// open, and the end of the output would never come.
+fn read_lines(pipe: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).split(b'\n') {
+            let line = line.map(|mut line| {
+                line.push(b'\n');
+                line
+            });
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+fn short_torture() -> Result<Outcome> {
+    torture::run(&SHORT_TORTURE.map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(args: &[&str]) -> String {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        process::shown(&tests(&args, Path::new("/t/duly")))
+            .split_once(' ')
+            .map(|(_, rest)| rest.to_owned())
+            .unwrap()
+    }
+
+    #[test]
+    fn arguments_reach_cargo_and_a_package_narrows_the_run() {
+        for (given, expected) in [
+            (&[][..], "test --no-fail-fast --workspace"),
+            (&["claim"], "test --no-fail-fast --workspace claim"),
+            (&["-p", "duly-core"], "test --no-fail-fast -p duly-core"),
+            (&["-pduly-core"], "test --no-fail-fast -pduly-core"),
+            (
+                &["--package=duly-core"],
+                "test --no-fail-fast --package=duly-core",
+            ),
+            (&["--", "-p"], "test --no-fail-fast --workspace -- -p"),
+        ] {
+            assert_eq!(words(given), expected);
+        }
+    }
+
+    #[test]
+    fn a_child_that_dies_without_a_verdict_counts_as_a_failure() {
+        let mut tally = Tally::default();
+        let mut out = Vec::new();
+        let mut dies = process::program("sh");
+        dies.args([
+            "-c",
+            "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 101",
+        ]);
+        count(&mut dies, &mut tally, &mut out).unwrap();
+        assert_eq!(tally.to_string(), "2 passed, 1 failed");
+
+        let mut says_so = process::program("sh");
+        says_so.args([
+            "-c",
+            "echo 'test result: FAILED. 0 passed; 3 failed; 0 ignored'; exit 101",
+        ]);
+        count(&mut says_so, &mut tally, &mut out).unwrap();
+        assert_eq!(tally.to_string(), "2 passed, 4 failed");
+        assert_eq!(tally.outcome(), Outcome::Failed);
+
+        let passed_through = String::from_utf8(out).unwrap();
+        assert_eq!(passed_through.lines().count(), 2, "{passed_through}");
+    }
+
+    #[test]
+    fn a_process_left_behind_does_not_hold_up_the_summary() {
+        let mut tally = Tally::default();
+        let mut out = Vec::new();
+        // The `cat` lives, and holds the output, until `keeps_it_alive` is dropped.
+        let (input, keeps_it_alive) = io::pipe().unwrap();
+        let mut leaves_one = process::program("sh");
+        leaves_one.stdin(input).args([
+            "-c",
+            "exec 3<&0; cat <&3 & echo 'test result: ok. 1 passed; 0 failed; 0 ignored'",
+        ]);
+        count(&mut leaves_one, &mut tally, &mut out).unwrap();
+        assert_eq!(tally.to_string(), "1 passed, 0 failed");
+        drop(keeps_it_alive);
+    }
+}

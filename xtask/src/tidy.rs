@@ -1,0 +1,104 @@
+//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//!
+//! Each rule is a pure function from paths and texts to complaints, so that it is tested with
+//! planted violations as well as on this checkout. The checkout itself is also judged by a test
+//! here, so a plain `cargo test` finds what the command finds.
+//!
+//! - [`layers`]: which crate may use which;
+//! - [`manifests`]: versions stand in the root manifest only;
+//! - [`names`]: no file or folder whose name says nothing;
+//! - [`marks`]: nothing left for later, no test switched off;
+//! - [`docs`]: every module says what it is for;
+//! - [`sizes`]: no file that nobody reads to its end.
+
+mod docs;
+mod layers;
+mod manifests;
+mod marks;
+mod names;
+mod sizes;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::fmt;
+
+use anyhow::Result;
+
+use crate::process::{self, Outcome};
+use tree::Tree;
+
+/// One broken rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Complaint {
+    /// The file, from the root, with forward slashes.
+    path: String,
+    /// Where in the file, if it is one place.
+    line: Option<usize>,
+    /// What is wrong and what to do instead.
+    text: String,
+}
+
+impl Complaint {
+    fn about(path: &str, text: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            line: None,
+            text: text.into(),
+        }
+    }
+
+    fn at(path: &str, line: usize, text: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            line: Some(line),
+            text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.path, self.text),
+            None => write!(f, "{}: {}", self.path, self.text),
+        }
+    }
+}
+
+/// Judges the checkout and prints every complaint.
+pub(crate) fn run() -> Result<Outcome> {
+    let tree = Tree::read(process::root())?;
+    let complaints = complaints(&tree)?;
+    for complaint in &complaints {
+        println!("{complaint}");
+    }
+    println!(
+        "tidy: {} source files, {} manifests, {} complaints",
+        tree.sources.len(),
+        tree.manifests.len(),
+        complaints.len()
+    );
+    Ok(if complaints.is_empty() {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
+    })
+}
+
+/// Everything that is wrong, in the order of the rules.
+fn complaints(tree: &Tree) -> Result<Vec<Complaint>> {
+    let mut found = Vec::new();
+    for manifest in &tree.manifests {
+        let table = manifests::parse(manifest)?;
+        found.extend(layers::check(manifest, &table));
+        found.extend(manifests::check(manifest, &table));
+    }
+    for source in &tree.sources {
+        found.extend(names::check(source));
+        found.extend(marks::check(source));
+        found.extend(docs::check(source));
+    }
+    found.extend(sizes::check(&tree.sources, sizes::LONG_FILES));
+    Ok(found)
+}

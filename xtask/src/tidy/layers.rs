@@ -1,0 +1,115 @@
+//! Which crate may use which: dependencies point downward only.
+//!
+//! A crate may use the crates that stand above it in [`LAYERS`], which is the table of
+//! ARCHITECTURE.md. What a crate uses only for its own tests is not looked at.
+
+use toml::Table;
+
+use super::Complaint;
+use super::manifests::{self, Kind};
+use super::tree::File;
+
+/// All crates of the product, the most basic first.
+const LAYERS: &[&str] = &[
+    "duly-core",
+    "duly-wheel",
+    "duly-store",
+    "duly-store-embedded",
+    "duly-store-redis",
+    "duly-store-postgres",
+    "duly-sink",
+    "duly-node",
+    "duly-proto",
+    "duly-server",
+    "duly-client",
+    "duly-bench",
+    "duly",
+    "duly-testkit",
+    "duly-sim",
+];
+
+/// What the order alone would allow: crate, what it must not use, why.
+const APART: &[(&str, &str, &str)] = &[
+    ("duly-core", "tokio", "it is pure logic without a runtime"),
+    ("duly-wheel", "duly-core", "it is usable alone"),
+    ("duly-wheel", "tokio", "it is pure logic without a runtime"),
+    (
+        "duly-store-redis",
+        "duly-store-embedded",
+        "no adapter knows another",
+    ),
+    (
+        "duly-store-postgres",
+        "duly-store-embedded",
+        "no adapter knows another",
+    ),
+    (
+        "duly-store-postgres",
+        "duly-store-redis",
+        "no adapter knows another",
+    ),
+    (
+        "duly-sink",
+        "duly-store",
+        "delivering must not depend on how timers are kept",
+    ),
+    (
+        "duly-sink",
+        "duly-store-embedded",
+        "delivering must not depend on how timers are kept",
+    ),
+    (
+        "duly-node",
+        "duly-store-embedded",
+        "it knows the port, not an adapter",
+    ),
+    ("duly-node", "axum", "it has no HTTP"),
+    ("duly-node", "hyper", "it has no HTTP"),
+    ("duly-client", "duly-server", "it holds no server code"),
+    ("duly-client", "duly-store", "it holds no server code"),
+    ("duly-client", "duly-node", "it holds no server code"),
+];
+
+/// Complains of each dependency that points the wrong way.
+pub(super) fn check(manifest: &File, table: &Table) -> Vec<Complaint> {
+    let name = manifests::package_name(table);
+    if name == "xtask" {
+        return used(table)
+            .filter(|used| used.starts_with("duly"))
+            .map(|used| {
+                Complaint::about(
+                    &manifest.path,
+                    format!("xtask must not use `{used}`: it builds the product from outside"),
+                )
+            })
+            .collect();
+    }
+    let Some(own) = layer(name) else {
+        let text = format!("`{name}` has no place yet: put it into LAYERS and ARCHITECTURE.md");
+        return vec![Complaint::about(&manifest.path, text)];
+    };
+    used(table)
+        .filter_map(|used| {
+            let reason = match layer(&used) {
+                Some(other) if other >= own => Some("a crate uses only those above it in LAYERS"),
+                _ => APART
+                    .iter()
+                    .find(|(from, to, _)| *from == name && *to == used)
+                    .map(|(_, _, reason)| *reason),
+            }?;
+            let text = format!("`{name}` must not use `{used}`: {reason}");
+            Some(Complaint::about(&manifest.path, text))
+        })
+        .collect()
+}
+
+fn layer(name: &str) -> Option<usize> {
+    LAYERS.iter().position(|other| *other == name)
+}
+
+fn used(table: &Table) -> impl Iterator<Item = String> {
+    manifests::dependencies(table)
+        .into_iter()
+        .filter(|dependency| dependency.kind == Kind::Shipped)
+        .map(|dependency| dependency.name)
+}

@@ -1,0 +1,205 @@
+//! Each rule finds what is planted, lets pass what is right, and this checkout obeys all of them.
+
+use super::tree::{File, Tree};
+use super::{complaints, docs, layers, manifests, marks, names, sizes};
+use crate::process;
+
+fn file(path: &str, text: &str) -> File {
+    File {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+#[test]
+fn this_checkout_is_tidy() {
+    let tree = Tree::read(process::root()).unwrap();
+    assert!(
+        tree.sources
+            .iter()
+            .any(|source| source.path == "xtask/src/tidy.rs")
+    );
+    assert!(
+        tree.manifests
+            .iter()
+            .any(|manifest| manifest.path == "crates/duly/Cargo.toml")
+    );
+    let found: Vec<String> = complaints(&tree)
+        .unwrap()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+#[test]
+fn dependencies_point_downward() {
+    for (name, section, used, allowed) in [
+        ("duly-store", "dependencies", "duly-core", true),
+        ("duly-core", "dependencies", "duly-store", false),
+        ("duly-core", "build-dependencies", "duly-store", false),
+        (
+            "duly-core",
+            "target.'cfg(unix)'.dependencies",
+            "duly-store",
+            false,
+        ),
+        ("duly-core", "dev-dependencies", "duly-testkit", true),
+        ("duly-server", "dependencies", "duly-testkit", false),
+        ("duly-server", "dependencies", "duly-server", false),
+        ("duly-core", "dependencies", "tokio", false),
+        ("duly-core", "dev-dependencies", "tokio", true),
+        ("duly-store", "dependencies", "tokio", true),
+        ("duly-sink", "dependencies", "duly-store", false),
+        ("duly-node", "dependencies", "duly-store", true),
+        ("duly-node", "dependencies", "duly-store-embedded", false),
+        ("duly-unheard-of", "dependencies", "duly-core", false),
+        ("xtask", "dependencies", "duly-core", false),
+        ("xtask", "dependencies", "clap", true),
+    ] {
+        let text = format!("[package]\nname = \"{name}\"\n[{section}]\n{used}.workspace = true\n");
+        let manifest = file("crates/x/Cargo.toml", &text);
+        let found = layers::check(&manifest, &manifests::parse(&manifest).unwrap());
+        assert_eq!(
+            found.is_empty(),
+            allowed,
+            "{name} {section} {used}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_renamed_dependency_is_known_by_its_package() {
+    let manifest = file(
+        "crates/x/Cargo.toml",
+        "[package]\nname = \"duly-core\"\n[dependencies]\nkv = { package = \"duly-store\", workspace = true }\n",
+    );
+    assert_eq!(
+        layers::check(&manifest, &manifests::parse(&manifest).unwrap()).len(),
+        1
+    );
+}
+
+#[test]
+fn versions_stand_in_the_root_manifest() {
+    const PACKAGE: &str = "[package]\nname = \"x\"\nversion.workspace = true\n\
+        edition.workspace = true\nrust-version.workspace = true\nlicense.workspace = true\n";
+    for (entry, complaints) in [
+        ("bytes.workspace = true", 0),
+        ("bytes = { workspace = true, features = [\"serde\"] }", 0),
+        ("bytes = \"1\"", 1),
+        ("bytes = { version = \"1\" }", 1),
+        ("bytes = { workspace = true, version = \"1\" }", 1),
+        ("bytes = { git = \"somewhere\" }", 1),
+        ("bytes = { path = \"../bytes\" }", 1),
+        ("bytes = \"1\"\nhttp = \"1\"", 2),
+    ] {
+        for section in [
+            "dependencies",
+            "dev-dependencies",
+            "target.'cfg(unix)'.dependencies",
+        ] {
+            let manifest = file(
+                "crates/x/Cargo.toml",
+                &format!("{PACKAGE}[{section}]\n{entry}\n"),
+            );
+            let found = manifests::check(&manifest, &manifests::parse(&manifest).unwrap());
+            assert_eq!(found.len(), complaints, "[{section}] {entry}: {found:?}");
+        }
+    }
+    let own_version = file(
+        "crates/x/Cargo.toml",
+        &PACKAGE.replace("version.workspace = true\ned", "version = \"1.0.0\"\ned"),
+    );
+    let found = manifests::check(&own_version, &manifests::parse(&own_version).unwrap());
+    assert_eq!(found.len(), 1, "{found:?}");
+}
+
+#[test]
+fn nameless_files_are_refused() {
+    for (path, allowed) in [
+        ("crates/x/src/claim.rs", true),
+        ("crates/x/src/type_names.rs", true),
+        ("crates/x/src/utils.rs", false),
+        ("crates/x/src/utils/time.rs", false),
+        ("crates/x/src/types.rs", false),
+        ("crates/x/src/misc/mod.rs", false),
+        ("crates/x/tests/common/mod.rs", false),
+        ("crates/x/src/store/helpers.rs", false),
+    ] {
+        assert_eq!(names::check(&file(path, "")).is_none(), allowed, "{path}");
+    }
+}
+
+#[test]
+fn marks_are_found_with_their_line() {
+    let planted = [
+        concat!("// TO", "DO: later"),
+        concat!("// FIX", "ME"),
+        concat!("// XX", "X what about this?"),
+        concat!("    to", "do!()"),
+        concat!("    unimple", "mented!(\"later\")"),
+        concat!("#[ig", "nore]"),
+        concat!("#[ig", "nore = \"slow\"]"),
+    ];
+    for line in planted {
+        let found = marks::check(&file("crates/x/src/a.rs", &format!("//! A.\n{line}\n")));
+        assert_eq!(found.len(), 1, "{line}");
+        assert_eq!(found[0].line, Some(2), "{line}");
+        assert!(marks::check(&file("crates/x/src/generated/a.rs", line)).is_empty());
+    }
+    let fine = "fn f() { let todo_list = 1; ignore(METHODOLOGY); \"XXXX\"; }";
+    assert!(marks::check(&file("crates/x/src/a.rs", fine)).is_empty());
+}
+
+#[test]
+fn modules_open_with_a_doc() {
+    for (path, text, allowed) in [
+        ("crates/x/src/a.rs", "//! Claims.\nfn f() {}\n", true),
+        (
+            "crates/x/src/a.rs",
+            "#![allow(unused)]\n\n//! Claims.\n",
+            true,
+        ),
+        (
+            "crates/x/src/a.rs",
+            "#![allow(\n    unused,\n)]\n//! Claims.\n",
+            true,
+        ),
+        ("crates/x/src/a.rs", "fn f() {}\n//! Claims.\n", false),
+        ("crates/x/src/a.rs", "// Claims.\nfn f() {}\n", false),
+        ("crates/x/src/a.rs", "//!\nfn f() {}\n", false),
+        ("crates/x/src/a.rs", "", false),
+        ("crates/x/src/a/tests.rs", "use super::*;\n", true),
+        ("crates/x/tests/it/main.rs", "mod serve;\n", true),
+        ("crates/x/examples/first.rs", "fn main() {}\n", true),
+        ("crates/x/src/generated/a.rs", "fn f() {}\n", true),
+    ] {
+        assert_eq!(
+            docs::check(&file(path, text)).is_none(),
+            allowed,
+            "{path}: {text:?}"
+        );
+    }
+}
+
+#[test]
+fn long_files_are_refused_unless_excepted() {
+    let long = |path: &str, lines: usize| vec![file(path, &"x\n".repeat(lines))];
+    let none: &[(&str, &str)] = &[];
+    let one: &[(&str, &str)] = &[("crates/x/src/a.rs", "a reason")];
+    for (sources, exceptions, complaints) in [
+        (long("crates/x/src/a.rs", 500), none, 0),
+        (long("crates/x/src/a.rs", 501), none, 1),
+        (long("crates/x/src/a.rs", 501), one, 0),
+        (long("crates/x/src/a.rs", 500), one, 1),
+        (long("crates/x/src/b.rs", 10), one, 1),
+        (long("crates/x/src/a/tests.rs", 800), none, 0),
+        (long("crates/x/src/a/tests.rs", 801), none, 1),
+        (long("crates/x/tests/it/main.rs", 700), none, 0),
+        (long("crates/x/src/generated/a.rs", 9000), none, 0),
+    ] {
+        let found = sizes::check(&sources, exceptions);
+        assert_eq!(found.len(), complaints, "{found:?}");
+    }
+}

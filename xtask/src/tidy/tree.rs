@@ -1,0 +1,81 @@
+//! The files that the rules look at, read once.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// A file of the checkout.
+#[derive(Clone, Debug)]
+pub(super) struct File {
+    /// From the root, with forward slashes.
+    pub(super) path: String,
+    /// The whole text.
+    pub(super) text: String,
+}
+
+impl File {
+    /// Whether the file only holds tests: a `tests.rs`, or anything in a `tests` folder.
+    pub(super) fn is_test(&self) -> bool {
+        self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
+    }
+
+    /// Whether a program wrote the file: anything in a `generated` folder.
+    pub(super) fn is_generated(&self) -> bool {
+        self.path.contains("/generated/")
+    }
+}
+
+/// All Rust files and all members' manifests, sorted by path.
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// Every `.rs` file below `crates/` and `xtask/`.
+    pub(super) sources: Vec<File>,
+    /// Every `Cargo.toml` there.
+    pub(super) manifests: Vec<File>,
+}
+
+impl Tree {
+    /// Reads the checkout at `root`.
+    pub(super) fn read(root: &Path) -> Result<Self> {
+        let mut tree = Self {
+            sources: Vec::new(),
+            manifests: Vec::new(),
+        };
+        for top in ["crates", "xtask"] {
+            tree.walk(root, top)?;
+        }
+        tree.sources.sort_by(|a, b| a.path.cmp(&b.path));
+        tree.manifests.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(tree)
+    }
+
+    fn walk(&mut self, root: &Path, folder: &str) -> Result<()> {
+        let entries =
+            fs::read_dir(root.join(folder)).with_context(|| format!("cannot read {folder}"))?;
+        for entry in entries {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let path = format!("{folder}/{name}");
+            if entry.file_type()?.is_dir() {
+                if name != "target" && !name.starts_with('.') {
+                    self.walk(root, &path)?;
+                }
+                continue;
+            }
+            let list = if name.ends_with(".rs") {
+                &mut self.sources
+            } else if name == "Cargo.toml" {
+                &mut self.manifests
+            } else {
+                continue;
+            };
+            let text =
+                fs::read_to_string(entry.path()).with_context(|| format!("cannot read {path}"))?;
+            list.push(File { path, text });
+        }
+        Ok(())
+    }
+}
