@@ -1,2 +1,37 @@
-//! duly-store-embedded
+//! The embedded engine: durable timers in one data directory, no other process needed.
+//!
+//! ```text
+//!   Store calls ─► shell (two threads) ─► engine ─┬─ journal   frames of records, group commit
+//!                                                 ├─ index     24 bytes of RAM per timer
+//!                                                 ├─ calendar  pending timers by due time
+//!                                                 └─ lanes     what is due, exactly
+//! ```
+//!
+//! * It promises P1–P12 of [`duly_store::Store`] on one machine: what was answered is on disk
+//!   (`fdatasync`), what cannot be known after a failed write is said to be in doubt, and a
+//!   directory that lost acknowledged data is not opened.
+//! * It refuses to guess: a damaged middle of the journal stops the opening and names file and
+//!   byte.
+//!
+//! Start reading at [`EmbeddedStore`], then the module `engine`; the format is in `format` and in
+//! `docs/internals/disk-format.md`.
+
+pub mod check;
+mod clock;
 pub mod disk;
+mod engine;
+mod format;
+mod index;
+mod journal;
+mod manifest;
+mod open;
+mod options;
+mod shell;
+mod store;
+
+pub use clock::SystemClock;
+pub use format::{FEATURES, VERSION as FORMAT_VERSION};
+pub use journal::recovery::Progress;
+pub use open::{OpenError, OpenReport};
+pub use options::{Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+pub use store::EmbeddedStore;

@@ -1,0 +1,352 @@
+//! The engine: one thread's state machine over a disk and two clocks.
+//!
+//! ```text
+//!   operation ──► decide (duly_core::lifecycle) ──► Record ──► journal.append ──► absorb
+//!                                                                                  ▲
+//!   open ──► recovery reads the journal ───────────── Record ──────────────────────┘
+//! ```
+//!
+//! * Every change is a record, and [`Engine::absorb`] is the only function that turns a record
+//!   into state. Replay runs the very same function, so what is there after a restart is what was
+//!   there before.
+//! * A timer gets into the calendar, and so can be claimed, only when its record is durable
+//!   ([`Engine::synced`]); a calendar entry that disagrees with the index is dropped.
+//! * The engine neither sleeps nor syncs nor answers: the shells do ([`crate::shell`]).
+//!
+//! One file per operation; start at `absorb.rs`, then `schedule.rs` and `claim.rs`.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use duly_core::{Timestamp, env::Clock, stub::Stub, timer::Timer};
+use duly_store::{Error, Refusal};
+use duly_wheel::Calendar;
+use rand::{RngCore, SeedableRng, rngs::StdRng};
+
+use crate::{
+    clock::Times,
+    disk::{self, Disk},
+    format::record::Record,
+    index::{Claimable, Entry, Index, Key, Location, PackedKey},
+    journal::{AppendError, Journal, Mark, Position},
+    options::Options,
+};
+
+mod absorb;
+mod cancel;
+mod change;
+mod claim;
+mod dead;
+pub(crate) mod lanes;
+pub(crate) mod leases;
+mod letters;
+pub(crate) mod list;
+mod namespace_ops;
+pub(crate) mod namespaces;
+mod open;
+mod ready;
+mod schedule;
+mod settle;
+mod space;
+mod stats;
+mod sweep;
+mod time;
+mod view;
+
+use leases::Leases;
+use letters::Letters;
+use namespaces::Namespaces;
+use space::Space;
+
+/// The state of an open store.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    options: Options,
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    random: StdRng,
+    hash_key: u128,
+    /// Times of the present step.
+    now: Times,
+    /// What the steady clock starts from: wall and boot time at open, in milliseconds.
+    anchor: (u64, u64),
+    journal: Journal,
+    /// Pending timers.
+    live: Index,
+    /// Stubs of ended timers; their due time is when they go.
+    stubs: Index,
+    leases: Leases,
+    letters: Letters,
+    namespaces: Namespaces,
+    /// First attempts, by the wall clock.
+    calendar: Calendar<PackedKey>,
+    /// Retries, by the steady clock.
+    retries: Calendar<PackedKey>,
+    /// Ends of leases, by the boot-time clock.
+    lease_ends: Calendar<PackedKey>,
+    /// Ends of `expire_after`, by the wall clock.
+    expiries: Calendar<PackedKey>,
+    /// Ends of stubs, by the wall clock.
+    stub_ends: Calendar<PackedKey>,
+    /// What gets into the calendar once its frame is durable.
+    unpublished: VecDeque<(u64, Publish)>,
+    /// Reused by the passes over the calendars.
+    popped: Vec<(u64, PackedKey)>,
+    /// Numbers of deleted namespaces whose entries are still to be swept out.
+    sweeping: Option<sweep::Sweep>,
+    space: Space,
+    /// Set when a write or sync failed: nothing is done any more.
+    poisoned: Option<String>,
+    /// Whether the loop has more to do at once.
+    busy: bool,
+    /// Set when something may have become claimable earlier than was said.
+    wake: bool,
+    /// When the last answer said that something would become claimable, by the wall clock.
+    announced_ms: Option<u64>,
+}
+
+/// A timer that waits for its frame to be durable.
+#[derive(Debug, Clone, Copy)]
+struct Publish {
+    key: Key,
+    claimable: Claimable,
+    expires_at: Option<Timestamp>,
+}
+
+/// Why an item could not be written.
+#[derive(Debug)]
+enum Stop {
+    /// This item is refused; the store goes on.
+    Refused(Refusal),
+    /// A write failed: the store is poisoned.
+    Poisoned,
+}
+
+impl Engine {
+    /// Reads the clocks and does what time has brought: the first call of every step.
+    pub(crate) fn begin_step(&mut self) {
+        self.now = Times::read(self.clock.as_ref(), self.anchor);
+        if self.poisoned.is_none() {
+            self.tick();
+        }
+    }
+
+    /// Writes what the step appended. Answers what has to be synced.
+    pub(crate) fn commit(&mut self) -> Result<Option<Mark>, Error> {
+        match self.journal.commit() {
+            Ok(mark) => Ok(mark),
+            Err(error) => Err(self.poison(&error)),
+        }
+    }
+
+    /// Takes note that frames up to `lsn` are durable: their timers become claimable.
+    pub(crate) fn synced(&mut self, lsn: u64, position: Position) {
+        self.journal.synced(lsn, position);
+        self.publish_durable();
+    }
+
+    fn publish_durable(&mut self) {
+        let durable = self.journal.durable_lsn();
+        while let Some((lsn, publish)) = self.unpublished.front().copied() {
+            if lsn > durable {
+                break;
+            }
+            self.unpublished.pop_front();
+            self.publish(publish);
+        }
+    }
+
+    fn publish(&mut self, publish: Publish) {
+        let at_ms = publish.claimable.at_ms;
+        self.calendar_of(publish.claimable)
+            .insert(at_ms, publish.key.pack());
+        if let Some(expires_at) = publish.expires_at {
+            self.expiries
+                .insert(expires_at.unix_ms() + 1, publish.key.pack());
+        }
+        if self.announced_ms.is_none_or(|announced| at_ms < announced) {
+            self.wake = true;
+        }
+    }
+
+    const fn calendar_of(&mut self, claimable: Claimable) -> &mut Calendar<PackedKey> {
+        match claimable.kind {
+            crate::index::Kind::First => &mut self.calendar,
+            crate::index::Kind::Retry => &mut self.retries,
+        }
+    }
+
+    /// Stops for good: what the disk holds is no longer known.
+    pub(crate) fn poison(&mut self, error: &disk::Error) -> Error {
+        let reason = format!(
+            "writing to the data directory failed ({error}); the server must be restarted: it \
+             checks what is on disk when it opens"
+        );
+        tracing::error!(%reason, "the store is poisoned");
+        metrics::gauge!(duly_core::metric_names::POISONED).set(1.0);
+        self.poisoned = Some(reason.clone());
+        Error::InDoubt { reason }
+    }
+
+    /// Refuses when poisoned.
+    pub(crate) fn check_usable(&self) -> Result<(), Error> {
+        match &self.poisoned {
+            None => Ok(()),
+            Some(reason) => Err(Error::Unavailable {
+                reason: reason.clone(),
+                retry_after: duly_core::Millis::from_secs(10),
+            }),
+        }
+    }
+
+    /// Whether there is more to do without waiting for anything.
+    pub(crate) const fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Whether a waiting claimer should look again; answers once.
+    pub(crate) const fn take_wake(&mut self) -> bool {
+        std::mem::replace(&mut self.wake, false)
+    }
+
+    /// Newest frame written and newest frame durable.
+    pub(crate) const fn lsns(&self) -> (u64, u64) {
+        (self.journal.written_lsn(), self.journal.durable_lsn())
+    }
+
+    /// Bytes waiting to be committed.
+    pub(crate) const fn uncommitted_bytes(&self) -> usize {
+        self.journal.frame_bytes()
+    }
+
+    /// Appends a record and absorbs it.
+    fn write(&mut self, namespace: u32, record: &Record) -> Result<(), Stop> {
+        let location = self.append(namespace, record)?;
+        self.absorb(location, namespace, record);
+        Ok(())
+    }
+
+    fn append(&mut self, namespace: u32, record: &Record) -> Result<Location, Stop> {
+        match self.journal.append(namespace, record) {
+            Ok(location) => return Ok(location),
+            Err(AppendError::Full) => self.roll()?,
+            Err(AppendError::TooLarge { bytes, bytes_max }) => {
+                return Err(Stop::Refused(too_large(bytes, bytes_max)));
+            }
+        }
+        self.journal
+            .append(namespace, record)
+            .map_err(|error| match error {
+                AppendError::TooLarge { bytes, bytes_max } => {
+                    Stop::Refused(too_large(bytes, bytes_max))
+                }
+                AppendError::Full => Stop::Refused(Refusal::Exhausted {
+                    reason: "the record does not fit a journal segment beside the table of \
+                         namespaces; raise store.segment_bytes"
+                        .into(),
+                    retry_after: None,
+                }),
+            })
+    }
+
+    /// Begins a new segment: the old one is synced, the table of namespaces is written into the
+    /// new one, and segments that nothing needs are removed.
+    fn roll(&mut self) -> Result<(), Stop> {
+        if let Err(error) = self.journal.commit() {
+            self.poison(&error);
+            return Err(Stop::Poisoned);
+        }
+        if let Err(error) = self.journal.roll() {
+            if error.is_no_space() {
+                self.space.note_full(self.now.wall_ms);
+                return Err(Stop::Refused(space::disk_full()));
+            }
+            self.poison(&error);
+            return Err(Stop::Poisoned);
+        }
+        self.publish_durable();
+        let records: Vec<_> = self
+            .namespaces
+            .iter()
+            .map(|(number, namespace)| (number, Record::Namespace(Box::new(namespace.record()))))
+            .collect();
+        for (number, record) in records {
+            if self.journal.append(number, &record).is_err() {
+                return Err(Stop::Refused(Refusal::Exhausted {
+                    reason: "the table of namespaces does not fit a journal segment; raise \
+                             store.segment_bytes"
+                        .into(),
+                    retry_after: None,
+                }));
+            }
+        }
+        self.space.wants_spare = true;
+        match self.journal.drop_dead_prefix() {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.poison(&error);
+                Err(Stop::Poisoned)
+            }
+        }
+    }
+
+    /// Reads the timer that an index entry points at.
+    fn load(&self, location: Location) -> Result<Timer, crate::journal::ReadError> {
+        match self.journal.read(location)?.record {
+            Record::Pending(_, timer) | Record::Dead(_, timer) => Ok(*timer),
+            other => Err(wrong_kind(&other)),
+        }
+    }
+
+    /// Reads the stub that an index entry points at.
+    fn load_stub(&self, location: Location) -> Result<Stub, crate::journal::ReadError> {
+        match self.journal.read(location)?.record {
+            Record::Ended { stub, .. } => Ok(*stub),
+            other => Err(wrong_kind(&other)),
+        }
+    }
+
+    fn key(&self, namespace: u32, id: &str) -> Key {
+        Key::of(self.hash_key, namespace, id)
+    }
+
+    fn entry(&self, key: Key) -> Option<Entry> {
+        self.live.get(key)
+    }
+
+    fn random_u64(&mut self) -> u64 {
+        self.random.next_u64()
+    }
+
+    fn random_from(seed: Option<u64>) -> StdRng {
+        seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)
+    }
+}
+
+fn wrong_kind(record: &Record) -> crate::journal::ReadError {
+    let name = match record {
+        Record::Pending(..) => "pending",
+        Record::Dead(..) => "dead",
+        Record::Ended { .. } => "ended",
+        _ => "other",
+    };
+    crate::journal::ReadError::Damaged {
+        file: "index".into(),
+        offset: 0,
+        source: crate::format::DecodeError::Impossible(format!(
+            "it points at a record of kind {name}"
+        )),
+    }
+}
+
+fn too_large(bytes: u64, bytes_max: u64) -> Refusal {
+    Refusal::Exhausted {
+        reason: format!(
+            "the record has {bytes} bytes and a journal segment takes {bytes_max}; raise \
+             store.segment_bytes or send a smaller payload"
+        ),
+        retry_after: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Cancel: one definite answer.
+//!
+//! A timer that was never attempted is cancelled from its index entry alone: nothing is read.
+
+use duly_core::{
+    NamespaceName, Stub, TimerId, Timestamp,
+    lifecycle::{self, Decision, Event},
+    stub::Ended,
+};
+use duly_store::{Outcome, query::Body};
+
+use crate::{format::record::Record, index::Kind};
+
+use super::{
+    Engine, Stop,
+    change::{check_revision, not_found},
+    view::Known,
+};
+
+impl Engine {
+    pub(super) fn cancel(
+        &mut self,
+        number: u32,
+        name: &NamespaceName,
+        id: &TimerId,
+        if_revision: Option<u32>,
+    ) -> Result<Outcome, Stop> {
+        let known = self.look_up(self.key(number, id.as_str()));
+        let now = self.now.wall();
+        if let (Known::Live(entry, None), None) = (known, if_revision)
+            && entry.claimable().kind == Kind::First
+        {
+            let due_at = Timestamp::saturating_from_unix_ms(entry.claimable().at_ms);
+            let stub = Stub::cancelled_unread(id.clone(), due_at, now);
+            return self.write_cancel(number, stub);
+        }
+        let Some(view) = self.readable(name, known)? else {
+            return Err(Stop::Refused(not_found(name, id)));
+        };
+        check_revision(id, &view, if_revision)?;
+        match (
+            lifecycle::decide(Some(view.state), Event::Cancel),
+            &view.body,
+        ) {
+            (Decision::Move(_), Body::Whole(timer)) => {
+                self.write_cancel(number, Stub::of(timer, Ended::Cancelled, now))
+            }
+            (Decision::Already, _) => Ok(Outcome::Cancelled {
+                attempts: view.attempts(),
+                maybe_delivered: view.maybe_delivered(),
+                already: true,
+            }),
+            (Decision::Refuse(code), _) => Err(Stop::Refused(self.refuse_state(id, &view, code))),
+            (decision, _) => unreachable!("a cancel is never answered by {decision:?}"),
+        }
+    }
+
+    fn write_cancel(&mut self, number: u32, stub: Stub) -> Result<Outcome, Stop> {
+        let (attempts, maybe_delivered) = (stub.attempts, stub.maybe_delivered);
+        self.write_ended(number, stub)?;
+        Ok(Outcome::Cancelled {
+            attempts,
+            maybe_delivered,
+            already: false,
+        })
+    }
+
+    /// Writes that a timer has ended, with when its stub goes.
+    pub(super) fn write_ended(&mut self, number: u32, stub: Stub) -> Result<(), Stop> {
+        let retention = self.namespace(number).settings.retention;
+        let keeps = retention.ms() > 0;
+        let expires_at = keeps.then(|| stub.ended_at.saturating_add(retention));
+        self.write(
+            number,
+            &Record::Ended {
+                stub: Box::new(stub),
+                expires_at,
+            },
+        )
+    }
+}

@@ -1,0 +1,120 @@
+//! Reschedule and fire: changes of a pending timer.
+
+use std::sync::Arc;
+
+use duly_core::{
+    NamespaceName, TimerId,
+    lifecycle::{self, Decision, Event},
+    schedule::Patch,
+};
+use duly_store::{Outcome, Refusal, TimerView, query::Body};
+
+use crate::format::record::{Cause, Record};
+
+use super::{Engine, Stop, schedule};
+
+impl Engine {
+    pub(super) fn reschedule(
+        &mut self,
+        number: u32,
+        name: &NamespaceName,
+        id: &TimerId,
+        patch: Patch,
+        if_revision: Option<u32>,
+    ) -> Result<Outcome, Stop> {
+        let view = self.find(number, name, id)?;
+        check_revision(id, &view, if_revision)?;
+        match lifecycle::decide(Some(view.state), Event::Reschedule) {
+            Decision::Change => {}
+            Decision::Refuse(code) => {
+                return Err(Stop::Refused(self.refuse_state(id, &view, code)));
+            }
+            decision => unreachable!("a reschedule is never answered by {decision:?}"),
+        }
+        let mut timer = whole(view);
+        let field = patch.when.as_ref().map_or("due_at", schedule::when_field);
+        let is_moved = patch.when.is_some();
+        let now = self.now.wall();
+        timer
+            .change(patch, now)
+            .map_err(|invalid| Stop::Refused(Refusal::Invalid(invalid)))?;
+        let mut settings = Arc::clone(&self.namespace(number).settings);
+        if !is_moved {
+            // A timer that stays where it is does not become late for the limit.
+            Arc::make_mut(&mut settings).limits.max_delay = None;
+        }
+        schedule::check_limits(&settings, name, &timer, now, field)?;
+        let record = Record::Pending(Cause::Rescheduled, Box::new(timer));
+        self.write(number, &record)?;
+        Ok(Outcome::Changed(self.view_of(name, record)))
+    }
+
+    pub(super) fn fire(
+        &mut self,
+        number: u32,
+        name: &NamespaceName,
+        id: &TimerId,
+    ) -> Result<Outcome, Stop> {
+        let view = self.find(number, name, id)?;
+        match lifecycle::decide(Some(view.state), Event::Fire) {
+            Decision::Already => return Ok(Outcome::Unchanged(Arc::new(view))),
+            Decision::Refuse(code) => {
+                return Err(Stop::Refused(self.refuse_state(id, &view, code)));
+            }
+            _ => {}
+        }
+        let mut timer = whole(view);
+        let now = if timer.next_attempt_at.is_some() {
+            self.now.steady()
+        } else {
+            self.now.wall()
+        };
+        timer.fire_now(now);
+        timer.updated_at = self.now.wall();
+        let record = Record::Pending(Cause::Rescheduled, Box::new(timer));
+        self.write(number, &record)?;
+        Ok(Outcome::Changed(self.view_of(name, record)))
+    }
+
+    /// The timer, stub or dead letter of an id, or `not_found`.
+    pub(super) fn find(
+        &mut self,
+        number: u32,
+        name: &NamespaceName,
+        id: &TimerId,
+    ) -> Result<TimerView, Stop> {
+        let known = self.look_up(self.key(number, id.as_str()));
+        self.readable(name, known)?
+            .ok_or_else(|| Stop::Refused(not_found(name, id)))
+    }
+}
+
+pub(super) fn not_found(name: &NamespaceName, id: &TimerId) -> Refusal {
+    Refusal::NotFound(format!("{:?} in namespace {name}", id.as_str()))
+}
+
+/// Refuses when a record has another revision than the caller expects; stubs answer by state.
+pub(super) fn check_revision(
+    id: &TimerId,
+    view: &TimerView,
+    expected: Option<u32>,
+) -> Result<(), Stop> {
+    match (expected, view.timer()) {
+        (Some(expected), Some(timer)) if timer.revision != expected => {
+            let (id, actual) = (id.clone(), timer.revision);
+            Err(Stop::Refused(Refusal::Revision {
+                id,
+                expected,
+                actual,
+            }))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn whole(view: TimerView) -> duly_core::Timer {
+    match view.body {
+        Body::Whole(timer) => *timer,
+        Body::Stub(_) => unreachable!("a stub's state allows no change"),
+    }
+}

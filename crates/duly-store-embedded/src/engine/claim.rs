@@ -1,0 +1,237 @@
+//! Claim: due firings become in-flight.
+//!
+//! The claim is appended to the journal and written, not synced, before it is handed out: kill -9
+//! does not forget it, power loss may.
+
+use std::sync::Arc;
+
+use duly_core::{
+    Destination, Settings, State, Timer, Timestamp,
+    lifecycle::{self, Decision, Event},
+    namespace,
+};
+use duly_store::{ClaimRequest, Claimed, Error, Firing, Lane, LaneClaim, Owner};
+
+use crate::{
+    format::record::{self, Record},
+    index::{Entry, Key, Kind},
+};
+
+use super::{Engine, Stop, leases};
+
+/// What is left of a claim's limits.
+struct Room {
+    total: usize,
+    bytes: u64,
+    granted: bool,
+}
+
+impl Engine {
+    /// Grants leases; the caller commits before it answers.
+    pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Claimed, Error> {
+        if let Some(lease) = request.lease {
+            lease
+                .within(namespace::LEASE_MIN, namespace::LEASE_MAX)
+                .map_err(|invalid| invalid.within("lease"))?;
+        }
+        let mut claimed = Claimed::default();
+        let mut room = Room {
+            total: request.total_max,
+            bytes: request.bytes_max,
+            granted: false,
+        };
+        for lane in &request.lanes {
+            let Some(number) = self.namespaces.number_of(&lane.lane.namespace) else {
+                continue;
+            };
+            for kind in [Kind::First, Kind::Retry] {
+                let taken = self.claim_kind(number, lane, kind, request, &mut room, &mut claimed);
+                // What was granted before a full disk is handed out; a poisoned store hands out
+                // nothing.
+                if taken.is_err() && (self.poisoned.is_some() || claimed.firings.is_empty()) {
+                    return taken.map(|()| claimed);
+                }
+            }
+            if self.earliest(number, &lane.lane, Kind::First).is_some()
+                || self.earliest(number, &lane.lane, Kind::Retry).is_some()
+            {
+                claimed.more.push(lane.lane.clone());
+            }
+        }
+        claimed.next_due_in = self.next_due_in();
+        Ok(claimed)
+    }
+
+    fn claim_kind(
+        &mut self,
+        number: u32,
+        lane: &LaneClaim,
+        kind: Kind,
+        request: &ClaimRequest,
+        room: &mut Room,
+        claimed: &mut Claimed,
+    ) -> Result<(), Error> {
+        let most = match kind {
+            Kind::First => lane.first_max,
+            Kind::Retry => lane.retry_max,
+        };
+        let mut taken = 0;
+        while taken < most && room.total > 0 {
+            let Some(entry) = self.earliest(number, &lane.lane, kind) else {
+                break;
+            };
+            let timer = match self.load(entry.location()) {
+                Ok(timer) => timer,
+                Err(error) => {
+                    self.settled(|engine| engine.quarantine(entry.key(), &entry, &error))?;
+                    continue;
+                }
+            };
+            if self.is_expired(&timer) {
+                self.settled(|engine| engine.give_up_expired(entry.key(), timer))?;
+                continue;
+            }
+            if timer.due_at > self.now.wall() {
+                self.put_off(&entry, timer.due_at);
+                continue;
+            }
+            let bytes = firing_bytes(&timer);
+            if room.granted && bytes > room.bytes {
+                break;
+            }
+            let firing = self.grant(number, &lane.lane, &entry, timer, request)?;
+            room.bytes = room.bytes.saturating_sub(bytes);
+            room.total -= 1;
+            room.granted = true;
+            taken += 1;
+            claimed.firings.push(firing);
+        }
+        Ok(())
+    }
+
+    /// The earliest claimable entry of a lane of the port.
+    fn earliest(&self, number: u32, lane: &Lane, kind: Kind) -> Option<Entry> {
+        let namespace = self
+            .namespaces
+            .get(number)
+            .filter(|namespace| namespace.is_claimable())?;
+        let own = &namespace.settings.destination;
+        let now_ms = self.clock_of(kind);
+        namespace
+            .lanes
+            .numbers_of(&lane.key, own)
+            .into_iter()
+            .flatten()
+            .filter_map(|slot| namespace.lanes.get(slot)?.set(kind).first().copied())
+            .filter(|(at_ms, _)| *at_ms <= now_ms)
+            .min()
+            .and_then(|(_, packed)| self.live.get(Key::unpack(packed)))
+    }
+
+    fn grant(
+        &mut self,
+        number: u32,
+        lane: &Lane,
+        entry: &Entry,
+        timer: Timer,
+        request: &ClaimRequest,
+    ) -> Result<Firing, Error> {
+        let key = entry.key();
+        let state = self.state_of(entry, None);
+        let decision = lifecycle::decide(Some(state), Event::Claim);
+        assert_eq!(
+            decision,
+            Decision::Move(State::InFlight),
+            "only a due firing is claimed"
+        );
+        assert!(
+            timer.due_at <= self.now.wall(),
+            "P2: a claim before the due time"
+        );
+        let settings = Arc::clone(&self.namespace(number).settings);
+        let lease = request.lease.unwrap_or(settings.lease);
+        let nonce = self.random_u64();
+        let attempt = timer.attempts.saturating_add(1);
+        let claimed_at = self.now.wall();
+        let until = claimed_at.saturating_add(lease);
+        let record = Record::Lease(record::Lease {
+            id: timer.id.clone(),
+            nonce,
+            attempt,
+            node: match request.owner {
+                Owner::Node(incarnation) => Some(incarnation),
+                Owner::Consumer => None,
+            },
+            claimed_at,
+            lease_ms: lease.ms(),
+            until,
+            extends: false,
+        });
+        let claimable_at = self.wall_of(entry);
+        self.settled(|engine| engine.write(number, &record))?;
+        Ok(Firing {
+            token: leases::token(key, nonce),
+            delivery_id: timer.delivery_id(lane.namespace.as_str()),
+            namespace: lane.namespace.clone(),
+            occurrence: timer.occurrence,
+            attempt,
+            due_at: timer.due_at,
+            claimable_at,
+            leased_until: until,
+            lease,
+            lane: lane.key.clone(),
+            destination: destination_of(&timer, &settings),
+            id: timer.id,
+            headers: timer.headers,
+            payload: timer.payload,
+            slot_key: timer.slot_key,
+            trace_parent: timer.trace_parent,
+            settings,
+        })
+    }
+
+    /// When an entry became claimable, by the wall clock.
+    fn wall_of(&self, entry: &Entry) -> Timestamp {
+        let claimable = entry.claimable();
+        let ago_ms = self
+            .clock_of(claimable.kind)
+            .saturating_sub(claimable.at_ms);
+        Timestamp::saturating_from_unix_ms(self.now.wall_ms.saturating_sub(ago_ms))
+    }
+
+    /// Turns a refusal to write into the failure of the whole call.
+    pub(super) fn settled<T>(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<T, Stop>,
+    ) -> Result<T, Error> {
+        write(self).map_err(|stop| match stop {
+            Stop::Refused(refusal) => Error::Unavailable {
+                reason: refusal.to_string(),
+                retry_after: duly_core::Millis::from_secs(1),
+            },
+            Stop::Poisoned => self.check_usable().err().unwrap_or_else(|| Error::InDoubt {
+                reason: "a write failed".into(),
+            }),
+        })
+    }
+}
+
+fn firing_bytes(timer: &Timer) -> u64 {
+    let payload = timer
+        .payload
+        .as_ref()
+        .map_or(0, |payload| payload.bytes.len());
+    let headers: usize = timer
+        .headers
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    (payload + headers) as u64
+}
+
+fn destination_of(timer: &Timer, settings: &Settings) -> Destination {
+    timer
+        .destination
+        .clone()
+        .unwrap_or_else(|| settings.destination.clone())
+}

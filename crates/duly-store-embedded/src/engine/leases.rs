@@ -1,0 +1,51 @@
+//! Leases under way, and the tokens that name them.
+//!
+//! A token's own bytes are the timer's packed key and the lease's random nonce. The nonce is what
+//! fences: a lease that ended and was granted again has another one.
+
+use duly_core::{Timestamp, shard::ShardId};
+use duly_store::Token;
+use rustc_hash::FxHashMap;
+
+use crate::index::{Key, Location, PackedKey};
+
+/// A lease under way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lease {
+    pub(crate) nonce: u64,
+    pub(crate) attempt: u32,
+    /// The node that holds it; `None` for a consumer.
+    pub(crate) node: Option<u64>,
+    pub(crate) claimed_at: Timestamp,
+    /// End by the boot-time clock.
+    pub(crate) ends_boot_ms: u64,
+    /// Time from the claim by the boot-time clock, for the cap on extending.
+    pub(crate) claimed_boot_ms: u64,
+    /// End by the wall clock, for people.
+    pub(crate) until: Timestamp,
+    /// Where it is written.
+    pub(crate) location: Location,
+}
+
+/// All leases, by timer.
+pub(crate) type Leases = FxHashMap<Key, Lease>;
+
+const TOKEN_BYTES: usize = 20;
+
+/// The token of a lease.
+pub(crate) fn token(key: Key, nonce: u64) -> Token {
+    let mut own = [0; TOKEN_BYTES];
+    own[..12].copy_from_slice(&key.pack());
+    own[12..].copy_from_slice(&nonce.to_le_bytes());
+    Token::new(ShardId(0), &own)
+}
+
+/// What a token names; `None` when it is not one of this store's.
+pub(crate) fn parse(token: &Token) -> Option<(Key, u64)> {
+    if token.shard() != ShardId(0) || token.own().len() != TOKEN_BYTES {
+        return None;
+    }
+    let (key, nonce) = token.own().split_at(12);
+    let key = PackedKey::try_from(key).ok()?;
+    Some((Key::unpack(key), u64::from_le_bytes(nonce.try_into().ok()?)))
+}

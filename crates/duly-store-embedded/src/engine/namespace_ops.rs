@@ -1,0 +1,149 @@
+//! Namespaces: put, pause, delete, list.
+
+use std::sync::Arc;
+
+use duly_core::NamespaceName;
+use duly_store::{
+    Error, Result,
+    namespaces::{Activity, DeleteMode, Namespace, Put, Secrets},
+};
+
+use crate::format::record::{NamespaceRecord, Record};
+
+use super::Engine;
+
+impl Engine {
+    pub(crate) fn put_namespace(
+        &mut self,
+        name: &NamespaceName,
+        put: Put,
+    ) -> Result<(Namespace, bool)> {
+        let known = self.namespaces.number_of(name);
+        let existing = known.and_then(|number| self.namespaces.get(number));
+        let now = self.now.wall();
+        let (record, is_new) = match (existing, put) {
+            (Some(existing), Put::IfAbsent(_)) => return Ok((existing.view(), false)),
+            (
+                Some(existing),
+                Put::Replace {
+                    mut settings,
+                    secrets,
+                },
+            ) => {
+                if secrets == Secrets::Keep {
+                    settings
+                        .signing_secrets
+                        .clone_from(&existing.settings.signing_secrets);
+                }
+                let settings = Arc::new(settings.check()?);
+                (
+                    NamespaceRecord {
+                        settings,
+                        updated_at: now,
+                        ..existing.record()
+                    },
+                    false,
+                )
+            }
+            (None, Put::IfAbsent(settings) | Put::Replace { settings, .. }) => {
+                self.check_room()?;
+                let record = NamespaceRecord {
+                    name: name.clone(),
+                    settings: Arc::new(settings.check()?),
+                    paused: false,
+                    created_at: now,
+                    updated_at: now,
+                    totals: duly_store::query::Totals::default(),
+                };
+                (record, true)
+            }
+        };
+        let number = match known {
+            Some(number) => number,
+            None => self
+                .namespaces
+                .free_number()
+                .ok_or_else(|| Error::Overloaded {
+                    reason: "all 16 million namespace numbers of this store have been used".into(),
+                    retry_after: duly_core::Millis::from_secs(3_600),
+                })?,
+        };
+        let view = self.write_namespace(number, record)?;
+        self.evict_stubs(number);
+        Ok((view, is_new))
+    }
+
+    pub(crate) fn get_namespace(&self, name: &NamespaceName) -> Option<Namespace> {
+        let number = self.namespaces.number_of(name)?;
+        self.namespaces
+            .get(number)
+            .map(super::namespaces::Namespace::view)
+    }
+
+    pub(crate) fn list_namespaces(
+        &self,
+        after: Option<&NamespaceName>,
+        limit: usize,
+    ) -> Vec<Namespace> {
+        self.namespaces
+            .names_after(after)
+            .take(limit)
+            .filter_map(|(_, number)| self.namespaces.get(number))
+            .map(super::namespaces::Namespace::view)
+            .collect()
+    }
+
+    pub(crate) fn set_activity(
+        &mut self,
+        name: &NamespaceName,
+        activity: Activity,
+    ) -> Result<Namespace> {
+        let (number, mut record) = self.named(name)?;
+        record.paused = activity == Activity::Paused;
+        self.write_namespace(number, record)
+    }
+
+    pub(crate) fn delete_namespace(
+        &mut self,
+        name: &NamespaceName,
+        mode: DeleteMode,
+    ) -> Result<()> {
+        let (number, _) = self.named(name)?;
+        let namespace = self.namespace(number);
+        let (pending, dead) = (namespace.pending(), namespace.dead());
+        if mode == DeleteMode::IfEmpty && pending + dead > 0 {
+            return Err(Error::NamespaceNotEmpty {
+                name: name.to_string(),
+                pending,
+                dead,
+            });
+        }
+        self.settled(|engine| engine.write(number, &Record::NamespaceGone))
+    }
+
+    fn named(&self, name: &NamespaceName) -> Result<(u32, NamespaceRecord)> {
+        let number = self
+            .namespaces
+            .number_of(name)
+            .ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
+        let namespace = self
+            .namespaces
+            .get(number)
+            .expect("a name leads to its namespace");
+        Ok((number, namespace.record()))
+    }
+
+    fn write_namespace(&mut self, number: u32, record: NamespaceRecord) -> Result<Namespace> {
+        self.settled(|engine| engine.write(number, &Record::Namespace(Box::new(record))))?;
+        // A new destination, limit or a resume may make something claimable.
+        self.wake = true;
+        Ok(self.namespace(number).view())
+    }
+
+    fn check_room(&self) -> Result<()> {
+        self.admit_new().map_err(|refusal| Error::Overloaded {
+            reason: refusal.to_string(),
+            retry_after: duly_core::Millis::from_secs(10),
+        })
+    }
+}

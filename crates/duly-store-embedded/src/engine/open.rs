@@ -1,0 +1,195 @@
+//! Opening: manifest, journal, calendars, and the leases of nodes that are gone.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use duly_core::env::Clock;
+use duly_wheel::Calendar;
+use rand::RngCore;
+
+use crate::{
+    clock::{Times, ms},
+    disk::Disk,
+    format,
+    index::{Index, Key, TABLES},
+    journal::{DIR, Journal, recovery},
+    manifest::Manifest,
+    open::{OpenError, OpenReport},
+    options::Options,
+};
+
+use super::{Engine, Publish, space::Space};
+
+impl Engine {
+    /// Opens the store on `disk`, which the caller has locked. Nothing is written until all of it
+    /// has been read and found good.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        progress: &mut dyn FnMut(recovery::Progress),
+    ) -> Result<(Self, OpenReport), OpenError> {
+        let mut random = Self::random_from(options.random_seed);
+        let found = Manifest::read(disk.as_ref())?;
+        let is_new = found.is_none();
+        let wall_ms = ms(clock.wall());
+        let mut manifest = found.unwrap_or_else(|| Manifest {
+            version: format::VERSION,
+            reader_min: format::VERSION_READ_MIN,
+            features: format::FEATURES,
+            store: random_u128(&mut random),
+            hash_key: random_u128(&mut random),
+            epoch: 0,
+            created_at_ms: wall_ms,
+        });
+        let mut engine = Self::empty(disk, options, clock, random, &manifest);
+        let report = engine.recover(&mut manifest, is_new, progress)?;
+        Ok((engine, report))
+    }
+
+    fn empty(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        random: rand::rngs::StdRng,
+        manifest: &Manifest,
+    ) -> Self {
+        let anchor = (ms(clock.wall()), ms(clock.boot()));
+        let journal = Journal::new(Arc::clone(&disk), manifest.store, options.segment_bytes);
+        Self {
+            now: Times::read(clock.as_ref(), anchor),
+            options,
+            disk,
+            clock,
+            random,
+            hash_key: manifest.hash_key,
+            anchor,
+            journal,
+            live: Index::new(),
+            stubs: Index::new(),
+            leases: super::Leases::default(),
+            letters: super::Letters::default(),
+            namespaces: super::Namespaces::default(),
+            calendar: Calendar::new(),
+            retries: Calendar::new(),
+            lease_ends: Calendar::new(),
+            expiries: Calendar::new(),
+            stub_ends: Calendar::new(),
+            unpublished: VecDeque::new(),
+            popped: Vec::new(),
+            sweeping: None,
+            space: Space::default(),
+            poisoned: None,
+            busy: false,
+            wake: false,
+            announced_ms: None,
+        }
+    }
+
+    fn recover(
+        &mut self,
+        manifest: &mut Manifest,
+        is_new: bool,
+        progress: &mut dyn FnMut(recovery::Progress),
+    ) -> Result<OpenReport, OpenError> {
+        let disk = Arc::clone(&self.disk);
+        let mut each = |location, decoded: format::record::Decoded| {
+            self.absorb(location, decoded.namespace, &decoded.record);
+            self.settle_unpublished();
+            Ok(())
+        };
+        let found = recovery::recover(disk.as_ref(), manifest.store, &mut each, progress)?;
+        let (torn, frames, records) = (found.torn, found.frames, found.records);
+
+        // From here on things are written.
+        manifest.epoch += 1;
+        manifest.version = format::VERSION;
+        disk.make_dir(DIR)?;
+        manifest.write(disk.as_ref())?;
+        if let Some(unused) = &found.unused {
+            disk.remove(unused)?;
+            disk.sync_dir(DIR)?;
+        }
+        let epoch = u32::try_from(manifest.epoch).map_err(|_| OpenError::Damaged {
+            file: crate::manifest::NAME.into(),
+            offset: 56,
+            what: "the epoch is past its range".into(),
+        })?;
+        // What was read may only be in the page cache.
+        if let Some(last) = found.segments.last() {
+            last.file.sync_data()?;
+        }
+        self.journal.adopt(epoch, found);
+        if !self.journal.has_active() {
+            self.journal.roll()?;
+        }
+        self.sweep_all();
+        self.fill_calendars();
+        let released = self.release_nodes();
+        let mark = self.journal.commit()?;
+        if let Some(mark) = mark {
+            mark.file.sync_data()?;
+            self.synced(mark.lsn, mark.position);
+        }
+        self.begin_step();
+        if self.poisoned.is_some() {
+            return Err(OpenError::Unwritable(
+                self.poisoned.clone().unwrap_or_default(),
+            ));
+        }
+        Ok(OpenReport {
+            is_new,
+            torn_tail: torn,
+            frames,
+            records,
+            released,
+            epoch: manifest.epoch,
+        })
+    }
+
+    /// At replay only the ends of firings go into a calendar as they come; the rest is filled in
+    /// from the index at the end.
+    fn settle_unpublished(&mut self) {
+        for (_, publish) in std::mem::take(&mut self.unpublished) {
+            if let Some(expires_at) = publish.expires_at {
+                self.expiries
+                    .insert(expires_at.unix_ms() + 1, publish.key.pack());
+            }
+        }
+    }
+
+    fn fill_calendars(&mut self) {
+        for table in 0..TABLES {
+            let waiting: Vec<Publish> = self
+                .live
+                .table(table)
+                .filter(|entry| !self.leases.contains_key(&entry.key()))
+                .map(|entry| Publish {
+                    key: entry.key(),
+                    claimable: entry.claimable(),
+                    expires_at: None,
+                })
+                .collect();
+            waiting
+                .into_iter()
+                .for_each(|publish| self.publish(publish));
+        }
+    }
+
+    /// Ends the leases of nodes: every node of an embedded store ended with its process.
+    fn release_nodes(&mut self) -> u64 {
+        let held: Vec<Key> = self
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.node.is_some())
+            .map(|(key, _)| *key)
+            .collect();
+        for key in &held {
+            self.end_lease(*key, "the server stopped before a verdict");
+        }
+        held.len() as u64
+    }
+}
+
+fn random_u128(random: &mut impl RngCore) -> u128 {
+    u128::from(random.next_u64()) << 64 | u128::from(random.next_u64())
+}

@@ -1,0 +1,214 @@
+//! Settle: what the holder of a lease says. A token whose lease is lost changes nothing (P8).
+
+use duly_core::{
+    Millis, State, Stub,
+    lifecycle::{self, Decision, Event},
+    namespace::{LEASE_MAX, LEASE_MIN},
+    stub::Ended,
+    timer::{Attempt, AttemptOutcome, DeathReason, Next, SettledToken, Verdict, Wait},
+};
+use duly_store::{Error, SettleOutcome, SettleVerdict, Settlement};
+
+use crate::{
+    format::record::{self, Cause, Record},
+    index::{Entry, Key},
+};
+
+use super::{Engine, Stop, leases, leases::Lease, view::Known};
+
+impl Engine {
+    /// Refuses a call that holds an impossible value, before anything of it is done.
+    pub(crate) fn check_settlements(settlements: &[Settlement]) -> Result<(), Error> {
+        for settlement in settlements {
+            if let SettleVerdict::Extend { lease } = settlement.verdict {
+                lease
+                    .within(LEASE_MIN, LEASE_MAX)
+                    .map_err(|invalid| invalid.within("extend.lease"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one verdict.
+    pub(crate) fn settle(&mut self, settlement: &Settlement) -> Result<SettleOutcome, Error> {
+        let Some((key, nonce)) = leases::parse(&settlement.token) else {
+            return Ok(SettleOutcome::InvalidToken);
+        };
+        if let Some(name) = &settlement.namespace
+            && self.namespaces.number_of(name) != Some(key.namespace())
+        {
+            return Ok(SettleOutcome::InvalidToken);
+        }
+        let lease = self
+            .leases
+            .get(&key)
+            .copied()
+            .filter(|lease| lease.nonce == nonce);
+        let (Some(lease), Some(entry)) = (lease, self.entry(key)) else {
+            return self.settled_before(key, nonce, &settlement.verdict);
+        };
+        self.settled(|engine| engine.take_verdict(key, &entry, &lease, &settlement.verdict))
+    }
+
+    fn take_verdict(
+        &mut self,
+        key: Key,
+        entry: &Entry,
+        lease: &Lease,
+        verdict: &SettleVerdict,
+    ) -> Result<SettleOutcome, Stop> {
+        let number = key.namespace();
+        let mut timer = match self.load(entry.location()) {
+            Ok(timer) => timer,
+            Err(error) => {
+                self.quarantine(key, entry, &error)?;
+                return Ok(SettleOutcome::Dead);
+            }
+        };
+        let attempt =
+            |outcome, reason: &str| Attempt::new(lease.attempt, lease.claimed_at, outcome, reason);
+        let settled = |verdict| {
+            Some(SettledToken {
+                nonce: lease.nonce,
+                verdict,
+            })
+        };
+        match verdict {
+            SettleVerdict::Ack => {
+                assert_allowed(Event::Ack);
+                timer.attempt_concluded(attempt(AttemptOutcome::Delivered, ""));
+                timer.last_settled = settled(Verdict::Ack);
+                let stub = Stub::of(&timer, Ended::Finished, self.now.wall());
+                self.write_ended(number, stub)?;
+                Ok(SettleOutcome::Ok)
+            }
+            SettleVerdict::Retry {
+                wait,
+                outcome,
+                reason,
+            } => {
+                timer.last_settled = settled(Verdict::Retry);
+                let ended = attempt(*outcome, reason);
+                match self.fail_attempt(key, timer, ended, capped(*wait))? {
+                    Next::Retry(_) => Ok(SettleOutcome::Ok),
+                    Next::Dead => Ok(SettleOutcome::Dead),
+                }
+            }
+            SettleVerdict::Dead { reason } => {
+                assert_allowed(Event::GiveUp);
+                timer.attempt_concluded(attempt(AttemptOutcome::Rejected, reason));
+                timer.last_settled = settled(Verdict::Dead);
+                timer.die(self.now.wall(), DeathReason::Rejected);
+                self.write(number, &Record::Dead(Cause::AttemptFailed, Box::new(timer)))?;
+                Ok(SettleOutcome::Ok)
+            }
+            SettleVerdict::Extend { lease: extension } => {
+                self.extend(number, &timer.id, lease, *extension)?;
+                Ok(SettleOutcome::Ok)
+            }
+            SettleVerdict::Release => {
+                assert_allowed(Event::Release);
+                let record = Record::Released {
+                    id: timer.id,
+                    nonce: lease.nonce,
+                };
+                self.write(number, &record)?;
+                Ok(SettleOutcome::Ok)
+            }
+        }
+    }
+
+    fn extend(
+        &mut self,
+        number: u32,
+        id: &duly_core::TimerId,
+        lease: &Lease,
+        extension: Millis,
+    ) -> Result<(), Stop> {
+        let held_ms = self.now.boot_ms.saturating_sub(lease.claimed_boot_ms);
+        let left_ms = LEASE_MAX.ms().saturating_sub(held_ms);
+        let lease_ms = extension.ms().min(left_ms);
+        let record = Record::Lease(record::Lease {
+            id: id.clone(),
+            nonce: lease.nonce,
+            attempt: lease.attempt,
+            node: lease.node,
+            claimed_at: lease.claimed_at,
+            lease_ms,
+            until: self.now.wall().saturating_add(Millis::from_ms(lease_ms)),
+            extends: true,
+        });
+        self.write(number, &record)
+    }
+
+    /// Whether the same token was settled the same way before.
+    fn settled_before(
+        &self,
+        key: Key,
+        nonce: u64,
+        verdict: &SettleVerdict,
+    ) -> Result<SettleOutcome, Error> {
+        let Some(verdict) = verdict_of(verdict) else {
+            return Ok(SettleOutcome::LeaseLost);
+        };
+        let last = match self.look_up(key) {
+            Known::Live(entry, _) => self.load(entry.location()).map(|timer| timer.last_settled),
+            Known::Dead(letter) => self.load(letter.location).map(|timer| timer.last_settled),
+            Known::Ended(entry) => self
+                .load_stub(entry.location())
+                .map(|stub| stub.details.and_then(|details| details.settled)),
+            Known::Nothing => return Ok(SettleOutcome::LeaseLost),
+        };
+        let last = last.map_err(|error| Error::Damaged(error.to_string()))?;
+        Ok(if last == Some(SettledToken { nonce, verdict }) {
+            SettleOutcome::AlreadySettled
+        } else {
+            SettleOutcome::LeaseLost
+        })
+    }
+
+    /// Ends all leases of a node.
+    pub(crate) fn release_owner(&mut self, owner: duly_store::Owner) -> u64 {
+        let duly_store::Owner::Node(incarnation) = owner else {
+            return 0;
+        };
+        let held: Vec<Key> = self
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.node == Some(incarnation))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in &held {
+            self.end_lease(*key, "the node that held the lease is gone");
+        }
+        held.len() as u64
+    }
+}
+
+/// The longest wait a holder can ask for.
+const WAIT_MAX: Millis = duly_core::retry::BACKOFF_MAX;
+
+fn capped(wait: Wait) -> Wait {
+    match wait {
+        Wait::AtLeast(wait) => Wait::AtLeast(wait.min(WAIT_MAX)),
+        Wait::Exactly(wait) => Wait::Exactly(wait.min(WAIT_MAX)),
+        Wait::Policy | Wait::None => wait,
+    }
+}
+
+const fn verdict_of(verdict: &SettleVerdict) -> Option<Verdict> {
+    match verdict {
+        SettleVerdict::Ack => Some(Verdict::Ack),
+        SettleVerdict::Retry { .. } => Some(Verdict::Retry),
+        SettleVerdict::Dead { .. } => Some(Verdict::Dead),
+        SettleVerdict::Release | SettleVerdict::Extend { .. } => None,
+    }
+}
+
+fn assert_allowed(event: Event) {
+    let decision = lifecycle::decide(Some(State::InFlight), event);
+    assert!(
+        !matches!(decision, Decision::Refuse(_)),
+        "a leased firing allows {event:?}"
+    );
+}

@@ -1,0 +1,94 @@
+//! Limits of the machine: free disk and memory of the index (P10).
+//!
+//! Past a limit new timers are refused with what to do; cancels, settles and reads go on.
+
+use duly_core::Millis;
+use duly_store::Refusal;
+
+use super::Engine;
+
+/// How often the disk is asked.
+const CHECK_EVERY_MS: u64 = 1_000;
+
+/// What is known of the machine's room.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    checked_ms: Option<u64>,
+    low: Option<String>,
+    /// Whether a spare segment should be written ahead.
+    pub(super) wants_spare: bool,
+}
+
+impl Space {
+    /// A segment could not be made for want of room.
+    pub(super) fn note_full(&mut self, _now_ms: u64) {
+        self.low = Some("the disk is full: no journal segment can be made".into());
+    }
+}
+
+pub(super) fn disk_full() -> Refusal {
+    Refusal::Exhausted {
+        reason: "the disk is full: no journal segment can be made; free space or move the data \
+                 directory to a larger disk"
+            .into(),
+        retry_after: Some(Millis::from_secs(10)),
+    }
+}
+
+impl Engine {
+    pub(super) fn check_space(&mut self) {
+        let now_ms = self.now.boot_ms;
+        let fresh = self
+            .space
+            .checked_ms
+            .is_some_and(|checked| now_ms.saturating_sub(checked) < CHECK_EVERY_MS);
+        if fresh {
+            return;
+        }
+        self.space.checked_ms = Some(now_ms);
+        let index_bytes = (self.live.heap_bytes() + self.stubs.heap_bytes()) as u64;
+        let index_max = self.options.index_memory_max_bytes;
+        self.space.low = if index_bytes > index_max {
+            Some(format!(
+                "the index takes {index_bytes} bytes of memory and store.index_memory_max_bytes \
+                 allows {index_max}; raise it or cancel timers"
+            ))
+        } else {
+            self.low_disk()
+        };
+    }
+
+    fn low_disk(&self) -> Option<String> {
+        let space = self.disk.space().ok()?;
+        let by_share = space.total_bytes / 100 * u64::from(self.options.min_free_percent);
+        let needed = self.options.min_free_bytes.max(by_share);
+        (space.free_bytes < needed).then(|| {
+            format!(
+                "the disk has {} bytes free and Duly keeps {needed} in reserve (store.\
+                 min_free_bytes, store.min_free_percent); free space or move the data directory",
+                space.free_bytes
+            )
+        })
+    }
+
+    /// Refuses a new timer when the machine has no room for it.
+    pub(super) fn admit_new(&self) -> Result<(), Refusal> {
+        match &self.space.low {
+            None => Ok(()),
+            Some(reason) => Err(Refusal::Exhausted {
+                reason: reason.clone(),
+                retry_after: Some(Millis::from_secs(10)),
+            }),
+        }
+    }
+
+    /// Why new timers are refused, if they are.
+    pub(crate) fn low_space(&self) -> Option<&str> {
+        self.space.low.as_deref()
+    }
+
+    /// Whether a spare segment should be written; answers once.
+    pub(crate) const fn take_wants_spare(&mut self) -> bool {
+        std::mem::replace(&mut self.space.wants_spare, false)
+    }
+}

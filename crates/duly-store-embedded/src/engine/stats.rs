@@ -1,0 +1,113 @@
+//! Counts: of one namespace, and of the whole store.
+
+use duly_core::{Millis, NamespaceName, Timestamp};
+use duly_store::{Health, Stats, query::LaneStats};
+
+use crate::index::{Kind, TABLES};
+
+use super::Engine;
+
+impl Engine {
+    /// Counts of a namespace. Exact; only `next_due_at` costs a pass over the index.
+    pub(crate) fn stats(&self, name: &NamespaceName) -> Option<Stats> {
+        let number = self.namespaces.number_of(name)?;
+        let namespace = self.namespaces.get(number)?;
+        let mut stats = Stats {
+            in_flight: namespace.in_flight,
+            retrying: namespace.retrying,
+            dead: namespace.dead(),
+            retained: namespace.retained,
+            pending_bytes: namespace.pending_bytes,
+            paused: namespace.paused,
+            totals: namespace.totals,
+            next_due_at: self.next_due_at(number),
+            ..Stats::default()
+        };
+        let mut oldest = None;
+        for (slot, lane) in namespace.lanes.iter() {
+            let due = lane.set(Kind::First).len() as u64;
+            stats.due += due;
+            oldest = oldest
+                .into_iter()
+                .chain(lane.set(Kind::First).first().map(|d| d.0))
+                .min();
+            let Some(key) = Self::lane_key(namespace, slot) else {
+                continue;
+            };
+            let retry_due = lane.set(Kind::Retry).len() as u64;
+            match stats.lanes.iter_mut().find(|known| known.key == key) {
+                Some(known) => {
+                    known.due += due;
+                    known.retry_due += retry_due;
+                    known.in_flight += lane.in_flight;
+                }
+                None => {
+                    stats.lanes.push(LaneStats {
+                        key,
+                        due,
+                        retry_due,
+                        in_flight: lane.in_flight,
+                    });
+                }
+            }
+        }
+        stats.scheduled = namespace.first.saturating_sub(stats.due);
+        stats.oldest_due_at = oldest.map(Timestamp::saturating_from_unix_ms);
+        Some(stats)
+    }
+
+    fn next_due_at(&self, number: u32) -> Option<Timestamp> {
+        (0..TABLES)
+            .flat_map(|table| self.live.table(table))
+            .filter(|entry| entry.key().namespace() == number)
+            .filter(|entry| !self.leases.contains_key(&entry.key()))
+            .map(|entry| entry.claimable())
+            .filter(|claimable| claimable.at_ms > self.clock_of(claimable.kind))
+            .map(|claimable| claimable.at_ms)
+            .min()
+            .map(Timestamp::saturating_from_unix_ms)
+    }
+
+    /// How the store feels.
+    pub(crate) fn health(&self) -> Health {
+        let mut health = Health {
+            location: self.disk.describe(),
+            index_bytes: (self.live.heap_bytes() + self.stubs.heap_bytes()) as u64,
+            disk_bytes: self.journal.disk_bytes(),
+            dead: self.letters.len() as u64,
+            in_flight: self.leases.len() as u64,
+            calendar_bytes: [
+                &self.calendar,
+                &self.retries,
+                &self.lease_ends,
+                &self.expiries,
+                &self.stub_ends,
+            ]
+            .into_iter()
+            .map(|calendar| calendar.heap_bytes() as u64)
+            .sum(),
+            ..Health::default()
+        };
+        let mut oldest_ms: Option<u64> = None;
+        for (_, namespace) in self.namespaces.iter() {
+            health.pending += namespace.pending();
+        }
+        for &(number, slot) in &self.namespaces.active {
+            let lane = self
+                .namespaces
+                .get(number)
+                .and_then(|ns| ns.lanes.get(slot));
+            let Some(lane) = lane else { continue };
+            for kind in [Kind::First, Kind::Retry] {
+                health.overdue += lane.set(kind).len() as u64;
+                let first = lane.set(kind).first().map(|(at_ms, _)| *at_ms);
+                oldest_ms = oldest_ms.into_iter().chain(first).min();
+            }
+        }
+        health.oldest_due_age =
+            oldest_ms.map(|at| Millis::from_ms(self.now.wall_ms.saturating_sub(at)));
+        health.not_ready.extend(self.poisoned.clone());
+        health.not_ready.extend(self.low_space().map(str::to_owned));
+        health
+    }
+}

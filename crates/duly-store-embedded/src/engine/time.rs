@@ -1,0 +1,274 @@
+//! What time brings: timers become due, leases end, firings expire, stubs go.
+//!
+//! Every pass is bounded; [`Engine::busy`] says that another is needed at once. A popped entry
+//! that disagrees with the index is stale and dropped.
+
+use duly_core::{
+    State, Timer, Timestamp,
+    lifecycle::{self, Budget, Decision, Event},
+    timer::{Attempt, AttemptOutcome, Death, DeathReason, Next, Wait},
+};
+
+use crate::{
+    format::record::{Cause, Record},
+    index::{Entry, Key, Kind},
+    journal::ReadError,
+};
+
+use super::{Engine, Publish, Stop};
+
+/// Entries that one pass takes from one calendar.
+const PASS_MAX: usize = 4096;
+/// When an end that could not be written is tried again.
+const AGAIN_MS: u64 = 1_000;
+
+impl Engine {
+    /// Brings the state up to the present step's time.
+    pub(super) fn tick(&mut self) {
+        self.busy = false;
+        self.check_space();
+        self.surface(Kind::First);
+        self.surface(Kind::Retry);
+        self.end_leases();
+        self.expire();
+        self.drop_stubs();
+        self.sweep_some();
+        let wall_ms = self.now.wall_ms;
+        self.busy |= self.calendar.prepare(wall_ms, PASS_MAX);
+        self.busy |= self.retries.prepare(self.now.steady_ms, PASS_MAX);
+    }
+
+    /// Moves what has become due into the due sets of its lane.
+    fn surface(&mut self, kind: Kind) {
+        let mut popped = std::mem::take(&mut self.popped);
+        let more = match kind {
+            Kind::First => self
+                .calendar
+                .pop_due(self.now.wall_ms, PASS_MAX, &mut popped),
+            Kind::Retry => self
+                .retries
+                .pop_due(self.now.steady_ms, PASS_MAX, &mut popped),
+        };
+        self.busy |= more;
+        for (at_ms, packed) in popped.drain(..) {
+            let key = Key::unpack(packed);
+            let Some(entry) = self.live.get(key) else {
+                continue;
+            };
+            let claimable = entry.claimable();
+            let agrees = claimable.at_ms == at_ms && claimable.kind == kind;
+            // A record that is not durable yet is published when it is.
+            if !agrees
+                || self.leases.contains_key(&key)
+                || !self.journal.is_durable(entry.location())
+            {
+                continue;
+            }
+            let number = key.namespace();
+            if let Some(namespace) = self.namespaces.get_mut(number) {
+                namespace.lanes.due(entry.lane(), claimable, packed);
+                self.namespaces.active.insert((number, entry.lane()));
+                self.wake = true;
+            }
+        }
+        self.popped = popped;
+    }
+
+    fn end_leases(&mut self) {
+        let mut popped = std::mem::take(&mut self.popped);
+        self.busy |= self
+            .lease_ends
+            .pop_due(self.now.boot_ms, PASS_MAX, &mut popped);
+        for (at_ms, packed) in popped.drain(..) {
+            let key = Key::unpack(packed);
+            if self
+                .leases
+                .get(&key)
+                .is_some_and(|lease| lease.ends_boot_ms == at_ms)
+            {
+                self.end_lease(key, "the lease ended before a verdict");
+            }
+        }
+        self.popped = popped;
+    }
+
+    /// Ends a lease without a verdict: the attempt counts and the firing is due again.
+    pub(super) fn end_lease(&mut self, key: Key, reason: &str) {
+        let (Some(lease), Some(entry)) = (self.leases.get(&key).copied(), self.live.get(key))
+        else {
+            return;
+        };
+        let attempt = Attempt::new(
+            lease.attempt,
+            lease.claimed_at,
+            AttemptOutcome::LeaseLost,
+            reason,
+        );
+        let ended = match self.load(entry.location()) {
+            Ok(timer) => self.fail_attempt(key, timer, attempt, Wait::None).map(drop),
+            Err(error) => self.quarantine(key, &entry, &error),
+        };
+        if let Err(Stop::Refused(_)) = ended {
+            // No room to write it: the lease is over all the same, and tried again.
+            let again_ms = self.now.boot_ms + AGAIN_MS;
+            if let Some(lease) = self.leases.get_mut(&key) {
+                lease.ends_boot_ms = again_ms;
+                self.lease_ends.insert(again_ms, key.pack());
+            }
+        }
+    }
+
+    /// Records a failed attempt; answers what follows.
+    pub(super) fn fail_attempt(
+        &mut self,
+        key: Key,
+        mut timer: Timer,
+        attempt: Attempt,
+        wait: Wait,
+    ) -> Result<Next, Stop> {
+        let number = key.namespace();
+        let namespace = self.namespace(number);
+        let settings = std::sync::Arc::clone(&namespace.settings);
+        let seed = timer.delivery_id(namespace.name.as_str()).seed();
+        let policy = timer.retry.clone();
+        let policy = policy.as_ref().unwrap_or(&settings.retry);
+        let next = timer.attempt_failed(attempt, wait, policy, seed, self.now.steady());
+        let (event, record) = match next {
+            Next::Retry(_) => (
+                Event::Fail(Budget::Left),
+                Record::Pending(Cause::AttemptFailed, Box::new(timer)),
+            ),
+            Next::Dead => {
+                timer.die(self.now.wall(), DeathReason::AttemptsSpent);
+                (
+                    Event::Fail(Budget::Spent),
+                    Record::Dead(Cause::AttemptFailed, Box::new(timer)),
+                )
+            }
+        };
+        assert!(
+            matches!(
+                lifecycle::decide(Some(State::InFlight), event),
+                Decision::Move(_)
+            ),
+            "a leased firing can fail"
+        );
+        self.write(number, &record)?;
+        Ok(next)
+    }
+
+    fn expire(&mut self) {
+        let mut popped = std::mem::take(&mut self.popped);
+        self.busy |= self
+            .expiries
+            .pop_due(self.now.wall_ms, PASS_MAX, &mut popped);
+        for (_, packed) in popped.drain(..) {
+            let key = Key::unpack(packed);
+            let Some(entry) = self.live.get(key) else {
+                continue;
+            };
+            if self.leases.contains_key(&key) || !self.journal.is_durable(entry.location()) {
+                continue;
+            }
+            match self.load(entry.location()) {
+                Ok(timer) if self.is_expired(&timer) => {
+                    if let Err(Stop::Refused(_)) = self.give_up_expired(key, timer) {
+                        self.expiries.insert(self.now.wall_ms + AGAIN_MS, packed);
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => drop(self.quarantine(key, &entry, &error)),
+            }
+        }
+        self.popped = popped;
+    }
+
+    /// Whether `expire_after` has passed: strictly later than that after due.
+    pub(super) fn is_expired(&self, timer: &Timer) -> bool {
+        timer
+            .expires_at()
+            .is_some_and(|expires_at| self.now.wall() > expires_at)
+    }
+
+    /// Makes a dead letter of a firing that expired unclaimed.
+    pub(super) fn give_up_expired(&mut self, key: Key, mut timer: Timer) -> Result<(), Stop> {
+        timer.die(self.now.wall(), DeathReason::Expired);
+        self.write(
+            key.namespace(),
+            &Record::Dead(Cause::Expired, Box::new(timer)),
+        )
+    }
+
+    fn drop_stubs(&mut self) {
+        let mut popped = std::mem::take(&mut self.popped);
+        self.busy |= self
+            .stub_ends
+            .pop_due(self.now.wall_ms, PASS_MAX, &mut popped);
+        for (at_ms, packed) in popped.drain(..) {
+            let key = Key::unpack(packed);
+            if self
+                .stubs
+                .get(key)
+                .is_some_and(|entry| entry.claimable().at_ms == at_ms)
+            {
+                self.drop_stub(key);
+            }
+        }
+        self.popped = popped;
+    }
+
+    /// Puts a firing that may not be claimed yet (the wall clock stepped back behind its due time)
+    /// off until it may.
+    pub(super) fn put_off(&mut self, entry: &Entry, due_at: Timestamp) {
+        let key = entry.key();
+        let mut claimable = entry.claimable();
+        let gap_ms = due_at.unix_ms().saturating_sub(self.now.wall_ms);
+        let from_ms = match claimable.kind {
+            Kind::First => self.now.wall_ms,
+            Kind::Retry => self.now.steady_ms,
+        };
+        let number = key.namespace();
+        if let Some(namespace) = self.namespaces.get_mut(number) {
+            namespace.lanes.not_due(entry.lane(), claimable, key.pack());
+        }
+        claimable.at_ms = Timestamp::saturating_from_unix_ms(from_ms + gap_ms).unix_ms();
+        self.live
+            .put(Entry::new(key, entry.lane(), claimable, entry.location()));
+        self.namespaces.refresh_active(number, entry.lane());
+        self.publish(Publish {
+            key,
+            claimable,
+            expires_at: None,
+        });
+    }
+
+    /// Makes a dead letter of a timer whose record cannot be read: reason `corrupt`, an id that
+    /// says where the record was, an alarm. The rest stays on time.
+    pub(super) fn quarantine(
+        &mut self,
+        key: Key,
+        entry: &Entry,
+        error: &ReadError,
+    ) -> Result<(), Stop> {
+        tracing::error!(%error, "a record cannot be read; its timer becomes a dead letter");
+        metrics::counter!(duly_core::metric_names::QUARANTINED_TOTAL).increment(1);
+        let place = entry.location();
+        let id = format!("corrupt-{}-{}", place.slot(), place.unit());
+        let id = duly_core::TimerId::new(&id).expect("letters, digits and dashes");
+        let at = Timestamp::saturating_from_unix_ms(entry.claimable().at_ms);
+        let when = duly_core::schedule::When::At(at);
+        let incarnation = duly_core::Incarnation(self.random_u64());
+        let now = self.now.wall();
+        let mut timer = Timer::new(duly_core::Schedule::new(id, when), now, incarnation)
+            .expect("the time came from a timestamp");
+        timer.death = Some(Death {
+            at: now,
+            reason: DeathReason::Corrupt,
+        });
+        self.detach(key);
+        self.write(
+            key.namespace(),
+            &Record::Dead(Cause::Expired, Box::new(timer)),
+        )
+    }
+}

@@ -1,0 +1,60 @@
+//! The on-disk format: every constant, and the codecs of everything that is written.
+//!
+//! `docs/internals/disk-format.md` shows the same layouts for people. All numbers are little
+//! endian. All checksums are CRC-32C.
+//!
+//! **The rule for changing it.** A released layout never changes its meaning. A new optional field
+//! takes a new tag (old readers refuse unknown tags of records they must understand, so it also
+//! takes a feature bit); anything else bumps [`VERSION`], keeps a reader of the version before,
+//! and adds a golden directory to the tests.
+
+pub(crate) mod fields;
+pub(crate) mod frame;
+pub(crate) mod record;
+pub(crate) mod segment;
+mod settings;
+mod stub;
+mod timer;
+
+/// Version of the format that this build writes.
+pub const VERSION: u32 = 1;
+/// Oldest version that this build reads.
+pub(crate) const VERSION_READ_MIN: u32 = 1;
+/// Feature bits this build understands.
+pub const FEATURES: u64 = 0;
+
+/// Records start at multiples of this; an index entry counts offsets in it.
+pub(crate) const ALIGN: u64 = 16;
+
+/// Rounds up to [`ALIGN`].
+pub(crate) const fn align_up(bytes: u64) -> u64 {
+    bytes.div_ceil(ALIGN) * ALIGN
+}
+
+/// Why bytes could not be decoded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DecodeError {
+    /// They end too early.
+    #[error("the bytes end at {0}")]
+    Truncated(usize),
+    /// The checksum differs.
+    #[error("the checksum differs")]
+    Checksum,
+    /// A field has a value that this build does not know.
+    #[error("unknown {what} {value}")]
+    Unknown {
+        /// Which field.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// A value that breaks a rule of its type.
+    #[error("impossible value: {0}")]
+    Impossible(String),
+}
+
+impl From<duly_core::Invalid> for DecodeError {
+    fn from(invalid: duly_core::Invalid) -> Self {
+        Self::Impossible(invalid.to_string())
+    }
+}

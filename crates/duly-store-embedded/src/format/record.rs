@@ -1,0 +1,268 @@
+//! Records: what a frame is made of, each with its own checksum.
+//!
+//! ```text
+//!  0  crc        u32   over bytes 4 .. 16 + length
+//!  4  length     u32   bytes of the body
+//!  8  kind       u8
+//!  9  cause      u8    why a timer record was written (see Cause); 0 for other kinds
+//! 10  reserved   u16   0
+//! 12  namespace  u32   number of the namespace
+//! 16  body, then zeros up to the next multiple of 16
+//! ```
+
+use std::sync::Arc;
+
+use duly_core::{DeliveryId, NamespaceName, Settings, Stub, Timer, TimerId, Timestamp};
+use duly_store::query::Totals;
+
+use super::{
+    ALIGN, DecodeError, align_up,
+    fields::{Reader, Writer},
+    settings, stub, timer,
+};
+
+/// Bytes of a record's header.
+pub(crate) const HEADER_BYTES: usize = 16;
+
+/// Why the record of a timer was written. Totals follow from it, live and at replay alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A new timer.
+    Created = 1,
+    /// A new incarnation in the place of a pending one.
+    Replaced = 2,
+    /// A caller changed it.
+    Rescheduled = 3,
+    /// An attempt failed.
+    AttemptFailed = 4,
+    /// A dead letter was sent again.
+    Redriven = 5,
+    /// It expired before a claim.
+    Expired = 6,
+}
+
+impl Cause {
+    fn from_u8(value: u8) -> Result<Self, DecodeError> {
+        [
+            Self::Created,
+            Self::Replaced,
+            Self::Rescheduled,
+            Self::AttemptFailed,
+            Self::Redriven,
+            Self::Expired,
+        ]
+        .into_iter()
+        .find(|cause| *cause as u8 == value)
+        .ok_or(DecodeError::Unknown {
+            what: "cause",
+            value: u64::from(value),
+        })
+    }
+}
+
+/// One record. `namespace` numbers stand beside it, see [`Decoded`].
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Record {
+    /// A pending timer, whole.
+    Pending(Cause, Box<Timer>),
+    /// A dead letter, whole.
+    Dead(Cause, Box<Timer>),
+    /// A timer has ended; `expires_at` is when its stub goes (`None`: no stub is kept).
+    Ended {
+        stub: Box<Stub>,
+        expires_at: Option<Timestamp>,
+    },
+    /// A lease was granted or extended.
+    Lease(Lease),
+    /// A lease was handed back uncounted.
+    Released { id: TimerId, nonce: u64 },
+    /// A dead letter was dropped.
+    Purged(DeliveryId),
+    /// A namespace as it is from here on.
+    Namespace(Box<NamespaceRecord>),
+    /// A namespace is gone, with all it held.
+    NamespaceGone,
+}
+
+/// A lease as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) id: TimerId,
+    pub(crate) nonce: u64,
+    pub(crate) attempt: u32,
+    /// `None` for a consumer.
+    pub(crate) node: Option<u64>,
+    pub(crate) claimed_at: Timestamp,
+    pub(crate) lease_ms: u64,
+    pub(crate) until: Timestamp,
+    /// Whether this extends a lease that was granted before.
+    pub(crate) extends: bool,
+}
+
+/// A namespace as it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NamespaceRecord {
+    pub(crate) name: NamespaceName,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) paused: bool,
+    pub(crate) created_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
+    pub(crate) totals: Totals,
+}
+
+/// A decoded record with the number of its namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Decoded {
+    pub(crate) namespace: u32,
+    pub(crate) record: Record,
+}
+
+const PENDING: u8 = 1;
+const DEAD: u8 = 2;
+const ENDED: u8 = 3;
+const LEASE: u8 = 4;
+const RELEASED: u8 = 5;
+const PURGED: u8 = 6;
+const NAMESPACE: u8 = 7;
+const NAMESPACE_GONE: u8 = 8;
+
+/// Appends a record to `out`, padded to the alignment. Answers its bytes without the padding.
+pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 {
+    debug_assert_eq!(out.len() as u64 % ALIGN, 0, "records start aligned");
+    let start = out.len();
+    out.extend_from_slice(&[0; HEADER_BYTES]);
+    let mut writer = Writer(out);
+    let (kind, cause) = match record {
+        Record::Pending(cause, timer) => {
+            timer::encode(&mut writer, timer);
+            (PENDING, *cause as u8)
+        }
+        Record::Dead(cause, timer) => {
+            timer::encode(&mut writer, timer);
+            (DEAD, *cause as u8)
+        }
+        Record::Ended { stub, expires_at } => {
+            writer.u64(expires_at.map_or(0, Timestamp::unix_ms));
+            stub::encode(&mut writer, stub);
+            (ENDED, 0)
+        }
+        Record::Lease(lease) => {
+            encode_lease(&mut writer, lease);
+            (LEASE, 0)
+        }
+        Record::Released { id, nonce } => {
+            writer.u64(*nonce);
+            writer.text(id.as_str());
+            (RELEASED, 0)
+        }
+        Record::Purged(delivery) => {
+            writer.u128(delivery.to_u128());
+            (PURGED, 0)
+        }
+        Record::Namespace(namespace) => {
+            settings::encode_namespace(&mut writer, namespace);
+            (NAMESPACE, 0)
+        }
+        Record::NamespaceGone => (NAMESPACE_GONE, 0),
+    };
+    let bytes = out.len() - start;
+    let body = u32::try_from(bytes - HEADER_BYTES)
+        .expect("a record fits its segment, which is at most 256 MiB");
+    let header = &mut out[start..start + HEADER_BYTES];
+    header[4..8].copy_from_slice(&body.to_le_bytes());
+    header[8] = kind;
+    header[9] = cause;
+    header[12..16].copy_from_slice(&namespace.to_le_bytes());
+    let crc = crc32c::crc32c(&out[start + 4..]);
+    out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+    let padded = usize::try_from(align_up(out.len() as u64)).expect("a frame fits memory");
+    out.resize(padded, 0);
+    u32::try_from(bytes).expect("checked above through the body")
+}
+
+/// Bytes of the record that starts here, from its header, without padding.
+pub(crate) fn bytes_of(header: &[u8]) -> Option<u64> {
+    let length = header.get(4..8)?;
+    Some(HEADER_BYTES as u64 + u64::from(u32::from_le_bytes(length.try_into().ok()?)))
+}
+
+/// Checks and decodes the record at the beginning of `bytes`.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+    let total = bytes_of(bytes).ok_or(DecodeError::Truncated(bytes.len()))?;
+    let total = usize::try_from(total).map_err(|_| DecodeError::Truncated(bytes.len()))?;
+    let bytes = bytes
+        .get(..total)
+        .ok_or(DecodeError::Truncated(bytes.len()))?;
+    let mut header = Reader::new(bytes);
+    let crc = header.u32()?;
+    if crc32c::crc32c(&bytes[4..]) != crc {
+        return Err(DecodeError::Checksum);
+    }
+    let (_length, kind, cause, _reserved) =
+        (header.u32()?, header.u8()?, header.u8()?, header.u16()?);
+    let namespace = header.u32()?;
+    let mut body = Reader::new(&bytes[HEADER_BYTES..]);
+    let record = match kind {
+        PENDING => Record::Pending(Cause::from_u8(cause)?, Box::new(timer::decode(&mut body)?)),
+        DEAD => Record::Dead(Cause::from_u8(cause)?, Box::new(timer::decode(&mut body)?)),
+        ENDED => {
+            let expires_at = match body.u64()? {
+                0 => None,
+                ms => Some(Timestamp::saturating_from_unix_ms(ms)),
+            };
+            Record::Ended {
+                stub: Box::new(stub::decode(&mut body)?),
+                expires_at,
+            }
+        }
+        LEASE => Record::Lease(decode_lease(&mut body)?),
+        RELEASED => Record::Released {
+            nonce: body.u64()?,
+            id: TimerId::new(body.text()?)?,
+        },
+        PURGED => Record::Purged(DeliveryId::from_u128(body.u128()?)),
+        NAMESPACE => Record::Namespace(Box::new(settings::decode_namespace(&mut body)?)),
+        NAMESPACE_GONE => Record::NamespaceGone,
+        other => {
+            return Err(DecodeError::Unknown {
+                what: "record kind",
+                value: u64::from(other),
+            });
+        }
+    };
+    if !body.is_done() {
+        return Err(DecodeError::Impossible(
+            "bytes left over after the record".into(),
+        ));
+    }
+    Ok(Decoded { namespace, record })
+}
+
+fn encode_lease(writer: &mut Writer<'_>, lease: &Lease) {
+    writer.u64(lease.nonce);
+    writer.u32(lease.attempt);
+    writer.u8(u8::from(lease.node.is_some()) | u8::from(lease.extends) << 1);
+    writer.u64(lease.node.unwrap_or(0));
+    writer.time(lease.claimed_at);
+    writer.u64(lease.lease_ms);
+    writer.time(lease.until);
+    writer.text(lease.id.as_str());
+}
+
+fn decode_lease(body: &mut Reader<'_>) -> Result<Lease, DecodeError> {
+    let (nonce, attempt, flags) = (body.u64()?, body.u32()?, body.u8()?);
+    let node = body.u64()?;
+    Ok(Lease {
+        nonce,
+        attempt,
+        node: (flags & 1 != 0).then_some(node),
+        extends: flags & 2 != 0,
+        claimed_at: body.time()?,
+        lease_ms: body.u64()?,
+        until: body.time()?,
+        id: TimerId::new(body.text()?)?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

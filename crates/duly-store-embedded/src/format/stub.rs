@@ -1,0 +1,115 @@
+//! Body of an ended timer's record.
+//!
+//! ```text
+//!  0 expires_at u64 (0: no stub is kept) | 8 ended_at u64 | 16 due_at u64 | 24 attempts u32
+//! 28 ended u8 (1 finished, 2 cancelled) | 29 flags u8 | 30 id (u32 length, bytes)
+//!    tagged fields | 0
+//! ```
+
+use duly_core::{
+    Incarnation, Stub, TimerId,
+    request_hash::RequestHash,
+    stub::{Details, Ended},
+};
+
+use super::{
+    DecodeError,
+    fields::{Reader, Writer},
+    timer,
+};
+
+const DETAILS: u8 = 1;
+const FIRED_AT: u8 = 2;
+const HISTORY: u8 = 3;
+const SETTLED: u8 = 4;
+
+const MAYBE_DELIVERED: u8 = 1;
+
+pub(super) fn encode(w: &mut Writer<'_>, stub: &Stub) {
+    w.time(stub.ended_at);
+    w.time(stub.due_at);
+    w.u32(stub.attempts);
+    w.u8(match stub.ended {
+        Ended::Finished => 1,
+        Ended::Cancelled => 2,
+    });
+    w.u8(if stub.maybe_delivered {
+        MAYBE_DELIVERED
+    } else {
+        0
+    });
+    w.text(stub.id.as_str());
+    if let Some(details) = &stub.details {
+        w.field(DETAILS, |w| {
+            w.time(details.created_at);
+            w.time(details.updated_at);
+            w.u32(details.revision);
+            w.u64(details.incarnation.0);
+            w.u32(details.occurrence);
+            w.u128(details.request_hash.0);
+        });
+        if let Some(at) = details.fired_at {
+            w.field(FIRED_AT, |w| w.time(at));
+        }
+        if !details.history.is_empty() {
+            w.field(HISTORY, |w| timer::encode_history(w, &details.history));
+        }
+        if let Some(settled) = details.settled {
+            w.field(SETTLED, |w| timer::encode_settled(w, settled));
+        }
+    }
+    w.end();
+}
+
+pub(super) fn decode(r: &mut Reader<'_>) -> Result<Stub, DecodeError> {
+    let (ended_at, due_at, attempts) = (r.time()?, r.time()?, r.u32()?);
+    let ended = match r.u8()? {
+        1 => Ended::Finished,
+        2 => Ended::Cancelled,
+        other => {
+            return Err(DecodeError::Unknown {
+                what: "end",
+                value: u64::from(other),
+            });
+        }
+    };
+    let maybe_delivered = r.u8()? & MAYBE_DELIVERED != 0;
+    let id = TimerId::new(r.text()?)?;
+    let mut details: Option<Box<Details>> = None;
+    while let Some((tag, mut field)) = r.field()? {
+        let known = || DecodeError::Impossible("a stub's field before its details".into());
+        match tag {
+            DETAILS => {
+                details = Some(Box::new(Details {
+                    created_at: field.time()?,
+                    updated_at: field.time()?,
+                    revision: field.u32()?,
+                    incarnation: Incarnation(field.u64()?),
+                    occurrence: field.u32()?,
+                    request_hash: RequestHash(field.u128()?),
+                    fired_at: None,
+                    history: Vec::new(),
+                    settled: None,
+                }));
+            }
+            FIRED_AT => details.as_mut().ok_or_else(known)?.fired_at = Some(field.time()?),
+            HISTORY => {
+                details.as_mut().ok_or_else(known)?.history = timer::decode_history(&mut field)?;
+            }
+            SETTLED => {
+                details.as_mut().ok_or_else(known)?.settled =
+                    Some(timer::decode_settled(&mut field)?);
+            }
+            other => return Err(timer::unknown_tag(other)),
+        }
+    }
+    Ok(Stub {
+        id,
+        ended,
+        ended_at,
+        due_at,
+        attempts,
+        maybe_delivered,
+        details,
+    })
+}

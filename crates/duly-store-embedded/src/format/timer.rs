@@ -1,0 +1,348 @@
+//! Body of a timer record: fixed numbers, the id, then tagged fields for what it has.
+//!
+//! ```text
+//!  0 due_at u64 | 8 created_at u64 | 16 incarnation u64 | 24 request_hash u128
+//! 40 revision u32 | 44 occurrence u32 | 48 attempts u32 | 52 budget_from u32 | 56 flags u8
+//! 57 id (u32 length, bytes) | tagged fields | 0
+//! ```
+
+use bytes::Bytes;
+use duly_core::{
+    Destination, Incarnation, Millis, Payload, RetryPolicy, Timer, TimerId,
+    destination::{HttpDestination, Method},
+    headers::Headers,
+    payload::Form,
+    request_hash::RequestHash,
+    retry::Exponential,
+    schedule::{SlotKey, Tags},
+    timer::{Attempt, AttemptOutcome, Death, DeathReason, SettledToken, Verdict},
+};
+
+use super::{
+    DecodeError,
+    fields::{Reader, Writer},
+};
+
+const PAYLOAD: u8 = 1;
+const HEADERS: u8 = 2;
+const TAGS: u8 = 3;
+const SLOT_KEY: u8 = 4;
+const DESTINATION: u8 = 5;
+const RETRY: u8 = 6;
+const EXPIRE_AFTER: u8 = 7;
+const TRACE_PARENT: u8 = 8;
+const UPDATED_AT: u8 = 9;
+const NEXT_ATTEMPT_AT: u8 = 10;
+const FIRED_AT: u8 = 11;
+const HISTORY: u8 = 12;
+const LAST_SETTLED: u8 = 13;
+const DEATH: u8 = 14;
+
+const MAYBE_DELIVERED: u8 = 1;
+
+pub(super) fn encode(w: &mut Writer<'_>, timer: &Timer) {
+    w.time(timer.due_at);
+    w.time(timer.created_at);
+    w.u64(timer.incarnation.0);
+    w.u128(timer.request_hash.0);
+    w.u32(timer.revision);
+    w.u32(timer.occurrence);
+    w.u32(timer.attempts);
+    w.u32(timer.budget_from);
+    w.u8(if timer.maybe_delivered {
+        MAYBE_DELIVERED
+    } else {
+        0
+    });
+    w.text(timer.id.as_str());
+    if let Some(payload) = &timer.payload {
+        w.field(PAYLOAD, |w| {
+            w.u8(form_code(payload.form));
+            w.0.extend_from_slice(&payload.bytes);
+        });
+    }
+    if !timer.headers.is_empty() {
+        w.field(HEADERS, |w| encode_headers(w, &timer.headers));
+    }
+    if !timer.tags.is_empty() {
+        w.field(TAGS, |w| {
+            timer.tags.as_slice().iter().for_each(|tag| w.text(tag))
+        });
+    }
+    if let Some(key) = &timer.slot_key {
+        w.field(SLOT_KEY, |w| w.0.extend_from_slice(key.as_str().as_bytes()));
+    }
+    if let Some(destination) = &timer.destination {
+        w.field(DESTINATION, |w| encode_destination(w, destination));
+    }
+    if let Some(retry) = &timer.retry {
+        w.field(RETRY, |w| encode_retry(w, retry));
+    }
+    if let Some(after) = timer.expire_after {
+        w.field(EXPIRE_AFTER, |w| w.u64(after.ms()));
+    }
+    if let Some(trace) = &timer.trace_parent {
+        w.field(TRACE_PARENT, |w| w.0.extend_from_slice(trace.as_bytes()));
+    }
+    if timer.updated_at != timer.created_at {
+        w.field(UPDATED_AT, |w| w.time(timer.updated_at));
+    }
+    if let Some(at) = timer.next_attempt_at {
+        w.field(NEXT_ATTEMPT_AT, |w| w.time(at));
+    }
+    if let Some(at) = timer.fired_at {
+        w.field(FIRED_AT, |w| w.time(at));
+    }
+    if !timer.history.is_empty() {
+        w.field(HISTORY, |w| encode_history(w, &timer.history));
+    }
+    if let Some(settled) = timer.last_settled {
+        w.field(LAST_SETTLED, |w| encode_settled(w, settled));
+    }
+    if let Some(death) = timer.death {
+        w.field(DEATH, |w| {
+            w.time(death.at);
+            w.u8(code_in(&DeathReason::ALL, &death.reason));
+        });
+    }
+    w.end();
+}
+
+pub(super) fn decode(r: &mut Reader<'_>) -> Result<Timer, DecodeError> {
+    let (due_at, created_at) = (r.time()?, r.time()?);
+    let (incarnation, request_hash) = (Incarnation(r.u64()?), RequestHash(r.u128()?));
+    let (revision, occurrence) = (r.u32()?, r.u32()?);
+    let (attempts, budget_from) = (r.u32()?, r.u32()?);
+    let flags = r.u8()?;
+    let mut timer = Timer {
+        id: TimerId::new(r.text()?)?,
+        due_at,
+        created_at,
+        updated_at: created_at,
+        revision,
+        incarnation,
+        occurrence,
+        payload: None,
+        headers: Headers::default(),
+        tags: Tags::default(),
+        slot_key: None,
+        destination: None,
+        retry: None,
+        expire_after: None,
+        trace_parent: None,
+        request_hash,
+        attempts,
+        budget_from,
+        next_attempt_at: None,
+        fired_at: None,
+        maybe_delivered: flags & MAYBE_DELIVERED != 0,
+        history: Vec::new(),
+        last_settled: None,
+        death: None,
+    };
+    while let Some((tag, mut field)) = r.field()? {
+        match tag {
+            PAYLOAD => {
+                let form = form_from(field.u8()?)?;
+                let bytes = Bytes::copy_from_slice(field.rest());
+                timer.payload = Some(Payload { form, bytes });
+            }
+            HEADERS => timer.headers = decode_headers(&mut field)?,
+            TAGS => timer.tags = decode_tags(&mut field)?,
+            SLOT_KEY => timer.slot_key = Some(SlotKey::new(utf8(field.rest())?)?),
+            DESTINATION => timer.destination = Some(decode_destination(&mut field)?),
+            RETRY => timer.retry = Some(decode_retry(&mut field)?),
+            EXPIRE_AFTER => timer.expire_after = Some(field.millis()?),
+            TRACE_PARENT => timer.trace_parent = Some(utf8(field.rest())?),
+            UPDATED_AT => timer.updated_at = field.time()?,
+            NEXT_ATTEMPT_AT => timer.next_attempt_at = Some(field.time()?),
+            FIRED_AT => timer.fired_at = Some(field.time()?),
+            HISTORY => timer.history = decode_history(&mut field)?,
+            LAST_SETTLED => timer.last_settled = Some(decode_settled(&mut field)?),
+            DEATH => {
+                let at = field.time()?;
+                let reason = from_code(&DeathReason::ALL, field.u8()?, "death reason")?;
+                timer.death = Some(Death { at, reason });
+            }
+            other => return Err(unknown_tag(other)),
+        }
+    }
+    Ok(timer)
+}
+
+pub(super) fn unknown_tag(tag: u8) -> DecodeError {
+    DecodeError::Unknown {
+        what: "field",
+        value: u64::from(tag),
+    }
+}
+
+pub(super) fn utf8(bytes: &[u8]) -> Result<String, DecodeError> {
+    String::from_utf8(bytes.to_vec())
+        .map_err(|_| DecodeError::Impossible("text that is not UTF-8".into()))
+}
+
+/// Enumerations are written as their place in the type's own list, from 1.
+fn code_in<T: PartialEq>(all: &[T], value: &T) -> u8 {
+    let place = all.iter().position(|known| known == value).unwrap_or(0);
+    u8::try_from(place + 1).expect("enumerations of this format have fewer than 255 members")
+}
+
+fn from_code<T: Copy>(all: &[T], code: u8, what: &'static str) -> Result<T, DecodeError> {
+    usize::from(code)
+        .checked_sub(1)
+        .and_then(|place| all.get(place).copied())
+        .ok_or(DecodeError::Unknown {
+            what,
+            value: u64::from(code),
+        })
+}
+
+const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Binary];
+const METHODS: [Method; 3] = [Method::Post, Method::Put, Method::Patch];
+const VERDICTS: [Verdict; 4] = [
+    Verdict::Ack,
+    Verdict::Retry,
+    Verdict::Dead,
+    Verdict::Release,
+];
+
+fn form_code(form: Form) -> u8 {
+    code_in(&FORMS, &form)
+}
+
+fn form_from(code: u8) -> Result<Form, DecodeError> {
+    from_code(&FORMS, code, "payload form")
+}
+
+pub(super) fn encode_headers(w: &mut Writer<'_>, headers: &Headers) {
+    for (name, value) in headers.iter() {
+        w.text(name);
+        w.text(value);
+    }
+}
+
+pub(super) fn decode_headers(r: &mut Reader<'_>) -> Result<Headers, DecodeError> {
+    let mut pairs = Vec::new();
+    while !r.is_done() {
+        pairs.push((r.text()?.to_owned(), r.text()?.to_owned()));
+    }
+    Ok(Headers::new(pairs)?)
+}
+
+fn decode_tags(r: &mut Reader<'_>) -> Result<Tags, DecodeError> {
+    let mut tags = Vec::new();
+    while !r.is_done() {
+        tags.push(r.text()?.to_owned());
+    }
+    Ok(Tags::new(tags)?)
+}
+
+pub(super) fn encode_destination(w: &mut Writer<'_>, destination: &Destination) {
+    match destination {
+        Destination::Pull => w.u8(1),
+        Destination::Http(http) => {
+            w.u8(2);
+            w.u8(code_in(&METHODS, &http.method));
+            w.u64(http.timeout.ms());
+            w.text(http.url().as_str());
+            encode_headers(w, &http.headers);
+        }
+    }
+}
+
+pub(super) fn decode_destination(r: &mut Reader<'_>) -> Result<Destination, DecodeError> {
+    match r.u8()? {
+        1 => Ok(Destination::Pull),
+        2 => {
+            let method = from_code(&METHODS, r.u8()?, "method")?;
+            let timeout = r.millis()?;
+            let mut http = HttpDestination::new(r.text()?)?;
+            http.method = method;
+            http.timeout = timeout;
+            http.headers = decode_headers(r)?;
+            Ok(Destination::Http(http))
+        }
+        other => Err(DecodeError::Unknown {
+            what: "destination",
+            value: u64::from(other),
+        }),
+    }
+}
+
+pub(super) fn encode_retry(w: &mut Writer<'_>, retry: &RetryPolicy) {
+    match retry {
+        RetryPolicy::Exponential(policy) => {
+            w.u8(1);
+            w.u32(policy.max_attempts);
+            w.u64(policy.min_backoff.ms());
+            w.u64(policy.max_backoff.ms());
+            w.u64(policy.multiplier.to_bits());
+            w.u64(policy.jitter.to_bits());
+        }
+        RetryPolicy::Schedule(waits) => {
+            w.u8(2);
+            waits.iter().for_each(|wait| w.u64(wait.ms()));
+        }
+    }
+}
+
+pub(super) fn decode_retry(r: &mut Reader<'_>) -> Result<RetryPolicy, DecodeError> {
+    let policy = match r.u8()? {
+        1 => RetryPolicy::Exponential(Exponential {
+            max_attempts: r.u32()?,
+            min_backoff: r.millis()?,
+            max_backoff: r.millis()?,
+            multiplier: f64::from_bits(r.u64()?),
+            jitter: f64::from_bits(r.u64()?),
+        }),
+        2 => {
+            let mut waits = Vec::new();
+            while !r.is_done() {
+                waits.push(Millis::from_ms(r.u64()?));
+            }
+            RetryPolicy::Schedule(waits)
+        }
+        other => {
+            return Err(DecodeError::Unknown {
+                what: "retry policy",
+                value: u64::from(other),
+            });
+        }
+    };
+    Ok(policy.check()?)
+}
+
+pub(super) fn encode_history(w: &mut Writer<'_>, history: &[Attempt]) {
+    for attempt in history {
+        w.u32(attempt.attempt);
+        w.time(attempt.at);
+        w.u8(code_in(&AttemptOutcome::ALL, &attempt.outcome));
+        w.text(&attempt.reason);
+    }
+}
+
+pub(super) fn decode_history(r: &mut Reader<'_>) -> Result<Vec<Attempt>, DecodeError> {
+    let mut history = Vec::new();
+    while !r.is_done() {
+        history.push(Attempt {
+            attempt: r.u32()?,
+            at: r.time()?,
+            outcome: from_code(&AttemptOutcome::ALL, r.u8()?, "attempt outcome")?,
+            reason: r.text()?.to_owned(),
+        });
+    }
+    Ok(history)
+}
+
+pub(super) fn encode_settled(w: &mut Writer<'_>, settled: SettledToken) {
+    w.u64(settled.nonce);
+    w.u8(code_in(&VERDICTS, &settled.verdict));
+}
+
+pub(super) fn decode_settled(r: &mut Reader<'_>) -> Result<SettledToken, DecodeError> {
+    Ok(SettledToken {
+        nonce: r.u64()?,
+        verdict: from_code(&VERDICTS, r.u8()?, "verdict")?,
+    })
+}

@@ -1,0 +1,298 @@
+//! Reading the journal back at open: what counts as the end, and what as damage.
+//!
+//! Frames are read in order. The first place that holds no valid next frame ends a segment:
+//!
+//! * In any segment but the last, the next segment must begin with the very next lsn (a segment is
+//!   synced whole before the next one begins). Otherwise it is damage: refuse.
+//! * In the last segment it is a **torn tail** and is cut, unless a later valid frame of the same
+//!   life says that the bad one had already been on disk (`lag`, see [`crate::format::frame`]).
+//!   Then acknowledged data is missing: refuse.
+//! * A frame of an older epoch than the one before it is left over from before a cut: not valid.
+//!
+//! Nothing is written here, so a refused directory is as it was.
+
+use std::sync::Arc;
+
+use crate::{
+    disk::{Disk, File},
+    format::{self, ALIGN, frame, record, segment},
+    index::Location,
+    open::OpenError,
+};
+
+use super::DIR;
+
+/// A segment that recovery read.
+#[derive(Debug)]
+pub(crate) struct FoundSegment {
+    pub(crate) sequence: u64,
+    pub(crate) slot: u16,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) length: u64,
+    /// Where its last valid frame ends.
+    pub(crate) end: u64,
+}
+
+/// What recovery found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) segments: Vec<FoundSegment>,
+    pub(crate) next_lsn: u64,
+    /// A last segment that was made but never used; to be removed.
+    pub(crate) unused: Option<String>,
+    /// Bytes that were cut off the tail.
+    pub(crate) torn: bool,
+    /// Frames and records that were read.
+    pub(crate) frames: u64,
+    pub(crate) records: u64,
+}
+
+impl Found {
+    /// A journal without segments.
+    pub(crate) const fn nothing() -> Self {
+        Self {
+            segments: Vec::new(),
+            next_lsn: 1,
+            unused: None,
+            torn: false,
+            frames: 0,
+            records: 0,
+        }
+    }
+}
+
+/// How far recovery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Segments read.
+    pub segments_done: usize,
+    /// Segments in all.
+    pub segments: usize,
+    /// Records read.
+    pub records: u64,
+}
+
+/// Reads the whole journal and hands every record, in order, to `each`.
+pub(crate) fn recover(
+    disk: &dyn Disk,
+    store: u128,
+    each: &mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Found, OpenError> {
+    let sequences = sequences(disk)?;
+    let mut found = Found::nothing();
+    let mut epoch = 0;
+    for (place, &sequence) in sequences.iter().enumerate() {
+        let last = place + 1 == sequences.len();
+        let name = super::segment_name(sequence);
+        let file = disk.open(&name)?;
+        let length = file.len()?;
+        let mut bytes = vec![0; usize::try_from(length).map_err(|_| too_large(&name, length))?];
+        file.read_exact_at(0, &mut bytes)?;
+        let mut scan = Scan {
+            name: &name,
+            bytes: &bytes,
+            at: segment::HEADER_BYTES,
+            epoch,
+            lsn: found.next_lsn,
+        };
+        let Some(header) = segment::Header::read(&bytes) else {
+            if last && !scan.holds_frames() {
+                found.unused = Some(name);
+                break;
+            }
+            return Err(damaged(&name, 0, "the segment's header is not valid"));
+        };
+        check_header(&name, &header, store, sequence, length)?;
+        if place == 0 {
+            found.next_lsn = header.base_lsn;
+            scan.lsn = header.base_lsn;
+        } else if header.base_lsn != found.next_lsn {
+            let what = format!(
+                "frames {} to {} are missing before it",
+                found.next_lsn,
+                header.base_lsn.saturating_sub(1)
+            );
+            return Err(damaged(&name, 0, &what));
+        }
+        let slot = u16::try_from(place).map_err(|_| damaged(&name, 0, "too many segments"))?;
+        while let Some(frame) = scan.next_frame() {
+            found.frames += 1;
+            found.records += scan.each_record(&frame, slot, each)?;
+        }
+        if !last {
+            // The header of the next segment is checked against this lsn.
+            found.next_lsn = scan.lsn;
+        } else {
+            found.torn = scan.check_tail()?;
+            found.next_lsn = scan.lsn;
+        }
+        epoch = scan.epoch;
+        let end = scan.at;
+        found.segments.push(FoundSegment {
+            sequence,
+            slot,
+            file,
+            length,
+            end,
+        });
+        progress(Progress {
+            segments_done: place + 1,
+            segments: sequences.len(),
+            records: found.records,
+        });
+    }
+    Ok(found)
+}
+
+fn sequences(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
+    let mut sequences = Vec::new();
+    for name in disk.list(DIR)? {
+        if let Some(number) = name.strip_suffix(".log") {
+            let sequence = number
+                .parse()
+                .map_err(|_| damaged(&format!("{DIR}/{name}"), 0, "not a name that Duly gives"))?;
+            sequences.push(sequence);
+        }
+    }
+    sequences.sort_unstable();
+    if let Some(gap) = sequences.windows(2).find(|pair| pair[1] != pair[0] + 1) {
+        let missing = super::segment_name(gap[0] + 1);
+        return Err(damaged(&missing, 0, "the segment is missing"));
+    }
+    Ok(sequences)
+}
+
+fn check_header(
+    name: &str,
+    header: &segment::Header,
+    store: u128,
+    sequence: u64,
+    length: u64,
+) -> Result<(), OpenError> {
+    if header.store != store {
+        return Err(damaged(name, 16, "the segment belongs to another store"));
+    }
+    if header.version > format::VERSION {
+        return Err(OpenError::Newer {
+            found: header.version,
+            known: format::VERSION,
+            features: 0,
+        });
+    }
+    if header.sequence != sequence || header.length != length {
+        return Err(damaged(
+            name,
+            32,
+            "the segment was renamed, cut or extended",
+        ));
+    }
+    Ok(())
+}
+
+fn damaged(file: &str, offset: u64, what: &str) -> OpenError {
+    OpenError::Damaged {
+        file: file.into(),
+        offset,
+        what: what.into(),
+    }
+}
+
+fn too_large(name: &str, length: u64) -> OpenError {
+    damaged(name, 0, &format!("{length} bytes do not fit memory"))
+}
+
+struct Scan<'a> {
+    name: &'a str,
+    bytes: &'a [u8],
+    at: u64,
+    epoch: u32,
+    lsn: u64,
+}
+
+impl<'a> Scan<'a> {
+    fn slice(&self, from: u64, bytes: u64) -> &'a [u8] {
+        let start = usize::try_from(from).unwrap_or(usize::MAX);
+        let end = usize::try_from(from.saturating_add(bytes)).unwrap_or(usize::MAX);
+        self.bytes
+            .get(start..end.min(self.bytes.len()))
+            .unwrap_or(&[])
+    }
+
+    fn frame_at(&self, at: u64) -> Option<(frame::Header, &'a [u8])> {
+        let header = frame::Header::read(self.slice(at, frame::HEADER_BYTES as u64))?;
+        let frame = self.slice(at, header.frame_bytes());
+        frame::is_intact(frame, &header).then_some((header, frame))
+    }
+
+    /// The next frame in order, or `None` where there is none.
+    fn next_frame(&mut self) -> Option<(u64, u32, &'a [u8])> {
+        let (header, frame) = self.frame_at(self.at)?;
+        if header.lsn != self.lsn || header.epoch < self.epoch {
+            return None;
+        }
+        let start = self.at;
+        self.at += header.frame_bytes();
+        self.lsn += 1;
+        self.epoch = header.epoch;
+        Some((start, header.count, frame))
+    }
+
+    fn each_record(
+        &self,
+        &(start, count, frame): &(u64, u32, &'a [u8]),
+        slot: u16,
+        each: &mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
+    ) -> Result<u64, OpenError> {
+        let mut at = frame::HEADER_BYTES;
+        for _ in 0..count {
+            let offset = start + at as u64;
+            let rest = frame.get(at..).unwrap_or(&[]);
+            let decoded = record::decode(rest)
+                .map_err(|error| damaged(self.name, offset, &error.to_string()))?;
+            let bytes = record::bytes_of(rest).unwrap_or(0);
+            each(Location::new(slot, offset / ALIGN, bytes), decoded)?;
+            at += usize::try_from(format::align_up(bytes)).unwrap_or(usize::MAX);
+        }
+        if at != frame.len() {
+            return Err(damaged(
+                self.name,
+                start,
+                "the frame's record count is wrong",
+            ));
+        }
+        Ok(u64::from(count))
+    }
+
+    /// Valid frames from `from` on that belong to the present life of the segment.
+    fn frames_after(&self, from: u64) -> impl Iterator<Item = (u64, frame::Header)> {
+        let end = self.bytes.len() as u64;
+        (from..end).step_by(16).filter_map(|at| {
+            let (header, _) = self.frame_at(at)?;
+            (header.lsn >= self.lsn && header.epoch >= self.epoch).then_some((at, header))
+        })
+    }
+
+    fn holds_frames(&self) -> bool {
+        self.frames_after(segment::HEADER_BYTES).next().is_some()
+    }
+
+    /// Whether something was cut off the tail; refuses when a later frame shows that it had been
+    /// durable.
+    fn check_tail(&self) -> Result<bool, OpenError> {
+        let witness = self
+            .frames_after(self.at)
+            .find(|(_, header)| header.durable_lsn() >= self.lsn);
+        if let Some((at, header)) = witness {
+            let what = format!(
+                "frame {} is damaged although frame {} at byte {at} was written after it was durable",
+                self.lsn, header.lsn
+            );
+            return Err(damaged(self.name, self.at, &what));
+        }
+        Ok(self
+            .slice(self.at, frame::HEADER_BYTES as u64)
+            .iter()
+            .any(|byte| *byte != 0))
+    }
+}

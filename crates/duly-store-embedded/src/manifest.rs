@@ -1,0 +1,130 @@
+//! The manifest: what the data directory is, and the epoch of its present opening.
+//!
+//! ```text
+//!  0  magic        8 bytes  "DULYMAN\n"
+//!  8  version      u32      format version of the directory
+//! 12  reader_min   u32      oldest build format that may read it
+//! 16  features     u64      feature bits a reader must understand
+//! 24  store        u128     UUID of the store
+//! 40  hash_key     u128     key of the index hash
+//! 56  epoch        u64      +1 at every opening; frames of an earlier epoch never follow later ones
+//! 64  created_at   u64      Unix ms
+//! 72  crc          u32      over bytes 0..72
+//! ```
+//!
+//! It is replaced whole: written beside, synced, renamed, directory synced.
+
+use crate::{
+    disk::{self, Disk},
+    format::{
+        self,
+        fields::{Reader, Writer},
+    },
+    open::OpenError,
+};
+
+/// Name of the file.
+pub(crate) const NAME: &str = "MANIFEST";
+const TEMPORARY: &str = "MANIFEST.tmp";
+const MAGIC: &[u8; 8] = b"DULYMAN\n";
+const BYTES: usize = 76;
+
+/// What the manifest says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) version: u32,
+    pub(crate) reader_min: u32,
+    pub(crate) features: u64,
+    pub(crate) store: u128,
+    pub(crate) hash_key: u128,
+    pub(crate) epoch: u64,
+    pub(crate) created_at_ms: u64,
+}
+
+impl Manifest {
+    /// Reads and checks it; `None` when the directory has none and nothing else of a store.
+    pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Self>, OpenError> {
+        let file = match disk.open(NAME) {
+            Ok(file) => file,
+            Err(error) if error.is_not_found() => {
+                if disk.list("journal")?.is_empty() {
+                    return Ok(None);
+                }
+                return Err(OpenError::Damaged {
+                    file: NAME.into(),
+                    offset: 0,
+                    what: "the manifest is missing although there is a journal".into(),
+                });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let length = usize::try_from(file.len()?.min(4096)).unwrap_or(4096);
+        let mut bytes = vec![0; length];
+        file.read_exact_at(0, &mut bytes)?;
+        let manifest = Self::decode(&bytes).ok_or_else(|| OpenError::Damaged {
+            file: NAME.into(),
+            offset: 0,
+            what: "it is not a whole manifest".into(),
+        })?;
+        if manifest.reader_min > format::VERSION || manifest.features & !format::FEATURES != 0 {
+            return Err(OpenError::Newer {
+                found: manifest.version,
+                known: format::VERSION,
+                features: manifest.features & !format::FEATURES,
+            });
+        }
+        if manifest.version < format::VERSION_READ_MIN {
+            return Err(OpenError::Older {
+                found: manifest.version,
+                oldest: format::VERSION_READ_MIN,
+            });
+        }
+        Ok(Some(manifest))
+    }
+
+    /// Replaces it.
+    pub(crate) fn write(&self, disk: &dyn Disk) -> Result<(), disk::Error> {
+        match disk.remove(TEMPORARY) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
+        let file = disk.create(TEMPORARY)?;
+        file.write_at(0, &self.encode())?;
+        file.sync_all()?;
+        disk.rename(TEMPORARY, NAME)?;
+        disk.sync_dir("")
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        let mut w = Writer(&mut bytes);
+        w.u32(self.version);
+        w.u32(self.reader_min);
+        w.u64(self.features);
+        w.u128(self.store);
+        w.u128(self.hash_key);
+        w.u64(self.epoch);
+        w.u64(self.created_at_ms);
+        let crc = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..BYTES)?;
+        let crc = u32::from_le_bytes(bytes[BYTES - 4..].try_into().ok()?);
+        if &bytes[..8] != MAGIC || crc32c::crc32c(&bytes[..BYTES - 4]) != crc {
+            return None;
+        }
+        let mut r = Reader::new(&bytes[8..]);
+        Some(Self {
+            version: r.u32().ok()?,
+            reader_min: r.u32().ok()?,
+            features: r.u64().ok()?,
+            store: r.u128().ok()?,
+            hash_key: r.u128().ok()?,
+            epoch: r.u64().ok()?,
+            created_at_ms: r.u64().ok()?,
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! What opening a store answers: a report, or one clear reason why not.
+
+use crate::disk;
+
+/// Why a data directory was not opened. Nothing in it was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The disk said no; its message says what to do.
+    #[error(transparent)]
+    Disk(#[from] disk::Error),
+    /// Written by a newer Duly.
+    #[error(
+        "the data directory has format {found} and this build reads up to {known}{}: run the \
+         Duly that wrote it, or a newer one",
+        features_text(*features)
+    )]
+    Newer {
+        /// Format of the directory.
+        found: u32,
+        /// Newest format that this build knows.
+        known: u32,
+        /// Feature bits that this build does not know.
+        features: u64,
+    },
+    /// Written by a Duly that is too old.
+    #[error(
+        "the data directory has format {found} and this build reads from {oldest}: open it once \
+         with a release in between"
+    )]
+    Older {
+        /// Format of the directory.
+        found: u32,
+        /// Oldest format that this build reads.
+        oldest: u32,
+    },
+    /// The middle of something that must be whole is not.
+    #[error(
+        "{file} is damaged at byte {offset}: {what}; acknowledged timers may be missing, so Duly \
+         does not open it. Run `duly store check --data DIR` for the whole picture and restore \
+         the directory from a backup"
+    )]
+    Damaged {
+        /// File, within the data directory.
+        file: String,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// There is no store to check.
+    #[error("{0} holds no Duly store: it has no MANIFEST; name the directory with --data")]
+    NoStore(String),
+    /// Opening needed to write and could not.
+    #[error("{0}")]
+    Unwritable(String),
+    /// A limit of the options is out of its range.
+    #[error("{0}")]
+    Options(duly_core::Invalid),
+}
+
+fn features_text(features: u64) -> String {
+    if features == 0 {
+        String::new()
+    } else {
+        format!(" without features {features:#x}")
+    }
+}
+
+/// What opening found and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenReport {
+    /// The directory was empty.
+    pub is_new: bool,
+    /// Unacknowledged bytes were cut off the end of the journal.
+    pub torn_tail: bool,
+    /// Frames read.
+    pub frames: u64,
+    /// Records read.
+    pub records: u64,
+    /// Push leases that were ended.
+    pub released: u64,
+    /// How often the store has been opened.
+    pub epoch: u64,
+}

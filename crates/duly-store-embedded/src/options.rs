@@ -1,0 +1,76 @@
+//! Options of the embedded store.
+
+use duly_core::Invalid;
+
+/// Smallest segment.
+pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+/// Largest segment: offsets of an index entry end there.
+pub const SEGMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// How an embedded store is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bytes of a journal segment, [`SEGMENT_BYTES_MIN`] to [`SEGMENT_BYTES_MAX`].
+    pub segment_bytes: u64,
+    /// New timers are refused below this many free bytes.
+    pub min_free_bytes: u64,
+    /// New timers are refused below this share of free space, in percent.
+    pub min_free_percent: u8,
+    /// New timers are refused when the index takes more memory than this.
+    pub index_memory_max_bytes: u64,
+    /// Requests that may wait for the engine.
+    pub queue_max: usize,
+    /// Fixes the random bits, for tests; `None` takes them from the machine.
+    pub random_seed: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 * 1024 * 1024,
+            min_free_bytes: 2 << 30,
+            min_free_percent: 5,
+            index_memory_max_bytes: memory_share(),
+            queue_max: 100_000,
+            random_seed: None,
+        }
+    }
+}
+
+impl Options {
+    /// Checks every bound.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes)
+            || !self.segment_bytes.is_multiple_of(4096)
+        {
+            let allowed =
+                format!("a multiple of 4096 from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX} bytes");
+            return Err(Invalid::new(
+                "store.segment_bytes",
+                self.segment_bytes,
+                allowed,
+            ));
+        }
+        if self.min_free_percent > 90 {
+            let allowed = "an integer from 0 to 90";
+            return Err(Invalid::new(
+                "store.min_free_percent",
+                self.min_free_percent,
+                allowed,
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// 60 % of the machine's memory.
+fn memory_share() -> u64 {
+    #[cfg(target_os = "linux")]
+    let total = {
+        let info = rustix::system::sysinfo();
+        (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
+    };
+    #[cfg(not(target_os = "linux"))]
+    let total = 8_u64 << 30;
+    total / 10 * 6
+}

@@ -1,0 +1,144 @@
+//! What callers and the syncer put before the engine thread.
+
+use std::{collections::VecDeque, time::Duration};
+
+use duly_core::Millis;
+use duly_store::{Command, Error, Outcome, Page, Result};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+
+use crate::{
+    engine::{Engine, list::Listing},
+    journal::Position,
+};
+
+use super::Waiter;
+
+/// Something to do in one go.
+pub(crate) type Call = Box<dyn FnOnce(&mut Engine) -> Answer + Send>;
+
+/// When the answer of a call may leave.
+pub(crate) enum Answer {
+    /// At once.
+    Now(Waiter),
+    /// When what it appended has been written.
+    Written(Waiter),
+    /// When everything it may depend on is durable.
+    Durable(Waiter),
+}
+
+/// A request to the engine thread.
+pub(crate) enum Request {
+    /// Something to do in one go.
+    Call(Call),
+    /// A batch, done in shares.
+    Apply {
+        commands: std::vec::IntoIter<Command>,
+        outcomes: Vec<Outcome>,
+        reply: oneshot::Sender<Result<Vec<Outcome>>>,
+    },
+    /// A list, done in slices.
+    List {
+        listing: Box<Listing>,
+        reply: oneshot::Sender<Result<Page>>,
+    },
+}
+
+/// What the engine thread takes at once.
+#[derive(Default)]
+pub(super) struct Intake {
+    pub(super) requests: VecDeque<Request>,
+    pub(super) synced: Option<(u64, Position)>,
+    pub(super) failed: Option<crate::disk::Error>,
+    pub(super) closed: bool,
+}
+
+/// The queue, bounded.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    state: Mutex<Intake>,
+    changed: Condvar,
+    queue_max: usize,
+}
+
+impl std::fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inbox").finish_non_exhaustive()
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new(queue_max: usize) -> Self {
+        Self {
+            queue_max,
+            ..Self::default()
+        }
+    }
+
+    /// Queues a request; hands back the reason when it cannot.
+    pub(crate) fn push(&self, request: Request) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(closed());
+        }
+        if state.requests.len() >= self.queue_max {
+            return Err(Error::Overloaded {
+                reason: format!("{} requests wait for the store", self.queue_max),
+                retry_after: Millis::from_ms(100),
+            });
+        }
+        state.requests.push_back(request);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Queues a request whatever the length of the queue: for what returns room.
+    pub(crate) fn push_always(&self, call: Call) {
+        self.state.lock().requests.push_back(Request::Call(call));
+        self.changed.notify_one();
+    }
+
+    pub(super) fn synced(&self, lsn: u64, position: Position) {
+        self.state.lock().synced = Some((lsn, position));
+        self.changed.notify_one();
+    }
+
+    pub(super) fn sync_failed(&self, error: crate::disk::Error) {
+        self.state.lock().failed = Some(error);
+        self.changed.notify_one();
+    }
+
+    /// No more requests; the engine thread ends when the queue is empty.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Takes everything there is, waiting up to `patience` for something.
+    pub(super) fn take(&self, patience: Duration) -> Intake {
+        let mut state = self.state.lock();
+        let is_empty = |state: &Intake| {
+            state.requests.is_empty()
+                && state.synced.is_none()
+                && state.failed.is_none()
+                && !state.closed
+        };
+        if is_empty(&state) && !patience.is_zero() {
+            self.changed.wait_for(&mut state, patience);
+        }
+        Intake {
+            requests: std::mem::take(&mut state.requests),
+            synced: state.synced.take(),
+            failed: state.failed.take(),
+            closed: state.closed,
+        }
+    }
+}
+
+pub(crate) fn closed() -> Error {
+    Error::Unavailable {
+        reason: "the store is closed".into(),
+        retry_after: Millis::from_secs(1),
+    }
+}

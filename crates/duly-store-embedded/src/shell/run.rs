@@ -1,0 +1,296 @@
+//! The engine thread.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use duly_core::metric_names;
+use duly_store::{Error, Health};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::{disk::Disk, engine::Engine, journal};
+
+use super::{
+    Inbox, Request, Waiter,
+    inbox::{Answer, Intake},
+    syncer::Syncer,
+};
+
+/// Commands of one batch that are done before others have a turn.
+const SHARE_COMMANDS: usize = 1_000;
+/// Bytes after which a frame is committed.
+const COMMIT_BYTES_MAX: usize = 4 << 20;
+/// Lists that take a slice per step.
+const LISTS_PER_STEP: usize = 1;
+/// Longest sleep of the engine: ends of leases and expiries are noticed this late at worst when
+/// nobody asks for work.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Age after which the health snapshot is renewed when there is nothing else to do.
+const HEALTH_IDLE: Duration = Duration::from_millis(10);
+/// Age after which it is renewed under load.
+const HEALTH_BUSY: Duration = Duration::from_millis(100);
+
+/// What the threads share with the callers.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) wakeups: Arc<Notify>,
+    pub(crate) health: Arc<Mutex<Health>>,
+}
+
+/// Starts the threads over an opened engine.
+pub(crate) fn start(
+    engine: Engine,
+    disk: Arc<dyn Disk>,
+    segment_bytes: u64,
+    shared: Shared,
+) -> std::io::Result<JoinHandle<()>> {
+    let syncer = Arc::new(Syncer::default());
+    let sync_thread = {
+        let (syncer, inbox) = (Arc::clone(&syncer), Arc::clone(&shared.inbox));
+        thread::Builder::new()
+            .name("duly-sync".into())
+            .spawn(move || syncer.run(&inbox))?
+    };
+    thread::Builder::new()
+        .name("duly-engine".into())
+        .spawn(move || {
+            let mut shell = Shell {
+                engine,
+                disk,
+                segment_bytes,
+                shared,
+                syncer: Arc::clone(&syncer),
+                work: VecDeque::new(),
+                lists: VecDeque::new(),
+                health_at: Instant::now(),
+                health_stale: false,
+                spare: None,
+            };
+            shell.run();
+            syncer.stop();
+            if sync_thread.join().is_err() {
+                tracing::error!("the syncing thread panicked");
+            }
+            if let Some(spare) = shell.spare.take() {
+                drop(spare.join());
+            }
+        })
+}
+
+struct Shell {
+    engine: Engine,
+    disk: Arc<dyn Disk>,
+    segment_bytes: u64,
+    shared: Shared,
+    syncer: Arc<Syncer>,
+    work: VecDeque<Request>,
+    lists: VecDeque<Request>,
+    health_at: Instant,
+    health_stale: bool,
+    spare: Option<JoinHandle<()>>,
+}
+
+/// Answers of one step, by when they may leave.
+#[derive(Default)]
+struct Answers {
+    written: Vec<Waiter>,
+    durable: Vec<Waiter>,
+}
+
+impl Shell {
+    fn run(&mut self) {
+        loop {
+            let intake = self.shared.inbox.take(self.patience());
+            let closing = intake.closed;
+            self.health_stale |= !intake.requests.is_empty() || intake.synced.is_some();
+            let since = Instant::now();
+            self.take_in(intake);
+            self.engine.begin_step();
+            let mut answers = Answers::default();
+            self.work_off(&mut answers);
+            self.advance_lists();
+            self.commit(answers, since);
+            if self.engine.take_wake() {
+                self.shared.wakeups.notify_one();
+            }
+            self.write_spare();
+            self.refresh_health();
+            if closing && self.work.is_empty() && self.lists.is_empty() {
+                self.last_sync();
+                return;
+            }
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.engine.is_busy() || !self.work.is_empty() || !self.lists.is_empty() {
+            return Duration::ZERO;
+        }
+        if self.health_stale {
+            HEALTH_IDLE
+        } else {
+            PATIENCE
+        }
+    }
+
+    fn take_in(&mut self, intake: Intake) {
+        if let Some((lsn, position)) = intake.synced {
+            self.engine.synced(lsn, position);
+        }
+        if let Some(error) = intake.failed {
+            drop(self.engine.poison(&error));
+        }
+        self.work.extend(intake.requests);
+    }
+
+    fn work_off(&mut self, answers: &mut Answers) {
+        // Batches that are not done go to the back, so nobody waits for the whole of one.
+        let mut unfinished = VecDeque::new();
+        while let Some(request) = self.work.pop_front() {
+            match request {
+                Request::Call(call) => match call(&mut self.engine) {
+                    Answer::Now(waiter) => waiter(Ok(())),
+                    Answer::Written(waiter) => answers.written.push(waiter),
+                    Answer::Durable(waiter) => answers.durable.push(waiter),
+                },
+                Request::Apply {
+                    commands,
+                    outcomes,
+                    reply,
+                } => {
+                    unfinished.extend(self.apply_share(commands, outcomes, reply, answers));
+                }
+                list @ Request::List { .. } => self.lists.push_back(list),
+            }
+            if self.engine.uncommitted_bytes() >= COMMIT_BYTES_MAX {
+                break;
+            }
+        }
+        self.work.extend(unfinished);
+    }
+
+    fn apply_share(
+        &mut self,
+        mut commands: std::vec::IntoIter<duly_store::Command>,
+        mut outcomes: Vec<duly_store::Outcome>,
+        reply: tokio::sync::oneshot::Sender<duly_store::Result<Vec<duly_store::Outcome>>>,
+        answers: &mut Answers,
+    ) -> Option<Request> {
+        if let Err(error) = self.engine.check_usable() {
+            drop(reply.send(Err(error)));
+            return None;
+        }
+        let bytes_max = self.engine.uncommitted_bytes() + COMMIT_BYTES_MAX;
+        for command in commands.by_ref().take(SHARE_COMMANDS) {
+            match self.engine.apply(command) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(error) => {
+                    drop(reply.send(Err(error)));
+                    return None;
+                }
+            }
+            if self.engine.uncommitted_bytes() >= bytes_max {
+                break;
+            }
+        }
+        if commands.len() > 0 {
+            return Some(Request::Apply {
+                commands,
+                outcomes,
+                reply,
+            });
+        }
+        answers.durable.push(Box::new(move |result| {
+            drop(reply.send(result.map(|()| outcomes)));
+        }));
+        None
+    }
+
+    fn advance_lists(&mut self) {
+        for _ in 0..LISTS_PER_STEP {
+            let Some(Request::List { mut listing, reply }) = self.lists.pop_front() else {
+                return;
+            };
+            if reply.is_closed() {
+                continue;
+            }
+            match listing.slice(&self.engine) {
+                None => self.lists.push_back(Request::List { listing, reply }),
+                Some(page) => drop(reply.send(page)),
+            }
+        }
+    }
+
+    fn commit(&mut self, answers: Answers, since: Instant) {
+        let bytes = self.engine.uncommitted_bytes() as u64;
+        match self.engine.commit() {
+            Ok(mark) => {
+                answers
+                    .written
+                    .into_iter()
+                    .for_each(|waiter| waiter(Ok(())));
+                let (written, durable) = self.engine.lsns();
+                self.syncer.already_durable(durable);
+                self.syncer
+                    .when_durable(written, answers.durable.into_iter());
+                if let Some(mark) = mark {
+                    metrics::counter!(metric_names::COMMIT_BYTES_TOTAL).increment(bytes);
+                    self.syncer.submit(mark, since);
+                }
+            }
+            Err(error) => fail(answers, &error),
+        }
+    }
+
+    fn write_spare(&mut self) {
+        if !self.engine.take_wants_spare() {
+            return;
+        }
+        if let Some(earlier) = self.spare.take() {
+            drop(earlier.join());
+        }
+        let (disk, segment_bytes) = (Arc::clone(&self.disk), self.segment_bytes);
+        let thread = thread::Builder::new()
+            .name("duly-spare".into())
+            .spawn(move || {
+                if let Err(error) = journal::write_spare(disk.as_ref(), segment_bytes) {
+                    tracing::warn!(%error, "no spare journal segment could be written ahead");
+                }
+            });
+        self.spare = thread.ok();
+    }
+
+    fn refresh_health(&mut self) {
+        let idle = self.work.is_empty() && self.lists.is_empty();
+        let age_max = if idle { HEALTH_IDLE } else { HEALTH_BUSY };
+        if self.health_stale && self.health_at.elapsed() >= age_max {
+            *self.shared.health.lock() = self.engine.health();
+            self.health_at = Instant::now();
+            self.health_stale = false;
+        }
+    }
+
+    /// What was written without anybody waiting for it is made durable before the end.
+    fn last_sync(&mut self) {
+        let shared = self.shared.clone();
+        let (done, wait) = std::sync::mpsc::channel();
+        let (written, _) = self.engine.lsns();
+        let waiter: Waiter = Box::new(move |result| drop(done.send(result)));
+        self.syncer.when_durable(written, std::iter::once(waiter));
+        if let Ok(Err(error)) = wait.recv_timeout(Duration::from_secs(30)) {
+            tracing::error!(%error, "the last sync failed");
+        }
+        drop(shared);
+    }
+}
+
+fn fail(answers: Answers, error: &Error) {
+    for waiter in answers.written.into_iter().chain(answers.durable) {
+        waiter(Err(error.clone()));
+    }
+}

@@ -1,0 +1,121 @@
+//! The thread that makes frames durable and lets their answers go.
+
+use std::{collections::VecDeque, sync::Arc, time::Instant};
+
+use duly_core::metric_names;
+use duly_store::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+
+use crate::journal::Mark;
+
+use super::Inbox;
+
+/// An answer that waits; it is told whether what it depends on is durable.
+pub(crate) type Waiter = Box<dyn FnOnce(Result<()>) + Send>;
+
+#[derive(Default)]
+struct State {
+    target: Option<(Mark, Instant)>,
+    durable_lsn: u64,
+    waiters: VecDeque<(u64, Waiter)>,
+    failed: Option<Error>,
+    stop: bool,
+}
+
+/// Hands frames to the syncing thread.
+#[derive(Default)]
+pub(crate) struct Syncer {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Syncer {
+    /// Asks for a sync up to the mark.
+    pub(super) fn submit(&self, mark: Mark, since: Instant) {
+        let mut state = self.state.lock();
+        let since = state.target.as_ref().map_or(since, |(_, earlier)| *earlier);
+        state.target = Some((mark, since));
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Lets an answer go as soon as `lsn` is durable.
+    pub(super) fn when_durable(&self, lsn: u64, waiters: impl Iterator<Item = Waiter>) {
+        let mut state = self.state.lock();
+        if let Some(error) = state.failed.clone() {
+            drop(state);
+            waiters.for_each(|waiter| waiter(Err(error.clone())));
+        } else if state.durable_lsn >= lsn {
+            drop(state);
+            waiters.for_each(|waiter| waiter(Ok(())));
+        } else {
+            state.waiters.extend(waiters.map(|waiter| (lsn, waiter)));
+        }
+    }
+
+    /// Takes note that a roll of the journal made everything up to `lsn` durable by itself.
+    pub(super) fn already_durable(&self, lsn: u64) {
+        let mut state = self.state.lock();
+        state.durable_lsn = state.durable_lsn.max(lsn);
+        let ready = take_ready(&mut state);
+        drop(state);
+        ready.into_iter().for_each(|waiter| waiter(Ok(())));
+    }
+
+    pub(super) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_one();
+    }
+
+    pub(super) fn run(&self, inbox: &Arc<Inbox>) {
+        loop {
+            let mut state = self.state.lock();
+            while state.target.is_none() && !state.stop {
+                self.changed.wait(&mut state);
+            }
+            let Some((mark, since)) = state.target.take() else {
+                return;
+            };
+            drop(state);
+            let began = Instant::now();
+            let result = mark.file.sync_data();
+            metrics::histogram!(metric_names::FSYNC_SECONDS).record(began.elapsed());
+            let mut state = self.state.lock();
+            match result {
+                Ok(()) => {
+                    state.durable_lsn = state.durable_lsn.max(mark.lsn);
+                    let ready = take_ready(&mut state);
+                    drop(state);
+                    metrics::histogram!(metric_names::COMMIT_SECONDS).record(since.elapsed());
+                    inbox.synced(mark.lsn, mark.position);
+                    ready.into_iter().for_each(|waiter| waiter(Ok(())));
+                }
+                Err(error) => {
+                    let reason = format!("syncing the journal failed: {error}");
+                    let failed = Error::InDoubt { reason };
+                    state.failed = Some(failed.clone());
+                    let waiters = std::mem::take(&mut state.waiters);
+                    drop(state);
+                    inbox.sync_failed(error);
+                    waiters
+                        .into_iter()
+                        .for_each(|(_, waiter)| waiter(Err(failed.clone())));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn take_ready(state: &mut State) -> Vec<Waiter> {
+    let ready = state
+        .waiters
+        .iter()
+        .take_while(|(lsn, _)| *lsn <= state.durable_lsn)
+        .count();
+    state
+        .waiters
+        .drain(..ready)
+        .map(|(_, waiter)| waiter)
+        .collect()
+}

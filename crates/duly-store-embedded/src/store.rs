@@ -1,0 +1,393 @@
+//! The store itself: the port's calls, turned into requests to the engine.
+
+use std::{path::Path, sync::Arc, thread::JoinHandle};
+
+use duly_core::{NamespaceName, TimerId, env::Clock, shard::ShardId};
+use duly_store::{
+    ClaimRequest, Claimed, Command, Health, Lane, ListRequest, Outcome, Owner, Page, Ready, Result,
+    SettleOutcome, SettleVerdict, Settlement, Stats, Store, StoreFuture, TimerView,
+    namespaces::{Activity, DeleteMode, Namespace, Put},
+};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use crate::{
+    disk::{Disk, Lock, RealDisk},
+    engine::{Engine, list::Listing},
+    journal::recovery::Progress,
+    open::{OpenError, OpenReport},
+    options::Options,
+    shell::{self, Answer, Inbox, Request, Shared},
+};
+
+/// An open data directory.
+#[derive(Debug)]
+pub struct EmbeddedStore {
+    mode: Mode,
+    report: OpenReport,
+    _lock: Lock,
+}
+
+#[derive(Debug)]
+enum Mode {
+    Threads {
+        shared: Shared,
+        engine: Mutex<Option<JoinHandle<()>>>,
+    },
+    Inline {
+        engine: Arc<Mutex<Engine>>,
+        wakeups: Arc<Notify>,
+    },
+}
+
+/// When a call may be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    Now,
+    Written,
+    Durable,
+}
+
+impl EmbeddedStore {
+    /// Opens a directory, making it if there is none, and starts the engine's threads.
+    ///
+    /// # Errors
+    /// One clear reason; nothing in the directory was changed.
+    pub fn open_dir(
+        path: &Path,
+        options: Options,
+        clock: Arc<dyn Clock>,
+    ) -> std::result::Result<Self, OpenError> {
+        let disk = Arc::new(RealDisk::open_or_create(path)?);
+        Self::open(disk, options, clock, &mut |_| {})
+    }
+
+    /// Opens a disk and starts the engine's threads; `progress` hears how far reading is.
+    ///
+    /// # Errors
+    /// One clear reason; nothing on the disk was changed.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> std::result::Result<Self, OpenError> {
+        let segment_bytes = options.segment_bytes;
+        let queue_max = options.queue_max;
+        let (engine, report, lock) = open_engine(&disk, options, clock, progress)?;
+        let shared = Shared {
+            inbox: Arc::new(Inbox::new(queue_max)),
+            wakeups: Arc::new(Notify::new()),
+            health: Arc::new(Mutex::new(engine.health())),
+        };
+        let thread =
+            shell::start(engine, disk, segment_bytes, shared.clone()).map_err(|error| {
+                OpenError::Unwritable(format!("no thread could be started: {error}"))
+            })?;
+        let mode = Mode::Threads {
+            shared,
+            engine: Mutex::new(Some(thread)),
+        };
+        Ok(Self {
+            mode,
+            report,
+            _lock: lock,
+        })
+    }
+
+    /// Opens a disk without any thread: each call is carried out, written and synced before it
+    /// returns. For simulation, where the order of everything follows from a seed.
+    ///
+    /// # Errors
+    /// As [`EmbeddedStore::open`].
+    pub fn open_inline(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+    ) -> std::result::Result<Self, OpenError> {
+        let (engine, report, lock) = open_engine(&disk, options, clock, &mut |_| {})?;
+        let engine = Arc::new(Mutex::new(engine));
+        Ok(Self {
+            mode: Mode::Inline {
+                engine,
+                wakeups: Arc::new(Notify::new()),
+            },
+            report,
+            _lock: lock,
+        })
+    }
+
+    /// What opening found.
+    pub const fn report(&self) -> OpenReport {
+        self.report
+    }
+
+    /// Finishes what was asked, syncs and stops the threads. Later calls are refused.
+    pub fn close(&self) {
+        if let Mode::Threads { shared, engine } = &self.mode {
+            shared.inbox.close();
+            if let Some(thread) = engine.lock().take()
+                && thread.join().is_err()
+            {
+                tracing::error!("the engine's thread panicked");
+            }
+        }
+    }
+
+    fn call<T: Send + 'static>(
+        &self,
+        when: When,
+        work: impl FnOnce(&mut Engine) -> Result<T> + Send + 'static,
+    ) -> StoreFuture<'_, T> {
+        match &self.mode {
+            Mode::Inline { engine, wakeups } => {
+                let result = run_inline(&mut engine.lock(), wakeups, work);
+                Box::pin(std::future::ready(result))
+            }
+            Mode::Threads { shared, .. } => {
+                let (reply, answer) = oneshot::channel();
+                let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
+                    let result = engine.check_usable().and_then(|()| work(engine));
+                    let waiter: shell::Waiter =
+                        Box::new(move |done| drop(reply.send(done.and(result))));
+                    match when {
+                        When::Now => Answer::Now(waiter),
+                        When::Written => Answer::Written(waiter),
+                        When::Durable => Answer::Durable(waiter),
+                    }
+                })));
+                answered(pushed, answer)
+            }
+        }
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn open_engine(
+    disk: &Arc<dyn Disk>,
+    options: Options,
+    clock: Arc<dyn Clock>,
+    progress: &mut dyn FnMut(Progress),
+) -> std::result::Result<(Engine, OpenReport, Lock), OpenError> {
+    options.check().map_err(OpenError::Options)?;
+    let lock = disk.lock()?;
+    let (engine, report) = Engine::open(Arc::clone(disk), options, clock, progress)?;
+    Ok((engine, report, lock))
+}
+
+fn answered<T: Send + 'static>(
+    pushed: Result<()>,
+    answer: oneshot::Receiver<Result<T>>,
+) -> StoreFuture<'static, T> {
+    Box::pin(async move {
+        pushed?;
+        answer.await.unwrap_or_else(|_| Err(shell::closed()))
+    })
+}
+
+fn run_inline<T>(
+    engine: &mut Engine,
+    wakeups: &Notify,
+    work: impl FnOnce(&mut Engine) -> Result<T>,
+) -> Result<T> {
+    engine.check_usable()?;
+    engine.begin_step();
+    while engine.is_busy() {
+        engine.begin_step();
+    }
+    let result = work(engine);
+    if let Some(mark) = engine.commit()? {
+        if let Err(error) = mark.file.sync_data() {
+            return Err(engine.poison(&error));
+        }
+        engine.synced(mark.lsn, mark.position);
+    }
+    engine.begin_step();
+    if engine.take_wake() {
+        wakeups.notify_one();
+    }
+    result
+}
+
+impl Store for EmbeddedStore {
+    fn shards(&self) -> u16 {
+        1
+    }
+
+    fn apply(&self, _shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
+        match &self.mode {
+            Mode::Inline { .. } => self.call(When::Durable, move |engine| {
+                commands
+                    .into_iter()
+                    .map(|command| engine.apply(command))
+                    .collect()
+            }),
+            Mode::Threads { shared, .. } => {
+                let (reply, answer) = oneshot::channel();
+                let outcomes = Vec::with_capacity(commands.len());
+                let request = Request::Apply {
+                    commands: commands.into_iter(),
+                    outcomes,
+                    reply,
+                };
+                answered(shared.inbox.push(request), answer)
+            }
+        }
+    }
+
+    fn ready(&self, _shard: ShardId, after: Option<Lane>, limit: usize) -> StoreFuture<'_, Ready> {
+        self.call(When::Now, move |engine| {
+            Ok(engine.ready(after.as_ref(), limit))
+        })
+    }
+
+    fn claim(&self, _shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+        match &self.mode {
+            Mode::Inline { .. } => self.call(When::Written, move |engine| engine.claim(&request)),
+            Mode::Threads { shared, .. } => {
+                let (reply, answer) = oneshot::channel();
+                let inbox = Arc::clone(&shared.inbox);
+                let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
+                    if reply.is_closed() {
+                        return Answer::Now(Box::new(|_| {}));
+                    }
+                    let result = engine.check_usable().and_then(|()| engine.claim(&request));
+                    Answer::Written(Box::new(move |done| {
+                        if let Err(Ok(unseen)) = reply.send(done.and(result)) {
+                            release_unseen(&inbox, unseen);
+                        }
+                    }))
+                })));
+                answered(pushed, answer)
+            }
+        }
+    }
+
+    fn settle(
+        &self,
+        _shard: ShardId,
+        settlements: Vec<Settlement>,
+    ) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        self.call(When::Durable, move |engine| {
+            Engine::check_settlements(&settlements)?;
+            settlements
+                .iter()
+                .map(|settlement| engine.settle(settlement))
+                .collect()
+        })
+    }
+
+    fn release_owner(&self, _shard: ShardId, owner: Owner) -> StoreFuture<'_, u64> {
+        self.call(When::Durable, move |engine| Ok(engine.release_owner(owner)))
+    }
+
+    fn get(
+        &self,
+        _shard: ShardId,
+        namespace: NamespaceName,
+        id: TimerId,
+    ) -> StoreFuture<'_, Option<TimerView>> {
+        self.call(When::Now, move |engine| engine.get(&namespace, &id))
+    }
+
+    fn list(&self, _shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
+        match &self.mode {
+            Mode::Inline { .. } => self.call(When::Now, move |engine| {
+                let mut listing = Listing::new(engine, request)?;
+                loop {
+                    if let Some(page) = listing.slice(engine) {
+                        return page;
+                    }
+                }
+            }),
+            Mode::Threads { shared, .. } => {
+                let (reply, answer) = oneshot::channel();
+                let inbox = Arc::clone(&shared.inbox);
+                let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
+                    match Listing::new(engine, request) {
+                        Ok(listing) => {
+                            let listing = Box::new(listing);
+                            drop(inbox.push(Request::List { listing, reply }));
+                        }
+                        Err(error) => drop(reply.send(Err(error))),
+                    }
+                    Answer::Now(Box::new(|_| {}))
+                })));
+                answered(pushed, answer)
+            }
+        }
+    }
+
+    fn stats(&self, _shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
+        self.call(When::Now, move |engine| Ok(engine.stats(&namespace)))
+    }
+
+    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
+        self.call(When::Durable, move |engine| {
+            engine.put_namespace(&name, put)
+        })
+    }
+
+    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
+        self.call(When::Now, move |engine| Ok(engine.get_namespace(&name)))
+    }
+
+    fn list_namespaces(
+        &self,
+        after: Option<NamespaceName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Namespace>> {
+        self.call(When::Now, move |engine| {
+            Ok(engine.list_namespaces(after.as_ref(), limit))
+        })
+    }
+
+    fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
+        self.call(When::Durable, move |engine| {
+            engine.set_activity(&name, activity)
+        })
+    }
+
+    fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
+        self.call(When::Durable, move |engine| {
+            engine.delete_namespace(&name, mode)
+        })
+    }
+
+    fn wakeups(&self) -> Arc<Notify> {
+        match &self.mode {
+            Mode::Threads { shared, .. } => Arc::clone(&shared.wakeups),
+            Mode::Inline { wakeups, .. } => Arc::clone(wakeups),
+        }
+    }
+
+    fn health(&self) -> Health {
+        match &self.mode {
+            Mode::Threads { shared, .. } => shared.health.lock().clone(),
+            Mode::Inline { engine, .. } => engine.lock().health(),
+        }
+    }
+}
+
+/// Hands back a claim whose caller is gone: nobody has seen it, so it does not count.
+fn release_unseen(inbox: &Arc<Inbox>, unseen: Claimed) {
+    if unseen.firings.is_empty() {
+        return;
+    }
+    inbox.push_always(Box::new(move |engine| {
+        for firing in unseen.firings {
+            let settlement = Settlement {
+                token: firing.token,
+                namespace: None,
+                verdict: SettleVerdict::Release,
+            };
+            drop(engine.settle(&settlement));
+        }
+        Answer::Written(Box::new(|_| {}))
+    }));
+}
