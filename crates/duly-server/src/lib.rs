@@ -1,1 +1,26 @@
-//! duly-server
+//! The server: HTTP interface, wire format, configuration, telemetry.
+//!
+//! ```text
+//!   config ──► start ──► serve (connections) ──► http (router, handlers) ──► Store · node
+//!                                                 wire (bodies in and out)
+//!                                                 telemetry (metrics, logs)
+//! ```
+//!
+//! * It promises that every call of the contract is answered, and everything refused says which
+//!   field, what was seen and what is allowed; that nothing it reads or holds is without a bound;
+//!   that no web page can drive a server on its reader's machine.
+//! * It refuses to know how timers are kept or fired: it checks, asks the store or the node, and
+//!   writes the answer.
+//!
+//! Start reading at [`http::router`], then [`wire`].
+
+pub mod config;
+pub mod http;
+mod serve;
+mod start;
+pub mod telemetry;
+pub mod wire;
+
+pub use config::Config;
+pub use http::openapi_json;
+pub use start::{Running, StartError, StartReport, start};

@@ -38,7 +38,7 @@ pub struct Counts {
     pub dead: u64,
     /// Ends of timers.
     pub ended: u64,
-    /// Leases and releases.
+    /// Leases.
     pub leases: u64,
     /// Everything else.
     pub other: u64,
@@ -54,16 +54,8 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "data directory  {}", self.location)?;
-        writeln!(
-            f,
-            "format          {}, opened {} times",
-            self.format, self.epoch
-        )?;
-        writeln!(
-            f,
-            "journal         {} segments, {} frames",
-            self.segments, self.frames
-        )?;
+        writeln!(f, "format          {}, opened {} times", self.format, self.epoch)?;
+        writeln!(f, "journal         {} segments, {} frames", self.segments, self.frames)?;
         let c = &self.records;
         writeln!(
             f,
@@ -71,15 +63,9 @@ impl fmt::Display for Report {
             c.pending, c.dead, c.ended, c.leases, c.other
         )?;
         if self.torn_tail {
-            writeln!(
-                f,
-                "tail            unacknowledged bytes, cut off at the next start"
-            )?;
+            writeln!(f, "tail            unacknowledged bytes, cut off at the next start")?;
         }
-        write!(
-            f,
-            "verdict         clean: every checksum, number and order holds"
-        )
+        write!(f, "verdict         clean: every checksum, number and order holds")
     }
 }
 
@@ -108,7 +94,7 @@ pub fn check_disk(
             Record::Pending(..) => &mut counts.pending,
             Record::Dead(..) => &mut counts.dead,
             Record::Ended { .. } => &mut counts.ended,
-            Record::Lease(_) | Record::Released { .. } => &mut counts.leases,
+            Record::Lease(_) => &mut counts.leases,
             _ => &mut counts.other,
         };
         *count += 1;

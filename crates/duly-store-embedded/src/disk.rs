@@ -131,9 +131,7 @@ pub struct Lock {
 impl Lock {
     /// Wraps whatever releases the lock when it is dropped.
     pub fn new(guard: impl Send + Sync + 'static) -> Self {
-        Self {
-            _guard: Box::new(guard),
-        }
+        Self { _guard: Box::new(guard) }
     }
 }
 
@@ -150,9 +148,7 @@ fn split_name(name: &str) -> Result<(&str, &str), Error> {
     if is_plain(base) && (is_plain(dir) || !name.contains('/')) {
         Ok((dir, base))
     } else {
-        Err(Error::InvalidName {
-            name: name.to_owned(),
-        })
+        Err(Error::InvalidName { name: name.to_owned() })
     }
 }
 
@@ -161,9 +157,7 @@ fn check_dir(dir: &str) -> Result<(), Error> {
     if dir.is_empty() || is_plain(dir) {
         Ok(())
     } else {
-        Err(Error::InvalidName {
-            name: dir.to_owned(),
-        })
+        Err(Error::InvalidName { name: dir.to_owned() })
     }
 }
 

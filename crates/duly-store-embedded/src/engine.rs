@@ -96,6 +96,8 @@ pub(crate) struct Engine {
     space: Space,
     /// Set when a write or sync failed: nothing is done any more.
     poisoned: Option<String>,
+    /// Whether records come from the journal being read back.
+    replaying: bool,
     /// Whether the loop has more to do at once.
     busy: bool,
     /// Set when something may have become claimable earlier than was said.
@@ -157,11 +159,9 @@ impl Engine {
 
     fn publish(&mut self, publish: Publish) {
         let at_ms = publish.claimable.at_ms;
-        self.calendar_of(publish.claimable)
-            .insert(at_ms, publish.key.pack());
+        self.calendar_of(publish.claimable).insert(at_ms, publish.key.pack());
         if let Some(expires_at) = publish.expires_at {
-            self.expiries
-                .insert(expires_at.unix_ms() + 1, publish.key.pack());
+            self.expiries.insert(expires_at.unix_ms() + 1, publish.key.pack());
         }
         if self.announced_ms.is_none_or(|announced| at_ms < announced) {
             self.wake = true;
@@ -233,19 +233,17 @@ impl Engine {
                 return Err(Stop::Refused(too_large(bytes, bytes_max)));
             }
         }
-        self.journal
-            .append(namespace, record)
-            .map_err(|error| match error {
-                AppendError::TooLarge { bytes, bytes_max } => {
-                    Stop::Refused(too_large(bytes, bytes_max))
-                }
-                AppendError::Full => Stop::Refused(Refusal::Exhausted {
-                    reason: "the record does not fit a journal segment beside the table of \
+        self.journal.append(namespace, record).map_err(|error| match error {
+            AppendError::TooLarge { bytes, bytes_max } => {
+                Stop::Refused(too_large(bytes, bytes_max))
+            }
+            AppendError::Full => Stop::Refused(Refusal::Exhausted {
+                reason: "the record does not fit a journal segment beside the table of \
                          namespaces; raise store.segment_bytes"
-                        .into(),
-                    retry_after: None,
-                }),
-            })
+                    .into(),
+                retry_after: None,
+            }),
+        })
     }
 
     /// Begins a new segment: the old one is synced, the table of namespaces is written into the

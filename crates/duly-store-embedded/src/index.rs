@@ -24,10 +24,7 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn new() -> Self {
-        Self {
-            tables: (0..TABLES).map(|_| Table::default()).collect(),
-            len: 0,
-        }
+        Self { tables: (0..TABLES).map(|_| Table::default()).collect(), len: 0 }
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<Entry> {

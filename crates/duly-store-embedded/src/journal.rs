@@ -62,11 +62,7 @@ pub(crate) struct Mark {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("{file} at byte {offset}: {source}")]
-    Damaged {
-        file: String,
-        offset: u64,
-        source: format::DecodeError,
-    },
+    Damaged { file: String, offset: u64, source: format::DecodeError },
     #[error(transparent)]
     Disk(#[from] disk::Error),
     #[error("no segment in slot {0}")]
@@ -145,20 +141,10 @@ impl Journal {
             self.active = segment.sequence;
             self.end = segment.end;
             let length = segment.length;
-            self.segments.insert(
-                segment.sequence,
-                Segment {
-                    slot,
-                    file: segment.file,
-                    length,
-                },
-            );
+            self.segments.insert(segment.sequence, Segment { slot, file: segment.file, length });
         }
         self.live.resize(self.slots.len().max(self.live.len()), 0);
-        self.durable = Position {
-            sequence: self.active,
-            offset: self.end,
-        };
+        self.durable = Position { sequence: self.active, offset: self.end };
     }
 
     /// Whether there is a segment to append to.
@@ -207,10 +193,7 @@ impl Journal {
             self.frame.truncate(reserved);
             let bytes_max = self.segment_bytes - segment::HEADER_BYTES;
             return Err(if frame_bytes > bytes_max {
-                AppendError::TooLarge {
-                    bytes: frame_bytes,
-                    bytes_max,
-                }
+                AppendError::TooLarge { bytes: frame_bytes, bytes_max }
             } else {
                 AppendError::Full
             });
@@ -226,17 +209,8 @@ impl Journal {
             return Ok(None);
         }
         let lsn = self.next_lsn;
-        frame::seal(
-            &mut self.frame,
-            self.epoch,
-            lsn,
-            self.frame_records,
-            self.durable_lsn,
-        );
-        let segment = self
-            .segments
-            .get(&self.active)
-            .expect("append checked the room in it");
+        frame::seal(&mut self.frame, self.epoch, lsn, self.frame_records, self.durable_lsn);
+        let segment = self.segments.get(&self.active).expect("append checked the room in it");
         segment.file.write_at(self.end, &self.frame)?;
         self.end += self.frame.len() as u64;
         debug_assert_eq!(self.end, align_up(self.end), "frames end aligned");
@@ -245,10 +219,7 @@ impl Journal {
         self.frame_records = 0;
         Ok(Some(Mark {
             lsn,
-            position: Position {
-                sequence: self.active,
-                offset: self.end,
-            },
+            position: Position { sequence: self.active, offset: self.end },
             file: Arc::clone(&segment.file),
         }))
     }
@@ -261,16 +232,9 @@ impl Journal {
 
     /// Whether the record at this place is durable.
     pub(crate) fn is_durable(&self, location: Location) -> bool {
-        let sequence = self
-            .slots
-            .get(usize::from(location.slot()))
-            .copied()
-            .flatten();
+        let sequence = self.slots.get(usize::from(location.slot())).copied().flatten();
         sequence.is_some_and(|sequence| {
-            Position {
-                sequence,
-                offset: location.unit() * ALIGN,
-            } < self.durable
+            Position { sequence, offset: location.unit() * ALIGN } < self.durable
         })
     }
 
@@ -306,15 +270,11 @@ impl Journal {
         self.disk.sync_dir(DIR)?;
         let slot = self.free_slot();
         self.slots[usize::from(slot)] = Some(sequence);
-        self.segments
-            .insert(sequence, Segment { slot, file, length });
+        self.segments.insert(sequence, Segment { slot, file, length });
         self.live.resize(self.slots.len().max(self.live.len()), 0);
         self.active = sequence;
         self.end = segment::HEADER_BYTES;
-        self.durable = Position {
-            sequence,
-            offset: self.end,
-        };
+        self.durable = Position { sequence, offset: self.end };
         Ok(())
     }
 
@@ -329,11 +289,7 @@ impl Journal {
             .ok_or(ReadError::NoSegment(slot))?;
         let segment = &self.segments[&sequence];
         let offset = location.unit() * ALIGN;
-        let damaged = |source| ReadError::Damaged {
-            file: segment_name(sequence),
-            offset,
-            source,
-        };
+        let damaged = |source| ReadError::Damaged { file: segment_name(sequence), offset, source };
         if sequence == self.active && offset >= self.end {
             let start = usize::try_from(offset - self.end).expect("a frame fits memory");
             let bytes = self.frame.get(start..).unwrap_or(&[]);
@@ -386,24 +342,11 @@ impl Journal {
         Ok(dropped)
     }
 
-    /// Live records per segment, oldest first, for the check of counters.
-    #[cfg(test)]
-    pub(crate) fn live(&self) -> Vec<(u64, u64)> {
-        self.segments
-            .iter()
-            .map(|(sequence, segment)| (*sequence, self.live[usize::from(segment.slot)]))
-            .collect()
-    }
-
     fn free_slot(&mut self) -> u16 {
-        let place = self
-            .slots
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or_else(|| {
-                self.slots.push(None);
-                self.slots.len() - 1
-            });
+        let place = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
         u16::try_from(place).expect("at most 65,535 segments: the space check refuses before")
     }
 }

@@ -60,11 +60,7 @@ pub enum OpenError {
 }
 
 fn features_text(features: u64) -> String {
-    if features == 0 {
-        String::new()
-    } else {
-        format!(" without features {features:#x}")
-    }
+    if features == 0 { String::new() } else { format!(" without features {features:#x}") }
 }
 
 /// What opening found and did.

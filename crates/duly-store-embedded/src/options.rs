@@ -45,19 +45,11 @@ impl Options {
         {
             let allowed =
                 format!("a multiple of 4096 from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX} bytes");
-            return Err(Invalid::new(
-                "store.segment_bytes",
-                self.segment_bytes,
-                allowed,
-            ));
+            return Err(Invalid::new("store.segment_bytes", self.segment_bytes, allowed));
         }
         if self.min_free_percent > 90 {
             let allowed = "an integer from 0 to 90";
-            return Err(Invalid::new(
-                "store.min_free_percent",
-                self.min_free_percent,
-                allowed,
-            ));
+            return Err(Invalid::new("store.min_free_percent", self.min_free_percent, allowed));
         }
         Ok(())
     }

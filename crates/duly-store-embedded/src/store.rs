@@ -1,6 +1,6 @@
 //! The store itself: the port's calls, turned into requests to the engine.
 
-use std::{path::Path, sync::Arc, thread::JoinHandle};
+use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 
 use duly_core::{NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
@@ -30,15 +30,12 @@ pub struct EmbeddedStore {
 
 #[derive(Debug)]
 enum Mode {
-    Threads {
-        shared: Shared,
-        engine: Mutex<Option<JoinHandle<()>>>,
-    },
-    Inline {
-        engine: Arc<Mutex<Engine>>,
-        wakeups: Arc<Notify>,
-    },
+    Threads { shared: Shared, engine: Mutex<Option<JoinHandle<()>>> },
+    Inline { engine: Arc<Mutex<Engine>>, wakeups: Arc<Notify> },
 }
+
+/// How long [`Store::health`] waits for the engine before it answers from the last snapshot.
+const HEALTH_PATIENCE: Duration = Duration::from_millis(20);
 
 /// When a call may be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,15 +81,8 @@ impl EmbeddedStore {
             shell::start(engine, disk, segment_bytes, shared.clone()).map_err(|error| {
                 OpenError::Unwritable(format!("no thread could be started: {error}"))
             })?;
-        let mode = Mode::Threads {
-            shared,
-            engine: Mutex::new(Some(thread)),
-        };
-        Ok(Self {
-            mode,
-            report,
-            _lock: lock,
-        })
+        let mode = Mode::Threads { shared, engine: Mutex::new(Some(thread)) };
+        Ok(Self { mode, report, _lock: lock })
     }
 
     /// Opens a disk without any thread: each call is carried out, written and synced before it
@@ -108,10 +98,7 @@ impl EmbeddedStore {
         let (engine, report, lock) = open_engine(&disk, options, clock, &mut |_| {})?;
         let engine = Arc::new(Mutex::new(engine));
         Ok(Self {
-            mode: Mode::Inline {
-                engine,
-                wakeups: Arc::new(Notify::new()),
-            },
+            mode: Mode::Inline { engine, wakeups: Arc::new(Notify::new()) },
             report,
             _lock: lock,
         })
@@ -222,28 +209,19 @@ impl Store for EmbeddedStore {
     fn apply(&self, _shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
         match &self.mode {
             Mode::Inline { .. } => self.call(When::Durable, move |engine| {
-                commands
-                    .into_iter()
-                    .map(|command| engine.apply(command))
-                    .collect()
+                commands.into_iter().map(|command| engine.apply(command)).collect()
             }),
             Mode::Threads { shared, .. } => {
                 let (reply, answer) = oneshot::channel();
                 let outcomes = Vec::with_capacity(commands.len());
-                let request = Request::Apply {
-                    commands: commands.into_iter(),
-                    outcomes,
-                    reply,
-                };
+                let request = Request::Apply { commands: commands.into_iter(), outcomes, reply };
                 answered(shared.inbox.push(request), answer)
             }
         }
     }
 
     fn ready(&self, _shard: ShardId, after: Option<Lane>, limit: usize) -> StoreFuture<'_, Ready> {
-        self.call(When::Now, move |engine| {
-            Ok(engine.ready(after.as_ref(), limit))
-        })
+        self.call(When::Now, move |engine| Ok(engine.ready(after.as_ref(), limit)))
     }
 
     fn claim(&self, _shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
@@ -275,10 +253,7 @@ impl Store for EmbeddedStore {
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
         self.call(When::Durable, move |engine| {
             Engine::check_settlements(&settlements)?;
-            settlements
-                .iter()
-                .map(|settlement| engine.settle(settlement))
-                .collect()
+            settlements.iter().map(|settlement| engine.settle(settlement)).collect()
         })
     }
 
@@ -328,9 +303,7 @@ impl Store for EmbeddedStore {
     }
 
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
-        self.call(When::Durable, move |engine| {
-            engine.put_namespace(&name, put)
-        })
+        self.call(When::Durable, move |engine| engine.put_namespace(&name, put))
     }
 
     fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
@@ -342,21 +315,15 @@ impl Store for EmbeddedStore {
         after: Option<NamespaceName>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<Namespace>> {
-        self.call(When::Now, move |engine| {
-            Ok(engine.list_namespaces(after.as_ref(), limit))
-        })
+        self.call(When::Now, move |engine| Ok(engine.list_namespaces(after.as_ref(), limit)))
     }
 
     fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
-        self.call(When::Durable, move |engine| {
-            engine.set_activity(&name, activity)
-        })
+        self.call(When::Durable, move |engine| engine.set_activity(&name, activity))
     }
 
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
-        self.call(When::Durable, move |engine| {
-            engine.delete_namespace(&name, mode)
-        })
+        self.call(When::Durable, move |engine| engine.delete_namespace(&name, mode))
     }
 
     fn wakeups(&self) -> Arc<Notify> {
@@ -368,8 +335,20 @@ impl Store for EmbeddedStore {
 
     fn health(&self) -> Health {
         match &self.mode {
-            Mode::Threads { shared, .. } => shared.health.lock().clone(),
-            Mode::Inline { engine, .. } => engine.lock().health(),
+            Mode::Threads { shared, .. } => {
+                let (reply, answer) = std::sync::mpsc::channel();
+                shared.inbox.push_always(Box::new(move |engine| {
+                    drop(reply.send(engine.health()));
+                    Answer::Now(Box::new(|_| {}))
+                }));
+                let fresh = answer.recv_timeout(HEALTH_PATIENCE);
+                fresh.unwrap_or_else(|_| shared.health.lock().clone())
+            }
+            Mode::Inline { engine, .. } => {
+                let mut engine = engine.lock();
+                engine.begin_step();
+                engine.health()
+            }
         }
     }
 }

@@ -9,6 +9,11 @@ use duly_core::{
 
 use crate::Token;
 
+/// Most distinct HTTP origins named by timers of one namespace that get lanes of their own; timers
+/// to later ones share [`LaneKey::Overflow`]. An origin keeps its lane while the namespace lives;
+/// the namespace's own destination never overflows.
+pub const ORIGINS_MAX: usize = 252;
+
 /// The unit of isolation in firing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane {
@@ -26,7 +31,8 @@ pub struct Ready {
     pub lanes: Vec<ReadyLane>,
     /// Where to go on when the limit cut the list.
     pub cursor: Option<Lane>,
-    /// How long until the next timer, retry or lease end; `None` when there is none at all.
+    /// At most how long until something becomes claimable that is not so yet: the next timer, retry
+    /// or lease end. `None` when there is none at all. What is claimable already does not count.
     pub next_due_in: Option<Duration>,
 }
 
@@ -60,7 +66,8 @@ pub struct ClaimRequest {
     pub total_max: usize,
     /// Most bytes of payload and headers in all; the first firing is granted whatever its size.
     pub bytes_max: u64,
-    /// How long the lease is; the namespace's own when absent.
+    /// How long the lease is, from `LEASE_MIN` to `LEASE_MAX` (else the call is refused); the
+    /// namespace's own when absent.
     pub lease: Option<Millis>,
     /// Who claims.
     pub owner: Owner,
@@ -84,7 +91,8 @@ pub struct Claimed {
     pub firings: Vec<Firing>,
     /// Lanes that were named and have more claimable.
     pub more: Vec<Lane>,
-    /// How long until the next timer, retry or lease end; `None` when there is none at all.
+    /// At most how long until something becomes claimable that is not so yet: the next timer, retry
+    /// or lease end. `None` when there is none at all. What is claimable already does not count.
     pub next_due_in: Option<Duration>,
 }
 
@@ -107,7 +115,7 @@ pub struct Firing {
     pub due_at: Timestamp,
     /// When this attempt could first be claimed: the due time, or the time of the retry.
     pub claimable_at: Timestamp,
-    /// When the lease ends, by the store's wall clock.
+    /// When the lease ends, by the store's wall clock; only a hint where a node holds it.
     pub leased_until: Timestamp,
     /// How long the lease is.
     pub lease: Millis,

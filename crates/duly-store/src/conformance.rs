@@ -1,1 +1,192 @@
-//! The conformance suite.
+//! The conformance suite: what every store has to pass, unchanged.
+//!
+//! A store shows up as a [`Harness`]: the store itself, and the hands to move its clocks and to
+//! restart it. [`cases`] lists the cases, one file per topic in `conformance/`; the name of a case
+//! starts with the promises that it proves (`p1` to `p12` of [`crate::Store`], `t1` to `t28` of the
+//! project's list of failure cases). Three ways to run them:
+//!
+//! * [`conformance_tests!`](crate::conformance_tests) makes one `#[test]` of each;
+//! * [`run_all`] runs them all and reports the failures by name (the canaries use it);
+//! * [`model::compare`] drives a store and the reference through the same random operations.
+//!
+//! No case sleeps or reads a clock: time is moved by [`Harness::advance`]. A case that needs what a
+//! harness cannot do (clock steps, restarts) says so in its [`Ran`]; whoever runs the suite decides
+//! whether that is a failure.
+
+use std::{fmt, panic::AssertUnwindSafe, sync::Arc};
+
+use duly_core::{Millis, Timestamp};
+use futures::{FutureExt, future::BoxFuture};
+
+use crate::Store;
+
+mod cancel;
+mod cases;
+mod claim;
+mod clock;
+mod dead;
+mod durable;
+mod fire;
+mod intact;
+mod lease;
+mod limits;
+mod list;
+mod memory_harness;
+pub mod model;
+mod namespaces;
+mod occurrence;
+mod race;
+mod reschedule;
+mod scene;
+mod schedule;
+mod settle;
+mod stats;
+mod time;
+
+pub use cases::cases;
+pub use clock::ManualClock;
+pub use memory_harness::MemoryHarness;
+
+/// A store under test, with its clocks and its power switch.
+pub trait Harness: Send + Sync {
+    /// The store; after a restart, the one that was opened last.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// The store's wall clock.
+    fn now(&self) -> Timestamp;
+
+    /// Moves both clocks forward.
+    fn advance(&self, by: Millis) -> BoxFuture<'_, ()>;
+
+    /// Steps the wall clock alone, in either direction; `None` when the harness cannot.
+    fn step_wall(&self, by_ms: i64) -> Option<()>;
+
+    /// Closes the store and opens it again; `None` when it keeps nothing.
+    fn restart(&self, how: Restart) -> BoxFuture<'_, Option<()>>;
+}
+
+/// How a store is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    /// In order.
+    Clean,
+    /// As kill -9 would: nothing runs any more, nothing is flushed.
+    Kill,
+}
+
+/// How far a case got without a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ran {
+    /// To its end.
+    Whole,
+    /// Not at all, because the store keeps nothing over a restart.
+    NotDurable,
+    /// Not at all, because the harness cannot step the wall clock.
+    NoClockSteps,
+}
+
+/// One case of the suite. It panics when the store breaks a promise.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// Its name, which starts with what it proves.
+    pub name: &'static str,
+    /// The file it stands in.
+    pub topic: &'static str,
+    run: for<'a> fn(&'a dyn Harness) -> BoxFuture<'a, Ran>,
+}
+
+impl Case {
+    /// The promises (`p4`) and failure cases (`t24`) it proves, as its name says.
+    pub fn proves(&self) -> Vec<&'static str> {
+        let numbered = |word: &&str| {
+            let digits = word.strip_prefix(['p', 't']).unwrap_or("");
+            !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+        };
+        self.name.split('_').take_while(numbered).collect()
+    }
+
+    /// Runs it on a fresh harness.
+    ///
+    /// # Panics
+    /// When the store breaks a promise.
+    pub async fn run(&self, harness: &dyn Harness) -> Ran {
+        (self.run)(harness).await
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Case({}::{})", self.topic, self.name)
+    }
+}
+
+/// What became of a run of the whole suite.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Cases that ran to their end.
+    pub passed: Vec<&'static str>,
+    /// Cases that the harness could not run.
+    pub skipped: Vec<&'static str>,
+    /// Cases that failed, each with what it says.
+    pub failed: Vec<(&'static str, String)>,
+}
+
+impl Report {
+    /// Names of the failed cases.
+    pub fn failed_names(&self) -> Vec<&'static str> {
+        self.failed.iter().map(|(name, _)| *name).collect()
+    }
+}
+
+/// Runs one case on a fresh harness. A case that the harness cannot run is named on standard
+/// error, so that nobody takes it for passed.
+///
+/// # Panics
+/// When there is no such case, or the store breaks a promise.
+pub fn run_one<H: Harness + 'static>(name: &str, make: impl Fn() -> H) -> Ran {
+    let all = cases();
+    let case = all.iter().find(|case| case.name == name);
+    let case = case.unwrap_or_else(|| panic!("there is no case {name}"));
+    let ran = block_on(async {
+        let harness = make();
+        case.run(&harness).await
+    });
+    if ran != Ran::Whole {
+        eprintln!("SKIPPED {name}: {ran:?}");
+    }
+    ran
+}
+
+/// Runs every case, each on a fresh harness, and reports all failures.
+pub fn run_all<H: Harness + 'static>(make: impl Fn() -> H) -> Report {
+    let mut report = Report::default();
+    for case in cases() {
+        let outcome = block_on(async {
+            let harness = make();
+            AssertUnwindSafe(case.run(&harness)).catch_unwind().await
+        });
+        match outcome {
+            Ok(Ran::Whole) => report.passed.push(case.name),
+            Ok(Ran::NotDurable | Ran::NoClockSteps) => report.skipped.push(case.name),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+                report.failed.push((case.name, text.unwrap_or_default()));
+            }
+        }
+    }
+    report
+}
+
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime of one thread needs no more than an event queue of the system");
+    runtime.block_on(work)
+}
+
+#[cfg(test)]
+mod canary;
+#[cfg(test)]
+mod tests;

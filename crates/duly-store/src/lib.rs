@@ -25,6 +25,7 @@ pub mod error;
 pub mod memory;
 pub mod namespaces;
 pub mod query;
+mod random;
 pub mod settle;
 mod store;
 pub mod token;

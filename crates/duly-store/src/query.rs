@@ -124,7 +124,7 @@ pub struct ListRequest {
     pub id_prefix: Option<String>,
     /// Has this tag.
     pub tag: Option<String>,
-    /// Most timers of the page, 1 to [`PAGE_MAX`].
+    /// Most timers of the page, 1 to [`PAGE_MAX`]; any other number refuses the call.
     pub limit: usize,
     /// Go on after this position.
     pub after: Option<Position>,
@@ -170,12 +170,7 @@ impl Position {
             (Body::Whole(timer), State::Dead) => (timer.incarnation, timer.occurrence),
             _ => (Incarnation(0), 0),
         };
-        Self {
-            due_at: view.due_at(),
-            id: view.id().clone(),
-            incarnation,
-            occurrence,
-        }
+        Self { due_at: view.due_at(), id: view.id().clone(), incarnation, occurrence }
     }
 }
 
@@ -205,9 +200,9 @@ pub struct Stats {
     pub retained: u64,
     /// Estimated bytes of the pending timers' records.
     pub pending_bytes: u64,
-    /// Earliest due time still ahead.
+    /// Earliest time still ahead at which a timer or retry becomes claimable; leases do not count.
     pub next_due_at: Option<Timestamp>,
-    /// Earliest due time of what is due and unclaimed.
+    /// Earliest due time of what is due and was never attempted.
     pub oldest_due_at: Option<Timestamp>,
     /// Whether it is paused.
     pub paused: bool,

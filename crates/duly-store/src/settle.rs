@@ -37,7 +37,8 @@ pub enum SettleVerdict {
         /// Why, for a person.
         reason: String,
     },
-    /// The lease is to end this long from now, at most 12 h after the claim.
+    /// The lease is to end this long from now, at most 12 h after the claim. A length outside
+    /// `LEASE_MIN..=LEASE_MAX` refuses the whole call before anything is done.
     Extend {
         /// How long from now.
         lease: Millis,

@@ -29,9 +29,7 @@ impl Token {
         if text.len() > TOKEN_BYTES_MAX * 4 / 3 + 4 {
             return None;
         }
-        let bytes = data_encoding::BASE64URL_NOPAD
-            .decode(text.as_bytes())
-            .ok()?;
+        let bytes = data_encoding::BASE64URL_NOPAD.decode(text.as_bytes()).ok()?;
         (bytes.len() > 2).then_some(Self(bytes))
     }
 
@@ -66,10 +64,7 @@ mod tests {
     fn p8_text_form_round_trips_and_junk_is_no_token() {
         let token = Token::new(ShardId(513), &[1, 2, 3]);
         let parsed = Token::parse(&token.to_string()).unwrap();
-        assert_eq!(
-            (&parsed, parsed.shard(), parsed.own()),
-            (&token, ShardId(513), &[1, 2, 3][..])
-        );
+        assert_eq!((&parsed, parsed.shard(), parsed.own()), (&token, ShardId(513), &[1, 2, 3][..]));
         for junk in ["", "AA", "!!!", "AAA=", &"A".repeat(10_000)] {
             assert_eq!(Token::parse(junk), None, "{junk}");
         }

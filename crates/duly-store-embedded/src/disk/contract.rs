@@ -42,25 +42,13 @@ fn check_bytes(disk: &dyn Disk) {
     file.sync_all().unwrap();
 
     let mut buf = [0xff; 8];
-    assert_eq!(
-        file.read_at(10, &mut buf).unwrap(),
-        4,
-        "short at the end only"
-    );
+    assert_eq!(file.read_at(10, &mut buf).unwrap(), 4, "short at the end only");
     assert_eq!(&buf, b"e\0\0!\xff\xff\xff\xff");
     assert_eq!(file.read_at(14, &mut buf).unwrap(), 0);
     assert_eq!(file.read_at(1 << 40, &mut buf).unwrap(), 0);
     let error = file.read_exact_at(10, &mut buf).unwrap_err();
     assert!(
-        matches!(
-            error,
-            Error::UnexpectedEnd {
-                offset: 10,
-                wanted_bytes: 8,
-                read_bytes: 4,
-                ..
-            }
-        ),
+        matches!(error, Error::UnexpectedEnd { offset: 10, wanted_bytes: 8, read_bytes: 4, .. }),
         "{error:?}"
     );
     file.read_exact_at(14, &mut []).unwrap();
@@ -86,11 +74,7 @@ fn check_names(disk: &dyn Disk) {
     assert_eq!(disk.list("").unwrap(), ["a", "b"]);
     let error = disk.create("a").unwrap_err();
     assert!(matches!(error, Error::AlreadyExists { .. }), "{error:?}");
-    assert_eq!(
-        read(&*disk.open("a").unwrap()),
-        b"a",
-        "a refused create changes nothing"
-    );
+    assert_eq!(read(&*disk.open("a").unwrap()), b"a", "a refused create changes nothing");
 
     disk.rename("a", "b").unwrap();
     assert_eq!(disk.list("").unwrap(), ["b"]);
@@ -114,11 +98,7 @@ fn check_names(disk: &dyn Disk) {
 }
 
 fn check_directories(disk: &dyn Disk) {
-    assert_eq!(
-        disk.list("journal").unwrap(),
-        [""; 0],
-        "a missing directory is empty"
-    );
+    assert_eq!(disk.list("journal").unwrap(), [""; 0], "a missing directory is empty");
     disk.make_dir("journal").unwrap();
     disk.make_dir("journal").unwrap();
     drop(create(disk, "journal/2", b"2"));
@@ -144,39 +124,16 @@ fn check_open_handles(disk: &dyn Disk) {
     disk.rename("y", "x").unwrap();
     old.write_at(3, b"er").unwrap();
     new.write_at(3, b"er").unwrap();
-    assert_eq!(
-        read(&*old),
-        b"older",
-        "a replaced file lives on in its handle"
-    );
-    assert_eq!(
-        read(&*disk.open("x").unwrap()),
-        b"newer",
-        "a handle follows a rename"
-    );
+    assert_eq!(read(&*old), b"older", "a replaced file lives on in its handle");
+    assert_eq!(read(&*disk.open("x").unwrap()), b"newer", "a handle follows a rename");
     assert_eq!(new.name(), "y");
     disk.remove("x").unwrap();
-    assert_eq!(
-        read(&*new),
-        b"newer",
-        "a removed file lives on in its handle"
-    );
+    assert_eq!(read(&*new), b"newer", "a removed file lives on in its handle");
     new.sync_data().unwrap();
 }
 
 fn check_bad_names(disk: &dyn Disk) {
-    for name in [
-        "",
-        ".",
-        "..",
-        "/etc/passwd",
-        "../x",
-        "a/../x",
-        "a/b/c",
-        "a/",
-        "a//b",
-        "x\0",
-    ] {
+    for name in ["", ".", "..", "/etc/passwd", "../x", "a/../x", "a/b/c", "a/", "a//b", "x\0"] {
         let refused = [
             disk.create(name).map(drop),
             disk.open(name).map(drop),
@@ -186,23 +143,13 @@ fn check_bad_names(disk: &dyn Disk) {
         ];
         for answer in refused {
             let error = answer.unwrap_err();
-            assert!(
-                matches!(error, Error::InvalidName { .. }),
-                "{name:?}: {error:?}"
-            );
+            assert!(matches!(error, Error::InvalidName { .. }), "{name:?}: {error:?}");
         }
     }
     for dir in [".", "..", "/", "a/b", "../x"] {
-        for answer in [
-            disk.list(dir).map(drop),
-            disk.make_dir(dir),
-            disk.sync_dir(dir),
-        ] {
+        for answer in [disk.list(dir).map(drop), disk.make_dir(dir), disk.sync_dir(dir)] {
             let error = answer.unwrap_err();
-            assert!(
-                matches!(error, Error::InvalidName { .. }),
-                "{dir:?}: {error:?}"
-            );
+            assert!(matches!(error, Error::InvalidName { .. }), "{dir:?}: {error:?}");
         }
     }
 }
@@ -225,12 +172,7 @@ fn check_lock(disk: &dyn Disk) {
         }
         _ => panic!("{error:?}"),
     }
-    assert!(
-        error
-            .to_string()
-            .contains(&format!("in use by process {own_pid}")),
-        "{error}"
-    );
+    assert!(error.to_string().contains(&format!("in use by process {own_pid}")), "{error}");
     drop(lock);
     drop(disk.lock().unwrap());
     assert_eq!(disk.list("").unwrap(), [LOCK_NAME, "journal"]);

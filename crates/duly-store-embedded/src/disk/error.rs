@@ -187,42 +187,22 @@ impl Error {
 
     /// Sorts an answer of the operating system by cause.
     pub(super) fn from_io(at: At<'_>, source: io::Error) -> Self {
-        let At {
-            operation,
-            directory,
-            name,
-        } = at;
-        let name = if name.is_empty() {
-            directory.to_owned()
-        } else {
-            format!("{directory}/{name}")
-        };
+        let At { operation, directory, name } = at;
+        let name =
+            if name.is_empty() { directory.to_owned() } else { format!("{directory}/{name}") };
         let directory = directory.to_owned();
         match source.kind() {
             io::ErrorKind::NotFound => Self::NotFound { operation, name },
             io::ErrorKind::AlreadyExists => Self::AlreadyExists { operation, name },
             io::ErrorKind::PermissionDenied => {
                 let uid = rustix::process::geteuid().as_raw();
-                Self::PermissionDenied {
-                    operation,
-                    directory,
-                    name,
-                    uid,
-                }
+                Self::PermissionDenied { operation, directory, name, uid }
             }
-            io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly {
-                operation,
-                directory,
-                name,
-            },
+            io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { operation, directory, name },
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 Self::NoSpace { operation, name }
             }
-            _ => Self::Io {
-                operation,
-                name,
-                source,
-            },
+            _ => Self::Io { operation, name, source },
         }
     }
 }

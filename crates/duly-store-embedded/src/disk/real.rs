@@ -59,30 +59,13 @@ impl RealDisk {
 
     fn new(path: &Path, access: Access) -> Self {
         // "" is what `Path::parent` answers for a plain name; the system calls want a dot.
-        let root = if path.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            path
-        };
-        Self {
-            root: root.to_owned(),
-            shown: root.display().to_string().into(),
-            access,
-        }
+        let root = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        Self { root: root.to_owned(), shown: root.display().to_string().into(), access }
     }
 
     fn check_root(&self) -> Result<(), Error> {
-        let metadata = self
-            .root
-            .metadata()
-            .map_err(|e| self.error(Operation::Open, "", e))?;
-        if metadata.is_dir() {
-            Ok(())
-        } else {
-            Err(Error::NotADirectory {
-                path: self.describe(),
-            })
-        }
+        let metadata = self.root.metadata().map_err(|e| self.error(Operation::Open, "", e))?;
+        if metadata.is_dir() { Ok(()) } else { Err(Error::NotADirectory { path: self.describe() }) }
     }
 
     fn create_root(&self) -> Result<(), Error> {
@@ -97,11 +80,7 @@ impl RealDisk {
             .create(&self.root)
             .map_err(|e| self.error(Operation::MakeDir, "", e))?;
         for parent in missing.iter().rev().filter_map(|dir| dir.parent()) {
-            let parent = if parent.as_os_str().is_empty() {
-                Path::new(".")
-            } else {
-                parent
-            };
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             match sync_path(parent) {
                 // A parent that may be entered but not read cannot be synced by us.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
@@ -118,11 +97,7 @@ impl RealDisk {
 
     fn dir_path(&self, dir: &str) -> Result<PathBuf, Error> {
         check_dir(dir)?;
-        Ok(if dir.is_empty() {
-            self.root.clone()
-        } else {
-            self.root.join(dir)
-        })
+        Ok(if dir.is_empty() { self.root.clone() } else { self.root.join(dir) })
     }
 
     fn check_writable(&self, operation: Operation, name: &str) -> Result<(), Error> {
@@ -144,14 +119,7 @@ impl RealDisk {
     }
 
     fn error(&self, operation: Operation, name: &str, source: io::Error) -> Error {
-        Error::from_io(
-            At {
-                operation,
-                directory: &self.shown,
-                name,
-            },
-            source,
-        )
+        Error::from_io(At { operation, directory: &self.shown, name }, source)
     }
 }
 
@@ -252,22 +220,14 @@ impl Disk for RealDisk {
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut text = String::new();
                 // Only for the message: an unreadable process id makes it vaguer, nothing else.
-                let holder_pid = file
-                    .read_to_string(&mut text)
-                    .ok()
-                    .and(text.trim().parse().ok());
-                return Err(Error::Locked {
-                    path: self.describe(),
-                    holder_pid,
-                });
+                let holder_pid = file.read_to_string(&mut text).ok().and(text.trim().parse().ok());
+                return Err(Error::Locked { path: self.describe(), holder_pid });
             }
             locked => locked.map_err(|e| failed(e.into()))?,
         }
         if writable {
             let text = format!("{}\n", std::process::id());
-            file.set_len(0)
-                .and_then(|()| file.write_all(text.as_bytes()))
-                .map_err(failed)?;
+            file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(failed)?;
         }
         Ok(Lock::new(file))
     }

@@ -48,9 +48,7 @@ impl SimDisk {
     }
 
     fn holding(state: State) -> Self {
-        Self {
-            state: Arc::new(Mutex::new(state)),
-        }
+        Self { state: Arc::new(Mutex::new(state)) }
     }
 
     /// Power loss: answers the disk as the machine finds it when it is switched on again. This
@@ -110,16 +108,10 @@ impl SimDisk {
 
     fn damage(&self, name: &str, range: Range<u64>, damage: impl Fn(&mut u8)) {
         let mut state = self.state.lock();
-        let inode = state
-            .names
-            .inode(name)
-            .unwrap_or_else(|| panic!("no file {name}"));
+        let inode = state.names.inode(name).unwrap_or_else(|| panic!("no file {name}"));
         let (content, _) = state.content_mut(inode);
         let len = content.len() as u64;
-        assert!(
-            range.end <= len,
-            "{name} has {len} bytes, {range:?} is not within"
-        );
+        assert!(range.end <= len, "{name} has {len} bytes, {range:?} is not within");
         content.damage(range.start as usize..range.end as usize, damage);
     }
 
@@ -129,21 +121,13 @@ impl SimDisk {
     /// When there is no such file.
     pub fn read_file(&self, name: &str) -> Vec<u8> {
         let state = self.state.lock();
-        let inode = state
-            .names
-            .inode(name)
-            .unwrap_or_else(|| panic!("no file {name}"));
+        let inode = state.names.inode(name).unwrap_or_else(|| panic!("no file {name}"));
         state.content(inode).bytes().to_vec()
     }
 
     /// All files with their directories in front, sorted; works on a disk that is down too.
     pub fn names(&self) -> Vec<String> {
-        self.state
-            .lock()
-            .names
-            .files()
-            .map(|(name, _)| name.to_owned())
-            .collect()
+        self.state.lock().names.files().map(|(name, _)| name.to_owned()).collect()
     }
 }
 
@@ -176,11 +160,7 @@ impl Disk for SimDisk {
         let mut state = self.state.lock();
         state.check_up(Operation::Open, name)?;
         let Some(inode) = state.names.inode(name) else {
-            let errno = if state.names.is_dir(name) {
-                Errno::ISDIR
-            } else {
-                Errno::NOENT
-            };
+            let errno = if state.names.is_dir(name) { Errno::ISDIR } else { Errno::NOENT };
             return Err(state.failed(Operation::Open, name, errno));
         };
         Ok(SimFile::open(&self.state, &mut state, inode, name))
@@ -197,10 +177,7 @@ impl Disk for SimDisk {
         split_name(from)?;
         let (to_dir, _) = split_name(to)?;
         self.state.lock().change(Operation::Rename, from, |state| {
-            let Some(inode) = state
-                .names
-                .inode(from)
-                .filter(|_| state.names.has_dir(to_dir))
+            let Some(inode) = state.names.inode(from).filter(|_| state.names.has_dir(to_dir))
             else {
                 return Err(state.failed(Operation::Rename, from, Errno::NOENT));
             };
@@ -222,11 +199,7 @@ impl Disk for SimDisk {
         split_name(name)?;
         self.state.lock().change(Operation::Remove, name, |state| {
             let Some(inode) = state.names.inode(name) else {
-                let errno = if state.names.is_dir(name) {
-                    Errno::ISDIR
-                } else {
-                    Errno::NOENT
-                };
+                let errno = if state.names.is_dir(name) { Errno::ISDIR } else { Errno::NOENT };
                 return Err(state.failed(Operation::Remove, name, errno));
             };
             state.release(inode);
@@ -256,10 +229,7 @@ impl Disk for SimDisk {
     fn space(&self) -> Result<Space, Error> {
         let state = self.state.lock();
         state.check_up(Operation::Space, "")?;
-        Ok(Space {
-            free_bytes: state.free_bytes(),
-            total_bytes: state.total_bytes(),
-        })
+        Ok(Space { free_bytes: state.free_bytes(), total_bytes: state.total_bytes() })
     }
 
     fn lock(&self) -> Result<Lock, Error> {
@@ -267,10 +237,7 @@ impl Disk for SimDisk {
         state.check_up(Operation::Lock, LOCK_NAME)?;
         if state.locked == Locked::Yes {
             let holder_pid = Some(std::process::id());
-            return Err(Error::Locked {
-                path: state.shown.clone(),
-                holder_pid,
-            });
+            return Err(Error::Locked { path: state.shown.clone(), holder_pid });
         }
         state.locked = Locked::Yes;
         if state.names.inode(LOCK_NAME).is_none() {
@@ -279,9 +246,7 @@ impl Disk for SimDisk {
             let inode = state.add_file();
             state.names.link_durably(LOCK_NAME, inode);
         }
-        Ok(Lock::new(Unlock {
-            state: Arc::clone(&self.state),
-        }))
+        Ok(Lock::new(Unlock { state: Arc::clone(&self.state) }))
     }
 
     fn describe(&self) -> String {

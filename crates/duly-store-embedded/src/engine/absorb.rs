@@ -14,20 +14,21 @@ use crate::{
 
 use super::{Engine, Publish, leases::Lease, letters::Letter};
 
-/// When, and as what, a timer can be claimed.
-pub(super) fn claimable_of(timer: &Timer) -> Claimable {
-    let kind = if timer.next_attempt_at.is_some() {
-        Kind::Retry
-    } else {
-        Kind::First
-    };
-    Claimable {
-        at_ms: timer.claimable_at().unix_ms(),
-        kind,
-    }
-}
-
 impl Engine {
+    /// When, and as what, a timer can be claimed: a first attempt by the wall clock, a retry by
+    /// the steady one, and not before its due time. What the wall clock does later is checked at
+    /// the claim.
+    fn claimable_of(&self, timer: &Timer) -> Claimable {
+        let Some(at) = timer.next_attempt_at else {
+            return Claimable { at_ms: timer.due_at.unix_ms(), kind: Kind::First };
+        };
+        let until_due_ms = timer.due_at.unix_ms().saturating_sub(self.now.wall_ms);
+        let due_ms = self.now.steady_ms.saturating_add(until_due_ms);
+        let at_ms = if until_due_ms == 0 { at.unix_ms() } else { at.unix_ms().max(due_ms) };
+        let at_ms = duly_core::Timestamp::saturating_from_unix_ms(at_ms).unix_ms();
+        Claimable { at_ms, kind: Kind::Retry }
+    }
+
     pub(super) fn absorb(&mut self, location: Location, number: u32, record: &Record) {
         if let Record::Namespace(namespace) = record {
             self.namespaces.put(number, (**namespace).clone());
@@ -52,7 +53,6 @@ impl Engine {
                 }
             }
             Record::Lease(lease) => self.absorb_lease(location, number, lease),
-            Record::Released { id, nonce } => self.absorb_released(number, id.as_str(), *nonce),
             Record::Purged(delivery) => self.drop_letter(number, *delivery),
             Record::NamespaceGone => self.forget_namespace(number),
             Record::Namespace(_) => {}
@@ -67,7 +67,7 @@ impl Engine {
             Cause::Created | Cause::Replaced => totals.scheduled += 1,
             Cause::Rescheduled => totals.rescheduled += 1,
             Cause::AttemptFailed => totals.failed += 1,
-            Cause::Redriven | Cause::Expired => {}
+            Cause::Redriven | Cause::Expired | Cause::Released => {}
         }
         if matches!(cause, Cause::Created | Cause::Redriven) {
             self.drop_stub(key);
@@ -76,27 +76,26 @@ impl Engine {
             let name = self.namespace(number).name.clone();
             self.drop_letter(number, timer.delivery_id(name.as_str()));
         }
+        let claimable = self.claimable_of(timer);
         let namespace = self.namespace(number);
         let lane = namespace.lanes.join(timer.destination.as_ref());
-        let claimable = claimable_of(timer);
         *namespace.waiting_mut(claimable.kind) += 1;
         namespace.pending_bytes += location.bytes_estimate();
         self.live.put(Entry::new(key, lane, claimable, location));
         self.journal.retain(location);
-        let publish = Publish {
-            key,
-            claimable,
-            expires_at: timer.expires_at(),
-        };
-        self.unpublished
-            .push_back((self.journal.written_lsn() + 1, publish));
+        let publish = Publish { key, claimable, expires_at: timer.expires_at() };
+        // A retry's timer was durable long ago: losing the record of a failed attempt to a power
+        // cut is losing a claim, which is allowed. Everything else waits until it is durable.
+        if claimable.kind == Kind::Retry && !self.replaying {
+            self.publish(publish);
+        } else {
+            self.unpublished.push_back((self.journal.written_lsn() + 1, publish));
+        }
     }
 
     fn absorb_dead(&mut self, location: Location, number: u32, cause: Cause, timer: &Timer) {
         let key = self.key(number, timer.id.as_str());
-        let corrupt = timer
-            .death
-            .is_some_and(|death| death.reason == DeathReason::Corrupt);
+        let corrupt = timer.death.is_some_and(|death| death.reason == DeathReason::Corrupt);
         if !corrupt {
             self.detach(key);
         }
@@ -107,14 +106,7 @@ impl Engine {
         let due_ms = timer.due_at.unix_ms();
         namespace.letters.insert((due_ms, delivery.to_u128()));
         self.journal.retain(location);
-        if let Some(old) = self.letters.put(
-            delivery,
-            Letter {
-                key,
-                due_ms,
-                location,
-            },
-        ) {
+        if let Some(old) = self.letters.put(delivery, Letter { key, due_ms, location }) {
             self.journal.release(old.location);
         }
     }
@@ -144,13 +136,10 @@ impl Engine {
         self.journal.retain(location);
         // The wall clock is only asked how much of the lease is left after a restart, and never
         // believed beyond the lease itself.
-        let left_ms = lease
-            .until
-            .unix_ms()
-            .saturating_sub(self.now.wall_ms)
-            .min(lease.lease_ms);
+        let left_ms = lease.until.unix_ms().saturating_sub(self.now.wall_ms).min(lease.lease_ms);
         let since_claim_ms = self.now.wall_ms.saturating_sub(lease.claimed_at.unix_ms());
-        let ends_boot_ms = self.now.boot_ms + left_ms;
+        // A node's lease lives as long as the node.
+        let ends_boot_ms = if lease.node.is_some() { u64::MAX } else { self.now.boot_ms + left_ms };
         self.leases.insert(
             key,
             Lease {
@@ -164,28 +153,8 @@ impl Engine {
                 location,
             },
         );
-        self.lease_ends.insert(ends_boot_ms, key.pack());
-    }
-
-    fn absorb_released(&mut self, number: u32, id: &str, nonce: u64) {
-        let key = self.key(number, id);
-        if self
-            .leases
-            .get(&key)
-            .is_none_or(|lease| lease.nonce != nonce)
-        {
-            return;
-        }
-        self.end_lease_state(key);
-        if let Some(entry) = self.live.get(key) {
-            let claimable = entry.claimable();
-            let publish = Publish {
-                key,
-                claimable,
-                expires_at: None,
-            };
-            self.unpublished
-                .push_back((self.journal.written_lsn() + 1, publish));
+        if lease.node.is_none() {
+            self.lease_ends.insert(ends_boot_ms, key.pack());
         }
     }
 
@@ -221,9 +190,7 @@ impl Engine {
         };
         *namespace.waiting_mut(entry.claimable().kind) -= 1;
         namespace.pending_bytes -= entry.location().bytes_estimate();
-        namespace
-            .lanes
-            .not_due(entry.lane(), entry.claimable(), key.pack());
+        namespace.lanes.not_due(entry.lane(), entry.claimable(), key.pack());
         namespace.lanes.leave(entry.lane());
         self.namespaces.refresh_active(number, entry.lane());
     }
@@ -233,10 +200,7 @@ impl Engine {
             self.drop_stub(key);
             return;
         }
-        let claimable = Claimable {
-            at_ms: expires_ms,
-            kind: Kind::First,
-        };
+        let claimable = Claimable { at_ms: expires_ms, kind: Kind::First };
         self.journal.retain(location);
         if let Some(old) = self.stubs.put(Entry::new(key, 0, claimable, location)) {
             self.journal.release(old.location());
@@ -265,10 +229,7 @@ impl Engine {
                 return;
             };
             let key = Key::unpack(packed);
-            let known = self
-                .stubs
-                .get(key)
-                .filter(|e| e.claimable().at_ms == expires_ms);
+            let known = self.stubs.get(key).filter(|e| e.claimable().at_ms == expires_ms);
             if known.is_some() {
                 if over {
                     self.drop_stub(key);
@@ -291,9 +252,7 @@ impl Engine {
     fn drop_letter(&mut self, number: u32, delivery: duly_core::DeliveryId) {
         if let Some(letter) = self.letters.remove(delivery) {
             self.journal.release(letter.location);
-            self.namespace(number)
-                .letters
-                .remove(&(letter.due_ms, delivery.to_u128()));
+            self.namespace(number).letters.remove(&(letter.due_ms, delivery.to_u128()));
         }
     }
 
@@ -303,19 +262,12 @@ impl Engine {
             return;
         };
         for (_, delivery) in gone.letters {
-            if let Some(letter) = self
-                .letters
-                .remove(duly_core::DeliveryId::from_u128(delivery))
-            {
+            if let Some(letter) = self.letters.remove(duly_core::DeliveryId::from_u128(delivery)) {
                 self.journal.release(letter.location);
             }
         }
-        let keys: Vec<Key> = self
-            .leases
-            .keys()
-            .filter(|key| key.namespace() == number)
-            .copied()
-            .collect();
+        let keys: Vec<Key> =
+            self.leases.keys().filter(|key| key.namespace() == number).copied().collect();
         for key in keys {
             if let Some(lease) = self.leases.remove(&key) {
                 self.journal.release(lease.location);
@@ -326,8 +278,6 @@ impl Engine {
 
     /// The namespace of a record that is being absorbed.
     pub(super) fn namespace(&mut self, number: u32) -> &mut super::namespaces::Namespace {
-        self.namespaces
-            .get_mut(number)
-            .expect("absorb checked that the namespace is there")
+        self.namespaces.get_mut(number).expect("absorb checked that the namespace is there")
     }
 }

@@ -38,10 +38,7 @@ impl Engine {
             return Err(Stop::Refused(not_found(name, id)));
         };
         check_revision(id, &view, if_revision)?;
-        match (
-            lifecycle::decide(Some(view.state), Event::Cancel),
-            &view.body,
-        ) {
+        match (lifecycle::decide(Some(view.state), Event::Cancel), &view.body) {
             (Decision::Move(_), Body::Whole(timer)) => {
                 self.write_cancel(number, Stub::of(timer, Ended::Cancelled, now))
             }
@@ -58,11 +55,7 @@ impl Engine {
     fn write_cancel(&mut self, number: u32, stub: Stub) -> Result<Outcome, Stop> {
         let (attempts, maybe_delivered) = (stub.attempts, stub.maybe_delivered);
         self.write_ended(number, stub)?;
-        Ok(Outcome::Cancelled {
-            attempts,
-            maybe_delivered,
-            already: false,
-        })
+        Ok(Outcome::Cancelled { attempts, maybe_delivered, already: false })
     }
 
     /// Writes that a timer has ended, with when its stub goes.
@@ -70,12 +63,6 @@ impl Engine {
         let retention = self.namespace(number).settings.retention;
         let keeps = retention.ms() > 0;
         let expires_at = keeps.then(|| stub.ended_at.saturating_add(retention));
-        self.write(
-            number,
-            &Record::Ended {
-                stub: Box::new(stub),
-                expires_at,
-            },
-        )
+        self.write(number, &Record::Ended { stub: Box::new(stub), expires_at })
     }
 }

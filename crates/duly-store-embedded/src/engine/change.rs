@@ -35,9 +35,7 @@ impl Engine {
         let field = patch.when.as_ref().map_or("due_at", schedule::when_field);
         let is_moved = patch.when.is_some();
         let now = self.now.wall();
-        timer
-            .change(patch, now)
-            .map_err(|invalid| Stop::Refused(Refusal::Invalid(invalid)))?;
+        timer.change(patch, now).map_err(|invalid| Stop::Refused(Refusal::Invalid(invalid)))?;
         let mut settings = Arc::clone(&self.namespace(number).settings);
         if !is_moved {
             // A timer that stays where it is does not become late for the limit.
@@ -64,11 +62,7 @@ impl Engine {
             _ => {}
         }
         let mut timer = whole(view);
-        let now = if timer.next_attempt_at.is_some() {
-            self.now.steady()
-        } else {
-            self.now.wall()
-        };
+        let now = if timer.next_attempt_at.is_some() { self.now.steady() } else { self.now.wall() };
         timer.fire_now(now);
         timer.updated_at = self.now.wall();
         let record = Record::Pending(Cause::Rescheduled, Box::new(timer));
@@ -84,8 +78,7 @@ impl Engine {
         id: &TimerId,
     ) -> Result<TimerView, Stop> {
         let known = self.look_up(self.key(number, id.as_str()));
-        self.readable(name, known)?
-            .ok_or_else(|| Stop::Refused(not_found(name, id)))
+        self.readable(name, known)?.ok_or_else(|| Stop::Refused(not_found(name, id)))
     }
 }
 
@@ -102,11 +95,7 @@ pub(super) fn check_revision(
     match (expected, view.timer()) {
         (Some(expected), Some(timer)) if timer.revision != expected => {
             let (id, actual) = (id.clone(), timer.revision);
-            Err(Stop::Refused(Refusal::Revision {
-                id,
-                expected,
-                actual,
-            }))
+            Err(Stop::Refused(Refusal::Revision { id, expected, actual }))
         }
         _ => Ok(()),
     }

@@ -35,11 +35,7 @@ impl Engine {
                 .map_err(|invalid| invalid.within("lease"))?;
         }
         let mut claimed = Claimed::default();
-        let mut room = Room {
-            total: request.total_max,
-            bytes: request.bytes_max,
-            granted: false,
-        };
+        let mut room = Room { total: request.total_max, bytes: request.bytes_max, granted: false };
         for lane in &request.lanes {
             let Some(number) = self.namespaces.number_of(&lane.lane.namespace) else {
                 continue;
@@ -97,6 +93,7 @@ impl Engine {
             }
             let bytes = firing_bytes(&timer);
             if room.granted && bytes > room.bytes {
+                room.total = 0;
                 break;
             }
             let firing = self.grant(number, &lane.lane, &entry, timer, request)?;
@@ -111,10 +108,7 @@ impl Engine {
 
     /// The earliest claimable entry of a lane of the port.
     fn earliest(&self, number: u32, lane: &Lane, kind: Kind) -> Option<Entry> {
-        let namespace = self
-            .namespaces
-            .get(number)
-            .filter(|namespace| namespace.is_claimable())?;
+        let namespace = self.namespaces.get(number).filter(|namespace| namespace.is_claimable())?;
         let own = &namespace.settings.destination;
         let now_ms = self.clock_of(kind);
         namespace
@@ -139,15 +133,8 @@ impl Engine {
         let key = entry.key();
         let state = self.state_of(entry, None);
         let decision = lifecycle::decide(Some(state), Event::Claim);
-        assert_eq!(
-            decision,
-            Decision::Move(State::InFlight),
-            "only a due firing is claimed"
-        );
-        assert!(
-            timer.due_at <= self.now.wall(),
-            "P2: a claim before the due time"
-        );
+        assert_eq!(decision, Decision::Move(State::InFlight), "only a due firing is claimed");
+        assert!(timer.due_at <= self.now.wall(), "P2: a claim before the due time");
         let settings = Arc::clone(&self.namespace(number).settings);
         let lease = request.lease.unwrap_or(settings.lease);
         let nonce = self.random_u64();
@@ -193,9 +180,7 @@ impl Engine {
     /// When an entry became claimable, by the wall clock.
     fn wall_of(&self, entry: &Entry) -> Timestamp {
         let claimable = entry.claimable();
-        let ago_ms = self
-            .clock_of(claimable.kind)
-            .saturating_sub(claimable.at_ms);
+        let ago_ms = self.clock_of(claimable.kind).saturating_sub(claimable.at_ms);
         Timestamp::saturating_from_unix_ms(self.now.wall_ms.saturating_sub(ago_ms))
     }
 
@@ -209,29 +194,20 @@ impl Engine {
                 reason: refusal.to_string(),
                 retry_after: duly_core::Millis::from_secs(1),
             },
-            Stop::Poisoned => self.check_usable().err().unwrap_or_else(|| Error::InDoubt {
-                reason: "a write failed".into(),
-            }),
+            Stop::Poisoned => self
+                .check_usable()
+                .err()
+                .unwrap_or_else(|| Error::InDoubt { reason: "a write failed".into() }),
         })
     }
 }
 
 fn firing_bytes(timer: &Timer) -> u64 {
-    let payload = timer
-        .payload
-        .as_ref()
-        .map_or(0, |payload| payload.bytes.len());
-    let headers: usize = timer
-        .headers
-        .iter()
-        .map(|(name, value)| name.len() + value.len())
-        .sum();
+    let payload = timer.payload.as_ref().map_or(0, |payload| payload.bytes.len());
+    let headers: usize = timer.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
     (payload + headers) as u64
 }
 
 fn destination_of(timer: &Timer, settings: &Settings) -> Destination {
-    timer
-        .destination
-        .clone()
-        .unwrap_or_else(|| settings.destination.clone())
+    timer.destination.clone().unwrap_or_else(|| settings.destination.clone())
 }

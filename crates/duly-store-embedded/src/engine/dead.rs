@@ -1,7 +1,7 @@
 //! Dead letters: redrive and purge.
 
 use duly_core::{
-    Code, DeliveryId, Millis, NamespaceName, State,
+    Code, DeliveryId, Invalid, Millis, NamespaceName, State,
     lifecycle::{self, Decision, Event},
 };
 use duly_store::{Outcome, Refusal, command::Letter as Named};
@@ -41,7 +41,11 @@ impl Engine {
         let mut timer = self.load(letter.location).map_err(|error| {
             Stop::Refused(Refusal::NotFound(format!("that can be read: {error}")))
         })?;
-        timer.redrive(self.now.steady().saturating_add(delay));
+        let at = self.now.steady().checked_add(delay).ok_or_else(|| {
+            let allowed = "short enough that the firing is due before 2200-01-01";
+            Stop::Refused(Refusal::Invalid(Invalid::new("delay", delay, allowed)))
+        })?;
+        timer.redrive(at);
         let record = Record::Pending(Cause::Redriven, Box::new(timer));
         self.write(number, &record)?;
         Ok(Outcome::Changed(self.view_of(name, record)))

@@ -35,13 +35,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     fn new(key: Option<LaneKey>) -> Self {
-        Self {
-            key,
-            pending: 0,
-            in_flight: 0,
-            first: BTreeSet::new(),
-            retry: BTreeSet::new(),
-        }
+        Self { key, pending: 0, in_flight: 0, first: BTreeSet::new(), retry: BTreeSet::new() }
     }
 
     pub(crate) const fn set(&self, kind: Kind) -> &BTreeSet<(u64, PackedKey)> {
@@ -90,19 +84,13 @@ impl Lanes {
                 }
             }
         };
-        self.by_number
-            .entry(number)
-            .or_insert_with(|| Lane::new(key))
-            .pending += 1;
+        self.by_number.entry(number).or_insert_with(|| Lane::new(key)).pending += 1;
         number
     }
 
     /// Lets a timer go; a lane without timers gives its number back.
     pub(crate) fn leave(&mut self, number: u8) {
-        let lane = self
-            .by_number
-            .get_mut(&number)
-            .expect("every index entry joined its lane");
+        let lane = self.by_number.get_mut(&number).expect("every index entry joined its lane");
         lane.pending -= 1;
         if lane.pending == 0 {
             debug_assert!(lane.is_idle(), "nothing is due in a lane without timers");

@@ -27,10 +27,7 @@ impl Letters {
     pub(crate) fn put(&mut self, delivery: DeliveryId, letter: Letter) -> Option<Letter> {
         let old = self.by_delivery.insert(delivery.to_u128(), letter);
         if old.is_none() {
-            self.by_key
-                .entry(letter.key)
-                .or_default()
-                .push(delivery.to_u128());
+            self.by_key.entry(letter.key).or_default().push(delivery.to_u128());
         }
         old
     }
@@ -48,6 +45,12 @@ impl Letters {
 
     pub(crate) fn get(&self, delivery: DeliveryId) -> Option<Letter> {
         self.by_delivery.get(&delivery.to_u128()).copied()
+    }
+
+    /// All dead letters of a timer, oldest first.
+    pub(crate) fn of(&self, key: Key) -> impl Iterator<Item = Letter> {
+        let ids = self.by_key.get(&key).map_or(&[][..], Vec::as_slice);
+        ids.iter().filter_map(|id| self.by_delivery.get(id).copied())
     }
 
     /// The latest dead letter of a timer.

@@ -10,10 +10,10 @@
 
 use std::collections::BTreeMap;
 
-use duly_core::{State, Timestamp};
+use duly_core::{Invalid, State, Timestamp};
 use duly_store::{
     Error, ListRequest, Page, Result, TimerView,
-    query::{ListState, Position},
+    query::{ListState, PAGE_MAX, Position},
 };
 
 use crate::index::{Entry, Index, Kind, TABLES};
@@ -58,6 +58,10 @@ enum Found {
 impl Listing {
     /// Begins a list.
     pub(crate) fn new(engine: &Engine, request: ListRequest) -> Result<Self> {
+        if !(1..=PAGE_MAX).contains(&request.limit) {
+            let allowed = format!("an integer from 1 to {PAGE_MAX}");
+            return Err(Invalid::new("limit", request.limit, allowed).into());
+        }
         let name = request.namespace.as_str();
         let number = engine
             .namespaces
@@ -110,9 +114,7 @@ impl Listing {
                 return Ok(false);
             }
             let number = self.number;
-            let mine = index
-                .table(self.table)
-                .filter(|e| e.key().namespace() == number);
+            let mine = index.table(self.table).filter(|e| e.key().namespace() == number);
             self.rest = mine.collect();
             self.table += 1;
             tables += 1;
@@ -162,12 +164,8 @@ impl Listing {
             (None, None, Some(from)) => Included((from.unix_ms(), 0)),
             (None, None, None) => Unbounded,
         };
-        let slice: Vec<(u64, u128)> = namespace
-            .letters
-            .range((start, Unbounded))
-            .take(READS_PER_SLICE)
-            .copied()
-            .collect();
+        let slice: Vec<(u64, u128)> =
+            namespace.letters.range((start, Unbounded)).take(READS_PER_SLICE).copied().collect();
         for &(due_ms, delivery) in &slice {
             self.letter = Some((due_ms, delivery));
             if !self.may_fit(due_ms) {
@@ -186,11 +184,7 @@ impl Listing {
     fn may_fit(&self, due_ms: u64) -> bool {
         let due_at = Timestamp::saturating_from_unix_ms(due_ms);
         let after_start = self.request.due_from.is_none_or(|from| due_at >= from)
-            && self
-                .request
-                .after
-                .as_ref()
-                .is_none_or(|after| due_at >= after.due_at);
+            && self.request.after.as_ref().is_none_or(|after| due_at >= after.due_at);
         let before_end = self.request.due_to.is_none_or(|to| due_at < to);
         let full = self.smallest.len() > self.request.limit;
         let last = self.smallest.last_key_value();
@@ -204,11 +198,9 @@ impl Listing {
         let known = match found {
             Found::Live(entry) => Known::Live(entry, engine.leases.get(&entry.key()).copied()),
             Found::Stub(entry) => Known::Ended(entry),
-            Found::Letter(delivery) => Known::Dead(
-                engine
-                    .letters
-                    .get(duly_core::DeliveryId::from_u128(delivery))?,
-            ),
+            Found::Letter(delivery) => {
+                Known::Dead(engine.letters.get(duly_core::DeliveryId::from_u128(delivery))?)
+            }
         };
         // A record that cannot be read is quarantined when it is claimed; a list leaves it out.
         engine.view(name, known).ok().flatten()
@@ -227,10 +219,8 @@ impl Listing {
     fn admits(&self, view: &TimerView) -> bool {
         let request = &self.request;
         let position = Position::of(view);
-        let tagged = |tag: &String| {
-            view.timer()
-                .is_some_and(|timer| timer.tags.as_slice().contains(tag))
-        };
+        let tagged =
+            |tag: &String| view.timer().is_some_and(|timer| timer.tags.as_slice().contains(tag));
         request.state.admits(view.state)
             && self.may_fit(view.due_at().unix_ms())
             && request.after.as_ref().is_none_or(|after| position > *after)

@@ -23,27 +23,12 @@ impl Engine {
         let now = self.now.wall();
         let (record, is_new) = match (existing, put) {
             (Some(existing), Put::IfAbsent(_)) => return Ok((existing.view(), false)),
-            (
-                Some(existing),
-                Put::Replace {
-                    mut settings,
-                    secrets,
-                },
-            ) => {
+            (Some(existing), Put::Replace { mut settings, secrets }) => {
                 if secrets == Secrets::Keep {
-                    settings
-                        .signing_secrets
-                        .clone_from(&existing.settings.signing_secrets);
+                    settings.signing_secrets.clone_from(&existing.settings.signing_secrets);
                 }
                 let settings = Arc::new(settings.check()?);
-                (
-                    NamespaceRecord {
-                        settings,
-                        updated_at: now,
-                        ..existing.record()
-                    },
-                    false,
-                )
+                (NamespaceRecord { settings, updated_at: now, ..existing.record() }, false)
             }
             (None, Put::IfAbsent(settings) | Put::Replace { settings, .. }) => {
                 self.check_room()?;
@@ -60,13 +45,10 @@ impl Engine {
         };
         let number = match known {
             Some(number) => number,
-            None => self
-                .namespaces
-                .free_number()
-                .ok_or_else(|| Error::Overloaded {
-                    reason: "all 16 million namespace numbers of this store have been used".into(),
-                    retry_after: duly_core::Millis::from_secs(3_600),
-                })?,
+            None => self.namespaces.free_number().ok_or_else(|| Error::Overloaded {
+                reason: "all 16 million namespace numbers of this store have been used".into(),
+                retry_after: duly_core::Millis::from_secs(3_600),
+            })?,
         };
         let view = self.write_namespace(number, record)?;
         self.evict_stubs(number);
@@ -75,9 +57,7 @@ impl Engine {
 
     pub(crate) fn get_namespace(&self, name: &NamespaceName) -> Option<Namespace> {
         let number = self.namespaces.number_of(name)?;
-        self.namespaces
-            .get(number)
-            .map(super::namespaces::Namespace::view)
+        self.namespaces.get(number).map(super::namespaces::Namespace::view)
     }
 
     pub(crate) fn list_namespaces(
@@ -99,7 +79,11 @@ impl Engine {
         activity: Activity,
     ) -> Result<Namespace> {
         let (number, mut record) = self.named(name)?;
-        record.paused = activity == Activity::Paused;
+        let paused = activity == Activity::Paused;
+        if record.paused != paused {
+            record.paused = paused;
+            record.updated_at = self.now.wall();
+        }
         self.write_namespace(number, record)
     }
 
@@ -112,11 +96,7 @@ impl Engine {
         let namespace = self.namespace(number);
         let (pending, dead) = (namespace.pending(), namespace.dead());
         if mode == DeleteMode::IfEmpty && pending + dead > 0 {
-            return Err(Error::NamespaceNotEmpty {
-                name: name.to_string(),
-                pending,
-                dead,
-            });
+            return Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead });
         }
         self.settled(|engine| engine.write(number, &Record::NamespaceGone))
     }
@@ -126,10 +106,7 @@ impl Engine {
             .namespaces
             .number_of(name)
             .ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
-        let namespace = self
-            .namespaces
-            .get(number)
-            .expect("a name leads to its namespace");
+        let namespace = self.namespaces.get(number).expect("a name leads to its namespace");
         Ok((number, namespace.record()))
     }
 

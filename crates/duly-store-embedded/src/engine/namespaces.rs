@@ -14,10 +14,10 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     format::record::NamespaceRecord,
-    index::{Kind, NAMESPACE_MAX, PackedKey},
+    index::{Claimable, Kind, NAMESPACE_MAX, PackedKey},
 };
 
-use super::lanes::Lanes;
+use super::lanes::{Lane, Lanes};
 
 /// A namespace and all that is counted in it.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ pub(crate) struct Namespaces {
     by_name: BTreeMap<NamespaceName, u32>,
     next_number: u32,
     /// Lanes whose due sets are not empty.
-    pub(crate) active: BTreeSet<(u32, u8)>,
+    pub(crate) active: BTreeSet<(NamespaceName, u8)>,
 }
 
 impl Namespaces {
@@ -145,13 +145,8 @@ impl Namespaces {
     pub(crate) fn remove(&mut self, number: u32) -> Option<Namespace> {
         let gone = self.by_number.remove(&number)?;
         self.by_name.remove(&gone.name);
-        let lanes: Vec<_> = self
-            .active
-            .range((number, 0)..=(number, u8::MAX))
-            .copied()
-            .collect();
-        for lane in lanes {
-            self.active.remove(&lane);
+        for (lane, _) in gone.lanes.iter() {
+            self.active.remove(&(gone.name.clone(), lane));
         }
         Some(gone)
     }
@@ -169,22 +164,27 @@ impl Namespaces {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Namespace)> {
-        self.by_number
-            .iter()
-            .map(|(number, namespace)| (*number, namespace))
+        self.by_number.iter().map(|(number, namespace)| (*number, namespace))
     }
 
-    /// Brings [`Namespaces::active`] up to date for a lane.
+    /// Adds a timer to its lane's due set.
+    pub(crate) fn due(&mut self, number: u32, lane: u8, claimable: Claimable, key: PackedKey) {
+        let Some(namespace) = self.by_number.get_mut(&number) else {
+            return;
+        };
+        if namespace.lanes.get(lane).is_some_and(Lane::is_idle) {
+            self.active.insert((namespace.name.clone(), lane));
+        }
+        namespace.lanes.due(lane, claimable, key);
+    }
+
+    /// Brings [`Namespaces::active`] up to date for a lane that may have become idle.
     pub(crate) fn refresh_active(&mut self, number: u32, lane: u8) {
-        let has_due = self
-            .by_number
-            .get(&number)
-            .and_then(|namespace| namespace.lanes.get(lane))
-            .is_some_and(|lane| !lane.is_idle());
-        if has_due {
-            self.active.insert((number, lane));
-        } else {
-            self.active.remove(&(number, lane));
+        let Some(namespace) = self.by_number.get(&number) else {
+            return;
+        };
+        if namespace.lanes.get(lane).is_none_or(Lane::is_idle) {
+            self.active.remove(&(namespace.name.clone(), lane));
         }
     }
 }

@@ -79,6 +79,7 @@ impl Engine {
             sweeping: None,
             space: Space::default(),
             poisoned: None,
+            replaying: true,
             busy: false,
             wake: false,
             announced_ms: None,
@@ -122,6 +123,7 @@ impl Engine {
         if !self.journal.has_active() {
             self.journal.roll()?;
         }
+        self.replaying = false;
         self.sweep_all();
         self.fill_calendars();
         let released = self.release_nodes();
@@ -132,18 +134,9 @@ impl Engine {
         }
         self.begin_step();
         if self.poisoned.is_some() {
-            return Err(OpenError::Unwritable(
-                self.poisoned.clone().unwrap_or_default(),
-            ));
+            return Err(OpenError::Unwritable(self.poisoned.clone().unwrap_or_default()));
         }
-        Ok(OpenReport {
-            is_new,
-            torn_tail: torn,
-            frames,
-            records,
-            released,
-            epoch: manifest.epoch,
-        })
+        Ok(OpenReport { is_new, torn_tail: torn, frames, records, released, epoch: manifest.epoch })
     }
 
     /// At replay only the ends of firings go into a calendar as they come; the rest is filled in
@@ -151,8 +144,7 @@ impl Engine {
     fn settle_unpublished(&mut self) {
         for (_, publish) in std::mem::take(&mut self.unpublished) {
             if let Some(expires_at) = publish.expires_at {
-                self.expiries
-                    .insert(expires_at.unix_ms() + 1, publish.key.pack());
+                self.expiries.insert(expires_at.unix_ms() + 1, publish.key.pack());
             }
         }
     }
@@ -169,9 +161,7 @@ impl Engine {
                     expires_at: None,
                 })
                 .collect();
-            waiting
-                .into_iter()
-                .for_each(|publish| self.publish(publish));
+            waiting.into_iter().for_each(|publish| self.publish(publish));
         }
     }
 

@@ -1,71 +1,68 @@
 //! Ready: which lanes have something claimable, and how long until there is more.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use duly_core::destination::LaneKey;
+use duly_core::{NamespaceName, destination::LaneKey};
 use duly_store::{Lane, Ready, ReadyLane};
 
 use crate::index::Kind;
 
-use super::Engine;
+use super::{Engine, namespaces::Namespace};
 
 impl Engine {
+    /// Lanes with something claimable, in lane order. A page ends between namespaces, so it may
+    /// hold more than `limit` lanes by those of one namespace.
     pub(crate) fn ready(&mut self, after: Option<&Lane>, limit: usize) -> Ready {
-        let from = after.and_then(|lane| {
-            let number = self.namespaces.number_of(&lane.namespace)?;
-            Some((number, u8::MAX))
-        });
-        let mut ready = Ready {
-            next_due_in: self.next_due_in(),
-            ..Ready::default()
-        };
-        let range = (
-            from.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded),
-            std::ops::Bound::Unbounded,
-        );
-        for &(number, slot) in self.namespaces.active.range(range) {
-            let Some(namespace) = self.namespaces.get(number) else {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let mut ready = Ready { next_due_in: self.next_due_in(), ..Ready::default() };
+        let from = after.map_or(Unbounded, |lane| Excluded((lane.namespace.clone(), u8::MAX)));
+        let mut names: Vec<&NamespaceName> = Vec::new();
+        for (name, _) in self.namespaces.active.range((from, Unbounded)) {
+            if names.last() != Some(&name) {
+                names.push(name);
+            }
+            if names.len() > limit {
+                break;
+            }
+        }
+        for name in names {
+            let number = self.namespaces.number_of(name);
+            let Some(namespace) = number.and_then(|number| self.namespaces.get(number)) else {
                 continue;
             };
-            let Some(lane) = namespace.lanes.get(slot) else {
-                continue;
-            };
-            let own = &namespace.settings.destination;
-            let Some(key) = namespace.lanes.key_of(slot, own) else {
-                continue;
-            };
-            if !namespace.is_claimable() {
+            let lanes = self.ready_lanes(namespace);
+            if lanes.is_empty() {
                 continue;
             }
-            let first = self.claimable_count(lane, Kind::First);
-            let retry = self.claimable_count(lane, Kind::Retry);
-            if first + retry == 0 {
-                continue;
-            }
-            let same = |known: &&mut ReadyLane| {
-                known.lane.namespace == namespace.name && known.lane.key == key
-            };
-            if let Some(known) = ready.lanes.iter_mut().rev().take(256).find(same) {
-                known.first += first;
-                known.retry += retry;
-                continue;
-            }
-            let same_namespace = ready
-                .lanes
-                .last()
-                .is_some_and(|last| last.lane.namespace == namespace.name);
-            // A page ends between namespaces, so that a lane of two numbers is never split.
-            if ready.lanes.len() >= limit && !same_namespace {
+            if ready.lanes.len() >= limit {
                 ready.cursor = ready.lanes.last().map(|last| last.lane.clone());
                 break;
             }
-            let lane = Lane {
-                namespace: namespace.name.clone(),
-                key,
-            };
-            ready.lanes.push(ReadyLane { lane, first, retry });
+            ready.lanes.extend(lanes);
         }
         ready
+    }
+
+    fn ready_lanes(&self, namespace: &Namespace) -> Vec<ReadyLane> {
+        let mut by_key: BTreeMap<LaneKey, (u64, u64)> = BTreeMap::new();
+        if namespace.is_claimable() {
+            for (slot, lane) in namespace.lanes.iter() {
+                let Some(key) = Self::lane_key(namespace, slot) else {
+                    continue;
+                };
+                let counts = by_key.entry(key).or_default();
+                counts.0 += self.claimable_count(lane, Kind::First);
+                counts.1 += self.claimable_count(lane, Kind::Retry);
+            }
+        }
+        by_key
+            .into_iter()
+            .filter(|(_, (first, retry))| first + retry > 0)
+            .map(|(key, (first, retry))| {
+                let lane = Lane { namespace: namespace.name.clone(), key };
+                ReadyLane { lane, first, retry }
+            })
+            .collect()
     }
 
     /// How many of a due set are claimable now. Exact unless a clock stepped back: then those that
@@ -92,18 +89,10 @@ impl Engine {
     pub(super) fn next_due_in(&mut self) -> Option<Duration> {
         let now = &self.now;
         let left = [
-            self.calendar
-                .next_due()
-                .map(|at| at.saturating_sub(now.wall_ms)),
-            self.retries
-                .next_due()
-                .map(|at| at.saturating_sub(now.steady_ms)),
-            self.expiries
-                .next_due()
-                .map(|at| at.saturating_sub(now.wall_ms)),
-            self.lease_ends
-                .next_due()
-                .map(|at| at.saturating_sub(now.boot_ms)),
+            self.calendar.next_due().map(|at| at.saturating_sub(now.wall_ms)),
+            self.retries.next_due().map(|at| at.saturating_sub(now.steady_ms)),
+            self.expiries.next_due().map(|at| at.saturating_sub(now.wall_ms)),
+            self.lease_ends.next_due().map(|at| at.saturating_sub(now.boot_ms)),
         ];
         let left_ms = left.into_iter().flatten().min();
         self.announced_ms = left_ms.map(|left| now.wall_ms.saturating_add(left));
@@ -111,9 +100,7 @@ impl Engine {
     }
 
     /// The lanes of a namespace by what they are keyed by at present.
-    pub(super) fn lane_key(namespace: &super::namespaces::Namespace, slot: u8) -> Option<LaneKey> {
-        namespace
-            .lanes
-            .key_of(slot, &namespace.settings.destination)
+    pub(super) fn lane_key(namespace: &Namespace, slot: u8) -> Option<LaneKey> {
+        namespace.lanes.key_of(slot, &namespace.settings.destination)
     }
 }

@@ -21,14 +21,10 @@ impl Engine {
         match outcome {
             Ok(outcome) => Ok(outcome),
             Err(Stop::Refused(refusal)) => Ok(Outcome::Refused(refusal)),
-            Err(Stop::Poisoned) => {
-                Err(self
-                    .check_usable()
-                    .err()
-                    .unwrap_or_else(|| duly_store::Error::InDoubt {
-                        reason: "a write failed".into(),
-                    }))
-            }
+            Err(Stop::Poisoned) => Err(self
+                .check_usable()
+                .err()
+                .unwrap_or_else(|| duly_store::Error::InDoubt { reason: "a write failed".into() })),
         }
     }
 
@@ -38,15 +34,12 @@ impl Engine {
             return Err(Stop::Refused(Refusal::UnknownNamespace(name)));
         };
         match command.operation {
-            Operation::Schedule {
-                schedule,
-                if_exists,
-            } => self.schedule(number, &name, *schedule, if_exists),
-            Operation::Reschedule {
-                id,
-                patch,
-                if_revision,
-            } => self.reschedule(number, &name, &id, *patch, if_revision),
+            Operation::Schedule { schedule, if_exists } => {
+                self.schedule(number, &name, *schedule, if_exists)
+            }
+            Operation::Reschedule { id, patch, if_revision } => {
+                self.reschedule(number, &name, &id, *patch, if_revision)
+            }
             Operation::Cancel { id, if_revision } => self.cancel(number, &name, &id, if_revision),
             Operation::Fire { id } => self.fire(number, &name, &id),
             Operation::Redrive { letter, delay } => self.redrive(number, &name, &letter, delay),
@@ -75,8 +68,8 @@ impl Engine {
                 let settings = Arc::clone(&namespace.settings);
                 let pending = namespace.pending();
                 self.admit_new().map_err(Stop::Refused)?;
-                check_pending(&settings, pending, name)?;
                 let timer = self.new_timer(name, &settings, schedule, None)?;
+                check_pending(&settings, pending, name)?;
                 let record = Record::Pending(Cause::Created, Box::new(timer));
                 self.write(number, &record)?;
                 Ok(Outcome::Created(self.view_of(name, record)))
@@ -181,10 +174,7 @@ pub(super) fn check_limits(
     field: &'static str,
 ) -> Result<(), Stop> {
     let limits = &settings.limits;
-    let bytes = timer
-        .payload
-        .as_ref()
-        .map_or(0, |payload| payload.bytes.len() as u64);
+    let bytes = timer.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64);
     if bytes > limits.max_payload_bytes {
         return Err(Stop::Refused(Refusal::PayloadTooLarge {
             namespace: name.clone(),
@@ -198,9 +188,7 @@ pub(super) fn check_limits(
         let allowed =
             format!("at most {max_delay} from now (limits.max_delay of namespace {name})");
         let seen = timer.due_at;
-        return Err(Stop::Refused(Refusal::Invalid(Invalid::new(
-            field, seen, allowed,
-        ))));
+        return Err(Stop::Refused(Refusal::Invalid(Invalid::new(field, seen, allowed))));
     }
     Ok(())
 }

@@ -12,9 +12,10 @@ use duly_store::{Error, SettleOutcome, SettleVerdict, Settlement};
 use crate::{
     format::record::{self, Cause, Record},
     index::{Entry, Key},
+    journal::ReadError,
 };
 
-use super::{Engine, Stop, leases, leases::Lease, view::Known};
+use super::{Engine, Stop, leases, leases::Lease};
 
 impl Engine {
     /// Refuses a call that holds an impossible value, before anything of it is done.
@@ -39,11 +40,7 @@ impl Engine {
         {
             return Ok(SettleOutcome::InvalidToken);
         }
-        let lease = self
-            .leases
-            .get(&key)
-            .copied()
-            .filter(|lease| lease.nonce == nonce);
+        let lease = self.leases.get(&key).copied().filter(|lease| lease.nonce == nonce);
         let (Some(lease), Some(entry)) = (lease, self.entry(key)) else {
             return self.settled_before(key, nonce, &settlement.verdict);
         };
@@ -67,12 +64,7 @@ impl Engine {
         };
         let attempt =
             |outcome, reason: &str| Attempt::new(lease.attempt, lease.claimed_at, outcome, reason);
-        let settled = |verdict| {
-            Some(SettledToken {
-                nonce: lease.nonce,
-                verdict,
-            })
-        };
+        let settled = |verdict| Some(SettledToken { nonce: lease.nonce, verdict });
         match verdict {
             SettleVerdict::Ack => {
                 assert_allowed(Event::Ack);
@@ -82,11 +74,7 @@ impl Engine {
                 self.write_ended(number, stub)?;
                 Ok(SettleOutcome::Ok)
             }
-            SettleVerdict::Retry {
-                wait,
-                outcome,
-                reason,
-            } => {
+            SettleVerdict::Retry { wait, outcome, reason } => {
                 timer.last_settled = settled(Verdict::Retry);
                 let ended = attempt(*outcome, reason);
                 match self.fail_attempt(key, timer, ended, capped(*wait))? {
@@ -108,11 +96,8 @@ impl Engine {
             }
             SettleVerdict::Release => {
                 assert_allowed(Event::Release);
-                let record = Record::Released {
-                    id: timer.id,
-                    nonce: lease.nonce,
-                };
-                self.write(number, &record)?;
+                timer.last_settled = settled(Verdict::Release);
+                self.write(number, &Record::Pending(Cause::Released, Box::new(timer)))?;
                 Ok(SettleOutcome::Ok)
             }
         }
@@ -151,16 +136,19 @@ impl Engine {
         let Some(verdict) = verdict_of(verdict) else {
             return Ok(SettleOutcome::LeaseLost);
         };
-        let last = match self.look_up(key) {
-            Known::Live(entry, _) => self.load(entry.location()).map(|timer| timer.last_settled),
-            Known::Dead(letter) => self.load(letter.location).map(|timer| timer.last_settled),
-            Known::Ended(entry) => self
-                .load_stub(entry.location())
-                .map(|stub| stub.details.and_then(|details| details.settled)),
-            Known::Nothing => return Ok(SettleOutcome::LeaseLost),
-        };
-        let last = last.map_err(|error| Error::Damaged(error.to_string()))?;
-        Ok(if last == Some(SettledToken { nonce, verdict }) {
+        let damaged = |error: ReadError| Error::Damaged(error.to_string());
+        let mut known = Vec::new();
+        if let Some(entry) = self.live.get(key) {
+            known.push(self.load(entry.location()).map_err(damaged)?.last_settled);
+        }
+        if let Some(entry) = self.stubs.get(key) {
+            let stub = self.load_stub(entry.location()).map_err(damaged)?;
+            known.push(stub.details.and_then(|details| details.settled));
+        }
+        for letter in self.letters.of(key) {
+            known.push(self.load(letter.location).map_err(damaged)?.last_settled);
+        }
+        Ok(if known.contains(&Some(SettledToken { nonce, verdict })) {
             SettleOutcome::AlreadySettled
         } else {
             SettleOutcome::LeaseLost
@@ -201,14 +189,12 @@ const fn verdict_of(verdict: &SettleVerdict) -> Option<Verdict> {
         SettleVerdict::Ack => Some(Verdict::Ack),
         SettleVerdict::Retry { .. } => Some(Verdict::Retry),
         SettleVerdict::Dead { .. } => Some(Verdict::Dead),
-        SettleVerdict::Release | SettleVerdict::Extend { .. } => None,
+        SettleVerdict::Release => Some(Verdict::Release),
+        SettleVerdict::Extend { .. } => None,
     }
 }
 
 fn assert_allowed(event: Event) {
     let decision = lifecycle::decide(Some(State::InFlight), event);
-    assert!(
-        !matches!(decision, Decision::Refuse(_)),
-        "a leased firing allows {event:?}"
-    );
+    assert!(!matches!(decision, Decision::Refuse(_)), "a leased firing allows {event:?}");
 }

@@ -27,10 +27,7 @@ impl Engine {
         for (slot, lane) in namespace.lanes.iter() {
             let due = lane.set(Kind::First).len() as u64;
             stats.due += due;
-            oldest = oldest
-                .into_iter()
-                .chain(lane.set(Kind::First).first().map(|d| d.0))
-                .min();
+            oldest = oldest.into_iter().chain(lane.set(Kind::First).first().map(|d| d.0)).min();
             let Some(key) = Self::lane_key(namespace, slot) else {
                 continue;
             };
@@ -42,12 +39,7 @@ impl Engine {
                     known.in_flight += lane.in_flight;
                 }
                 None => {
-                    stats.lanes.push(LaneStats {
-                        key,
-                        due,
-                        retry_due,
-                        in_flight: lane.in_flight,
-                    });
+                    stats.lanes.push(LaneStats { key, due, retry_due, in_flight: lane.in_flight });
                 }
             }
         }
@@ -62,10 +54,10 @@ impl Engine {
             .filter(|entry| entry.key().namespace() == number)
             .filter(|entry| !self.leases.contains_key(&entry.key()))
             .map(|entry| entry.claimable())
-            .filter(|claimable| claimable.at_ms > self.clock_of(claimable.kind))
-            .map(|claimable| claimable.at_ms)
+            .map(|claimable| claimable.at_ms.saturating_sub(self.clock_of(claimable.kind)))
+            .filter(|left_ms| *left_ms > 0)
             .min()
-            .map(Timestamp::saturating_from_unix_ms)
+            .map(|left_ms| Timestamp::saturating_from_unix_ms(self.now.wall_ms + left_ms))
     }
 
     /// How the store feels.
@@ -92,12 +84,12 @@ impl Engine {
         for (_, namespace) in self.namespaces.iter() {
             health.pending += namespace.pending();
         }
-        for &(number, slot) in &self.namespaces.active {
-            let lane = self
-                .namespaces
-                .get(number)
-                .and_then(|ns| ns.lanes.get(slot));
-            let Some(lane) = lane else { continue };
+        for (name, slot) in &self.namespaces.active {
+            let number = self.namespaces.number_of(name);
+            let namespace = number.and_then(|number| self.namespaces.get(number));
+            let Some(lane) = namespace.and_then(|ns| ns.lanes.get(*slot)) else {
+                continue;
+            };
             for kind in [Kind::First, Kind::Retry] {
                 health.overdue += lane.set(kind).len() as u64;
                 let first = lane.set(kind).first().map(|(at_ms, _)| *at_ms);

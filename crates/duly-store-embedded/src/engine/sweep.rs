@@ -41,23 +41,15 @@ impl Engine {
 
     fn sweep_table(&mut self, number: usize) {
         let gone = |engine: &Self, key: Key| engine.namespaces.get(key.namespace()).is_none();
-        let live: Vec<Key> = self
-            .live
-            .table(number)
-            .map(|e| e.key())
-            .filter(|key| gone(self, *key))
-            .collect();
+        let live: Vec<Key> =
+            self.live.table(number).map(|e| e.key()).filter(|key| gone(self, *key)).collect();
         for key in live {
             if let Some(entry) = self.live.remove(key) {
                 self.journal.release(entry.location());
             }
         }
-        let stubs: Vec<Key> = self
-            .stubs
-            .table(number)
-            .map(|e| e.key())
-            .filter(|key| gone(self, *key))
-            .collect();
+        let stubs: Vec<Key> =
+            self.stubs.table(number).map(|e| e.key()).filter(|key| gone(self, *key)).collect();
         for key in stubs {
             if let Some(entry) = self.stubs.remove(key) {
                 self.journal.release(entry.location());

@@ -27,10 +27,10 @@ impl Engine {
     pub(super) fn tick(&mut self) {
         self.busy = false;
         self.check_space();
-        self.surface(Kind::First);
-        self.surface(Kind::Retry);
         self.end_leases();
         self.expire();
+        self.surface(Kind::First);
+        self.surface(Kind::Retry);
         self.drop_stubs();
         self.sweep_some();
         let wall_ms = self.now.wall_ms;
@@ -42,12 +42,8 @@ impl Engine {
     fn surface(&mut self, kind: Kind) {
         let mut popped = std::mem::take(&mut self.popped);
         let more = match kind {
-            Kind::First => self
-                .calendar
-                .pop_due(self.now.wall_ms, PASS_MAX, &mut popped),
-            Kind::Retry => self
-                .retries
-                .pop_due(self.now.steady_ms, PASS_MAX, &mut popped),
+            Kind::First => self.calendar.pop_due(self.now.wall_ms, PASS_MAX, &mut popped),
+            Kind::Retry => self.retries.pop_due(self.now.steady_ms, PASS_MAX, &mut popped),
         };
         self.busy |= more;
         for (at_ms, packed) in popped.drain(..) {
@@ -57,35 +53,23 @@ impl Engine {
             };
             let claimable = entry.claimable();
             let agrees = claimable.at_ms == at_ms && claimable.kind == kind;
-            // A record that is not durable yet is published when it is.
-            if !agrees
-                || self.leases.contains_key(&key)
-                || !self.journal.is_durable(entry.location())
-            {
+            // A first attempt whose record is not durable yet is published when it is.
+            let is_settled = kind == Kind::Retry || self.journal.is_durable(entry.location());
+            if !agrees || !is_settled || self.leases.contains_key(&key) {
                 continue;
             }
-            let number = key.namespace();
-            if let Some(namespace) = self.namespaces.get_mut(number) {
-                namespace.lanes.due(entry.lane(), claimable, packed);
-                self.namespaces.active.insert((number, entry.lane()));
-                self.wake = true;
-            }
+            self.namespaces.due(key.namespace(), entry.lane(), claimable, packed);
+            self.wake = true;
         }
         self.popped = popped;
     }
 
     fn end_leases(&mut self) {
         let mut popped = std::mem::take(&mut self.popped);
-        self.busy |= self
-            .lease_ends
-            .pop_due(self.now.boot_ms, PASS_MAX, &mut popped);
+        self.busy |= self.lease_ends.pop_due(self.now.boot_ms, PASS_MAX, &mut popped);
         for (at_ms, packed) in popped.drain(..) {
             let key = Key::unpack(packed);
-            if self
-                .leases
-                .get(&key)
-                .is_some_and(|lease| lease.ends_boot_ms == at_ms)
-            {
+            if self.leases.get(&key).is_some_and(|lease| lease.ends_boot_ms == at_ms) {
                 self.end_lease(key, "the lease ended before a verdict");
             }
         }
@@ -98,12 +82,8 @@ impl Engine {
         else {
             return;
         };
-        let attempt = Attempt::new(
-            lease.attempt,
-            lease.claimed_at,
-            AttemptOutcome::LeaseLost,
-            reason,
-        );
+        let attempt =
+            Attempt::new(lease.attempt, lease.claimed_at, AttemptOutcome::LeaseLost, reason);
         let ended = match self.load(entry.location()) {
             Ok(timer) => self.fail_attempt(key, timer, attempt, Wait::None).map(drop),
             Err(error) => self.quarantine(key, &entry, &error),
@@ -134,23 +114,16 @@ impl Engine {
         let policy = policy.as_ref().unwrap_or(&settings.retry);
         let next = timer.attempt_failed(attempt, wait, policy, seed, self.now.steady());
         let (event, record) = match next {
-            Next::Retry(_) => (
-                Event::Fail(Budget::Left),
-                Record::Pending(Cause::AttemptFailed, Box::new(timer)),
-            ),
+            Next::Retry(_) => {
+                (Event::Fail(Budget::Left), Record::Pending(Cause::AttemptFailed, Box::new(timer)))
+            }
             Next::Dead => {
                 timer.die(self.now.wall(), DeathReason::AttemptsSpent);
-                (
-                    Event::Fail(Budget::Spent),
-                    Record::Dead(Cause::AttemptFailed, Box::new(timer)),
-                )
+                (Event::Fail(Budget::Spent), Record::Dead(Cause::AttemptFailed, Box::new(timer)))
             }
         };
         assert!(
-            matches!(
-                lifecycle::decide(Some(State::InFlight), event),
-                Decision::Move(_)
-            ),
+            matches!(lifecycle::decide(Some(State::InFlight), event), Decision::Move(_)),
             "a leased firing can fail"
         );
         self.write(number, &record)?;
@@ -159,15 +132,13 @@ impl Engine {
 
     fn expire(&mut self) {
         let mut popped = std::mem::take(&mut self.popped);
-        self.busy |= self
-            .expiries
-            .pop_due(self.now.wall_ms, PASS_MAX, &mut popped);
+        self.busy |= self.expiries.pop_due(self.now.wall_ms, PASS_MAX, &mut popped);
         for (_, packed) in popped.drain(..) {
             let key = Key::unpack(packed);
             let Some(entry) = self.live.get(key) else {
                 continue;
             };
-            if self.leases.contains_key(&key) || !self.journal.is_durable(entry.location()) {
+            if self.leases.contains_key(&key) {
                 continue;
             }
             match self.load(entry.location()) {
@@ -185,32 +156,21 @@ impl Engine {
 
     /// Whether `expire_after` has passed: strictly later than that after due.
     pub(super) fn is_expired(&self, timer: &Timer) -> bool {
-        timer
-            .expires_at()
-            .is_some_and(|expires_at| self.now.wall() > expires_at)
+        timer.expires_at().is_some_and(|expires_at| self.now.wall() > expires_at)
     }
 
     /// Makes a dead letter of a firing that expired unclaimed.
     pub(super) fn give_up_expired(&mut self, key: Key, mut timer: Timer) -> Result<(), Stop> {
         timer.die(self.now.wall(), DeathReason::Expired);
-        self.write(
-            key.namespace(),
-            &Record::Dead(Cause::Expired, Box::new(timer)),
-        )
+        self.write(key.namespace(), &Record::Dead(Cause::Expired, Box::new(timer)))
     }
 
     fn drop_stubs(&mut self) {
         let mut popped = std::mem::take(&mut self.popped);
-        self.busy |= self
-            .stub_ends
-            .pop_due(self.now.wall_ms, PASS_MAX, &mut popped);
+        self.busy |= self.stub_ends.pop_due(self.now.wall_ms, PASS_MAX, &mut popped);
         for (at_ms, packed) in popped.drain(..) {
             let key = Key::unpack(packed);
-            if self
-                .stubs
-                .get(key)
-                .is_some_and(|entry| entry.claimable().at_ms == at_ms)
-            {
+            if self.stubs.get(key).is_some_and(|entry| entry.claimable().at_ms == at_ms) {
                 self.drop_stub(key);
             }
         }
@@ -232,14 +192,9 @@ impl Engine {
             namespace.lanes.not_due(entry.lane(), claimable, key.pack());
         }
         claimable.at_ms = Timestamp::saturating_from_unix_ms(from_ms + gap_ms).unix_ms();
-        self.live
-            .put(Entry::new(key, entry.lane(), claimable, entry.location()));
+        self.live.put(Entry::new(key, entry.lane(), claimable, entry.location()));
         self.namespaces.refresh_active(number, entry.lane());
-        self.publish(Publish {
-            key,
-            claimable,
-            expires_at: None,
-        });
+        self.publish(Publish { key, claimable, expires_at: None });
     }
 
     /// Makes a dead letter of a timer whose record cannot be read: reason `corrupt`, an id that
@@ -261,14 +216,8 @@ impl Engine {
         let now = self.now.wall();
         let mut timer = Timer::new(duly_core::Schedule::new(id, when), now, incarnation)
             .expect("the time came from a timestamp");
-        timer.death = Some(Death {
-            at: now,
-            reason: DeathReason::Corrupt,
-        });
+        timer.death = Some(Death { at: now, reason: DeathReason::Corrupt });
         self.detach(key);
-        self.write(
-            key.namespace(),
-            &Record::Dead(Cause::Expired, Box::new(timer)),
-        )
+        self.write(key.namespace(), &Record::Dead(Cause::Expired, Box::new(timer)))
     }
 }

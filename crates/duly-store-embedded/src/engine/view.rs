@@ -82,8 +82,7 @@ impl Engine {
             return Ok(None);
         };
         let known = self.look_up(self.key(number, id.as_str()));
-        self.view(name, known)
-            .map_err(|error| Error::Damaged(error.to_string()))
+        self.view(name, known).map_err(|error| Error::Damaged(error.to_string()))
     }
 
     pub(super) fn view(
@@ -97,10 +96,9 @@ impl Engine {
                 let timer = self.load(entry.location())?;
                 Some(self.live_view(name, timer, lease.as_ref()))
             }
-            Known::Ended(entry) => Some(TimerView::stub(
-                name.clone(),
-                self.load_stub(entry.location())?,
-            )),
+            Known::Ended(entry) => {
+                Some(TimerView::stub(name.clone(), self.load_stub(entry.location())?))
+            }
             Known::Dead(letter) => {
                 let timer = self.load(letter.location)?;
                 Some(TimerView::whole(name.clone(), State::Dead, timer))

@@ -78,14 +78,8 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
-        let end = self
-            .at
-            .checked_add(count)
-            .ok_or(DecodeError::Truncated(self.at))?;
-        let taken = self
-            .bytes
-            .get(self.at..end)
-            .ok_or(DecodeError::Truncated(self.bytes.len()))?;
+        let end = self.at.checked_add(count).ok_or(DecodeError::Truncated(self.at))?;
+        let taken = self.bytes.get(self.at..end).ok_or(DecodeError::Truncated(self.bytes.len()))?;
         self.at = end;
         Ok(taken)
     }
@@ -117,10 +111,7 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn time(&mut self) -> Result<Timestamp, DecodeError> {
         let ms = self.u64()?;
-        Timestamp::from_unix_ms(ms).ok_or(DecodeError::Unknown {
-            what: "time",
-            value: ms,
-        })
+        Timestamp::from_unix_ms(ms).ok_or(DecodeError::Unknown { what: "time", value: ms })
     }
 
     pub(crate) fn millis(&mut self) -> Result<Millis, DecodeError> {

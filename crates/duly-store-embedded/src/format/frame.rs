@@ -67,10 +67,7 @@ impl Header {
 pub(crate) fn seal(frame: &mut [u8], epoch: u32, lsn: u64, count: u32, durable_lsn: u64) {
     let length = u32::try_from(frame.len() - HEADER_BYTES)
         .expect("a frame fits its segment, which is at most 256 MiB");
-    assert!(
-        length > 0 && length.is_multiple_of(16),
-        "an empty frame would end the journal"
-    );
+    assert!(length > 0 && length.is_multiple_of(16), "an empty frame would end the journal");
     let lag = u32::try_from(lsn - durable_lsn).unwrap_or(u32::MAX);
     let mut header = Vec::with_capacity(HEADER_BYTES);
     let mut writer = Writer(&mut header);

@@ -39,6 +39,8 @@ pub(crate) enum Cause {
     Redriven = 5,
     /// It expired before a claim.
     Expired = 6,
+    /// A lease was handed back uncounted.
+    Released = 7,
 }
 
 impl Cause {
@@ -50,13 +52,11 @@ impl Cause {
             Self::AttemptFailed,
             Self::Redriven,
             Self::Expired,
+            Self::Released,
         ]
         .into_iter()
         .find(|cause| *cause as u8 == value)
-        .ok_or(DecodeError::Unknown {
-            what: "cause",
-            value: u64::from(value),
-        })
+        .ok_or(DecodeError::Unknown { what: "cause", value: u64::from(value) })
     }
 }
 
@@ -68,14 +68,9 @@ pub(crate) enum Record {
     /// A dead letter, whole.
     Dead(Cause, Box<Timer>),
     /// A timer has ended; `expires_at` is when its stub goes (`None`: no stub is kept).
-    Ended {
-        stub: Box<Stub>,
-        expires_at: Option<Timestamp>,
-    },
+    Ended { stub: Box<Stub>, expires_at: Option<Timestamp> },
     /// A lease was granted or extended.
     Lease(Lease),
-    /// A lease was handed back uncounted.
-    Released { id: TimerId, nonce: u64 },
     /// A dead letter was dropped.
     Purged(DeliveryId),
     /// A namespace as it is from here on.
@@ -121,10 +116,9 @@ const PENDING: u8 = 1;
 const DEAD: u8 = 2;
 const ENDED: u8 = 3;
 const LEASE: u8 = 4;
-const RELEASED: u8 = 5;
-const PURGED: u8 = 6;
-const NAMESPACE: u8 = 7;
-const NAMESPACE_GONE: u8 = 8;
+const PURGED: u8 = 5;
+const NAMESPACE: u8 = 6;
+const NAMESPACE_GONE: u8 = 7;
 
 /// Appends a record to `out`, padded to the alignment. Answers its bytes without the padding.
 pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 {
@@ -149,11 +143,6 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
         Record::Lease(lease) => {
             encode_lease(&mut writer, lease);
             (LEASE, 0)
-        }
-        Record::Released { id, nonce } => {
-            writer.u64(*nonce);
-            writer.text(id.as_str());
-            (RELEASED, 0)
         }
         Record::Purged(delivery) => {
             writer.u128(delivery.to_u128());
@@ -190,9 +179,7 @@ pub(crate) fn bytes_of(header: &[u8]) -> Option<u64> {
 pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let total = bytes_of(bytes).ok_or(DecodeError::Truncated(bytes.len()))?;
     let total = usize::try_from(total).map_err(|_| DecodeError::Truncated(bytes.len()))?;
-    let bytes = bytes
-        .get(..total)
-        .ok_or(DecodeError::Truncated(bytes.len()))?;
+    let bytes = bytes.get(..total).ok_or(DecodeError::Truncated(bytes.len()))?;
     let mut header = Reader::new(bytes);
     let crc = header.u32()?;
     if crc32c::crc32c(&bytes[4..]) != crc {
@@ -210,30 +197,18 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
                 0 => None,
                 ms => Some(Timestamp::saturating_from_unix_ms(ms)),
             };
-            Record::Ended {
-                stub: Box::new(stub::decode(&mut body)?),
-                expires_at,
-            }
+            Record::Ended { stub: Box::new(stub::decode(&mut body)?), expires_at }
         }
         LEASE => Record::Lease(decode_lease(&mut body)?),
-        RELEASED => Record::Released {
-            nonce: body.u64()?,
-            id: TimerId::new(body.text()?)?,
-        },
         PURGED => Record::Purged(DeliveryId::from_u128(body.u128()?)),
         NAMESPACE => Record::Namespace(Box::new(settings::decode_namespace(&mut body)?)),
         NAMESPACE_GONE => Record::NamespaceGone,
         other => {
-            return Err(DecodeError::Unknown {
-                what: "record kind",
-                value: u64::from(other),
-            });
+            return Err(DecodeError::Unknown { what: "record kind", value: u64::from(other) });
         }
     };
     if !body.is_done() {
-        return Err(DecodeError::Impossible(
-            "bytes left over after the record".into(),
-        ));
+        return Err(DecodeError::Impossible("bytes left over after the record".into()));
     }
     Ok(Decoded { namespace, record })
 }

@@ -38,17 +38,13 @@ pub(super) fn encode_namespace(w: &mut Writer<'_>, namespace: &NamespaceRecord) 
         w.u64(total);
     }
     let settings = &namespace.settings;
-    w.field(DESTINATION, |w| {
-        timer::encode_destination(w, &settings.destination)
-    });
+    w.field(DESTINATION, |w| timer::encode_destination(w, &settings.destination));
     w.field(RETRY, |w| timer::encode_retry(w, &settings.retry));
     w.field(LEASE, |w| w.u64(settings.lease.ms()));
     w.field(RETENTION, |w| w.u64(settings.retention.ms()));
     w.field(WEIGHT, |w| w.u32(settings.weight));
     for secret in &settings.signing_secrets {
-        w.field(SECRET, |w| {
-            w.0.extend_from_slice(secret.reveal().as_bytes())
-        });
+        w.field(SECRET, |w| w.0.extend_from_slice(secret.reveal().as_bytes()));
     }
     w.field(LIMITS, |w| encode_limits(w, &settings.limits));
     w.end();
@@ -76,9 +72,7 @@ pub(super) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
             RETENTION => settings.retention = field.millis()?,
             WEIGHT => settings.weight = field.u32()?,
             SECRET => {
-                settings
-                    .signing_secrets
-                    .push(SigningSecret::new(&timer::utf8(field.rest())?)?);
+                settings.signing_secrets.push(SigningSecret::new(&timer::utf8(field.rest())?)?);
             }
             LIMITS => settings.limits = decode_limits(&mut field)?,
             other => return Err(timer::unknown_tag(other)),

@@ -33,11 +33,7 @@ pub(super) fn encode(w: &mut Writer<'_>, stub: &Stub) {
         Ended::Finished => 1,
         Ended::Cancelled => 2,
     });
-    w.u8(if stub.maybe_delivered {
-        MAYBE_DELIVERED
-    } else {
-        0
-    });
+    w.u8(if stub.maybe_delivered { MAYBE_DELIVERED } else { 0 });
     w.text(stub.id.as_str());
     if let Some(details) = &stub.details {
         w.field(DETAILS, |w| {
@@ -67,10 +63,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Stub, DecodeError> {
         1 => Ended::Finished,
         2 => Ended::Cancelled,
         other => {
-            return Err(DecodeError::Unknown {
-                what: "end",
-                value: u64::from(other),
-            });
+            return Err(DecodeError::Unknown { what: "end", value: u64::from(other) });
         }
     };
     let maybe_delivered = r.u8()? & MAYBE_DELIVERED != 0;
@@ -103,13 +96,5 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Stub, DecodeError> {
             other => return Err(timer::unknown_tag(other)),
         }
     }
-    Ok(Stub {
-        id,
-        ended,
-        ended_at,
-        due_at,
-        attempts,
-        maybe_delivered,
-        details,
-    })
+    Ok(Stub { id, ended, ended_at, due_at, attempts, maybe_delivered, details })
 }

@@ -49,11 +49,7 @@ pub(super) fn encode(w: &mut Writer<'_>, timer: &Timer) {
     w.u32(timer.occurrence);
     w.u32(timer.attempts);
     w.u32(timer.budget_from);
-    w.u8(if timer.maybe_delivered {
-        MAYBE_DELIVERED
-    } else {
-        0
-    });
+    w.u8(if timer.maybe_delivered { MAYBE_DELIVERED } else { 0 });
     w.text(timer.id.as_str());
     if let Some(payload) = &timer.payload {
         w.field(PAYLOAD, |w| {
@@ -65,9 +61,7 @@ pub(super) fn encode(w: &mut Writer<'_>, timer: &Timer) {
         w.field(HEADERS, |w| encode_headers(w, &timer.headers));
     }
     if !timer.tags.is_empty() {
-        w.field(TAGS, |w| {
-            timer.tags.as_slice().iter().for_each(|tag| w.text(tag))
-        });
+        w.field(TAGS, |w| timer.tags.as_slice().iter().for_each(|tag| w.text(tag)));
     }
     if let Some(key) = &timer.slot_key {
         w.field(SLOT_KEY, |w| w.0.extend_from_slice(key.as_str().as_bytes()));
@@ -171,10 +165,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Timer, DecodeError> {
 }
 
 pub(super) fn unknown_tag(tag: u8) -> DecodeError {
-    DecodeError::Unknown {
-        what: "field",
-        value: u64::from(tag),
-    }
+    DecodeError::Unknown { what: "field", value: u64::from(tag) }
 }
 
 pub(super) fn utf8(bytes: &[u8]) -> Result<String, DecodeError> {
@@ -192,20 +183,12 @@ fn from_code<T: Copy>(all: &[T], code: u8, what: &'static str) -> Result<T, Deco
     usize::from(code)
         .checked_sub(1)
         .and_then(|place| all.get(place).copied())
-        .ok_or(DecodeError::Unknown {
-            what,
-            value: u64::from(code),
-        })
+        .ok_or(DecodeError::Unknown { what, value: u64::from(code) })
 }
 
 const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Binary];
 const METHODS: [Method; 3] = [Method::Post, Method::Put, Method::Patch];
-const VERDICTS: [Verdict; 4] = [
-    Verdict::Ack,
-    Verdict::Retry,
-    Verdict::Dead,
-    Verdict::Release,
-];
+const VERDICTS: [Verdict; 4] = [Verdict::Ack, Verdict::Retry, Verdict::Dead, Verdict::Release];
 
 fn form_code(form: Form) -> u8 {
     code_in(&FORMS, &form)
@@ -263,10 +246,7 @@ pub(super) fn decode_destination(r: &mut Reader<'_>) -> Result<Destination, Deco
             http.headers = decode_headers(r)?;
             Ok(Destination::Http(http))
         }
-        other => Err(DecodeError::Unknown {
-            what: "destination",
-            value: u64::from(other),
-        }),
+        other => Err(DecodeError::Unknown { what: "destination", value: u64::from(other) }),
     }
 }
 
@@ -304,10 +284,7 @@ pub(super) fn decode_retry(r: &mut Reader<'_>) -> Result<RetryPolicy, DecodeErro
             RetryPolicy::Schedule(waits)
         }
         other => {
-            return Err(DecodeError::Unknown {
-                what: "retry policy",
-                value: u64::from(other),
-            });
+            return Err(DecodeError::Unknown { what: "retry policy", value: u64::from(other) });
         }
     };
     Ok(policy.check()?)
@@ -341,8 +318,5 @@ pub(super) fn encode_settled(w: &mut Writer<'_>, settled: SettledToken) {
 }
 
 pub(super) fn decode_settled(r: &mut Reader<'_>) -> Result<SettledToken, DecodeError> {
-    Ok(SettledToken {
-        nonce: r.u64()?,
-        verdict: from_code(&VERDICTS, r.u8()?, "verdict")?,
-    })
+    Ok(SettledToken { nonce: r.u64()?, verdict: from_code(&VERDICTS, r.u8()?, "verdict")? })
 }

@@ -98,9 +98,7 @@ impl Location {
     pub(crate) fn new(slot: u16, unit: u64, bytes: u64) -> Self {
         let unit = u32::try_from(unit).expect("segments have at most 256 MiB");
         assert!(unit < 1 << OFFSET_BITS, "segments have at most 256 MiB");
-        let class = (0..15)
-            .find(|class| CLASS_BYTES << class >= bytes)
-            .unwrap_or(15);
+        let class = (0..15).find(|class| CLASS_BYTES << class >= bytes).unwrap_or(15);
         Self { slot, unit, class }
     }
 
@@ -151,10 +149,7 @@ impl Entry {
     pub(crate) const fn key(&self) -> Key {
         let high = (self.0[1] >> HIGH_SHIFT) as u32;
         let namespace = (self.0[1] >> NAMESPACE_SHIFT) as u32 & NAMESPACE_MAX;
-        Key {
-            low: self.0[0],
-            high: high << 24 | namespace,
-        }
+        Key { low: self.0[0], high: high << 24 | namespace }
     }
 
     pub(crate) const fn lane(&self) -> u8 {
@@ -164,10 +159,7 @@ impl Entry {
     pub(crate) const fn claimable(&self) -> Claimable {
         let retry = self.0[2] >> RETRY_SHIFT & 1 == 1;
         let kind = if retry { Kind::Retry } else { Kind::First };
-        Claimable {
-            at_ms: self.0[2] >> DUE_SHIFT,
-            kind,
-        }
+        Claimable { at_ms: self.0[2] >> DUE_SHIFT, kind }
     }
 
     pub(crate) const fn location(&self) -> Location {

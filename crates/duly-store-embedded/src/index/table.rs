@@ -99,18 +99,10 @@ impl Table {
     }
 
     const fn after(&self, place: usize) -> usize {
-        if place + 1 == self.slots.len() {
-            0
-        } else {
-            place + 1
-        }
+        if place + 1 == self.slots.len() { 0 } else { place + 1 }
     }
 
     const fn distance(&self, from: usize, to: usize) -> usize {
-        if to >= from {
-            to - from
-        } else {
-            to + self.slots.len() - from
-        }
+        if to >= from { to - from } else { to + self.slots.len() - from }
     }
 }

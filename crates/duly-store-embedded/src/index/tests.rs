@@ -12,15 +12,7 @@ fn key(n: u64) -> Key {
 }
 
 fn entry(key: Key, due: u64) -> Entry {
-    Entry::new(
-        key,
-        9,
-        Claimable {
-            at_ms: due,
-            kind: Kind::First,
-        },
-        Location::new(5, 77, 100),
-    )
+    Entry::new(key, 9, Claimable { at_ms: due, kind: Kind::First }, Location::new(5, 77, 100))
 }
 
 #[test]
@@ -29,23 +21,14 @@ fn an_entry_is_24_bytes_and_gives_back_what_it_holds() {
     let check = |namespace, lane, at_ms, kind, location: Location| {
         let key = Key::of(1, namespace, "x");
         let entry = Entry::new(key, lane, Claimable { at_ms, kind }, location);
-        assert_eq!(
-            (entry.key(), entry.lane(), entry.location()),
-            (key, lane, location)
-        );
+        assert_eq!((entry.key(), entry.lane(), entry.location()), (key, lane, location));
         assert_eq!(entry.claimable(), Claimable { at_ms, kind });
         assert_eq!(entry.key().namespace(), namespace);
         assert!(!entry.is_empty());
     };
     check(0, 0, 0, Kind::First, Location::new(0, 0, 0));
     let last = Location::new(u16::MAX, (1 << 24) - 1, u64::MAX);
-    check(
-        NAMESPACE_MAX,
-        255,
-        duly_core::Timestamp::MAX.unix_ms(),
-        Kind::Retry,
-        last,
-    );
+    check(NAMESPACE_MAX, 255, duly_core::Timestamp::MAX.unix_ms(), Kind::Retry, last);
 }
 
 #[test]

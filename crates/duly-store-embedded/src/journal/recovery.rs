@@ -50,14 +50,7 @@ pub(crate) struct Found {
 impl Found {
     /// A journal without segments.
     pub(crate) const fn nothing() -> Self {
-        Self {
-            segments: Vec::new(),
-            next_lsn: 1,
-            unused: None,
-            torn: false,
-            frames: 0,
-            records: 0,
-        }
+        Self { segments: Vec::new(), next_lsn: 1, unused: None, torn: false, frames: 0, records: 0 }
     }
 }
 
@@ -129,13 +122,7 @@ pub(crate) fn recover(
         }
         epoch = scan.epoch;
         let end = scan.at;
-        found.segments.push(FoundSegment {
-            sequence,
-            slot,
-            file,
-            length,
-            end,
-        });
+        found.segments.push(FoundSegment { sequence, slot, file, length, end });
         progress(Progress {
             segments_done: place + 1,
             segments: sequences.len(),
@@ -181,21 +168,13 @@ fn check_header(
         });
     }
     if header.sequence != sequence || header.length != length {
-        return Err(damaged(
-            name,
-            32,
-            "the segment was renamed, cut or extended",
-        ));
+        return Err(damaged(name, 32, "the segment was renamed, cut or extended"));
     }
     Ok(())
 }
 
 fn damaged(file: &str, offset: u64, what: &str) -> OpenError {
-    OpenError::Damaged {
-        file: file.into(),
-        offset,
-        what: what.into(),
-    }
+    OpenError::Damaged { file: file.into(), offset, what: what.into() }
 }
 
 fn too_large(name: &str, length: u64) -> OpenError {
@@ -214,9 +193,7 @@ impl<'a> Scan<'a> {
     fn slice(&self, from: u64, bytes: u64) -> &'a [u8] {
         let start = usize::try_from(from).unwrap_or(usize::MAX);
         let end = usize::try_from(from.saturating_add(bytes)).unwrap_or(usize::MAX);
-        self.bytes
-            .get(start..end.min(self.bytes.len()))
-            .unwrap_or(&[])
+        self.bytes.get(start..end.min(self.bytes.len())).unwrap_or(&[])
     }
 
     fn frame_at(&self, at: u64) -> Option<(frame::Header, &'a [u8])> {
@@ -255,11 +232,7 @@ impl<'a> Scan<'a> {
             at += usize::try_from(format::align_up(bytes)).unwrap_or(usize::MAX);
         }
         if at != frame.len() {
-            return Err(damaged(
-                self.name,
-                start,
-                "the frame's record count is wrong",
-            ));
+            return Err(damaged(self.name, start, "the frame's record count is wrong"));
         }
         Ok(u64::from(count))
     }
@@ -280,9 +253,8 @@ impl<'a> Scan<'a> {
     /// Whether something was cut off the tail; refuses when a later frame shows that it had been
     /// durable.
     fn check_tail(&self) -> Result<bool, OpenError> {
-        let witness = self
-            .frames_after(self.at)
-            .find(|(_, header)| header.durable_lsn() >= self.lsn);
+        let witness =
+            self.frames_after(self.at).find(|(_, header)| header.durable_lsn() >= self.lsn);
         if let Some((at, header)) = witness {
             let what = format!(
                 "frame {} is damaged although frame {} at byte {at} was written after it was durable",
@@ -290,9 +262,6 @@ impl<'a> Scan<'a> {
             );
             return Err(damaged(self.name, self.at, &what));
         }
-        Ok(self
-            .slice(self.at, frame::HEADER_BYTES as u64)
-            .iter()
-            .any(|byte| *byte != 0))
+        Ok(self.slice(self.at, frame::HEADER_BYTES as u64).iter().any(|byte| *byte != 0))
     }
 }

@@ -38,10 +38,7 @@ pub(crate) enum Request {
         reply: oneshot::Sender<Result<Vec<Outcome>>>,
     },
     /// A list, done in slices.
-    List {
-        listing: Box<Listing>,
-        reply: oneshot::Sender<Result<Page>>,
-    },
+    List { listing: Box<Listing>, reply: oneshot::Sender<Result<Page>> },
 }
 
 /// What the engine thread takes at once.
@@ -69,10 +66,7 @@ impl std::fmt::Debug for Inbox {
 
 impl Inbox {
     pub(crate) fn new(queue_max: usize) -> Self {
-        Self {
-            queue_max,
-            ..Self::default()
-        }
+        Self { queue_max, ..Self::default() }
     }
 
     /// Queues a request; hands back the reason when it cannot.
@@ -137,8 +131,5 @@ impl Inbox {
 }
 
 pub(crate) fn closed() -> Error {
-    Error::Unavailable {
-        reason: "the store is closed".into(),
-        retry_after: Millis::from_secs(1),
-    }
+    Error::Unavailable { reason: "the store is closed".into(), retry_after: Millis::from_secs(1) }
 }

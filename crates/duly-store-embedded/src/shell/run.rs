@@ -52,34 +52,30 @@ pub(crate) fn start(
     let syncer = Arc::new(Syncer::default());
     let sync_thread = {
         let (syncer, inbox) = (Arc::clone(&syncer), Arc::clone(&shared.inbox));
-        thread::Builder::new()
-            .name("duly-sync".into())
-            .spawn(move || syncer.run(&inbox))?
+        thread::Builder::new().name("duly-sync".into()).spawn(move || syncer.run(&inbox))?
     };
-    thread::Builder::new()
-        .name("duly-engine".into())
-        .spawn(move || {
-            let mut shell = Shell {
-                engine,
-                disk,
-                segment_bytes,
-                shared,
-                syncer: Arc::clone(&syncer),
-                work: VecDeque::new(),
-                lists: VecDeque::new(),
-                health_at: Instant::now(),
-                health_stale: false,
-                spare: None,
-            };
-            shell.run();
-            syncer.stop();
-            if sync_thread.join().is_err() {
-                tracing::error!("the syncing thread panicked");
-            }
-            if let Some(spare) = shell.spare.take() {
-                drop(spare.join());
-            }
-        })
+    thread::Builder::new().name("duly-engine".into()).spawn(move || {
+        let mut shell = Shell {
+            engine,
+            disk,
+            segment_bytes,
+            shared,
+            syncer: Arc::clone(&syncer),
+            work: VecDeque::new(),
+            lists: VecDeque::new(),
+            health_at: Instant::now(),
+            health_stale: false,
+            spare: None,
+        };
+        shell.run();
+        syncer.stop();
+        if sync_thread.join().is_err() {
+            tracing::error!("the syncing thread panicked");
+        }
+        if let Some(spare) = shell.spare.take() {
+            drop(spare.join());
+        }
+    })
 }
 
 struct Shell {
@@ -131,11 +127,7 @@ impl Shell {
         if self.engine.is_busy() || !self.work.is_empty() || !self.lists.is_empty() {
             return Duration::ZERO;
         }
-        if self.health_stale {
-            HEALTH_IDLE
-        } else {
-            PATIENCE
-        }
+        if self.health_stale { HEALTH_IDLE } else { PATIENCE }
     }
 
     fn take_in(&mut self, intake: Intake) {
@@ -158,11 +150,7 @@ impl Shell {
                     Answer::Written(waiter) => answers.written.push(waiter),
                     Answer::Durable(waiter) => answers.durable.push(waiter),
                 },
-                Request::Apply {
-                    commands,
-                    outcomes,
-                    reply,
-                } => {
+                Request::Apply { commands, outcomes, reply } => {
                     unfinished.extend(self.apply_share(commands, outcomes, reply, answers));
                 }
                 list @ Request::List { .. } => self.lists.push_back(list),
@@ -199,11 +187,7 @@ impl Shell {
             }
         }
         if commands.len() > 0 {
-            return Some(Request::Apply {
-                commands,
-                outcomes,
-                reply,
-            });
+            return Some(Request::Apply { commands, outcomes, reply });
         }
         answers.durable.push(Box::new(move |result| {
             drop(reply.send(result.map(|()| outcomes)));
@@ -230,14 +214,10 @@ impl Shell {
         let bytes = self.engine.uncommitted_bytes() as u64;
         match self.engine.commit() {
             Ok(mark) => {
-                answers
-                    .written
-                    .into_iter()
-                    .for_each(|waiter| waiter(Ok(())));
+                answers.written.into_iter().for_each(|waiter| waiter(Ok(())));
                 let (written, durable) = self.engine.lsns();
                 self.syncer.already_durable(durable);
-                self.syncer
-                    .when_durable(written, answers.durable.into_iter());
+                self.syncer.when_durable(written, answers.durable.into_iter());
                 if let Some(mark) = mark {
                     metrics::counter!(metric_names::COMMIT_BYTES_TOTAL).increment(bytes);
                     self.syncer.submit(mark, since);
@@ -255,13 +235,11 @@ impl Shell {
             drop(earlier.join());
         }
         let (disk, segment_bytes) = (Arc::clone(&self.disk), self.segment_bytes);
-        let thread = thread::Builder::new()
-            .name("duly-spare".into())
-            .spawn(move || {
-                if let Err(error) = journal::write_spare(disk.as_ref(), segment_bytes) {
-                    tracing::warn!(%error, "no spare journal segment could be written ahead");
-                }
-            });
+        let thread = thread::Builder::new().name("duly-spare".into()).spawn(move || {
+            if let Err(error) = journal::write_spare(disk.as_ref(), segment_bytes) {
+                tracing::warn!(%error, "no spare journal segment could be written ahead");
+            }
+        });
         self.spare = thread.ok();
     }
 

@@ -97,9 +97,7 @@ impl Syncer {
                     let waiters = std::mem::take(&mut state.waiters);
                     drop(state);
                     inbox.sync_failed(error);
-                    waiters
-                        .into_iter()
-                        .for_each(|(_, waiter)| waiter(Err(failed.clone())));
+                    waiters.into_iter().for_each(|(_, waiter)| waiter(Err(failed.clone())));
                     return;
                 }
             }
@@ -108,14 +106,6 @@ impl Syncer {
 }
 
 fn take_ready(state: &mut State) -> Vec<Waiter> {
-    let ready = state
-        .waiters
-        .iter()
-        .take_while(|(lsn, _)| *lsn <= state.durable_lsn)
-        .count();
-    state
-        .waiters
-        .drain(..ready)
-        .map(|(_, waiter)| waiter)
-        .collect()
+    let ready = state.waiters.iter().take_while(|(lsn, _)| *lsn <= state.durable_lsn).count();
+    state.waiters.drain(..ready).map(|(_, waiter)| waiter).collect()
 }

@@ -19,14 +19,7 @@ pub(super) struct RealFile {
 
 impl RealFile {
     fn error(&self, operation: Operation, source: io::Error) -> Error {
-        Error::from_io(
-            At {
-                operation,
-                directory: &self.directory,
-                name: &self.name,
-            },
-            source,
-        )
+        Error::from_io(At { operation, directory: &self.directory, name: &self.name }, source)
     }
 
     fn change<T>(
@@ -46,10 +39,7 @@ impl File for RealFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let mut filled = 0;
         while filled < buf.len() {
-            match self
-                .file
-                .read_at(&mut buf[filled..], offset.saturating_add(filled as u64))
-            {
+            match self.file.read_at(&mut buf[filled..], offset.saturating_add(filled as u64)) {
                 Ok(0) => break,
                 Ok(read_bytes) => filled += read_bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -74,10 +64,7 @@ impl File for RealFile {
     }
 
     fn len(&self) -> Result<u64, Error> {
-        let metadata = self
-            .file
-            .metadata()
-            .map_err(|e| self.error(Operation::Length, e))?;
+        let metadata = self.file.metadata().map_err(|e| self.error(Operation::Length, e))?;
         Ok(metadata.len())
     }
 

@@ -25,12 +25,9 @@ fn makes_private_directories_and_files() {
     disk.make_dir("journal").unwrap();
     disk.create("journal/1").unwrap();
     let _lock = disk.lock().unwrap();
-    for (path, expected) in [
-        ("", 0o700),
-        ("journal", 0o700),
-        ("journal/1", 0o600),
-        (LOCK_NAME, 0o600),
-    ] {
+    for (path, expected) in
+        [("", 0o700), ("journal", 0o700), ("journal/1", 0o600), (LOCK_NAME, 0o600)]
+    {
         assert_eq!(mode(&root.join(path)), expected, "{path:?}");
     }
     assert_eq!(disk.describe(), root.display().to_string());
@@ -42,10 +39,7 @@ fn opens_what_is_there_and_keeps_it() {
     std::fs::write(dir.path().join("MANIFEST"), "kept").unwrap();
     let disk = RealDisk::open_or_create(dir.path()).unwrap();
     let mut bytes = [0; 4];
-    disk.open("MANIFEST")
-        .unwrap()
-        .read_exact_at(0, &mut bytes)
-        .unwrap();
+    disk.open("MANIFEST").unwrap().read_exact_at(0, &mut bytes).unwrap();
     assert_eq!(&bytes, b"kept");
 }
 
@@ -55,10 +49,7 @@ fn open_existing_makes_nothing() {
     let missing = dir.path().join("data");
     let error = RealDisk::open_existing(&missing).unwrap_err();
     assert!(error.is_not_found(), "{error:?}");
-    assert!(
-        error.to_string().contains(&missing.display().to_string()),
-        "{error}"
-    );
+    assert!(error.to_string().contains(&missing.display().to_string()), "{error}");
     assert!(!missing.exists());
 
     let disk = RealDisk::open_existing(dir.path()).unwrap();
@@ -89,10 +80,7 @@ fn open_existing_changes_nothing() {
         let error = answer.unwrap_err();
         assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
     }
-    assert_eq!(
-        std::fs::read_to_string(dir.path().join("a")).unwrap(),
-        "kept"
-    );
+    assert_eq!(std::fs::read_to_string(dir.path().join("a")).unwrap(), "kept");
     assert_eq!(disk.list("").unwrap(), ["a"]);
 }
 
@@ -104,10 +92,7 @@ fn a_looker_sees_the_lock_of_a_server() {
     let lock = server.lock().unwrap();
     let error = looker.lock().unwrap_err();
     let own_pid = Some(std::process::id());
-    assert!(
-        matches!(error, Error::Locked { holder_pid, .. } if holder_pid == own_pid),
-        "{error}"
-    );
+    assert!(matches!(error, Error::Locked { holder_pid, .. } if holder_pid == own_pid), "{error}");
     drop(lock);
     let looking = looker.lock().unwrap();
     assert!(matches!(server.lock().unwrap_err(), Error::Locked { .. }));
@@ -122,20 +107,8 @@ fn a_lock_file_without_a_process_id_still_locks() {
     let _lock = disk.lock().unwrap();
     std::fs::write(dir.path().join(LOCK_NAME), "garbage").unwrap();
     let error = disk.lock().unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::Locked {
-                holder_pid: None,
-                ..
-            }
-        ),
-        "{error:?}"
-    );
-    assert!(
-        error.to_string().contains("in use by another process"),
-        "{error}"
-    );
+    assert!(matches!(error, Error::Locked { holder_pid: None, .. }), "{error:?}");
+    assert!(error.to_string().contains("in use by another process"), "{error}");
 }
 
 #[test]
@@ -143,10 +116,7 @@ fn a_file_is_no_data_directory() {
     let dir = temp_dir();
     let path = dir.path().join("file");
     std::fs::write(&path, "kept").unwrap();
-    for answer in [
-        RealDisk::open_or_create(&path),
-        RealDisk::open_existing(&path),
-    ] {
+    for answer in [RealDisk::open_or_create(&path), RealDisk::open_existing(&path)] {
         let error = answer.unwrap_err();
         assert!(matches!(error, Error::NotADirectory { .. }), "{error:?}");
     }
@@ -210,11 +180,7 @@ fn answers_of_the_system_are_sorted_by_cause() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_told_apart() {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
+    let file = OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
     let disk = RealDisk::new(Path::new("/dev"), Access::ReadWrite);
     let error = disk.file("full", file).write_at(0, b"x").unwrap_err();
     assert!(error.is_no_space(), "{error:?}");

@@ -111,8 +111,7 @@ impl Content {
     }
 
     pub(super) fn sync(&mut self) {
-        self.unsynced
-            .retain(|_, sector| sector.fate == Fate::Settled);
+        self.unsynced.retain(|_, sector| sector.fate == Fate::Settled);
         if self.length == Fate::Dirty {
             self.platter_len = self.cache.len();
             self.length = Fate::Settled;
@@ -176,12 +175,7 @@ impl Content {
         let mut allocated = allocated.to_vec();
         allocated.resize(bytes.len().div_ceil(SECTOR_BYTES), true);
         let platter_len = bytes.len();
-        Self {
-            cache: bytes,
-            platter_len,
-            allocated,
-            ..Self::default()
-        }
+        Self { cache: bytes, platter_len, allocated, ..Self::default() }
     }
 
     /// Damages what is stored, synced or not, behind everybody's back.
@@ -203,10 +197,7 @@ impl Content {
             match self.unsynced.entry(index) {
                 Entry::Vacant(entry) => {
                     let platter = copy_sector(&self.cache, index);
-                    entry.insert(Unsynced {
-                        platter,
-                        fate: Fate::Dirty,
-                    });
+                    entry.insert(Unsynced { platter, fate: Fate::Dirty });
                 }
                 Entry::Occupied(mut entry) => {
                     let sector = entry.get_mut();

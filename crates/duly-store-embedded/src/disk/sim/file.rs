@@ -24,11 +24,7 @@ impl SimFile {
         name: &str,
     ) -> Arc<dyn File> {
         locked.open_handle(inode);
-        Arc::new(Self {
-            state: Arc::clone(state),
-            inode,
-            name: name.to_owned(),
-        })
+        Arc::new(Self { state: Arc::clone(state), inode, name: name.to_owned() })
     }
 
     fn key(&self) -> (Inode, &str) {
@@ -47,9 +43,7 @@ impl File for SimFile {
         let state = self.state.lock();
         state.check_up(Operation::Read, &self.name)?;
         let bytes = state.content(self.inode).bytes();
-        let start = usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(bytes.len());
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let read_bytes = buf.len().min(bytes.len() - start);
         buf[..read_bytes].copy_from_slice(&bytes[start..start + read_bytes]);
         Ok(read_bytes)

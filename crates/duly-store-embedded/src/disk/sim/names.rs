@@ -28,21 +28,10 @@ struct Tree {
 
 #[derive(Clone, Debug)]
 enum Change {
-    Link {
-        name: String,
-        inode: Inode,
-    },
-    Unlink {
-        name: String,
-    },
-    Rename {
-        from: String,
-        to: String,
-        inode: Inode,
-    },
-    MakeDir {
-        dir: String,
-    },
+    Link { name: String, inode: Inode },
+    Unlink { name: String },
+    Rename { from: String, to: String, inode: Inode },
+    MakeDir { dir: String },
 }
 
 impl Names {
@@ -60,57 +49,37 @@ impl Names {
     }
 
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, Inode)> {
-        self.live
-            .files
-            .iter()
-            .map(|(name, inode)| (name.as_str(), *inode))
+        self.live.files.iter().map(|(name, inode)| (name.as_str(), *inode))
     }
 
     /// Files and directories right within `dir`, sorted.
     pub(super) fn within(&self, dir: &str) -> Vec<String> {
         let files = self.live.files.keys().filter(|name| parent(name) == dir);
         let dirs = self.live.dirs.iter().filter(|_| dir.is_empty());
-        let mut names: Vec<String> = files
-            .chain(dirs)
-            .map(|name| base(name).to_owned())
-            .collect();
+        let mut names: Vec<String> = files.chain(dirs).map(|name| base(name).to_owned()).collect();
         names.sort_unstable();
         names
     }
 
     pub(super) fn link(&mut self, name: &str, inode: Inode) {
-        self.change(Change::Link {
-            name: name.to_owned(),
-            inode,
-        });
+        self.change(Change::Link { name: name.to_owned(), inode });
     }
 
     pub(super) fn unlink(&mut self, name: &str) {
-        self.change(Change::Unlink {
-            name: name.to_owned(),
-        });
+        self.change(Change::Unlink { name: name.to_owned() });
     }
 
     pub(super) fn rename(&mut self, from: &str, to: &str, inode: Inode) {
-        self.change(Change::Rename {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            inode,
-        });
+        self.change(Change::Rename { from: from.to_owned(), to: to.to_owned(), inode });
     }
 
     pub(super) fn make_dir(&mut self, dir: &str) {
-        self.change(Change::MakeDir {
-            dir: dir.to_owned(),
-        });
+        self.change(Change::MakeDir { dir: dir.to_owned() });
     }
 
     /// Gives a file a name that is durable at once.
     pub(super) fn link_durably(&mut self, name: &str, inode: Inode) {
-        let change = Change::Link {
-            name: name.to_owned(),
-            inode,
-        };
+        let change = Change::Link { name: name.to_owned(), inode };
         self.live.apply(&change);
         self.platter.apply(&change);
     }
@@ -153,24 +122,13 @@ impl Names {
         }
         let Tree { files, dirs } = &mut tree;
         files.retain(|name, _| parent(name).is_empty() || dirs.contains(parent(name)));
-        Self {
-            live: tree.clone(),
-            platter: tree,
-            pending: Vec::new(),
-        }
+        Self { live: tree.clone(), platter: tree, pending: Vec::new() }
     }
 
     /// The files that a name can bring up, be it after a power loss.
     pub(super) fn reachable(&self) -> BTreeSet<Inode> {
-        let named = self
-            .live
-            .files
-            .values()
-            .chain(self.platter.files.values())
-            .copied();
-        named
-            .chain(self.pending.iter().filter_map(Change::inode))
-            .collect()
+        let named = self.live.files.values().chain(self.platter.files.values()).copied();
+        named.chain(self.pending.iter().filter_map(Change::inode)).collect()
     }
 
     fn change(&mut self, change: Change) {

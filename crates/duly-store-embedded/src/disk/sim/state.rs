@@ -62,12 +62,7 @@ pub(super) enum Reach {
 impl State {
     pub(super) fn new(seed: u64) -> Self {
         let shown = format!("simulated disk {seed}");
-        Self::with(
-            shown,
-            SmallRng::seed_from_u64(seed),
-            Names::default(),
-            BTreeMap::new(),
-        )
+        Self::with(shown, SmallRng::seed_from_u64(seed), Names::default(), BTreeMap::new())
     }
 
     fn with(
@@ -77,10 +72,7 @@ impl State {
         contents: BTreeMap<Inode, Content>,
     ) -> Self {
         let next_inode = contents.keys().next_back().map_or(0, |last| last + 1);
-        let used_bytes = names
-            .files()
-            .map(|(_, inode)| contents[&inode].allocated_bytes())
-            .sum();
+        let used_bytes = names.files().map(|(_, inode)| contents[&inode].allocated_bytes()).sum();
         Self {
             names,
             contents,
@@ -122,10 +114,7 @@ impl State {
 
     fn successor(&self, rng: SmallRng, names: Names, contents: BTreeMap<Inode, Content>) -> Self {
         let next = Self::with(self.shown.clone(), rng, names, contents);
-        Self {
-            total_bytes: self.total_bytes.max(next.used_bytes),
-            ..next
-        }
+        Self { total_bytes: self.total_bytes.max(next.used_bytes), ..next }
     }
 
     pub(super) fn is_down(&self) -> bool {
@@ -172,11 +161,7 @@ impl State {
     }
 
     pub(super) fn crashed(&self, operation: Operation, name: &str) -> Error {
-        self.error(
-            operation,
-            name,
-            io::Error::other("crashed: the simulated machine is down"),
-        )
+        self.error(operation, name, io::Error::other("crashed: the simulated machine is down"))
     }
 
     pub(super) fn failed(&self, operation: Operation, name: &str, errno: Errno) -> Error {
@@ -184,14 +169,7 @@ impl State {
     }
 
     fn error(&self, operation: Operation, name: &str, source: io::Error) -> Error {
-        Error::from_io(
-            At {
-                operation,
-                directory: &self.shown,
-                name,
-            },
-            source,
-        )
+        Error::from_io(At { operation, directory: &self.shown, name }, source)
     }
 
     /// A new empty file, without a name yet.
@@ -220,14 +198,11 @@ impl State {
         self.handles.retain(|_, open| *open > 0);
         let named = self.names.reachable();
         let handles = &self.handles;
-        self.contents
-            .retain(|inode, _| handles.contains_key(inode) || named.contains(inode));
+        self.contents.retain(|inode, _| handles.contains_key(inode) || named.contains(inode));
     }
 
     pub(super) fn content(&self, inode: Inode) -> &Content {
-        self.contents
-            .get(&inode)
-            .expect("a file with a handle or a name is never forgotten")
+        self.contents.get(&inode).expect("a file with a handle or a name is never forgotten")
     }
 
     pub(super) fn content_mut(&mut self, inode: Inode) -> (&mut Content, &mut SmallRng) {

@@ -49,10 +49,7 @@ fn unsynced_sectors_stay_go_or_tear() {
         assert_eq!(found.len(), SECTOR_BYTES * 8);
         for sector in found.chunks(SECTOR_BYTES) {
             let new_bytes = sector.iter().take_while(|byte| **byte == 2).count();
-            assert!(
-                sector[new_bytes..].iter().all(|byte| *byte == 1),
-                "new first, then old"
-            );
+            assert!(sector[new_bytes..].iter().all(|byte| *byte == 1), "new first, then old");
             seen.insert(match new_bytes {
                 0 => "lost",
                 SECTOR_BYTES => "survived",
@@ -69,13 +66,7 @@ fn unsynced_sectors_stay_go_or_tear() {
     }
     assert_eq!(
         seen,
-        BTreeSet::from([
-            "all",
-            "later writes without earlier ones",
-            "lost",
-            "survived",
-            "torn"
-        ])
+        BTreeSet::from(["all", "later writes without earlier ones", "lost", "survived", "torn"])
     );
 }
 
@@ -86,16 +77,10 @@ fn an_unsynced_extension_stays_goes_or_comes_in_part() {
         file.write_at(3, &[9; 2000]).unwrap();
         let found = disk.crash().read_file("f");
         assert_eq!(found[..3], *b"old");
-        assert!(
-            found[3..].iter().all(|byte| [0, 9].contains(byte)),
-            "new bytes or zeros"
-        );
+        assert!(found[3..].iter().all(|byte| [0, 9].contains(byte)), "new bytes or zeros");
         found.len()
     });
-    assert!(
-        lengths.contains(&3) && lengths.contains(&2003) && lengths.len() > 3,
-        "{lengths:?}"
-    );
+    assert!(lengths.contains(&3) && lengths.contains(&2003) && lengths.len() > 3, "{lengths:?}");
 }
 
 #[test]
@@ -105,10 +90,7 @@ fn an_unsynced_cut_may_be_undone() {
         file.set_len(SECTOR_BYTES as u64).unwrap();
         disk.crash().read_file("f")
     });
-    assert_eq!(
-        found,
-        BTreeSet::from([vec![1; SECTOR_BYTES], vec![1; 2000]])
-    );
+    assert_eq!(found, BTreeSet::from([vec![1; SECTOR_BYTES], vec![1; 2000]]));
 }
 
 #[test]
@@ -129,11 +111,7 @@ fn names_need_a_sync_of_their_directory() {
         disk.rename("f", "g").unwrap();
         disk.crash().names().concat()
     });
-    assert_eq!(
-        renamed,
-        BTreeSet::from(["f", "g"].map(str::to_owned)),
-        "never both, never none"
-    );
+    assert_eq!(renamed, BTreeSet::from(["f", "g"].map(str::to_owned)), "never both, never none");
 
     let removed = outcomes(|seed| {
         let (disk, _) = with_file(seed, b"x");
@@ -152,11 +130,7 @@ fn synced_names_survive_every_crash() {
         disk.rename("f", "d/f").unwrap();
         disk.sync_dir("d").unwrap();
         let after = disk.crash();
-        assert_eq!(
-            after.names(),
-            ["d/f", "g"],
-            "what a rename depends on is synced with it"
-        );
+        assert_eq!(after.names(), ["d/f", "g"], "what a rename depends on is synced with it");
         assert_eq!(after.read_file("d/f"), b"x");
     }
 }
@@ -199,10 +173,7 @@ fn a_failed_sync_is_not_mended_by_the_next() {
         assert_eq!(disk.read_file("f")[0], 2, "reads go on seeing it");
         let byte = disk.crash().read_file("f")[0];
         let again = || disk.crash().read_file("f")[0];
-        assert!(
-            (0..10).all(|_| again() == byte),
-            "the failed sync has decided, not the crash"
-        );
+        assert!((0..10).all(|_| again() == byte), "the failed sync has decided, not the crash");
         byte
     });
     assert_eq!(kept, BTreeSet::from([1, 2]));
@@ -217,11 +188,7 @@ fn writing_again_mends_a_failed_sync() {
         assert!(file.sync_all().is_err());
         file.write_at(0, &[3; SECTOR_BYTES]).unwrap();
         file.sync_all().unwrap();
-        assert_eq!(
-            disk.crash().read_file("f"),
-            [3; SECTOR_BYTES],
-            "seed {seed}"
-        );
+        assert_eq!(disk.crash().read_file("f"), [3; SECTOR_BYTES], "seed {seed}");
     }
 }
 
@@ -254,10 +221,7 @@ fn a_kill_keeps_what_was_written_and_leaves_it_unsynced() {
         drop(next.lock().unwrap());
         (next.crash().read_file("f")[0], next.crash().names().len())
     });
-    assert_eq!(
-        after_power_loss,
-        BTreeSet::from([(b'n', 2), (b'n', 3), (b'o', 2), (b'o', 3)])
-    );
+    assert_eq!(after_power_loss, BTreeSet::from([(b'n', 2), (b'n', 3), (b'o', 2), (b'o', 3)]));
 }
 
 #[test]
@@ -322,10 +286,7 @@ fn every_operation_is_a_crash_point() {
             next.list("").unwrap();
             if n == 9 {
                 let found = next.names();
-                assert!(
-                    found.is_empty() || next.read_file("b")[..1500] == [1; 1500],
-                    "{found:?}"
-                );
+                assert!(found.is_empty() || next.read_file("b")[..1500] == [1; 1500], "{found:?}");
             }
         }
     }
@@ -340,11 +301,7 @@ fn a_write_in_progress_at_the_crash_may_be_partly_done() {
         let (disk, file) = with_file(seed, &[1; 1000]);
         disk.plan(Fault::CrashAtOp(1));
         file.write_at(0, &[2; 1000]).unwrap_err();
-        disk.kill()
-            .read_file("f")
-            .iter()
-            .filter(|byte| **byte == 2)
-            .count()
+        disk.kill().read_file("f").iter().filter(|byte| **byte == 2).count()
     });
     assert!(written.len() > 10, "{written:?}");
 }
@@ -367,31 +324,18 @@ fn a_full_disk_takes_overwrites_only() {
     let (disk, file) = with_file(1, &[1; SECTOR_BYTES]);
     disk.set_free_bytes(SECTOR_BYTES as u64);
     assert_eq!(disk.space().unwrap().free_bytes, SECTOR_BYTES as u64);
-    let error = file
-        .write_at(SECTOR_BYTES as u64, &[2; SECTOR_BYTES * 3])
-        .unwrap_err();
+    let error = file.write_at(SECTOR_BYTES as u64, &[2; SECTOR_BYTES * 3]).unwrap_err();
     assert!(error.is_no_space(), "{error:?}");
-    assert_eq!(
-        file.len().unwrap(),
-        2 * SECTOR_BYTES as u64,
-        "what fits is written"
-    );
+    assert_eq!(file.len().unwrap(), 2 * SECTOR_BYTES as u64, "what fits is written");
     assert_eq!(disk.space().unwrap().free_bytes, 0);
     assert!(disk.create("g").unwrap_err().is_no_space());
     file.write_at(0, &[3; SECTOR_BYTES * 2]).unwrap();
     file.set_len(10_000).unwrap();
-    assert!(
-        file.write_at(5000, b"into the hole")
-            .unwrap_err()
-            .is_no_space()
-    );
+    assert!(file.write_at(5000, b"into the hole").unwrap_err().is_no_space());
     file.sync_data().unwrap();
     disk.remove("f").unwrap();
     assert_eq!(disk.space().unwrap().free_bytes, 2 * SECTOR_BYTES as u64);
-    disk.create("g")
-        .unwrap()
-        .write_at(0, b"fits again")
-        .unwrap();
+    disk.create("g").unwrap().write_at(0, b"fits again").unwrap();
 }
 
 #[test]
@@ -426,10 +370,7 @@ fn damage_hits_what_is_stored() {
 fn clones_are_one_disk() {
     let disk = SimDisk::new(1);
     let lock = disk.lock().unwrap();
-    assert!(matches!(
-        disk.clone().lock().unwrap_err(),
-        Error::Locked { .. }
-    ));
+    assert!(matches!(disk.clone().lock().unwrap_err(), Error::Locked { .. }));
     disk.clone().create("a").unwrap();
     assert_eq!(disk.names(), [LOCK_NAME, "a"]);
     drop(lock);

@@ -52,12 +52,7 @@ fn take(disk: &dyn Disk, step: &Step) -> String {
 fn contents(disk: &dyn Disk) -> Vec<(String, Vec<u8>)> {
     let mut names = disk.list("").unwrap();
     names.retain(|name| name != "d");
-    names.extend(
-        disk.list("d")
-            .unwrap()
-            .iter()
-            .map(|name| format!("d/{name}")),
-    );
+    names.extend(disk.list("d").unwrap().iter().map(|name| format!("d/{name}")));
     let read = |name: String| {
         let file = disk.open(&name).unwrap();
         let mut bytes = vec![0; file.len().unwrap() as usize];

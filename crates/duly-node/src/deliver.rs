@@ -1,0 +1,140 @@
+//! One push attempt, from its claim to its verdict.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use duly_core::{
+    Destination, Millis, NamespaceName,
+    timer::{AttemptOutcome, Wait},
+};
+use duly_sink::{Delivery, Envelope};
+use duly_store::{Firing, Lane, SettleVerdict, Settlement, Token};
+
+use crate::{
+    lanes::Kind,
+    phase::Phase,
+    record::{Recorder, Way},
+    settler::{Entry, Slot, lease_lost},
+    shared::Shared,
+};
+
+/// Lease of a push claim: half as long again as the longest time-out of a destination, so that a
+/// worker that hangs loses it, and one that does not never does.
+pub(crate) const LEASE: Millis = Millis::from_secs(15 * 60);
+
+/// How long after the claim was sent its holder may still send: 2/3 of the lease.
+const HOLD_FOR: Duration = Duration::from_millis(LEASE.ms() / 3 * 2);
+
+/// Starts the attempt, which holds a slot of this kind. `claim_sent_at` is the boot-time clock
+/// before the claim was sent.
+pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, kind: Kind, claim_sent_at: Duration) {
+    let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
+    let slot = Slot::new(Arc::clone(shared), lane, kind);
+    let attempt = Attempt {
+        shared: Arc::clone(shared),
+        token: firing.token.clone(),
+        namespace: firing.namespace.clone(),
+        slot: Some(slot),
+    };
+    tokio::spawn(run(attempt, firing, claim_sent_at));
+}
+
+async fn run(attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
+    let shared = Arc::clone(&attempt.shared);
+    let Destination::Http(destination) = firing.destination else {
+        let reason = "this node has no way to deliver to the timer's destination";
+        let delivery = Delivery::failed(AttemptOutcome::NotConnected, reason);
+        attempt.conclude(verdict(delivery));
+        return;
+    };
+    let held_for = shared.clock.boot().saturating_sub(claim_sent_at);
+    let may_send_for = HOLD_FOR.saturating_sub(held_for);
+    if may_send_for.is_zero() || shared.phases.now() == Phase::CutOff {
+        attempt.conclude(SettleVerdict::Release);
+        return;
+    }
+    let kind = Kind::of_attempt(firing.attempt);
+    Recorder::lateness(Way::Push, kind, firing.claimable_at, shared.clock.wall());
+    let started = Instant::now();
+    let envelope = Envelope {
+        namespace: firing.namespace,
+        id: firing.id,
+        delivery_id: firing.delivery_id,
+        attempt: firing.attempt,
+        due_at: firing.due_at,
+        headers: firing.headers,
+        payload: firing.payload,
+        destination,
+        signing_secrets: firing.settings.signing_secrets.clone(),
+        trace_parent: firing.trace_parent,
+        deadline: started + may_send_for,
+    };
+    let (id, delivery_id, number) = (envelope.id.clone(), envelope.delivery_id, envelope.attempt);
+    let delivery = tokio::select! {
+        biased;
+        delivery = shared.sink.deliver(envelope) => delivery,
+        () = shared.phases.reached(Phase::CutOff) => {
+            attempt.conclude(lease_lost(Wait::None, "the node stopped before the receiver answered"));
+            return;
+        }
+    };
+    Recorder::delivery(started.elapsed());
+    if let Delivery::Failed { reason, .. } | Delivery::Rejected { reason } = &delivery
+        && let Some(held_back) = shared.failed_attempts.admit(shared.clock.boot())
+    {
+        let (namespace, outcome) = (&attempt.namespace, delivery.outcome().as_str());
+        tracing::warn!(
+            %namespace, %id, %delivery_id, attempt = number, outcome, reason, held_back,
+            "an attempt failed"
+        );
+    }
+    attempt.conclude(verdict(delivery));
+}
+
+fn verdict(delivery: Delivery) -> SettleVerdict {
+    match delivery {
+        Delivery::Confirmed => SettleVerdict::Ack,
+        Delivery::Failed { kind, wait, reason } => {
+            SettleVerdict::Retry { wait, outcome: kind, reason }
+        }
+        Delivery::Rejected { reason } => SettleVerdict::Dead { reason },
+    }
+}
+
+/// The duty to say what became of a claimed firing. Dropped without a verdict (a panic of the
+/// sink) it says that the lease was lost, so that neither the firing nor its slot stays behind.
+struct Attempt {
+    shared: Arc<Shared>,
+    token: Token,
+    namespace: NamespaceName,
+    slot: Option<Slot>,
+}
+
+impl Attempt {
+    fn conclude(mut self, verdict: SettleVerdict) {
+        self.say(verdict);
+    }
+
+    fn say(&mut self, verdict: SettleVerdict) {
+        let Some(slot) = self.slot.take() else {
+            return;
+        };
+        self.shared.settle_later(Entry {
+            settlement: Settlement {
+                token: self.token.clone(),
+                namespace: Some(self.namespace.clone()),
+                verdict,
+            },
+            slot: Some(slot),
+        });
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        // What broke once may break again, so the next attempt waits as after any failure.
+        self.say(lease_lost(Wait::Policy, "the delivery broke off without a verdict"));
+    }
+}

@@ -1,0 +1,201 @@
+//! The loop of one shard: what is due gets claimed and sent on its way.
+//!
+//! ```text
+//!   bell ─► slots freed? ─► plan the lanes that waited for them ─► claim ─► deliver
+//!      └──► due?         ─► ready, page by page ─┬─ push lanes ─► plan ─► claim ─► deliver
+//!                                                └─ pull lanes ─► waiting lease calls
+//!      ◄── sleep until next_due_in, at most 1 s ─┘
+//! ```
+//!
+//! A freed slot looks only at lanes that waited for it; the store's whole list is walked only when
+//! something became due, and when that list is long not more often than its walk is worth.
+
+use std::{sync::Arc, time::Duration};
+
+use duly_core::{destination::LaneKey, shard::ShardId};
+use duly_store::{ClaimRequest, LaneClaim, Result};
+
+use crate::{
+    deliver,
+    lanes::Granted,
+    phase::Phase,
+    pull,
+    record::Recorder,
+    shared::{Shared, wall_after},
+    waker::SLEEP_MAX,
+};
+
+/// Lanes of one page.
+const PAGE: usize = 256;
+/// Pause after a call to the store that failed.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
+/// Time between two walks for each lane of the last one: it bounds the share of walking.
+const WALK_PAUSE_PER_LANE: Duration = Duration::from_micros(2);
+/// Walks of fewer lanes than this are free.
+const WALK_FREE_LANES: usize = 64;
+/// Shortest sleep: what becomes due within it is claimed together.
+const SLEEP_MIN: Duration = Duration::from_micros(100);
+/// Claims for waiting lanes before the loop looks whether something became due, so that fast
+/// receivers with a backlog hold up nobody.
+const RESUMES_PER_LOOK: usize = 4;
+/// Time between two counts of the lanes for the metrics.
+const CENSUS_EVERY: Duration = Duration::from_secs(1);
+
+/// The loop; ends when the node drains.
+pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
+    let mut times = Times::default();
+    while shared.phases.now() == Phase::Running {
+        let boot = shared.clock.boot();
+        shared.shard_beats[usize::from(shard.0)].turn(boot);
+        if boot >= times.census_at {
+            times.census_at = boot + CENSUS_EVERY;
+            Recorder::lanes(shared.lanes.lock().census());
+        }
+        if let Err(error) = turn(&shared, shard, &mut times).await {
+            shared.log_store_error("ready or claim", &error);
+            tokio::time::sleep(ERROR_PAUSE).await;
+            shared.bell(shard).ring_due();
+        }
+        tokio::select! {
+            () = shared.bell(shard).rung() => {}
+            () = shared.phases.reached(Phase::Draining) => {}
+        }
+    }
+}
+
+/// When the loop may do again what is not worth doing all the time, by the boot-time clock.
+#[derive(Debug, Default)]
+struct Times {
+    walk_at: Duration,
+    census_at: Duration,
+}
+
+/// What one turn found.
+#[derive(Debug, Default)]
+struct Found {
+    lanes: usize,
+    next_due_in: Option<Duration>,
+    look_again: bool,
+}
+
+impl Found {
+    fn sooner(&mut self, next_due_in: Option<Duration>) {
+        self.next_due_in = match (self.next_due_in, next_due_in) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result<()> {
+    let mut found = Found::default();
+    resume(shared, shard, &mut found).await?;
+    let due = shared.bell(shard).take_due() || found.look_again;
+    let too_soon = times.walk_at.saturating_sub(shared.clock.boot());
+    if due && too_soon.is_zero() {
+        found.look_again = false;
+        walk(shared, shard, &mut found).await?;
+        resume(shared, shard, &mut found).await?;
+        found.sooner(Some(SLEEP_MAX));
+        if found.lanes > WALK_FREE_LANES {
+            let lanes = u32::try_from(found.lanes).unwrap_or(u32::MAX);
+            times.walk_at = shared.clock.boot() + WALK_PAUSE_PER_LANE.saturating_mul(lanes);
+        }
+        if found.look_again {
+            shared.bell(shard).ring_due();
+        }
+    } else if due {
+        found.sooner(Some(too_soon));
+    }
+    if let Some(next_due_in) = found.next_due_in {
+        let sleep = next_due_in.max(SLEEP_MIN);
+        shared.waker.wake_by(shard, wall_after(&*shared.clock, sleep));
+    }
+    Ok(())
+}
+
+/// Asks the store which lanes have something, and serves them.
+async fn walk(shared: &Arc<Shared>, shard: ShardId, found: &mut Found) -> Result<()> {
+    let mut after = None;
+    loop {
+        let page = shared.store.ready(shard, after, PAGE).await?;
+        found.sooner(page.next_due_in);
+        found.lanes += page.lanes.len();
+        let mut push = Vec::new();
+        for ready in page.lanes {
+            match &ready.lane.key {
+                LaneKey::Pull => pull::ready(shared, &ready.lane.namespace),
+                LaneKey::Origin(_) | LaneKey::Overflow => push.push(ready),
+            }
+        }
+        let claims = shared.lanes.lock().plan(shard, push);
+        claim(shared, shard, claims, found).await?;
+        after = page.cursor;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Claims for lanes that waited for a slot, for as long as that gets them anything, but not for
+/// ever.
+async fn resume(shared: &Arc<Shared>, shard: ShardId, found: &mut Found) -> Result<()> {
+    for _ in 0..RESUMES_PER_LOOK {
+        let claims = shared.lanes.lock().plan_waiting(shard);
+        if claims.is_empty() {
+            return Ok(());
+        }
+        claim(shared, shard, claims, found).await?;
+    }
+    shared.bell(shard).ring_freed();
+    Ok(())
+}
+
+/// Claims what was planned, and starts the attempts.
+async fn claim(
+    shared: &Arc<Shared>,
+    shard: ShardId,
+    claims: Vec<LaneClaim>,
+    found: &mut Found,
+) -> Result<()> {
+    if claims.is_empty() {
+        return Ok(());
+    }
+    let request = ClaimRequest {
+        total_max: claims.iter().map(|c| c.first_max + c.retry_max).sum(),
+        lanes: claims.clone(),
+        bytes_max: shared.options.claim_bytes_max,
+        lease: Some(deliver::LEASE),
+        owner: shared.owner,
+    };
+    let sent_at = shared.clock.boot();
+    let claimed = match shared.store.claim(shard, request).await {
+        Ok(claimed) => claimed,
+        Err(error) => {
+            shared.lanes.lock().unplan(&claims);
+            return Err(error);
+        }
+    };
+    found.sooner(claimed.next_due_in);
+    let granted = shared.lanes.lock().granted(shard, &claims, claimed);
+    let Granted { excess, firings, look_again } = granted;
+    found.look_again |= look_again;
+    for (firing, kind) in firings {
+        deliver::start(shared, firing, kind, sent_at);
+    }
+    for firing in excess {
+        shared.release_later(firing.token, firing.namespace);
+    }
+    Ok(())
+}
+
+/// Passes the store's wake-ups on to the shard loops.
+pub(crate) async fn listen(shared: Arc<Shared>) {
+    let wakeups = shared.store.wakeups();
+    while shared.phases.now() == Phase::Running {
+        tokio::select! {
+            () = wakeups.notified() => shared.ring_all(),
+            () = shared.phases.reached(Phase::Draining) => {}
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! How a node feels.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// How a node feels; answered at once, also while its store is busy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeHealth {
+    /// Each loop and when it last turned: shard loops at least once a second, settlers (named only
+    /// while something is unsettled) at every call to the store.
+    pub loops: Vec<LoopHealth>,
+    /// Lease calls that wait.
+    pub waiters: usize,
+    /// Push attempts under way, those not yet settled included.
+    pub deliveries_in_flight: usize,
+    /// Verdicts that the store has not taken yet.
+    pub unsettled: usize,
+    /// Whether it has stopped claiming.
+    pub draining: bool,
+}
+
+/// One loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopHealth {
+    /// Its name.
+    pub name: String,
+    /// How long ago it last turned.
+    pub idle_for: Duration,
+}
+
+/// The last turn of one loop, by the boot-time clock.
+#[derive(Debug, Default)]
+pub(crate) struct Beat(AtomicU64);
+
+impl Beat {
+    pub(crate) fn turn(&self, boot: Duration) {
+        let ms = u64::try_from(boot.as_millis()).unwrap_or(u64::MAX);
+        self.0.store(ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn idle_for(&self, boot: Duration) -> Duration {
+        boot.saturating_sub(Duration::from_millis(self.0.load(Ordering::Relaxed)))
+    }
+}

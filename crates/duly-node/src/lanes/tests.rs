@@ -1,0 +1,344 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use duly_core::{
+    DeliveryId, Destination, Incarnation, Millis, Settings, TimerId, Timestamp, headers::Headers,
+};
+use duly_store::Token;
+use proptest::prelude::*;
+
+use super::*;
+
+const SHARD: ShardId = ShardId(0);
+
+fn lane(n: usize) -> Lane {
+    Lane {
+        namespace: NamespaceName::new("ns").unwrap(),
+        key: LaneKey::Origin(Arc::from(format!("https://r{n:03}"))),
+    }
+}
+
+fn settings(cap: u32, weight: u32) -> Arc<Settings> {
+    let mut settings = Settings { weight, ..Settings::default() };
+    settings.limits.max_in_flight = cap;
+    Arc::new(settings)
+}
+
+fn firing(lane: &Lane, kind: Kind, settings: &Arc<Settings>) -> Firing {
+    Firing {
+        token: Token::new(SHARD, &[1]),
+        delivery_id: DeliveryId::of("ns", "t", Incarnation(1), 0),
+        namespace: lane.namespace.clone(),
+        id: TimerId::new("t").unwrap(),
+        occurrence: 0,
+        attempt: match kind {
+            Kind::First => 1,
+            Kind::Retry => 2,
+        },
+        due_at: Timestamp::MIN,
+        claimable_at: Timestamp::MIN,
+        leased_until: Timestamp::MIN,
+        lease: Millis::from_secs(900),
+        lane: lane.key.clone(),
+        destination: Destination::Pull,
+        headers: Headers::default(),
+        payload: None,
+        slot_key: None,
+        trace_parent: None,
+        settings: Arc::clone(settings),
+    }
+}
+
+/// A store that holds nothing but how many firings of each kind a lane has.
+struct Model {
+    lanes: Lanes,
+    settings: Arc<Settings>,
+    due: BTreeMap<Lane, Load>,
+    running: Vec<(Lane, Kind)>,
+}
+
+impl Model {
+    fn new(workers_max: usize, cap: u32, weight: u32) -> Self {
+        Self {
+            lanes: Lanes::new(1, workers_max, 256),
+            settings: settings(cap, weight),
+            due: BTreeMap::new(),
+            running: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, n: usize, first: usize, retry: usize) {
+        self.due.entry(lane(n)).or_default().add(Load::new(first, retry));
+    }
+
+    fn ready(&self) -> Vec<ReadyLane> {
+        self.due
+            .iter()
+            .filter(|(_, due)| due.sum() > 0)
+            .map(|(lane, due)| ReadyLane {
+                lane: lane.clone(),
+                first: due.first as u64,
+                retry: due.retry as u64,
+            })
+            .collect()
+    }
+
+    /// Claims for these lanes and for whatever is to be planned again, as the loop does.
+    fn claim(&mut self, first: Vec<LaneClaim>) {
+        let mut claims = first;
+        while !claims.is_empty() {
+            let mut claimed = Claimed::default();
+            for claim in &claims {
+                let due = self.due.entry(claim.lane.clone()).or_default();
+                let got = Load::new(due.first.min(claim.first_max), due.retry.min(claim.retry_max));
+                due.subtract(got);
+                for kind in [Kind::First, Kind::Retry] {
+                    let count = match kind {
+                        Kind::First => got.first,
+                        Kind::Retry => got.retry,
+                    };
+                    let one = firing(&claim.lane, kind, &self.settings);
+                    claimed.firings.extend(vec![one; count]);
+                }
+                if due.sum() > 0 {
+                    claimed.more.push(claim.lane.clone());
+                }
+            }
+            let granted = self.lanes.granted(SHARD, &claims, claimed);
+            for firing in &granted.excess {
+                let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
+                let one = Load::one(Kind::of(firing));
+                self.due.entry(lane).or_default().add(one);
+            }
+            for (firing, kind) in granted.firings {
+                let lane = Lane { namespace: firing.namespace, key: firing.lane };
+                self.running.push((lane, kind));
+            }
+            claims = self.lanes.plan_waiting(SHARD);
+        }
+    }
+
+    fn walk(&mut self) {
+        let claims = self.lanes.plan(SHARD, self.ready());
+        self.claim(claims);
+    }
+
+    /// One attempt ends; the loop looks at who waited for its slot.
+    fn finish(&mut self, at: usize) -> (Lane, Kind) {
+        let (lane, kind) = self.running.remove(at);
+        if !self.lanes.free(&lane, kind).is_empty() {
+            let claims = self.lanes.plan_waiting(SHARD);
+            self.claim(claims);
+        }
+        (lane, kind)
+    }
+
+    fn running_in(&self, n: usize) -> Load {
+        let mut load = Load::default();
+        for (_, kind) in self.running.iter().filter(|(l, _)| *l == lane(n)) {
+            load.add(Load::one(*kind));
+        }
+        load
+    }
+}
+
+#[test]
+fn p10_a_lane_gets_its_cap_and_no_more() {
+    let mut model = Model::new(1024, 100, 1);
+    model.add(0, 1_000, 0);
+    model.walk();
+    assert_eq!(model.running_in(0), Load::new(100, 0));
+    assert_eq!(model.lanes.loads(&lane(0).namespace)[0].state, Activity::Capped);
+    // Each slot that is freed is filled at once.
+    for _ in 0..500 {
+        model.finish(0);
+        assert_eq!(model.running_in(0).sum(), 100);
+    }
+    // What is left runs out, and the lane flows again.
+    while !model.running.is_empty() {
+        model.finish(0);
+    }
+    assert_eq!(model.due[&lane(0)].sum(), 0);
+    assert_eq!(model.lanes.in_flight(), 0);
+    let loads = model.lanes.loads(&lane(0).namespace);
+    assert_eq!((loads[0].in_flight, loads[0].state), (0, Activity::Flowing));
+}
+
+#[test]
+fn p9_greedy_lanes_leave_workers_for_a_new_one() {
+    let mut model = Model::new(1024, 100, 1);
+    for n in 0..16 {
+        model.add(n, 100_000, 0);
+    }
+    model.walk();
+    // Nothing ends, as with dead receivers: a lane that comes now is served at once.
+    model.add(500, 3, 0);
+    model.walk();
+    assert_eq!(model.running_in(500), Load::new(3, 0));
+    for n in 501..504 {
+        model.add(n, 1, 0);
+        model.walk();
+        assert_eq!(model.running_in(n), Load::new(1, 0), "lane {n}");
+    }
+}
+
+#[test]
+fn p9_no_lane_starves_when_there_are_more_lanes_than_workers() {
+    let mut model = Model::new(4, 100, 1);
+    for n in 0..40 {
+        model.add(n, 50, 0);
+    }
+    model.walk();
+    let mut served = std::collections::BTreeSet::new();
+    for _ in 0..120 {
+        assert!(!model.running.is_empty());
+        let (lane, _) = model.finish(0);
+        served.insert(lane);
+    }
+    assert_eq!(served.len(), 40, "every lane had its turn within three rounds");
+}
+
+#[test]
+fn weight_is_a_share_of_scarce_workers() {
+    let room = |weight| Room {
+        share: Share { cap: 1_000, weight },
+        lane: Load::default(),
+        workers: Load::default(),
+        workers_max: 100,
+    };
+    let got = |weight| room(weight).allow(Demand::wanted(1_000, 0), Kind::Retry).slots.sum();
+    assert_eq!([got(1), got(2), got(6), got(18)], [33, 50, 75, 90]);
+}
+
+#[test]
+fn t23_a_retry_storm_leaves_room_for_first_attempts() {
+    let mut model = Model::new(200, 100, 1);
+    for n in 0..50 {
+        model.add(n, 0, 10_000);
+    }
+    model.walk();
+    let retries = model.running.len();
+    assert!(retries <= 100, "{retries} of 200 workers are busy with retries");
+    // First attempts, in lanes of their own and in lanes full of retries.
+    model.add(0, 10, 0);
+    model.add(900, 10, 0);
+    model.walk();
+    assert!(model.running_in(0).first >= 1, "{:?}", model.running_in(0));
+    assert_eq!(model.running_in(900).first, 10);
+}
+
+#[test]
+fn t23_neither_kind_starves_the_other_within_a_lane() {
+    for cap in [1, 2, 3, 4, 10, 100] {
+        let mut model = Model::new(1024, cap, 1);
+        model.add(0, 10_000, 10_000);
+        model.walk();
+        let mut ended = [0, 0];
+        for _ in 0..2_000 {
+            let (_, kind) = model.finish(0);
+            ended[usize::from(kind == Kind::Retry)] += 1;
+            let load = model.running_in(0);
+            assert!(load.sum() <= cap as usize, "cap {cap}: {load:?}");
+        }
+        assert!(ended[0] >= 400 && ended[1] >= 20, "cap {cap}: {ended:?}");
+    }
+}
+
+#[test]
+fn an_unknown_namespace_is_probed_with_one_firing() {
+    let mut model = Model::new(1024, 3, 1);
+    model.add(0, 10, 0);
+    let claims = model.lanes.plan(SHARD, model.ready());
+    assert_eq!((claims[0].first_max, claims[0].retry_max), (1, 0));
+    model.lanes.unplan(&claims);
+    assert_eq!(model.lanes.in_flight(), 0);
+    model.walk();
+    assert_eq!(model.running_in(0), Load::new(3, 0));
+}
+
+#[test]
+fn p10_a_lowered_cap_holds_from_the_claim_that_tells_of_it() {
+    let mut model = Model::new(1024, 50, 1);
+    model.add(0, 10, 0);
+    model.walk();
+    while !model.running.is_empty() {
+        model.finish(0);
+    }
+    model.settings = settings(2, 1);
+    model.add(0, 10, 0);
+    model.walk();
+    assert_eq!(model.running_in(0).sum(), 2);
+    assert_eq!(model.due[&lane(0)].sum(), 8, "the rest went back");
+    assert_eq!(model.lanes.in_flight(), 2);
+}
+
+#[test]
+fn a_firing_of_the_other_kind_uses_the_slot_that_was_held() {
+    let mut model = Model::new(16, 10, 1);
+    let ready = ReadyLane { lane: lane(0), first: 0, retry: 1 };
+    let claims = model.lanes.plan(SHARD, vec![ready]);
+    let claimed = Claimed {
+        firings: vec![firing(&lane(0), Kind::First, &model.settings)],
+        ..Claimed::default()
+    };
+    let granted = model.lanes.granted(SHARD, &claims, claimed);
+    assert_eq!(granted.firings.len(), 1);
+    assert_eq!(granted.firings[0].1, Kind::Retry);
+    assert!(granted.excess.is_empty());
+}
+
+#[test]
+fn the_store_having_more_than_it_said_asks_for_another_look() {
+    let mut model = Model::new(16, 10, 1);
+    let ready = ReadyLane { lane: lane(0), first: 1, retry: 0 };
+    let claims = model.lanes.plan(SHARD, vec![ready]);
+    let claimed = Claimed {
+        firings: vec![firing(&lane(0), Kind::First, &model.settings)],
+        more: vec![lane(0)],
+        next_due_in: None,
+    };
+    assert!(model.lanes.granted(SHARD, &claims, claimed).look_again);
+    // Nothing granted although there is more: asking at once would spin.
+    let ready = ReadyLane { lane: lane(1), first: 1, retry: 0 };
+    let claims = model.lanes.plan(SHARD, vec![ready]);
+    let claimed = Claimed { more: vec![lane(1)], ..Claimed::default() };
+    assert!(!model.lanes.granted(SHARD, &claims, claimed).look_again);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Whatever arrives and ends in whatever order: no cap and no limit is exceeded, no slot is
+    /// lost, and as long as something is due something runs.
+    #[test]
+    fn p10_limits_hold_and_nothing_stalls(
+        workers_max in 1_usize..40,
+        cap in 1_u32..20,
+        steps in proptest::collection::vec((0_usize..8, 0_usize..30, 0_usize..30, 0_usize..10), 1..60),
+    ) {
+        let mut model = Model::new(workers_max, cap, 1);
+        for (n, first, retry, ends) in steps {
+            model.add(n, first, retry);
+            model.walk();
+            for i in 0..ends {
+                if !model.running.is_empty() {
+                    let at = i % model.running.len();
+                    model.finish(at);
+                }
+                prop_assert_eq!(model.lanes.in_flight(), model.running.len());
+                prop_assert!(model.running.len() <= workers_max);
+                for n in 0..8 {
+                    prop_assert!(model.running_in(n).sum() <= cap as usize);
+                }
+            }
+        }
+        // With every attempt ending, all that is due gets its turn without another walk.
+        let mut left = 10_000;
+        while !model.running.is_empty() && left > 0 {
+            model.finish(0);
+            left -= 1;
+        }
+        let due: usize = model.due.values().map(|load| load.sum()).sum();
+        prop_assert_eq!(due, 0);
+        prop_assert_eq!(model.lanes.in_flight(), 0);
+    }
+}

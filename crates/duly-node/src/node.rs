@@ -1,0 +1,242 @@
+//! Starting a node, and the handle to it.
+
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use duly_core::{NamespaceName, env::Clock, shard::ShardId};
+use duly_sink::Sink;
+use duly_store::{Owner, Result, SettleOutcome, Settlement, Store};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc};
+
+use crate::{
+    LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, dispatch,
+    health::Beat,
+    lanes::Lanes,
+    log_limit::LogLimit,
+    phase::{Phase, Phases},
+    pull::{self, Pull},
+    record::{Recorder, Way},
+    settler::{self, attempt_outcome},
+    shared::{Bell, Shared},
+    supervise,
+    waker::{self, Waker},
+};
+
+/// Longest time a drain waits for its last verdicts to be taken by the store.
+const SETTLE_WITHIN: Duration = Duration::from_secs(5);
+
+/// A node: claims what is due and delivers it. It has no value of its own; see [`Node::start`].
+#[derive(Debug)]
+pub struct Node;
+
+impl Node {
+    /// Starts a node on the present tokio runtime. It runs until [`Handle::drain`] or the end of
+    /// the runtime.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, and when the system gives no thread or timer to wake up by:
+    /// without it nothing would be on time.
+    pub fn start(
+        store: Arc<dyn Store>,
+        sink: Arc<dyn Sink>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Handle {
+        Self::start_with(store, sink, clock, options, |bells| {
+            waker::system(bells).expect("a process can have one more thread and one more timer")
+        })
+    }
+
+    pub(crate) fn start_with(
+        store: Arc<dyn Store>,
+        sink: Arc<dyn Sink>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+        waker: impl FnOnce(Arc<[Bell]>) -> Box<dyn Waker>,
+    ) -> Handle {
+        let shards = store.shards();
+        let bells: Arc<[Bell]> = (0..shards).map(|_| Bell::default()).collect();
+        let mut senders = Vec::new();
+        let mut receivers = Vec::new();
+        for _ in 0..shards {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            senders.push(sender);
+            receivers.push(receiver);
+        }
+        let beats = || {
+            let boot = clock.boot();
+            (0..shards)
+                .map(|_| {
+                    let beat = Beat::default();
+                    beat.turn(boot);
+                    beat
+                })
+                .collect()
+        };
+        let shared = Arc::new(Shared {
+            shard_beats: beats(),
+            settler_beats: beats(),
+            lanes: Mutex::new(Lanes::new(shards, options.workers_max, options.claim_batch_max)),
+            pull: Pull::new(options.pull_waiters_max),
+            phases: Phases::new(),
+            waker: waker(Arc::clone(&bells)),
+            bells,
+            settlers: senders,
+            unsettled: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
+            quieter: Notify::new(),
+            recorder: Recorder::default(),
+            failed_attempts: LogLimit::default(),
+            store_errors: LogLimit::default(),
+            owner: Owner::Node(random()),
+            store,
+            sink,
+            clock,
+            options,
+        });
+        for (shard, entries) in shared.shards().zip(receivers) {
+            tokio::spawn(settler::run(Arc::clone(&shared), shard, entries));
+            let name = format!("shard {}", shard.0);
+            supervise::spawn(name, Arc::clone(&shared), move |shared| {
+                // After a restart everything is looked at again.
+                shared.bell(shard).ring_due();
+                dispatch::run(shared, shard)
+            });
+        }
+        supervise::spawn("wake-ups".to_owned(), Arc::clone(&shared), dispatch::listen);
+        shared.ring_all();
+        Handle(shared)
+    }
+}
+
+/// A random number from the standard library's seed: tells this node from its earlier lives.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// The handle to a running node; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Handle(Arc<Shared>);
+
+impl Handle {
+    /// Leases firings of the namespace's pull lane, waiting in line for them.
+    ///
+    /// Cancellation safe: a caller that goes away leaves no claim behind.
+    ///
+    /// # Errors
+    /// `UnknownNamespace`; `Overloaded` when too many calls wait; what the store says.
+    pub async fn lease(&self, request: LeaseRequest) -> Result<Leased> {
+        let leased = pull::lease(&self.0, request).await;
+        Recorder::waiters(self.0.pull.waiting());
+        leased
+    }
+
+    /// Settles what consumers have leased; outcomes stand in the order of the settlements.
+    ///
+    /// Not cancellation safe: dropped, some may have been taken. Settling again is harmless.
+    ///
+    /// # Errors
+    /// What the store says; the same settlements can be sent again.
+    pub async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<SettleOutcome>> {
+        let shards = self.0.store.shards();
+        let mut outcomes = vec![SettleOutcome::InvalidToken; settlements.len()];
+        let mut by_shard: Vec<Vec<(usize, Settlement)>> = vec![Vec::new(); usize::from(shards)];
+        for (i, settlement) in settlements.into_iter().enumerate() {
+            if let Some(group) = by_shard.get_mut(usize::from(settlement.token.shard().0)) {
+                group.push((i, settlement));
+            }
+        }
+        for (shard, group) in (0..shards).map(ShardId).zip(by_shard) {
+            if group.is_empty() {
+                continue;
+            }
+            let items = group.iter().map(|(_, s)| s.clone()).collect();
+            let answers = self.0.store.settle(shard, items).await?;
+            for ((i, settlement), outcome) in group.into_iter().zip(answers) {
+                outcomes[i] = outcome;
+                if let (Some(ended), Some(namespace)) =
+                    (attempt_outcome(&settlement.verdict, outcome), &settlement.namespace)
+                {
+                    self.0.recorder.attempt(Way::Pull, namespace, ended);
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Stops claiming, answers waiting lease calls with nothing, lets attempts under way finish
+    /// within the time of the options, and gives up the rest: what was not sent goes back
+    /// uncounted, what was sent counts as an attempt whose lease was lost.
+    ///
+    /// Cancellation safe: a drain that was begun can be waited for again.
+    pub async fn drain(&self) {
+        let shared = &self.0;
+        shared.phases.enter(Phase::Draining);
+        shared.pull.send_all_away();
+        let within = shared.options.drain_within;
+        if tokio::time::timeout(within, self.quiet()).await.is_ok() {
+            return;
+        }
+        let in_flight = shared.lanes.lock().in_flight();
+        tracing::warn!(in_flight, "attempts that did not end in time are given up");
+        shared.phases.enter(Phase::CutOff);
+        if tokio::time::timeout(SETTLE_WITHIN, self.quiet()).await.is_err() {
+            let unsettled = shared.unsettled();
+            tracing::error!(unsettled, "the store did not take the last verdicts");
+        }
+    }
+
+    /// The push lanes of a namespace that hold something or lately did.
+    pub fn lanes(&self, namespace: &NamespaceName) -> Vec<LaneLoad> {
+        self.0.lanes.lock().loads(namespace)
+    }
+
+    /// How the node feels; answers at once.
+    pub fn health(&self) -> NodeHealth {
+        let boot = self.0.clock.boot();
+        let shards = self.0.shard_beats.iter().enumerate();
+        let mut loops: Vec<_> = shards
+            .map(|(i, beat)| LoopHealth {
+                name: format!("shard {i}"),
+                idle_for: beat.idle_for(boot),
+            })
+            .collect();
+        let settlers = self.0.settler_beats.iter().zip(&self.0.unsettled);
+        for (i, (beat, unsettled)) in settlers.enumerate() {
+            if unsettled.load(Ordering::Relaxed) > 0 {
+                loops.push(LoopHealth {
+                    name: format!("settler {i}"),
+                    idle_for: beat.idle_for(boot),
+                });
+            }
+        }
+        NodeHealth {
+            loops,
+            waiters: self.0.pull.waiting(),
+            deliveries_in_flight: self.0.lanes.lock().in_flight(),
+            unsettled: self.0.unsettled(),
+            draining: self.0.phases.now() != Phase::Running,
+        }
+    }
+
+    /// Waits until no attempt is under way and every verdict is taken.
+    async fn quiet(&self) {
+        loop {
+            let quieter = self.0.quieter.notified();
+            tokio::pin!(quieter);
+            // Listen first, look then: otherwise the last change could slip between.
+            quieter.as_mut().enable();
+            let busy = self.0.lanes.lock().in_flight() > 0 || self.0.unsettled() > 0;
+            if !busy {
+                return;
+            }
+            quieter.await;
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What a node can be told.
+
+use std::time::Duration;
+
+/// Limits and times of a node.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Push attempts under way at once, over all lanes.
+    pub workers_max: usize,
+    /// Lease calls that wait at once, over all namespaces.
+    pub pull_waiters_max: usize,
+    /// How long a drain lets attempts finish.
+    pub drain_within: Duration,
+    /// Most firings of one push claim.
+    pub claim_batch_max: usize,
+    /// Most bytes of payload and headers of one push claim.
+    pub claim_bytes_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            workers_max: 1024,
+            pull_waiters_max: 10_000,
+            drain_within: Duration::from_secs(25),
+            claim_batch_max: 256,
+            claim_bytes_max: 8 * 1024 * 1024,
+        }
+    }
+}

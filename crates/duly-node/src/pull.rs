@@ -1,0 +1,300 @@
+//! Pull: lease calls wait in line, and are answered as soon as something is there.
+//!
+//! A call is queued, and its namespace is served by a task of its own: claim for the call at the
+//! head, answer it, go on until nothing is claimable or nobody waits. What a shard loop finds ready
+//! in a pull lane starts the same task. A claim whose caller is gone, at any moment up to
+//! [`Leased::delivered`], is released uncounted.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+    time::Duration,
+};
+
+use duly_core::{Millis, NamespaceName, destination::LaneKey, shard::ShardId};
+use duly_store::{ClaimRequest, Claimed, Error, Firing, Lane, LaneClaim, Owner, Result, Token};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::{
+    lanes::Kind,
+    phase::Phase,
+    record::{Recorder, Way},
+    shared::Shared,
+};
+
+mod waiters;
+
+use waiters::{Empty, Head, Order, Patience, Serve, Waiters};
+
+/// When a caller that found the line full may come again.
+const FULL_RETRY_AFTER: Millis = Millis::from_secs(1);
+
+/// What a consumer asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseRequest {
+    /// Whose firings.
+    pub namespace: NamespaceName,
+    /// Most firings.
+    pub max: usize,
+    /// Most bytes of payload and headers; the first firing comes whatever its size.
+    pub bytes_max: u64,
+    /// How long the lease is; the namespace's own when absent.
+    pub lease: Option<Millis>,
+    /// How long to wait for a firing; zero is one try.
+    pub wait: Duration,
+}
+
+/// What a consumer gets. Dropped before [`Leased::delivered`], its claims are released uncounted.
+#[derive(Debug, Default)]
+pub struct Leased {
+    /// The firings; empty when there were none in time.
+    pub firings: Vec<Firing>,
+    /// Whether there were none because the namespace is paused.
+    pub paused: bool,
+    claims: Option<Claims>,
+}
+
+impl Leased {
+    fn new(shared: &Arc<Shared>, firings: Vec<Firing>) -> Self {
+        let tokens = firings.iter().map(|f| (f.token.clone(), f.namespace.clone())).collect();
+        Self { firings, paused: false, claims: Some(Claims { shared: Arc::clone(shared), tokens }) }
+    }
+
+    fn paused() -> Self {
+        Self { paused: true, ..Self::default() }
+    }
+
+    /// The answer has been written: the consumer holds the claims from now on.
+    pub fn delivered(mut self) {
+        if let Some(claims) = &mut self.claims {
+            claims.tokens.clear();
+        }
+    }
+}
+
+/// Claims that go back to the store unless their answer was written.
+#[derive(Debug)]
+struct Claims {
+    shared: Arc<Shared>,
+    tokens: Vec<(Token, NamespaceName)>,
+}
+
+impl Drop for Claims {
+    fn drop(&mut self) {
+        for (token, namespace) in self.tokens.drain(..) {
+            self.shared.release_later(token, namespace);
+        }
+    }
+}
+
+type Answer = oneshot::Sender<Result<Leased>>;
+
+/// The lines of waiting calls.
+#[derive(Debug)]
+pub(crate) struct Pull {
+    waiters: Mutex<Waiters<LeaseRequest, Answer>>,
+    /// Where the next claim starts, so that shards take turns.
+    next_shard: AtomicU16,
+}
+
+impl Pull {
+    pub(crate) fn new(waiters_max: usize) -> Self {
+        Self { waiters: Mutex::new(Waiters::new(waiters_max)), next_shard: AtomicU16::new(0) }
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiters.lock().len()
+    }
+
+    /// Answers every waiting call with nothing.
+    pub(crate) fn send_all_away(&self) {
+        let answers = self.waiters.lock().take_all();
+        for answer in answers {
+            answer.send(Ok(Leased::default())).ok();
+        }
+    }
+}
+
+/// Something of the namespace's pull lane may be claimable.
+pub(crate) fn ready(shared: &Arc<Shared>, namespace: &NamespaceName) {
+    let serve = shared.pull.waiters.lock().ready(namespace);
+    start(shared, namespace, serve);
+}
+
+/// A lease call, from its arrival to its answer.
+///
+/// # Errors
+/// `UnknownNamespace`, `Overloaded` when too many calls wait, and whatever the store says.
+pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result<Leased> {
+    let namespace = request.namespace.clone();
+    match shared.store.get_namespace(namespace.clone()).await? {
+        None => return Err(Error::UnknownNamespace(namespace.to_string())),
+        Some(known) if known.paused => return Ok(Leased::paused()),
+        Some(_) if shared.phases.now() != Phase::Running => return Ok(Leased::default()),
+        Some(_) => {}
+    }
+    let wait = request.wait;
+    let (answer, mut answered) = oneshot::channel();
+    let queued = shared.pull.waiters.lock().push(&namespace, request, Patience::of(wait), answer);
+    let Some((id, serve)) = queued else {
+        return Err(Error::Overloaded {
+            reason: format!(
+                "{} lease calls wait already, as many as may; come again, or wait for less time",
+                shared.options.pull_waiters_max
+            ),
+            retry_after: FULL_RETRY_AFTER,
+        });
+    };
+    let place = Place { shared, namespace: &namespace, id };
+    start(shared, &namespace, serve);
+    // Between the look at the phase above and the queue a drain may have sent everybody away.
+    if shared.phases.now() != Phase::Running {
+        shared.pull.send_all_away();
+    }
+    if wait.is_zero() {
+        return (&mut answered).await.unwrap_or_else(|_| Ok(Leased::default()));
+    }
+    match tokio::time::timeout(wait, &mut answered).await {
+        Ok(Ok(answer)) => answer,
+        // Nobody is left who could answer.
+        Ok(Err(_)) => Ok(Leased::default()),
+        Err(_elapsed) => {
+            drop(place);
+            // Out of the line now; what was answered a moment before still counts.
+            match answered.try_recv() {
+                Ok(answer) => answer,
+                Err(_) => Ok(out_of_time(shared, namespace).await),
+            }
+        }
+    }
+}
+
+/// The answer to a call that waited in vain: it may have been paused meanwhile.
+async fn out_of_time(shared: &Shared, namespace: NamespaceName) -> Leased {
+    match shared.store.get_namespace(namespace).await {
+        Ok(Some(known)) if known.paused => Leased::paused(),
+        _ => Leased::default(),
+    }
+}
+
+/// A place in line; given up when the call ends or its caller goes away.
+struct Place<'a> {
+    shared: &'a Shared,
+    namespace: &'a NamespaceName,
+    id: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let taken = self.shared.pull.waiters.lock().take(self.namespace, self.id);
+        drop(taken);
+    }
+}
+
+fn start(shared: &Arc<Shared>, namespace: &NamespaceName, serve: Serve) {
+    if serve == Serve::Start {
+        tokio::spawn(serve_all(Arc::clone(shared), namespace.clone()));
+    }
+}
+
+/// Serves a namespace until nothing is claimable or nobody waits.
+async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName) {
+    loop {
+        let head = shared.pull.waiters.lock().head(&namespace);
+        let Some(head) = head else {
+            return;
+        };
+        match claim(&shared, &head).await {
+            Ok(firings) if firings.is_empty() => {
+                let waiters = &shared.pull.waiters;
+                let (answers, next) = waiters.lock().empty(&namespace, head.arrived_before);
+                for answer in answers {
+                    answer.send(Ok(Leased::default())).ok();
+                }
+                if next == Empty::Ended {
+                    return;
+                }
+            }
+            Ok(firings) => hand_out(&shared, &namespace, head.id, firings),
+            Err(error) => {
+                shared.log_store_error("claim (pull)", &error);
+                let answers = shared.pull.waiters.lock().take_namespace(&namespace);
+                for answer in answers {
+                    answer.send(Err(error.clone())).ok();
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Answers the call at the head. If its caller is gone the claims go back as `Leased` is dropped.
+fn hand_out(shared: &Arc<Shared>, namespace: &NamespaceName, id: u64, firings: Vec<Firing>) {
+    let wall = shared.clock.wall();
+    for firing in &firings {
+        Recorder::lateness(Way::Pull, Kind::of(firing), firing.claimable_at, wall);
+    }
+    let leased = Leased::new(shared, firings);
+    let answer = shared.pull.waiters.lock().take(namespace, id);
+    if let Some(answer) = answer {
+        answer.send(Ok(leased)).ok();
+    }
+}
+
+/// Claims for one call: shard by shard until one has something.
+async fn claim(shared: &Shared, head: &Head<LeaseRequest>) -> Result<Vec<Firing>> {
+    let shards = shared.store.shards().max(1);
+    let begin = shared.pull.next_shard.fetch_add(1, Ordering::Relaxed) % shards;
+    for i in 0..shards {
+        let shard = ShardId((begin + i) % shards);
+        let firings = claim_in(shared, shard, head).await?;
+        if !firings.is_empty() {
+            return Ok(firings);
+        }
+    }
+    Ok(Vec::new())
+}
+
+async fn claim_in(
+    shared: &Shared,
+    shard: ShardId,
+    head: &Head<LeaseRequest>,
+) -> Result<Vec<Firing>> {
+    let max = head.request.max;
+    if head.order == Order::FirstAttempts {
+        return Ok(claim_kinds(shared, shard, &head.request, max, max).await?.firings);
+    }
+    // The store gives first attempts before retries, so now and then a call gets retries only.
+    let retries = claim_kinds(shared, shard, &head.request, 0, max).await?;
+    if !retries.firings.is_empty() {
+        return Ok(retries.firings);
+    }
+    Ok(claim_kinds(shared, shard, &head.request, max, max).await?.firings)
+}
+
+async fn claim_kinds(
+    shared: &Shared,
+    shard: ShardId,
+    request: &LeaseRequest,
+    first_max: usize,
+    retry_max: usize,
+) -> Result<Claimed> {
+    let lane = Lane { namespace: request.namespace.clone(), key: LaneKey::Pull };
+    let claim = ClaimRequest {
+        lanes: vec![LaneClaim { lane, first_max, retry_max }],
+        total_max: request.max,
+        bytes_max: request.bytes_max,
+        lease: request.lease,
+        owner: Owner::Consumer,
+    };
+    let claimed = shared.store.claim(shard, claim).await?;
+    if let Some(next_due_in) = claimed.next_due_in {
+        // The end of a lease granted here may be the next thing to happen.
+        let wall = crate::shared::wall_after(&*shared.clock, next_due_in);
+        shared.waker.wake_by(shard, wall);
+    }
+    Ok(claimed)
+}

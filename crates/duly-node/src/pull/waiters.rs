@@ -1,0 +1,247 @@
+//! Lease calls in order of arrival, by namespace. Pure.
+//!
+//! A namespace is *served* by at most one task at a time, so a later call cannot overtake an
+//! earlier one. What happens while it is served (a new call, something became claimable) is noted
+//! in `again`, so no signal is lost between the last empty claim and the end of serving.
+
+use std::{collections::VecDeque, time::Duration};
+
+use duly_core::NamespaceName;
+use rustc_hash::FxHashMap;
+
+/// Namespaces remembered although nobody waits in them.
+const IDLE_REMEMBERED_MAX: usize = 4_096;
+/// Every so many leases of a namespace, retries are looked at before first attempts.
+const RETRIES_FIRST_EVERY: u32 = 4;
+
+/// Waiting lease calls; `R` is what they ask, `A` is where their answer goes.
+#[derive(Debug)]
+pub(crate) struct Waiters<R, A> {
+    queues: FxHashMap<NamespaceName, Queue<R, A>>,
+    total: usize,
+    total_max: usize,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct Queue<R, A> {
+    waiting: VecDeque<Waiter<R, A>>,
+    serving: Serving,
+    turn: u32,
+}
+
+#[derive(Debug)]
+struct Waiter<R, A> {
+    id: u64,
+    request: R,
+    patience: Patience,
+    answer: A,
+}
+
+/// Whether a namespace is being served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Serving {
+    No,
+    Yes,
+    /// And something has happened since the last claim began.
+    Again,
+}
+
+/// How long a call waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// One try, then an empty answer.
+    OneTry,
+    /// Until it is answered or taken back.
+    Waits,
+}
+
+impl Patience {
+    pub(crate) fn of(wait: Duration) -> Self {
+        if wait.is_zero() { Self::OneTry } else { Self::Waits }
+    }
+}
+
+/// Whether the caller has to start serving a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Serve {
+    /// Nobody serves it: start.
+    Start,
+    /// It is served already, or nobody waits.
+    Not,
+}
+
+/// The call whose turn it is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Head<R> {
+    /// Names the call.
+    pub(crate) id: u64,
+    /// What it asks.
+    pub(crate) request: R,
+    /// Which kind is looked at first.
+    pub(crate) order: Order,
+    /// Calls before this id had arrived when the claim began.
+    pub(crate) arrived_before: u64,
+}
+
+/// Which kind a lease is filled with first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// First attempts, then retries.
+    FirstAttempts,
+    /// Retries, then first attempts.
+    Retries,
+}
+
+/// What follows a claim that brought nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Empty {
+    /// Something happened meanwhile: claim again.
+    Again,
+    /// Serving has ended.
+    Ended,
+}
+
+impl<R: Clone, A> Waiters<R, A> {
+    pub(crate) fn new(total_max: usize) -> Self {
+        Self { queues: FxHashMap::default(), total: 0, total_max, next_id: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.total
+    }
+
+    /// Puts a call at the end of its queue. `None` when the node has as many as it may.
+    pub(crate) fn push(
+        &mut self,
+        namespace: &NamespaceName,
+        request: R,
+        patience: Patience,
+        answer: A,
+    ) -> Option<(u64, Serve)> {
+        if self.total >= self.total_max {
+            return None;
+        }
+        self.forget_idle();
+        let id = self.next_id;
+        self.next_id += 1;
+        self.total += 1;
+        let queue = self.queues.entry(namespace.clone()).or_insert_with(|| Queue {
+            waiting: VecDeque::new(),
+            serving: Serving::No,
+            turn: 0,
+        });
+        queue.waiting.push_back(Waiter { id, request, patience, answer });
+        Some((id, queue.signal()))
+    }
+
+    /// Something of the namespace may be claimable.
+    pub(crate) fn ready(&mut self, namespace: &NamespaceName) -> Serve {
+        self.queues.get_mut(namespace).map_or(Serve::Not, Queue::signal)
+    }
+
+    /// The call to be served next. Serving ends with `None`.
+    pub(crate) fn head(&mut self, namespace: &NamespaceName) -> Option<Head<R>> {
+        let arrived_before = self.next_id;
+        let queue = self.queues.get_mut(namespace)?;
+        let Some(first) = queue.waiting.front() else {
+            queue.serving = Serving::No;
+            return None;
+        };
+        queue.serving = Serving::Yes;
+        queue.turn = queue.turn.wrapping_add(1);
+        let order = if queue.turn.is_multiple_of(RETRIES_FIRST_EVERY) {
+            Order::Retries
+        } else {
+            Order::FirstAttempts
+        };
+        Some(Head { id: first.id, request: first.request.clone(), order, arrived_before })
+    }
+
+    /// Takes a call out, to be answered or because its caller is gone.
+    pub(crate) fn take(&mut self, namespace: &NamespaceName, id: u64) -> Option<A> {
+        let queue = self.queues.get_mut(namespace)?;
+        let place = queue.waiting.binary_search_by_key(&id, |w| w.id).ok()?;
+        let waiter = queue.waiting.remove(place)?;
+        self.total -= 1;
+        Some(waiter.answer)
+    }
+
+    /// A claim brought nothing: the calls that had one try and were there when it began are taken
+    /// out.
+    pub(crate) fn empty(
+        &mut self,
+        namespace: &NamespaceName,
+        arrived_before: u64,
+    ) -> (Vec<A>, Empty) {
+        let Some(queue) = self.queues.get_mut(namespace) else {
+            return (Vec::new(), Empty::Ended);
+        };
+        let tried = |w: &Waiter<R, A>| w.patience == Patience::OneTry && w.id < arrived_before;
+        let mut answers = Vec::new();
+        if queue.waiting.iter().any(tried) {
+            for waiter in std::mem::take(&mut queue.waiting) {
+                if tried(&waiter) {
+                    answers.push(waiter.answer);
+                } else {
+                    queue.waiting.push_back(waiter);
+                }
+            }
+        }
+        self.total -= answers.len();
+        let next = if queue.serving == Serving::Again && !queue.waiting.is_empty() {
+            queue.serving = Serving::Yes;
+            Empty::Again
+        } else {
+            queue.serving = Serving::No;
+            Empty::Ended
+        };
+        (answers, next)
+    }
+
+    /// Takes out every call of a namespace and ends serving it.
+    pub(crate) fn take_namespace(&mut self, namespace: &NamespaceName) -> Vec<A> {
+        let Some(queue) = self.queues.get_mut(namespace) else {
+            return Vec::new();
+        };
+        queue.serving = Serving::No;
+        self.total -= queue.waiting.len();
+        queue.waiting.drain(..).map(|w| w.answer).collect()
+    }
+
+    /// Takes out every call.
+    pub(crate) fn take_all(&mut self) -> Vec<A> {
+        self.total = 0;
+        self.queues
+            .values_mut()
+            .flat_map(|queue| queue.waiting.drain(..))
+            .map(|waiter| waiter.answer)
+            .collect()
+    }
+
+    fn forget_idle(&mut self) {
+        if self.queues.len() >= IDLE_REMEMBERED_MAX + self.total {
+            self.queues.retain(|_, q| !q.waiting.is_empty() || q.serving != Serving::No);
+        }
+    }
+}
+
+impl<R, A> Queue<R, A> {
+    fn signal(&mut self) -> Serve {
+        match self.serving {
+            Serving::No if self.waiting.is_empty() => Serve::Not,
+            Serving::No => {
+                self.serving = Serving::Yes;
+                Serve::Start
+            }
+            Serving::Yes | Serving::Again => {
+                self.serving = Serving::Again;
+                Serve::Not
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+use super::*;
+
+type Line = Waiters<&'static str, &'static str>;
+
+fn ns(name: &str) -> NamespaceName {
+    NamespaceName::new(name).unwrap()
+}
+
+fn line() -> Line {
+    Waiters::new(5)
+}
+
+fn push(line: &mut Line, name: &'static str, patience: Patience) -> (u64, Serve) {
+    line.push(&ns("a"), name, patience, name).unwrap()
+}
+
+/// Answers the call at the head.
+fn answer(line: &mut Line) -> Option<&'static str> {
+    let head = line.head(&ns("a"))?;
+    let answer = line.take(&ns("a"), head.id);
+    assert_eq!(answer, Some(head.request));
+    answer
+}
+
+#[test]
+fn calls_are_answered_in_order_of_arrival() {
+    let mut line = line();
+    assert_eq!(push(&mut line, "1", Patience::Waits).1, Serve::Start);
+    assert_eq!(push(&mut line, "2", Patience::OneTry).1, Serve::Not);
+    assert_eq!(push(&mut line, "3", Patience::Waits).1, Serve::Not);
+    assert_eq!(line.len(), 3);
+    let answered = [answer(&mut line), answer(&mut line), answer(&mut line), answer(&mut line)];
+    assert_eq!(answered, [Some("1"), Some("2"), Some("3"), None]);
+    assert_eq!(line.len(), 0);
+    // Serving has ended, so the next call starts it again.
+    assert_eq!(push(&mut line, "4", Patience::Waits).1, Serve::Start);
+}
+
+#[test]
+fn a_call_with_one_try_goes_away_empty_and_the_others_stay() {
+    let mut line = line();
+    let _id = push(&mut line, "waits", Patience::Waits);
+    let _id = push(&mut line, "tries", Patience::OneTry);
+    let head = line.head(&ns("a")).unwrap();
+    assert_eq!(head.request, "waits");
+    // Arrived after the claim began: it was not tried yet.
+    let _id = push(&mut line, "late", Patience::OneTry);
+    let (answers, next) = line.empty(&ns("a"), head.arrived_before);
+    assert_eq!((answers, next), (vec!["tries"], Empty::Again));
+    let head = line.head(&ns("a")).unwrap();
+    let (answers, next) = line.empty(&ns("a"), head.arrived_before);
+    assert_eq!((answers, next), (vec!["late"], Empty::Ended));
+    assert_eq!(line.len(), 1);
+    // What becomes ready later is for the one that still waits.
+    assert_eq!(line.ready(&ns("a")), Serve::Start);
+    assert_eq!(answer(&mut line), Some("waits"));
+}
+
+#[test]
+fn a_signal_while_serving_is_not_lost() {
+    let mut line = line();
+    let _id = push(&mut line, "1", Patience::Waits);
+    let head = line.head(&ns("a")).unwrap();
+    assert_eq!(line.ready(&ns("a")), Serve::Not);
+    assert_eq!(line.empty(&ns("a"), head.arrived_before).1, Empty::Again);
+    let head = line.head(&ns("a")).unwrap();
+    assert_eq!(line.empty(&ns("a"), head.arrived_before).1, Empty::Ended);
+}
+
+#[test]
+fn nobody_waits_so_nobody_is_served() {
+    let mut line = line();
+    assert_eq!(line.ready(&ns("a")), Serve::Not);
+    let _id = push(&mut line, "1", Patience::Waits);
+    assert_eq!(line.ready(&ns("b")), Serve::Not);
+}
+
+#[test]
+fn a_caller_that_leaves_frees_its_place() {
+    let mut line = line();
+    let (first, _) = push(&mut line, "1", Patience::Waits);
+    let (second, _) = push(&mut line, "2", Patience::Waits);
+    assert_eq!(line.take(&ns("a"), first), Some("1"));
+    assert_eq!(line.take(&ns("a"), first), None);
+    assert_eq!(line.head(&ns("a")).unwrap().id, second);
+    assert_eq!(line.take(&ns("b"), second), None);
+    assert_eq!(line.len(), 1);
+}
+
+#[test]
+fn p10_the_line_has_an_end() {
+    let mut line = line();
+    for name in ["a", "b", "c", "d", "e"] {
+        assert!(line.push(&ns(name), name, Patience::Waits, name).is_some());
+    }
+    assert!(line.push(&ns("a"), "f", Patience::Waits, "f").is_none());
+    assert_eq!(line.take_namespace(&ns("a")), ["a"]);
+    assert!(line.push(&ns("a"), "f", Patience::Waits, "f").is_some());
+    let mut rest = line.take_all();
+    rest.sort_unstable();
+    assert_eq!(rest, ["b", "c", "d", "e", "f"]);
+    assert_eq!(line.len(), 0);
+}
+
+#[test]
+fn t23_every_fourth_lease_looks_at_retries_first() {
+    let mut line = line();
+    let mut orders = Vec::new();
+    for _ in 0..8 {
+        let _id = push(&mut line, "x", Patience::OneTry);
+        let head = line.head(&ns("a")).unwrap();
+        orders.push(head.order == Order::Retries);
+        line.take(&ns("a"), head.id);
+        assert!(line.head(&ns("a")).is_none());
+    }
+    let t = true;
+    let f = false;
+    assert_eq!(orders, [f, f, f, t, f, f, f, t]);
+}

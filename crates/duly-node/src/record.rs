@@ -1,0 +1,106 @@
+//! What is measured, with labels whose number is bounded.
+
+use std::time::Duration;
+
+use duly_core::{NamespaceName, Timestamp, metric_names as names, timer::AttemptOutcome};
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+
+use crate::lanes::{Activity, Kind};
+
+/// Namespaces with a label of their own; later ones share `other`.
+const NAMESPACES_MAX: usize = 100;
+
+/// How firings leave the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Push,
+    Pull,
+}
+
+impl Way {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Pull => "pull",
+        }
+    }
+}
+
+/// Records metrics; knows which namespaces have a label of their own.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    labelled: Mutex<FxHashSet<NamespaceName>>,
+}
+
+impl Recorder {
+    /// A firing that could be claimed from `claimable_at` on leaves at `wall`.
+    pub(crate) fn lateness(way: Way, kind: Kind, claimable_at: Timestamp, wall: Duration) {
+        let late = wall.saturating_sub(Duration::from_millis(claimable_at.unix_ms()));
+        metrics::histogram!(
+            names::LATENESS_SECONDS,
+            "kind" => way.as_str(),
+            "attempt" => kind.as_str(),
+        )
+        .record(late.as_secs_f64());
+    }
+
+    /// An attempt ended.
+    pub(crate) fn attempt(&self, way: Way, namespace: &NamespaceName, outcome: AttemptOutcome) {
+        metrics::counter!(
+            names::ATTEMPTS_TOTAL,
+            "kind" => way.as_str(),
+            "outcome" => outcome.as_str(),
+            "namespace" => self.label(namespace),
+        )
+        .increment(1);
+    }
+
+    /// A push attempt took this long.
+    pub(crate) fn delivery(took: Duration) {
+        metrics::histogram!(names::DELIVERY_SECONDS).record(took.as_secs_f64());
+    }
+
+    /// Lanes by what they are doing.
+    pub(crate) fn lanes(census: [(Activity, usize); 3]) {
+        for (activity, count) in census {
+            #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+            metrics::gauge!(names::LANES, "state" => activity.as_str()).set(count as f64);
+        }
+    }
+
+    /// Lease calls that wait.
+    pub(crate) fn waiters(count: usize) {
+        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+        metrics::gauge!(names::LEASE_WAITERS).set(count as f64);
+    }
+
+    fn label(&self, namespace: &NamespaceName) -> String {
+        let mut labelled = self.labelled.lock();
+        if labelled.contains(namespace) {
+            return namespace.to_string();
+        }
+        if labelled.len() < NAMESPACES_MAX {
+            labelled.insert(namespace.clone());
+            return namespace.to_string();
+        }
+        "other".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p10_namespace_labels_are_capped() {
+        let recorder = Recorder::default();
+        for i in 0..NAMESPACES_MAX {
+            let name = NamespaceName::new(&format!("ns{i}")).unwrap();
+            assert_eq!(recorder.label(&name), name.as_str());
+        }
+        let late = NamespaceName::new("late").unwrap();
+        assert_eq!(recorder.label(&late), "other");
+        assert_eq!(recorder.label(&NamespaceName::new("ns0").unwrap()), "ns0");
+    }
+}

@@ -1,0 +1,161 @@
+//! Verdicts on their way to the store.
+//!
+//! One task per shard takes whatever verdicts have come together while the last batch was being
+//! made durable, so batches grow with the load. A batch that the store could not take is offered
+//! again for as long as the process lives: the slot of an attempt is freed only when its verdict is
+//! taken, so a store that is away stops new claims by itself and nothing is forgotten.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use duly_core::{
+    NamespaceName,
+    error_code::Retry,
+    shard::ShardId,
+    timer::{AttemptOutcome, Wait},
+};
+use duly_store::{Lane, SettleOutcome, SettleVerdict, Settlement, Token};
+use tokio::sync::mpsc;
+
+use crate::{lanes::Kind, record::Way, shared::Shared};
+
+/// Most verdicts of one call.
+const BATCH_MAX: usize = 1_000;
+/// Pause after the first call that failed.
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
+/// Longest pause between two calls.
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+
+/// One verdict, with what is freed when it is taken.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) settlement: Settlement,
+    pub(crate) slot: Option<Slot>,
+}
+
+/// A slot of a lane; freed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    shared: Arc<Shared>,
+    lane: Lane,
+    kind: Kind,
+}
+
+impl Slot {
+    pub(crate) fn new(shared: Arc<Shared>, lane: Lane, kind: Kind) -> Self {
+        Self { shared, lane, kind }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.shared.free(&self.lane, self.kind);
+    }
+}
+
+impl Shared {
+    /// Queues a verdict. Never waits and never fails while the node runs.
+    pub(crate) fn settle_later(&self, entry: Entry) {
+        let shard = usize::from(entry.settlement.token.shard().0);
+        let (Some(to), Some(unsettled)) = (self.settlers.get(shard), self.unsettled.get(shard))
+        else {
+            return;
+        };
+        if unsettled.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.settler_beats[shard].turn(self.clock.boot());
+        }
+        if to.send(entry).is_err() {
+            // The runtime is shutting down; the store releases what was leased when it opens again.
+            unsettled.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Hands a firing back uncounted.
+    pub(crate) fn release_later(&self, token: Token, namespace: NamespaceName) {
+        self.settle_later(Entry {
+            settlement: Settlement {
+                token,
+                namespace: Some(namespace),
+                verdict: SettleVerdict::Release,
+            },
+            slot: None,
+        });
+    }
+}
+
+/// How an attempt ended by this verdict; `None` when it does not count as one.
+pub(crate) fn attempt_outcome(
+    verdict: &SettleVerdict,
+    outcome: SettleOutcome,
+) -> Option<AttemptOutcome> {
+    if !matches!(outcome, SettleOutcome::Ok | SettleOutcome::Dead) {
+        return None;
+    }
+    match verdict {
+        SettleVerdict::Ack => Some(AttemptOutcome::Delivered),
+        SettleVerdict::Retry { outcome, .. } => Some(*outcome),
+        SettleVerdict::Dead { .. } => Some(AttemptOutcome::Rejected),
+        SettleVerdict::Extend { .. } | SettleVerdict::Release => None,
+    }
+}
+
+/// The verdict of an attempt that ended without anybody knowing how.
+pub(crate) fn lease_lost(wait: Wait, reason: &str) -> SettleVerdict {
+    SettleVerdict::Retry { wait, outcome: AttemptOutcome::LeaseLost, reason: reason.to_owned() }
+}
+
+/// Takes verdicts of one shard to the store until every sender is gone.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    shard: ShardId,
+    mut entries: mpsc::UnboundedReceiver<Entry>,
+) {
+    let mut batch = Vec::new();
+    while entries.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        settle(&shared, shard, std::mem::take(&mut batch)).await;
+    }
+}
+
+async fn settle(shared: &Shared, shard: ShardId, batch: Vec<Entry>) {
+    let count = batch.len();
+    let mut backoff = BACKOFF_MIN;
+    let mut one_by_one = count == 1;
+    let mut left = batch;
+    while !left.is_empty() {
+        shared.settler_beats[usize::from(shard.0)].turn(shared.clock.boot());
+        let size = if one_by_one { 1 } else { left.len() };
+        let settlements = left[..size].iter().map(|e| e.settlement.clone()).collect();
+        match shared.store.settle(shard, settlements).await {
+            Ok(outcomes) => {
+                for (entry, outcome) in left.drain(..size).zip(outcomes) {
+                    taken(shared, &entry, outcome);
+                }
+            }
+            Err(error) if error.retry() == Retry::Never && !one_by_one => one_by_one = true,
+            Err(error) if error.retry() == Retry::Never => {
+                // Nothing can be said of this firing; its lease ends by itself.
+                shared.log_store_error("settle (given up)", &error);
+                left.remove(0);
+            }
+            Err(error) => {
+                shared.log_store_error("settle", &error);
+                tokio::time::sleep(backoff).await;
+                backoff = (backoff * 2).min(BACKOFF_MAX);
+            }
+        }
+    }
+    shared.unsettled[usize::from(shard.0)].fetch_sub(count, Ordering::Relaxed);
+    shared.quieter.notify_waiters();
+}
+
+fn taken(shared: &Shared, entry: &Entry, outcome: SettleOutcome) {
+    if entry.slot.is_none() {
+        return;
+    }
+    match (attempt_outcome(&entry.settlement.verdict, outcome), &entry.settlement.namespace) {
+        (Some(ended), Some(namespace)) => shared.recorder.attempt(Way::Push, namespace, ended),
+        _ => tracing::debug!(outcome = outcome.as_str(), "a verdict changed nothing"),
+    }
+}

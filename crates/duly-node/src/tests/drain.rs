@@ -1,0 +1,64 @@
+//! The end of a node.
+
+use super::*;
+use crate::LeaseRequest;
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_lets_attempts_finish_and_claims_no_more() {
+    let mut world = World::start().await;
+    world.schedule("running", ms(0), A).await;
+    let call = world.call().await;
+    let handle = world.handle.clone();
+    let drain = tokio::spawn(async move { handle.drain().await });
+    world.quiet().await;
+    assert!(world.handle.health().draining);
+    world.schedule("late", ms(0), B).await;
+    world.nothing_more().await;
+    assert!(!drain.is_finished());
+    call.answer(Delivery::Confirmed);
+    drain.await.unwrap();
+    assert_eq!(world.state("running").await, State::Finished);
+    assert_eq!(world.state("late").await, State::Due);
+    world.nothing_more().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_end_in_time_counts_as_a_lost_lease() {
+    let mut world = World::start().await;
+    world.schedule("hangs", ms(0), A).await;
+    let hanging = world.call().await;
+    let started = tokio::time::Instant::now();
+    world.handle.drain().await;
+    assert_eq!(started.elapsed().as_secs(), 25);
+    assert_eq!(world.handle.health().deliveries_in_flight, 0);
+    let view = world.view("hangs").await;
+    assert_eq!(view.state, State::Retrying);
+    assert!(view.maybe_delivered());
+    let history = &view.timer().unwrap().history;
+    assert_eq!(history[0].outcome, AttemptOutcome::LeaseLost);
+    drop(hanging);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_sends_waiters_away_and_lets_nobody_in() {
+    let world = World::start().await;
+    let request = LeaseRequest {
+        namespace: world.namespace.clone(),
+        max: 1,
+        bytes_max: 1 << 20,
+        lease: None,
+        wait: Duration::from_secs(60),
+    };
+    let (handle, first) = (world.handle.clone(), request.clone());
+    let waits = tokio::spawn(async move { handle.lease(first).await.unwrap() });
+    world.quiet().await;
+    assert_eq!(world.handle.health().waiters, 1);
+    world.handle.drain().await;
+    let started = tokio::time::Instant::now();
+    assert!(waits.await.unwrap().firings.is_empty());
+    world.schedule_pull("x", ms(0)).await;
+    let leased = world.handle.lease(request).await.unwrap();
+    assert!(leased.firings.is_empty());
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    assert_eq!(world.state("x").await, State::Due);
+}

@@ -1,0 +1,150 @@
+//! The reference store, with failures on demand.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use duly_core::{Millis, NamespaceName, TimerId, shard::ShardId};
+use duly_store::{
+    ClaimRequest, Claimed, Command, Error, Health, Lane, ListRequest, Outcome, Owner, Page, Ready,
+    SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
+    memory::MemoryStore,
+    namespaces::{Activity, DeleteMode, Namespace, Put},
+};
+use tokio::sync::Notify;
+
+#[derive(Debug)]
+pub(super) struct Flaky {
+    inner: MemoryStore,
+    settles: Failures,
+    claims: Failures,
+}
+
+#[derive(Debug, Default)]
+struct Failures {
+    left: AtomicUsize,
+    failed: AtomicUsize,
+}
+
+impl Failures {
+    fn check(&self) -> Result<(), Error> {
+        let less = |left: usize| left.checked_sub(1);
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        if self.left.fetch_update(set, get, less).is_err() {
+            return Ok(());
+        }
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        Err(Error::Unavailable {
+            reason: "asked to by the test".to_owned(),
+            retry_after: Millis::from_ms(10),
+        })
+    }
+}
+
+impl Flaky {
+    pub(super) fn new(inner: MemoryStore) -> Self {
+        Self { inner, settles: Failures::default(), claims: Failures::default() }
+    }
+
+    pub(super) fn fail_settles(&self, count: usize) {
+        self.settles.left.store(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn failed_settles(&self) -> usize {
+        self.settles.failed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn fail_claims(&self, count: usize) {
+        self.claims.left.store(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn failed_claims(&self) -> usize {
+        self.claims.failed.load(Ordering::Relaxed)
+    }
+}
+
+impl Store for Flaky {
+    fn shards(&self) -> u16 {
+        self.inner.shards()
+    }
+
+    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
+        self.inner.apply(shard, commands)
+    }
+
+    fn ready(&self, shard: ShardId, after: Option<Lane>, limit: usize) -> StoreFuture<'_, Ready> {
+        self.inner.ready(shard, after, limit)
+    }
+
+    fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+        match self.claims.check() {
+            Ok(()) => self.inner.claim(shard, request),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn settle(
+        &self,
+        shard: ShardId,
+        settlements: Vec<Settlement>,
+    ) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        match self.settles.check() {
+            Ok(()) => self.inner.settle(shard, settlements),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn release_owner(&self, shard: ShardId, owner: Owner) -> StoreFuture<'_, u64> {
+        self.inner.release_owner(shard, owner)
+    }
+
+    fn get(
+        &self,
+        shard: ShardId,
+        namespace: NamespaceName,
+        id: TimerId,
+    ) -> StoreFuture<'_, Option<TimerView>> {
+        self.inner.get(shard, namespace, id)
+    }
+
+    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
+        self.inner.list(shard, request)
+    }
+
+    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
+        self.inner.stats(shard, namespace)
+    }
+
+    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
+        self.inner.put_namespace(name, put)
+    }
+
+    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
+        self.inner.get_namespace(name)
+    }
+
+    fn list_namespaces(
+        &self,
+        after: Option<NamespaceName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Namespace>> {
+        self.inner.list_namespaces(after, limit)
+    }
+
+    fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
+        self.inner.set_activity(name, activity)
+    }
+
+    fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
+        self.inner.delete_namespace(name, mode)
+    }
+
+    fn wakeups(&self) -> Arc<Notify> {
+        self.inner.wakeups()
+    }
+
+    fn health(&self) -> Health {
+        self.inner.health()
+    }
+}

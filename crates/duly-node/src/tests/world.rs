@@ -1,0 +1,248 @@
+//! A node whose surroundings are in the hands of a test.
+
+use std::sync::Arc;
+
+use duly_core::{
+    Destination, Millis, NamespaceName, RetryPolicy, Schedule, Settings, State, TimerId,
+    destination::HttpDestination,
+    env::Clock,
+    schedule::{IfExists, When},
+    shard::ShardId,
+};
+use duly_sink::{Envelope, Sink};
+use duly_store::{
+    Command, Operation, Outcome, Store, TimerView,
+    conformance::ManualClock,
+    memory::MemoryStore,
+    namespaces::{Put, Secrets},
+};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+use super::*;
+use crate::{Handle, Node, Options, shared::Bell, waker::Waker};
+
+pub(super) use super::flaky::Flaky;
+
+/// Yields that let everything that can happen happen: far more than any chain of tasks here.
+const YIELDS: usize = 300;
+
+pub(super) const fn ms(ms: u64) -> Millis {
+    Millis::from_ms(ms)
+}
+
+pub(super) fn failed(kind: AttemptOutcome) -> Delivery {
+    Delivery::failed(kind, "said no")
+}
+
+/// One delivery that waits for the test's answer.
+pub(super) struct Call {
+    pub(super) envelope: Envelope,
+    answer: oneshot::Sender<Option<Delivery>>,
+}
+
+impl Call {
+    pub(super) fn answer(self, delivery: Delivery) {
+        self.answer.send(Some(delivery)).ok();
+    }
+
+    pub(super) fn panic(self) {
+        self.answer.send(None).ok();
+    }
+}
+
+/// A sink that asks the test.
+struct Asking(mpsc::UnboundedSender<Call>);
+
+impl Sink for Asking {
+    fn deliver(&self, envelope: Envelope) -> BoxFuture<'_, Delivery> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            self.0.send(Call { envelope, answer }).ok();
+            match answered.await {
+                Ok(Some(delivery)) => delivery,
+                Ok(None) => panic!("asked to by the test"),
+                Err(_) => std::future::pending().await,
+            }
+        })
+    }
+}
+
+/// Rings when the test moves the clock.
+#[derive(Clone)]
+struct ByHand {
+    clock: ManualClock,
+    targets: Arc<Mutex<Vec<Option<Duration>>>>,
+    bells: Arc<[Bell]>,
+}
+
+impl ByHand {
+    fn ring_due(&self) {
+        for (i, target) in self.targets.lock().iter_mut().enumerate() {
+            if target.is_some_and(|at| at <= self.clock.wall()) {
+                *target = None;
+                self.bells[i].ring_due();
+            }
+        }
+    }
+}
+
+impl Waker for ByHand {
+    fn wake_by(&self, shard: ShardId, wall: Duration) {
+        let mut targets = self.targets.lock();
+        let target = &mut targets[usize::from(shard.0)];
+        *target = Some(target.map_or(wall, |at| at.min(wall)));
+        drop(targets);
+        self.ring_due();
+    }
+}
+
+pub(super) struct World {
+    pub(super) clock: ManualClock,
+    pub(super) flaky: Arc<Flaky>,
+    pub(super) handle: Handle,
+    pub(super) namespace: NamespaceName,
+    waker: ByHand,
+    calls: mpsc::UnboundedReceiver<Call>,
+}
+
+pub(super) fn settings() -> Settings {
+    Settings { retry: RetryPolicy::Schedule(vec![ms(1_000), ms(10_000)]), ..Settings::default() }
+}
+
+impl World {
+    pub(super) async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    pub(super) async fn start_with(change: impl FnOnce(&mut Options)) -> Self {
+        let clock = ManualClock::default();
+        let memory = MemoryStore::new(Arc::new(clock.clone()), 1);
+        let flaky = Arc::new(Flaky::new(memory));
+        let (asking, calls) = mpsc::unbounded_channel();
+        let mut options = Options::default();
+        change(&mut options);
+        let mut by_hand = None;
+        let handle = Node::start_with(
+            Arc::<Flaky>::clone(&flaky),
+            Arc::new(Asking(asking)),
+            Arc::new(clock.clone()),
+            options,
+            |bells| {
+                let waker = ByHand {
+                    clock: clock.clone(),
+                    targets: Arc::new(Mutex::new(vec![None; bells.len()])),
+                    bells,
+                };
+                by_hand = Some(waker.clone());
+                Box::new(waker)
+            },
+        );
+        let world = Self {
+            clock,
+            flaky,
+            handle,
+            namespace: NamespaceName::new("shop").unwrap(),
+            waker: by_hand.unwrap(),
+            calls,
+        };
+        world.put(settings()).await;
+        world.quiet().await;
+        world
+    }
+
+    pub(super) async fn put(&self, settings: Settings) {
+        let put = Put::Replace { settings: Box::new(settings), secrets: Secrets::Set };
+        let namespace = self.namespace.clone();
+        self.flaky.put_namespace(namespace, put).await.unwrap();
+    }
+
+    pub(super) async fn limit_in_flight(&self, max: u32) {
+        let mut settings = settings();
+        settings.limits.max_in_flight = max;
+        self.put(settings).await;
+    }
+
+    pub(super) async fn schedule(&self, id: &str, delay: Millis, url: &str) {
+        let http = HttpDestination::new(url).unwrap();
+        self.schedule_to(id, delay, Destination::Http(http)).await;
+    }
+
+    pub(super) async fn schedule_pull(&self, id: &str, delay: Millis) {
+        self.schedule_to(id, delay, Destination::Pull).await;
+    }
+
+    async fn schedule_to(&self, id: &str, delay: Millis, destination: Destination) {
+        let mut schedule = Schedule::new(TimerId::new(id).unwrap(), When::After(delay));
+        schedule.destination = Some(destination);
+        let command = Command {
+            namespace: self.namespace.clone(),
+            operation: Operation::Schedule {
+                schedule: Box::new(schedule),
+                if_exists: IfExists::Fail,
+            },
+        };
+        let outcomes = self.flaky.apply(ShardId(0), vec![command]).await.unwrap();
+        assert!(matches!(outcomes[0], Outcome::Created(_)), "{outcomes:?}");
+    }
+
+    /// Moves the clock and rings whoever wanted to be woken by then.
+    pub(super) async fn advance(&self, by: Millis) {
+        self.clock.advance(by);
+        self.waker.ring_due();
+        self.quiet().await;
+    }
+
+    /// Lets everything happen that can happen without the clock moving.
+    pub(super) async fn quiet(&self) {
+        for _ in 0..YIELDS {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The next delivery.
+    pub(super) async fn call(&mut self) -> Call {
+        tokio::time::timeout(Duration::from_secs(60), self.calls.recv())
+            .await
+            .expect("a delivery")
+            .expect("the node lives")
+    }
+
+    pub(super) fn try_call(&mut self) -> Option<Call> {
+        self.calls.try_recv().ok()
+    }
+
+    /// Nothing more is delivered without the clock moving.
+    pub(super) async fn nothing_more(&mut self) {
+        self.quiet().await;
+        if let Some(call) = self.try_call() {
+            panic!("unexpected delivery: {:?}", call.envelope);
+        }
+    }
+
+    pub(super) async fn view(&self, id: &str) -> TimerView {
+        let id = TimerId::new(id).unwrap();
+        let got = self.flaky.get(ShardId(0), self.namespace.clone(), id).await;
+        got.unwrap().expect("the timer is there")
+    }
+
+    pub(super) async fn state(&self, id: &str) -> State {
+        self.view(id).await.state
+    }
+
+    /// Waits until a timer is in a state.
+    pub(super) async fn until(&self, id: &str, state: State) -> TimerView {
+        // The pauses between tries of the node are runtime time, which passes by itself when
+        // everybody waits.
+        for _ in 0..1_000 {
+            let view = self.view(id).await;
+            if view.state == state {
+                return view;
+            }
+            self.quiet().await;
+            tokio::time::advance(Duration::from_millis(10)).await;
+        }
+        panic!("{id} is {} and not {state}", self.state(id).await);
+    }
+}

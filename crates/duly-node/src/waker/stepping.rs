@@ -1,0 +1,73 @@
+//! The waker where there is no `timerfd`: a thread that sleeps in short steps.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use duly_core::shard::ShardId;
+use parking_lot::{Condvar, Mutex};
+
+use super::{SLEEP_MAX, Waker, targets::Targets};
+use crate::shared::Bell;
+
+/// Longest step: how late a wake-up can be after the clock was set.
+const STEP: Duration = Duration::from_millis(10);
+
+/// The thread's handle; dropping it ends the thread.
+pub(super) struct Stepping(Arc<Inner>);
+
+struct Inner {
+    targets: Mutex<Targets>,
+    changed: Condvar,
+    bells: Arc<[Bell]>,
+    stopped: AtomicBool,
+}
+
+impl Stepping {
+    pub(super) fn start(bells: Arc<[Bell]>) -> io::Result<Self> {
+        let inner = Arc::new(Inner {
+            targets: Mutex::new(Targets::new(bells.len())),
+            changed: Condvar::new(),
+            bells,
+            stopped: AtomicBool::new(false),
+        });
+        let for_thread = Arc::clone(&inner);
+        thread::Builder::new().name("duly-waker".to_owned()).spawn(move || for_thread.run())?;
+        Ok(Self(inner))
+    }
+}
+
+impl Waker for Stepping {
+    fn wake_by(&self, shard: ShardId, wall: Duration) {
+        self.0.targets.lock().lower(shard, wall);
+        self.0.changed.notify_one();
+    }
+}
+
+impl Drop for Stepping {
+    fn drop(&mut self) {
+        self.0.stopped.store(true, Ordering::Release);
+        self.0.changed.notify_one();
+    }
+}
+
+impl Inner {
+    fn run(&self) {
+        let mut targets = self.targets.lock();
+        while !self.stopped.load(Ordering::Acquire) {
+            let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            for shard in targets.take_due(wall) {
+                self.bells[shard].ring_due();
+            }
+            let step = targets.earliest().map_or(SLEEP_MAX, |at| at.saturating_sub(wall).min(STEP));
+            // Ends early when a time changes; how it ended makes no difference.
+            let _how = self.changed.wait_for(&mut targets, step);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The effective value of every key, with its origin, and the typed sections made from them.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use super::{
+    Config, Error, Origin,
+    keys::{KEYS, Key},
+    sections::{AllowLoopback, Defaults, Delivery, Drain, Log, Server, Store},
+    value::{Value, Written},
+};
+use crate::{http::ImplicitNamespaces, telemetry::logging};
+
+/// A value in effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effective {
+    /// The value.
+    pub value: Value,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Values by key.
+pub(super) type Values = BTreeMap<&'static str, Effective>;
+
+/// Checks a value and puts it in the place of what was there.
+pub(super) fn set(
+    values: &mut Values,
+    key: &'static Key,
+    written: &Written,
+    origin: Origin,
+) -> Result<(), Error> {
+    match key.kind.check(written) {
+        Ok(value) => {
+            values.insert(key.name, Effective { value, origin });
+            Ok(())
+        }
+        Err(allowed) => Err(Error::Value {
+            key: key.name,
+            origin,
+            seen: written.to_string(),
+            allowed,
+        }),
+    }
+}
+
+/// The defaults.
+pub(super) fn defaults() -> Result<Values, Error> {
+    let mut values = Values::new();
+    for key in KEYS {
+        let written = Written::Text(key.default.to_owned());
+        set(&mut values, key, &written, Origin::Default)?;
+    }
+    Ok(values)
+}
+
+/// The sections. Every key has a value of its kind: the defaults are there before anything else.
+pub(super) fn config(values: Values) -> Config {
+    let of = |name: &str| values.get(name).map(|effective| &effective.value);
+    let number = |name| match of(name) {
+        Some(Value::Number(number)) => *number,
+        _ => None,
+    };
+    let size = |name| usize::try_from(number(name).unwrap_or(0)).unwrap_or(usize::MAX);
+    let texts = |name| match of(name) {
+        Some(Value::Texts(texts)) => texts.clone(),
+        _ => Vec::new(),
+    };
+    let duration = |name| match of(name) {
+        Some(Value::Duration(duration)) => duration.to_std(),
+        _ => Duration::ZERO,
+    };
+    let word = |name| match of(name) {
+        Some(Value::Word(word)) => word.as_str(),
+        _ => "",
+    };
+    Config {
+        server: Server {
+            listen: match of("server.listen") {
+                Some(Value::Address(address)) => *address,
+                _ => ([127, 0, 0, 1], 0).into(),
+            },
+            allowed_hosts: texts("server.allowed_hosts"),
+            allowed_origins: texts("server.allowed_origins"),
+            body_bytes_max: size("server.body_bytes_max"),
+            bodies_bytes_max: size("server.bodies_bytes_max"),
+            connections_max: size("server.connections_max"),
+            request_timeout: duration("server.request_timeout"),
+            header_timeout: duration("server.header_timeout"),
+        },
+        store: Store {
+            data: match of("store.data") {
+                Some(Value::Path(path)) => path.clone(),
+                _ => PathBuf::new(),
+            },
+            segment_bytes: number("store.segment_bytes").unwrap_or(0),
+            index_memory_max_bytes: number("store.index_memory_max"),
+            min_free_bytes: number("store.min_free_bytes").unwrap_or(0),
+            min_free_percent: u8::try_from(size("store.min_free_percent")).unwrap_or(u8::MAX),
+        },
+        delivery: Delivery {
+            workers_max: size("delivery.workers_max"),
+            pull_waiters_max: size("delivery.pull_waiters_max"),
+            allow_loopback: match word("delivery.allow_loopback") {
+                "always" => AllowLoopback::Always,
+                "never" => AllowLoopback::Never,
+                _ => AllowLoopback::Auto,
+            },
+            allow_networks: match of("delivery.allow_networks") {
+                Some(Value::Networks(networks)) => networks.clone(),
+                _ => Vec::new(),
+            },
+        },
+        defaults: Defaults {
+            implicit_namespaces: match of("defaults.implicit_namespaces") {
+                Some(Value::Flag(false)) => ImplicitNamespaces::Refuse,
+                _ => ImplicitNamespaces::Create,
+            },
+        },
+        log: Log {
+            level: word("log.level").to_owned(),
+            format: match word("log.format") {
+                "json" => logging::Format::Json,
+                _ => logging::Format::Text,
+            },
+        },
+        drain: Drain {
+            within: duration("drain.within"),
+        },
+        values,
+    }
+}

@@ -1,0 +1,117 @@
+//! The configuration as the rest of the server reads it.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use ipnet::IpNet;
+
+use crate::{
+    http::{Guard, ImplicitNamespaces, Limits},
+    telemetry::logging,
+};
+
+/// `[server]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Address and port to listen on.
+    pub listen: SocketAddr,
+    /// Further names that `Host` may have.
+    pub allowed_hosts: Vec<String>,
+    /// Web origins that may call.
+    pub allowed_origins: Vec<String>,
+    /// Bytes of one body.
+    pub body_bytes_max: usize,
+    /// Bytes of all large bodies.
+    pub bodies_bytes_max: usize,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// Time to answer a request.
+    pub request_timeout: Duration,
+    /// Time for the head of the next request.
+    pub header_timeout: Duration,
+}
+
+impl Server {
+    /// Who may call.
+    pub fn guard(&self, listen: IpAddr) -> Guard {
+        Guard {
+            listen,
+            allowed_hosts: self.allowed_hosts.clone(),
+            allowed_origins: self.allowed_origins.clone(),
+        }
+    }
+
+    /// Bounds of the HTTP interface.
+    pub const fn limits(&self) -> Limits {
+        Limits {
+            body_bytes_max: self.body_bytes_max,
+            bodies_bytes_max: self.bodies_bytes_max,
+            request_timeout: self.request_timeout,
+        }
+    }
+}
+
+/// `[store]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Store {
+    /// Data directory.
+    pub data: PathBuf,
+    /// Bytes of a journal segment.
+    pub segment_bytes: u64,
+    /// Memory of the index; `None` is the store's own choice.
+    pub index_memory_max_bytes: Option<u64>,
+    /// Free bytes below which new timers are refused.
+    pub min_free_bytes: u64,
+    /// Free share below which new timers are refused, in percent.
+    pub min_free_percent: u8,
+}
+
+/// `[delivery]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Push attempts under way at once.
+    pub workers_max: usize,
+    /// Lease calls that wait at once.
+    pub pull_waiters_max: usize,
+    /// Whether webhooks may go to loopback addresses.
+    pub allow_loopback: AllowLoopback,
+    /// Networks that webhooks may go to although they are not public.
+    pub allow_networks: Vec<IpNet>,
+}
+
+/// Whether webhooks may go to loopback addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AllowLoopback {
+    /// While the server itself listens on loopback.
+    Auto,
+    /// Yes.
+    Always,
+    /// No.
+    Never,
+}
+
+/// `[defaults]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Defaults {
+    /// Whether a namespace comes into being at its first schedule.
+    pub implicit_namespaces: ImplicitNamespaces,
+}
+
+/// `[log]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// What is logged.
+    pub level: String,
+    /// How lines look.
+    pub format: logging::Format,
+}
+
+/// `[drain]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drain {
+    /// How long a stop lets requests and attempts finish.
+    pub within: Duration,
+}

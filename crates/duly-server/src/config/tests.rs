@@ -1,0 +1,283 @@
+use std::path::Path;
+
+use super::*;
+
+fn file(text: &str) -> (tempfile::TempDir, Source) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("duly.toml");
+    fs::write(&path, text).unwrap();
+    let source = Source {
+        file: Some(path),
+        ..Source::default()
+    };
+    (directory, source)
+}
+
+fn env(name: &str, value: &str) -> Source {
+    Source {
+        env: vec![(name.into(), value.into())],
+        ..Source::default()
+    }
+}
+
+fn flag(value: &str) -> Flag {
+    Flag {
+        flag: "--listen".into(),
+        key: "server.listen",
+        value: value.into(),
+    }
+}
+
+#[test]
+fn nothing_has_to_be_said() {
+    let config = load(&Source::default()).unwrap();
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:3859");
+    assert_eq!(config.store.data, Path::new("./duly-data"));
+    assert_eq!(config.server.body_bytes_max, 32 * 1024 * 1024);
+    assert_eq!(config.delivery.workers_max, 1024);
+    assert_eq!(config.store.index_memory_max_bytes, None);
+    assert_eq!(config.drain.within.as_secs(), 25);
+    assert!(config.effective().all(|(_, e)| e.origin == Origin::Default));
+}
+
+#[test]
+fn a_later_place_wins_and_is_named() {
+    let (_keep, mut source) = file("# ours\n[server]\nlisten = \"127.0.0.1:1\"\n");
+    let config = load(&source).unwrap();
+    assert_eq!(config.server.listen.port(), 1);
+    assert!(
+        config
+            .origin("server.listen")
+            .to_string()
+            .ends_with("duly.toml:3")
+    );
+
+    source.env = vec![("DULY_SERVER__LISTEN".into(), "127.0.0.1:2".into())];
+    let config = load(&source).unwrap();
+    assert_eq!(config.server.listen.port(), 2);
+    assert_eq!(
+        config.origin("server.listen"),
+        Origin::Variable("DULY_SERVER__LISTEN".into())
+    );
+
+    source.flags = vec![flag("[::1]:3")];
+    let config = load(&source).unwrap();
+    assert_eq!(config.server.listen.to_string(), "[::1]:3");
+    assert_eq!(
+        config.origin("server.listen"),
+        Origin::Flag("--listen".into())
+    );
+}
+
+#[test]
+fn every_key_can_be_set_in_the_file_and_in_the_environment() {
+    for key in KEYS {
+        let default = Value::from_default(key);
+        let text = value::toml_text(key.kind, &default);
+        let name = key.name.split_once('.').unwrap().1;
+        let (_keep, source) = file(&format!("[{}]\n{name} = {text}\n", key.section()));
+        let config = load(&source).unwrap();
+        assert_ne!(config.origin(key.name), Origin::Default, "{}", key.name);
+        let config = load(&env(&key.variable(), key.default)).unwrap();
+        assert_eq!(config.origin(key.name), Origin::Variable(key.variable()));
+    }
+}
+
+impl Value {
+    fn from_default(key: &keys::Key) -> Self {
+        key.kind.check(&Written::Text(key.default.into())).unwrap()
+    }
+}
+
+#[test]
+fn what_is_shown_can_be_loaded_again() {
+    let mut source = env("DULY_DELIVERY__ALLOW_NETWORKS", "10.0.0.0/8, fd00::/8");
+    source.flags = vec![flag("127.0.0.2:0")];
+    let config = load(&source).unwrap();
+    let shown = config.show();
+    assert!(
+        shown.contains("listen = \"127.0.0.2:0\" # flag --listen"),
+        "{shown}"
+    );
+    let (_keep, again) = file(&shown);
+    let again = load(&again).unwrap();
+    assert_eq!(again.server, config.server);
+    assert_eq!(again.store, config.store);
+    assert_eq!(again.delivery, config.delivery);
+    assert_eq!(again.log, config.log);
+}
+
+#[test]
+fn variables_without_the_mark_are_none_of_ours() {
+    for name in ["DULY_SERVER", "DULY_API_KEY", "OTHER__LISTEN"] {
+        assert!(load(&env(name, "x")).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn bad_values_are_named_with_place_and_what_is_allowed() {
+    let check = |line: &str, key: &str, seen: &str, allowed: &str| {
+        let (section, entry) = line.split_once('.').unwrap();
+        let (_keep, source) = file(&format!("[{section}]\n{entry}\n"));
+        match load(&source).unwrap_err() {
+            Error::Value {
+                key: at,
+                origin,
+                seen: value,
+                allowed: can,
+            } => {
+                assert_eq!((at, value.as_str()), (key, seen), "{line}");
+                assert!(can.contains(allowed), "{line}: {can}");
+                assert!(origin.to_string().ends_with(":2"), "{line}: {origin}");
+            }
+            other => panic!("{line}: {other}"),
+        }
+    };
+    let listen = "server.listen";
+    check(
+        "server.listen = \"0.0.0.0:3859\"",
+        listen,
+        "\"0.0.0.0:3859\"",
+        "until API keys exist",
+    );
+    check(
+        "server.listen = \"localhost\"",
+        listen,
+        "\"localhost\"",
+        "loopback address",
+    );
+    check("server.listen = 3859", listen, "3859", "loopback address");
+    check(
+        "server.connections_max = 0",
+        "server.connections_max",
+        "0",
+        "from 1 to 1000000",
+    );
+    check(
+        "server.connections_max = 1.5",
+        "server.connections_max",
+        "a float",
+        "an integer",
+    );
+    check(
+        "server.body_bytes_max = \"32MB\"",
+        "server.body_bytes_max",
+        "\"32MB\"",
+        "from 1KiB to 256MiB",
+    );
+    check(
+        "server.body_bytes_max = -1",
+        "server.body_bytes_max",
+        "-1",
+        "from 1KiB to 256MiB",
+    );
+    check(
+        "server.request_timeout = \"1 s\"",
+        "server.request_timeout",
+        "\"1 s\"",
+        "from 100ms to 10m",
+    );
+    check(
+        "server.allowed_hosts = [1]",
+        "server.allowed_hosts",
+        "an array of other things than texts",
+        "a list of texts",
+    );
+    check(
+        "store.segment_bytes = 65537",
+        "store.segment_bytes",
+        "65537",
+        "multiple of 4096",
+    );
+    check("store.data = \"\"", "store.data", "\"\"", "a path");
+    check(
+        "store.min_free_percent = 91",
+        "store.min_free_percent",
+        "91",
+        "from 0 to 90",
+    );
+    check(
+        "delivery.allow_loopback = \"yes\"",
+        "delivery.allow_loopback",
+        "\"yes\"",
+        "auto, always, never",
+    );
+    check(
+        "delivery.allow_networks = [\"10.0.0.0\"]",
+        "delivery.allow_networks",
+        "\"10.0.0.0\"",
+        "10.1.0.0/16",
+    );
+    check(
+        "defaults.implicit_namespaces = \"on\"",
+        "defaults.implicit_namespaces",
+        "\"on\"",
+        "true or false",
+    );
+    check(
+        "log.format = \"xml\"",
+        "log.format",
+        "\"xml\"",
+        "text, json",
+    );
+    check("log.level = \"\"", "log.level", "\"\"", "a level");
+    check(
+        "drain.within = \"11m\"",
+        "drain.within",
+        "\"11m\"",
+        "from 0s to 10m",
+    );
+}
+
+#[test]
+fn what_is_not_known_is_refused_with_what_is() {
+    let check = |source: &Source, sentence: &str| {
+        let error = load(source).unwrap_err().to_string();
+        assert!(error.contains(sentence), "{error}");
+    };
+    let (_keep, source) = file("[server]\nport = 1\n");
+    check(
+        &source,
+        "duly.toml:2: there is no key server.port; [server] has server.listen",
+    );
+    let (_keep, source) = file("\n[sever]\nport = 1\n");
+    check(
+        &source,
+        "duly.toml:2: there is no key sever; the sections are server, store",
+    );
+    let (_keep, source) = file("listen = 1\n");
+    check(&source, "duly.toml:1: there is no key listen");
+    let (_keep, source) = file("[server]\nlisten = \n");
+    check(&source, "duly.toml:2 is not TOML");
+    check(
+        &env("DULY_SERVER__LISTENS", "x"),
+        "environment variable DULY_SERVER__LISTENS",
+    );
+    check(
+        &env("DULY_SERVER__LISTEN", "1.2.3.4:5"),
+        "server.listen (environment variable DULY_SERVER__LISTEN) must be a loopback address",
+    );
+    let mut source = Source::default();
+    source.flags = vec![flag("x")];
+    check(&source, "server.listen (flag --listen) must be");
+    source.flags.clear();
+    source.file = Some("/nowhere/duly.toml".into());
+    check(
+        &source,
+        "cannot read the configuration file /nowhere/duly.toml",
+    );
+}
+
+#[test]
+fn the_reference_page_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/config.md");
+    let page = reference_markdown();
+    if std::env::var_os("DULY_REGENERATE").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == page,
+        "docs/reference/config.md is stale: run the test again with DULY_REGENERATE=1"
+    );
+}

@@ -1,0 +1,271 @@
+//! Values of keys: what each kind allows, read from text (environment, flags) or from TOML.
+
+use std::{fmt, net::SocketAddr, path::PathBuf};
+
+use duly_core::{Invalid, Millis, invalid::shorten};
+use ipnet::IpNet;
+
+use crate::telemetry::logging;
+
+/// What the value of a key may be.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// Loopback address and port.
+    LoopbackAddress,
+    /// A list of texts.
+    Texts,
+    /// A number of bytes.
+    Bytes {
+        /// Least.
+        low: u64,
+        /// Most.
+        high: u64,
+    },
+    /// A number of bytes, or `auto`.
+    BytesOrAuto {
+        /// Least.
+        low: u64,
+        /// Most.
+        high: u64,
+    },
+    /// An integer.
+    Integer {
+        /// Least.
+        low: u64,
+        /// Most.
+        high: u64,
+    },
+    /// A duration.
+    Duration {
+        /// Least.
+        low: Millis,
+        /// Most.
+        high: Millis,
+    },
+    /// A path.
+    Path,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A list of networks.
+    Networks,
+    /// `true` or `false`.
+    Flag,
+    /// A filter of log lines.
+    LogFilter,
+}
+
+/// A checked value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Address and port.
+    Address(SocketAddr),
+    /// A list of texts.
+    Texts(Vec<String>),
+    /// A number; `None` is `auto`.
+    Number(Option<u64>),
+    /// A duration.
+    Duration(Millis),
+    /// A path.
+    Path(PathBuf),
+    /// A word.
+    Word(String),
+    /// A list of networks.
+    Networks(Vec<IpNet>),
+    /// `true` or `false`.
+    Flag(bool),
+}
+
+/// A value as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// Text; lists are separated by commas.
+    Text(String),
+    /// An integer of the file.
+    Integer(i64),
+    /// A flag of the file.
+    Flag(bool),
+    /// A list of texts of the file.
+    List(Vec<String>),
+    /// Anything else of the file.
+    Other(String),
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(&shorten(text)),
+            Self::Integer(number) => number.fmt(f),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::List(texts) => f.write_str(&shorten(&texts.join(", "))),
+            Self::Other(kind) => f.write_str(kind),
+        }
+    }
+}
+
+impl Kind {
+    /// Checks a value.
+    ///
+    /// # Errors
+    /// What is allowed, as the end of "the key must be …".
+    pub fn check(self, written: &Written) -> Result<Value, String> {
+        self.read(written).ok_or_else(|| self.allowed())
+    }
+
+    /// What is allowed.
+    pub fn allowed(self) -> String {
+        match self {
+            Self::LoopbackAddress => "a loopback address with a port, such as 127.0.0.1:3859 or \
+                                      [::1]:3859 (other addresses are refused until API keys \
+                                      exist)"
+                .to_owned(),
+            Self::Texts => "a list of texts (in the environment and on the command line \
+                            separated by commas)"
+                .to_owned(),
+            Self::Bytes { low, high } => format!(
+                "a number of bytes from {} to {}, such as 65536, 64KiB, 32MiB or 2GiB",
+                Bytes(low),
+                Bytes(high)
+            ),
+            Self::BytesOrAuto { low, high } => format!(
+                "auto, or a number of bytes from {} to {}, such as 64KiB, 32MiB or 2GiB",
+                Bytes(low),
+                Bytes(high)
+            ),
+            Self::Integer { low, high } => format!("an integer from {low} to {high}"),
+            Self::Duration { low, high } => {
+                format!("a duration from {low} to {high}, such as 30s or 1m30s")
+            }
+            Self::Path => "a path".to_owned(),
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
+            Self::Networks => "a list of networks such as 10.1.0.0/16 or fd00::/8 (in the \
+                               environment and on the command line separated by commas)"
+                .to_owned(),
+            Self::Flag => "true or false".to_owned(),
+            Self::LogFilter => {
+                "a level (error, warn, info, debug, trace) or a filter such as info,duly_node=debug"
+                    .to_owned()
+            }
+        }
+    }
+
+    fn read(self, written: &Written) -> Option<Value> {
+        match (self, written) {
+            (Self::LoopbackAddress, Written::Text(text)) => {
+                let address: SocketAddr = text.trim().parse().ok()?;
+                address
+                    .ip()
+                    .is_loopback()
+                    .then_some(Value::Address(address))
+            }
+            (Self::Texts, written) => list(written).map(Value::Texts),
+            (Self::Networks, written) => {
+                let networks = list(written)?.into_iter().map(|text| text.parse().ok());
+                networks.collect::<Option<_>>().map(Value::Networks)
+            }
+            (Self::BytesOrAuto { .. }, Written::Text(text)) if text.trim() == "auto" => {
+                Some(Value::Number(None))
+            }
+            (Self::Bytes { low, high } | Self::BytesOrAuto { low, high }, written) => {
+                let bytes = match written {
+                    Written::Integer(number) => u64::try_from(*number).ok()?,
+                    Written::Text(text) => parse_bytes(text.trim())?,
+                    _ => return None,
+                };
+                (low..=high).contains(&bytes).then_some(())?;
+                Some(Value::Number(Some(bytes)))
+            }
+            (Self::Integer { low, high }, written) => {
+                let number = match written {
+                    Written::Integer(number) => u64::try_from(*number).ok()?,
+                    Written::Text(text) => text.trim().parse().ok()?,
+                    _ => return None,
+                };
+                (low..=high).contains(&number).then_some(())?;
+                Some(Value::Number(Some(number)))
+            }
+            (Self::Duration { low, high }, written) => {
+                let duration = match written {
+                    Written::Integer(ms) => Millis::from_integer(i128::from(*ms)).ok()?,
+                    Written::Text(text) => parse_duration(text.trim()).ok()?,
+                    _ => return None,
+                };
+                duration.within(low, high).ok().map(Value::Duration)
+            }
+            (Self::Path, Written::Text(text)) if !text.is_empty() => {
+                Some(Value::Path(PathBuf::from(text)))
+            }
+            (Self::Choice(words), Written::Text(text)) => {
+                let text = text.trim();
+                words.contains(&text).then(|| Value::Word(text.to_owned()))
+            }
+            (Self::Flag, Written::Flag(flag)) => Some(Value::Flag(*flag)),
+            (Self::Flag, Written::Text(text)) => text.trim().parse().ok().map(Value::Flag),
+            (Self::LogFilter, Written::Text(text)) => {
+                logging::is_filter(text).then(|| Value::Word(text.clone()))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn list(written: &Written) -> Option<Vec<String>> {
+    let texts: Vec<String> = match written {
+        Written::Text(text) => text.split(',').map(|t| t.trim().to_owned()).collect(),
+        Written::List(texts) => texts.clone(),
+        _ => return None,
+    };
+    Some(texts.into_iter().filter(|text| !text.is_empty()).collect())
+}
+
+/// Environment and flags know only text: a bare number counts milliseconds there, too.
+fn parse_duration(text: &str) -> Result<Millis, Invalid> {
+    match text.parse() {
+        Ok(ms) => Millis::from_integer(ms),
+        Err(_) => Millis::parse(text),
+    }
+}
+
+const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+
+fn parse_bytes(text: &str) -> Option<u64> {
+    for (unit, shift) in UNITS {
+        if let Some(number) = text.strip_suffix(unit) {
+            let number: u64 = number.trim().parse().ok()?;
+            return number.checked_mul(1 << shift);
+        }
+    }
+    text.parse().ok()
+}
+
+/// A number of bytes, in the largest unit that it is a whole multiple of.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = UNITS
+            .iter()
+            .find(|(_, shift)| self.0 != 0 && self.0.is_multiple_of(1 << shift));
+        match unit {
+            Some((unit, shift)) => write!(f, "{}{unit}", self.0 >> shift),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+/// A value as the file would have it.
+pub(super) fn toml_text(kind: Kind, value: &Value) -> String {
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    let array = |texts: Vec<String>| format!("[{}]", texts.join(", "));
+    match (kind, value) {
+        (_, Value::Address(address)) => quoted(&address.to_string()),
+        (_, Value::Texts(texts)) => array(texts.iter().map(|t| quoted(t)).collect()),
+        (_, Value::Networks(nets)) => array(nets.iter().map(|n| quoted(&n.to_string())).collect()),
+        (Kind::Integer { .. }, Value::Number(Some(number))) => number.to_string(),
+        (_, Value::Number(Some(bytes))) => quoted(&Bytes(*bytes).to_string()),
+        (_, Value::Number(None)) => quoted("auto"),
+        (_, Value::Duration(duration)) => quoted(&duration.to_string()),
+        (_, Value::Path(path)) => quoted(&path.to_string_lossy()),
+        (_, Value::Word(word)) => quoted(word),
+        (_, Value::Flag(flag)) => flag.to_string(),
+    }
+}

@@ -1,0 +1,95 @@
+//! The HTTP interface: a file per resource, one layer in front of them.
+//!
+//! ```text
+//!   request ──► edge (guard, time limit, panics, metrics) ──► handler ──► Store / node
+//!                                                                │
+//!   answer  ◄── JSON, or a Problem for everything that goes wrong ┘
+//! ```
+//!
+//! Handlers read a body of [`crate::wire`], check it, bring it to the store or the node, and write
+//! the answer. They hold no state of timers and decide nothing about them. Start reading at
+//! [`router`], then [`timers`].
+
+mod answer;
+mod app;
+mod apply;
+mod batch;
+mod body;
+mod cursor;
+mod dead;
+mod edge;
+mod guard;
+mod health;
+mod lease;
+mod metrics;
+mod namespaces;
+mod openapi;
+mod pages;
+mod path;
+mod problem;
+mod query;
+mod settle;
+mod timers;
+mod trace;
+
+pub use app::{App, ImplicitNamespaces, Limits, Parts};
+pub use guard::Guard;
+pub use openapi::openapi_json;
+pub use problem::{PROBLEM_JSON, Problem};
+
+use axum::{Router, middleware};
+use duly_core::Code;
+use http::Uri;
+use utoipa::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+/// Everything the service answers.
+pub fn router(app: App) -> Router {
+    let (router, _) = routes().split_for_parts();
+    router
+        .fallback(unknown_path)
+        .layer(middleware::from_fn_with_state(app.clone(), edge::edge))
+        .with_state(app)
+}
+
+/// The routes with their description.
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(openapi::Document::openapi())
+        .routes(routes!(
+            timers::schedule::schedule_timer,
+            timers::list::list_timers
+        ))
+        .routes(routes!(
+            timers::get::get_timer,
+            timers::patch::reschedule_timer,
+            timers::cancel::cancel_timer
+        ))
+        .routes(routes!(timers::fire::fire_timer))
+        .routes(routes!(batch::batch))
+        .routes(routes!(lease::lease))
+        .routes(routes!(settle::settle))
+        .routes(routes!(dead::redrive))
+        .routes(routes!(dead::purge))
+        .routes(routes!(namespaces::get::list_namespaces))
+        .routes(routes!(
+            namespaces::get::get_namespace,
+            namespaces::put::put_namespace,
+            namespaces::patch::patch_namespace,
+            namespaces::delete::delete_namespace
+        ))
+        .routes(routes!(namespaces::activity::pause_namespace))
+        .routes(routes!(namespaces::activity::resume_namespace))
+        .routes(routes!(namespaces::stats::namespace_stats))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(metrics::metrics))
+        .routes(routes!(openapi::openapi))
+}
+
+async fn unknown_path(uri: Uri) -> Problem {
+    let detail = format!(
+        "there is nothing at {}: GET /openapi.json lists every path",
+        duly_core::invalid::shorten(uri.path())
+    );
+    Problem::new(Code::NotFound, detail)
+}

@@ -1,0 +1,150 @@
+//! Brings commands to their shards and their outcomes back in order.
+
+use duly_core::{
+    Code, NamespaceName, Settings,
+    shard::{ShardId, shard_of},
+};
+use duly_store::{Command, Operation, Outcome, Refusal, namespaces::Put};
+use futures::future::join_all;
+
+use super::{App, ImplicitNamespaces, Problem};
+use crate::telemetry::operations;
+
+impl App {
+    /// Carries out one command.
+    pub(super) async fn apply_one(&self, command: Command) -> Result<Outcome, Problem> {
+        let creates = self.creates(&command);
+        let again = creates.then(|| command.clone());
+        let outcome = self.send_one(command).await?;
+        match (again, outcome) {
+            (Some(command), Outcome::Refused(Refusal::UnknownNamespace(name))) => {
+                self.create_implicitly(name).await?;
+                self.send_one(command).await
+            }
+            (_, outcome) => Ok(outcome),
+        }
+    }
+
+    /// Carries out commands of one namespace, each shard's in one call; one result for each, in
+    /// their order. A shard that fails refuses only its own, unless all fail.
+    pub(super) async fn apply_many(
+        &self,
+        namespace: &NamespaceName,
+        commands: Vec<Command>,
+    ) -> Result<Vec<Result<Outcome, Problem>>, Problem> {
+        let may_create = commands.iter().any(|command| self.creates(command));
+        if may_create
+            && self
+                .store()
+                .get_namespace(namespace.clone())
+                .await?
+                .is_none()
+        {
+            // Made before anything is carried out: a part that is repeated would lose its place
+            // among the operations on its id.
+            self.create_implicitly(namespace.clone()).await?;
+        }
+        let count = commands.len();
+        let mut groups: Vec<(Vec<usize>, Vec<Command>)> = Vec::new();
+        groups.resize_with(usize::from(self.store().shards().max(1)), Default::default);
+        for (place, command) in commands.into_iter().enumerate() {
+            let group = &mut groups[usize::from(self.shard_of(&command).0)];
+            group.0.push(place);
+            group.1.push(command);
+        }
+        let calls = (0_u16..)
+            .zip(groups)
+            .filter(|(_, group)| !group.0.is_empty());
+        let answers = join_all(calls.map(|(shard, (places, commands))| async move {
+            let kinds: Vec<_> = commands
+                .iter()
+                .map(|c| operations::kind(&c.operation))
+                .collect();
+            let answer = self.store().apply(ShardId(shard), commands).await;
+            if let Ok(outcomes) = &answer {
+                for (kind, outcome) in kinds.into_iter().zip(outcomes) {
+                    operations::record(kind, outcome);
+                }
+            }
+            (places, answer)
+        }))
+        .await;
+        if let Some((_, Err(error))) = answers.first()
+            && answers.iter().all(|(_, answer)| answer.is_err())
+        {
+            return Err(error.clone().into());
+        }
+        let mut results: Vec<Result<Outcome, Problem>> = Vec::new();
+        results.resize_with(count, || Err(no_outcome()));
+        for (places, answer) in answers {
+            match answer {
+                Ok(outcomes) => {
+                    for (place, outcome) in places.into_iter().zip(outcomes) {
+                        results[place] = Ok(outcome);
+                    }
+                }
+                Err(error) => {
+                    for place in places {
+                        results[place] = Err(error.clone().into());
+                    }
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    async fn send_one(&self, command: Command) -> Result<Outcome, Problem> {
+        let shard = self.shard_of(&command);
+        let kind = operations::kind(&command.operation);
+        let outcomes = self.store().apply(shard, vec![command]).await?;
+        let outcome = outcomes.into_iter().next().ok_or_else(no_outcome)?;
+        operations::record(kind, &outcome);
+        Ok(outcome)
+    }
+
+    fn creates(&self, command: &Command) -> bool {
+        self.implicit_namespaces() == ImplicitNamespaces::Create
+            && matches!(command.operation, Operation::Schedule { .. })
+    }
+
+    async fn create_implicitly(&self, name: NamespaceName) -> Result<(), Problem> {
+        let put = Put::IfAbsent(Box::new(Settings::default()));
+        let (namespace, is_new) = self.store().put_namespace(name, put).await?;
+        if is_new {
+            tracing::info!(namespace = %namespace.name, "namespace made at its first schedule");
+        }
+        Ok(())
+    }
+
+    /// The shard of a timer.
+    pub(super) fn shard_of_timer(&self, namespace: &NamespaceName, id: &str) -> ShardId {
+        shard_of(namespace.as_str(), id, self.store().shards())
+    }
+
+    fn shard_of(&self, command: &Command) -> ShardId {
+        use duly_store::command::Letter;
+        let id = match &command.operation {
+            Operation::Schedule { schedule, .. } => &schedule.id,
+            Operation::Reschedule { id, .. }
+            | Operation::Cancel { id, .. }
+            | Operation::Fire { id }
+            | Operation::Redrive {
+                letter: Letter::Timer(id),
+                ..
+            }
+            | Operation::Purge {
+                letter: Letter::Timer(id),
+            } => id,
+            // A delivery id does not tell its shard: its callers ask every shard themselves.
+            Operation::Redrive { .. } | Operation::Purge { .. } => return ShardId(0),
+        };
+        self.shard_of_timer(&command.namespace, id.as_str())
+    }
+}
+
+fn no_outcome() -> Problem {
+    Problem::new(
+        Code::Internal,
+        "the store left an operation without outcome",
+    )
+}

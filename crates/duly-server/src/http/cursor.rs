@@ -1,0 +1,170 @@
+//! Cursors: opaque text that names a place in a list, bound to the filters of the list.
+//!
+//! Base64url of: version (1 byte), hash of the filters (8), count of items before (8), due time
+//! (8), incarnation (8), occurrence (4), id; integers big endian. A cursor of another version or
+//! of other filters is refused, so that a page is never silently wrong.
+
+use std::fmt;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use duly_core::{Incarnation, Invalid, TimerId, Timestamp};
+use duly_store::query::{ListRequest, ListState, Position};
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// Version of the layout.
+const VERSION: u8 = 1;
+/// Bytes before the id.
+const FIXED_BYTES: usize = 1 + 8 + 8 + 8 + 8 + 4;
+
+/// Hash of a list's filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Filter(u64);
+
+/// A place in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cursor {
+    filter: Filter,
+    /// Items dealt with before, where the caller counts them.
+    pub(super) count: u64,
+    /// The place.
+    pub(super) position: Position,
+}
+
+impl Cursor {
+    /// A cursor after `position`.
+    pub(super) const fn new(position: Position, filter: Filter) -> Self {
+        Self {
+            filter,
+            count: 0,
+            position,
+        }
+    }
+
+    /// With a count of items dealt with before.
+    pub(super) const fn with_count(mut self, count: u64) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// Hash of a request's filters; limit and position are none.
+    pub(super) fn filter_of(request: &ListRequest) -> Filter {
+        let mut hasher = Xxh3Default::new();
+        let mut feed = |part: Option<&[u8]>| {
+            let length = part.map_or(u64::MAX, |part| part.len() as u64);
+            hasher.update(&length.to_be_bytes());
+            hasher.update(part.unwrap_or_default());
+        };
+        let ms = |time: Option<Timestamp>| time.map(|time| time.unix_ms().to_be_bytes());
+        let state = match request.state {
+            ListState::Pending => "pending",
+            ListState::Only(state) => state.as_str(),
+        };
+        feed(Some(request.namespace.as_str().as_bytes()));
+        feed(Some(state.as_bytes()));
+        feed(ms(request.due_from).as_ref().map(<[u8; 8]>::as_slice));
+        feed(ms(request.due_to).as_ref().map(<[u8; 8]>::as_slice));
+        feed(request.id_prefix.as_ref().map(String::as_bytes));
+        feed(request.tag.as_ref().map(String::as_bytes));
+        Filter(hasher.digest())
+    }
+
+    /// Reads a cursor of a list with these filters.
+    pub(super) fn parse(field: &str, text: &str, filter: Filter) -> Result<Self, Invalid> {
+        let cursor = URL_SAFE_NO_PAD
+            .decode(text)
+            .ok()
+            .and_then(|bytes| Self::decode(&bytes))
+            .ok_or_else(|| Invalid::new(field, text, "the cursor of the page before"))?;
+        if cursor.filter == filter {
+            Ok(cursor)
+        } else {
+            let allowed = "used with the same filters as the page that it comes from";
+            Err(Invalid::new(field, text, allowed))
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < FIXED_BYTES || bytes[0] != VERSION {
+            return None;
+        }
+        let number = |from: usize| {
+            let eight = bytes[from..from + 8].try_into().ok()?;
+            Some(u64::from_be_bytes(eight))
+        };
+        Some(Self {
+            filter: Filter(number(1)?),
+            count: number(9)?,
+            position: Position {
+                due_at: Timestamp::from_unix_ms(number(17)?)?,
+                incarnation: Incarnation(number(25)?),
+                occurrence: u32::from_be_bytes(bytes[33..FIXED_BYTES].try_into().ok()?),
+                id: TimerId::new(std::str::from_utf8(&bytes[FIXED_BYTES..]).ok()?).ok()?,
+            },
+        })
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let position = &self.position;
+        let mut bytes = Vec::with_capacity(FIXED_BYTES + position.id.as_str().len());
+        bytes.push(VERSION);
+        bytes.extend_from_slice(&self.filter.0.to_be_bytes());
+        bytes.extend_from_slice(&self.count.to_be_bytes());
+        bytes.extend_from_slice(&position.due_at.unix_ms().to_be_bytes());
+        bytes.extend_from_slice(&position.incarnation.0.to_be_bytes());
+        bytes.extend_from_slice(&position.occurrence.to_be_bytes());
+        bytes.extend_from_slice(position.id.as_str().as_bytes());
+        f.write_str(&URL_SAFE_NO_PAD.encode(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use duly_core::NamespaceName;
+
+    use super::*;
+
+    fn request() -> ListRequest {
+        ListRequest {
+            namespace: NamespaceName::new("a").unwrap(),
+            state: ListState::Pending,
+            due_from: None,
+            due_to: None,
+            id_prefix: None,
+            tag: None,
+            limit: 10,
+            after: None,
+        }
+    }
+
+    #[test]
+    fn round_trips_and_is_bound_to_its_filters() {
+        let filter = Cursor::filter_of(&request());
+        let position = Position {
+            due_at: Timestamp::from_unix_ms(7).unwrap(),
+            id: TimerId::new("ä/%").unwrap(),
+            incarnation: Incarnation(u64::MAX),
+            occurrence: 3,
+        };
+        let cursor = Cursor::new(position, filter).with_count(9);
+        let text = cursor.to_string();
+        assert_eq!(Cursor::parse("cursor", &text, filter), Ok(cursor));
+        let mut other = request();
+        other.tag = Some("x".into());
+        let refused = Cursor::parse("cursor", &text, Cursor::filter_of(&other)).unwrap_err();
+        assert!(refused.allowed.contains("same filters"), "{refused}");
+        let mut wider = request();
+        wider.limit = 500;
+        assert_eq!(Cursor::filter_of(&wider), filter);
+    }
+
+    #[test]
+    fn junk_is_refused() {
+        let filter = Cursor::filter_of(&request());
+        let junk = URL_SAFE_NO_PAD.encode([2; 60]);
+        for text in ["", "!", "AAAA", &junk, &"A".repeat(60)] {
+            assert!(Cursor::parse("cursor", text, filter).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! `POST /v1/namespaces/{namespace}/dead/{redrive,purge}`: what becomes of dead letters.
+
+use axum::{extract::State, response::Response};
+use duly_core::{Invalid, NamespaceName, shard::ShardId};
+use duly_store::{
+    Command, Operation, Outcome,
+    command::Letter,
+    query::{Body, ListRequest, ListState, PAGE_MAX, Position},
+};
+use futures::future::join_all;
+
+use super::{
+    App, Problem, answer, body::JsonBody, cursor::Cursor, pages, path::InNamespace,
+    problem::Refusals,
+};
+use crate::wire::{
+    PurgeIn, PurgedOut, RedriveIn, RedrivenOut, json,
+    letters::{LETTERS_MAX, LetterErrorOut, Selection, Spacing},
+};
+
+/// Send dead letters again, at most 10000 a call.
+///
+/// The delivery id stays, attempts go on counting, with a fresh budget.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces/{namespace}/dead/redrive",
+    tag = "dead letters",
+    params(("namespace" = String, Path, description = "Name of the namespace")),
+    request_body(content = RedriveIn, content_type = "application/json"),
+    responses((status = 200, description = "How many were sent again.", body = RedrivenOut), Refusals)
+)]
+pub(crate) async fn redrive(
+    State(app): State<App>,
+    InNamespace(namespace): InNamespace,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let (selection, spacing) = json::parse_body::<RedriveIn>(&body.text)?.check()?;
+    drop(body);
+    let done = deal_with(&app, namespace, selection, Fate::Redrive(spacing)).await?;
+    answer::ok(&RedrivenOut {
+        redriven: done.count,
+        cursor: done.cursor,
+        errors: done.errors,
+    })
+}
+
+/// Drop dead letters for good, at most 10000 a call.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces/{namespace}/dead/purge",
+    tag = "dead letters",
+    params(("namespace" = String, Path, description = "Name of the namespace")),
+    request_body(content = PurgeIn, content_type = "application/json"),
+    responses((status = 200, description = "How many were dropped.", body = PurgedOut), Refusals)
+)]
+pub(crate) async fn purge(
+    State(app): State<App>,
+    InNamespace(namespace): InNamespace,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let selection = json::parse_body::<PurgeIn>(&body.text)?.check()?;
+    drop(body);
+    let done = deal_with(&app, namespace, selection, Fate::Purge).await?;
+    answer::ok(&PurgedOut {
+        purged: done.count,
+        cursor: done.cursor,
+        errors: done.errors,
+    })
+}
+
+/// What is to become of dead letters.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Redrive(Spacing),
+    Purge,
+}
+
+impl Fate {
+    /// The operation on the letter with this number, from 0.
+    fn of(self, letter: Letter, number: u64) -> Operation {
+        match self {
+            Self::Redrive(spacing) => Operation::Redrive {
+                letter,
+                delay: spacing.delay(number),
+            },
+            Self::Purge => Operation::Purge { letter },
+        }
+    }
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+struct Done {
+    count: u64,
+    cursor: Option<String>,
+    errors: Vec<LetterErrorOut>,
+}
+
+async fn deal_with(
+    app: &App,
+    namespace: NamespaceName,
+    selection: Selection,
+    fate: Fate,
+) -> Result<Done, Problem> {
+    if app
+        .store()
+        .get_namespace(namespace.clone())
+        .await?
+        .is_none()
+    {
+        return Err(Problem::no_namespace(namespace.as_str()));
+    }
+    match selection {
+        Selection::Named(letters) => named(app, &namespace, letters, fate).await,
+        Selection::All(cursor) => all(app, namespace, cursor.as_deref(), fate).await,
+    }
+}
+
+async fn named(
+    app: &App,
+    namespace: &NamespaceName,
+    letters: Vec<Result<Letter, Invalid>>,
+    fate: Fate,
+) -> Result<Done, Problem> {
+    let mut done = Done::default();
+    let mut indices = Vec::new();
+    let mut operations = Vec::new();
+    for (index, letter) in letters.into_iter().enumerate() {
+        match letter {
+            Ok(letter) => {
+                operations.push(fate.of(letter, indices.len() as u64));
+                indices.push(index);
+            }
+            Err(invalid) => done.errors.push(LetterErrorOut {
+                index,
+                error: *Problem::from(invalid).into_body(),
+            }),
+        }
+    }
+    let outcomes = send(app, namespace, operations).await?;
+    for (index, outcome) in indices.into_iter().zip(outcomes) {
+        match outcome {
+            Ok(()) => done.count += 1,
+            Err(problem) => done.errors.push(LetterErrorOut {
+                index,
+                error: *problem.into_body(),
+            }),
+        }
+    }
+    done.errors.sort_by_key(|error| error.index);
+    Ok(done)
+}
+
+/// Every dead letter from the cursor on, page by page, until the call has done its share.
+async fn all(
+    app: &App,
+    namespace: NamespaceName,
+    cursor: Option<&str>,
+    fate: Fate,
+) -> Result<Done, Problem> {
+    let mut request = ListRequest {
+        namespace: namespace.clone(),
+        state: ListState::Only(duly_core::State::Dead),
+        due_from: None,
+        due_to: None,
+        id_prefix: None,
+        tag: None,
+        limit: PAGE_MAX,
+        after: None,
+    };
+    let filter = Cursor::filter_of(&request);
+    // The count goes on across calls, so that the spacing does, too.
+    let mut number = 0;
+    if let Some(text) = cursor {
+        let cursor = Cursor::parse("cursor", text, filter)?;
+        number = cursor.count;
+        request.after = Some(cursor.position);
+    }
+    let mut done = Done::default();
+    for _ in 0..LETTERS_MAX / PAGE_MAX {
+        let page = pages::page(app.store(), request.clone()).await?;
+        let letters = page.timers.iter().filter_map(|view| match &view.body {
+            Body::Whole(timer) => Some(Letter::Delivery(timer.delivery_id(namespace.as_str()))),
+            Body::Stub(_) => None,
+        });
+        let operations: Vec<_> = letters
+            .zip(number..)
+            .map(|(letter, number)| fate.of(letter, number))
+            .collect();
+        number += operations.len() as u64;
+        let outcomes = send(app, &namespace, operations).await?;
+        // Who is not there any more was dealt with by somebody else.
+        done.count += outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
+        done.cursor = next_cursor(page.next.clone(), number, filter);
+        match page.next {
+            Some(position) => request.after = Some(position),
+            None => break,
+        }
+    }
+    Ok(done)
+}
+
+fn next_cursor(
+    next: Option<Position>,
+    count: u64,
+    filter: super::cursor::Filter,
+) -> Option<String> {
+    next.map(|position| Cursor::new(position, filter).with_count(count).to_string())
+}
+
+/// Carries out operations on letters. A delivery id does not tell its shard, so every shard is
+/// asked, and one that knows the letter decides.
+async fn send(
+    app: &App,
+    namespace: &NamespaceName,
+    operations: Vec<Operation>,
+) -> Result<Vec<Result<(), Problem>>, Problem> {
+    if operations.is_empty() {
+        return Ok(Vec::new());
+    }
+    let commands: Vec<Command> = operations
+        .into_iter()
+        .map(|operation| Command {
+            namespace: namespace.clone(),
+            operation,
+        })
+        .collect();
+    let calls = (0..app.store().shards().max(1))
+        .map(|shard| app.store().apply(ShardId(shard), commands.clone()));
+    let mut results: Vec<Result<(), Problem>> = Vec::new();
+    for outcomes in join_all(calls).await {
+        for (i, outcome) in outcomes?.into_iter().enumerate() {
+            let result = match outcome {
+                Outcome::Refused(refusal) => Err(Problem::from(refusal)),
+                _ => Ok(()),
+            };
+            match results.get_mut(i) {
+                None => results.push(result),
+                Some(known) if known.is_err() && result.is_ok() => *known = result,
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(results)
+}

@@ -1,0 +1,161 @@
+//! Who may call: no web page may drive a server on the reader's own machine.
+//!
+//! A page's script can send requests to `127.0.0.1`, but its `Origin` gives it away; a page that
+//! makes its own name resolve to `127.0.0.1` is given away by `Host`. Both are checked on every
+//! request.
+
+use std::net::IpAddr;
+
+use duly_core::{Code, invalid::shorten};
+use http::{HeaderMap, Uri, header::HOST, header::ORIGIN};
+
+use super::Problem;
+
+/// What `Host` and `Origin` are compared with.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    /// Address that the server listens on.
+    pub listen: IpAddr,
+    /// Further names that `Host` may have, without port.
+    pub allowed_hosts: Vec<String>,
+    /// Origins that may call, as `scheme://host:port`.
+    pub allowed_origins: Vec<String>,
+}
+
+impl Guard {
+    /// Lets a request through, or says why not.
+    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+        let authority = self.check_host(uri, headers)?;
+        let Some(origin) = headers.get(ORIGIN) else {
+            return Ok(());
+        };
+        let origin = origin.to_str().unwrap_or("unreadable");
+        let is_own = origin
+            .strip_prefix("http://")
+            .or_else(|| origin.strip_prefix("https://"))
+            .is_some_and(|own| own.eq_ignore_ascii_case(authority));
+        let is_allowed = |allowed: &String| allowed.eq_ignore_ascii_case(origin);
+        if is_own || self.allowed_origins.iter().any(is_allowed) {
+            return Ok(());
+        }
+        let allowed = "the server's own origin, or one of server.allowed_origins";
+        Err(refuse("origin", origin, allowed))
+    }
+
+    /// Answers the host and port that the caller named.
+    fn check_host<'r>(&self, uri: &'r Uri, headers: &'r HeaderMap) -> Result<&'r str, Problem> {
+        let allowed = "localhost, a loopback address, the address the server listens on, or one \
+                       of server.allowed_hosts";
+        let named = match headers.get(HOST) {
+            Some(value) => value.to_str().ok(),
+            None => uri.authority().map(http::uri::Authority::as_str),
+        };
+        let Some(authority) = named else {
+            let detail = "a request must name its host";
+            return Err(Problem::new(Code::InvalidArgument, detail).at("host", None, allowed));
+        };
+        let host = without_port(authority);
+        let by_address = |address: IpAddr| address.is_loopback() || address == self.listen;
+        let is_allowed = host.eq_ignore_ascii_case("localhost")
+            || host.parse().is_ok_and(by_address)
+            || self
+                .allowed_hosts
+                .iter()
+                .any(|allowed| allowed.eq_ignore_ascii_case(host));
+        if is_allowed {
+            Ok(authority)
+        } else {
+            Err(refuse("host", authority, allowed))
+        }
+    }
+}
+
+fn refuse(header: &str, seen: &str, allowed: &str) -> Problem {
+    let seen = shorten(seen);
+    Problem::new(
+        Code::PermissionDenied,
+        format!("{header} must be {allowed}; got {seen}"),
+    )
+    .at(header, Some(seen), allowed)
+}
+
+/// The host of `host:port`, without the brackets of an IPv6 address.
+fn without_port(authority: &str) -> &str {
+    if let Some(rest) = authority.strip_prefix('[') {
+        return rest.split(']').next().unwrap_or(rest);
+    }
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard() -> Guard {
+        Guard {
+            listen: IpAddr::from([127, 0, 0, 1]),
+            allowed_hosts: vec!["duly.internal".into()],
+            allowed_origins: vec!["https://console.example".into()],
+        }
+    }
+
+    fn check(host: Option<&str>, origin: Option<&str>) -> Result<(), Code> {
+        let mut headers = HeaderMap::new();
+        if let Some(host) = host {
+            headers.insert(HOST, host.parse().unwrap());
+        }
+        if let Some(origin) = origin {
+            headers.insert(ORIGIN, origin.parse().unwrap());
+        }
+        guard()
+            .check(&Uri::from_static("/"), &headers)
+            .map_err(|problem| problem.code())
+    }
+
+    #[test]
+    fn only_known_hosts() {
+        let denied = Err(Code::PermissionDenied);
+        for host in [
+            "localhost",
+            "LOCALHOST:3859",
+            "127.0.0.1:1",
+            "127.9.9.9",
+            "[::1]:3859",
+            "[::1]",
+            "duly.internal:80",
+        ] {
+            assert_eq!(check(Some(host), None), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "10.0.0.1",
+            "",
+            "[::2]",
+        ] {
+            assert_eq!(check(Some(host), None), denied, "{host}");
+        }
+        assert_eq!(check(None, None), Err(Code::InvalidArgument));
+    }
+
+    #[test]
+    fn only_known_origins() {
+        let denied = Err(Code::PermissionDenied);
+        let with = |origin| check(Some("localhost:3859"), Some(origin));
+        assert_eq!(with("http://localhost:3859"), Ok(()));
+        assert_eq!(with("https://console.example"), Ok(()));
+        for origin in [
+            "null",
+            "http://evil.example",
+            "http://localhost",
+            "http://localhost:3860",
+            "http://127.0.0.1:3859",
+            "https://console.example.evil",
+        ] {
+            assert_eq!(with(origin), denied, "{origin}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `GET /healthz` (the process lives) and `GET /readyz` (it can work, or says why not).
+
+use std::time::Duration;
+
+use axum::{extract::State, response::Response};
+use http::StatusCode;
+
+use super::{App, Problem, answer};
+use crate::wire::health::ReadinessOut;
+
+/// A loop that has not turned for so long is stuck: each turns at least once a second.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// Whether the process lives.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    tag = "service",
+    responses((status = 200, description = "It lives.", body = ReadinessOut))
+)]
+pub(crate) async fn healthz() -> Result<Response, Problem> {
+    answer::ok(&ReadinessOut {
+        status: "alive",
+        reasons: Vec::new(),
+    })
+}
+
+/// Whether the service can work; if not, why.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "service",
+    responses(
+        (status = 200, description = "It can.", body = ReadinessOut),
+        (status = 503, description = "It cannot.", body = ReadinessOut)
+    )
+)]
+pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
+    let mut reasons = app.store().health().not_ready;
+    let node = app.node().health();
+    if node.draining {
+        reasons.push("the server is stopping".to_owned());
+    }
+    let stuck = node.loops.iter().filter(|l| l.idle_for > IDLE_MAX);
+    reasons.extend(stuck.map(|l| format!("{} has stood still for {:?}", l.name, l.idle_for)));
+    let (status, word) = if reasons.is_empty() {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
+    };
+    answer::json(
+        status,
+        &ReadinessOut {
+            status: word,
+            reasons,
+        },
+    )
+}

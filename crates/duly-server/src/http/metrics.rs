@@ -1,0 +1,23 @@
+//! `GET /metrics`: what Prometheus scrapes.
+
+use axum::{body::Body, extract::State, response::Response};
+use http::{HeaderValue, header::CONTENT_TYPE};
+
+use super::App;
+
+/// Metrics in the text format of Prometheus.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "service",
+    responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain; version=0.0.4"))
+)]
+pub(crate) async fn metrics(State(app): State<App>) -> Response {
+    let text = app.metrics().render(&app.store().health());
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
+    );
+    response
+}

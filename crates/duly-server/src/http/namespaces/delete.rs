@@ -1,0 +1,36 @@
+//! `DELETE /v1/namespaces/{namespace}`: the end of one, with all it holds.
+
+use axum::{extract::State, response::Response};
+use duly_store::namespaces::DeleteMode;
+use http::{StatusCode, Uri};
+
+use crate::http::{App, Problem, path::InNamespace, problem::Refusals, query::Query};
+
+/// End a namespace with all its timers, stubs and dead letters.
+///
+/// One that has pending timers or dead letters is refused unless `force=true`.
+#[utoipa::path(
+    delete,
+    path = "/v1/namespaces/{namespace}",
+    tag = "namespaces",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("force" = Option<bool>, Query, description = "`true`: although it has pending timers or dead letters")
+    ),
+    responses((status = 204, description = "It is gone."), Refusals)
+)]
+pub(crate) async fn delete_namespace(
+    State(app): State<App>,
+    InNamespace(name): InNamespace,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = Query::read(&uri, &["force"])?;
+    let mode = match query.flag("force")? {
+        Some(true) => DeleteMode::Force,
+        Some(false) | None => DeleteMode::IfEmpty,
+    };
+    app.store().delete_namespace(name, mode).await?;
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}

@@ -1,0 +1,35 @@
+//! `GET /v1/namespaces/{namespace}/stats`.
+
+use axum::{extract::State, response::Response};
+use duly_core::shard::ShardId;
+use futures::future::try_join_all;
+use http::Uri;
+
+use crate::{
+    http::{App, Problem, answer, path::InNamespace, problem::Refusals, query::Query},
+    wire::StatsOut,
+};
+
+/// Counts of a namespace.
+#[utoipa::path(
+    get,
+    path = "/v1/namespaces/{namespace}/stats",
+    tag = "namespaces",
+    params(("namespace" = String, Path, description = "Name of the namespace")),
+    responses((status = 200, description = "The counts.", body = StatsOut), Refusals)
+)]
+pub(crate) async fn namespace_stats(
+    State(app): State<App>,
+    InNamespace(name): InNamespace,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    let shards = 0..app.store().shards().max(1);
+    let calls = shards.map(|shard| app.store().stats(ShardId(shard), name.clone()));
+    let shards: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
+    if shards.is_empty() {
+        return Err(Problem::no_namespace(name.as_str()));
+    }
+    let loads = app.node().lanes(&name);
+    answer::ok(&StatsOut::sum(&shards, &loads))
+}

@@ -1,0 +1,109 @@
+//! One page over all shards, in the order of a single list.
+//!
+//! Every shard answers a page from the same place on; they are merged up to the place that the
+//! slowest shard has reached, so that the next page never has to go back.
+
+use duly_core::shard::ShardId;
+use duly_store::{
+    Error, Page, Store,
+    query::{ListRequest, Position},
+};
+use futures::future::try_join_all;
+
+/// A page of the list over all shards.
+pub(super) async fn page(store: &dyn Store, request: ListRequest) -> Result<Page, Error> {
+    let limit = request.limit;
+    let shards = 0..store.shards().max(1);
+    let calls = shards.map(|shard| store.list(ShardId(shard), request.clone()));
+    Ok(merge(try_join_all(calls).await?, limit))
+}
+
+fn merge(mut pages: Vec<Page>, limit: usize) -> Page {
+    if let [_] = pages[..] {
+        return pages.swap_remove(0);
+    }
+    let reached: Option<Position> = pages.iter().filter_map(|page| page.next.clone()).min();
+    let timers = pages.into_iter().flat_map(|page| page.timers);
+    let mut placed: Vec<_> = timers.map(|view| (Position::of(&view), view)).collect();
+    placed.sort_by(|a, b| a.0.cmp(&b.0));
+    let count = placed.len();
+    if let Some(reached) = &reached {
+        placed.retain(|(position, _)| position <= reached);
+    }
+    let held_back = placed.len() < count;
+    let cut = placed.len() > limit;
+    placed.truncate(limit);
+    let next = if cut {
+        placed.last().map(|(position, _)| position.clone())
+    } else if held_back || reached.is_some() {
+        reached
+    } else {
+        None
+    };
+    Page {
+        timers: placed.into_iter().map(|(_, view)| view).collect(),
+        next,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use duly_core::{Incarnation, NamespaceName, State, Timer, TimerId, Timestamp};
+    use duly_core::{Schedule, schedule::When};
+    use duly_store::TimerView;
+
+    use super::*;
+
+    fn view(id: &str, due_ms: u64) -> TimerView {
+        let due_at = Timestamp::from_unix_ms(due_ms).unwrap();
+        let schedule = Schedule::new(TimerId::new(id).unwrap(), When::At(due_at));
+        let timer = Timer::new(schedule, Timestamp::MIN, Incarnation(1)).unwrap();
+        TimerView::whole(NamespaceName::new("n").unwrap(), State::Scheduled, timer)
+    }
+
+    fn page(timers: &[(&str, u64)], next: Option<usize>) -> Page {
+        let timers: Vec<_> = timers.iter().map(|(id, due)| view(id, *due)).collect();
+        let next = next.map(|i| Position::of(&timers[i]));
+        Page { timers, next }
+    }
+
+    fn ids(page: &Page) -> Vec<&str> {
+        page.timers.iter().map(|view| view.id().as_str()).collect()
+    }
+
+    #[test]
+    fn merges_by_due_time_then_id() {
+        let merged = merge(
+            vec![
+                page(&[("b", 1), ("a", 3)], None),
+                page(&[("a", 1), ("z", 2)], None),
+            ],
+            10,
+        );
+        assert_eq!(ids(&merged), ["a", "b", "z", "a"]);
+        assert_eq!(merged.next, None);
+    }
+
+    #[test]
+    fn goes_no_further_than_the_slowest_shard() {
+        let merged = merge(
+            vec![
+                page(&[("a", 1), ("b", 2)], Some(1)),
+                page(&[("c", 3)], None),
+            ],
+            10,
+        );
+        assert_eq!(ids(&merged), ["a", "b"]);
+        assert_eq!(merged.next, Some(Position::of(&view("b", 2))));
+    }
+
+    #[test]
+    fn a_full_page_goes_on_after_its_last() {
+        let merged = merge(
+            vec![page(&[("a", 1), ("c", 3)], None), page(&[("b", 2)], None)],
+            2,
+        );
+        assert_eq!(ids(&merged), ["a", "b"]);
+        assert_eq!(merged.next, Some(Position::of(&view("b", 2))));
+    }
+}

@@ -1,0 +1,87 @@
+//! What the path of a request names: a namespace, or a timer in one.
+//!
+//! Segments are split before they are decoded, so an id may hold `/` as `%2F`.
+
+use axum::{
+    extract::{FromRequestParts, RawPathParams},
+    http::request::Parts,
+};
+use duly_core::{Invalid, NamespaceName, TimerId};
+
+use super::Problem;
+
+/// The namespace that the path names.
+#[derive(Debug, Clone)]
+pub(super) struct InNamespace(pub(super) NamespaceName);
+
+/// The timer that the path names.
+#[derive(Debug, Clone)]
+pub(super) struct OfTimer {
+    /// Its namespace.
+    pub(super) namespace: NamespaceName,
+    /// Its id.
+    pub(super) id: TimerId,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for InNamespace {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let params = decoded(parts, state).await?;
+        Ok(Self(namespace(&params)?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for OfTimer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let params = decoded(parts, state).await?;
+        Ok(Self {
+            namespace: namespace(&params)?,
+            id: TimerId::new(param(&params, "id"))?,
+        })
+    }
+}
+
+async fn decoded<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<RawPathParams, Problem> {
+    check_escapes("path", parts.uri.path())?;
+    RawPathParams::from_request_parts(parts, state)
+        .await
+        .map_err(|_| refused("path", parts.uri.path()).into())
+}
+
+fn namespace(params: &RawPathParams) -> Result<NamespaceName, Problem> {
+    Ok(NamespaceName::new(param(params, "namespace"))?)
+}
+
+fn param<'p>(params: &'p RawPathParams, name: &str) -> &'p str {
+    params
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map_or("", |(_, value)| value)
+}
+
+/// Refuses a `%` that is not followed by two hexadecimal digits.
+pub(super) fn check_escapes(field: &str, text: &str) -> Result<(), Invalid> {
+    let bytes = text.as_bytes();
+    let broken = bytes.iter().enumerate().any(|(i, byte)| {
+        *byte == b'%'
+            && !bytes
+                .get(i + 1..i + 3)
+                .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    });
+    if broken {
+        Err(refused(field, text))
+    } else {
+        Ok(())
+    }
+}
+
+fn refused(field: &str, text: &str) -> Invalid {
+    Invalid::new(
+        field,
+        text,
+        "percent-encoded UTF-8 (% as %25, / as %2F, a space as %20)",
+    )
+}

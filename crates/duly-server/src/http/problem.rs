@@ -1,0 +1,212 @@
+//! Errors of the HTTP interface: the one place where a refusal becomes an answer.
+//!
+//! Everything that goes wrong, the framework's own included, ends as a [`Problem`]: an
+//! `application/problem+json` body with a stable code (RFC 9457).
+
+use std::collections::BTreeMap;
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use duly_core::{Code, Invalid, error_code::Retry};
+use duly_store::Refusal;
+use http::{
+    HeaderValue, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
+use utoipa::{
+    IntoResponses,
+    openapi::{
+        ContentBuilder, Ref, RefOr,
+        response::{Response as ResponseDoc, ResponseBuilder},
+    },
+};
+
+use crate::wire::ProblemOut;
+
+/// Media type of every error.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// Why a request was refused.
+#[derive(Debug, Clone)]
+pub struct Problem(Box<ProblemOut>);
+
+impl Problem {
+    /// A problem with nothing but its code and a sentence.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self(Box::new(ProblemOut::new(code, detail)))
+    }
+
+    /// There is no such timer.
+    pub fn no_timer(id: &str) -> Self {
+        Self::new(
+            Code::NotFound,
+            format!("there is no timer {}", duly_core::invalid::shorten(id)),
+        )
+    }
+
+    /// There is no such namespace.
+    pub fn no_namespace(name: &str) -> Self {
+        Self::new(
+            Code::NotFound,
+            format!("there is no namespace \"{name}\": make it with PUT /v1/namespaces/{name}"),
+        )
+    }
+
+    /// Names the field at fault, the value seen and what is allowed.
+    #[must_use]
+    pub fn at(mut self, field: &str, seen: Option<String>, allowed: &str) -> Self {
+        self.0.field = Some(field.to_owned());
+        self.0.seen = seen;
+        self.0.allowed = Some(allowed.to_owned());
+        self
+    }
+
+    /// Says when another try can help.
+    #[must_use]
+    pub fn with_retry(self, retry: Retry) -> Self {
+        Self(Box::new(self.0.with_retry(retry)))
+    }
+
+    /// As the definite answer to a cancel.
+    #[must_use]
+    pub fn as_cancel(mut self) -> Self {
+        self.0.outcome = match self.0.code() {
+            Code::InFlight => Some("in_flight"),
+            Code::Finished => Some("finished"),
+            Code::Dead => Some("dead"),
+            Code::NotFound => Some("not_found"),
+            _ => None,
+        };
+        self
+    }
+
+    /// Its code.
+    pub fn code(&self) -> Code {
+        self.0.code()
+    }
+
+    /// The body, to stand inside an answer.
+    pub fn into_body(self) -> Box<ProblemOut> {
+        self.0
+    }
+}
+
+impl From<Invalid> for Problem {
+    fn from(invalid: Invalid) -> Self {
+        let mut problem = Self::new(Code::InvalidArgument, invalid.to_string());
+        problem.0.field = (!invalid.field.is_empty()).then_some(invalid.field);
+        problem.0.seen = invalid.seen;
+        problem.0.allowed = Some(invalid.allowed);
+        problem
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let code = refusal.code();
+        let mut problem = Self::new(code, refusal.to_string());
+        let out = &mut problem.0;
+        match refusal {
+            Refusal::Invalid(invalid) => return invalid.into(),
+            Refusal::UnknownNamespace(name) => return Self::no_namespace(name.as_str()),
+            Refusal::NotFound(_) => {}
+            Refusal::State {
+                state,
+                leased_until,
+                attempts,
+                maybe_delivered,
+                ..
+            } => {
+                out.state = Some(state);
+                out.leased_until = leased_until.map(Into::into);
+                out.attempts = Some(attempts);
+                out.maybe_delivered = Some(maybe_delivered);
+            }
+            Refusal::Revision {
+                expected, actual, ..
+            } => {
+                out.expected_revision = Some(expected);
+                out.actual_revision = Some(actual);
+                out.field = Some("if_revision".to_owned());
+                out.seen = Some(expected.to_string());
+                out.allowed = Some(actual.to_string());
+            }
+            Refusal::PayloadTooLarge {
+                bytes, bytes_max, ..
+            } => {
+                out.field = Some("payload".to_owned());
+                out.seen = Some(format!("{bytes} bytes"));
+                out.allowed = Some(format!("at most {bytes_max} bytes"));
+            }
+            Refusal::Exhausted { retry_after, .. } => {
+                out.retry_after_ms = retry_after.map(duly_core::Millis::ms);
+            }
+        }
+        problem
+    }
+}
+
+impl From<duly_store::Error> for Problem {
+    fn from(error: duly_store::Error) -> Self {
+        use duly_store::Error;
+        match &error {
+            Error::Invalid(invalid) => invalid.clone().into(),
+            Error::UnknownNamespace(name) => Self::no_namespace(name),
+            Error::NamespaceNotEmpty { .. } => Self::new(
+                error.code(),
+                format!("{error}: cancel and purge them, or repeat with ?force=true"),
+            ),
+            _ => {
+                if matches!(error.code(), Code::Internal) {
+                    tracing::error!(%error, "the store failed");
+                }
+                Self::new(error.code(), error.to_string()).with_retry(error.retry())
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code().http_status())
+            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if let Some(wait_ms) = self.0.retry_after_ms {
+            headers.insert(RETRY_AFTER, HeaderValue::from(wait_ms.div_ceil(1_000)));
+        }
+        response
+    }
+}
+
+/// The refusals that every call can answer, for the OpenAPI document.
+#[derive(Debug)]
+pub(super) struct Refusals;
+
+impl IntoResponses for Refusals {
+    fn responses() -> BTreeMap<String, RefOr<ResponseDoc>> {
+        let problem = |description: &str| {
+            let content = ContentBuilder::new()
+                .schema(Some(Ref::from_schema_name("Problem")))
+                .build();
+            RefOr::T(
+                ResponseBuilder::new()
+                    .description(description)
+                    .content(PROBLEM_JSON, content)
+                    .build(),
+            )
+        };
+        BTreeMap::from([
+            ("4XX".to_owned(), problem("Refused; nothing changed.")),
+            (
+                "5XX".to_owned(),
+                problem("Not done, or the outcome is not known: the code says which."),
+            ),
+        ])
+    }
+}

@@ -1,0 +1,32 @@
+//! Calls on timers, a file each.
+
+pub(super) mod cancel;
+pub(super) mod fire;
+pub(super) mod get;
+pub(super) mod list;
+pub(super) mod patch;
+pub(super) mod schedule;
+
+use axum::response::Response;
+use duly_core::Code;
+use duly_store::Outcome;
+
+use super::{Problem, answer};
+use crate::wire::{TimerOut, timer::Mark};
+
+/// The answer of a call that changes a timer.
+fn changed(outcome: Outcome) -> Result<Response, Problem> {
+    match outcome {
+        Outcome::Changed(view) | Outcome::Unchanged(view) => {
+            answer::ok(&TimerOut::new(&view, Mark::None))
+        }
+        Outcome::Refused(refusal) => Err(refusal.into()),
+        other => {
+            tracing::error!(?other, "the store answered another kind of outcome");
+            Err(Problem::new(
+                Code::Internal,
+                "the store answered another kind of outcome",
+            ))
+        }
+    }
+}

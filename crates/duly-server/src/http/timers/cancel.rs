@@ -1,0 +1,56 @@
+//! `DELETE /v1/namespaces/{namespace}/timers/{id}`: cancel, with one definite answer (P4).
+
+use axum::{extract::State, response::Response};
+use duly_store::{Command, Operation, Outcome};
+use http::Uri;
+
+use crate::{
+    http::{App, Problem, answer, path::OfTimer, problem::Refusals, query::Query},
+    wire::{CancelledOut, batch::Cancelled, patch::check_revision},
+};
+
+/// Cancel a timer. After `cancelled` it is never delivered.
+///
+/// A refusal carries the definite answer in `outcome`: `in_flight`, `finished`, `dead`,
+/// `not_found`.
+#[utoipa::path(
+    delete,
+    path = "/v1/namespaces/{namespace}/timers/{id}",
+    tag = "timers",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)"),
+        ("if_revision" = Option<u32>, Query, description = "Only if it has this revision")
+    ),
+    responses((status = 200, description = "It is cancelled.", body = CancelledOut), Refusals)
+)]
+pub(crate) async fn cancel_timer(
+    State(app): State<App>,
+    timer: OfTimer,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = Query::read(&uri, &["if_revision"])?;
+    let if_revision = check_revision(query.integer("if_revision")?)?;
+    let outcome = app
+        .apply_one(Command {
+            namespace: timer.namespace,
+            operation: Operation::Cancel {
+                id: timer.id,
+                if_revision,
+            },
+        })
+        .await?;
+    match outcome {
+        Outcome::Cancelled {
+            attempts,
+            maybe_delivered,
+            already,
+        } => answer::ok(&CancelledOut::new(Cancelled {
+            attempts,
+            maybe_delivered,
+            already,
+        })),
+        Outcome::Refused(refusal) => Err(Problem::from(refusal).as_cancel()),
+        other => super::changed(other),
+    }
+}

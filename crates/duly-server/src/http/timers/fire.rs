@@ -1,0 +1,37 @@
+//! `POST /v1/namespaces/{namespace}/timers/{id}/fire`: now instead of later.
+
+use axum::{extract::State, response::Response};
+use duly_store::{Command, Operation};
+
+use crate::{
+    http::{App, Problem, body::NoBody, path::OfTimer, problem::Refusals},
+    wire::TimerOut,
+};
+
+/// Make a timer due now, or its next attempt.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces/{namespace}/timers/{id}/fire",
+    tag = "timers",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)")
+    ),
+    responses(
+        (status = 200, description = "The timer as it is now; unchanged if it was due or in flight.", body = TimerOut),
+        Refusals
+    )
+)]
+pub(crate) async fn fire_timer(
+    State(app): State<App>,
+    timer: OfTimer,
+    _body: NoBody,
+) -> Result<Response, Problem> {
+    let outcome = app
+        .apply_one(Command {
+            namespace: timer.namespace,
+            operation: Operation::Fire { id: timer.id },
+        })
+        .await?;
+    super::changed(outcome)
+}

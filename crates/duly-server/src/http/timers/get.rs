@@ -1,0 +1,46 @@
+//! `GET /v1/namespaces/{namespace}/timers/{id}`.
+
+use axum::{extract::State, response::Response};
+use http::Uri;
+
+use crate::{
+    http::{App, Problem, answer, path::OfTimer, problem::Refusals, query::Query},
+    wire::{TimerOut, timer::Mark},
+};
+
+/// One timer, its stub, or its latest dead letter.
+#[utoipa::path(
+    get,
+    path = "/v1/namespaces/{namespace}/timers/{id}",
+    tag = "timers",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)")
+    ),
+    responses((status = 200, description = "The timer.", body = TimerOut), Refusals)
+)]
+pub(crate) async fn get_timer(
+    State(app): State<App>,
+    timer: OfTimer,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(&uri, &[])?;
+    let OfTimer { namespace, id } = timer;
+    let shard = app.shard_of_timer(&namespace, id.as_str());
+    let view = app
+        .store()
+        .get(shard, namespace.clone(), id.clone())
+        .await?;
+    match view {
+        Some(view) => answer::ok(&TimerOut::new(&view, Mark::None)),
+        None if app
+            .store()
+            .get_namespace(namespace.clone())
+            .await?
+            .is_none() =>
+        {
+            Err(Problem::no_namespace(namespace.as_str()))
+        }
+        None => Err(Problem::no_timer(id.as_str())),
+    }
+}

@@ -1,0 +1,109 @@
+//! `GET /v1/namespaces/{namespace}/timers`: list, page by page.
+
+use axum::{extract::State, response::Response};
+use duly_core::{Invalid, NamespaceName, State as TimerState};
+use duly_store::query::{ListRequest, ListState, PAGE_MAX};
+use http::Uri;
+
+use crate::{
+    http::{
+        App, Problem, answer, cursor::Cursor, pages, path::InNamespace, problem::Refusals,
+        query::Query,
+    },
+    wire::{Time, TimerOut, TimersOut, timer::Mark},
+};
+
+/// Timers of a page that does not say how many.
+const LIMIT_DEFAULT: u64 = 100;
+
+/// Timers in (due time, id) order.
+///
+/// Work per call is bounded: a page may be short, even empty, and still carry a cursor. A timer
+/// that does not change while paging comes exactly once.
+#[utoipa::path(
+    get,
+    path = "/v1/namespaces/{namespace}/timers",
+    tag = "timers",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("state" = Option<String>, Query, description = "`pending` (default), or one state"),
+        ("due_from" = Option<String>, Query, description = "Due at or after this"),
+        ("due_to" = Option<String>, Query, description = "Due before this"),
+        ("id_prefix" = Option<String>, Query, description = "Id begins with this"),
+        ("tag" = Option<String>, Query, description = "Has this tag"),
+        ("limit" = Option<u32>, Query, description = "Most timers of the page, 1 to 1000, default 100"),
+        ("cursor" = Option<String>, Query, description = "Where to go on: the cursor of the page before, with the same filters")
+    ),
+    responses((status = 200, description = "A page.", body = TimersOut), Refusals)
+)]
+pub(crate) async fn list_timers(
+    State(app): State<App>,
+    InNamespace(namespace): InNamespace,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let known = [
+        "state",
+        "due_from",
+        "due_to",
+        "id_prefix",
+        "tag",
+        "limit",
+        "cursor",
+    ];
+    let query = Query::read(&uri, &known)?;
+    let mut request = request(namespace, &query)?;
+    let filter = Cursor::filter_of(&request);
+    if let Some(text) = query.get("cursor") {
+        request.after = Some(Cursor::parse("cursor", text, filter)?.position);
+    }
+    let page = pages::page(app.store(), request).await?;
+    answer::ok(&TimersOut {
+        timers: page
+            .timers
+            .iter()
+            .map(|view| TimerOut::new(view, Mark::None))
+            .collect(),
+        cursor: page
+            .next
+            .map(|position| Cursor::new(position, filter).to_string()),
+    })
+}
+
+fn request(namespace: NamespaceName, query: &Query) -> Result<ListRequest, Invalid> {
+    let time = |name: &str| {
+        query
+            .get(name)
+            .map(|text| {
+                let time = match text.parse() {
+                    Ok(ms) => Time::Integer(ms),
+                    Err(_) => Time::Text(text.to_owned()),
+                };
+                time.check(name)
+            })
+            .transpose()
+    };
+    let limit = match query.integer("limit")? {
+        Some(limit) => limit.within("limit", 1, PAGE_MAX as u64)?,
+        None => LIMIT_DEFAULT,
+    };
+    Ok(ListRequest {
+        namespace,
+        state: state(query.get("state"))?,
+        due_from: time("due_from")?,
+        due_to: time("due_to")?,
+        id_prefix: query.get("id_prefix").map(str::to_owned),
+        tag: query.get("tag").map(str::to_owned),
+        limit: usize::try_from(limit).unwrap_or(PAGE_MAX),
+        after: None,
+    })
+}
+
+fn state(text: Option<&str>) -> Result<ListState, Invalid> {
+    let Some(text) = text.filter(|text| *text != "pending") else {
+        return Ok(ListState::Pending);
+    };
+    TimerState::parse(text).map(ListState::Only).ok_or_else(|| {
+        let states = TimerState::ALL.map(TimerState::as_str).join(", ");
+        Invalid::new("state", text, format!("pending or one of {states}"))
+    })
+}

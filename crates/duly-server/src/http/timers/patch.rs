@@ -1,0 +1,42 @@
+//! `PATCH /v1/namespaces/{namespace}/timers/{id}`: change a pending timer.
+
+use axum::{extract::State, response::Response};
+use duly_store::{Command, Operation};
+
+use crate::{
+    http::{App, Problem, body::JsonBody, path::OfTimer, problem::Refusals},
+    wire::{PatchIn, TimerOut, json, patch::IdIn},
+};
+
+/// Change a pending timer: absent keeps, `null` resets, a value replaces whole.
+#[utoipa::path(
+    patch,
+    path = "/v1/namespaces/{namespace}/timers/{id}",
+    tag = "timers",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)")
+    ),
+    request_body(content = PatchIn, content_type = "application/json"),
+    responses((status = 200, description = "The timer as it is now.", body = TimerOut), Refusals)
+)]
+pub(crate) async fn reschedule_timer(
+    State(app): State<App>,
+    timer: OfTimer,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let request: PatchIn = json::parse_body(&body.text)?;
+    let change = request.check(IdIn::Path)?;
+    drop(body);
+    let outcome = app
+        .apply_one(Command {
+            namespace: timer.namespace,
+            operation: Operation::Reschedule {
+                id: timer.id,
+                patch: Box::new(change.patch),
+                if_revision: change.if_revision,
+            },
+        })
+        .await?;
+    super::changed(outcome)
+}

@@ -1,0 +1,54 @@
+//! `POST /v1/namespaces/{namespace}/timers`: schedule.
+
+use axum::{extract::State, response::Response};
+use duly_store::{Command, Operation, Outcome};
+use http::{HeaderMap, StatusCode};
+
+use crate::{
+    http::{App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals, trace},
+    wire::{ScheduleIn, TimerOut, json, timer::Mark},
+};
+
+/// Schedule a timer.
+///
+/// The same request again answers the existing timer, for as long as the timer or its stub lives.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces/{namespace}/timers",
+    tag = "timers",
+    params(("namespace" = String, Path, description = "Name of the namespace")),
+    request_body(content = ScheduleIn, content_type = "application/json"),
+    responses(
+        (status = 201, description = "The timer was made.", body = TimerOut),
+        (status = 200, description = "The timer was there (`existing`) or took the place of a pending one (`replaced`).", body = TimerOut),
+        Refusals
+    )
+)]
+pub(crate) async fn schedule_timer(
+    State(app): State<App>,
+    InNamespace(namespace): InNamespace,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let request: ScheduleIn = json::parse_body(&body.text)?;
+    let (mut schedule, if_exists) = request.check(|| app.make_id())?;
+    drop(body);
+    schedule.trace_parent = trace::parent(&headers);
+    let outcome = app
+        .apply_one(Command {
+            namespace,
+            operation: Operation::Schedule {
+                schedule: Box::new(schedule),
+                if_exists,
+            },
+        })
+        .await?;
+    match outcome {
+        Outcome::Created(view) => {
+            answer::json(StatusCode::CREATED, &TimerOut::new(&view, Mark::None))
+        }
+        Outcome::Existing(view) => answer::ok(&TimerOut::new(&view, Mark::Existing)),
+        Outcome::Replaced(view) => answer::ok(&TimerOut::new(&view, Mark::Replaced)),
+        other => super::changed(other),
+    }
+}

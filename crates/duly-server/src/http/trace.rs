@@ -1,0 +1,41 @@
+//! W3C trace context of a schedule call; it travels with the firing.
+
+use http::HeaderMap;
+
+/// The `traceparent` of a call, if it has a proper one: `00-` trace id `-` parent id `-` flags.
+pub(super) fn parent(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("traceparent")?.to_str().ok()?;
+    let lengths = [2, 32, 16, 2];
+    let parts: Vec<&str> = text.split('-').collect();
+    let is_shaped = parts.len() == lengths.len()
+        && parts.iter().zip(lengths).all(|(part, length)| {
+            part.len() == length
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        });
+    let is_set = |part: &str| part.bytes().any(|b| b != b'0');
+    (is_shaped && parts[0] != "ff" && is_set(parts[1]) && is_set(parts[2])).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_proper_trace_context_travels() {
+        let check = |text: &str, kept: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert("traceparent", text.parse().unwrap());
+            assert_eq!(parent(&headers).is_some(), kept, "{text}");
+        };
+        let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+        check(&format!("00-{trace}-{span}-01"), true);
+        check(&format!("ff-{trace}-{span}-01"), false);
+        check(&format!("00-{}-{span}-01", "0".repeat(32)), false);
+        check(&format!("00-{}-{span}-01", trace.to_uppercase()), false);
+        check("00-1-2-3", false);
+        check("", false);
+        assert_eq!(parent(&HeaderMap::new()), None);
+    }
+}

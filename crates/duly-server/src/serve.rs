@@ -1,0 +1,198 @@
+//! The connections: HTTP/1.1 and HTTP/2 (cleartext) on one port, a task each, bounded.
+
+use std::{io, sync::Arc, time::Duration};
+
+use axum::Router;
+use duly_core::{Code, Millis, error_code::Retry};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::{conn::auto, graceful::GracefulShutdown},
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval, sleep, timeout},
+};
+
+use crate::{
+    http::{PROBLEM_JSON, Problem},
+    telemetry::Metrics,
+};
+
+/// Wait after the system refused a connection (for want of file descriptors, for instance).
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// How often histograms are tidied.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+/// HTTP/2 requests at once on one connection.
+const STREAMS_MAX: u32 = 256;
+/// Bytes of an HTTP/2 request's headers.
+const HEADER_BYTES_MAX: u32 = 64 * 1024;
+/// How connections are served.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// Connections at once.
+    pub(crate) connections_max: usize,
+    /// Time for the head of the next request.
+    pub(crate) header_timeout: Duration,
+    /// How long a stop waits for requests to end.
+    pub(crate) drain_within: Duration,
+}
+
+/// A listener at work.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    stop: watch::Sender<Stop>,
+    accepting: JoinHandle<()>,
+    upkeep: JoinHandle<()>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    NotYet,
+    Now,
+}
+
+impl Serving {
+    /// Starts to accept connections.
+    pub(crate) fn start(
+        listener: TcpListener,
+        router: Router,
+        settings: Settings,
+        metrics: Metrics,
+    ) -> Self {
+        let (stop, stopped) = watch::channel(Stop::NotYet);
+        Self {
+            stop,
+            accepting: tokio::spawn(accept(listener, router, settings, stopped)),
+            upkeep: tokio::spawn(keep_up(metrics)),
+        }
+    }
+
+    /// Accepts no more, and waits until every request has its answer or the time is over.
+    pub(crate) async fn stop(self) {
+        self.stop.send_replace(Stop::Now);
+        if let Err(error) = self.accepting.await {
+            tracing::error!(%error, "the accept loop ended in a way it should not");
+        }
+        self.upkeep.abort();
+    }
+}
+
+async fn keep_up(metrics: Metrics) {
+    let mut ticks = interval(UPKEEP_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        metrics.upkeep();
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    router: Router,
+    settings: Settings,
+    mut stopped: watch::Receiver<Stop>,
+) {
+    let builder = Arc::new(builder(&settings));
+    let places = Arc::new(Semaphore::new(
+        settings.connections_max.min(Semaphore::MAX_PERMITS),
+    ));
+    let graceful = GracefulShutdown::new();
+    let full = full();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.wait_for(|stop| *stop == Stop::Now) => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                if !is_about_one_connection(&error) {
+                    tracing::warn!(%error, "no connection can be accepted now");
+                    sleep(ACCEPT_RETRY).await;
+                }
+                continue;
+            }
+        };
+        match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => connect(stream, place, &builder, router.clone(), &graceful),
+            Err(_) => {
+                // The socket's buffer is empty, so this is one write; if it fails, so be it.
+                stream.try_write(full.as_bytes()).ok();
+            }
+        }
+    }
+    drop(listener);
+    if timeout(settings.drain_within, graceful.shutdown())
+        .await
+        .is_err()
+    {
+        tracing::warn!("some requests had no answer in time and were cut off");
+    }
+}
+
+fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.header_timeout)
+        .pipeline_flush(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(settings.header_timeout)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADER_BYTES_MAX);
+    builder
+}
+
+fn connect(
+    stream: TcpStream,
+    place: OwnedSemaphorePermit,
+    builder: &Arc<auto::Builder<TokioExecutor>>,
+    router: Router,
+    graceful: &GracefulShutdown,
+) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a connection ended before it began");
+        return;
+    }
+    let service = TowerToHyperService::new(router);
+    let builder = Arc::clone(builder);
+    let watcher = graceful.watcher();
+    tokio::spawn(async move {
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = watcher.watch(connection).await {
+            tracing::debug!(error, "a connection broke");
+        }
+        drop(place);
+    });
+}
+
+/// What a connection past the limit is told before it is closed.
+fn full() -> String {
+    let problem = Problem::new(
+        Code::Unavailable,
+        "too many connections: use fewer, or raise server.connections_max",
+    )
+    .with_retry(Retry::After(Millis::from_secs(1)));
+    let body = serde_json::to_string(&problem.into_body()).unwrap_or_default();
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM_JSON}\r\nretry-after: 1\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Whether the error is about the one connection, and not about accepting as such.
+fn is_about_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
+}

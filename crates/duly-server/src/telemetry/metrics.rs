@@ -1,0 +1,83 @@
+//! The recorder behind `/metrics`.
+//!
+//! A process has one recorder; the first server that starts installs it, later ones (in tests)
+//! use the same. Gauges that the store knows are read when somebody scrapes.
+
+use std::sync::OnceLock;
+
+use duly_core::metric_names::{self as names, ALL, Kind};
+use duly_store::Health;
+use metrics::{describe_counter, describe_gauge, describe_histogram, gauge};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+/// Bounds of every histogram, in seconds: 100 µs to 10 s.
+const BUCKETS: [f64; 16] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0,
+];
+
+/// Renders the metrics of this process.
+#[derive(Clone)]
+pub struct Metrics(PrometheusHandle);
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Metrics {
+    /// Installs the recorder, or joins the one that is there.
+    pub fn install() -> Self {
+        static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+        let handle = HANDLE.get_or_init(|| {
+            let recorder = PrometheusBuilder::new()
+                .set_buckets(&BUCKETS)
+                .unwrap_or_default()
+                .build_recorder();
+            let handle = recorder.handle();
+            if metrics::set_global_recorder(recorder).is_err() {
+                tracing::warn!("another metrics recorder is installed: /metrics stays empty");
+            }
+            describe();
+            handle
+        });
+        Self(handle.clone())
+    }
+
+    /// The text format of Prometheus, with the store's gauges as they are now.
+    pub fn render(&self, health: &Health) -> String {
+        refresh(health);
+        self.0.render()
+    }
+
+    /// Moves what histograms have gathered into their buckets; called every few seconds, so that
+    /// it is bounded also when nobody scrapes.
+    pub fn upkeep(&self) {
+        self.0.run_upkeep();
+    }
+}
+
+fn describe() {
+    for metric in ALL {
+        match metric.kind {
+            Kind::Counter => describe_counter!(metric.name, metric.help),
+            Kind::Gauge => describe_gauge!(metric.name, metric.help),
+            Kind::Histogram => describe_histogram!(metric.name, metric.help),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss)]
+fn refresh(health: &Health) {
+    let set = |name: &'static str, value: u64| gauge!(name).set(value as f64);
+    set(names::PENDING, health.pending);
+    set(names::DUE, health.overdue);
+    set(names::IN_FLIGHT, health.in_flight);
+    set(names::DEAD, health.dead);
+    set(names::INDEX_BYTES, health.index_bytes);
+    set(names::CALENDAR_BYTES, health.calendar_bytes);
+    set(names::DISK_BYTES, health.disk_bytes);
+    let oldest_ms = health.oldest_due_age.map_or(0, duly_core::Millis::ms);
+    gauge!(names::OLDEST_DUE_SECONDS).set(oldest_ms as f64 / 1_000.0);
+}

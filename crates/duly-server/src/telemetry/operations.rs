@@ -1,0 +1,70 @@
+//! Counts operations on timers by what became of them.
+
+use std::sync::OnceLock;
+
+use duly_core::metric_names::OPERATIONS_TOTAL;
+use duly_store::{Operation, Outcome};
+use metrics::{Counter, counter};
+
+/// Operations, as labels.
+const KINDS: [&str; 6] = [
+    "schedule",
+    "reschedule",
+    "cancel",
+    "fire",
+    "redrive",
+    "purge",
+];
+/// Outcomes, as labels.
+const OUTCOMES: [&str; 8] = [
+    "created",
+    "existing",
+    "replaced",
+    "changed",
+    "unchanged",
+    "cancelled",
+    "purged",
+    "refused",
+];
+
+/// Which operation it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind(usize);
+
+/// The kind of an operation.
+pub const fn kind(operation: &Operation) -> Kind {
+    Kind(match operation {
+        Operation::Schedule { .. } => 0,
+        Operation::Reschedule { .. } => 1,
+        Operation::Cancel { .. } => 2,
+        Operation::Fire { .. } => 3,
+        Operation::Redrive { .. } => 4,
+        Operation::Purge { .. } => 5,
+    })
+}
+
+/// Counts one. The recorder must be installed before the first is counted.
+pub fn record(kind: Kind, outcome: &Outcome) {
+    static COUNTERS: OnceLock<Vec<Counter>> = OnceLock::new();
+    let counters = COUNTERS.get_or_init(|| {
+        let pairs = KINDS
+            .iter()
+            .flat_map(|k| OUTCOMES.iter().map(move |o| (*k, *o)));
+        pairs
+            .map(|(k, o)| counter!(OPERATIONS_TOTAL, "operation" => k, "outcome" => o))
+            .collect()
+    });
+    let outcome = match outcome {
+        Outcome::Created(_) => 0,
+        Outcome::Existing(_) => 1,
+        Outcome::Replaced(_) => 2,
+        Outcome::Changed(_) => 3,
+        Outcome::Unchanged(_) => 4,
+        Outcome::Cancelled { .. } => 5,
+        Outcome::Purged => 6,
+        Outcome::Refused(_) => 7,
+    };
+    if let Some(counter) = counters.get(kind.0 * OUTCOMES.len() + outcome) {
+        counter.increment(1);
+    }
+}

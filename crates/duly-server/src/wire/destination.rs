@@ -1,0 +1,132 @@
+//! Destinations on the wire: an object with exactly one of `pull`, `http`.
+
+use duly_core::{
+    Destination, Invalid,
+    destination::{HTTP_TIMEOUT_MAX, HTTP_TIMEOUT_MIN, HttpDestination, Method},
+};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+use utoipa::ToSchema;
+
+use super::{Duration, DurationOut, Headers, HeadersOut};
+
+/// What an object of another kind is told.
+const THIS_BUILD: &str = "exactly one of pull, http: this build delivers to pull and http";
+
+/// Where a firing goes: exactly one of these.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = Destination)]
+pub struct DestinationIn {
+    /// Consumers lease it and settle it.
+    pull: Option<PullIn>,
+    /// Duly sends it to a webhook.
+    http: Option<HttpIn>,
+    #[schema(ignore)]
+    kafka: Option<IgnoredAny>,
+    #[schema(ignore)]
+    nats: Option<IgnoredAny>,
+    #[schema(ignore)]
+    amqp: Option<IgnoredAny>,
+    #[schema(ignore)]
+    redis_stream: Option<IgnoredAny>,
+}
+
+/// Nothing to set.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "an empty JSON object")]
+#[schema(as = PullDestination)]
+pub struct PullIn {}
+
+/// A webhook receiver.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = HttpDestination)]
+pub struct HttpIn {
+    /// Absolute `http://` or `https://` URL without credentials and fragment.
+    url: String,
+    /// `POST` (default), `PUT` or `PATCH`.
+    #[schema(example = "POST")]
+    method: Option<String>,
+    /// Headers of every delivery; the timer's own win over them.
+    #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
+    headers: Option<Headers>,
+    /// Time for the whole exchange, 100ms to 10m, default 30s.
+    timeout: Option<Duration>,
+}
+
+impl DestinationIn {
+    /// Checks it; the error names the field below `field`.
+    ///
+    /// # Errors
+    /// When it is not exactly one destination of this build, or a field of it is not allowed.
+    pub fn check(self, field: &str) -> Result<Destination, Invalid> {
+        let brokers = [
+            ("kafka", self.kafka.is_some()),
+            ("nats", self.nats.is_some()),
+            ("amqp", self.amqp.is_some()),
+            ("redis_stream", self.redis_stream.is_some()),
+        ];
+        if let Some((name, _)) = brokers.iter().find(|(_, is_given)| *is_given) {
+            return Err(Invalid::new(format!("{field}.{name}"), name, THIS_BUILD));
+        }
+        match (self.pull, self.http) {
+            (Some(PullIn {}), None) => Ok(Destination::Pull),
+            (None, Some(http)) => http
+                .check()
+                .map(Destination::Http)
+                .map_err(|invalid| invalid.within("http").within(field)),
+            (None, None) => Err(Invalid::new(field, "none", THIS_BUILD)),
+            (Some(_), Some(_)) => Err(Invalid::new(field, "pull and http", THIS_BUILD)),
+        }
+    }
+}
+
+impl HttpIn {
+    fn check(self) -> Result<HttpDestination, Invalid> {
+        let mut http = HttpDestination::new(&self.url)?;
+        if let Some(method) = &self.method {
+            http.method = Method::parse(method)?;
+        }
+        if let Some(headers) = self.headers {
+            http.headers = headers.check("headers")?;
+        }
+        if let Some(timeout) = &self.timeout {
+            http.timeout = timeout.check_within("timeout", HTTP_TIMEOUT_MIN, HTTP_TIMEOUT_MAX)?;
+        }
+        Ok(http)
+    }
+}
+
+/// A destination in an answer.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DestinationOut<'a> {
+    /// Consumers lease it.
+    Pull {},
+    /// Duly sends it.
+    Http {
+        /// Where to.
+        url: &'a str,
+        /// Request method.
+        method: &'static str,
+        /// Headers of every delivery.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        headers: Option<HeadersOut<'a>>,
+        /// Time for the whole exchange.
+        timeout: DurationOut,
+    },
+}
+
+impl<'a> From<&'a Destination> for DestinationOut<'a> {
+    fn from(destination: &'a Destination) -> Self {
+        match destination {
+            Destination::Pull => Self::Pull {},
+            Destination::Http(http) => Self::Http {
+                url: http.url().as_str(),
+                method: http.method.as_str(),
+                headers: (!http.headers.is_empty()).then_some(HeadersOut(&http.headers)),
+                timeout: http.timeout.into(),
+            },
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Parses JSON and explains what is wrong with it.
+//!
+//! The fast path is a plain parse. Only when it fails is the text parsed again, with the path
+//! recorded, and the parser's message turned into an [`Invalid`]: the path of the field, the value
+//! that stands there, what is allowed. Every body, and every item of a batch, comes through here.
+
+use duly_core::{Invalid, invalid::shorten};
+use serde::Deserialize;
+use serde_json::{Value, error::Category};
+use serde_path_to_error::{Path, Segment};
+
+/// Field name of the body as a whole, in errors.
+pub const BODY: &str = "body";
+
+/// Parses `text` as one JSON value of type `T`.
+///
+/// # Errors
+/// An [`Invalid`] whose field is the path inside the text; empty for the text as a whole.
+pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Invalid> {
+    serde_json::from_slice(text).map_err(|error| explain::<T>(text, &error))
+}
+
+/// [`parse`] for a request's body: an error of the whole names `body`.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_body<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Invalid> {
+    if text.iter().all(u8::is_ascii_whitespace) {
+        return Err(Invalid::new(BODY, "nothing", "a JSON object"));
+    }
+    parse(text).map_err(|mut invalid| {
+        if invalid.field.is_empty() {
+            BODY.clone_into(&mut invalid.field);
+        }
+        invalid
+    })
+}
+
+fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], plain: &serde_json::Error) -> Invalid {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Err(error) if error.inner().classify() == Category::Data => {
+            let message = without_position(&error.inner().to_string());
+            shape(&message, error.path(), text)
+        }
+        Err(error) => malformed(error.inner()),
+        // The value itself fits; what follows it is the fault.
+        Ok(_) => malformed(plain),
+    }
+}
+
+fn malformed(error: &serde_json::Error) -> Invalid {
+    Invalid {
+        field: String::new(),
+        seen: Some(format!("a syntax error: {error}")),
+        allowed: "well-formed JSON".to_owned(),
+    }
+}
+
+/// What serde says, in the words of the contract.
+fn shape(message: &str, path: &Path, text: &[u8]) -> Invalid {
+    let field = dotted(path);
+    if let Some(rest) = message.strip_prefix("unknown field `") {
+        let (name, known) = rest.split_once('`').unwrap_or((rest, ""));
+        return Invalid {
+            field: ending_in(field, name),
+            seen: Some(shorten(name)),
+            allowed: match known.strip_prefix(", expected ") {
+                Some(known) => format!("left out; known here: {}", plain_names(known)),
+                None => "left out; no field is known here".to_owned(),
+            },
+        };
+    }
+    if let Some(name) = quoted(message, "missing field `") {
+        return Invalid::unseen(ending_in(field, name), "given");
+    }
+    if let Some(name) = quoted(message, "duplicate field `") {
+        return Invalid::unseen(ending_in(field, name), "given only once");
+    }
+    let allowed = match message.rsplit_once(", expected ") {
+        Some((_, "a sequence")) => "a JSON array".to_owned(),
+        Some((_, expected)) => plain_names(expected),
+        None => message.to_owned(),
+    };
+    Invalid {
+        field,
+        seen: seen_at(path, text),
+        allowed,
+    }
+}
+
+fn quoted<'m>(message: &'m str, prefix: &str) -> Option<&'m str> {
+    message.strip_prefix(prefix)?.split('`').next()
+}
+
+fn plain_names(text: &str) -> String {
+    text.replace('`', "")
+}
+
+/// The path with `name` as its last part: it may stand there already.
+fn ending_in(path: String, name: &str) -> String {
+    if path == name || path.ends_with(&format!(".{name}")) {
+        path
+    } else {
+        Invalid::unseen(name, "").within(&path).field
+    }
+}
+
+fn without_position(message: &str) -> String {
+    match message.rfind(" at line ") {
+        Some(end) => message[..end].to_owned(),
+        None => message.to_owned(),
+    }
+}
+
+fn dotted(path: &Path) -> String {
+    let mut out = String::new();
+    for segment in path.iter() {
+        match segment {
+            Segment::Seq { index } => out.push_str(&format!("[{index}]")),
+            Segment::Map { key } => {
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(key);
+            }
+            Segment::Enum { .. } | Segment::Unknown => {}
+        }
+    }
+    out
+}
+
+/// The value that stands at the path, as JSON text, shortened.
+fn seen_at(path: &Path, text: &[u8]) -> Option<String> {
+    let whole: Value = serde_json::from_slice(text).ok()?;
+    let mut at = &whole;
+    for segment in path.iter() {
+        at = match segment {
+            Segment::Seq { index } => at.get(index)?,
+            Segment::Map { key } => at.get(key)?,
+            Segment::Enum { .. } | Segment::Unknown => at,
+        };
+    }
+    Some(shown(at))
+}
+
+/// A JSON value as an error shows it: text quoted, everything else bare, both shortened.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => shorten(text),
+        other => {
+            let quoted = shorten(&other.to_string());
+            quoted
+                .trim_start_matches('"')
+                .strip_suffix('"')
+                .unwrap_or(&quoted)
+                .to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

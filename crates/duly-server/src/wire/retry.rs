@@ -1,0 +1,110 @@
+//! Retry policies on the wire: exponential waits, or the waits themselves.
+
+use duly_core::{
+    Invalid, Millis, RetryPolicy,
+    retry::{ATTEMPTS_MAX, BACKOFF_MAX, Exponential, SCHEDULE_ENTRIES_MAX},
+};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
+use utoipa::ToSchema;
+
+use super::{Duration, DurationOut, Integer};
+
+/// When a failed firing is tried again: exponential waits, or `schedule` alone.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = Retry)]
+pub struct RetryIn {
+    /// Attempts in all, the first included: 1 to 1000, default 16.
+    max_attempts: Option<Integer>,
+    /// Wait after the first failed attempt, default 1s.
+    min_backoff: Option<Duration>,
+    /// Longest wait, default 1h, at most 30d.
+    max_backoff: Option<Duration>,
+    /// Factor from one wait to the next, 1 to 100, default 2.
+    #[serde(default, deserialize_with = "super::number::real")]
+    multiplier: Option<f64>,
+    /// Share of the wait by which it is moved up or down, 0 to 1, default 0.2.
+    #[serde(default, deserialize_with = "super::number::real")]
+    jitter: Option<f64>,
+    /// The waits themselves, 1 to 100 of them; one more attempt than entries.
+    schedule: Option<Vec<Duration>>,
+}
+
+impl RetryIn {
+    /// Checks it; the error names the field below `field`.
+    ///
+    /// # Errors
+    /// When a value is not allowed, or `schedule` stands beside another field.
+    pub fn check(self, field: &str) -> Result<RetryPolicy, Invalid> {
+        self.policy()
+            .and_then(RetryPolicy::check)
+            .map_err(|invalid| invalid.within(field))
+    }
+
+    fn policy(self) -> Result<RetryPolicy, Invalid> {
+        if let Some(waits) = &self.schedule {
+            if self.has_exponential() {
+                let allowed = "left out where max_attempts, min_backoff, max_backoff, multiplier \
+                               or jitter is given";
+                return Err(Invalid::unseen("schedule", allowed));
+            }
+            if waits.len() > SCHEDULE_ENTRIES_MAX {
+                let allowed = format!("1 to {SCHEDULE_ENTRIES_MAX} waits");
+                return Err(Invalid::new(
+                    "schedule",
+                    format!("{} entries", waits.len()),
+                    allowed,
+                ));
+            }
+            let waits = waits.iter().enumerate().map(|(i, wait)| {
+                wait.check_within(&format!("schedule[{i}]"), Millis::ZERO, BACKOFF_MAX)
+            });
+            return Ok(RetryPolicy::Schedule(waits.collect::<Result<_, _>>()?));
+        }
+        let mut policy = Exponential::default();
+        if let Some(attempts) = self.max_attempts {
+            policy.max_attempts = attempts.within_u32("max_attempts", 1, ATTEMPTS_MAX)?;
+        }
+        if let Some(wait) = &self.min_backoff {
+            policy.min_backoff = wait.check("min_backoff")?;
+        }
+        if let Some(wait) = &self.max_backoff {
+            policy.max_backoff = wait.check("max_backoff")?;
+        }
+        policy.multiplier = self.multiplier.unwrap_or(policy.multiplier);
+        policy.jitter = self.jitter.unwrap_or(policy.jitter);
+        Ok(RetryPolicy::Exponential(policy))
+    }
+
+    const fn has_exponential(&self) -> bool {
+        self.max_attempts.is_some()
+            || self.min_backoff.is_some()
+            || self.max_backoff.is_some()
+            || self.multiplier.is_some()
+            || self.jitter.is_some()
+    }
+}
+
+/// A retry policy in an answer.
+#[derive(Debug, Clone, Copy)]
+pub struct RetryOut<'a>(pub &'a RetryPolicy);
+
+impl Serialize for RetryOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match self.0 {
+            RetryPolicy::Exponential(policy) => {
+                map.serialize_entry("max_attempts", &policy.max_attempts)?;
+                map.serialize_entry("min_backoff", &DurationOut(policy.min_backoff))?;
+                map.serialize_entry("max_backoff", &DurationOut(policy.max_backoff))?;
+                map.serialize_entry("multiplier", &policy.multiplier)?;
+                map.serialize_entry("jitter", &policy.jitter)?;
+            }
+            RetryPolicy::Schedule(waits) => {
+                let waits: Vec<DurationOut> = waits.iter().copied().map(DurationOut).collect();
+                map.serialize_entry("schedule", &waits)?;
+            }
+        }
+        map.end()
+    }
+}

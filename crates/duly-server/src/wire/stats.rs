@@ -1,0 +1,145 @@
+//! Counts of a namespace in an answer.
+
+use duly_core::{Timestamp, destination::LaneKey};
+use duly_node::LaneLoad;
+use duly_store::{Stats, query::LaneStats};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::TimeOut;
+
+/// Counts of a namespace.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Stats)]
+pub struct StatsOut {
+    /// Waiting for their due time.
+    scheduled: u64,
+    /// Due and unclaimed.
+    due: u64,
+    /// Under a lease.
+    in_flight: u64,
+    /// Waiting for, or due for, another attempt.
+    retrying: u64,
+    /// Dead letters.
+    dead: u64,
+    /// Scheduled, due, in flight and retrying.
+    pending: u64,
+    /// Estimated bytes of the pending timers.
+    pending_bytes: u64,
+    /// Stubs of ended timers.
+    retained: u64,
+    /// Earliest due time still ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    next_due_at: Option<TimeOut>,
+    /// Earliest due time of what is due and unclaimed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    oldest_due_at: Option<TimeOut>,
+    /// Whether claims are refused.
+    paused: bool,
+    /// Lanes with pending timers.
+    lanes: Vec<LaneOut>,
+    /// Monotonic totals; they survive a restart.
+    totals: TotalsOut,
+}
+
+/// Counts of one lane.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Lane)]
+pub struct LaneOut {
+    /// `pull`, an HTTP origin, or `overflow`.
+    lane: String,
+    /// Due and unclaimed first attempts.
+    due: u64,
+    /// Due and unclaimed retries.
+    retry_due: u64,
+    /// Under a lease.
+    in_flight: u64,
+    /// Most that are in flight at once on this node; absent for pull.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_flight_max: Option<usize>,
+}
+
+/// Monotonic totals of a namespace.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = Totals)]
+pub struct TotalsOut {
+    /// Timers made or replaced.
+    scheduled: u64,
+    /// Attempts claimed.
+    fired: u64,
+    /// Firings confirmed.
+    delivered: u64,
+    /// Attempts that ended without a confirmation.
+    failed: u64,
+    /// Timers cancelled.
+    cancelled: u64,
+    /// Changes by PATCH and fire.
+    rescheduled: u64,
+    /// Firings given up.
+    dead: u64,
+}
+
+impl StatsOut {
+    /// The sum over the shards, with what the node knows of its push lanes.
+    pub fn sum(shards: &[Stats], loads: &[LaneLoad]) -> Self {
+        let in_flight_max = |key: &LaneKey| {
+            let load = loads.iter().find(|load| load.key == *key)?;
+            load.cap
+        };
+        let total = |count: fn(&Stats) -> u64| shards.iter().map(count).sum();
+        let earliest = |time: fn(&Stats) -> Option<Timestamp>| {
+            shards.iter().filter_map(time).min().map(TimeOut)
+        };
+        Self {
+            scheduled: total(|s| s.scheduled),
+            due: total(|s| s.due),
+            in_flight: total(|s| s.in_flight),
+            retrying: total(|s| s.retrying),
+            dead: total(|s| s.dead),
+            pending: total(Stats::pending),
+            pending_bytes: total(|s| s.pending_bytes),
+            retained: total(|s| s.retained),
+            next_due_at: earliest(|s| s.next_due_at),
+            oldest_due_at: earliest(|s| s.oldest_due_at),
+            paused: shards.iter().any(|s| s.paused),
+            lanes: lanes(shards)
+                .into_iter()
+                .map(|lane| LaneOut {
+                    lane: lane.key.label().to_owned(),
+                    due: lane.due,
+                    retry_due: lane.retry_due,
+                    in_flight: lane.in_flight,
+                    in_flight_max: in_flight_max(&lane.key),
+                })
+                .collect(),
+            totals: TotalsOut {
+                scheduled: total(|s| s.totals.scheduled),
+                fired: total(|s| s.totals.fired),
+                delivered: total(|s| s.totals.delivered),
+                failed: total(|s| s.totals.failed),
+                cancelled: total(|s| s.totals.cancelled),
+                rescheduled: total(|s| s.totals.rescheduled),
+                dead: total(|s| s.totals.dead),
+            },
+        }
+    }
+}
+
+/// The lanes of all shards, each once, in order of their keys.
+fn lanes(shards: &[Stats]) -> Vec<LaneStats> {
+    let mut lanes: Vec<LaneStats> = Vec::new();
+    for lane in shards.iter().flat_map(|stats| &stats.lanes) {
+        match lanes.iter_mut().find(|known| known.key == lane.key) {
+            Some(known) => {
+                known.due += lane.due;
+                known.retry_due += lane.retry_due;
+                known.in_flight += lane.in_flight;
+            }
+            None => lanes.push(lane.clone()),
+        }
+    }
+    lanes.sort_by(|a, b| a.key.cmp(&b.key));
+    lanes
+}

@@ -1,0 +1,228 @@
+//! A whole server without sockets, on the reference store and a clock that stands still.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Router, body::Body};
+use duly_core::{Millis, env::Clock};
+use duly_node::Node;
+use duly_server::{
+    http::{App, Guard, ImplicitNamespaces, Limits, Parts, router},
+    telemetry::Metrics,
+};
+use duly_sink::{Delivery, Envelope, Sink};
+use duly_store::{Store, conformance::ManualClock, memory::MemoryStore};
+use futures::future::BoxFuture;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower::ServiceExt;
+
+/// A server under test.
+pub(crate) struct Bench {
+    pub(crate) router: Router,
+    pub(crate) clock: ManualClock,
+    pub(crate) store: Arc<dyn Store>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    /// The body as JSON; `null` where there is none.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    /// Asserts the status and gives the body.
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text);
+        self.json()
+    }
+
+    /// Asserts a problem with this code and gives it.
+    #[track_caller]
+    pub(crate) fn problem(self, code: &str) -> Value {
+        let problem = self.json();
+        assert_eq!(
+            self.headers.get("content-type").map(|v| v.as_bytes()),
+            Some(&b"application/problem+json"[..]),
+            "{}",
+            self.text
+        );
+        assert_eq!(problem["code"], code, "{}", self.text);
+        assert_eq!(problem["status"], self.status.as_u16(), "{}", self.text);
+        assert_eq!(problem["type"], format!("urn:duly:problem:{code}"));
+        for member in ["title", "detail"] {
+            let is_text = problem[member].as_str().is_some_and(|t| !t.is_empty());
+            assert!(is_text, "{member}: {}", self.text);
+        }
+        problem
+    }
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self::with(ImplicitNamespaces::Create, 32 * 1024 * 1024)
+    }
+
+    pub(crate) fn with(implicit_namespaces: ImplicitNamespaces, body_bytes_max: usize) -> Self {
+        let clock = ManualClock::default();
+        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&shared), 7));
+        let node = Node::start(
+            Arc::clone(&store),
+            Arc::new(Nowhere),
+            Arc::clone(&shared),
+            duly_node::Options::default(),
+        );
+        let app = App::new(Parts {
+            store: Arc::clone(&store),
+            node,
+            clock: shared,
+            implicit_namespaces,
+            guard: Guard {
+                listen: [127, 0, 0, 1].into(),
+                allowed_hosts: vec!["duly.internal".into()],
+                allowed_origins: vec!["https://console.example".into()],
+            },
+            limits: Limits {
+                body_bytes_max,
+                bodies_bytes_max: 256 * 1024 * 1024,
+                request_timeout: Duration::from_secs(30),
+            },
+            metrics: Metrics::install(),
+        });
+        Self {
+            router: router(app),
+            clock,
+            store,
+        }
+    }
+
+    /// Sends a request as it is.
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    /// Sends a request with a JSON body; empty is none.
+    pub(crate) async fn call(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.send(request(method, path, body)).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call("GET", path, "").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+        self.call("POST", path, body).await
+    }
+
+    /// Schedules into namespace `a`.
+    pub(crate) async fn schedule(&self, body: &str) -> Answer {
+        self.post("/v1/namespaces/a/timers", body).await
+    }
+
+    /// Leases what is due in namespace `a`; answers the tokens.
+    pub(crate) async fn tokens(&self) -> Vec<String> {
+        let leased = self.post("/v1/namespaces/a/lease", r#"{"max":100}"#).await;
+        let leased = leased.expect(200);
+        let firings = leased["firings"].as_array().unwrap();
+        let tokens = firings.iter().map(|f| f["token"].as_str().unwrap().into());
+        tokens.collect()
+    }
+
+    /// Settles one token in namespace `a`; answers the outcome.
+    pub(crate) async fn settle(&self, token: &str, verdict: &str) -> String {
+        let body = format!(r#"{{"settlements":[{{"token":"{token}",{verdict}}}]}}"#);
+        let settled = self.post("/v1/namespaces/a/settle", &body).await.expect(200);
+        let outcome = &settled["results"][0]["outcome"];
+        outcome.as_str().map_or_else(|| settled.to_string(), str::to_owned)
+    }
+
+    /// Brings timer `id` of namespace `a` into a state.
+    pub(crate) async fn timer_in(&self, id: &str, state: &str) {
+        let delay = match state {
+            "scheduled" | "cancelled" => "1h",
+            _ => "0s",
+        };
+        let body = format!(r#"{{"id":"{id}","delay":"{delay}"}}"#);
+        self.schedule(&body).await.expect(201);
+        let path = format!("/v1/namespaces/a/timers/{id}");
+        match state {
+            "scheduled" | "due" => {}
+            "cancelled" => drop(self.call("DELETE", &path, "").await.expect(200)),
+            _ => {
+                let tokens = self.tokens().await;
+                assert_eq!(tokens.len(), 1, "something else is due");
+                let verdict = match state {
+                    "in_flight" => None,
+                    "retrying" => Some(r#""retry":{"after":"1h"}"#),
+                    "finished" => Some(r#""ack":{}"#),
+                    "dead" => Some(r#""dead":{"reason":"broken"}"#),
+                    other => panic!("{other}"),
+                };
+                if let Some(verdict) = verdict {
+                    assert_eq!(self.settle(&tokens[0], verdict).await, "ok");
+                }
+            }
+        }
+        let timer = self.get(&path).await.expect(200);
+        assert_eq!(timer["state"], state, "{timer}");
+    }
+
+    pub(crate) fn advance(&self, seconds: u64) {
+        self.clock.advance(Millis::from_secs(seconds));
+    }
+
+    /// Everything that a refused call could have changed.
+    pub(crate) async fn picture(&self) -> String {
+        let mut picture = self.get("/v1/namespaces").await.text;
+        for path in [
+            "stats",
+            "timers?limit=1000",
+            "timers?state=dead",
+            "timers?state=finished",
+            "timers?state=cancelled",
+        ] {
+            let answer = self.get(&format!("/v1/namespaces/a/{path}")).await;
+            picture.push_str(&answer.text);
+        }
+        picture
+    }
+}
+
+/// A request with a JSON body; empty is none.
+pub(crate) fn request(method: &str, path: &str, body: &str) -> Request<Body> {
+    let builder = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "localhost:3859");
+    let builder = if body.is_empty() {
+        builder
+    } else {
+        builder.header("content-type", "application/json")
+    };
+    builder.body(Body::from(body.to_owned())).unwrap()
+}
+
+/// A far side that nobody sends anything to.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn deliver(&self, _: Envelope) -> BoxFuture<'_, Delivery> {
+        Box::pin(std::future::ready(Delivery::Confirmed))
+    }
+}

@@ -1,0 +1,16 @@
+//! The HTTP interface against the reference store, in process: what goes in, what comes out, and
+//! that what is refused changes nothing.
+
+mod batch;
+mod bench;
+mod dead;
+mod framework;
+mod idempotence;
+mod intact;
+mod namespaces;
+mod openapi;
+mod pull;
+mod refusals;
+mod service;
+mod sockets;
+mod timers;

@@ -1,0 +1,163 @@
+//! Checks that every sink passes, whatever its far side is.
+//!
+//! A test hands in a [`Receiver`]: a far side that it can see into, and the sink that speaks to it.
+//! Each check names the promise it proves; it panics with a sentence when the promise is broken.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use duly_core::{
+    DeliveryId, Incarnation, NamespaceName, Payload, TimerId, Timestamp,
+    destination::HttpDestination, headers::Headers, payload::Form,
+};
+use futures::future::BoxFuture;
+
+use crate::{Delivery, Envelope, Sink};
+
+/// What a receiver does with the next delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// Confirms it.
+    Confirm,
+    /// Takes it and says no.
+    Refuse,
+    /// Takes it and never answers.
+    Hang,
+}
+
+/// One delivery as it arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrival {
+    /// The payload.
+    pub body: Vec<u8>,
+    /// Names (lower case) and values of the headers, in order.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Arrival {
+    /// The value of a header that stands there exactly once.
+    pub fn only(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.iter().filter(|(known, _)| known == name);
+        match (values.next(), values.next()) {
+            (Some((_, value)), None) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// A far side that a test can see into.
+pub trait Receiver: Send + Sync {
+    /// The sink that speaks to it.
+    fn sink(&self) -> &dyn Sink;
+    /// A destination that leads to it.
+    fn destination(&self) -> HttpDestination;
+    /// What it does from now on.
+    fn behave(&self, manner: Manner);
+    /// What has arrived since the last call.
+    fn arrivals(&self) -> BoxFuture<'_, Vec<Arrival>>;
+}
+
+/// An envelope for `destination` with this payload, due long ago.
+pub fn envelope(destination: HttpDestination, body: &[u8]) -> Envelope {
+    Envelope {
+        namespace: NamespaceName::new("conformance").expect("a valid name"),
+        id: TimerId::new("timer 1").expect("a valid id"),
+        delivery_id: DeliveryId::of("conformance", "timer 1", Incarnation(1), 0),
+        attempt: 2,
+        due_at: Timestamp::from_unix_ms(1_700_000_000_000).expect("a valid time"),
+        headers: Headers::default(),
+        payload: Some(Payload { form: Form::Binary, bytes: Bytes::copy_from_slice(body) }),
+        destination,
+        signing_secrets: Vec::new(),
+        trace_parent: None,
+        deadline: Instant::now() + Duration::from_secs(60),
+    }
+}
+
+/// Every check.
+pub async fn all(receiver: &dyn Receiver) {
+    s1_confirms_only_what_was_confirmed(receiver).await;
+    s2_payload_and_headers_arrive_intact(receiver).await;
+    s3_names_are_always_there(receiver).await;
+    s4_nothing_is_sent_past_the_deadline(receiver).await;
+    s4_a_receiver_that_hangs_costs_no_more_than_the_deadline(receiver).await;
+}
+
+/// S1.
+pub async fn s1_confirms_only_what_was_confirmed(receiver: &dyn Receiver) {
+    for (manner, confirmed) in [(Manner::Refuse, false), (Manner::Confirm, true)] {
+        receiver.behave(manner);
+        let delivery = receiver.sink().deliver(envelope(receiver.destination(), b"x")).await;
+        let said = delivery == Delivery::Confirmed;
+        assert_eq!(said, confirmed, "S1: {manner:?} was answered {delivery:?}");
+        assert_eq!(receiver.arrivals().await.len(), 1, "S1: {manner:?}");
+    }
+}
+
+/// S2.
+pub async fn s2_payload_and_headers_arrive_intact(receiver: &dyn Receiver) {
+    receiver.behave(Manner::Confirm);
+    let every_byte: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    for body in [&b""[..], b"\0", b"{\"a\" : 1.0}", &every_byte] {
+        let mut sent = envelope(receiver.destination(), body);
+        let value = "v with  inner spaces, \"quotes\" and ~tilde";
+        sent.headers =
+            Headers::new([("x-own".to_owned(), value.to_owned())]).expect("valid headers");
+        let delivery = receiver.sink().deliver(sent).await;
+        assert_eq!(delivery, Delivery::Confirmed, "S2");
+        let arrived = receiver.arrivals().await;
+        assert_eq!(arrived.len(), 1, "S2: one delivery");
+        assert!(arrived[0].body == body, "S2: {} bytes changed", body.len());
+        assert_eq!(arrived[0].only("x-own"), Some(value), "S2");
+    }
+}
+
+/// S3.
+pub async fn s3_names_are_always_there(receiver: &dyn Receiver) {
+    receiver.behave(Manner::Confirm);
+    let sent = envelope(receiver.destination(), b"x");
+    let delivery_id = sent.delivery_id.to_string();
+    let delivery = receiver.sink().deliver(sent).await;
+    assert_eq!(delivery, Delivery::Confirmed, "S3");
+    let arrived = receiver.arrivals().await;
+    for (name, value) in [
+        ("ce-id", delivery_id.as_str()),
+        ("webhook-id", delivery_id.as_str()),
+        ("ce-type", "duly.timer.fired"),
+        ("ce-source", "/namespaces/conformance"),
+        ("ce-subject", "timer%201"),
+        ("duly-attempt", "2"),
+        ("duly-due-at", "2023-11-14T22:13:20.000Z"),
+    ] {
+        assert_eq!(arrived[0].only(name), Some(value), "S3: {name}");
+    }
+}
+
+/// S4.
+pub async fn s4_nothing_is_sent_past_the_deadline(receiver: &dyn Receiver) {
+    receiver.behave(Manner::Confirm);
+    let mut late = envelope(receiver.destination(), b"late");
+    late.deadline = Instant::now();
+    let delivery = receiver.sink().deliver(late).await;
+    assert_ne!(delivery, Delivery::Confirmed, "S4");
+    let arrived = receiver.arrivals().await;
+    assert!(arrived.is_empty(), "S4: sent past the deadline");
+}
+
+/// S4.
+pub async fn s4_a_receiver_that_hangs_costs_no_more_than_the_deadline(receiver: &dyn Receiver) {
+    receiver.behave(Manner::Hang);
+    let within = Duration::from_millis(200);
+    let mut sent = envelope(receiver.destination(), b"x");
+    sent.deadline = Instant::now() + within;
+    let started = Instant::now();
+    let delivery = receiver.sink().deliver(sent).await;
+    assert_ne!(delivery, Delivery::Confirmed, "S4");
+    assert!(
+        delivery.outcome().is_unknown(),
+        "S4: it may have arrived, but was called {delivery:?}"
+    );
+    let took = started.elapsed();
+    assert!(took >= within, "S4: gave up after {took:?}");
+    assert!(took < within + Duration::from_secs(5), "S4: took {took:?}");
+}

@@ -1,0 +1,183 @@
+//! Which addresses a webhook may reach (S5).
+//!
+//! A timer's destination is written by a caller, so without this filter a caller could make the
+//! server speak to its own network: loopback, private ranges, a cloud's metadata service. Refused
+//! is everything that is not a public unicast address, also when it is wrapped into IPv6 (mapped,
+//! compatible, 6to4, Teredo, NAT64). Hosts written as decimal, octal or hexadecimal numbers are
+//! normalised by the `url` crate before they get here.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use ipnet::IpNet;
+use url::{Host, Url};
+
+/// Whether loopback addresses may be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Loopback {
+    /// They may not.
+    #[default]
+    Refused,
+    /// They may: development, while the server itself listens on loopback only.
+    Allowed,
+}
+
+/// Which addresses may be reached besides public ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AddressPolicy {
+    /// Loopback.
+    pub loopback: Loopback,
+    /// Networks that may be reached although they are not public.
+    pub allow: Vec<IpNet>,
+}
+
+/// An address that may not be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("address {address} is refused: it is {kind}, and no configured network allows it")]
+pub struct Refused {
+    /// The address as it was given or found.
+    pub address: IpAddr,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// Why an address is not public.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// This machine.
+    Loopback,
+    /// No address at all.
+    Unspecified,
+    /// A private network.
+    Private,
+    /// The shared space behind a carrier's NAT.
+    CarrierNat,
+    /// The local link.
+    LinkLocal,
+    /// A cloud's metadata service.
+    Metadata,
+    /// Multicast or broadcast.
+    Multicast,
+    /// Reserved, for documentation, or for tests.
+    Reserved,
+    /// An IPv6 form of an IPv4 address that is not public.
+    Embedded,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loopback => "a loopback address",
+            Self::Unspecified => "the unspecified address",
+            Self::Private => "in a private network",
+            Self::CarrierNat => "in the carrier-grade NAT range",
+            Self::LinkLocal => "link-local",
+            Self::Metadata => "a cloud metadata service",
+            Self::Multicast => "multicast or broadcast",
+            Self::Reserved => "reserved",
+            Self::Embedded => "an IPv6 form of an IPv4 address that is not public",
+        })
+    }
+}
+
+impl AddressPolicy {
+    /// Public addresses and loopback: the development default.
+    pub fn with_loopback() -> Self {
+        Self { loopback: Loopback::Allowed, allow: Vec::new() }
+    }
+
+    /// Checks the host of a URL if it is an address; names are checked when they are resolved.
+    ///
+    /// # Errors
+    /// The refused address and what it is.
+    pub fn check_url(&self, url: &Url) -> Result<(), Refused> {
+        match url.host() {
+            Some(Host::Ipv4(ip)) => self.check(ip.into()),
+            Some(Host::Ipv6(ip)) => self.check(ip.into()),
+            Some(Host::Domain(_)) | None => Ok(()),
+        }
+    }
+
+    /// Checks one address.
+    ///
+    /// # Errors
+    /// The refused address and what it is.
+    pub fn check(&self, address: IpAddr) -> Result<(), Refused> {
+        // A mapped address is the IPv4 address to the system that connects to it.
+        let plain = address.to_canonical();
+        if self.allow.iter().any(|net| net.contains(&plain)) {
+            return Ok(());
+        }
+        let kind = match plain {
+            IpAddr::V4(ip) => kind_of_v4(ip),
+            IpAddr::V6(ip) => kind_of_v6(ip),
+        };
+        match kind {
+            None => Ok(()),
+            Some(Kind::Loopback) if self.loopback == Loopback::Allowed => Ok(()),
+            Some(kind) => Err(Refused { address, kind }),
+        }
+    }
+}
+
+/// Why an IPv4 address is not public (IANA IPv4 special-purpose registry), `None` when it is.
+fn kind_of_v4(ip: Ipv4Addr) -> Option<Kind> {
+    let [a, b, c, d] = ip.octets();
+    Some(match (a, b, c, d) {
+        (169, 254, 169, 254) | (100, 100, 100, 200) | (168, 63, 129, 16) | (192, 0, 0, 192) => {
+            Kind::Metadata
+        }
+        (0, ..) => Kind::Unspecified,
+        (127, ..) => Kind::Loopback,
+        (10, ..) | (172, 16..=31, ..) | (192, 168, ..) => Kind::Private,
+        (100, 64..=127, ..) => Kind::CarrierNat,
+        (169, 254, ..) => Kind::LinkLocal,
+        (192, 0, 0 | 2, _) | (198, 18..=19, ..) | (198, 51, 100, _) | (203, 0, 113, _) => {
+            Kind::Reserved
+        }
+        (224..=239, ..) | (255, 255, 255, 255) => Kind::Multicast,
+        (240..=255, ..) => Kind::Reserved,
+        _ => return None,
+    })
+}
+
+/// Why an IPv6 address is not public (IANA IPv6 special-purpose registry), `None` when it is.
+fn kind_of_v6(ip: Ipv6Addr) -> Option<Kind> {
+    if ip.is_unspecified() {
+        return Some(Kind::Unspecified);
+    }
+    if ip.is_loopback() {
+        return Some(Kind::Loopback);
+    }
+    let words = ip.segments();
+    let embedded = |high: u16, low: u16| {
+        let [a, b] = high.to_be_bytes();
+        let [c, d] = low.to_be_bytes();
+        kind_of_v4(Ipv4Addr::new(a, b, c, d)).map(|_| Kind::Embedded)
+    };
+    match words {
+        [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254] => Some(Kind::Metadata),
+        // IPv4-compatible, and IPv4-translated (RFC 2765).
+        [0, 0, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => embedded(high, low),
+        // NAT64: the well-known prefix, and the one for local use.
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
+        [0x64, 0xff9b, 1, ..] => Some(Kind::Private),
+        [0x2002, high, low, ..] => embedded(high, low),
+        // Teredo: the client's address is inverted.
+        [0x2001, 0, _, _, _, _, high, low] => embedded(!high, !low),
+        [0x2001, 0x0db8, ..] | [0x0100, 0, 0, 0, ..] | [0x3fff, 0..=0x0fff, ..] => {
+            Some(Kind::Reserved)
+        }
+        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(Kind::Private),
+        [0xfe80..=0xfebf, ..] => Some(Kind::LinkLocal),
+        [0xff00..=0xffff, ..] => Some(Kind::Multicast),
+        // Only 2000::/3 is handed out as global unicast.
+        [0x2000..=0x3fff, ..] => None,
+        _ => Some(Kind::Reserved),
+    }
+}
+
+#[cfg(test)]
+mod tests;

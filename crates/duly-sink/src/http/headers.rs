@@ -1,0 +1,110 @@
+//! The headers of a delivery, in this order: the destination's, the timer's, ours.
+//!
+//! The timer's win over the destination's of the same name; nothing wins over ours (S3), except
+//! that a content type given by the timer or the destination replaces the one that follows from the
+//! form of the payload. Values go through `HeaderValue`, which takes no line break, so no value can
+//! start a header of its own.
+
+use std::fmt::Write as _;
+
+use ::http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
+use duly_core::Timestamp;
+
+use super::signature;
+use crate::Envelope;
+
+/// `ce-type` of every delivery.
+pub(super) const EVENT_TYPE: &str = "duly.timer.fired";
+
+/// All headers of the delivery that `envelope` asks for, sent at `now`.
+///
+/// # Errors
+/// A sentence for a person, without the value at fault.
+pub(super) fn of(envelope: &Envelope, now: Timestamp) -> Result<HeaderMap, String> {
+    let mut map =
+        HeaderMap::with_capacity(envelope.destination.headers.len() + envelope.headers.len() + 12);
+    let timer_has = |name: &str| envelope.headers.get(name).is_some();
+    for (name, value) in envelope.destination.headers.iter() {
+        if !timer_has(name) {
+            put(&mut map, name, value)?;
+        }
+    }
+    for (name, value) in envelope.headers.iter() {
+        put(&mut map, name, value)?;
+    }
+    if let Some(payload) = &envelope.payload
+        && !map.contains_key(CONTENT_TYPE)
+    {
+        put(&mut map, CONTENT_TYPE.as_str(), payload.form.content_type())?;
+    }
+    cloud_event(&mut map, envelope)?;
+    standard_webhook(&mut map, envelope, now)?;
+    put(&mut map, "duly-attempt", &envelope.attempt.to_string())?;
+    put(&mut map, "duly-due-at", &envelope.due_at.to_string())?;
+    // Checked by nobody before: a trace context that is no header value is left out.
+    if let Some(trace_parent) = &envelope.trace_parent
+        && let Ok(value) = HeaderValue::from_str(trace_parent)
+    {
+        map.insert("traceparent", value);
+    }
+    Ok(map)
+}
+
+/// CloudEvents 1.0 HTTP binding, binary content mode (section 3.1).
+fn cloud_event(map: &mut HeaderMap, envelope: &Envelope) -> Result<(), String> {
+    put(map, "ce-specversion", "1.0")?;
+    put(map, "ce-id", &envelope.delivery_id.to_string())?;
+    let source = format!("/namespaces/{}", envelope.namespace);
+    put(map, "ce-source", &source)?;
+    put(map, "ce-type", EVENT_TYPE)?;
+    put(map, "ce-time", &envelope.due_at.to_string())?;
+    put(map, "ce-subject", &percent_encoded(envelope.id.as_str()))
+}
+
+/// Standard Webhooks: id and time always, a signature where there are secrets.
+fn standard_webhook(
+    map: &mut HeaderMap,
+    envelope: &Envelope,
+    now: Timestamp,
+) -> Result<(), String> {
+    let webhook_id = envelope.delivery_id.to_string();
+    let timestamp_s = i64::try_from(now.unix_ms() / 1_000).unwrap_or(i64::MAX);
+    put(map, "webhook-id", &webhook_id)?;
+    put(map, "webhook-timestamp", &timestamp_s.to_string())?;
+    if !envelope.signing_secrets.is_empty() {
+        let body = envelope.payload.as_ref().map_or(&[][..], |p| &p.bytes);
+        let value =
+            signature::signatures(&envelope.signing_secrets, &webhook_id, timestamp_s, body)?;
+        put(map, "webhook-signature", &value)?;
+    }
+    Ok(())
+}
+
+fn put(map: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
+    let refuse = || format!("not sent: header {name:?} cannot be sent");
+    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refuse())?;
+    let value = HeaderValue::from_str(value).map_err(|_| refuse())?;
+    map.insert(header, value);
+    Ok(())
+}
+
+/// Percent-encoding of the CloudEvents HTTP binding, section 3.1.3.2: space, double quote, percent
+/// and everything outside U+0021–U+007E, as the bytes of its UTF-8.
+pub(super) fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'%' => write_byte(&mut encoded, byte),
+            0x21..=0x7e => encoded.push(char::from(byte)),
+            _ => write_byte(&mut encoded, byte),
+        }
+    }
+    encoded
+}
+
+fn write_byte(encoded: &mut String, byte: u8) {
+    write!(encoded, "%{byte:02X}").expect("writing to a String does not fail");
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+use super::*;
+
+fn check(status: u16, retry_after_s: Option<u64>, expected: &str) {
+    let got = match verdict(status, retry_after_s.map(Millis::from_secs), "") {
+        Delivery::Confirmed => "confirmed".to_owned(),
+        Delivery::Rejected { .. } => "rejected".to_owned(),
+        Delivery::Failed { kind, wait, .. } => format!("{} {wait:?}", kind.as_str()),
+    };
+    assert_eq!(got, expected, "HTTP {status}, Retry-After {retry_after_s:?}");
+}
+
+#[test]
+fn s1_every_status_has_its_verdict() {
+    for status in [200, 201, 202, 204, 206, 226, 299] {
+        check(status, None, "confirmed");
+        check(status, Some(5), "confirmed");
+    }
+    for status in [410, 489] {
+        check(status, None, "rejected");
+        check(status, Some(5), "rejected");
+    }
+    for status in [408, 425, 429, 500, 502, 503, 504, 599] {
+        check(status, None, "failed Policy");
+        check(status, Some(5), "failed AtLeast(Millis(5000))");
+    }
+    for status in
+        [300, 301, 302, 304, 307, 308, 400, 401, 403, 404, 409, 413, 422, 451, 499, 600, 999]
+    {
+        check(status, None, "failed Policy");
+        check(status, Some(5), "failed Policy");
+    }
+}
+
+#[test]
+fn retry_after_is_seconds_or_a_date_and_capped() {
+    let now = Timestamp::parse("2026-11-06T08:49:07Z").unwrap();
+    let check = |text: &str, expected_ms: Option<u64>| {
+        assert_eq!(retry_after(text, now).map(Millis::ms), expected_ms, "{text:?}");
+    };
+    check("0", Some(0));
+    check(" 120 ", Some(120_000));
+    check("86400", Some(86_400_000));
+    check("86401", Some(86_400_000));
+    check("99999999999999999999999", Some(86_400_000));
+    check("Fri, 06 Nov 2026 08:49:37 GMT", Some(30_000));
+    check("Fri, 06 Nov 2026 08:49:07 GMT", Some(0));
+    check("Wed, 06 Nov 1974 08:49:37 GMT", Some(0));
+    check("Thu, 31 Dec 2099 23:59:59 GMT", Some(86_400_000));
+    for junk in ["", "-1", "1.5", "soon", "+5", "5s", "2026-11-06T08:49:37Z"] {
+        check(junk, None);
+    }
+}
+
+#[test]
+fn the_reason_names_the_status_and_what_the_receiver_said() {
+    let reason = |excerpt| match verdict(503, None, excerpt) {
+        Delivery::Failed { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason("busy"), "HTTP 503: busy");
+    assert_eq!(reason(""), "HTTP 503");
+}

@@ -1,0 +1,279 @@
+//! The webhook sink against real sockets on the loopback interface.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex},
+    time::Instant as StdInstant,
+};
+
+use duly_core::{
+    Millis, Timestamp,
+    destination::HttpDestination,
+    headers::Headers,
+    namespace::SigningSecret,
+    timer::{AttemptOutcome, Wait},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use super::*;
+use crate::conformance::{self, Arrival, Manner, Receiver, envelope};
+
+mod receiver;
+
+use receiver::{Raw, Web};
+
+/// The machine's wall clock; the boot clock is not used by sinks.
+#[derive(Debug)]
+struct SystemWall;
+
+impl Clock for SystemWall {
+    fn wall(&self) -> Duration {
+        std::time::UNIX_EPOCH.elapsed().unwrap()
+    }
+    fn boot(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+fn sink() -> HttpSink {
+    let options = Options { addresses: AddressPolicy::with_loopback() };
+    HttpSink::new(options, Arc::new(SystemWall)).unwrap()
+}
+
+fn destination(address: SocketAddr) -> HttpDestination {
+    HttpDestination::new(&format!("http://{address}/hook?token=top-secret")).unwrap()
+}
+
+fn reason(delivery: &Delivery) -> &str {
+    match delivery {
+        Delivery::Failed { reason, .. } | Delivery::Rejected { reason } => reason,
+        Delivery::Confirmed => panic!("confirmed"),
+    }
+}
+
+#[tokio::test]
+async fn conforms() {
+    conformance::all(&Web::start().await).await;
+}
+
+#[tokio::test]
+async fn s1_statuses_on_the_wire() {
+    let check = async |head: &str, expected: Delivery| {
+        let raw =
+            Raw::answering(&[&format!("HTTP/1.1 {head}\r\ncontent-length: 3\r\n\r\nno\n")]).await;
+        let delivery = sink().deliver(envelope(destination(raw.address), b"x")).await;
+        assert_eq!(delivery, expected, "{head:?}");
+    };
+    let failed = |wait, status: u16| Delivery::Failed {
+        kind: AttemptOutcome::Failed,
+        wait,
+        reason: format!("HTTP {status}: no\\n"),
+    };
+    check("200 OK", Delivery::Confirmed).await;
+    check("299 Fine", Delivery::Confirmed).await;
+    let gone = "HTTP 410: no\\n".to_owned();
+    check("410 Gone", Delivery::Rejected { reason: gone }).await;
+    check("404 Not Found\r\nretry-after: 7", failed(Wait::Policy, 404)).await;
+    let seven = Wait::AtLeast(Millis::from_secs(7));
+    check("503 Busy\r\nretry-after: 7", failed(seven, 503)).await;
+    check("429 Slow\r\nretry-after: junk", failed(Wait::Policy, 429)).await;
+    let cap = Wait::AtLeast(status::RETRY_AFTER_MAX);
+    check("503 Busy\r\nretry-after: 999999999", failed(cap, 503)).await;
+}
+
+#[tokio::test]
+async fn s5_a_redirect_is_not_followed() {
+    let target = Raw::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]).await;
+    for status in [301, 302, 303, 307, 308] {
+        let location = target.address;
+        let answer = format!(
+            "HTTP/1.1 {status} Moved\r\nlocation: http://{location}/\r\ncontent-length: 0\r\n\r\n"
+        );
+        let raw = Raw::answering(&[&answer]).await;
+        let delivery = sink().deliver(envelope(destination(raw.address), b"x")).await;
+        let expected = Delivery::failed(AttemptOutcome::Failed, format!("HTTP {status}"));
+        assert_eq!(delivery, expected);
+    }
+    assert_eq!(target.requests(), 0);
+    // The pair to "nothing arrived": the target does count.
+    sink().deliver(envelope(destination(target.address), b"x")).await;
+    assert_eq!(target.requests(), 1);
+}
+
+#[tokio::test]
+async fn s3_the_signature_verifies_with_either_secret() {
+    let web = Web::start().await;
+    let secrets =
+        ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"];
+    let mut sent = envelope(web.destination(), br#"{"a": "text"}"#);
+    sent.signing_secrets = secrets.map(|s| SigningSecret::new(s).unwrap()).to_vec();
+    assert_eq!(web.sink().deliver(sent).await, Delivery::Confirmed);
+    let arrived = web.arrivals().await.remove(0);
+    let mut map = HeaderMap::new();
+    for (name, value) in &arrived.headers {
+        let name = ::http::HeaderName::from_bytes(name.as_bytes()).unwrap();
+        map.insert(name, value.parse().unwrap());
+    }
+    let verifies = |secret, body: &[u8]| {
+        let webhook = standardwebhooks::Webhook::new(secret).unwrap();
+        webhook.verify(body, &map).is_ok()
+    };
+    for secret in secrets {
+        assert!(verifies(secret, &arrived.body), "{secret}");
+    }
+    assert!(!verifies("whsec_BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB", &arrived.body));
+    assert!(!verifies(secrets[0], b"another body"));
+}
+
+#[tokio::test]
+async fn s4_an_endless_answer_is_cut_and_its_beginning_kept() {
+    for (status, confirmed) in [("200 OK", true), ("500 Broken", false)] {
+        let raw = Raw::endless(&format!("HTTP/1.1 {status}\r\n\r\n"), b"\x1b[2Jabc\xff").await;
+        let delivery = sink().deliver(envelope(destination(raw.address), b"x")).await;
+        if confirmed {
+            assert_eq!(delivery, Delivery::Confirmed);
+        } else {
+            let reason = reason(&delivery);
+            assert!(reason.starts_with(r"HTTP 500: \u{1b}[2Jabc"), "{reason}");
+            assert!(reason.len() < 16 * 1024, "{} bytes kept", reason.len());
+        }
+    }
+}
+
+#[tokio::test]
+async fn s4_a_slow_answer_is_judged_by_its_status() {
+    for (head, confirmed) in [("200 OK", true), ("503 Busy", false)] {
+        // The head comes, its body never does.
+        let raw = Raw::stalling(&format!("HTTP/1.1 {head}\r\ncontent-length: 9\r\n\r\nab")).await;
+        let started = StdInstant::now();
+        let delivery = sink().deliver(envelope(destination(raw.address), b"x")).await;
+        assert_eq!(delivery == Delivery::Confirmed, confirmed, "{delivery:?}");
+        assert!(started.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[tokio::test]
+async fn s4_the_destinations_own_time_out_counts() {
+    let raw = Raw::stalling("").await;
+    let mut slow = destination(raw.address);
+    slow.timeout = Millis::from_ms(150);
+    let delivery = sink().deliver(envelope(slow, b"x")).await;
+    assert_eq!(delivery.outcome(), AttemptOutcome::TimedOut, "{delivery:?}");
+}
+
+#[tokio::test]
+async fn p4_what_was_not_sent_is_told_from_what_may_have_arrived() {
+    // Bound and not listening any more: nothing can be sent.
+    let closed = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap()
+    };
+    let delivery = sink().deliver(envelope(destination(closed), b"x")).await;
+    assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
+    // The request is read, then the connection closed without an answer.
+    let raw = Raw::answering(&[""]).await;
+    let delivery = sink().deliver(envelope(destination(raw.address), b"x")).await;
+    assert_eq!(delivery.outcome(), AttemptOutcome::ConnectionLost, "{delivery:?}");
+    // No HTTP at all.
+    let raw = Raw::answering(&["SSH-2.0-OpenSSH_9.9\r\n"]).await;
+    let delivery = sink().deliver(envelope(destination(raw.address), b"x")).await;
+    assert_eq!(delivery.outcome(), AttemptOutcome::ConnectionLost, "{delivery:?}");
+}
+
+#[tokio::test]
+async fn connections_are_used_again() {
+    let web = Web::start().await;
+    for _ in 0..5 {
+        let delivery = web.sink().deliver(envelope(web.destination(), b"x")).await;
+        assert_eq!(delivery, Delivery::Confirmed);
+    }
+    assert_eq!(web.arrivals().await.len(), 5);
+    assert_eq!(web.connections(), 1);
+}
+
+#[tokio::test]
+async fn s5_names_are_checked_by_their_addresses() {
+    /// Answers every name with the same addresses.
+    struct Fixed(Vec<IpAddr>);
+    impl resolve::Lookup for Fixed {
+        fn lookup(&self, _: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+            let addresses = self.0.clone();
+            Box::pin(async move { Ok(addresses) })
+        }
+    }
+    let raw = Raw::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]).await;
+    let port = raw.address.port();
+    let deliver = async |addresses: &[&str], loopback| {
+        let options = Options { addresses: AddressPolicy { loopback, allow: Vec::new() } };
+        let found = addresses.iter().map(|a| a.parse().unwrap()).collect();
+        let lookup = Arc::new(Fixed(found));
+        let sink = HttpSink::with_lookup(options, Arc::new(SystemWall), lookup).unwrap();
+        let to = HttpDestination::new(&format!("http://receiver.example:{port}/x")).unwrap();
+        sink.deliver(envelope(to, b"x")).await
+    };
+    for addresses in [
+        &["127.0.0.1"][..],
+        &["::1"],
+        &["10.0.0.7"],
+        &["169.254.169.254"],
+        &["127.0.0.1", "10.0.0.7"],
+        &[],
+    ] {
+        let delivery = deliver(addresses, Loopback::Refused).await;
+        let outcome = delivery.outcome();
+        assert_eq!(outcome, AttemptOutcome::NotConnected, "{addresses:?}");
+        let told = reason(&delivery);
+        assert!(told.contains("refused") || told.contains("no address"), "{told}");
+    }
+    assert_eq!(raw.requests(), 0);
+    // Refused ones are left out, the rest is used.
+    let delivery = deliver(&["10.0.0.7", "127.0.0.1"], Loopback::Allowed).await;
+    assert_eq!(delivery, Delivery::Confirmed);
+    assert_eq!(raw.requests(), 1);
+}
+
+#[tokio::test]
+async fn s5_literal_hosts_are_checked_without_a_look_up() {
+    let raw = Raw::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]).await;
+    let strict = HttpSink::new(Options::default(), Arc::new(SystemWall)).unwrap();
+    for host in ["127.0.0.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"] {
+        let url = format!("http://{host}:{}/", raw.address.port());
+        let to = HttpDestination::new(&url).unwrap();
+        let delivery = strict.deliver(envelope(to, b"x")).await;
+        assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{host}");
+        assert!(reason(&delivery).contains("loopback"), "{delivery:?}");
+    }
+    assert_eq!(raw.requests(), 0);
+}
+
+#[tokio::test]
+async fn s6_no_secret_stands_in_a_reason() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let lost = Raw::answering(&[""]).await;
+    let hangs = Raw::stalling("").await;
+    for address in [closed, lost.address, hangs.address] {
+        let mut to = destination(address);
+        to.timeout = Millis::from_ms(150);
+        to.headers =
+            Headers::new([("authorization".to_owned(), "Bearer top-secret".to_owned())]).unwrap();
+        let mut sent = envelope(to, b"top-secret");
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        sent.signing_secrets = vec![SigningSecret::new(secret).unwrap()];
+        let shown = format!("{sent:?}");
+        let delivery = sink().deliver(sent).await;
+        for text in [shown.as_str(), reason(&delivery)] {
+            assert!(!text.contains("top-secret") && !text.contains("MfKQ9r8G"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_timestamp_is_the_time_of_the_attempt() {
+    let now = SystemWall.now();
+    assert!(now > Timestamp::parse("2024-01-01T00:00:00Z").unwrap());
+}

@@ -1,0 +1,107 @@
+//! The embedded store on a simulated disk and a manual clock, as the conformance suite wants it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use duly_core::{Millis, Timestamp, env::Clock};
+use duly_store::{
+    Store,
+    conformance::{Harness, ManualClock, Restart},
+};
+use duly_store_embedded::{
+    EmbeddedStore, Options,
+    disk::{Disk, SimDisk},
+};
+use futures::{FutureExt, future::BoxFuture};
+use parking_lot::Mutex;
+
+static OPENED: AtomicU64 = AtomicU64::new(1_000);
+
+/// Which shell drives the engine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Shell {
+    Inline,
+    Threads,
+}
+
+/// A store that can be restarted.
+pub(crate) struct EmbeddedHarness {
+    shell: Shell,
+    clock: ManualClock,
+    open: Mutex<(SimDisk, Option<Arc<EmbeddedStore>>)>,
+}
+
+/// Options for small stores.
+pub(crate) fn options(seed: u64) -> Options {
+    Options {
+        segment_bytes: 1 << 20,
+        min_free_bytes: 0,
+        min_free_percent: 0,
+        random_seed: Some(seed),
+        ..Options::default()
+    }
+}
+
+/// Opens a simulated disk.
+pub(crate) fn open(shell: Shell, disk: &SimDisk, clock: &ManualClock, seed: u64) -> EmbeddedStore {
+    let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    match shell {
+        Shell::Inline => EmbeddedStore::open_inline(disk, options(seed), clock),
+        Shell::Threads => EmbeddedStore::open(disk, options(seed), clock, &mut |_| {}),
+    }
+    .expect("the store opens")
+}
+
+impl EmbeddedHarness {
+    pub(crate) fn new(shell: Shell) -> Self {
+        Self::with_clock(shell, ManualClock::default())
+    }
+
+    pub(crate) fn with_clock(shell: Shell, clock: ManualClock) -> Self {
+        let disk = SimDisk::new(1);
+        let store = open(shell, &disk, &clock, 7);
+        Self { shell, clock, open: Mutex::new((disk, Some(Arc::new(store)))) }
+    }
+}
+
+impl Harness for EmbeddedHarness {
+    fn store(&self) -> Arc<dyn Store> {
+        let open = self.open.lock();
+        Arc::clone(open.1.as_ref().expect("a store is open between restarts")) as Arc<dyn Store>
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn advance(&self, by: Millis) -> BoxFuture<'_, ()> {
+        self.clock.advance(by);
+        futures::future::ready(()).boxed()
+    }
+
+    fn step_wall(&self, by_ms: i64) -> Option<()> {
+        self.clock.step_wall(by_ms);
+        Some(())
+    }
+
+    fn restart(&self, how: Restart) -> BoxFuture<'_, Option<()>> {
+        let mut open_now = self.open.lock();
+        let killed = match how {
+            Restart::Kill => Some(open_now.0.kill()),
+            Restart::Clean => None,
+        };
+        if let Some(old) = open_now.1.take() {
+            old.close();
+            drop(old);
+        }
+        let disk = killed.unwrap_or_else(|| open_now.0.clone());
+        // Another seed at every opening: the same one would repeat incarnations.
+        let seed = OPENED.fetch_add(1, Ordering::Relaxed);
+        let store = open(self.shell, &disk, &self.clock, seed);
+        *open_now = (disk, Some(Arc::new(store)));
+        futures::future::ready(Some(())).boxed()
+    }
+}

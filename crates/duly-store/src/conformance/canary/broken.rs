@@ -1,0 +1,241 @@
+//! The reference with one fault in it.
+
+use std::sync::Arc;
+
+use duly_core::{DeliveryId, NamespaceName, TimerId, destination::LaneKey, shard::ShardId};
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::Fault;
+use crate::{
+    ClaimRequest, Claimed, Command, Firing, Health, Lane, LaneClaim, ListRequest, Operation,
+    Outcome, Owner, Page, Ready, SettleOutcome, SettleVerdict, Settlement, Stats, Store,
+    StoreFuture, TimerView, Token,
+    conformance::ManualClock,
+    memory::MemoryStore,
+    namespaces::{Activity, DeleteMode, Namespace, Put},
+    query::Body,
+};
+
+/// A reference store with a fault.
+#[derive(Debug)]
+pub(super) struct Broken {
+    inner: MemoryStore,
+    clock: ManualClock,
+    fault: Fault,
+    replaced: Mutex<Vec<TimerView>>,
+}
+
+impl Broken {
+    pub(super) fn new(inner: MemoryStore, clock: ManualClock, fault: Fault) -> Self {
+        Self { inner, clock, fault, replaced: Mutex::new(Vec::new()) }
+    }
+
+    pub(super) fn reopen(&self) {
+        self.inner.reopen();
+    }
+
+    async fn apply_one(&self, shard: ShardId, command: Command) -> crate::Result<Outcome> {
+        let id = match &command.operation {
+            Operation::Schedule { schedule, .. } => Some(schedule.id.clone()),
+            Operation::Cancel { id, .. } | Operation::Reschedule { id, .. } => Some(id.clone()),
+            _ => None,
+        };
+        let old = match id {
+            Some(id) => self.inner.get(shard, command.namespace.clone(), id).await?,
+            None => None,
+        };
+        let waiting =
+            old.clone().filter(|old| old.state.is_pending() && old.leased_until.is_none());
+        match (self.fault, &command.operation, waiting) {
+            (Fault::CancelLies, Operation::Cancel { .. }, Some(old)) => {
+                return Ok(Outcome::Cancelled {
+                    attempts: old.attempts(),
+                    maybe_delivered: old.maybe_delivered(),
+                    already: false,
+                });
+            }
+            (Fault::ChangeLies, Operation::Reschedule { patch, .. }, Some(mut old)) => {
+                if let Body::Whole(timer) = &mut old.body {
+                    let now = duly_core::env::Clock::now(&self.clock);
+                    timer.change((**patch).clone(), now).unwrap();
+                }
+                return Ok(Outcome::Changed(Arc::new(old)));
+            }
+            _ => {}
+        }
+        let outcome = self.inner.apply(shard, vec![command]).await?.remove(0);
+        if let (Outcome::Replaced(_), Some(old)) = (&outcome, old) {
+            self.replaced.lock().push(old);
+        }
+        Ok(outcome)
+    }
+
+    /// Firings of timers that were replaced long ago.
+    fn resurrected(&self) -> Vec<Firing> {
+        let now = duly_core::env::Clock::now(&self.clock);
+        let mut replaced = self.replaced.lock();
+        let due = replaced.extract_if(.., |old| old.due_at() <= now);
+        let firings = due.filter_map(|old| {
+            let timer = old.timer()?.clone();
+            Some(Firing {
+                token: Token::new(ShardId(0), &[0; 8]),
+                delivery_id: timer.delivery_id(old.namespace.as_str()),
+                namespace: old.namespace.clone(),
+                id: timer.id.clone(),
+                occurrence: timer.occurrence,
+                attempt: timer.attempts + 1,
+                due_at: timer.due_at,
+                claimable_at: timer.claimable_at(),
+                leased_until: now,
+                lease: duly_core::Millis::ZERO,
+                lane: LaneKey::Pull,
+                destination: duly_core::Destination::Pull,
+                headers: timer.headers,
+                payload: timer.payload,
+                slot_key: timer.slot_key,
+                trace_parent: timer.trace_parent,
+                settings: Arc::default(),
+            })
+        });
+        firings.collect()
+    }
+
+    fn spoil(&self, firing: &mut Firing) {
+        match self.fault {
+            Fault::DeliveryIdPerAttempt => {
+                let incarnation = duly_core::Incarnation(u64::from(firing.attempt));
+                let id = firing.id.as_str();
+                firing.delivery_id = DeliveryId::of(firing.namespace.as_str(), id, incarnation, 0);
+            }
+            Fault::CutsPayloads => {
+                if let Some(payload) = &mut firing.payload {
+                    payload.bytes.truncate(payload.bytes.len().saturating_sub(1));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Store for Broken {
+    fn shards(&self) -> u16 {
+        self.inner.shards()
+    }
+
+    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
+        async move {
+            let mut outcomes = Vec::new();
+            for command in commands {
+                outcomes.push(self.apply_one(shard, command).await?);
+            }
+            Ok(outcomes)
+        }
+        .boxed()
+    }
+
+    fn ready(&self, shard: ShardId, after: Option<Lane>, limit: usize) -> StoreFuture<'_, Ready> {
+        self.inner.ready(shard, after, limit)
+    }
+
+    fn claim(&self, shard: ShardId, mut request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+        async move {
+            if self.fault == Fault::OtherLanes {
+                let ready = self.inner.ready(shard, None, 100).await?;
+                request.lanes.extend(ready.lanes.into_iter().map(|ready| LaneClaim {
+                    lane: ready.lane,
+                    first_max: 1,
+                    retry_max: 1,
+                }));
+            }
+            let early = i64::from(self.fault == Fault::FiresEarly);
+            self.clock.step_wall(early);
+            let claimed = self.inner.claim(shard, request).await;
+            self.clock.step_wall(-early);
+            let mut claimed = claimed?;
+            if self.fault == Fault::Resurrects {
+                claimed.firings.extend(self.resurrected());
+            }
+            claimed.firings.iter_mut().for_each(|firing| self.spoil(firing));
+            Ok(claimed)
+        }
+        .boxed()
+    }
+
+    fn settle(
+        &self,
+        shard: ShardId,
+        mut settlements: Vec<Settlement>,
+    ) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        async move {
+            for settlement in &mut settlements {
+                let retry = matches!(settlement.verdict, SettleVerdict::Retry { .. });
+                if self.fault == Fault::LosesRetries && retry {
+                    settlement.verdict = SettleVerdict::Ack;
+                }
+            }
+            let mut outcomes = self.inner.settle(shard, settlements).await?;
+            for outcome in &mut outcomes {
+                if self.fault == Fault::StaleSettle && *outcome == SettleOutcome::LeaseLost {
+                    *outcome = SettleOutcome::Ok;
+                }
+            }
+            Ok(outcomes)
+        }
+        .boxed()
+    }
+
+    fn release_owner(&self, shard: ShardId, owner: Owner) -> StoreFuture<'_, u64> {
+        self.inner.release_owner(shard, owner)
+    }
+
+    fn get(
+        &self,
+        shard: ShardId,
+        namespace: NamespaceName,
+        id: TimerId,
+    ) -> StoreFuture<'_, Option<TimerView>> {
+        self.inner.get(shard, namespace, id)
+    }
+
+    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
+        self.inner.list(shard, request)
+    }
+
+    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
+        self.inner.stats(shard, namespace)
+    }
+
+    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
+        self.inner.put_namespace(name, put)
+    }
+
+    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
+        self.inner.get_namespace(name)
+    }
+
+    fn list_namespaces(
+        &self,
+        after: Option<NamespaceName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Namespace>> {
+        self.inner.list_namespaces(after, limit)
+    }
+
+    fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
+        self.inner.set_activity(name, activity)
+    }
+
+    fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
+        self.inner.delete_namespace(name, mode)
+    }
+
+    fn wakeups(&self) -> Arc<Notify> {
+        self.inner.wakeups()
+    }
+
+    fn health(&self) -> Health {
+        self.inner.health()
+    }
+}

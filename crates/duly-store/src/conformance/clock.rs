@@ -1,0 +1,69 @@
+//! A clock that stands still until it is moved.
+
+use std::{sync::Arc, time::Duration};
+
+use duly_core::{Millis, Timestamp, env::Clock};
+use parking_lot::Mutex;
+
+/// Wall clock and boot clock in the hands of a test. Clones are the same clock.
+#[derive(Debug, Clone)]
+pub struct ManualClock(Arc<Mutex<Hands>>);
+
+#[derive(Debug)]
+struct Hands {
+    wall: Duration,
+    boot: Duration,
+}
+
+impl ManualClock {
+    /// Where [`ManualClock::default`] starts: 2030-03-17T17:46:40.000Z.
+    pub const START: Timestamp = Timestamp::saturating_from_unix_ms(1_900_000_000_000);
+
+    /// A clock at `wall`, an hour after boot.
+    pub fn new(wall: Timestamp) -> Self {
+        Self(Arc::new(Mutex::new(Hands {
+            wall: Duration::from_millis(wall.unix_ms()),
+            boot: Duration::from_secs(3_600),
+        })))
+    }
+
+    /// Moves both hands forward.
+    pub fn advance(&self, by: Millis) {
+        let mut hands = self.0.lock();
+        hands.wall += by.to_std();
+        hands.boot += by.to_std();
+    }
+
+    /// Steps the wall clock alone.
+    pub fn step_wall(&self, by_ms: i64) {
+        let mut hands = self.0.lock();
+        let by = Duration::from_millis(by_ms.unsigned_abs());
+        hands.wall = if by_ms < 0 { hands.wall.saturating_sub(by) } else { hands.wall + by };
+    }
+
+    /// Sets the wall clock alone.
+    pub fn set_wall(&self, wall: Timestamp) {
+        self.0.lock().wall = Duration::from_millis(wall.unix_ms());
+    }
+
+    /// Sets the boot clock alone, as a reboot does.
+    pub fn set_boot(&self, boot: Duration) {
+        self.0.lock().boot = boot;
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new(Self::START)
+    }
+}
+
+impl Clock for ManualClock {
+    fn wall(&self) -> Duration {
+        self.0.lock().wall
+    }
+
+    fn boot(&self) -> Duration {
+        self.0.lock().boot
+    }
+}

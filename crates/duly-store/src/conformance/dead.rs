@@ -1,0 +1,181 @@
+//! Dead letters: kept whole until they are redriven or purged (P3).
+
+use duly_core::{Millis, RetryPolicy, Settings, State, schedule::IfExists};
+
+use super::{
+    Harness, Ran,
+    scene::{
+        Scene, code, dead, failed, id, ms, refused, retry_in, schedule_op, secs, settings, text,
+        timer,
+    },
+};
+use crate::{Outcome, Refusal, SettleVerdict, command::Letter};
+
+pub(super) async fn p3_p11_a_dead_letter_keeps_everything(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let mut asked = timer("a", scene.at(Millis::ZERO));
+    asked.payload = Some(text("precious"));
+    scene.create(asked).await;
+    scene.settled(&scene.claim_one().await, dead()).await;
+    let died_at = scene.now();
+    scene.advance(secs(400 * 86_400)).await;
+    let view = scene.view("a").await;
+    let letter = view.timer().expect("a dead letter is whole");
+    assert_eq!((view.state, &letter.payload), (State::Dead, &Some(text("precious"))));
+    let death = letter.death.expect("it says when and why");
+    assert_eq!((death.at, death.reason.as_str()), (died_at, "rejected"));
+    assert_eq!(letter.last_error(), Some("never again"));
+    assert_eq!(scene.stats().await.dead, 1, "it never goes away by itself");
+    Ran::Whole
+}
+
+pub(super) async fn p3_p7_a_redrive_sends_it_again_with_a_fresh_budget(
+    harness: &dyn Harness,
+) -> Ran {
+    let retry = RetryPolicy::Schedule(vec![Millis::ZERO]);
+    let scene = Scene::with(harness, Settings { retry, ..settings() }).await;
+    let (_, first) = scene.bring("a", State::Dead).await;
+    let outcome = scene.redrive(Letter::Timer(id("a")), secs(60)).await;
+    let Outcome::Changed(view) = outcome else {
+        panic!("expected a change, got {outcome:?}");
+    };
+    assert_eq!((view.state, view.revision(), view.attempts()), (State::Retrying, Some(1), 1));
+    assert_eq!(scene.stats().await.dead, 0);
+    scene.advance(ms(59_999)).await;
+    assert!(scene.claim().await.is_empty(), "not before its delay");
+    scene.advance(ms(1)).await;
+    let second = scene.claim_one().await;
+    assert_eq!(second.attempt, 2, "attempts go on");
+    assert_eq!(Some(second.delivery_id), first.map(|firing| firing.delivery_id));
+    let failure =
+        || failed(duly_core::timer::Wait::Policy, duly_core::timer::AttemptOutcome::Failed);
+    scene.settled(&second, failure()).await;
+    let third = scene.claim_one().await;
+    assert_eq!(scene.settle(&third, failure()).await, crate::SettleOutcome::Dead);
+    let view = scene.view("a").await;
+    assert_eq!((view.state, view.attempts()), (State::Dead, 3), "two more, as the policy says");
+    Ran::Whole
+}
+
+pub(super) async fn p3_a_purged_letter_is_gone(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    scene.bring("a", State::Dead).await;
+    assert_eq!(scene.purge(Letter::Timer(id("a"))).await, Outcome::Purged);
+    assert_eq!(scene.get("a").await, None);
+    assert_eq!(code(scene.purge(Letter::Timer(id("a"))).await), "not_found");
+    assert_eq!(code(scene.redrive(Letter::Timer(id("a")), Millis::ZERO).await), "not_found");
+    let stats = scene.stats().await;
+    assert_eq!((stats.dead, stats.totals.dead), (0, 1), "the total stays");
+    Ran::Whole
+}
+
+pub(super) async fn p3_only_dead_letters_are_redriven_or_purged(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    for state in
+        State::ALL.into_iter().filter(|state| *state != State::Dead && *state != State::Due)
+    {
+        let text = state.as_str();
+        scene.bring(text, state).await;
+        let before = scene.view(text).await;
+        let letter = || Letter::Timer(id(text));
+        assert_eq!(code(scene.redrive(letter(), Millis::ZERO).await), "not_found", "{text}");
+        assert_eq!(code(scene.purge(letter()).await), "not_found", "{text}");
+        assert_eq!(scene.view(text).await, before);
+    }
+    Ran::Whole
+}
+
+pub(super) async fn p3_a_letter_stays_beside_a_new_timer(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let (_, first) = scene.bring("a", State::Dead).await;
+    let delivery_id = first.expect("it was leased").delivery_id;
+    let mut asked = timer("a", scene.at(secs(10)));
+    asked.payload = Some(text("second life"));
+    let outcome = scene.apply(schedule_op(asked, IfExists::Replace)).await;
+    let Outcome::Created(view) = outcome else {
+        panic!("expected a new timer, got {outcome:?}");
+    };
+    assert_eq!((view.revision(), view.state), (Some(1), State::Scheduled));
+    assert_eq!(scene.state("a").await, Some(State::Scheduled), "the live one answers");
+    let refusal = refused(scene.redrive(Letter::Delivery(delivery_id), Millis::ZERO).await);
+    assert_eq!(refusal.code().as_str(), "already_exists");
+    assert!(matches!(refusal, Refusal::State { state: State::Scheduled, .. }), "{refusal:?}");
+    assert_eq!(scene.stats().await.dead, 1, "the letter is still there");
+    scene.advance(secs(10)).await;
+    scene.settled(&scene.claim_one().await, SettleVerdict::Ack).await;
+    assert_eq!(scene.state("a").await, Some(State::Finished), "the latest end answers");
+    let outcome = scene.redrive(Letter::Delivery(delivery_id), Millis::ZERO).await;
+    assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
+    assert_eq!(scene.state("a").await, Some(State::Retrying));
+    assert_eq!(scene.stats().await.retained, 0, "the stub made room");
+    let again = scene.claim_one().await;
+    assert_eq!(again.delivery_id, delivery_id);
+    scene.settled(&again, dead()).await;
+    assert_eq!(scene.state("a").await, Some(State::Dead), "the stub does not come back");
+    Ran::Whole
+}
+
+pub(super) async fn p3_the_latest_letter_of_an_id_is_meant(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let mut deliveries = Vec::new();
+    for round in 0..3 {
+        let mut asked = timer("a", scene.at(Millis::ZERO));
+        asked.payload = Some(text(format!("round {round}")));
+        scene.apply(schedule_op(asked, IfExists::Replace)).await;
+        let firing = scene.claim_one().await;
+        scene.settled(&firing, dead()).await;
+        scene.advance(secs(1)).await;
+        deliveries.push(firing.delivery_id);
+    }
+    assert_eq!(scene.stats().await.dead, 3);
+    let latest = scene.view("a").await;
+    assert_eq!(latest.timer().map(|t| t.delivery_id("shop")), Some(deliveries[2]));
+    assert_eq!(scene.purge(Letter::Delivery(deliveries[1])).await, Outcome::Purged);
+    let outcome = scene.redrive(Letter::Timer(id("a")), Millis::ZERO).await;
+    assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
+    assert_eq!(scene.claim_one().await.delivery_id, deliveries[2]);
+    assert_eq!(scene.stats().await.dead, 1, "the first round's");
+    Ran::Whole
+}
+
+pub(super) async fn p3_too_late_is_a_dead_letter_without_an_attempt(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    for (text, expire_after) in [("a", secs(60)), ("b", secs(90))] {
+        let mut asked = timer(text, scene.at(secs(10)));
+        asked.expire_after = Some(expire_after);
+        scene.create(asked).await;
+    }
+    scene.advance(secs(70)).await;
+    assert_eq!(scene.state("a").await, Some(State::Due), "at the last moment");
+    scene.advance(ms(1)).await;
+    let stats = scene.stats().await;
+    assert_eq!((stats.due, stats.dead, stats.totals.dead), (1, 1, 1), "without any claim");
+    let view = scene.view("a").await;
+    let letter = view.timer().expect("a dead letter is whole");
+    assert_eq!((view.state, letter.attempts, letter.history.len()), (State::Dead, 0, 0));
+    assert_eq!(letter.death.map(|death| death.reason.as_str()), Some("expired"));
+    assert_eq!(scene.claim_one().await.id, id("b"), "the other one is in time");
+    scene.advance(secs(3_600)).await;
+    let stats = scene.stats().await;
+    assert_eq!(stats.totals.failed, 1, "its lease was lost, and then it was too late");
+    assert_eq!(scene.state("b").await, Some(State::Dead));
+    let outcome = scene.redrive(Letter::Timer(id("a")), Millis::ZERO).await;
+    assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
+    assert_eq!(scene.claim_one().await.id, id("a"), "a redriven one does not expire again");
+    Ran::Whole
+}
+
+pub(super) async fn p3_expiry_does_not_touch_a_running_attempt(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let mut asked = timer("a", scene.at(Millis::ZERO));
+    asked.expire_after = Some(secs(5));
+    scene.create(asked).await;
+    let firing = scene.claim_one().await;
+    scene.advance(secs(10)).await;
+    assert_eq!(scene.state("a").await, Some(State::InFlight));
+    scene.settled(&firing, retry_in(Millis::ZERO)).await;
+    let view = scene.view("a").await;
+    assert_eq!((view.state, view.attempts()), (State::Dead, 1), "no other attempt begins");
+    assert!(scene.claim().await.is_empty());
+    Ran::Whole
+}

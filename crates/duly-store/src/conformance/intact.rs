@@ -1,0 +1,155 @@
+//! Byte for byte: what comes out is what went in (P11).
+
+use bytes::Bytes;
+use duly_core::{
+    Destination, Millis, Payload, State,
+    destination::{HttpDestination, Method},
+    headers::Headers,
+    payload::{Form, PAYLOAD_BYTES_DEFAULT},
+    schedule::{Change, Patch, SlotKey},
+};
+
+use super::{
+    Harness, Ran,
+    scene::{Scene, cancel_op, dead, ms, secs, timer},
+};
+use crate::{SettleVerdict, query::ListState};
+
+pub(super) async fn p11_t7_payloads_of_every_form_and_size(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let every_byte: Vec<u8> = (0..=255).collect();
+    let largest = vec![0xA5; usize::try_from(PAYLOAD_BYTES_DEFAULT).expect("256 KiB fit")];
+    let payloads = [
+        (Form::Binary, every_byte),
+        (Form::Binary, Vec::new()),
+        (Form::Binary, largest),
+        (Form::Text, "grüße \u{0} \r\n 時計 \u{1F550}".as_bytes().to_vec()),
+        (Form::Text, Vec::new()),
+        (Form::Json, b"{ \"b\":1.0,\t\"a\" : 1e400, \"a\":null }".to_vec()),
+        (Form::Json, b"12345678901234567890123".to_vec()),
+    ];
+    for (i, (form, bytes)) in payloads.into_iter().enumerate() {
+        let payload = Payload { form, bytes: Bytes::from(bytes) };
+        let id = format!("t{i}");
+        let mut asked = timer(&id, scene.at(Millis::ZERO));
+        asked.payload = Some(payload.clone());
+        scene.create(asked).await;
+        let read = scene.view(&id).await;
+        let read = read.timer().and_then(|timer| timer.payload.clone());
+        assert_eq!(read.as_ref(), Some(&payload), "{id} when read");
+        let firing = scene.claim_one().await;
+        assert_eq!(firing.payload.as_ref(), Some(&payload), "{id} when fired");
+        scene.settled(&firing, dead()).await;
+        let read = scene.view(&id).await;
+        let read = read.timer().and_then(|timer| timer.payload.clone());
+        assert_eq!(read, Some(payload), "{id} as a dead letter");
+    }
+    scene.create_in("none", Millis::ZERO).await;
+    assert_eq!(scene.claim_one().await.payload, None, "none is not the empty one");
+    Ran::Whole
+}
+
+pub(super) async fn p11_headers_in_order_and_everything_that_travels(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let every_char: String = (0x21..=0x7e_u8).map(char::from).collect();
+    let pairs = [
+        ("z-last", every_char.clone()),
+        ("a-first", format!("{every_char} {every_char}")),
+        ("m", String::new()),
+        ("content-type", "text/x; charset=\"utf-8\"".to_owned()),
+    ];
+    let pairs = pairs.map(|(name, value)| (name.to_owned(), value));
+    let headers = Headers::new(pairs).expect("headers that are allowed");
+    let mut http = HttpDestination::new("https://one.example:8443/a%20b?c=d&e").expect("a URL");
+    (http.method, http.timeout) = (Method::Patch, ms(12_345));
+    http.headers = Headers::new([("x-key".to_owned(), "k".to_owned())]).expect("a header");
+    let destination = Destination::Http(http);
+    let mut asked = timer("a", scene.at(Millis::ZERO));
+    asked.headers = headers.clone();
+    asked.destination = Some(destination.clone());
+    asked.slot_key = Some(SlotKey::new("customer/é 7".to_owned()).expect("a key"));
+    asked.trace_parent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
+    scene.create(asked.clone()).await;
+    let claimed = scene.claim_as(scene.request(vec![destination.lane_key()])).await;
+    let firing = &claimed.firings[0];
+    assert_eq!(firing.headers, headers);
+    assert_eq!(firing.destination, destination);
+    assert_eq!((&firing.slot_key, &firing.trace_parent), (&asked.slot_key, &asked.trace_parent));
+    Ran::Whole
+}
+
+pub(super) async fn p11_t5_every_id_that_is_allowed_works(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let longest = "é".repeat(128);
+    let texts = [
+        "a",
+        "A",
+        "_",
+        "__",
+        "a_b",
+        "a:b",
+        "a/b",
+        "/",
+        "..a",
+        "...",
+        "%00",
+        "a b",
+        " ",
+        "*",
+        "?",
+        "é",
+        "e\u{301}",
+        "時計",
+        "\u{1F550}",
+        "'; --",
+        "{a}",
+        "\\",
+        "a,b",
+        longest.as_str(),
+    ];
+    for (i, text) in texts.iter().enumerate() {
+        scene.create_in(text, ms(i as u64)).await;
+    }
+    assert_eq!(scene.stats().await.pending(), texts.len() as u64, "all are different");
+    for text in texts {
+        assert_eq!(scene.view(text).await.id().as_str(), text);
+    }
+    let mut listed = scene.list_request(ListState::Pending);
+    listed.limit = 5;
+    assert_eq!(scene.list_ids(listed).await, texts, "also when a page ends there");
+    scene.advance(secs(1)).await;
+    let firings = scene.claim().await;
+    assert_eq!(super::scene::ids(&firings), texts);
+    for (i, firing) in firings.iter().enumerate() {
+        let verdict = if i % 2 == 0 { SettleVerdict::Ack } else { dead() };
+        scene.settled(firing, verdict).await;
+    }
+    for (i, text) in texts.into_iter().enumerate() {
+        let expected = if i % 2 == 0 { State::Finished } else { State::Dead };
+        assert_eq!(scene.state(text).await, Some(expected), "{text:?}");
+    }
+    Ran::Whole
+}
+
+pub(super) async fn p11_a_changed_payload_is_the_one_that_comes(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let payload = |byte: u8, bytes: usize| Payload {
+        form: Form::Binary,
+        bytes: Bytes::from(vec![byte; bytes]),
+    };
+    let mut asked = timer("a", scene.at(secs(1)));
+    asked.payload = Some(payload(1, 10));
+    scene.create(asked).await;
+    scene.create_in("b", secs(1)).await;
+    for (byte, bytes) in [(2, 50_000), (3, 1), (4, 0), (5, 4_096)] {
+        let patch = Patch { payload: Change::Set(payload(byte, bytes)), ..Patch::default() };
+        scene.patch("a", patch).await;
+        let read = scene.view("a").await;
+        let read = read.timer().and_then(|timer| timer.payload.clone());
+        assert_eq!(read, Some(payload(byte, bytes)));
+    }
+    scene.apply(cancel_op("b")).await;
+    scene.advance(secs(1)).await;
+    assert_eq!(scene.claim_one().await.payload, Some(payload(5, 4_096)));
+    Ran::Whole
+}

@@ -1,0 +1,164 @@
+//! Limits: past one, the item is refused with what to do; nothing accepted is lost (P10).
+
+use duly_core::{
+    Millis, Settings, State, Timestamp,
+    destination::LaneKey,
+    limits::Limits,
+    schedule::{Change, IfExists, Patch, When},
+};
+
+use super::{
+    Harness, Ran,
+    scene::{
+        Scene, cancel_op, code, http, patch_op, refused, schedule_op, secs, settings, text, timer,
+    },
+};
+use crate::{Outcome, Refusal, claim::ORIGINS_MAX};
+
+fn limited(change: impl FnOnce(&mut Limits)) -> Settings {
+    let mut settings = settings();
+    change(&mut settings.limits);
+    settings
+}
+
+pub(super) async fn p10_t7_payloads_up_to_the_limit_and_no_further(harness: &dyn Harness) -> Ran {
+    let scene = Scene::with(harness, limited(|limits| limits.max_payload_bytes = 100)).await;
+    let with = |id: &str, bytes: usize| {
+        let mut asked = timer(id, scene.at(secs(60)));
+        asked.payload = Some(text("x".repeat(bytes)));
+        schedule_op(asked, IfExists::Replace)
+    };
+    let outcome = scene.apply(with("a", 100)).await;
+    assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
+    let refusal = refused(scene.apply(with("b", 101)).await);
+    assert_eq!(refusal.code().as_str(), "payload_too_large");
+    assert!(matches!(refusal, Refusal::PayloadTooLarge { bytes: 101, bytes_max: 100, .. }));
+    assert_eq!(scene.get("b").await, None);
+    assert_eq!(code(scene.apply(with("a", 101)).await), "payload_too_large", "a replacement too");
+    let patch = Patch { payload: Change::Set(text("x".repeat(101))), ..Patch::default() };
+    assert_eq!(code(scene.apply(patch_op("a", patch)).await), "payload_too_large");
+    let view = scene.view("a").await;
+    assert_eq!((view.revision(), view.attempts()), (Some(1), 0), "nothing changed");
+    let patch = Patch { payload: Change::Set(text("y".repeat(100))), ..Patch::default() };
+    assert_eq!(scene.patch("a", patch).await.revision(), Some(2));
+    Ran::Whole
+}
+
+pub(super) async fn p10_no_more_pending_timers_than_allowed(harness: &dyn Harness) -> Ran {
+    let scene = Scene::with(harness, limited(|limits| limits.max_pending = Some(2))).await;
+    let make =
+        |text: &str, after| schedule_op(timer(text, scene.at(secs(after))), IfExists::Replace);
+    let outcomes = scene.apply_all(vec![make("a", 60), make("b", 60), make("c", 60)]).await;
+    assert!(matches!(outcomes[1], Outcome::Created(_)));
+    let refusal = refused(outcomes[2].clone());
+    assert_eq!(refusal.code().as_str(), "resource_exhausted");
+    assert!(refusal.to_string().contains("max_pending"), "it says which limit: {refusal}");
+    let outcomes = scene.apply_all(vec![make("a", 60), make("a", 70)]).await;
+    assert!(matches!(outcomes[0], Outcome::Existing(_)), "{:?}", outcomes[0]);
+    assert!(matches!(outcomes[1], Outcome::Replaced(_)), "{:?}", outcomes[1]);
+    scene.apply(cancel_op("b")).await;
+    let outcome = scene.apply(make("c", 60)).await;
+    assert!(matches!(outcome, Outcome::Created(_)), "there is room again: {outcome:?}");
+    assert_eq!(scene.stats().await.pending(), 2);
+    Ran::Whole
+}
+
+pub(super) async fn p10_no_due_time_further_than_allowed(harness: &dyn Harness) -> Ran {
+    let scene = Scene::with(harness, limited(|limits| limits.max_delay = Some(secs(100)))).await;
+    scene.create_in("a", secs(100)).await;
+    let past_it = scene.at(Millis::from_ms(100_001));
+    for (when, field) in [(past_it, "due_at"), (When::After(secs(101)), "delay")] {
+        let schedule = schedule_op(timer("b", when), IfExists::Fail);
+        let patch = patch_op("a", Patch { when: Some(when), ..Patch::default() });
+        for operation in [schedule, patch] {
+            let refusal = refused(scene.apply(operation).await);
+            let Refusal::Invalid(invalid) = refusal else {
+                panic!("expected an invalid value, got {refusal:?}");
+            };
+            assert_eq!(invalid.field, field);
+            assert!(invalid.seen.is_some() && invalid.allowed.contains("1m40s"), "{invalid}");
+        }
+    }
+    assert_eq!(scene.get("b").await, None);
+    assert_eq!(scene.view("a").await.revision(), Some(1));
+    Ran::Whole
+}
+
+pub(super) async fn p10_stubs_are_bounded_oldest_first(harness: &dyn Harness) -> Ran {
+    let scene = Scene::with(harness, limited(|limits| limits.max_retained = 3)).await;
+    for i in 0..5 {
+        let text = format!("t{i}");
+        scene.create_in(&text, secs(60)).await;
+        scene.apply(cancel_op(&text)).await;
+        scene.advance(secs(1)).await;
+    }
+    let mut kept = Vec::new();
+    for i in 0..5 {
+        let text = format!("t{i}");
+        kept.push(scene.state(&text).await);
+    }
+    let cancelled = Some(State::Cancelled);
+    assert_eq!(kept, [None, None, cancelled, cancelled, cancelled]);
+    assert_eq!(scene.stats().await.retained, 3);
+    Ran::Whole
+}
+
+pub(super) async fn p6_stubs_last_for_the_retention(harness: &dyn Harness) -> Ran {
+    let scene = Scene::with(harness, Settings { retention: secs(100), ..settings() }).await;
+    let (asked, _) = scene.bring("finished", State::Finished).await;
+    scene.bring("cancelled", State::Cancelled).await;
+    scene.advance(secs(99)).await;
+    assert_eq!(scene.state("cancelled").await, Some(State::Cancelled));
+    let again = scene.apply(schedule_op(asked.clone(), IfExists::Fail)).await;
+    assert!(matches!(again, Outcome::Existing(_)), "while the stub lives: {again:?}");
+    scene.advance(secs(1)).await;
+    assert_eq!(scene.get("finished").await, None);
+    assert_eq!(scene.stats().await.retained, 0);
+    assert_eq!(code(scene.apply(cancel_op("cancelled")).await), "not_found");
+    let again = scene.apply(schedule_op(asked, IfExists::Fail)).await;
+    assert!(matches!(again, Outcome::Created(_)), "after it, it is a new timer: {again:?}");
+    Ran::Whole
+}
+
+pub(super) async fn p9_p10_origins_past_the_number_of_lanes_share_one(
+    harness: &dyn Harness,
+) -> Ran {
+    let scene = Scene::new(harness).await;
+    let origin = |i: usize| http(&format!("http://h{i:03}.example/x"));
+    let operations = (0..ORIGINS_MAX + 3).map(|i| {
+        let mut asked = timer(&format!("t{i:03}"), scene.at(Millis::ZERO));
+        asked.destination = Some(origin(i));
+        schedule_op(asked, IfExists::Fail)
+    });
+    let outcomes = scene.apply_all(operations.collect()).await;
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Created(_))));
+    let own = scene.claim_as(scene.request(vec![origin(ORIGINS_MAX - 1).lane_key()])).await;
+    assert_eq!(own.firings.len(), 1, "the last origin with a lane of its own");
+    let past = scene.claim_as(scene.request(vec![origin(ORIGINS_MAX).lane_key()])).await;
+    assert!(past.firings.is_empty(), "the first without");
+    let shared = scene.claim_as(scene.request(vec![LaneKey::Overflow])).await.firings;
+    let destinations: Vec<_> = shared.iter().map(|firing| firing.destination.clone()).collect();
+    assert_eq!(destinations.len(), 3);
+    assert!((0..3).all(|i| destinations.contains(&origin(ORIGINS_MAX + i))), "{destinations:?}");
+    assert!(shared.iter().all(|firing| firing.lane == LaneKey::Overflow));
+    let own_destination = http("http://namespace.example/");
+    scene.put(Settings { destination: own_destination.clone(), ..settings() }).await;
+    scene.create_in("plain", Millis::ZERO).await;
+    let plain = scene.claim_as(scene.request(vec![own_destination.lane_key()])).await;
+    assert_eq!(plain.firings.len(), 1, "the namespace's own destination never overflows");
+    Ran::Whole
+}
+
+pub(super) async fn p10_a_refused_item_leaves_no_trace(harness: &dyn Harness) -> Ran {
+    let scene = Scene::with(harness, limited(|limits| limits.max_pending = Some(1))).await;
+    scene.create_in("a", secs(60)).await;
+    let before = scene.stats().await;
+    for i in 0..50 {
+        let mut asked = timer(&format!("t{i}"), When::At(Timestamp::MAX));
+        asked.destination = Some(http(&format!("http://h{i}.example/")));
+        let outcome = scene.apply(schedule_op(asked, IfExists::Fail)).await;
+        assert_eq!(code(outcome), "resource_exhausted");
+    }
+    assert_eq!(scene.stats().await, before);
+    Ran::Whole
+}

@@ -1,0 +1,173 @@
+//! Lists: in order, filtered, and paged so that an unchanged timer comes exactly once.
+
+use duly_core::{
+    Millis, State,
+    schedule::{IfExists, Tags},
+};
+
+use super::{
+    Harness, Ran,
+    scene::{SHARD, Scene, cancel_op, dead, id, ms, name, schedule_op, secs, text, timer},
+};
+use crate::{
+    SettleVerdict,
+    query::{ListState, PAGE_MAX},
+};
+
+pub(super) async fn t22_lists_come_in_due_order_then_by_id(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    for (text, after) in [("b", 5), ("a", 5), ("c", 1), ("é", 5), ("B", 5), ("z", 0)] {
+        scene.create_in(text, secs(after)).await;
+    }
+    let whole = ["z", "c", "B", "a", "b", "é"];
+    for limit in [1, 2, 3, 6, PAGE_MAX] {
+        let mut request = scene.list_request(ListState::Pending);
+        request.limit = limit;
+        assert_eq!(scene.list_ids(request).await, whole, "pages of {limit}");
+    }
+    Ran::Whole
+}
+
+pub(super) async fn t22_lists_pick_by_state(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    for state in State::ALL.into_iter().filter(|state| *state != State::Due) {
+        scene.bring(state.as_str(), state).await;
+    }
+    scene.bring("due", State::Due).await;
+    for state in State::ALL {
+        let request = scene.list_request(ListState::Only(state));
+        let found = scene.list_whole(request).await;
+        let states: Vec<_> = found.iter().map(|view| (view.id().as_str(), view.state)).collect();
+        assert_eq!(states, [(state.as_str(), state)]);
+        assert_eq!(found[0], scene.view(state.as_str()).await, "the same as reading it");
+    }
+    let mut pending = scene.list_ids(scene.list_request(ListState::Pending)).await;
+    pending.sort();
+    assert_eq!(pending, ["due", "in_flight", "retrying", "scheduled"]);
+    Ran::Whole
+}
+
+pub(super) async fn t22_lists_pick_by_time_prefix_and_tag(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let start = scene.now();
+    for i in 0..10_u64 {
+        let mut asked = timer(&format!("{}-{i}", if i < 5 { "x" } else { "y" }), scene.at(secs(i)));
+        let tags = if i % 2 == 0 {
+            vec!["even".to_owned(), "all".to_owned()]
+        } else {
+            vec!["all".to_owned()]
+        };
+        asked.tags = Tags::new(tags).expect("short tags");
+        scene.create(asked).await;
+    }
+    let base = || scene.list_request(ListState::Pending);
+    let at = |seconds| Some(start.saturating_add(secs(seconds)));
+    let mut window = base();
+    (window.due_from, window.due_to) = (at(2), at(4));
+    assert_eq!(scene.list_ids(window).await, ["x-2", "x-3"], "from is in, to is not");
+    let mut prefix = base();
+    prefix.id_prefix = Some("y-".into());
+    assert_eq!(scene.list_ids(prefix.clone()).await, ["y-5", "y-6", "y-7", "y-8", "y-9"]);
+    let mut tagged = base();
+    tagged.tag = Some("even".into());
+    assert_eq!(scene.list_ids(tagged).await, ["x-0", "x-2", "x-4", "y-6", "y-8"]);
+    prefix.tag = Some("even".into());
+    prefix.due_to = at(8);
+    prefix.limit = 1;
+    assert_eq!(scene.list_ids(prefix).await, ["y-6"], "all at once, page by page");
+    let mut none = base();
+    none.tag = Some("eve".into());
+    assert!(scene.list_ids(none).await.is_empty());
+    Ran::Whole
+}
+
+pub(super) async fn t22_unchanged_timers_come_exactly_once_while_others_change(
+    harness: &dyn Harness,
+) -> Ran {
+    let scene = Scene::new(harness).await;
+    for i in 0..40_u64 {
+        scene.create_in(&format!("stays{i:02}"), secs(100 + i)).await;
+        scene.create_in(&format!("goes{i:02}"), ms(100_500 + 1_000 * i)).await;
+    }
+    let mut request = scene.list_request(ListState::Pending);
+    request.limit = 7;
+    let mut found = Vec::new();
+    for round in 0..40_u64 {
+        let page = scene.store().list(SHARD, request.clone()).await.expect("a page");
+        found.extend(page.timers.iter().map(|view| view.id().to_string()));
+        let Some(next) = page.next else {
+            break;
+        };
+        request.after = Some(next);
+        let (gone, moved) = (format!("goes{round:02}"), format!("goes{:02}", 39 - round));
+        scene.apply(cancel_op(&gone)).await;
+        let again = timer(&moved, scene.at(secs(90 + round)));
+        scene.apply(schedule_op(again, IfExists::Replace)).await;
+        scene.create_in(&format!("comes{round:02}"), secs(95 + round)).await;
+    }
+    found.retain(|text| text.starts_with("stays"));
+    let expected: Vec<String> = (0..40).map(|i| format!("stays{i:02}")).collect();
+    assert_eq!(found, expected);
+    Ran::Whole
+}
+
+pub(super) async fn t22_every_dead_letter_of_an_id_is_listed(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let when = scene.at(Millis::ZERO);
+    let mut expected = Vec::new();
+    for round in 0..5 {
+        let mut asked = timer("a", when);
+        asked.payload = Some(text(format!("round {round}")));
+        scene.apply(schedule_op(asked, IfExists::Replace)).await;
+        let firing = scene.claim_one().await;
+        scene.settled(&firing, dead()).await;
+        expected.push(firing.delivery_id);
+    }
+    for limit in [1, 2, PAGE_MAX] {
+        let mut request = scene.list_request(ListState::Only(State::Dead));
+        request.limit = limit;
+        let letters = scene.list_whole(request).await;
+        let mut found: Vec<_> = letters
+            .iter()
+            .filter_map(|view| view.timer().map(|timer| timer.delivery_id("shop")))
+            .collect();
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "pages of {limit}, though due time and id are the same");
+    }
+    Ran::Whole
+}
+
+pub(super) async fn p10_a_page_has_1_to_1000_timers(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    scene.create_in("a", secs(1)).await;
+    for limit in [0, PAGE_MAX + 1, usize::MAX] {
+        let mut request = scene.list_request(ListState::Pending);
+        request.limit = limit;
+        let error = scene.store().list(SHARD, request).await.expect_err("it is refused");
+        assert_eq!(error.code().as_str(), "invalid_argument", "{limit}");
+    }
+    let mut request = scene.list_request(ListState::Pending);
+    request.namespace = name("nowhere");
+    let error = scene.store().list(SHARD, request).await.expect_err("it is refused");
+    assert_eq!(error.code().as_str(), "not_found");
+    Ran::Whole
+}
+
+pub(super) async fn p5_a_list_shows_the_present(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    scene.create_in("a", secs(10)).await;
+    let only = |state| scene.list_request(ListState::Only(state));
+    assert_eq!(scene.list_ids(only(State::Scheduled)).await, ["a"]);
+    scene.advance(secs(10)).await;
+    assert!(scene.list_ids(only(State::Scheduled)).await.is_empty());
+    assert_eq!(scene.list_ids(only(State::Due)).await, ["a"]);
+    let firing = scene.claim_one().await;
+    let found = scene.list_whole(only(State::InFlight)).await;
+    assert_eq!(found[0].leased_until, Some(firing.leased_until));
+    assert_eq!((found[0].attempt_under_way, found[0].attempts()), (Some(1), 1));
+    scene.settled(&firing, SettleVerdict::Ack).await;
+    assert!(scene.list_ids(scene.list_request(ListState::Pending)).await.is_empty());
+    assert_eq!(*scene.list_whole(only(State::Finished)).await[0].id(), id("a"));
+    Ran::Whole
+}

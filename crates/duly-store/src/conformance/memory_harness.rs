@@ -1,0 +1,61 @@
+//! The reference store as a harness: for the suite itself, and as the oracle of
+//! [`super::model::compare`].
+
+use std::sync::Arc;
+
+use duly_core::{Millis, Timestamp, env::Clock};
+use futures::{FutureExt, future::BoxFuture};
+
+use super::{Harness, ManualClock, Restart};
+use crate::{Store, memory::MemoryStore};
+
+/// A [`MemoryStore`] on a [`ManualClock`]. A restart ends the leases of nodes, as opening a durable
+/// store does, and keeps the maps: so the cases about restarts can be tried on the reference.
+#[derive(Debug)]
+pub struct MemoryHarness {
+    clock: ManualClock,
+    store: Arc<MemoryStore>,
+}
+
+impl MemoryHarness {
+    /// An empty store on a clock of its own.
+    pub fn new(random_seed: u64) -> Self {
+        Self::with_clock(ManualClock::default(), random_seed)
+    }
+
+    /// An empty store on a clock that is shared with others.
+    pub fn with_clock(clock: ManualClock, random_seed: u64) -> Self {
+        let store = Arc::new(MemoryStore::new(Arc::new(clock.clone()), random_seed));
+        Self { clock, store }
+    }
+
+    /// Its clock.
+    pub fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+}
+
+impl Harness for MemoryHarness {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn advance(&self, by: Millis) -> BoxFuture<'_, ()> {
+        self.clock.advance(by);
+        futures::future::ready(()).boxed()
+    }
+
+    fn step_wall(&self, by_ms: i64) -> Option<()> {
+        self.clock.step_wall(by_ms);
+        Some(())
+    }
+
+    fn restart(&self, _how: Restart) -> BoxFuture<'_, Option<()>> {
+        self.store.reopen();
+        futures::future::ready(Some(())).boxed()
+    }
+}

@@ -1,0 +1,92 @@
+//! A look at everything a store shows.
+
+use duly_core::{NamespaceName, State};
+
+use super::{Known, normal};
+use crate::{
+    ListRequest, Stats, TimerView,
+    conformance::{Harness, scene::SHARD},
+    query::ListState,
+};
+
+/// Timers per page: small, so that pages end in the middle of things.
+const PAGE: usize = 5;
+
+/// Everything, line by line.
+pub(super) async fn look(harness: &dyn Harness, known: &mut Known) -> Vec<String> {
+    match seen(harness, known).await {
+        Ok(lines) => lines,
+        Err(error) => vec![format!("a read failed: {error}")],
+    }
+}
+
+async fn seen(harness: &dyn Harness, known: &mut Known) -> crate::Result<Vec<String>> {
+    let store = harness.store();
+    let now = harness.now();
+    let mut lines = Vec::new();
+    for namespace in store.list_namespaces(None, 100).await? {
+        lines.push(format!("{namespace:?}"));
+        let stats = store.stats(SHARD, namespace.name.clone()).await?;
+        lines.push(counts(stats.unwrap_or_default()));
+        for state in State::ALL {
+            for view in list(harness, &namespace.name, ListState::Only(state)).await? {
+                lines.push(format!("listed {}", normal::view(&view, now, known)));
+                let got = store.get(SHARD, namespace.name.clone(), view.id().clone()).await?;
+                let got = got.map(|view| normal::view(&view, now, known));
+                lines.push(format!("got {got:?}"));
+            }
+        }
+        let pending = list(harness, &namespace.name, ListState::Pending).await?;
+        lines.push(format!("pending {:?}", pending.iter().map(TimerView::id).collect::<Vec<_>>()));
+    }
+    let ready = store.ready(SHARD, None, 1_000).await?;
+    let lanes = ready.lanes.iter().map(|ready| (&ready.lane, ready.first > 0, ready.retry > 0));
+    lines.push(format!("ready {:?}", lanes.collect::<Vec<_>>()));
+    let health = store.health();
+    let sums = (health.pending, health.overdue, health.in_flight, health.dead);
+    lines.push(format!("health {sums:?}"));
+    Ok(lines)
+}
+
+fn counts(mut stats: Stats) -> String {
+    let bytes = stats.pending_bytes > 0;
+    stats.pending_bytes = 0;
+    stats.lanes.sort_by(|a, b| a.key.cmp(&b.key));
+    format!("{stats:?}, bytes {bytes}")
+}
+
+async fn list(
+    harness: &dyn Harness,
+    namespace: &NamespaceName,
+    state: ListState,
+) -> crate::Result<Vec<TimerView>> {
+    let mut request = ListRequest {
+        namespace: namespace.clone(),
+        state,
+        due_from: None,
+        due_to: None,
+        id_prefix: None,
+        tag: None,
+        limit: PAGE,
+        after: None,
+    };
+    let mut found = Vec::new();
+    loop {
+        let page = harness.store().list(SHARD, request.clone()).await?;
+        found.extend(page.timers);
+        match page.next {
+            Some(next) if request.after.as_ref() != Some(&next) => request.after = Some(next),
+            _ => break,
+        }
+    }
+    if matches!(state, ListState::Only(State::Dead)) {
+        // Dead letters of one id and due time stand in the order of their incarnations, which are
+        // random; the order in which they died is the same in every store.
+        let life = |view: &TimerView| {
+            let timer = view.timer();
+            timer.map(|t| (t.created_at, t.occurrence, t.revision, t.attempts))
+        };
+        found.sort_by_key(|view| (view.due_at(), view.id().clone(), life(view)));
+    }
+    Ok(found)
+}

@@ -1,0 +1,88 @@
+//! The normal form of answers: what two right stores have to agree on, as text.
+
+use duly_core::{
+    Timer, Timestamp,
+    stub::Ended,
+    timer::{Attempt, AttemptOutcome},
+};
+
+use super::Known;
+use crate::{Firing, Outcome, Refusal, TimerView, query::Body};
+
+pub(super) fn view(view: &TimerView, now: Timestamp, known: &mut Known) -> String {
+    let held = (view.leased_until, view.attempt_under_way, view.claimed_at);
+    match &view.body {
+        Body::Whole(timer) => {
+            let delivery = known.number(timer.delivery_id(view.namespace.as_str()));
+            let body = whole(timer, now);
+            format!("{} {} delivery {delivery} {body} held {held:?}", view.namespace, view.state)
+        }
+        Body::Stub(stub) => {
+            let head = (&stub.id, stub.ended_at, stub.due_at, stub.attempts, stub.maybe_delivered);
+            let details = stub.details.as_ref().filter(|_| stub.ended == Ended::Finished);
+            let details = details.map(|d| {
+                let times = (d.created_at, d.updated_at, d.fired_at);
+                (times, d.revision, d.occurrence, d.request_hash, history(&d.history))
+            });
+            format!("{} {} {head:?} {details:?} held {held:?}", view.namespace, view.state)
+        }
+    }
+}
+
+fn whole(timer: &Timer, now: Timestamp) -> String {
+    let times = (timer.due_at, timer.created_at, timer.updated_at, timer.fired_at);
+    let counts = (timer.revision, timer.occurrence, timer.attempts, timer.budget_from);
+    let content = (&timer.payload, &timer.headers, &timer.tags, &timer.destination);
+    let rules = (&timer.retry, timer.expire_after, timer.request_hash);
+    // A wait that is over says nothing more: when the end of a lease was noticed is the store's.
+    let next = timer.next_attempt_at.map(|at| at.max(now));
+    let death = timer.death.map(|death| death.reason);
+    let settled = timer.last_settled.map(|settled| settled.verdict);
+    format!(
+        "{:?} {times:?} {counts:?} {content:?} {rules:?} next {next:?} maybe {} {:?} {death:?} {settled:?}",
+        timer.id,
+        timer.maybe_delivered,
+        history(&timer.history),
+    )
+}
+
+/// Attempts without the text that a store itself gives to a lost lease.
+fn history(attempts: &[Attempt]) -> Vec<String> {
+    let lines = attempts.iter().map(|attempt| {
+        let reason = match attempt.outcome {
+            AttemptOutcome::LeaseLost => "",
+            _ => &attempt.reason,
+        };
+        format!("{} at {} {:?} {reason}", attempt.attempt, attempt.at, attempt.outcome)
+    });
+    lines.collect()
+}
+
+pub(super) fn outcome(outcome: &Outcome, now: Timestamp, known: &mut Known) -> String {
+    let mut with = |word: &str, timer: &TimerView| format!("{word} {}", view(timer, now, known));
+    match outcome {
+        Outcome::Created(timer) => with("created", timer),
+        Outcome::Existing(timer) => with("existing", timer),
+        Outcome::Replaced(timer) => with("replaced", timer),
+        Outcome::Changed(timer) => with("changed", timer),
+        Outcome::Unchanged(timer) => with("unchanged", timer),
+        Outcome::Cancelled { .. } | Outcome::Purged => format!("{outcome:?}"),
+        Outcome::Refused(refusal) => match refusal {
+            Refusal::Invalid(invalid) => format!("refused: invalid {}", invalid.field),
+            Refusal::NotFound(_) => "refused: not found".to_owned(),
+            Refusal::Exhausted { retry_after, .. } => format!("refused: exhausted {retry_after:?}"),
+            other => format!("refused: {other:?}"),
+        },
+    }
+}
+
+/// A firing; a retry's time is left out, as it may be the moment of a lease end.
+pub(super) fn firing(firing: &Firing, known: &mut Known) -> String {
+    let delivery = known.number(firing.delivery_id);
+    let names = (&firing.namespace, &firing.id, firing.occurrence, firing.attempt);
+    let times = (firing.due_at, firing.leased_until, firing.lease);
+    let content = (&firing.payload, &firing.headers, &firing.slot_key, &firing.trace_parent);
+    let place = (&firing.lane, &firing.destination);
+    let settings = firing.settings.weight;
+    format!("delivery {delivery} {names:?} {times:?} {content:?} {place:?} weight {settings}")
+}

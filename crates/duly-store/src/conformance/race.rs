@@ -1,0 +1,108 @@
+//! Calls under way at the same time: whoever wins, the answers agree with each other (T3).
+//!
+//! The calls of a case are polled together, so a store with threads of its own interleaves them as
+//! it likes. Every round uses a timer of its own, due at the time of the race.
+
+use duly_core::{
+    Millis, State,
+    schedule::{Patch, When},
+};
+use futures::future::{join, join3};
+
+use super::{
+    Harness, Ran,
+    scene::{Scene, cancel_op, dead, id, patch_op, refused, secs},
+};
+use crate::{Outcome, SettleOutcome, SettleVerdict};
+
+const ROUNDS: usize = 50;
+
+pub(super) async fn p4_t3_a_cancel_that_races_a_claim_has_one_outcome(
+    harness: &dyn Harness,
+) -> Ran {
+    let scene = Scene::new(harness).await;
+    for round in 0..ROUNDS {
+        let text = format!("t{round}");
+        scene.create_in(&text, Millis::ZERO).await;
+        let cancel = scene.apply(cancel_op(&text));
+        let (one, cancelled, two) = match round % 2 {
+            0 => join3(scene.claim(), cancel, scene.claim()).await,
+            _ => {
+                let (cancelled, (one, two)) =
+                    join(cancel, join(scene.claim(), scene.claim())).await;
+                (one, cancelled, two)
+            }
+        };
+        let granted = [one, two].concat();
+        assert!(granted.len() <= 1, "{text} was granted twice");
+        match cancelled {
+            Outcome::Cancelled { attempts: 0, already: false, .. } => {
+                assert!(granted.is_empty(), "{text} was cancelled, and granted");
+                assert_eq!(scene.state(&text).await, Some(State::Cancelled));
+            }
+            other => {
+                assert_eq!(refused(other).code().as_str(), "in_flight");
+                assert_eq!(granted.len(), 1, "{text} is in flight, and nobody has it");
+                scene.settled(&granted[0], SettleVerdict::Ack).await;
+            }
+        }
+    }
+    let totals = scene.stats().await.totals;
+    assert_eq!(totals.cancelled + totals.delivered, ROUNDS as u64);
+    Ran::Whole
+}
+
+pub(super) async fn p5_t3_a_change_that_races_a_claim_has_one_outcome(
+    harness: &dyn Harness,
+) -> Ran {
+    let scene = Scene::new(harness).await;
+    for round in 0..ROUNDS {
+        let text = format!("t{round}");
+        scene.create_in(&text, Millis::ZERO).await;
+        let patch = Patch { when: Some(When::After(secs(5))), ..Patch::default() };
+        let change = scene.apply(patch_op(&text, patch));
+        let (granted, changed) = match round % 2 {
+            0 => join(scene.claim(), change).await,
+            _ => {
+                let (changed, granted) = join(change, scene.claim()).await;
+                (granted, changed)
+            }
+        };
+        match changed {
+            Outcome::Changed(view) => {
+                assert!(granted.is_empty(), "{text} was put off, and granted for the old time");
+                assert_eq!(view.due_at(), scene.now().saturating_add(secs(5)));
+                scene.advance(secs(5)).await;
+                scene.settled(&scene.claim_one().await, SettleVerdict::Ack).await;
+            }
+            other => {
+                assert_eq!(refused(other).code().as_str(), "in_flight");
+                assert_eq!(granted.len(), 1, "{text} is in flight, and nobody has it");
+                scene.settled(&granted[0], SettleVerdict::Ack).await;
+            }
+        }
+    }
+    assert_eq!(scene.stats().await.totals.delivered, ROUNDS as u64);
+    Ran::Whole
+}
+
+pub(super) async fn p8_t3_two_verdicts_that_race_have_one_winner(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    for round in 0..ROUNDS {
+        let text = format!("t{round}");
+        scene.create_in(&text, Millis::ZERO).await;
+        let firing = scene.claim_one().await;
+        let (ack, give_up) =
+            join(scene.settle(&firing, SettleVerdict::Ack), scene.settle(&firing, dead())).await;
+        let expected = match (ack, give_up) {
+            (SettleOutcome::Ok, SettleOutcome::LeaseLost) => State::Finished,
+            (SettleOutcome::LeaseLost, SettleOutcome::Ok) => State::Dead,
+            other => panic!("exactly one verdict is taken, got {other:?}"),
+        };
+        assert_eq!(scene.view(&text).await.state, expected);
+        assert_eq!(*scene.view(&text).await.id(), id(&text));
+    }
+    let totals = scene.stats().await.totals;
+    assert_eq!(totals.delivered + totals.dead, ROUNDS as u64);
+    Ran::Whole
+}

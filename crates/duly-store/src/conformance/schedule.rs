@@ -1,0 +1,242 @@
+//! Scheduling: the table of what a POST of an existing id gets, row by row (P6), and what a new
+//! timer looks like.
+
+use duly_core::{
+    Schedule, State,
+    schedule::{IfExists, Tags},
+};
+
+use super::{
+    Harness, Ran,
+    scene::{Scene, cancel_op, code, http, id, name, schedule_op, secs, settings, text, timer},
+};
+use crate::{Command, Outcome, Refusal};
+
+const COLUMNS: [&str; 4] = ["same", "fail", "keep", "replace"];
+
+/// What a POST got, in the words of the table.
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Created(_) => "created",
+        Outcome::Existing(_) => "existing",
+        Outcome::Replaced(_) => "replaced",
+        other => code(other),
+    }
+}
+
+/// One row: brings a timer to `state` in a namespace per column, and posts its id again.
+async fn row(harness: &dyn Harness, state: State, expected: [&str; 4]) {
+    let scene = Scene::new(harness).await;
+    for (column, expected) in COLUMNS.into_iter().zip(expected) {
+        let scene = scene.other(column, settings()).await;
+        let (same, _) = scene.bring("a", state).await;
+        let before = scene.view("a").await;
+        let mut other = same.clone();
+        other.payload = Some(text("another"));
+        let (schedule, if_exists) = match column {
+            "same" => (same, IfExists::Fail),
+            "fail" => (other, IfExists::Fail),
+            "keep" => (other, IfExists::Keep),
+            _ => (other, IfExists::Replace),
+        };
+        let outcome = scene.apply(schedule_op(schedule, if_exists)).await;
+        assert_eq!(word(outcome), expected, "{state}, {column}");
+        let after = scene.view("a").await;
+        let payload = after.timer().and_then(|timer| timer.payload.clone());
+        if matches!(expected, "created" | "replaced") {
+            assert!(after.state.is_pending(), "{state}, {column}: the new timer lives");
+            assert_eq!(payload.is_some(), column != "same", "{state}, {column}");
+        } else {
+            assert_eq!(after, before, "{state}, {column}: nothing changed");
+        }
+    }
+}
+
+pub(super) async fn p6_post_over_scheduled(harness: &dyn Harness) -> Ran {
+    row(harness, State::Scheduled, ["existing", "already_exists", "existing", "replaced"]).await;
+    Ran::Whole
+}
+
+pub(super) async fn p6_post_over_due(harness: &dyn Harness) -> Ran {
+    row(harness, State::Due, ["existing", "already_exists", "existing", "replaced"]).await;
+    Ran::Whole
+}
+
+pub(super) async fn p6_post_over_retrying(harness: &dyn Harness) -> Ran {
+    row(harness, State::Retrying, ["existing", "already_exists", "existing", "replaced"]).await;
+    Ran::Whole
+}
+
+pub(super) async fn p6_post_over_in_flight(harness: &dyn Harness) -> Ran {
+    row(harness, State::InFlight, ["existing", "already_exists", "existing", "in_flight"]).await;
+    Ran::Whole
+}
+
+pub(super) async fn p6_post_over_finished(harness: &dyn Harness) -> Ran {
+    row(harness, State::Finished, ["existing", "finished", "existing", "created"]).await;
+    Ran::Whole
+}
+
+pub(super) async fn p6_post_over_cancelled(harness: &dyn Harness) -> Ran {
+    row(harness, State::Cancelled, ["created"; 4]).await;
+    Ran::Whole
+}
+
+pub(super) async fn p6_post_over_dead(harness: &dyn Harness) -> Ran {
+    row(harness, State::Dead, ["dead", "dead", "existing", "created"]).await;
+    Ran::Whole
+}
+
+pub(super) async fn p6_same_request_with_a_delay_is_the_same_later(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let schedule = timer("a", duly_core::schedule::When::After(secs(60)));
+    let first = scene.create(schedule.clone()).await;
+    scene.advance(secs(10)).await;
+    let again = scene.apply(schedule_op(schedule, IfExists::Fail)).await;
+    let Outcome::Existing(view) = again else {
+        panic!("expected the existing timer, got {again:?}");
+    };
+    assert_eq!(view.due_at(), first.due_at(), "the due time stands");
+    let longer = timer("a", duly_core::schedule::When::After(secs(61)));
+    let other = scene.apply(schedule_op(longer, IfExists::Fail)).await;
+    assert_eq!(code(other), "already_exists");
+    Ran::Whole
+}
+
+pub(super) async fn p6_a_changed_timer_still_knows_its_request(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let schedule = timer("a", scene.at(secs(60)));
+    scene.create(schedule.clone()).await;
+    let patch = duly_core::schedule::Patch { when: Some(scene.at(secs(90))), ..Default::default() };
+    scene.patch("a", patch).await;
+    let again = scene.apply(schedule_op(schedule, IfExists::Fail)).await;
+    assert_eq!(word(again), "existing");
+    Ran::Whole
+}
+
+pub(super) async fn p6_replace_counts_the_revision_and_is_another_incarnation(
+    harness: &dyn Harness,
+) -> Ran {
+    let scene = Scene::new(harness).await;
+    scene.create_in("a", secs(60)).await;
+    let old = scene.view("a").await;
+    let mut schedule = timer("a", scene.at(secs(30)));
+    schedule.payload = Some(text("new"));
+    let outcome = scene.apply(schedule_op(schedule, IfExists::Replace)).await;
+    let Outcome::Replaced(new) = outcome else {
+        panic!("expected a replaced timer, got {outcome:?}");
+    };
+    assert_eq!((old.revision(), new.revision()), (Some(1), Some(2)));
+    let incarnation = |view: &crate::TimerView| view.timer().map(|timer| timer.incarnation);
+    assert_ne!(incarnation(&old), incarnation(&new));
+    scene.advance(secs(30)).await;
+    let firing = scene.claim_one().await;
+    assert_eq!(firing.payload, Some(text("new")));
+    scene.settled(&firing, crate::SettleVerdict::Ack).await;
+    scene.advance(secs(60)).await;
+    assert!(scene.claim().await.is_empty(), "the old timer is gone (T4)");
+    Ran::Whole
+}
+
+pub(super) async fn p4_t4_t26_an_id_used_again_fires_once_at_the_new_time(
+    harness: &dyn Harness,
+) -> Ran {
+    let scene = Scene::new(harness).await;
+    let first = scene.create_in("a", secs(10)).await;
+    let operations =
+        vec![cancel_op("a"), schedule_op(timer("a", scene.at(secs(20))), IfExists::Fail)];
+    let outcomes = scene.apply_all(operations).await;
+    let Outcome::Created(second) = &outcomes[1] else {
+        panic!("a cancelled id can be used again: {outcomes:?}");
+    };
+    assert_eq!(second.revision(), Some(1));
+    assert_eq!(scene.stats().await.retained, 0, "the stub made room");
+    let incarnation = |view: &crate::TimerView| view.timer().map(|timer| timer.incarnation);
+    assert_ne!(incarnation(&first), incarnation(second));
+    scene.advance(secs(10)).await;
+    assert!(scene.claim().await.is_empty(), "the cancelled one does not fire");
+    scene.advance(secs(10)).await;
+    let firing = scene.claim_one().await;
+    assert_eq!(Some(firing.delivery_id), second.timer().map(|t| t.delivery_id("shop")));
+    Ran::Whole
+}
+
+pub(super) async fn p6_a_new_timer_says_what_was_asked(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let now = scene.now();
+    let asked = Schedule {
+        payload: Some(text("hello")),
+        tags: Tags::new(vec!["red".into(), "blue".into()]).expect("two short tags"),
+        destination: Some(http("http://example.com/hook")),
+        expire_after: Some(secs(600)),
+        ..timer("a", scene.at(secs(60)))
+    };
+    let view = scene.create(asked.clone()).await;
+    assert_eq!((view.state, view.attempts()), (State::Scheduled, 0));
+    let made = view.timer().expect("a new timer is whole");
+    assert_eq!((made.created_at, made.updated_at, made.revision), (now, now, 1));
+    assert_eq!((made.occurrence, made.attempts, made.history.len()), (0, 0, 0));
+    assert_eq!((&made.payload, &made.tags), (&asked.payload, &asked.tags));
+    assert_eq!((&made.destination, made.expire_after), (&asked.destination, asked.expire_after));
+    assert_eq!(*view, scene.view("a").await, "reading it gives the same");
+    Ran::Whole
+}
+
+pub(super) async fn p6_operations_on_one_id_run_in_order(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let make = |after: u64| schedule_op(timer("a", scene.at(secs(after))), IfExists::Fail);
+    let outcomes =
+        scene.apply_all(vec![make(60), cancel_op("a"), make(70), make(80), cancel_op("a")]).await;
+    let words: Vec<&str> = outcomes
+        .into_iter()
+        .map(|outcome| match outcome {
+            Outcome::Cancelled { already: false, .. } => "cancelled",
+            other => word(other),
+        })
+        .collect();
+    assert_eq!(words, ["created", "cancelled", "created", "already_exists", "cancelled"]);
+    Ran::Whole
+}
+
+pub(super) async fn t13_a_refused_item_takes_no_other_with_it(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let command = |namespace: &str, text: &str| Command {
+        namespace: name(namespace),
+        operation: schedule_op(timer(text, scene.at(secs(60))), IfExists::Fail),
+    };
+    let commands = vec![
+        command("shop", "a"),
+        command("nowhere", "b"),
+        Command { namespace: name("shop"), operation: cancel_op("unknown") },
+        command("shop", "c"),
+    ];
+    let outcomes = scene.store().apply(super::scene::SHARD, commands).await;
+    let outcomes = outcomes.expect("the call itself is fine");
+    assert_eq!(outcomes.len(), 4);
+    assert!(matches!(outcomes[0], Outcome::Created(_)), "{:?}", outcomes[0]);
+    let unknown = Outcome::Refused(Refusal::UnknownNamespace(name("nowhere")));
+    assert_eq!(outcomes[1], unknown);
+    assert_eq!(code(outcomes[2].clone()), "not_found");
+    assert!(matches!(outcomes[3], Outcome::Created(_)), "{:?}", outcomes[3]);
+    assert_eq!(scene.stats().await.pending(), 2);
+    let get = scene.store().get(super::scene::SHARD, name("nowhere"), id("b")).await;
+    assert_eq!(get.expect("a read is answered"), None);
+    Ran::Whole
+}
+
+pub(super) async fn t5_the_same_id_in_two_namespaces_is_two_timers(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let other = scene.other("bank", settings()).await;
+    let first = scene.create_in("a", secs(10)).await;
+    let second = other.create_in("a", secs(20)).await;
+    let delivery_id = |view: &crate::TimerView, namespace: &str| {
+        view.timer().map(|timer| timer.delivery_id(namespace))
+    };
+    assert_ne!(delivery_id(&first, "shop"), delivery_id(&second, "bank"));
+    scene.apply(cancel_op("a")).await;
+    assert_eq!(other.state("a").await, Some(State::Scheduled));
+    other.advance(secs(20)).await;
+    assert!(scene.claim().await.is_empty());
+    assert_eq!(other.claim_one().await.namespace, name("bank"));
+    Ran::Whole
+}

@@ -1,0 +1,51 @@
+//! The suite on the reference, and the suite's own list.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use super::{MemoryHarness, Report, cases, run_all};
+
+crate::conformance_tests!(|| MemoryHarness::new(1));
+
+#[test]
+fn the_whole_run_agrees_with_the_single_tests() {
+    let Report { passed, skipped, failed } = run_all(|| MemoryHarness::new(2));
+    assert_eq!((failed, skipped), (vec![], vec![]));
+    assert_eq!(passed.len(), cases().len());
+}
+
+#[test]
+fn names_are_unique_and_say_what_they_prove() {
+    let all = cases();
+    let names: BTreeSet<&str> = all.iter().map(|case| case.name).collect();
+    assert_eq!(names.len(), all.len());
+    for case in &all {
+        assert!(!case.proves().is_empty(), "{case:?}");
+    }
+    let proved: BTreeSet<&str> = all.iter().flat_map(super::Case::proves).collect();
+    for promise in 1..=12 {
+        assert!(proved.contains(format!("p{promise}").as_str()), "nothing proves p{promise}");
+    }
+}
+
+#[test]
+fn every_case_that_is_written_is_listed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
+    let listed: BTreeSet<String> =
+        cases().iter().map(|case| format!("{}::{}", case.topic, case.name)).collect();
+    let mut written = BTreeSet::new();
+    for file in fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let topic = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        for name in text.split("pub(super) async fn ").skip(1) {
+            let name: String =
+                name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let numbered =
+                name.starts_with(['p', 't']) && name[1..].starts_with(|c: char| c.is_ascii_digit());
+            if numbered {
+                written.insert(format!("{topic}::{name}"));
+            }
+        }
+    }
+    assert_eq!(written, listed);
+}

@@ -1,0 +1,232 @@
+//! What callers ask of single timers: schedule, reschedule, cancel, fire.
+
+use std::sync::Arc;
+
+use duly_core::{
+    Code, Incarnation, Invalid, Payload, Schedule, Timer, TimerId,
+    lifecycle::{Decision, Event, Request, State, decide},
+    request_hash::RequestHash,
+    schedule::{Change, IfExists, Patch, When},
+    stub::Ended,
+};
+
+use super::{
+    clock::Now,
+    space::{Live, Space},
+};
+use crate::{Operation, Outcome, Refusal, TimerView, query::Body, random::SplitMix64};
+
+impl Space {
+    pub(super) fn apply(
+        &mut self,
+        operation: Operation,
+        random: &mut SplitMix64,
+        now: Now,
+    ) -> Result<Outcome, Refusal> {
+        match operation {
+            Operation::Schedule { schedule, if_exists } => {
+                self.schedule(*schedule, if_exists, random, now)
+            }
+            Operation::Reschedule { id, patch, if_revision } => {
+                self.reschedule(&id, *patch, if_revision, now)
+            }
+            Operation::Cancel { id, if_revision } => self.cancel(&id, if_revision, now),
+            Operation::Fire { id } => self.fire(&id, now),
+            Operation::Redrive { letter, delay } => self.redrive(&letter, delay, now),
+            Operation::Purge { letter } => self.purge(&letter),
+        }
+    }
+
+    fn schedule(
+        &mut self,
+        schedule: Schedule,
+        if_exists: IfExists,
+        random: &mut SplitMix64,
+        now: Now,
+    ) -> Result<Outcome, Refusal> {
+        let id = schedule.id.clone();
+        let old = self.view(&id, now);
+        let request = match old.as_ref().and_then(request_hash) {
+            Some(hash) if hash == RequestHash::of(&schedule) => Request::Same,
+            _ => Request::Other(if_exists),
+        };
+        let state = old.as_ref().map(|view| view.state);
+        let (timer, outcome): (Timer, fn(Arc<TimerView>) -> Outcome) =
+            match (decide(state, Event::Schedule(request)), old) {
+                (Decision::Existing, Some(old)) => return Ok(Outcome::Existing(Arc::new(old))),
+                (Decision::Create, _) => {
+                    self.admit(schedule.payload.as_ref(), Some(schedule.when), now)?;
+                    self.admit_one_more()?;
+                    let incarnation = Incarnation(random.next_u64());
+                    let timer = Timer::new(schedule, now.wall, incarnation);
+                    (timer.map_err(Refusal::Invalid)?, Outcome::Created)
+                }
+                (Decision::Replace, Some(old)) => {
+                    self.admit(schedule.payload.as_ref(), Some(schedule.when), now)?;
+                    let revision = old.revision().unwrap_or(0);
+                    let incarnation = Incarnation(random.next_u64());
+                    let timer = Timer::replacing(revision, schedule, now.wall, incarnation);
+                    (timer.map_err(Refusal::Invalid)?, Outcome::Replaced)
+                }
+                (decision, old) => return Err(refusal(decision, old.as_ref(), &id)),
+            };
+        self.learn_origin(timer.destination.as_ref());
+        self.stubs.remove(&id);
+        self.live.insert(id.clone(), Live { timer, lease: None });
+        self.totals.scheduled += 1;
+        Ok(outcome(self.arc_view(&id, now)))
+    }
+
+    fn reschedule(
+        &mut self,
+        id: &TimerId,
+        patch: Patch,
+        if_revision: Option<u32>,
+        now: Now,
+    ) -> Result<Outcome, Refusal> {
+        let old = self.view(id, now);
+        check_revision(old.as_ref(), if_revision)?;
+        match decide(old.as_ref().map(|view| view.state), Event::Reschedule) {
+            Decision::Change => {}
+            decision => return Err(refusal(decision, old.as_ref(), id)),
+        }
+        let payload = match &patch.payload {
+            Change::Set(payload) => Some(payload),
+            Change::Keep | Change::Reset => None,
+        };
+        self.admit(payload, patch.when, now)?;
+        if let Some(live) = self.live.get_mut(id) {
+            live.timer.change(patch, now.wall).map_err(Refusal::Invalid)?;
+            let destination = live.timer.destination.clone();
+            self.learn_origin(destination.as_ref());
+        }
+        self.totals.rescheduled += 1;
+        Ok(Outcome::Changed(self.arc_view(id, now)))
+    }
+
+    fn cancel(
+        &mut self,
+        id: &TimerId,
+        if_revision: Option<u32>,
+        now: Now,
+    ) -> Result<Outcome, Refusal> {
+        let old = self.view(id, now);
+        check_revision(old.as_ref(), if_revision)?;
+        let decision = decide(old.as_ref().map(|view| view.state), Event::Cancel);
+        let (Decision::Move(State::Cancelled) | Decision::Already, Some(old)) = (decision, &old)
+        else {
+            return Err(refusal(decision, old.as_ref(), id));
+        };
+        if decision != Decision::Already {
+            let timer = self.take_live(id);
+            self.end(&timer, Ended::Cancelled, now);
+            self.totals.cancelled += 1;
+        }
+        Ok(Outcome::Cancelled {
+            attempts: old.attempts(),
+            maybe_delivered: old.maybe_delivered(),
+            already: decision == Decision::Already,
+        })
+    }
+
+    fn fire(&mut self, id: &TimerId, now: Now) -> Result<Outcome, Refusal> {
+        let old = self.view(id, now);
+        // A retry's time is written in the steady clock, a due time in the wall clock.
+        let at = match (decide(old.as_ref().map(|view| view.state), Event::Fire), old) {
+            (Decision::Change, _) => now.wall,
+            (Decision::Move(State::Retrying), _) => now.steady,
+            (Decision::Already, Some(old)) => return Ok(Outcome::Unchanged(Arc::new(old))),
+            (decision, old) => return Err(refusal(decision, old.as_ref(), id)),
+        };
+        if let Some(live) = self.live.get_mut(id) {
+            live.timer.fire_now(at);
+            live.timer.updated_at = now.wall;
+        }
+        self.totals.rescheduled += 1;
+        Ok(Outcome::Changed(self.arc_view(id, now)))
+    }
+
+    /// What a namespace's limits say of a payload and a due time.
+    fn admit(
+        &self,
+        payload: Option<&Payload>,
+        when: Option<When>,
+        now: Now,
+    ) -> Result<(), Refusal> {
+        let limits = &self.settings.limits;
+        let bytes = payload.map_or(0, |payload| payload.bytes.len() as u64);
+        if bytes > limits.max_payload_bytes {
+            return Err(Refusal::PayloadTooLarge {
+                namespace: self.name.clone(),
+                bytes,
+                bytes_max: limits.max_payload_bytes,
+            });
+        }
+        let (Some(when), Some(max_delay)) = (when, limits.max_delay) else {
+            return Ok(());
+        };
+        let due_at = when.due_at(now.wall).map_err(Refusal::Invalid)?;
+        if due_at.saturating_since(now.wall) <= max_delay {
+            return Ok(());
+        }
+        let allowed = format!("at most {max_delay} from now");
+        Err(Refusal::Invalid(match when {
+            When::At(due_at) => Invalid::new("due_at", due_at, allowed),
+            When::After(delay) => Invalid::new("delay", delay, allowed),
+        }))
+    }
+
+    fn admit_one_more(&self) -> Result<(), Refusal> {
+        match self.settings.limits.max_pending {
+            Some(max) if self.live.len() as u64 >= max => Err(Refusal::Exhausted {
+                reason: format!(
+                    "namespace {} has {max} pending timers, as many as limits.max_pending \
+                     allows; cancel some, wait until some have fired, or raise the limit",
+                    self.name
+                ),
+                retry_after: Some(duly_core::Millis::from_secs(1)),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn arc_view(&self, id: &TimerId, now: Now) -> Arc<TimerView> {
+        Arc::new(self.view_live(&self.live[id], now))
+    }
+}
+
+fn request_hash(view: &TimerView) -> Option<RequestHash> {
+    match &view.body {
+        Body::Whole(timer) => Some(timer.request_hash),
+        Body::Stub(stub) => stub.details.as_ref().map(|details| details.request_hash),
+    }
+}
+
+/// A stub answers by its state, whatever revision is asked for.
+fn check_revision(view: Option<&TimerView>, if_revision: Option<u32>) -> Result<(), Refusal> {
+    match (view.and_then(TimerView::timer), if_revision) {
+        (Some(timer), Some(expected)) if timer.revision != expected => {
+            Err(Refusal::Revision { id: timer.id.clone(), expected, actual: timer.revision })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refusal(decision: Decision, view: Option<&TimerView>, id: &TimerId) -> Refusal {
+    match (decision, view) {
+        (Decision::Refuse(code), Some(view)) => state_refusal(view, code),
+        (Decision::Refuse(_), None) => Refusal::NotFound(id.to_string()),
+        (other, _) => unreachable!("the caller handles every decision but a refusal: {other:?}"),
+    }
+}
+
+pub(super) fn state_refusal(view: &TimerView, code: Code) -> Refusal {
+    Refusal::State {
+        id: view.id().clone(),
+        state: view.state,
+        code,
+        leased_until: view.leased_until,
+        attempts: view.attempts(),
+        maybe_delivered: view.maybe_delivered(),
+    }
+}

@@ -1,0 +1,203 @@
+//! Claiming, and what there is to claim.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use duly_core::{
+    Millis, Timer, TimerId,
+    destination::LaneKey,
+    lifecycle::{Decision, Event, decide},
+    namespace::{LEASE_MAX, LEASE_MIN},
+    shard::ShardId,
+};
+
+use super::{
+    clock::Now,
+    space::{Lease, Space},
+    state::{Grant, State},
+};
+use crate::{ClaimRequest, Claimed, Firing, Lane, Owner, Ready, ReadyLane, Result, Token};
+
+impl State {
+    pub(super) fn ready(&self, after: Option<&Lane>, limit: usize, now: Now) -> Ready {
+        let granting = self.spaces.values().filter(|space| space.grants());
+        let lanes = granting.flat_map(|space| space.ready_lanes(now));
+        let mut lanes: Vec<ReadyLane> =
+            lanes.filter(|ready| after.is_none_or(|after| ready.lane > *after)).collect();
+        let cut = lanes.len() > limit;
+        lanes.truncate(limit);
+        Ready {
+            cursor: lanes.last().filter(|_| cut).map(|ready| ready.lane.clone()),
+            lanes,
+            next_due_in: self.next_due_in(now),
+        }
+    }
+
+    pub(super) fn claim(
+        &mut self,
+        shard: ShardId,
+        request: &ClaimRequest,
+        now: Now,
+    ) -> Result<Claimed> {
+        if let Some(lease) = request.lease {
+            lease.within(LEASE_MIN, LEASE_MAX).map_err(|e| e.within("lease"))?;
+        }
+        let mut claimed = Claimed::default();
+        let mut bytes_left = request.bytes_max;
+        'lanes: for wanted in &request.lanes {
+            let Some(space) = self.spaces.get(&wanted.lane.namespace) else {
+                continue;
+            };
+            if !space.grants() {
+                continue;
+            }
+            for id in space.claim_order(&wanted.lane.key, wanted.first_max, wanted.retry_max, now) {
+                let Some(space) = self.spaces.get_mut(&wanted.lane.namespace) else {
+                    continue 'lanes;
+                };
+                let bytes = firing_bytes(&space.live[&id].timer);
+                let fits = claimed.firings.is_empty() || bytes <= bytes_left;
+                if !fits || claimed.firings.len() >= request.total_max {
+                    break 'lanes;
+                }
+                bytes_left = bytes_left.saturating_sub(bytes);
+                let nonce = self.random.next_u64();
+                let token = token(shard, self.store_id, nonce);
+                let grant =
+                    Grant { namespace: space.name.clone(), space: space.number, id: id.clone() };
+                self.grants.insert(nonce, grant);
+                claimed.firings.push(space.grant(&id, nonce, token, request, now));
+            }
+        }
+        for wanted in &request.lanes {
+            let left = self.spaces.get(&wanted.lane.namespace).is_some_and(|space| {
+                space.grants() && space.claimable(&wanted.lane.key, now).next().is_some()
+            });
+            if left && !claimed.more.contains(&wanted.lane) {
+                claimed.more.push(wanted.lane.clone());
+            }
+        }
+        claimed.next_due_in = self.next_due_in(now);
+        Ok(claimed)
+    }
+
+    /// How long until something becomes claimable that is not so yet.
+    fn next_due_in(&self, now: Now) -> Option<Duration> {
+        let live = self.spaces.values().flat_map(|space| space.live.values());
+        let moments = live.filter_map(|live| match live.lease {
+            Some(Lease { owner: Owner::Consumer, ends_boot, .. }) => {
+                Some(ends_boot.saturating_sub(now.boot))
+            }
+            Some(_) => None,
+            None => live.claimable_in(now).map(Millis::to_std),
+        });
+        moments.min()
+    }
+}
+
+impl Space {
+    fn ready_lanes(&self, now: Now) -> Vec<ReadyLane> {
+        let mut counts: BTreeMap<LaneKey, (u64, u64)> = BTreeMap::new();
+        for live in self.live.values().filter(|live| live.is_claimable(now)) {
+            let count = counts.entry(self.lane_of(&live.timer)).or_default();
+            match live.timer.next_attempt_at {
+                None => count.0 += 1,
+                Some(_) => count.1 += 1,
+            }
+        }
+        let lanes = counts.into_iter().map(|(key, (first, retry))| ReadyLane {
+            lane: Lane { namespace: self.name.clone(), key },
+            first,
+            retry,
+        });
+        lanes.collect()
+    }
+
+    /// Ids to claim from a lane: first attempts in due order, then retries in order of their time.
+    fn claim_order(
+        &self,
+        key: &LaneKey,
+        first_max: usize,
+        retry_max: usize,
+        now: Now,
+    ) -> Vec<TimerId> {
+        let (retries, firsts): (Vec<&Timer>, Vec<&Timer>) = self
+            .claimable(key, now)
+            .map(|live| &live.timer)
+            .partition(|timer| timer.next_attempt_at.is_some());
+        let picked = [in_order(firsts, first_max), in_order(retries, retry_max)].concat();
+        picked.into_iter().map(|timer| timer.id.clone()).collect()
+    }
+
+    fn grant(
+        &mut self,
+        id: &TimerId,
+        nonce: u64,
+        token: Token,
+        request: &ClaimRequest,
+        now: Now,
+    ) -> Firing {
+        let timer = &self.live[id].timer;
+        let decision = decide(Some(self.live[id].state(now)), Event::Claim);
+        assert_eq!(
+            decision,
+            Decision::Move(duly_core::State::InFlight),
+            "only claimable timers are picked"
+        );
+        let length = request.lease.unwrap_or(self.settings.lease);
+        let lease = Lease {
+            nonce,
+            attempt: timer.attempts + 1,
+            owner: request.owner,
+            claimed_at: now.wall,
+            claimed_boot: now.boot,
+            ends_boot: now.boot + length.to_std(),
+            leased_until: now.wall.saturating_add(length),
+        };
+        let firing = Firing {
+            token,
+            delivery_id: timer.delivery_id(self.name.as_str()),
+            namespace: self.name.clone(),
+            id: id.clone(),
+            occurrence: timer.occurrence,
+            attempt: lease.attempt,
+            due_at: timer.due_at,
+            claimable_at: timer.claimable_at(),
+            leased_until: lease.leased_until,
+            lease: length,
+            lane: self.lane_of(timer),
+            destination: self.destination_of(timer).clone(),
+            headers: timer.headers.clone(),
+            payload: timer.payload.clone(),
+            slot_key: timer.slot_key.clone(),
+            trace_parent: timer.trace_parent.clone(),
+            settings: Arc::clone(&self.settings),
+        };
+        if let Some(live) = self.live.get_mut(id) {
+            live.lease = Some(lease);
+        }
+        self.totals.fired += 1;
+        firing
+    }
+}
+
+/// At most `max` timers in order of the time from which they could be claimed.
+fn in_order(mut timers: Vec<&Timer>, max: usize) -> Vec<&Timer> {
+    timers.sort_by_key(|timer| (timer.claimable_at(), timer.id.clone()));
+    timers.truncate(max);
+    timers
+}
+
+/// A token: which store, which grant.
+fn token(shard: ShardId, store_id: u64, nonce: u64) -> Token {
+    let mut own = [0; 16];
+    own[..8].copy_from_slice(&store_id.to_be_bytes());
+    own[8..].copy_from_slice(&nonce.to_be_bytes());
+    Token::new(shard, &own)
+}
+
+/// Bytes of payload and headers of a firing.
+fn firing_bytes(timer: &Timer) -> u64 {
+    let payload = timer.payload.as_ref().map_or(0, |payload| payload.bytes.len());
+    let headers = timer.headers.iter().map(|(name, value)| name.len() + value.len());
+    (payload + headers.sum::<usize>()) as u64
+}

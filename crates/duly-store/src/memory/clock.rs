@@ -1,0 +1,68 @@
+//! The three clocks of a store.
+//!
+//! * *wall*: decides what is due, and stands in every answer. It can step in both directions.
+//! * *boot*: measures leases. It never steps.
+//! * *steady*: wall at open plus boot time since then. The time of the next attempt is written in
+//!   it and compared with it, so a step of the wall clock moves no retry.
+
+use std::{sync::Arc, time::Duration};
+
+use duly_core::{Timestamp, env::Clock};
+
+/// Where a store takes its time from.
+#[derive(Debug)]
+pub(super) struct Clocks {
+    clock: Arc<dyn Clock>,
+    origin: Origin,
+}
+
+/// Both clocks at the moment when the store was opened.
+#[derive(Debug, Clone, Copy)]
+struct Origin {
+    wall: Duration,
+    boot: Duration,
+}
+
+/// One moment, by every clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Now {
+    /// The wall clock, rounded down.
+    pub(super) wall: Timestamp,
+    /// The steady clock, rounded down.
+    pub(super) steady: Timestamp,
+    /// The boot clock.
+    pub(super) boot: Duration,
+    origin: Origin,
+}
+
+impl Clocks {
+    pub(super) fn start(clock: Arc<dyn Clock>) -> Self {
+        let origin = Origin { wall: clock.wall(), boot: clock.boot() };
+        Self { clock, origin }
+    }
+
+    pub(super) fn now(&self) -> Now {
+        let boot = self.clock.boot();
+        Now {
+            wall: self.clock.now(),
+            steady: self.origin.steady_at(boot),
+            boot,
+            origin: self.origin,
+        }
+    }
+}
+
+impl Now {
+    /// The steady clock at another moment of the boot clock.
+    pub(super) fn steady_at(&self, boot: Duration) -> Timestamp {
+        self.origin.steady_at(boot)
+    }
+}
+
+impl Origin {
+    fn steady_at(&self, boot: Duration) -> Timestamp {
+        let elapsed = boot.saturating_sub(self.boot);
+        let ms = self.wall.saturating_add(elapsed).as_millis();
+        Timestamp::saturating_from_unix_ms(u64::try_from(ms).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,117 @@
+//! Namespaces: settings, pause, end.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::Arc,
+};
+
+use duly_core::{NamespaceName, Settings};
+
+use super::{clock::Now, space::Space, state::State};
+use crate::{
+    Error, Result,
+    namespaces::{Activity, DeleteMode, Namespace, Put, Secrets},
+    query::Totals,
+};
+
+impl State {
+    pub(super) fn put_namespace(
+        &mut self,
+        name: NamespaceName,
+        put: Put,
+        now: Now,
+    ) -> (Namespace, bool) {
+        let old = self.spaces.get_mut(&name);
+        let settings = match (put, &old) {
+            (Put::IfAbsent(_), Some(space)) => return (space.answer(), false),
+            (Put::IfAbsent(settings), None) => *settings,
+            (Put::Replace { mut settings, secrets }, old) => {
+                if secrets == Secrets::Keep {
+                    let kept = old.as_ref().map(|space| space.settings.signing_secrets.clone());
+                    settings.signing_secrets = kept.unwrap_or_default();
+                }
+                *settings
+            }
+        };
+        if let Some(space) = old {
+            space.settings = Arc::new(settings);
+            space.updated_at = now.wall;
+            space.bound_stubs();
+            return (space.answer(), false);
+        }
+        let space = Space::new(name.clone(), self.space_next, settings, now);
+        self.space_next += 1;
+        let answer = space.answer();
+        self.spaces.insert(name, space);
+        (answer, true)
+    }
+
+    pub(super) fn list_namespaces(
+        &self,
+        after: Option<&NamespaceName>,
+        limit: usize,
+    ) -> Vec<Namespace> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let spaces = self.spaces.range::<NamespaceName, _>((from, Bound::Unbounded));
+        spaces.take(limit).map(|(_, space)| space.answer()).collect()
+    }
+
+    pub(super) fn set_activity(
+        &mut self,
+        name: &NamespaceName,
+        activity: Activity,
+        now: Now,
+    ) -> Result<Namespace> {
+        let space = self.space(name)?;
+        let paused = activity == Activity::Paused;
+        if space.paused != paused {
+            space.paused = paused;
+            space.updated_at = now.wall;
+        }
+        Ok(space.answer())
+    }
+
+    pub(super) fn delete_namespace(
+        &mut self,
+        name: &NamespaceName,
+        mode: DeleteMode,
+    ) -> Result<()> {
+        let space = self.space(name)?;
+        let (pending, dead) = (space.live.len() as u64, space.dead.len() as u64);
+        if mode == DeleteMode::IfEmpty && pending + dead > 0 {
+            return Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead });
+        }
+        self.spaces.remove(name);
+        Ok(())
+    }
+}
+
+impl Space {
+    fn new(name: NamespaceName, number: u64, settings: Settings, now: Now) -> Self {
+        Self {
+            name,
+            number,
+            settings: Arc::new(settings),
+            paused: false,
+            created_at: now.wall,
+            updated_at: now.wall,
+            live: BTreeMap::new(),
+            stubs: BTreeMap::new(),
+            dead: BTreeMap::new(),
+            origins: BTreeSet::new(),
+            totals: Totals::default(),
+            ended_next: 0,
+        }
+    }
+
+    pub(super) fn answer(&self) -> Namespace {
+        Namespace {
+            name: self.name.clone(),
+            settings: Arc::clone(&self.settings),
+            paused: self.paused,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        }
+    }
+}

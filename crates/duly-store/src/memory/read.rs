@@ -1,0 +1,138 @@
+//! Lists and counts, each by a look at everything.
+
+use std::collections::BTreeMap;
+
+use duly_core::{Invalid, State as TimerState, Timer, destination::LaneKey};
+
+use super::{clock::Now, space::Space, state::State};
+use crate::{
+    Error, Health, ListRequest, Page, Result, Stats, TimerView,
+    query::{LaneStats, ListState, PAGE_MAX, Position},
+};
+
+/// Bytes that a pending timer takes besides its id, payload and headers: an estimate.
+const RECORD_BYTES: u64 = 128;
+
+impl Space {
+    pub(super) fn list(&self, request: &ListRequest, now: Now) -> Result<Page> {
+        if !(1..=PAGE_MAX).contains(&request.limit) {
+            let allowed = format!("an integer from 1 to {PAGE_MAX}");
+            return Err(Error::Invalid(Invalid::new("limit", request.limit, allowed)));
+        }
+        let mut found: Vec<(Position, TimerView)> = self
+            .candidates(request.state, now)
+            .into_iter()
+            .filter(|view| request.state.admits(view.state) && matches(view, request))
+            .map(|view| (Position::of(&view), view))
+            .filter(|(position, _)| request.after.as_ref().is_none_or(|after| position > after))
+            .collect();
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let cut = found.len() > request.limit;
+        found.truncate(request.limit);
+        let next = found.last().filter(|_| cut).map(|(position, _)| position.clone());
+        let timers = found.into_iter().map(|(_, view)| view).collect();
+        Ok(Page { timers, next })
+    }
+
+    fn candidates(&self, state: ListState, now: Now) -> Vec<TimerView> {
+        match state {
+            ListState::Only(TimerState::Dead) => {
+                let letters = self.dead.values();
+                letters.map(|letter| self.view_dead(&letter.value)).collect()
+            }
+            ListState::Only(TimerState::Finished | TimerState::Cancelled) => {
+                let stubs = self.stubs.values().map(|stub| stub.value.clone());
+                stubs.map(|stub| TimerView::stub(self.name.clone(), stub)).collect()
+            }
+            ListState::Pending | ListState::Only(_) => {
+                let live = self.live.values();
+                live.map(|live| self.view_live(live, now)).collect()
+            }
+        }
+    }
+
+    pub(super) fn stats(&self, now: Now) -> Stats {
+        let mut stats = Stats {
+            dead: self.dead.len() as u64,
+            retained: self.stubs.len() as u64,
+            paused: self.paused,
+            totals: self.totals,
+            ..Stats::default()
+        };
+        let mut lanes: BTreeMap<LaneKey, LaneStats> = BTreeMap::new();
+        for live in self.live.values() {
+            let key = self.lane_of(&live.timer);
+            let lane = lanes.entry(key.clone()).or_insert(LaneStats {
+                key,
+                due: 0,
+                retry_due: 0,
+                in_flight: 0,
+            });
+            let claimable = live.is_claimable(now);
+            match live.state(now) {
+                TimerState::Due => {
+                    stats.due += 1;
+                    lane.due += 1;
+                    let oldest = stats.oldest_due_at.get_or_insert(live.timer.due_at);
+                    *oldest = live.timer.due_at.min(*oldest);
+                }
+                TimerState::InFlight => {
+                    stats.in_flight += 1;
+                    lane.in_flight += 1;
+                }
+                TimerState::Retrying => {
+                    stats.retrying += 1;
+                    lane.retry_due += u64::from(claimable);
+                }
+                _ => stats.scheduled += 1,
+            }
+            if live.lease.is_none() && !claimable {
+                let at = live.timer.claimable_at();
+                let next = stats.next_due_at.get_or_insert(at);
+                *next = at.min(*next);
+            }
+            stats.pending_bytes += record_bytes(&live.timer);
+        }
+        stats.lanes = lanes.into_values().collect();
+        stats
+    }
+}
+
+impl State {
+    pub(super) fn health(&self, now: Now) -> Health {
+        let mut health = Health { location: "memory".to_owned(), ..Health::default() };
+        for space in self.spaces.values() {
+            health.dead += space.dead.len() as u64;
+            for live in space.live.values() {
+                health.pending += 1;
+                health.in_flight += u64::from(live.lease.is_some());
+                if live.is_claimable(now) {
+                    health.overdue += 1;
+                    let age = now.wall.saturating_since(live.timer.claimable_at());
+                    health.oldest_due_age = health.oldest_due_age.max(Some(age));
+                }
+            }
+        }
+        health
+    }
+}
+
+/// Whether a view passes the filters of a list. Stubs have no tags.
+fn matches(view: &TimerView, request: &ListRequest) -> bool {
+    let due_at = view.due_at();
+    let prefix = request.id_prefix.as_deref().unwrap_or("");
+    let tagged = request
+        .tag
+        .as_ref()
+        .is_none_or(|tag| view.timer().is_some_and(|timer| timer.tags.as_slice().contains(tag)));
+    request.due_from.is_none_or(|from| due_at >= from)
+        && request.due_to.is_none_or(|to| due_at < to)
+        && view.id().as_str().starts_with(prefix)
+        && tagged
+}
+
+fn record_bytes(timer: &Timer) -> u64 {
+    let payload = timer.payload.as_ref().map_or(0, |payload| payload.bytes.len());
+    let headers: usize = timer.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    RECORD_BYTES + (timer.id.as_str().len() + payload + headers) as u64
+}

@@ -1,0 +1,172 @@
+//! One namespace: its live timers, the stubs of ended ones, its dead letters.
+//!
+//! An id is in at most one of `live` and `stubs`; dead letters are kept by delivery id, so several
+//! may carry one id while another timer lives under it. Which of them ended first is told by a
+//! running number, not by the clock, which can step.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use duly_core::{
+    DeliveryId, Millis, NamespaceName, Settings, State, Stub, Timer, TimerId, Timestamp,
+    destination::LaneKey, stub::Ended,
+};
+
+use super::clock::Now;
+use crate::{Owner, TimerView, query::Totals};
+
+/// A namespace and everything in it.
+#[derive(Debug)]
+pub(super) struct Space {
+    pub(super) name: NamespaceName,
+    pub(super) number: u64,
+    pub(super) settings: Arc<Settings>,
+    pub(super) paused: bool,
+    pub(super) created_at: Timestamp,
+    pub(super) updated_at: Timestamp,
+    pub(super) live: BTreeMap<TimerId, Live>,
+    pub(super) stubs: BTreeMap<TimerId, Numbered<Stub>>,
+    pub(super) dead: BTreeMap<DeliveryId, Numbered<Timer>>,
+    /// Origins that timers have named, up to the number that get lanes of their own.
+    pub(super) origins: BTreeSet<LaneKey>,
+    pub(super) totals: Totals,
+    pub(super) ended_next: u64,
+}
+
+/// A pending timer.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) timer: Timer,
+    pub(super) lease: Option<Lease>,
+}
+
+/// Who holds a firing, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lease {
+    pub(super) nonce: u64,
+    pub(super) attempt: u32,
+    pub(super) owner: Owner,
+    /// When it was claimed, by the wall clock.
+    pub(super) claimed_at: Timestamp,
+    /// When it was claimed, by the boot clock.
+    pub(super) claimed_boot: Duration,
+    /// When it ends, by the boot clock.
+    pub(super) ends_boot: Duration,
+    /// When it ends, by the wall clock at the time when that was decided.
+    pub(super) leased_until: Timestamp,
+}
+
+/// Something that ended, with its place in the order of endings.
+#[derive(Debug)]
+pub(super) struct Numbered<T> {
+    pub(super) number: u64,
+    pub(super) value: T,
+}
+
+impl Lease {
+    /// A node's lease lives as long as the node; a consumer's ends by the clock.
+    pub(super) const fn is_over(&self, now: Now) -> bool {
+        match self.owner {
+            Owner::Node(_) => false,
+            Owner::Consumer => self.ends_boot.as_nanos() <= now.boot.as_nanos(),
+        }
+    }
+}
+
+impl Live {
+    pub(super) fn state(&self, now: Now) -> State {
+        if self.lease.is_some() {
+            State::InFlight
+        } else if self.timer.next_attempt_at.is_some() {
+            State::Retrying
+        } else if self.timer.due_at <= now.wall {
+            State::Due
+        } else {
+            State::Scheduled
+        }
+    }
+
+    /// Whether a claim could take it (P2): due by the wall clock, and a retry's wait is over.
+    pub(super) fn is_claimable(&self, now: Now) -> bool {
+        let waited = self.timer.next_attempt_at.is_none_or(|at| at <= now.steady);
+        self.lease.is_none() && self.timer.due_at <= now.wall && waited
+    }
+
+    /// How long until a claim could take it; `None` while it is leased or when one could already.
+    pub(super) fn claimable_in(&self, now: Now) -> Option<Millis> {
+        if self.lease.is_some() || self.is_claimable(now) {
+            return None;
+        }
+        let until_due = self.timer.due_at.saturating_since(now.wall);
+        let until_retry = self.timer.next_attempt_at;
+        Some(until_retry.map_or(until_due, |at| until_due.max(at.saturating_since(now.steady))))
+    }
+}
+
+impl Space {
+    /// The timer under this id: the live one, else its stub, else its latest dead letter. Whatever
+    /// makes an id live again drops its stub, so a stub is later than every dead letter beside it.
+    pub(super) fn view(&self, id: &TimerId, now: Now) -> Option<TimerView> {
+        if let Some(live) = self.live.get(id) {
+            return Some(self.view_live(live, now));
+        }
+        if let Some(stub) = self.stubs.get(id) {
+            return Some(TimerView::stub(self.name.clone(), stub.value.clone()));
+        }
+        let delivery_id = self.latest_letter(id)?;
+        Some(self.view_dead(&self.dead[&delivery_id].value))
+    }
+
+    pub(super) fn view_live(&self, live: &Live, now: Now) -> TimerView {
+        let mut view = TimerView::whole(self.name.clone(), live.state(now), live.timer.clone());
+        view.leased_until = live.lease.map(|lease| lease.leased_until);
+        view.attempt_under_way = live.lease.map(|lease| lease.attempt);
+        view.claimed_at = live.lease.map(|lease| lease.claimed_at);
+        view
+    }
+
+    pub(super) fn view_dead(&self, timer: &Timer) -> TimerView {
+        TimerView::whole(self.name.clone(), State::Dead, timer.clone())
+    }
+
+    /// The latest dead letter of a timer.
+    pub(super) fn latest_letter(&self, id: &TimerId) -> Option<DeliveryId> {
+        let letters = self.dead.iter().filter(|(_, letter)| letter.value.id == *id);
+        letters.max_by_key(|(_, letter)| letter.number).map(|(delivery_id, _)| *delivery_id)
+    }
+
+    /// Takes a timer that is sure to be live out of the map.
+    pub(super) fn take_live(&mut self, id: &TimerId) -> Timer {
+        let live = self.live.remove(id);
+        live.expect("the caller found it in this map under the same lock").timer
+    }
+
+    /// Ends a timer that was delivered or cancelled: a stub stays for the retention.
+    pub(super) fn end(&mut self, timer: &Timer, ended: Ended, now: Now) {
+        if self.settings.retention > Millis::ZERO {
+            let number = self.number_next();
+            let value = Stub::of(timer, ended, now.wall);
+            self.stubs.insert(timer.id.clone(), Numbered { number, value });
+            self.bound_stubs();
+        }
+    }
+
+    /// Drops the stubs that ended first while there are too many.
+    pub(super) fn bound_stubs(&mut self) {
+        while self.stubs.len() as u64 > self.settings.limits.max_retained {
+            let oldest = self.stubs.iter().min_by_key(|(_, stub)| stub.number);
+            let Some(id) = oldest.map(|(id, _)| id.clone()) else {
+                return;
+            };
+            self.stubs.remove(&id);
+        }
+    }
+
+    pub(super) const fn number_next(&mut self) -> u64 {
+        self.ended_next += 1;
+        self.ended_next
+    }
+}

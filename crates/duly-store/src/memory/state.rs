@@ -1,0 +1,72 @@
+//! Everything the store holds: namespaces, the tokens it handed out, and its random source.
+
+use std::collections::BTreeMap;
+
+use duly_core::{NamespaceName, TimerId};
+
+use super::{clock::Now, space::Space};
+use crate::{Command, Error, Outcome, Owner, Refusal, Result, random::SplitMix64};
+
+/// The whole state.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) spaces: BTreeMap<NamespaceName, Space>,
+    /// Every token ever handed out, by its nonce. Never shrinks: an oracle has time and room.
+    pub(super) grants: BTreeMap<u64, Grant>,
+    pub(super) random: SplitMix64,
+    /// Tells tokens of this store from those of another.
+    pub(super) store_id: u64,
+    /// Number of the next namespace, so that one made again is not mistaken for the old one.
+    pub(super) space_next: u64,
+}
+
+/// Which timer a token was for.
+#[derive(Debug, Clone)]
+pub(super) struct Grant {
+    pub(super) namespace: NamespaceName,
+    pub(super) space: u64,
+    pub(super) id: TimerId,
+}
+
+impl State {
+    pub(super) fn new(random_seed: u64) -> Self {
+        let mut random = SplitMix64::new(random_seed);
+        Self {
+            spaces: BTreeMap::new(),
+            grants: BTreeMap::new(),
+            store_id: random.next_u64(),
+            random,
+            space_next: 1,
+        }
+    }
+
+    /// Brings every namespace up to the present.
+    pub(super) fn catch_up(&mut self, now: Now) {
+        for space in self.spaces.values_mut() {
+            space.catch_up(now);
+        }
+    }
+
+    pub(super) fn space(&mut self, name: &NamespaceName) -> Result<&mut Space> {
+        self.spaces.get_mut(name).ok_or_else(|| Error::UnknownNamespace(name.to_string()))
+    }
+
+    pub(super) fn apply(&mut self, command: Command, now: Now) -> Outcome {
+        let Some(space) = self.spaces.get_mut(&command.namespace) else {
+            return Outcome::Refused(Refusal::UnknownNamespace(command.namespace));
+        };
+        space.apply(command.operation, &mut self.random, now).unwrap_or_else(Outcome::Refused)
+    }
+
+    /// Ends the leases of every owner that `gone` says is gone; answers how many.
+    pub(super) fn release(&mut self, gone: impl Fn(Owner) -> bool, now: Now) -> u64 {
+        let released = self.spaces.values_mut().map(|space| {
+            let held = space.leased(|lease| gone(lease.owner));
+            for id in &held {
+                space.lose_lease(id, super::overdue::OWNER_GONE, now.steady, now);
+            }
+            held.len() as u64
+        });
+        released.sum()
+    }
+}

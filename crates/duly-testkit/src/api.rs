@@ -1,0 +1,242 @@
+//! The public contract as this crate speaks it: paths, request bodies, what answers mean.
+//!
+//! Pure: it makes and reads JSON. Requests that set a payload put a mark in it (see
+//! [`crate::history`]) and text derived from that mark, so that a mixed-up payload is noticed.
+
+use serde_json::{Value, json};
+
+use crate::history::{Action, Answer, Due, SettleAnswer, SettleVerdict};
+use crate::wire::{Error, Response};
+
+/// Percent-encodes everything but unreserved characters, for one segment of a path.
+pub fn segment(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// Path of a namespace and what follows it.
+pub fn path(namespace: &str, rest: &str) -> String {
+    format!("/v1/namespaces/{namespace}{rest}")
+}
+
+/// The payload that carries a mark.
+pub fn payload(mark: u64) -> Value {
+    json!({ "mark": mark, "pad": pad(mark) })
+}
+
+/// The mark of a payload, if it is exactly what [`payload`] makes.
+pub fn mark_of(payload: &Value) -> Option<u64> {
+    let mark = payload.get("mark")?.as_u64()?;
+    let whole = payload.as_object()?.len() == 2 && payload.get("pad")?.as_str()? == pad(mark);
+    whole.then_some(mark)
+}
+
+fn pad(mark: u64) -> String {
+    let length = usize::try_from(mark * 7 % 97).unwrap_or(0);
+    format!("{:x}é", mark.wrapping_mul(0x9E37_79B9_7F4A_7C15)).repeat(1 + length / 12)
+}
+
+/// What a call with this action sends to `…/batch`, as one operation.
+pub fn operation(id: Option<&str>, action: &Action, replace: IfExists) -> Value {
+    match action {
+        Action::Schedule { .. } => json!({ "schedule": schedule(id, action, replace) }),
+        Action::Reschedule { .. } => {
+            let mut body = reschedule(action);
+            body["id"] = json!(id);
+            json!({ "reschedule": body })
+        }
+        Action::Cancel => json!({ "cancel": { "id": id } }),
+        Action::Fire | Action::Redrive => json!({ "fire": { "id": id } }),
+    }
+}
+
+/// What a schedule does with an id that is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfExists {
+    /// Refuse.
+    Fail,
+    /// Leave the old one.
+    Keep,
+    /// Take its place.
+    Replace,
+}
+
+/// Body of a schedule call.
+pub fn schedule(id: Option<&str>, action: &Action, if_exists: IfExists) -> Value {
+    let mut body = json!({});
+    if let Some(id) = id {
+        body["id"] = json!(id);
+    }
+    if let Action::Schedule { mark, due } = action {
+        body["payload"] = payload(*mark);
+        put_due(&mut body, *due);
+    }
+    match if_exists {
+        IfExists::Fail => {}
+        IfExists::Keep => body["if_exists"] = json!("keep"),
+        IfExists::Replace => body["if_exists"] = json!("replace"),
+    }
+    body
+}
+
+/// Body of a PATCH.
+pub fn reschedule(action: &Action) -> Value {
+    let mut body = json!({});
+    if let Action::Reschedule { mark, due } = action {
+        if let Some(mark) = mark {
+            body["payload"] = payload(*mark);
+        }
+        if let Some(due) = due {
+            put_due(&mut body, *due);
+        }
+    }
+    body
+}
+
+fn put_due(body: &mut Value, due: Due) {
+    match due {
+        Due::At(ms) => body["due_at"] = json!(ms),
+        Due::In(delay_ms) => body["delay"] = json!(delay_ms),
+    }
+}
+
+/// One settlement.
+pub fn settlement(token: &str, verdict: &SettleVerdict) -> Value {
+    match verdict {
+        SettleVerdict::Ack => json!({ "token": token, "ack": {} }),
+        SettleVerdict::Retry { after_ms: None } => json!({ "token": token, "retry": {} }),
+        SettleVerdict::Retry { after_ms: Some(after_ms) } => {
+            json!({ "token": token, "retry": { "after": after_ms } })
+        }
+        SettleVerdict::Dead => json!({ "token": token, "dead": { "reason": "asked for" } }),
+        SettleVerdict::Extend { lease_ms } => {
+            json!({ "token": token, "extend": { "lease": lease_ms } })
+        }
+    }
+}
+
+/// The outcome word of a settlement.
+pub fn settle_answer(outcome: Option<&str>) -> Option<SettleAnswer> {
+    Some(match outcome? {
+        "ok" => SettleAnswer::Ok,
+        "dead" => SettleAnswer::Dead,
+        "already_settled" => SettleAnswer::AlreadySettled,
+        "lease_lost" => SettleAnswer::LeaseLost,
+        "invalid_token" => SettleAnswer::InvalidToken,
+        _ => return None,
+    })
+}
+
+/// Unix milliseconds of a time in an answer (`2030-01-31T12:00:00.000Z`).
+pub fn time_ms(value: &Value) -> Option<u64> {
+    if let Some(ms) = value.as_u64() {
+        return Some(ms);
+    }
+    let text = value.as_str()?;
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let ms = number(20, 23).unwrap_or(0);
+    // Days since 1970 (Howard Hinnant, "chrono-compatible low-level date algorithms").
+    let year = if month <= 2 { year - 1 } else { year };
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let era_day = (year % 400) * 365 + (year % 400) / 4 - (year % 400) / 100 + day_of_year;
+    let days = (year / 400) * 146_097 + era_day - 719_468;
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000 + ms)
+}
+
+/// What one call says about its action.
+pub fn answer(action: &Action, result: &Result<Response, Error>) -> Answer {
+    match result {
+        Err(Error::NotSent(_)) => Answer::Refused,
+        Err(Error::InDoubt(_) | Error::Late) => Answer::InDoubt,
+        Ok(response) if response.status >= 500 => Answer::InDoubt,
+        Ok(response) if !response.is_success() => Answer::Refused,
+        Ok(response) => success(action, &response.json(), response.status),
+    }
+}
+
+/// What one result of a batch says about its operation.
+pub fn item_answer(action: &Action, item: &Value) -> Answer {
+    if let Some(problem) = item.get("error") {
+        let status = problem["status"].as_u64().unwrap_or(500);
+        return if status >= 500 { Answer::InDoubt } else { Answer::Refused };
+    }
+    let body = item.get("timer").unwrap_or(item);
+    let mut merged = body.clone();
+    for flag in ["existing", "replaced"] {
+        if item[flag] == json!(true) {
+            merged[flag] = json!(true);
+        }
+    }
+    success(action, &merged, 0)
+}
+
+fn success(action: &Action, body: &Value, _status: u16) -> Answer {
+    let due_ms = time_ms(&body["due_at"]);
+    match action {
+        Action::Schedule { .. } if body["existing"] == json!(true) => {
+            // Ours from an earlier try, or another's.
+            let own =
+                mark_of(&body["payload"]).is_some() && mark_of(&body["payload"]) == action.mark();
+            match due_ms {
+                Some(due_ms) if own => Answer::Created { due_ms },
+                _ => Answer::Unchanged,
+            }
+        }
+        Action::Schedule { .. } if body["replaced"] == json!(true) => {
+            due_ms.map_or(Answer::InDoubt, |due_ms| Answer::Replaced { due_ms })
+        }
+        Action::Schedule { .. } => {
+            due_ms.map_or(Answer::InDoubt, |due_ms| Answer::Created { due_ms })
+        }
+        Action::Reschedule { .. } | Action::Fire => {
+            due_ms.map_or(Answer::InDoubt, |due_ms| Answer::Changed { due_ms })
+        }
+        Action::Cancel => Answer::Cancelled {
+            attempts: body["attempts"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            maybe_delivered: body["maybe_delivered"] == json!(true),
+        },
+        Action::Redrive => match body["redriven"].as_u64() {
+            Some(0) => Answer::Unchanged,
+            _ => Answer::Redriven,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_answers() {
+        for (text, ms) in [
+            ("1970-01-01T00:00:00.000Z", 0),
+            ("2023-11-14T22:13:20.123Z", 1_700_000_000_123),
+            ("2000-02-29T00:00:00.000Z", 951_782_400_000),
+            ("2200-01-01T00:00:00.000Z", 7_258_118_400_000),
+        ] {
+            assert_eq!(time_ms(&json!(text)), Some(ms), "{text}");
+        }
+        assert_eq!(time_ms(&json!(5)), Some(5));
+        assert_eq!(time_ms(&json!(null)), None);
+    }
+
+    #[test]
+    fn a_payload_names_its_mark_only_when_it_is_whole() {
+        for mark in 0..500 {
+            assert_eq!(mark_of(&payload(mark)), Some(mark));
+        }
+        let mut mixed = payload(4);
+        mixed["mark"] = json!(5);
+        assert_eq!(mark_of(&mixed), None);
+        assert_eq!(segment("a/b %é"), "a%2Fb%20%25%C3%A9");
+    }
+}

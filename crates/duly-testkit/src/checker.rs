@@ -1,0 +1,60 @@
+//! The judge: what a history proves about the server.
+//!
+//! [`check`] is pure. It splits the history into one timeline per timer and asks every rule
+//! about each; a rule adds a [`Finding`] only for what no order of the overlapping calls and no
+//! outcome of those in doubt can explain.
+//!
+//! ```text
+//!  operation   sent ├──────────┤ answered        took effect somewhere in between
+//!  in doubt    sent ├──────────────────┤ the kill that ended the process which had it (or never)
+//!  pull        lease sent ├────┤ received        claimed somewhere in between
+//!  webhook                    ?┤ received        claimed before; without a crash since the timer
+//!                                                was made the claim outlives the request
+//! ```
+//!
+//! * `received`: early, unexpected.
+//! * `superseded`: claims after a confirmed cancel, deliveries of a replaced time or payload.
+//! * `repeated`: duplicates, resurrections, changed delivery ids.
+//! * `settled`: settlements accepted from a token whose lease was lost.
+//! * `ended`: lost, undone, stuck, recovered.
+
+mod crashes;
+mod ended;
+mod lateness;
+mod received;
+mod repeated;
+mod settled;
+mod superseded;
+mod timeline;
+mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+pub use lateness::{Lateness, Percentiles};
+pub use verdict::{Count, Finding, Verdict};
+
+use crate::history::{Action, History};
+use crashes::Crashes;
+
+/// Judges a whole run.
+pub fn check(history: &History) -> Verdict {
+    let crashes = Crashes::new(&history.crashes);
+    let mut verdict = Verdict::default();
+    for operation in &history.operations {
+        if matches!(operation.action, Action::Schedule { .. }) {
+            verdict.attempted += 1;
+        }
+    }
+    verdict.deliveries = history.deliveries.len();
+    for timeline in timeline::split(history, &crashes) {
+        received::check(&timeline, &mut verdict);
+        superseded::check(&timeline, &mut verdict);
+        repeated::check(&timeline, &mut verdict);
+        settled::check(&timeline, &mut verdict);
+        ended::check(&timeline, history.drained, &mut verdict);
+    }
+    settled::check_unknown_tokens(history, &mut verdict);
+    verdict.lateness = lateness::measure(history, &crashes);
+    verdict
+}

@@ -1,0 +1,130 @@
+//! Rules about the state after the run: lost, resurrected, undone, stuck; and what was recovered.
+
+use super::timeline::{Effect, Seen, Timeline};
+use super::verdict::{Count, Verdict};
+use crate::history::{Action, Answer, End, EndState, Reply, SettleVerdict, Via};
+
+/// How long after its due time a timer may still be pending when the run has waited for all.
+const STUCK_AFTER_MS: u64 = 10_000;
+
+pub(super) fn check(timeline: &Timeline<'_>, drained: bool, verdict: &mut Verdict) {
+    for content in &timeline.effects {
+        let made = content.action.mark().is_some() && content.is_definite();
+        if made {
+            content_kept(timeline, content, verdict);
+        }
+    }
+    let Some(end) = timeline.end else {
+        return;
+    };
+    cancel_kept(timeline, end, verdict);
+    change_kept(timeline, end, verdict);
+    if drained && end.state.is_pending() {
+        stuck(timeline, end, verdict);
+    }
+}
+
+/// **Lost**: acknowledged, neither confirmed by a receiver (nor possibly so), nor pending or dead
+/// at the end, and not ended by any other call that may have come later. A timer that claims to
+/// be `finished` or `cancelled` without that is lost, too.
+///
+/// **Resurrected**: its `ack` was answered as taken, and it is pending or dead at the end.
+///
+/// Counts *delivered* and *recovered* (acknowledged before a crash; delivered or there after it).
+fn content_kept(timeline: &Timeline<'_>, content: &Effect, verdict: &mut Verdict) {
+    verdict.acknowledged += 1;
+    let own = || timeline.seen.iter().filter(|seen| seen.delivery.mark == content.action.mark());
+    let delivered = own().next().is_some();
+    verdict.delivered += usize::from(delivered);
+
+    let Some(end) = timeline.end else {
+        return;
+    };
+    let there = end.state.is_pending() || end.state == EndState::Dead;
+    if let Some(crash) = timeline.crashes.first_after(content.to_us) {
+        let after = own().any(|seen| seen.delivery.received_us >= crash.reaped_us);
+        verdict.recovered += usize::from(after || there);
+    }
+    let ended_otherwise = timeline.effects.iter().any(|other| {
+        let ends = match other.action {
+            Action::Cancel | Action::Schedule { .. } => true,
+            Action::Reschedule { mark, .. } => mark.is_some(),
+            Action::Fire | Action::Redrive => false,
+        };
+        ends && other.action.mark() != content.action.mark() && other.may_follow(content)
+    });
+    if ended_otherwise {
+        return;
+    }
+    if there && own().any(|seen| seen.took(|verdict| *verdict == SettleVerdict::Ack)) {
+        let text = format!("acked, and {:?} at the end", end.state);
+        timeline.add(verdict, Count::Resurrected, text);
+    } else if !there && !own().any(maybe_confirmed) {
+        let seen = own().count();
+        let text = format!(
+            "acknowledged, {seen} deliveries seen, none confirmed, and {:?} at the end",
+            end.state
+        );
+        timeline.add(verdict, Count::Lost, text);
+    }
+}
+
+fn maybe_confirmed(seen: &Seen<'_>) -> bool {
+    match seen.delivery.via {
+        Via::Pull { .. } => seen.may_have_taken(|verdict| *verdict == SettleVerdict::Ack),
+        Via::Push { reply } => matches!(reply, Reply::Confirmed | Reply::Unknown),
+    }
+}
+
+/// **Resurrected**: a cancel was acknowledged, no other call can have come later, and the timer is
+/// pending or dead at the end.
+fn cancel_kept(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
+    let there = end.state.is_pending() || end.state == EndState::Dead;
+    if let Some(last) = last_certain(timeline)
+        && matches!(last.answer, Answer::Cancelled { .. })
+        && there
+    {
+        let text = format!("cancelled, and {:?} at the end", end.state);
+        timeline.add(verdict, Count::Resurrected, text);
+    }
+}
+
+/// **Undone**: the last call that changed the timer was acknowledged, no other can have come
+/// later, and the pending timer has another due time or payload.
+fn change_kept(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
+    let Some(last) = last_certain(timeline).filter(|_| end.state.is_pending()) else {
+        return;
+    };
+    let other_due =
+        end.due_ms.is_some_and(|due_ms| last.due.is_some() && !last.may_set_due(due_ms));
+    let other_mark = last.action.mark().is_some() && end.mark != last.action.mark();
+    if other_due || other_mark {
+        let text = format!(
+            "the last {} set {:?} {:?}, but at the end it is {:?} {:?}",
+            last.action.name(),
+            last.due,
+            last.action.mark(),
+            end.due_ms,
+            end.mark
+        );
+        timeline.add(verdict, Count::Undone, text);
+    }
+}
+
+/// The call that certainly took effect, and after which no other can have.
+fn last_certain<'t>(timeline: &'t Timeline<'_>) -> Option<&'t Effect> {
+    let last = timeline.effects.last()?;
+    let others = &timeline.effects[..timeline.effects.len() - 1];
+    let alone = others.iter().all(|other| last.surely_follows(other));
+    (last.is_definite() && alone).then_some(last)
+}
+
+/// **Stuck**: the run waited until nothing was left to do, and this was due long before its end.
+fn stuck(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
+    let due_ms = end.due_ms.unwrap_or(u64::MAX);
+    let read_ms = end.read_us / 1_000;
+    if due_ms.saturating_add(STUCK_AFTER_MS) < read_ms {
+        let text = format!("{:?}, due for {} ms", end.state, read_ms - due_ms);
+        timeline.add(verdict, Count::Stuck, text);
+    }
+}

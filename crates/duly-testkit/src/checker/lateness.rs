@@ -1,0 +1,106 @@
+//! How late first attempts were: received − due, apart from what waited for a restart.
+
+use std::fmt;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::crashes::Crashes;
+use crate::history::{History, Via};
+
+/// Longest lateness that is told apart from a longer one.
+const MAX_US: u64 = 3_600_000_000;
+
+/// Lateness of first attempts that no crash touched.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Lateness {
+    /// Leased by consumers. Includes the time until a consumer asks.
+    pub pull: Percentiles,
+    /// Webhooks.
+    pub push: Percentiles,
+}
+
+/// Percentiles in microseconds.
+#[derive(Debug, Clone, Copy, Default, Serialize, PartialEq, Eq)]
+pub struct Percentiles {
+    /// How many were measured.
+    pub count: u64,
+    /// Half were at most this late.
+    pub p50_us: u64,
+    /// 99 % were.
+    pub p99_us: u64,
+    /// 99.9 % were.
+    pub p999_us: u64,
+    /// All were.
+    pub max_us: u64,
+}
+
+impl Percentiles {
+    /// Of these values.
+    pub fn of(values_us: impl IntoIterator<Item = u64>) -> Self {
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, MAX_US, 3)
+            .expect("one microsecond to an hour with three digits is a valid range");
+        for value in values_us {
+            histogram.saturating_record(value.max(1));
+        }
+        if histogram.is_empty() {
+            return Self::default();
+        }
+        Self {
+            count: histogram.len(),
+            p50_us: histogram.value_at_quantile(0.5),
+            p99_us: histogram.value_at_quantile(0.99),
+            p999_us: histogram.value_at_quantile(0.999),
+            max_us: histogram.max(),
+        }
+    }
+}
+
+impl fmt::Display for Percentiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "p50 {:.2}  p99 {:.2}  p99.9 {:.2}  max {:.2} ms  of {}",
+            ms(self.p50_us),
+            ms(self.p99_us),
+            ms(self.p999_us),
+            ms(self.max_us),
+            self.count
+        )
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for a person to read")]
+fn ms(us: u64) -> f64 {
+    us as f64 / 1_000.0
+}
+
+impl fmt::Display for Lateness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  lateness, pull     {}", self.pull)?;
+        writeln!(f, "  lateness, webhook  {}", self.push)
+    }
+}
+
+/// Measures every first attempt of a timer that was asked for before it was due.
+pub(super) fn measure(history: &History, crashes: &Crashes) -> Lateness {
+    let made_us: rustc_hash::FxHashMap<u64, u64> = history
+        .operations
+        .iter()
+        .filter_map(|operation| Some((operation.action.mark()?, operation.ended_us)))
+        .collect();
+    let of = |pull: bool| {
+        let firsts = history.deliveries.iter().filter(|delivery| {
+            let due_us = delivery.due_ms.saturating_mul(1_000);
+            let asked_us = delivery.mark.and_then(|mark| made_us.get(&mark));
+            delivery.attempt == 1
+                && matches!(delivery.via, Via::Pull { .. }) == pull
+                && asked_us.is_some_and(|asked_us| *asked_us <= due_us)
+                && !crashes.touch(due_us, delivery.received_us)
+        });
+        Percentiles::of(firsts.map(|delivery| {
+            delivery.received_us.saturating_sub(delivery.due_ms.saturating_mul(1_000))
+        }))
+    };
+    Lateness { pull: of(true), push: of(false) }
+}

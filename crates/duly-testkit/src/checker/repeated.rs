@@ -1,0 +1,182 @@
+//! Rules about one firing delivered more than once: duplicates, resurrections, delivery ids.
+
+use super::timeline::{Seen, Timeline};
+use super::verdict::{Count, Verdict};
+use crate::history::{Reply, SettleAnswer, SettleVerdict, Via};
+
+/// How much sooner than told a lease may end: it runs on another clock (boot time) than the
+/// receiver's (wall time).
+const LEASE_SLACK_MS: u64 = 10;
+
+pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
+    for (i, second) in timeline.seen.iter().enumerate() {
+        let earlier: Vec<&Seen<'_>> = timeline.seen[..i]
+            .iter()
+            .filter(|first| first.delivery.delivery_id == second.delivery.delivery_id)
+            .collect();
+        if let Some(text) = resurrected(timeline, &earlier, second) {
+            timeline.add(verdict, Count::Resurrected, text);
+        } else if let Some(first) = earlier.last() {
+            match repetition(timeline, first, second) {
+                Repetition::Retry => {}
+                Repetition::Explained => verdict.duplicates_explained += 1,
+                Repetition::Unexplained(text) => {
+                    timeline.add(verdict, Count::DuplicateUnexplained, text);
+                }
+            }
+        }
+    }
+    delivery_ids(timeline, verdict);
+}
+
+/// **Resurrected**: an earlier attempt of the same firing was ended for good by its consumer (an
+/// `ack` or `dead` that was answered as taken, also before a crash, since that answer promises
+/// durability) or by a 410 that the server got to hear (no crash since), and here is a later
+/// attempt. After a dead letter a redrive exempts. An attempt that was received before the
+/// settlement was sent makes that settlement a stale one instead; see [`super::settled`].
+fn resurrected(
+    timeline: &Timeline<'_>,
+    earlier: &[&Seen<'_>],
+    second: &Seen<'_>,
+) -> Option<String> {
+    let again = second.delivery;
+    let redriven = timeline.redriven_before(again.received_us);
+    earlier.iter().find_map(|first| {
+        let settle = first.settles.iter().find(|settle| {
+            let taken = match settle.answer {
+                SettleAnswer::Ok | SettleAnswer::AlreadySettled => true,
+                SettleAnswer::Dead => !redriven,
+                _ => false,
+            };
+            let ends = match settle.verdict {
+                SettleVerdict::Ack => true,
+                SettleVerdict::Dead => !redriven,
+                SettleVerdict::Retry { .. } => settle.answer == SettleAnswer::Dead,
+                SettleVerdict::Extend { .. } => false,
+            };
+            taken && ends && settle.sent_us < again.received_us
+        });
+        if let Some(settle) = settle {
+            return Some(format!(
+                "attempt {} came after {:?} of attempt {} was answered {:?}",
+                again.attempt, settle.verdict, first.delivery.attempt, settle.answer
+            ));
+        }
+        let gave_up = matches!(first.delivery.via, Via::Push { reply: Reply::GaveUp });
+        let heard = !timeline.crashes.touch(first.delivery.received_us, again.received_us);
+        (gave_up && heard && !redriven).then(|| {
+            format!(
+                "attempt {} came after attempt {} was answered with 410",
+                again.attempt, first.delivery.attempt
+            )
+        })
+    })
+}
+
+enum Repetition {
+    Retry,
+    Explained,
+    Unexplained(String),
+}
+
+/// **Duplicate**: the firing comes again though its receiver had not sent it back. It is
+/// *explained* by a crash between the two, by a lease that was over, or by an answer that the
+/// server may not have got; the delivery id is the same by construction.
+fn repetition(timeline: &Timeline<'_>, first: &Seen<'_>, second: &Seen<'_>) -> Repetition {
+    let (one, two) = (first.delivery, second.delivery);
+    let explained = timeline.crashes.touch(one.received_us.min(two.received_us), two.received_us);
+    match one.via {
+        Via::Push { reply } => match reply {
+            Reply::Rejected => Repetition::Retry,
+            Reply::GaveUp if timeline.redriven_before(two.received_us) => Repetition::Retry,
+            Reply::Unknown => Repetition::Explained,
+            _ if explained => Repetition::Explained,
+            _ => Repetition::Unexplained(format!(
+                "attempt {} came {} µs after attempt {} was confirmed",
+                two.attempt,
+                two.received_us.saturating_sub(one.received_us),
+                one.attempt
+            )),
+        },
+        Via::Pull { .. } => {
+            let sent_back = |verdict: &SettleVerdict| {
+                matches!(verdict, SettleVerdict::Retry { .. } | SettleVerdict::Dead)
+            };
+            let lease_end_ms = first.lease_end_ms(two.received_us);
+            if first.took(sent_back) {
+                Repetition::Retry
+            } else if explained
+                || first.may_have_taken(sent_back)
+                || two.received_us / 1_000 + LEASE_SLACK_MS >= lease_end_ms.min(told_end_ms(first))
+            {
+                Repetition::Explained
+            } else {
+                Repetition::Unexplained(format!(
+                    "attempt {} came {} ms before the lease of attempt {} was over",
+                    two.attempt,
+                    lease_end_ms.saturating_sub(two.received_us / 1_000),
+                    one.attempt
+                ))
+            }
+        }
+    }
+}
+
+/// The earliest end that the lease can have: what was told, or what a taken extension set. An
+/// extension in doubt may have happened or not.
+fn told_end_ms(seen: &Seen<'_>) -> u64 {
+    let Via::Pull { leased_until_ms, .. } = seen.delivery.via else {
+        return 0;
+    };
+    let mut extensions: Vec<(u64, u64)> = seen
+        .settles
+        .iter()
+        .filter(|settle| settle.answer == SettleAnswer::Ok)
+        .filter_map(|settle| match settle.verdict {
+            SettleVerdict::Extend { lease_ms } => {
+                Some((settle.sent_us, settle.sent_us / 1_000 + lease_ms))
+            }
+            _ => None,
+        })
+        .collect();
+    extensions.sort_unstable();
+    extensions.last().map_or(leased_until_ms, |(_, end_ms)| *end_ms)
+}
+
+/// **Delivery id changed**: the same content under two delivery ids, though no change by a caller
+/// can have begun a new occurrence between them (or both tell the same occurrence); or two
+/// contents under one.
+fn delivery_ids(timeline: &Timeline<'_>, verdict: &mut Verdict) {
+    let mut in_time: Vec<&Seen<'_>> = timeline.seen.iter().collect();
+    in_time.sort_by_key(|seen| seen.delivery.received_us);
+    for (i, second) in in_time.iter().enumerate() {
+        let two = second.delivery;
+        let Some(content) = timeline.content(two.mark) else {
+            continue;
+        };
+        let earlier = || in_time[..i].iter().map(|seen| seen.delivery).rev();
+        let same_content = earlier().find(|one| one.mark == two.mark);
+        let changed = same_content.filter(|one| {
+            let same_occurrence = matches!(
+                (one.via, two.via),
+                (Via::Pull { occurrence: a, .. }, Via::Pull { occurrence: b, .. }) if a == b
+            );
+            one.delivery_id != two.delivery_id
+                && (same_occurrence || !timeline.rescheduled(content, two.received_us))
+        });
+        let used = earlier().find(|one| {
+            one.delivery_id == two.delivery_id && one.mark.is_some() && one.mark != two.mark
+        });
+        if let Some(one) = changed {
+            let text = format!(
+                "attempts {} and {} of payload {:?} have two delivery ids",
+                one.attempt, two.attempt, two.mark
+            );
+            timeline.add(verdict, Count::DeliveryIdChanged, text);
+        } else if let Some(one) = used {
+            let text =
+                format!("payloads {:?} and {:?} came under one delivery id", one.mark, two.mark);
+            timeline.add(verdict, Count::DeliveryIdChanged, text);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Collects a history from many tasks at once.
+//!
+//! Records are appended under one short lock. Their number is bounded: past the limit the
+//! recorder says that it is full, and the run ends early instead of eating the machine's memory.
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use super::{Crash, Delivery, DeliveryNumber, End, History, Key, KeyNumber, Operation, Settle};
+
+/// Most records that are kept, all kinds together: about 1.5 GB.
+pub(super) const RECORDS_MAX: usize = 12_000_000;
+
+/// A history that is being written.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    history: History,
+    keys: FxHashMap<Key, KeyNumber>,
+    delivery_ids: FxHashMap<String, u32>,
+}
+
+/// How much has been recorded.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sizes {
+    /// Callers' operations.
+    pub operations: usize,
+    /// Deliveries.
+    pub deliveries: usize,
+    /// Settlements.
+    pub settles: usize,
+    /// Kills.
+    pub crashes: usize,
+}
+
+impl Recorder {
+    /// The number of a timer.
+    pub fn key(&self, namespace: &str, id: &str) -> KeyNumber {
+        let key = Key { namespace: namespace.to_owned(), id: id.to_owned() };
+        let mut inner = self.inner.lock();
+        let Inner { history, keys, .. } = &mut *inner;
+        *keys.entry(key).or_insert_with_key(|key| {
+            history.keys.push(key.clone());
+            number(history.keys.len() - 1)
+        })
+    }
+
+    /// The number of a delivery id.
+    pub fn delivery_id(&self, text: &str) -> u32 {
+        let mut inner = self.inner.lock();
+        let next = number(inner.delivery_ids.len());
+        match inner.delivery_ids.get(text) {
+            Some(known) => *known,
+            None => {
+                inner.delivery_ids.insert(text.to_owned(), next);
+                next
+            }
+        }
+    }
+
+    /// Adds a caller's operation.
+    pub fn operation(&self, operation: Operation) {
+        self.inner.lock().history.operations.push(operation);
+    }
+
+    /// Adds a delivery and says its number.
+    pub fn delivery(&self, delivery: Delivery) -> DeliveryNumber {
+        let mut inner = self.inner.lock();
+        inner.history.deliveries.push(delivery);
+        number(inner.history.deliveries.len() - 1)
+    }
+
+    /// Adds a settlement.
+    pub fn settle(&self, settle: Settle) {
+        self.inner.lock().history.settles.push(settle);
+    }
+
+    /// Adds a kill.
+    pub fn crash(&self, crash: Crash) {
+        self.inner.lock().history.crashes.push(crash);
+    }
+
+    /// Adds what a last read answered.
+    pub fn end(&self, end: End) {
+        self.inner.lock().history.ends.push(end);
+    }
+
+    /// How much there is.
+    pub fn sizes(&self) -> Sizes {
+        let inner = self.inner.lock();
+        Sizes {
+            operations: inner.history.operations.len(),
+            deliveries: inner.history.deliveries.len(),
+            settles: inner.history.settles.len(),
+            crashes: inner.history.crashes.len(),
+        }
+    }
+
+    /// Whether the run should end because the history is as long as it may be.
+    pub fn is_full(&self) -> bool {
+        let sizes = self.sizes();
+        sizes.operations + sizes.deliveries + sizes.settles >= RECORDS_MAX
+    }
+
+    /// Every timer named so far.
+    pub fn keys(&self) -> Vec<Key> {
+        self.inner.lock().history.keys.clone()
+    }
+
+    /// Takes the history out; the recorder is empty afterwards.
+    pub fn take(&self) -> History {
+        std::mem::take(&mut *self.inner.lock()).history
+    }
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("RECORDS_MAX keeps every count below 2^32")
+}

@@ -1,0 +1,100 @@
+//! What the machine itself can do, in the same minute: the floor under every figure.
+
+use std::convert::Infallible;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+
+use super::Table;
+use crate::checker::Percentiles;
+use crate::wire::{Connection, request};
+
+const LASTING: Duration = Duration::from_secs(1);
+const WAKES: u32 = 200;
+
+/// Measures all three and adds them.
+pub(super) async fn print_into(table: &mut Table, dir: &Path) -> Result<()> {
+    let sync = append_and_sync(dir)?;
+    add(table, "floor: append 512 B + fdatasync", &sync);
+    let wake = tokio::task::spawn_blocking(wake_up).await?;
+    add(table, "floor: wake-up lateness (nanosleep)", &wake);
+    let per_second = echo().await?;
+    table.add("floor: loopback HTTP echo, 1 connection", "/s", per_second);
+    Ok(())
+}
+
+fn add(table: &mut Table, name: &str, percentiles: &Percentiles) {
+    table.add(&format!("{name}, p50"), "ms", ms(percentiles.p50_us));
+    table.add(&format!("{name}, p99"), "ms", ms(percentiles.p99_us));
+}
+
+/// Milliseconds for a table.
+#[expect(clippy::cast_precision_loss, reason = "for a person to read")]
+pub(super) fn ms(us: u64) -> f64 {
+    us as f64 / 1_000.0
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn append_and_sync(dir: &Path) -> Result<Percentiles> {
+    let path = dir.join("floor");
+    let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+    let began = Instant::now();
+    let mut took = Vec::new();
+    while began.elapsed() < LASTING {
+        let one = Instant::now();
+        file.write_all(&[7; 512])?;
+        file.sync_data()?;
+        took.push(micros(one.elapsed()));
+    }
+    std::fs::remove_file(path)?;
+    Ok(Percentiles::of(took))
+}
+
+fn wake_up() -> Percentiles {
+    Percentiles::of((0..WAKES).map(|_| {
+        let until = Instant::now() + Duration::from_millis(5);
+        thread::sleep(until - Instant::now());
+        micros(until.elapsed())
+    }))
+}
+
+async fn echo() -> Result<f64> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let server = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = service_fn(|_: Request<Incoming>| async {
+                Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}"))))
+            });
+            // It ends with an error when the client goes away.
+            drop(
+                hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await,
+            );
+        }
+    });
+    let mut connection = Connection::new(address);
+    let bytes = request(address, "POST", "/", b"{}");
+    let began = Instant::now();
+    let mut calls = 0_u32;
+    while began.elapsed() < LASTING {
+        connection.exchange(&bytes).await?;
+        calls += 1;
+    }
+    server.abort();
+    Ok(f64::from(calls) / began.elapsed().as_secs_f64())
+}

@@ -1,0 +1,89 @@
+//! What pending timers cost in memory and on disk, and how long they take to open again.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{PAYLOAD, Table, must, schedule_all, start};
+use crate::clock::now_ms;
+use crate::process::Options;
+use crate::wire::Connection;
+
+/// Callers that fill the server.
+const FILLERS: u64 = 4;
+
+/// One round on a fresh server.
+#[expect(clippy::cast_precision_loss, reason = "for a person to read")]
+pub(super) async fn round(options: &Options, pending: u32, table: &mut Table) -> Result<()> {
+    let mut server = start(options).await?;
+    let address = server.address();
+    let before = rss_bytes(server.pid())?;
+    let first_ms = now_ms() + 86_400_000;
+    let began = Instant::now();
+    let fillers: Vec<_> = (0..FILLERS)
+        .map(|filler| {
+            tokio::spawn(async move {
+                // Spread over thirty days, each filler's out of order with the others'.
+                let dues_ms: Vec<u64> = (0..u64::from(pending))
+                    .filter(|n| n % FILLERS == filler)
+                    .map(|n| first_ms + n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 2_592_000_000)
+                    .collect();
+                schedule_all(&mut Connection::new(address), &dues_ms).await
+            })
+        })
+        .collect();
+    for filler in fillers {
+        filler.await??;
+    }
+    let filled_s = began.elapsed().as_secs_f64();
+    let after = rss_bytes(server.pid())?;
+    let disk = disk_bytes(&options.data)?;
+    server.kill()?;
+    drop(server);
+
+    let began = Instant::now();
+    let mut server = start(options).await?;
+    let restart_s = began.elapsed().as_secs_f64();
+    let reopened = rss_bytes(server.pid())?;
+    let stats = must(&mut Connection::new(server.address()), "GET", "/stats", &().into()).await?;
+    ensure!(
+        stats["pending"] == pending,
+        "{pending} were acknowledged, {} are there after kill -9",
+        stats["pending"]
+    );
+    server.kill()?;
+
+    let each = |bytes: u64| bytes as f64 / f64::from(pending);
+    table.add("schedules in batches of 1000, 4 connections", "/s", f64::from(pending) / filled_s);
+    table.add("resident before", "MiB", before as f64 / 1_048_576.0);
+    table.add("resident after", "MiB", after as f64 / 1_048_576.0);
+    table.add("resident per pending timer", "B", each(after.saturating_sub(before)));
+    table.add("the same after a restart", "B", each(reopened.saturating_sub(before)));
+    table.add("disk per pending timer", "B", each(disk));
+    table.add("payload per timer", "B", PAYLOAD.len() as f64);
+    table.add("kill -9 to ready", "s", restart_s);
+    Ok(())
+}
+
+fn rss_bytes(pid: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .context("no VmRSS in the process status")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
+    Ok(kib * 1_024)
+}
+
+/// Blocks in use by all files below.
+fn disk_bytes(dir: &Path) -> Result<u64> {
+    let mut sum = 0;
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        sum += if metadata.is_dir() { disk_bytes(&entry.path())? } else { metadata.blocks() * 512 };
+    }
+    Ok(sum)
+}

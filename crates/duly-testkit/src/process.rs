@@ -1,0 +1,235 @@
+//! A real `duly serve` as a child process.
+//!
+//! It is started in a process group of its own, so that a Ctrl-C meant for the tool does not reach
+//! it, and only ever signalled by the pid of the child that was started here. Output goes to one
+//! log file per data directory. Dropping a [`Server`] kills it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wire::Connection;
+
+/// How to start a server.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The `duly` binary.
+    pub bin: PathBuf,
+    /// Its data directory.
+    pub data: PathBuf,
+    /// Where its output goes; appended to.
+    pub log: PathBuf,
+    /// Where it listens; port 0 picks a free one.
+    pub listen: SocketAddr,
+}
+
+/// A running child.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Starts the process. It may not listen yet; see [`Self::wait_for_address`].
+    pub fn spawn(options: &Options) -> Result<Starting> {
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&options.log)
+            .with_context(|| format!("cannot open {}", options.log.display()))?;
+        let mut child = Command::new(&options.bin)
+            .arg("serve")
+            .arg("--data")
+            .arg(&options.data)
+            .arg("--listen")
+            .arg(options.listen.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log.try_clone()?)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", options.bin.display()))?;
+        let stdout = child.stdout.take().context("the child has no stdout")?;
+        Ok(Starting {
+            address: read_address(stdout, log),
+            server: Self { child, address: options.listen },
+        })
+    }
+
+    /// Starts it and waits until it is ready.
+    pub async fn start(options: &Options, patience: Duration) -> Result<Self> {
+        let mut server = Self::spawn(options)?.wait_for_address(patience).await?;
+        server.wait_ready(patience).await?;
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks `/readyz` until it says yes, the process ends, or patience does.
+    pub async fn wait_ready(&mut self, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        let mut connection = Connection::new(self.address);
+        loop {
+            let one_try = Duration::from_secs(2);
+            let answer = connection.call("GET", "/readyz", b"", one_try).await;
+            if answer.as_ref().is_ok_and(crate::wire::Response::is_success) {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the server ended with {status} before it was ready; see its log");
+            }
+            if Instant::now() > deadline {
+                bail!("the server was not ready within {patience:?}; last: {answer:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Whether it ended by itself.
+    pub fn has_ended(&mut self) -> io::Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// Kills it with -9 and waits until it is gone.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(|_| ())
+    }
+
+    /// Asks it to end (SIGTERM), waits, and says whether it ended with success.
+    pub async fn stop(&mut self, patience: Duration) -> Result<bool> {
+        let pid = i32::try_from(self.child.id())?;
+        let pid = Pid::from_raw(pid).context("a child's pid is not 0")?;
+        kill_process(pid, Signal::TERM)?;
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.success());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.kill()?;
+        bail!("the server did not stop within {patience:?}")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be gone already, and there is nobody left to tell.
+        drop(self.kill());
+    }
+}
+
+/// A process that may not listen yet.
+#[derive(Debug)]
+pub struct Starting {
+    address: mpsc::Receiver<SocketAddr>,
+    server: Server,
+}
+
+impl Starting {
+    /// Kills it at once.
+    pub fn kill(mut self) -> io::Result<()> {
+        self.server.kill()
+    }
+
+    /// Waits until it has said where it listens.
+    pub async fn wait_for_address(mut self, patience: Duration) -> Result<Server> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Ok(address) = self.address.try_recv() {
+                self.server.address = address;
+                return Ok(self.server);
+            }
+            if let Some(status) = self.server.child.try_wait()? {
+                bail!("the server ended with {status} before it listened; see its log");
+            }
+            if Instant::now() > deadline {
+                bail!("the server did not say where it listens within {patience:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// Copies standard output to the log on a thread, and sends the first address found in it.
+fn read_address(stdout: ChildStdout, mut log: File) -> mpsc::Receiver<SocketAddr> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if let Some(address) = address_in(&line) {
+                // Nobody may be waiting any more; the log goes on all the same.
+                sender.send(address).unwrap_or(());
+            }
+            if writeln!(log, "{line}").is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+fn address_in(line: &str) -> Option<SocketAddr> {
+    let rest = &line[line.find("http://")? + "http://".len()..];
+    let end = rest
+        .find(|c: char| !(c.is_ascii_hexdigit() || matches!(c, '.' | ':' | '[' | ']')))
+        .unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+/// The last lines of a log, for a message.
+pub fn tail(log: &Path, lines: usize) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_address_in_a_line() {
+        for (line, found) in [
+            ("listening  http://127.0.0.1:3859", Some("127.0.0.1:3859")),
+            ("on http://[::1]:80/ and", Some("[::1]:80")),
+            ("see http://docs", None),
+            ("nothing", None),
+        ] {
+            let expected = found.map(|text| text.parse::<SocketAddr>().unwrap());
+            assert_eq!(address_in(line), expected, "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_child_that_ends_early_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            bin: "/bin/false".into(),
+            data: dir.path().join("data"),
+            log: dir.path().join("log"),
+            listen: "127.0.0.1:0".parse().unwrap(),
+        };
+        let error = Server::start(&options, Duration::from_secs(10)).await;
+        assert!(error.unwrap_err().to_string().contains("ended"));
+    }
+}

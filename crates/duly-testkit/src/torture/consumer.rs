@@ -1,0 +1,224 @@
+//! Pull consumers: most ack, some hand back, give up, extend, let a lease lapse, or settle with a
+//! token that is no longer (or never was) theirs. While the run drains, all ack.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::world::{NAMESPACES, PATIENCE, Phase, World};
+use crate::api;
+use crate::clock::now_us;
+use crate::history::{Delivery, DeliveryNumber, Settle, SettleAnswer, SettleVerdict, Via};
+use crate::wire::Connection;
+
+/// Consumers of each pull namespace.
+const EACH: u64 = 2;
+
+/// Settlements that wait for their time, at most; past it they are forgotten (a lease lapses).
+const LATER_MAX: usize = 2_000;
+
+/// Starts all consumers.
+pub(super) fn spawn_all(world: &Arc<World>) -> Vec<JoinHandle<()>> {
+    let pulls = NAMESPACES.iter().filter(|namespace| !namespace.is_push);
+    pulls
+        .enumerate()
+        .flat_map(|(i, namespace)| (0..EACH).map(move |n| (100 + i as u64 * EACH + n, namespace)))
+        .map(|(task, namespace)| {
+            let consumer = Consumer {
+                world: Arc::clone(world),
+                name: namespace.name,
+                rng: world.rng(task),
+                connection: Connection::new(world.address),
+                later: VecDeque::new(),
+            };
+            tokio::spawn(consumer.run())
+        })
+        .collect()
+}
+
+/// A settlement to send.
+struct Planned {
+    not_before_us: u64,
+    delivery: Option<DeliveryNumber>,
+    token: String,
+    verdict: SettleVerdict,
+}
+
+struct Consumer {
+    world: Arc<World>,
+    name: &'static str,
+    rng: SmallRng,
+    connection: Connection,
+    later: VecDeque<Planned>,
+}
+
+impl Consumer {
+    async fn run(mut self) {
+        while self.world.phase() != Phase::Done {
+            if !self.world.is_up() {
+                self.world.wait_up().await;
+            }
+            let now = self.lease().await;
+            self.settle(now).await;
+            let now_us = now_us();
+            let (ripe, rest): (VecDeque<_>, VecDeque<_>) =
+                self.later.drain(..).partition(|planned| planned.not_before_us <= now_us);
+            self.later = rest;
+            self.settle(ripe.into()).await;
+        }
+    }
+
+    /// Leases, writes down what came, and says what to settle at once.
+    async fn lease(&mut self) -> Vec<Planned> {
+        let lease_ms = self.rng.random_range(1_000..3_000);
+        let wait_ms = if self.rng.random_bool(0.5) { 0 } else { 200 };
+        let max = self.rng.random_range(1..60);
+        let body = json!({ "max": max, "lease": lease_ms, "wait": wait_ms });
+        let path = api::path(self.name, "/lease");
+        let lease_sent_us = now_us();
+        let result =
+            self.connection.call("POST", &path, &body.to_string().into_bytes(), PATIENCE).await;
+        let received_us = now_us();
+        let firings = match &result {
+            Ok(response) => response.json(),
+            Err(_) => Value::Null,
+        };
+        let firings = firings["firings"].as_array().cloned().unwrap_or_default();
+        if firings.is_empty() && wait_ms == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let mut planned = Vec::new();
+        for firing in &firings {
+            let Some((delivery, token)) = self.write_down(firing, lease_sent_us, received_us)
+            else {
+                continue;
+            };
+            self.decide(delivery, token, lease_ms, &mut planned);
+        }
+        planned
+    }
+
+    fn write_down(
+        &self,
+        firing: &Value,
+        lease_sent_us: u64,
+        received_us: u64,
+    ) -> Option<(DeliveryNumber, String)> {
+        let recorder = &self.world.recorder;
+        let small = |name: &str| u32::try_from(firing[name].as_u64()?).ok();
+        let delivery = recorder.delivery(Delivery {
+            key: recorder.key(self.name, firing["id"].as_str()?),
+            received_us,
+            mark: api::mark_of(&firing["payload"]),
+            delivery_id: recorder.delivery_id(firing["delivery_id"].as_str()?),
+            attempt: small("attempt")?,
+            due_ms: api::time_ms(&firing["due_at"])?,
+            via: Via::Pull {
+                lease_sent_us,
+                leased_until_ms: api::time_ms(&firing["leased_until"])?,
+                occurrence: small("occurrence")?,
+            },
+        });
+        Some((delivery, firing["token"].as_str()?.to_owned()))
+    }
+
+    fn decide(
+        &mut self,
+        delivery: DeliveryNumber,
+        token: String,
+        lease_ms: u64,
+        planned: &mut Vec<Planned>,
+    ) {
+        let now_us = now_us();
+        let plan = |after_ms: u64, verdict| Planned {
+            not_before_us: now_us + after_ms * 1_000,
+            delivery: Some(delivery),
+            token: token.clone(),
+            verdict,
+        };
+        let dice =
+            if self.world.phase() == Phase::Load { self.rng.random_range(0..100) } else { 0 };
+        let ack = SettleVerdict::Ack;
+        let past_end_ms = lease_ms + self.rng.random_range(150..600);
+        let a_while_ms = self.rng.random_range(100..900);
+        match dice {
+            0..74 => planned.push(plan(0, ack)),
+            74..81 => {
+                let after_ms = self.rng.random_bool(0.7).then(|| self.rng.random_range(0..1_500));
+                planned.push(plan(0, SettleVerdict::Retry { after_ms }));
+            }
+            81..84 => planned.push(plan(0, SettleVerdict::Dead)),
+            84..88 => {
+                planned.push(plan(0, SettleVerdict::Extend { lease_ms: 2_500 }));
+                self.put_off(plan(2_000, ack));
+            }
+            88..91 => self.put_off(plan(a_while_ms, ack)),
+            91..95 => self.put_off(plan(past_end_ms, ack)),
+            95..96 => {
+                planned.push(plan(0, SettleVerdict::Retry { after_ms: None }));
+                self.put_off(plan(30, ack));
+            }
+            96..97 => {
+                planned.push(plan(0, ack));
+                self.put_off(plan(50, ack));
+            }
+            97..98 => {
+                planned.push(plan(0, ack));
+                let mut made_up = plan(0, ack);
+                made_up.delivery = None;
+                made_up.token = spoilt(&token);
+                planned.push(made_up);
+            }
+            _ => {}
+        }
+    }
+
+    fn put_off(&mut self, planned: Planned) {
+        if self.later.len() < LATER_MAX {
+            self.later.push_back(planned);
+        }
+    }
+
+    async fn settle(&mut self, planned: Vec<Planned>) {
+        if planned.is_empty() {
+            return;
+        }
+        let settlements: Vec<Value> =
+            planned.iter().map(|one| api::settlement(&one.token, &one.verdict)).collect();
+        let body = json!({ "settlements": settlements }).to_string().into_bytes();
+        let path = api::path(self.name, "/settle");
+        let sent_us = now_us();
+        let result = self.connection.call("POST", &path, &body, PATIENCE).await;
+        let ended_us = now_us();
+        let json = result.as_ref().map(crate::wire::Response::json).unwrap_or_default();
+        let nothing_done = match &result {
+            Ok(response) => response.status / 100 == 4,
+            Err(error) => matches!(error, crate::wire::Error::NotSent(_)),
+        };
+        for (i, one) in planned.iter().enumerate() {
+            let outcome = json["results"][i]["outcome"].as_str();
+            let answer = match api::settle_answer(outcome) {
+                Some(answer) => answer,
+                None if nothing_done => continue,
+                None => SettleAnswer::InDoubt,
+            };
+            self.world.recorder.settle(Settle {
+                delivery: one.delivery,
+                sent_us,
+                ended_us,
+                verdict: one.verdict,
+                answer,
+            });
+        }
+    }
+}
+
+/// A token that was never handed out: the text of one, with its letters moved around.
+fn spoilt(token: &str) -> String {
+    token.chars().rev().collect()
+}

@@ -1,0 +1,155 @@
+//! The end of a run: wait until nothing is left to do, compare counters with lists, read every id.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::plan::HORIZON_MS;
+use super::world::{NAMESPACES, PATIENCE, World};
+use crate::api;
+use crate::clock::{now_ms, now_us};
+use crate::history::{End, EndState};
+use crate::wire::Connection;
+
+/// Longest time that the rest of the work may take.
+const DRAIN_MAX: Duration = Duration::from_secs(90);
+
+/// Reads at once.
+const READERS: usize = 8;
+
+/// The counters of `stats` that a full list must confirm.
+const COUNTERS: [&str; 5] = ["scheduled", "due", "in_flight", "retrying", "dead"];
+
+/// What the end of the run showed, apart from the history.
+#[derive(Debug, Default)]
+pub(super) struct Finished {
+    /// Nothing was left to do, or the time for it was over.
+    pub(super) drained: bool,
+    /// Anything that must not be and is in no history.
+    pub(super) complaints: Vec<String>,
+}
+
+/// Drains, compares and reads back.
+pub(super) async fn finish(world: &Arc<World>) -> Result<Finished> {
+    let mut finished = Finished { drained: true, complaints: Vec::new() };
+    let mut connection = Connection::new(world.address);
+    if let Err(left) = drain(&mut connection).await? {
+        finished.complaints.push(left);
+    }
+    for namespace in &NAMESPACES {
+        let complaint = counters(&mut connection, namespace.name).await?;
+        finished.complaints.extend(complaint);
+    }
+    read_back(world).await?;
+    Ok(finished)
+}
+
+async fn stats(connection: &mut Connection, namespace: &str) -> Result<Value> {
+    let path = api::path(namespace, "/stats");
+    let response = connection.call("GET", &path, b"", PATIENCE).await?;
+    ensure!(response.is_success(), "GET {path}: {}", response.status);
+    Ok(response.json())
+}
+
+/// Waits until nothing is due, in flight, retrying, or due soon.
+async fn drain(connection: &mut Connection) -> Result<Result<(), String>> {
+    let deadline = Instant::now() + DRAIN_MAX;
+    loop {
+        let mut left = String::new();
+        for namespace in &NAMESPACES {
+            let stats = stats(connection, namespace.name).await?;
+            let busy = ["due", "in_flight", "retrying"].iter().any(|name| stats[name] != 0);
+            let soon = api::time_ms(&stats["next_due_at"])
+                .is_some_and(|due_ms| due_ms < now_ms() + HORIZON_MS);
+            if busy || soon {
+                left = format!("still to do in {}: {stats}", namespace.name);
+            }
+        }
+        if left.is_empty() {
+            return Ok(Ok(()));
+        }
+        if Instant::now() > deadline {
+            return Ok(Err(format!("not drained within {DRAIN_MAX:?}; {left}")));
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Compares the counters with what a full list gives.
+async fn counters(connection: &mut Connection, namespace: &str) -> Result<Option<String>> {
+    let stats = stats(connection, namespace).await?;
+    let mut listed = [0_u64; COUNTERS.len()];
+    for filter in ["limit=1000", "limit=1000&state=dead"] {
+        let mut cursor: Option<String> = None;
+        loop {
+            let after = cursor
+                .map(|cursor| format!("&cursor={}", api::segment(&cursor)))
+                .unwrap_or_default();
+            let path = api::path(namespace, &format!("/timers?{filter}{after}"));
+            let response = connection.call("GET", &path, b"", PATIENCE).await?;
+            ensure!(response.is_success(), "GET {path}: {}", response.status);
+            let page = response.json();
+            for timer in page["timers"].as_array().into_iter().flatten() {
+                let state = timer["state"].as_str();
+                if let Some(i) = COUNTERS.iter().position(|name| Some(*name) == state) {
+                    listed[i] += 1;
+                }
+            }
+            cursor = page["cursor"].as_str().map(str::to_owned);
+            if cursor.is_none() {
+                break;
+            }
+        }
+    }
+    let counted = COUNTERS.map(|name| stats[name].as_u64());
+    let pending: u64 = listed[..4].iter().sum();
+    let equal = counted == listed.map(Some) && stats["pending"] == pending;
+    Ok((!equal).then(|| {
+        format!("counters of {namespace} differ: {COUNTERS:?} listed {listed:?}, stats {stats}")
+    }))
+}
+
+/// Reads every id that was ever named.
+async fn read_back(world: &Arc<World>) -> Result<()> {
+    let keys = Arc::new(world.recorder.keys());
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut readers = Vec::new();
+    for _ in 0..READERS {
+        let (world, keys, next) = (Arc::clone(world), Arc::clone(&keys), Arc::clone(&next));
+        readers.push(tokio::spawn(async move {
+            let mut connection = Connection::new(world.address);
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                let Some(key) = keys.get(i) else {
+                    return anyhow::Ok(());
+                };
+                let path = api::path(&key.namespace, &format!("/timers/{}", api::segment(&key.id)));
+                let response = connection.call("GET", &path, b"", PATIENCE).await?;
+                let timer = response.json();
+                let state = if response.status == 404 {
+                    EndState::NotFound
+                } else {
+                    timer["state"]
+                        .as_str()
+                        .or_else(|| timer["outcome"].as_str())
+                        .and_then(EndState::parse)
+                        .with_context(|| format!("GET {path}: {} {timer}", response.status))?
+                };
+                world.recorder.end(End {
+                    key: u32::try_from(i)?,
+                    read_us: now_us(),
+                    state,
+                    due_ms: api::time_ms(&timer["due_at"]),
+                    mark: api::mark_of(&timer["payload"]),
+                });
+            }
+        }));
+    }
+    for reader in readers {
+        reader.await??;
+    }
+    Ok(())
+}

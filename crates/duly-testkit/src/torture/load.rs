@@ -1,0 +1,246 @@
+//! Callers: they schedule, change, cancel and fire, and write down what they were told.
+//!
+//! A schedule or change whose outcome is unknown is often repeated with the same request, as the
+//! contract advises; it then counts as one operation that lasted from the first try to the last.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+use serde_json::{Value, json};
+use tokio::time::MissedTickBehavior;
+
+use super::plan::{self, Kind};
+use super::world::{NAMESPACES, PATIENCE, Phase, World};
+use crate::api::{self, IfExists};
+use crate::clock::{now_ms, now_us};
+use crate::history::{Action, Answer, Operation};
+use crate::wire::Connection;
+
+/// Callers at once.
+pub(super) const WRITERS: u32 = 4;
+
+/// Tries for one request whose outcome is unknown.
+const TRIES_MAX: u32 = 3;
+
+struct Writer {
+    world: Arc<World>,
+    rng: SmallRng,
+    connection: Connection,
+}
+
+/// One thing to ask.
+struct Ask {
+    namespace: usize,
+    id: Option<String>,
+    action: Action,
+    if_exists: IfExists,
+}
+
+/// Asks `per_second` things until the load ends.
+pub(super) async fn write(world: Arc<World>, number: u32, per_second: f64) {
+    let mut ticks = tokio::time::interval(Duration::from_secs_f64(1.0 / per_second.max(0.1)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut writer = Writer {
+        rng: world.rng(u64::from(number)),
+        connection: Connection::new(world.address),
+        world: Arc::clone(&world),
+    };
+    while world.phase() == Phase::Load && !world.recorder.is_full() {
+        ticks.tick().await;
+        // Now and then somebody does not know that the server is down.
+        if !world.is_up() && !writer.rng.random_bool(0.02) {
+            world.wait_up().await;
+        }
+        writer.step(&mut ticks).await;
+    }
+}
+
+impl Writer {
+    async fn step(&mut self, ticks: &mut tokio::time::Interval) {
+        match plan::kind(&mut self.rng) {
+            Kind::Batch => {
+                let count = self.rng.random_range(2..20);
+                self.batch(count).await;
+                // A batch counts as what is in it.
+                for _ in 1..count {
+                    ticks.tick().await;
+                }
+            }
+            kind => {
+                if let Some(ask) = self.ask(kind) {
+                    self.single(ask).await;
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, kind: Kind) -> Option<Ask> {
+        let now_ms = now_ms();
+        let world = &self.world;
+        if kind == Kind::New {
+            let mark = world.mark();
+            return Some(Ask {
+                namespace: self.rng.random_range(0..NAMESPACES.len()),
+                id: plan::id(&mut self.rng, mark),
+                action: Action::Schedule { mark, due: plan::due(&mut self.rng, now_ms) },
+                if_exists: IfExists::Fail,
+            });
+        }
+        let (namespace, id) = world.recall(self.rng.random(), self.rng.random())?;
+        let mut if_exists = IfExists::Fail;
+        let action = match kind {
+            Kind::Again(how) => {
+                if_exists = how;
+                Action::Schedule { mark: world.mark(), due: plan::due(&mut self.rng, now_ms) }
+            }
+            Kind::Reschedule => plan::reschedule(&mut self.rng, now_ms, || world.mark()),
+            Kind::Cancel => Action::Cancel,
+            Kind::Fire => Action::Fire,
+            Kind::New | Kind::Batch => return None,
+        };
+        Some(Ask { namespace, id: Some(id), action, if_exists })
+    }
+
+    async fn single(&mut self, ask: Ask) {
+        let name = NAMESPACES[ask.namespace].name;
+        let of_id = |rest: &str| {
+            let id = api::segment(ask.id.as_deref().unwrap_or(""));
+            api::path(name, &format!("/timers/{id}{rest}"))
+        };
+        let (method, path, body) = match ask.action {
+            Action::Schedule { .. } => {
+                let body = api::schedule(ask.id.as_deref(), &ask.action, ask.if_exists);
+                ("POST", api::path(name, "/timers"), body)
+            }
+            Action::Reschedule { .. } => ("PATCH", of_id(""), api::reschedule(&ask.action)),
+            Action::Cancel => ("DELETE", of_id(""), Value::Null),
+            Action::Fire | Action::Redrive => ("POST", of_id("/fire"), Value::Null),
+        };
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        // Without an id the same request would make another timer.
+        let may_repeat = matches!(ask.action, Action::Schedule { .. })
+            && ask.id.is_some()
+            && ask.if_exists == IfExists::Fail
+            && self.rng.random_bool(0.5);
+        let sent_us = now_us();
+        let mut doubt = false;
+        for tries in 1.. {
+            let result = self.connection.call(method, &path, &body, PATIENCE).await;
+            let ended_us = now_us();
+            let mut answer = api::answer(&ask.action, &result);
+            if answer == Answer::InDoubt
+                && may_repeat
+                && tries < TRIES_MAX
+                && self.world.phase() == Phase::Load
+            {
+                doubt = true;
+                self.world.wait_up().await;
+                continue;
+            }
+            if doubt && matches!(answer, Answer::Refused | Answer::Unchanged) {
+                // The first try may have done it, and then another caller changed it.
+                answer = Answer::InDoubt;
+            }
+            let id = result
+                .ok()
+                .and_then(|response| Some(response.json().get("id")?.as_str()?.to_owned()));
+            self.record(&ask, id, sent_us, ended_us, answer);
+            break;
+        }
+    }
+
+    async fn batch(&mut self, count: u32) {
+        let namespace = self.rng.random_range(0..NAMESPACES.len());
+        let mut asks: Vec<Ask> = Vec::new();
+        for _ in 0..count {
+            let kind = match plan::kind(&mut self.rng) {
+                Kind::Batch => Kind::New,
+                kind => kind,
+            };
+            let Some(mut ask) = self.ask(kind) else {
+                continue;
+            };
+            if kind == Kind::New {
+                ask.namespace = namespace;
+            }
+            let twice = asks.iter().any(|other| other.id.is_some() && other.id == ask.id);
+            if ask.namespace == namespace && !twice {
+                asks.push(ask);
+            }
+        }
+        let operations: Vec<Value> = asks
+            .iter()
+            .map(|ask| api::operation(ask.id.as_deref(), &ask.action, ask.if_exists))
+            .collect();
+        let body = json!({ "operations": operations }).to_string().into_bytes();
+        let path = api::path(NAMESPACES[namespace].name, "/batch");
+        let sent_us = now_us();
+        let result = self.connection.call("POST", &path, &body, PATIENCE).await;
+        let ended_us = now_us();
+        let json = result.as_ref().map(crate::wire::Response::json).unwrap_or_default();
+        for (i, ask) in asks.iter().enumerate() {
+            let item = &json["results"][i];
+            let answer = if item.is_object() {
+                api::item_answer(&ask.action, item)
+            } else {
+                api::answer(&ask.action, &result)
+            };
+            let id = item["timer"]["id"].as_str().map(str::to_owned);
+            self.record(ask, id, sent_us, ended_us, answer);
+        }
+    }
+
+    fn record(&self, ask: &Ask, told: Option<String>, sent_us: u64, ended_us: u64, answer: Answer) {
+        let id = ask.id.clone().or(told);
+        let key = id.as_ref().map(|id| self.world.recorder.key(NAMESPACES[ask.namespace].name, id));
+        self.world.recorder.operation(Operation {
+            key,
+            sent_us,
+            ended_us,
+            action: ask.action,
+            answer,
+        });
+        let fresh = matches!(ask.action, Action::Schedule { .. });
+        if let Some(id) = id.filter(|_| fresh && answer != Answer::Refused) {
+            self.world.remember(ask.namespace, id);
+        }
+    }
+}
+
+/// Sends dead letters again, a few at a time.
+pub(super) async fn redrive(world: Arc<World>) {
+    let mut connection = Connection::new(world.address);
+    let mut rng = world.rng(900);
+    let mut ticks = tokio::time::interval(Duration::from_millis(700));
+    while world.phase() == Phase::Load {
+        ticks.tick().await;
+        world.wait_up().await;
+        let name = NAMESPACES[rng.random_range(0..NAMESPACES.len())].name;
+        let path = api::path(name, "/timers?state=dead&limit=100");
+        let Ok(page) = connection.call("GET", &path, b"", PATIENCE).await else {
+            continue;
+        };
+        let page = page.json();
+        let dead = page["timers"].as_array().into_iter().flatten();
+        for id in dead.filter_map(|timer| timer["id"].as_str()) {
+            if !rng.random_bool(0.3) {
+                continue;
+            }
+            let action = Action::Redrive;
+            let key = world.recorder.key(name, id);
+            let path = api::path(name, "/dead/redrive");
+            let body = json!({ "ids": [id] }).to_string().into_bytes();
+            let sent_us = now_us();
+            let result = connection.call("POST", &path, &body, PATIENCE).await;
+            world.recorder.operation(Operation {
+                key: Some(key),
+                sent_us,
+                ended_us: now_us(),
+                action,
+                answer: api::answer(&action, &result),
+            });
+        }
+    }
+}

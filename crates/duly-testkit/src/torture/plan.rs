@@ -1,0 +1,65 @@
+//! The dice: which operation, on which id, due when. Pure, from a generator that is handed in.
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use crate::api::IfExists;
+use crate::history::{Action, Due};
+
+/// Longest time ahead, in milliseconds, of a timer that is to fire before the run ends.
+pub(super) const HORIZON_MS: u64 = 15_000;
+
+/// Kinds of callers' operations, with how many of 100 there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One with a new id.
+    New,
+    /// One with a known id.
+    Again(IfExists),
+    Reschedule,
+    Cancel,
+    Fire,
+    Batch,
+}
+
+pub(super) fn kind(rng: &mut SmallRng) -> Kind {
+    match rng.random_range(0..100) {
+        0..48 => Kind::New,
+        48..54 => Kind::Again(IfExists::Replace),
+        54..57 => Kind::Again(IfExists::Keep),
+        57..60 => Kind::Again(IfExists::Fail),
+        60..74 => Kind::Reschedule,
+        74..86 => Kind::Cancel,
+        86..92 => Kind::Fire,
+        _ => Kind::Batch,
+    }
+}
+
+/// In the past, now, within a second, soon, or long after the run.
+pub(super) fn due(rng: &mut SmallRng, now_ms: u64) -> Due {
+    let ahead_ms = match rng.random_range(0..100) {
+        0..5 => return Due::At(now_ms - rng.random_range(0..60_000)),
+        5..20 => 0,
+        20..60 => rng.random_range(1..1_000),
+        60..92 => rng.random_range(1_000..HORIZON_MS),
+        _ => rng.random_range(3_600_000..86_400_000),
+    };
+    if rng.random_bool(0.5) { Due::In(ahead_ms) } else { Due::At(now_ms + ahead_ms) }
+}
+
+pub(super) fn reschedule(rng: &mut SmallRng, now_ms: u64, mark: impl Fn() -> u64) -> Action {
+    let both = rng.random_range(0..10);
+    Action::Reschedule { mark: (both < 4).then(mark), due: (both > 1).then(|| due(rng, now_ms)) }
+}
+
+/// An id of the caller's own, of every kind that the contract allows; `None`: the server makes it.
+pub(super) fn id(rng: &mut SmallRng, number: u64) -> Option<String> {
+    Some(match rng.random_range(0..20) {
+        0 => return None,
+        1 => format!("order:{number}/a b_%41"),
+        2 => format!("é-{number}-\u{1F552}"),
+        3 => format!("{}{number}", "long".repeat(50)),
+        4 => format!("?q={number}&x#y"),
+        _ => format!("t-{number}"),
+    })
+}

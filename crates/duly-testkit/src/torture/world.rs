@@ -1,0 +1,167 @@
+//! What every task of a torture run knows: the server's address, who is up, what is recorded.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use parking_lot::Mutex;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::api;
+use crate::history::Recorder;
+use crate::wire::Connection;
+
+/// Ids that later operations pick from.
+const RECENT_MAX: usize = 3_000;
+
+/// How long any call may take before it is in doubt.
+pub(super) const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What the run is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Everything at once.
+    Load,
+    /// No new operations and no more kills; every receiver confirms.
+    Drain,
+    /// Everybody goes home.
+    Done,
+}
+
+/// A namespace under test.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Namespace {
+    pub(super) name: &'static str,
+    pub(super) is_push: bool,
+}
+
+/// All namespaces under test.
+pub(super) const NAMESPACES: [Namespace; 4] = [
+    Namespace { name: "pull-a", is_push: false },
+    Namespace { name: "hook-a", is_push: true },
+    Namespace { name: "pull.b", is_push: false },
+    Namespace { name: "hook_b", is_push: true },
+];
+
+/// Longest that the server waits for the webhook receiver.
+pub(super) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) recorder: Recorder,
+    pub(super) address: SocketAddr,
+    seed: u64,
+    marks: AtomicU64,
+    recent: Mutex<VecDeque<(usize, String)>>,
+    phase: watch::Receiver<Phase>,
+    up: watch::Sender<bool>,
+}
+
+impl World {
+    pub(super) fn new(address: SocketAddr, seed: u64, phase: watch::Receiver<Phase>) -> Self {
+        Self {
+            recorder: Recorder::default(),
+            address,
+            seed,
+            marks: AtomicU64::new(1),
+            recent: Mutex::default(),
+            phase,
+            up: watch::Sender::new(true),
+        }
+    }
+
+    /// A generator for one task, from the seed and the task's own number.
+    pub(super) fn rng(&self, task: u64) -> SmallRng {
+        SmallRng::seed_from_u64(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ task)
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    pub(super) fn mark(&self) -> u64 {
+        self.marks.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn remember(&self, namespace: usize, id: String) {
+        let mut recent = self.recent.lock();
+        if recent.len() >= RECENT_MAX {
+            recent.pop_front();
+        }
+        recent.push_back((namespace, id));
+    }
+
+    /// A known id, new ones more often than old ones; `x` and `y` from 0 to 1.
+    pub(super) fn recall(&self, x: f64, y: f64) -> Option<(usize, String)> {
+        let recent = self.recent.lock();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a share of at most RECENT_MAX"
+        )]
+        let back = (recent.len() as f64 * x * y) as usize;
+        recent.iter().rev().nth(back).cloned()
+    }
+
+    pub(super) fn set_up(&self, up: Up) {
+        self.up.send_replace(up == Up::Yes);
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        *self.up.borrow()
+    }
+
+    /// Waits until the server is up again or the run is over.
+    pub(super) async fn wait_up(&self) {
+        let mut up = self.up.subscribe();
+        let mut phase = self.phase.clone();
+        tokio::select! {
+            _ = up.wait_for(|up| *up) => {}
+            _ = phase.wait_for(|phase| *phase == Phase::Done) => {}
+        }
+    }
+
+    pub(super) async fn put_namespaces(&self, receiver: SocketAddr) -> Result<()> {
+        let mut connection = Connection::new(self.address);
+        for namespace in &NAMESPACES {
+            let destination = if namespace.is_push {
+                json!({ "http": {
+                    "url": format!("http://{receiver}/{}", namespace.name),
+                    "timeout": format!("{}s", WEBHOOK_TIMEOUT.as_secs()),
+                }})
+            } else {
+                json!({ "pull": {} })
+            };
+            let body = json!({
+                "destination": destination,
+                "retry": { "max_attempts": 6, "min_backoff": "100ms", "max_backoff": "2s",
+                           "multiplier": 2, "jitter": 0.2 },
+                "lease": "2s",
+                "retention": "7d",
+            });
+            let path = api::path(namespace.name, "");
+            let body = serde_json::to_vec(&body)?;
+            let response = connection.call("PUT", &path, &body, PATIENCE).await?;
+            ensure!(
+                response.is_success(),
+                "PUT {path}: {} {}",
+                response.status,
+                String::from_utf8_lossy(&response.body)
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Whether the server takes calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Up {
+    Yes,
+    No,
+}

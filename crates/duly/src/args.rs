@@ -1,0 +1,8 @@
+//! Pieces of the command line that several commands share.
+
+pub(crate) mod due;
+pub(crate) mod filter;
+pub(crate) mod labels;
+pub(crate) mod payload;
+pub(crate) mod place;
+pub(crate) mod values;

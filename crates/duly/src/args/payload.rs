@@ -1,0 +1,78 @@
+//! What: the payload, given as JSON, as text, or as a file's exact bytes.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use duly_core::payload::PAYLOAD_BYTES_HARD;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::values;
+use crate::failure::Failure;
+
+/// The payload.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+pub(crate) struct PayloadArgs {
+    /// The payload as JSON, delivered as exactly this text (application/json)
+    #[arg(long, value_name = "JSON", value_parser = values::json, allow_hyphen_values = true)]
+    payload: Option<Box<RawValue>>,
+    /// The payload as plain text (text/plain; charset=utf-8)
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    payload_text: Option<String>,
+    /// The payload as the bytes of a file, `-` for stdin (application/octet-stream, unless a
+    /// header content-type says otherwise)
+    #[arg(long, value_name = "FILE")]
+    payload_file: Option<PathBuf>,
+}
+
+/// The field of a request that holds the payload.
+#[derive(Serialize, Default)]
+pub(crate) struct PayloadFields {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+}
+
+impl PayloadArgs {
+    /// Whether any is given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.payload.is_some() || self.payload_text.is_some() || self.payload_file.is_some()
+    }
+
+    /// As a request says it; reads the file.
+    pub(crate) fn fields(self) -> Result<PayloadFields, Failure> {
+        let payload_base64 = match &self.payload_file {
+            Some(path) => Some(STANDARD.encode(read(path)?)),
+            None => None,
+        };
+        Ok(PayloadFields { payload: self.payload, payload_text: self.payload_text, payload_base64 })
+    }
+}
+
+/// The bytes of a file or of stdin, refused past what any namespace allows.
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let (name, source): (String, io::Result<Box<dyn Read>>) = if path == Path::new("-") {
+        ("stdin".to_owned(), Ok(Box::new(io::stdin())))
+    } else {
+        let file = File::open(path).map(|file| Box::new(file) as Box<dyn Read>);
+        (path.display().to_string(), file)
+    };
+    let mut bytes = Vec::new();
+    source.and_then(|source| source.take(PAYLOAD_BYTES_HARD + 1).read_to_end(&mut bytes)).map_err(
+        |error| Failure::new(format_args!("cannot read the payload from {name}: {error}")),
+    )?;
+    if bytes.len() as u64 > PAYLOAD_BYTES_HARD {
+        return Err(Failure::new(format_args!(
+            "the payload from {name} is larger than the {PAYLOAD_BYTES_HARD} bytes that a payload can have"
+        )));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,72 @@
+//! Single values: text from the command line to checked values, with the checks of `duly-core`.
+//!
+//! Each function is a clap value parser: its error completes "invalid value … for …: ".
+
+use duly_core::{Invalid, Millis, NamespaceName, TimerId, Timestamp, namespace::SigningSecret};
+use reqwest::Url;
+use serde_json::value::RawValue;
+
+/// The part of a refusal that says what is allowed; clap shows the value itself.
+fn allowed(invalid: Invalid) -> String {
+    format!("it must be {}", invalid.allowed)
+}
+
+/// A namespace's name.
+pub(crate) fn namespace(text: &str) -> Result<NamespaceName, String> {
+    NamespaceName::new(text).map_err(allowed)
+}
+
+/// A timer's id.
+pub(crate) fn timer_id(text: &str) -> Result<TimerId, String> {
+    TimerId::new(text).map_err(allowed)
+}
+
+/// A duration: `2h30m`, or integer milliseconds.
+pub(crate) fn duration(text: &str) -> Result<Millis, String> {
+    match text.parse::<i128>() {
+        Ok(ms) => Millis::from_integer(ms),
+        Err(_) => Millis::parse(text),
+    }
+    .map_err(allowed)
+}
+
+/// A time: RFC 3339, or integer Unix milliseconds.
+pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
+    match text.parse::<i128>() {
+        Ok(ms) => Timestamp::from_integer(ms),
+        Err(_) => Timestamp::parse(text),
+    }
+    .map_err(allowed)
+}
+
+/// A JSON value, kept as its exact text.
+pub(crate) fn json(text: &str) -> Result<Box<RawValue>, String> {
+    serde_json::from_str(text).map_err(|error| {
+        format!("it must be JSON ({error}); in a shell, put it into single quotes")
+    })
+}
+
+/// `name:value`.
+pub(crate) fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("it must be a header as \"name:value\"".to_owned()),
+    }
+}
+
+/// The address of a server.
+pub(crate) fn server_url(text: &str) -> Result<Url, String> {
+    let refuse = || "it must be an address such as \"http://127.0.0.1:3859\"".to_owned();
+    let url = Url::parse(text).map_err(|_| refuse())?;
+    if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(refuse()) }
+}
+
+/// A signing secret.
+pub(crate) fn signing_secret(text: &str) -> Result<SigningSecret, String> {
+    SigningSecret::new(text).map_err(allowed)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+use super::*;
+
+#[test]
+fn times_are_rfc_3339_or_unix_milliseconds() {
+    for (text, unix_ms) in [
+        ("0", Some(0)),
+        ("1893456000000", Some(1_893_456_000_000)),
+        ("2030-01-01T00:00:00Z", Some(1_893_456_000_000)),
+        ("2030-01-01T01:00:00.0001+01:00", Some(1_893_456_000_001)),
+        ("-1", None),
+        ("tomorrow", None),
+        ("2201-01-01T00:00:00Z", None),
+        ("", None),
+    ] {
+        assert_eq!(time(text).ok().map(Timestamp::unix_ms), unix_ms, "{text}");
+    }
+}
+
+#[test]
+fn durations_are_text_or_milliseconds() {
+    for (text, ms) in [
+        ("0", Some(0)),
+        ("250", Some(250)),
+        ("2h30m", Some(9_000_000)),
+        ("30m2h", None),
+        ("-5s", None),
+        ("-5", None),
+        ("soon", None),
+    ] {
+        assert_eq!(duration(text).ok().map(Millis::ms), ms, "{text}");
+    }
+}
+
+#[test]
+fn headers_are_split_at_the_first_colon() {
+    assert_eq!(header("x-link: http://a:1/"), Ok(("x-link".to_owned(), "http://a:1/".to_owned())));
+    assert_eq!(header("x:"), Ok(("x".to_owned(), String::new())));
+    assert!(header("x").is_err());
+    assert!(header(": y").is_err());
+}
+
+#[test]
+fn json_keeps_its_exact_text() {
+    let text = r#"{"b": 1.50, "a":[ ]}"#;
+    assert_eq!(json(text).expect("it is JSON").get(), text);
+    assert!(json("{a:1}").expect_err("not JSON").contains("line 1"));
+}
+
+#[test]
+fn servers_are_http_addresses() {
+    assert!(server_url("http://127.0.0.1:3859").is_ok());
+    assert!(server_url("https://duly.example/base").is_ok());
+    assert!(server_url("127.0.0.1:3859").is_err());
+    assert!(server_url("localhost:3859").is_err());
+    assert!(server_url("ftp://x").is_err());
+}

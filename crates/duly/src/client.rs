@@ -1,0 +1,167 @@
+//! The HTTP client of the command line: one request, one answer, every failure in words.
+//!
+//! Names and ids are percent-encoded into the path. Nothing is retried here: what is not known to
+//! be done is said to be unknown.
+
+mod problem;
+mod unreachable;
+
+pub(crate) use problem::Hint;
+
+use std::time::Duration;
+
+use duly_core::{NamespaceName, TimerId};
+use reqwest::{Method, Url, header::CONTENT_TYPE};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::failure::Failure;
+
+/// Time to connect.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Time for a whole exchange, on top of what the server was asked to wait.
+const EXCHANGE: Duration = Duration::from_secs(60);
+
+/// Calls one server.
+pub(crate) struct Client {
+    http: reqwest::Client,
+    server: Url,
+}
+
+/// One call to be made.
+pub(crate) struct Call<'a> {
+    client: &'a Client,
+    method: Method,
+    url: Url,
+    body: Option<Result<Vec<u8>, serde_json::Error>>,
+    wait: Duration,
+    hints: &'static [Hint],
+}
+
+/// What the server answered to a call that it accepted.
+pub(crate) struct Answer {
+    /// The body as it came.
+    pub(crate) text: String,
+    server: Url,
+}
+
+impl Client {
+    /// A client of `server`.
+    pub(crate) fn new(server: Url) -> Result<Self, Failure> {
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("duly-cli/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT);
+        if is_loopback(&server) {
+            // A proxy would look for the server on its own machine.
+            builder = builder.no_proxy();
+        }
+        let http = builder
+            .build()
+            .map_err(|error| Failure::new(format_args!("cannot start the HTTP client: {error}")))?;
+        Ok(Self { http, server })
+    }
+
+    /// A call to `/v1/namespaces`, or below it: every segment is percent-encoded.
+    pub(crate) fn call(&self, method: Method, segments: &[&str]) -> Call<'_> {
+        let mut url = self.server.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(["v1", "namespaces"]).extend(segments);
+        }
+        Call { client: self, method, url, body: None, wait: Duration::ZERO, hints: &[] }
+    }
+
+    /// A call to a namespace, or to `below` it.
+    pub(crate) fn namespace(
+        &self,
+        method: Method,
+        namespace: &NamespaceName,
+        below: &[&str],
+    ) -> Call<'_> {
+        let mut segments = vec![namespace.as_str()];
+        segments.extend(below);
+        self.call(method, &segments)
+    }
+
+    /// A call to a timer, or to `below` it.
+    pub(crate) fn timer(
+        &self,
+        method: Method,
+        (namespace, id): (&NamespaceName, &TimerId),
+        below: &[&str],
+    ) -> Call<'_> {
+        let mut segments = vec![namespace.as_str(), "timers", id.as_str()];
+        segments.extend(below);
+        self.call(method, &segments)
+    }
+}
+
+impl Call<'_> {
+    /// With these query parameters.
+    pub(crate) fn query(mut self, parameters: &[(&str, String)]) -> Self {
+        if !parameters.is_empty() {
+            self.url.query_pairs_mut().extend_pairs(parameters);
+        }
+        self
+    }
+
+    /// With this JSON body.
+    pub(crate) fn body(mut self, body: &impl Serialize) -> Self {
+        self.body = Some(serde_json::to_vec(body));
+        self
+    }
+
+    /// The server may take this long before it answers.
+    pub(crate) fn waiting(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// What to type next, by the code of a refusal.
+    pub(crate) fn hints(mut self, hints: &'static [Hint]) -> Self {
+        self.hints = hints;
+        self
+    }
+
+    /// Makes the call.
+    pub(crate) async fn send(self) -> Result<Answer, Failure> {
+        let server = &self.client.server;
+        let limit = EXCHANGE + self.wait;
+        let unreachable = |error| unreachable::failure(server, &error, limit);
+        let mut request = self.client.http.request(self.method, self.url);
+        if let Some(body) = self.body {
+            let body = body
+                .map_err(|error| Failure::new(format_args!("cannot write the request: {error}")))?;
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        let sent = request.timeout(limit).send().await;
+        let response = sent.map_err(unreachable)?;
+        let status = response.status();
+        let text = response.text().await.map_err(unreachable)?;
+        if status.is_success() {
+            Ok(Answer { text, server: server.clone() })
+        } else {
+            Err(problem::failure(server, status, &text, self.hints))
+        }
+    }
+}
+
+impl Answer {
+    /// The body as a value.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_str(&self.text).map_err(|error| {
+            Failure::new(format_args!(
+                "{} answered what a Duly server of this version does not ({error}): \
+                 is it one, and of the same version as this command?",
+                self.server
+            ))
+        })
+    }
+}
+
+/// Whether the server runs on this machine.
+fn is_loopback(server: &Url) -> bool {
+    let host = server.host_str().unwrap_or("");
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}

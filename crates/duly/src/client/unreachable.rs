@@ -1,0 +1,45 @@
+//! Why no answer came, in words.
+
+use std::{error::Error, io, time::Duration};
+
+use duly_core::Millis;
+use reqwest::Url;
+
+use crate::failure::Failure;
+
+/// The message for a call that got no answer.
+pub(super) fn failure(server: &Url, error: &reqwest::Error, limit: Duration) -> Failure {
+    let server = server.as_str().trim_end_matches('/');
+    if error.is_connect() {
+        let (refused, cause) = root(error);
+        let cause = if refused { String::new() } else { format!(" ({cause})") };
+        return Failure::new(format_args!(
+            "no Duly server answers at {server}{cause}: start one with `duly serve`, or name another with --server"
+        ));
+    }
+    let what = if error.is_timeout() {
+        let limit = Millis::from_ms(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        format!("no answer from {server} within {limit}")
+    } else {
+        let (_, cause) = root(error);
+        format!("the connection to {server} broke before the answer was complete ({cause})")
+    };
+    Failure::new(format_args!(
+        "{what}: it is not known whether this was done; look before you repeat it"
+    ))
+}
+
+/// Whether the connection was refused, and the innermost cause.
+fn root(error: &reqwest::Error) -> (bool, String) {
+    let mut refused = false;
+    let mut cause: &dyn Error = error;
+    loop {
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
+            refused |= io.kind() == io::ErrorKind::ConnectionRefused;
+        }
+        match cause.source() {
+            Some(inner) => cause = inner,
+            None => return (refused, cause.to_string()),
+        }
+    }
+}

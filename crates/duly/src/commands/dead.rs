@@ -1,0 +1,200 @@
+//! `duly dead`: looks after dead letters.
+
+use clap::Subcommand;
+use duly_core::{Millis, NamespaceName, TimerId};
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Outcome,
+    args::{filter::Filter, values},
+    cli::Session,
+    commands::list,
+    failure::Failure,
+    output::timers,
+};
+
+/// List, redrive or purge dead letters: firings that were given up
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List dead letters with their last error
+    List {
+        /// The namespace
+        #[arg(value_parser = values::namespace)]
+        namespace: NamespaceName,
+        #[command(flatten)]
+        filter: Filter,
+    },
+    /// Send dead letters again, with a fresh budget of attempts
+    Redrive {
+        /// The namespace
+        #[arg(value_parser = values::namespace)]
+        namespace: NamespaceName,
+        #[command(flatten)]
+        which: Which,
+        /// Wait this long first
+        #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+        delay: Option<Millis>,
+        /// Space them: at most this many a second
+        #[arg(long, value_name = "N")]
+        per_second: Option<f64>,
+    },
+    /// Drop dead letters for good
+    Purge {
+        /// The namespace
+        #[arg(value_parser = values::namespace)]
+        namespace: NamespaceName,
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// The latest dead letter of this timer; repeat it for more
+    #[arg(long = "id", value_name = "ID", value_parser = values::timer_id)]
+    ids: Vec<TimerId>,
+    /// The dead letter with this delivery id; repeat it for more
+    #[arg(long = "delivery-id", value_name = "ID")]
+    delivery_ids: Vec<String>,
+    /// Every dead letter of the namespace
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Serialize)]
+struct Body {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ids: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    delivery_ids: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    all: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per_second: Option<f64>,
+}
+
+/// What one call did.
+#[derive(Deserialize)]
+struct Done {
+    #[serde(alias = "redriven", alias = "purged")]
+    count: u64,
+    cursor: Option<String>,
+    #[serde(default)]
+    errors: Vec<LetterError>,
+}
+
+#[derive(Deserialize)]
+struct LetterError {
+    error: Refusal,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    detail: String,
+}
+
+/// Runs it.
+pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
+    match args.action {
+        Action::List { namespace, filter } => {
+            list::pages(session, &namespace, Some("dead"), &filter, timers::dead).await
+        }
+        Action::Redrive { namespace, which, delay, per_second } => {
+            let pace = Pace { delay, per_second };
+            change(session, &namespace, Verb::Redrive, which, pace).await
+        }
+        Action::Purge { namespace, which } => {
+            change(session, &namespace, Verb::Purge, which, Pace::default()).await
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Redrive,
+    Purge,
+}
+
+/// How redriven letters are spread over time.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    delay: Option<Millis>,
+    per_second: Option<f64>,
+}
+
+impl Pace {
+    /// The delay of letters that come after `count` others.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate is a rough figure"
+    )]
+    fn delay_after(self, count: u64) -> Option<Millis> {
+        let spaced_ms = match self.per_second {
+            Some(rate) if rate > 0.0 => (count as f64 * 1_000.0 / rate) as u64,
+            _ => 0,
+        };
+        if self.delay.is_none() && spaced_ms == 0 {
+            return None;
+        }
+        let delay_ms = self.delay.unwrap_or_default().ms();
+        Some(Millis::from_ms(delay_ms.saturating_add(spaced_ms)))
+    }
+}
+
+/// Calls until everything that was asked for is dealt with.
+async fn change(
+    session: &Session,
+    namespace: &NamespaceName,
+    verb: Verb,
+    which: Which,
+    pace: Pace,
+) -> Outcome {
+    let (path, done) = match verb {
+        Verb::Redrive => ("redrive", "redriven"),
+        Verb::Purge => ("purge", "purged"),
+    };
+    let mut body = Body {
+        ids: which.ids.iter().map(ToString::to_string).collect(),
+        delivery_ids: which.delivery_ids,
+        all: which.all.then_some(true),
+        cursor: None,
+        delay: None,
+        per_second: pace.per_second,
+    };
+    let mut total = 0;
+    let mut refusals = Vec::new();
+    let last = loop {
+        body.delay = pace.delay_after(total).map(|delay| delay.to_string());
+        let call = session.client.namespace(Method::POST, namespace, &["dead", path]);
+        let answer = call.body(&body).send().await?;
+        let step: Done = answer.parse()?;
+        total += step.count;
+        refusals.extend(step.errors.into_iter().map(|letter| letter.error.detail));
+        if step.cursor.is_none() || !which.all {
+            break answer;
+        }
+        body.cursor = step.cursor;
+    };
+    if !session.printer.is_json() {
+        session.printer.line(&format!("{total} {done}"))?;
+    } else if which.all {
+        session.printer.line(&format!(r#"{{"{done}":{total}}}"#))?;
+    } else {
+        session.printer.line(&last.text)?;
+    }
+    if refusals.is_empty() { Ok(()) } else { Err(Failure::new(refusals.join("\n       "))) }
+}

@@ -1,0 +1,90 @@
+//! `duly lease`: takes due firings of the pull lane.
+
+use duly_core::{Millis, NamespaceName};
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Outcome,
+    args::values,
+    cli::Session,
+    commands::settle,
+    output::{
+        timers::{self, FiringRow},
+        when,
+    },
+};
+
+/// Lease due firings whose destination is pull
+///
+/// They belong to you until the lease ends; say what became of them with `duly settle`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The namespace
+    #[arg(value_parser = values::namespace)]
+    namespace: NamespaceName,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    max: u32,
+    /// Wait up to this long for the first one, at most 60s
+    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    wait: Option<Millis>,
+    /// How long they belong to you, 1s to 12h; without it what the namespace says
+    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    lease: Option<Millis>,
+    /// At most this many bytes of payload
+    #[arg(long, value_name = "N")]
+    max_bytes: Option<u64>,
+    /// Confirm what was received, after it is printed
+    #[arg(long)]
+    ack: bool,
+}
+
+#[derive(Serialize)]
+struct Body {
+    max: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Leased {
+    firings: Vec<FiringRow>,
+    #[serde(default)]
+    paused: bool,
+}
+
+/// Runs it.
+pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
+    let body = Body {
+        max: args.max,
+        max_bytes: args.max_bytes,
+        lease: args.lease.map(|lease| lease.to_string()),
+        wait: args.wait.map(|wait| wait.to_string()),
+    };
+    let answer = session
+        .client
+        .namespace(Method::POST, &args.namespace, &["lease"])
+        .body(&body)
+        .waiting(args.wait.unwrap_or_default().to_std())
+        .send()
+        .await?;
+    let leased: Leased = answer.parse()?;
+    // Printed before it is confirmed: what nobody read is leased again.
+    session.printer.answer(&answer, || {
+        Ok(match (leased.firings.is_empty(), leased.paused) {
+            (true, true) => "none: the namespace is paused".to_owned(),
+            (true, false) => "none".to_owned(),
+            (false, _) => timers::firings(&leased.firings, when::now()),
+        })
+    })?;
+    let tokens: Vec<_> = leased.firings.into_iter().map(|row| row.token).collect();
+    if args.ack && !tokens.is_empty() {
+        settle::ack(session, &args.namespace, &tokens).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! `duly receive`: a webhook receiver for development, which prints each delivery.
+//!
+//! It answers every method and path alike. With a secret it checks the Standard Webhooks signature
+//! and answers 401 where that is wrong, as a real receiver should.
+
+mod delivery;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, State},
+    http::{HeaderMap, StatusCode},
+};
+use duly_core::{namespace::SigningSecret, payload::PAYLOAD_BYTES_HARD};
+use standardwebhooks::Webhook;
+use tokio::{net::TcpListener, sync::mpsc};
+
+use self::delivery::{Delivery, Signature};
+use crate::{Outcome, args::values, failure::Failure, output::Printer};
+
+/// Deliveries received and not yet printed; past it receiving waits for the printer.
+const UNPRINTED_MAX: usize = 64;
+
+/// Receive webhooks and print each delivery, with its lateness (for development)
+///
+/// With --output json every delivery is one JSON document on a line of its own, after a first one
+/// that says where it listens.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4000")]
+    listen: SocketAddr,
+    /// Check signatures with this secret, whsec_…
+    #[arg(
+        long,
+        env = "DULY_WEBHOOK_SECRET",
+        hide_env_values = true,
+        value_parser = values::signing_secret
+    )]
+    secret: Option<SigningSecret>,
+    /// Answer with this status
+    #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = clap::value_parser!(u16).range(200..=599))]
+    status: u16,
+}
+
+struct Receiver {
+    webhook: Option<Webhook>,
+    status: StatusCode,
+    deliveries: mpsc::Sender<Delivery>,
+}
+
+/// Runs it.
+pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
+    let listen = args.listen;
+    let cannot = |error: std::io::Error| {
+        Failure::new(format_args!(
+            "cannot listen on {listen}: {error}; name another address with --listen"
+        ))
+    };
+    let listener = TcpListener::bind(listen).await.map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    let webhook = match &args.secret {
+        Some(secret) => Some(Webhook::new(secret.reveal()).map_err(Failure::new)?),
+        None => None,
+    };
+    let (deliveries, mut received) = mpsc::channel(UNPRINTED_MAX);
+    let receiver = Arc::new(Receiver {
+        webhook,
+        status: StatusCode::from_u16(args.status).map_err(Failure::new)?,
+        deliveries,
+    });
+    let body_bytes_max = usize::try_from(PAYLOAD_BYTES_HARD).unwrap_or(usize::MAX);
+    let app = Router::new()
+        .fallback(receive)
+        .layer(DefaultBodyLimit::max(body_bytes_max))
+        .with_state(receiver);
+    printer.line(&if printer.is_json() {
+        format!(r#"{{"receiving_on":"http://{address}/"}}"#)
+    } else {
+        format!("receiving on http://{address}/  (Ctrl-C ends it)")
+    })?;
+    let server = axum::serve(listener, app).into_future();
+    tokio::pin!(server);
+    let interrupted = tokio::signal::ctrl_c();
+    tokio::pin!(interrupted);
+    loop {
+        tokio::select! {
+            ended = &mut server => return ended.map_err(cannot),
+            _ = &mut interrupted => return Ok(()),
+            Some(delivery) = received.recv() => printer.line(&if printer.is_json() {
+                delivery.json()
+            } else {
+                delivery.line()
+            })?,
+        }
+    }
+}
+
+async fn receive(
+    State(receiver): State<Arc<Receiver>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    let signature = Signature::check(receiver.webhook.as_ref(), &headers, &body);
+    let status = match signature {
+        Signature::Wrong(_) => StatusCode::UNAUTHORIZED,
+        _ => receiver.status,
+    };
+    let delivery = Delivery::new(&headers, &body, signature, status.as_u16());
+    match receiver.deliveries.send(delivery).await {
+        Ok(()) => status,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}

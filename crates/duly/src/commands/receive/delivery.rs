@@ -1,0 +1,153 @@
+//! What is known of one delivery, from its headers.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::http::HeaderMap;
+use duly_core::Timestamp;
+use serde::Serialize;
+use standardwebhooks::{Webhook, WebhookError};
+
+use crate::output::text;
+
+/// Longest payload that is printed, in characters.
+const PAYLOAD_CHARS_MAX: usize = 120;
+
+/// A delivery, ready to be printed.
+#[derive(Serialize)]
+pub(super) struct Delivery {
+    received_at: String,
+    lateness_ms: Option<f64>,
+    attempt: Option<u32>,
+    id: Option<String>,
+    delivery_id: Option<String>,
+    source: Option<String>,
+    signature: Signature,
+    answered: u16,
+    content_type: Option<String>,
+    payload_bytes: usize,
+    payload_preview: String,
+}
+
+/// What the signature of a delivery says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Signature {
+    /// No secret to check it with.
+    Unchecked,
+    /// Made with the secret.
+    Valid,
+    /// Missing, or not made with the secret.
+    Wrong(String),
+    /// The checking library takes UTF-8 only.
+    Uncheckable,
+}
+
+impl Signature {
+    /// Checks the signature where there is a secret.
+    pub(super) fn check(webhook: Option<&Webhook>, headers: &HeaderMap, body: &[u8]) -> Self {
+        match webhook.map(|webhook| webhook.verify(body, headers)) {
+            None => Self::Unchecked,
+            Some(Ok(())) => Self::Valid,
+            Some(Err(WebhookError::InvalidPayload)) => Self::Uncheckable,
+            Some(Err(error)) => Self::Wrong(error.to_string()),
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Unchecked => String::new(),
+            Self::Valid => "  signature valid".to_owned(),
+            Self::Wrong(why) => format!("  SIGNATURE WRONG: {why}"),
+            Self::Uncheckable => "  signature not checked: the payload is not UTF-8".to_owned(),
+        }
+    }
+}
+
+impl Delivery {
+    /// Reads what the headers say.
+    pub(super) fn new(
+        headers: &HeaderMap,
+        body: &[u8],
+        signature: Signature,
+        answered: u16,
+    ) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let due_at = header("duly-due-at").and_then(|text| Timestamp::parse(text).ok());
+        let now_ms = since.as_secs_f64() * 1_000.0;
+        let received_at = Timestamp::saturating_from_unix_ms(
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+        );
+        Self {
+            received_at: received_at.to_string(),
+            lateness_ms: due_at.map(|due_at| lateness_ms(now_ms, due_at)),
+            attempt: header("duly-attempt").and_then(|text| text.parse().ok()),
+            id: header("ce-subject").map(percent_decoded),
+            delivery_id: header("webhook-id").map(str::to_owned),
+            source: header("ce-source").map(str::to_owned),
+            signature,
+            answered,
+            content_type: header("content-type").map(str::to_owned),
+            payload_bytes: body.len(),
+            payload_preview: text::preview_bytes(body, PAYLOAD_CHARS_MAX),
+        }
+    }
+
+    /// For people: lateness, attempt, ids, signature, payload.
+    pub(super) fn line(&self) -> String {
+        let Self { attempt: Some(attempt), id: Some(id), .. } = self else {
+            return format!(
+                "{}  not from Duly, answered {}: {}",
+                self.received_at, self.answered, self.payload_preview
+            );
+        };
+        let lateness = match self.lateness_ms {
+            Some(late_ms) => format!("{late_ms:.1} ms late"),
+            None => "lateness unknown".to_owned(),
+        };
+        format!(
+            "{}  {lateness}  attempt {attempt}  {}  delivery {}{}  answered {}\n    {}",
+            self.received_at,
+            text::preview(id, usize::MAX),
+            text::preview(self.delivery_id.as_deref().unwrap_or("-"), 64),
+            self.signature.words(),
+            self.answered,
+            self.payload_preview
+        )
+    }
+
+    /// For programs.
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// How long after its due time it came, to a tenth of a millisecond.
+#[expect(clippy::cast_precision_loss, reason = "Unix milliseconds fit an f64")]
+fn lateness_ms(now_ms: f64, due_at: Timestamp) -> f64 {
+    ((now_ms - due_at.unix_ms() as f64) * 10.0).round() / 10.0
+}
+
+/// The text of a percent-encoded header; as it stands where it is no UTF-8.
+fn percent_decoded(encoded: &str) -> String {
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let pair = tail.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
+        let decoded = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        match decoded {
+            Some(byte) if first == b'%' => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| encoded.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! `duly serve`: runs a server until it is told to stop.
+//!
+//! The first SIGINT or SIGTERM lets requests and attempts finish and exits 0; a second one exits
+//! at once, which loses nothing that was acknowledged. What it says to the person who started it
+//! goes to stdout, logs go to stderr.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use duly_server::{
+    StartReport,
+    config::{self, Config, Flag, Source},
+    telemetry::logging,
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{
+    Outcome,
+    failure::Failure,
+    output::{Printer, when},
+};
+
+/// Exit code of a server that was told to stop twice.
+const STOPPED_AT_ONCE: i32 = 1;
+
+/// Run a server
+///
+/// Needs no configuration: without any it listens on 127.0.0.1:3859 and keeps its data in
+/// ./duly-data.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the data is; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+}
+
+/// Runs it.
+pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
+    printer.people_only("serve")?;
+    let config = config::load(&args.source()).map_err(Failure::new)?;
+    logging::init(&config.log.level, config.log.format);
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format_args!("cannot start: {error}")))?
+        .block_on(serve(config, printer))
+}
+
+impl Args {
+    fn source(self) -> Source {
+        let data = self.data.map(|value| ("--data", "store.data", value));
+        let listen = self.listen.map(|address| ("--listen", "server.listen", address.to_string()));
+        let flags = [data, listen].into_iter().flatten();
+        Source {
+            file: self.config,
+            flags: flags
+                .map(|(flag, key, value)| Flag { flag: flag.to_owned(), key, value })
+                .collect(),
+            ..Source::from_env()
+        }
+    }
+}
+
+async fn serve(config: Config, printer: Printer) -> Outcome {
+    // Listened for from the start, so that a signal while the store opens is not lost.
+    let mut stop = Stop::listen()?;
+    let running = duly_server::start(config).await.map_err(Failure::new)?;
+    // A closed stdout is no reason to stop serving.
+    printer.line(&opening(running.report())).ok();
+    stop.requested().await;
+    tracing::info!("stopping; a second signal stops at once");
+    tokio::spawn(async move {
+        stop.requested().await;
+        tracing::warn!("stopped at once; unfinished attempts will be made again");
+        std::process::exit(STOPPED_AT_ONCE);
+    });
+    running.stop().await.map_err(Failure::new)
+}
+
+/// The signals that stop a server.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    fn listen() -> Result<Self, Failure> {
+        let listen = |kind| {
+            signal(kind)
+                .map_err(|error| Failure::new(format_args!("cannot listen for signals: {error}")))
+        };
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    async fn requested(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// What a person sees first.
+fn opening(report: &StartReport) -> String {
+    let url = format!("http://{}", report.listen);
+    let open_ms = u64::try_from(report.open_time.as_millis()).unwrap_or(u64::MAX);
+    let mut lines = vec![
+        format!("duly {} listens on {url}", env!("CARGO_PKG_VERSION")),
+        format!("data in {}, opened in {}", report.data, when::distance(open_ms)),
+        format!(
+            "{} pending, {} overdue, {} dead letters, {} namespaces",
+            report.pending, report.overdue, report.dead, report.namespaces
+        ),
+    ];
+    if report.torn_tail {
+        lines.push(
+            "the last write before a crash was unfinished and never acknowledged; it was dropped"
+                .to_owned(),
+        );
+    }
+    let server = if report.listen.port() == DEFAULT_PORT {
+        String::new()
+    } else {
+        format!(" --server {url}")
+    };
+    lines.push(format!("try: duly schedule demo --in 10s --payload-text hello{server}"));
+    lines.join("\n")
+}
+
+/// The port that commands call unless they are told another.
+const DEFAULT_PORT: u16 = 3859;

@@ -1,0 +1,143 @@
+//! Any JSON object as pairs for a person: in the server's order, nested names joined by a full
+//! stop, times with their distance.
+//!
+//! The values are kept as raw text, so that a payload is shown as it is.
+
+use std::fmt;
+
+use duly_core::Timestamp;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use super::{text, when};
+
+/// Longest value that is shown, in characters.
+const VALUE_CHARS_MAX: usize = 200;
+
+/// The fields of a JSON object, in their order.
+pub(crate) struct Fields(Vec<(String, Box<RawValue>)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Fields(pairs))
+            }
+        }
+
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+impl Fields {
+    /// The pairs for a person, at `now`.
+    pub(crate) fn pairs(&self, now: Timestamp) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        self.collect("", now, &mut pairs);
+        pairs
+    }
+
+    fn collect(&self, prefix: &str, now: Timestamp, pairs: &mut Vec<(String, String)>) {
+        for (name, value) in &self.0 {
+            let path = format!("{prefix}{}", text::preview(name, VALUE_CHARS_MAX));
+            let raw = value.get();
+            if name == "payload" {
+                pairs.push((path, text::preview(raw, VALUE_CHARS_MAX)));
+            } else if let Ok(inner) = serde_json::from_str::<Self>(raw) {
+                if inner.0.is_empty() {
+                    pairs.push((path, "{}".to_owned()));
+                } else {
+                    inner.collect(&format!("{path}."), now, pairs);
+                }
+            } else if let Ok(items) = serde_json::from_str::<Vec<Box<RawValue>>>(raw) {
+                collect_items(&path, &items, now, pairs);
+            } else {
+                pairs.push((path, scalar(raw, now)));
+            }
+        }
+    }
+}
+
+/// A list of plain values in one line, a list of objects as a line for each.
+fn collect_items(
+    path: &str,
+    items: &[Box<RawValue>],
+    now: Timestamp,
+    pairs: &mut Vec<(String, String)>,
+) {
+    let objects: Option<Vec<Fields>> =
+        items.iter().map(|item| serde_json::from_str(item.get()).ok()).collect();
+    match objects {
+        Some(objects) if !objects.is_empty() => {
+            for (place, object) in objects.iter().enumerate() {
+                let line: Vec<_> = object
+                    .pairs(now)
+                    .into_iter()
+                    .map(|(name, value)| format!("{name} {value}"))
+                    .collect();
+                let path = if place == 0 { path } else { "" };
+                pairs.push((path.to_owned(), line.join(", ")));
+            }
+        }
+        _ if items.is_empty() => pairs.push((path.to_owned(), "(none)".to_owned())),
+        _ => {
+            let line: Vec<_> = items.iter().map(|item| scalar(item.get(), now)).collect();
+            pairs.push((path.to_owned(), line.join(", ")));
+        }
+    }
+}
+
+/// Text without quotes, times with their distance, anything else as it stands.
+fn scalar(raw: &str, now: Timestamp) -> String {
+    match serde_json::from_str::<String>(raw) {
+        Ok(text) => text::preview(&when::with_distance(&text, now), VALUE_CHARS_MAX),
+        Err(_) => text::preview(raw, VALUE_CHARS_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_become_pairs_in_their_order() {
+        let fields: Fields = serde_json::from_str(
+            r#"{"z":1,"due_at":"1970-01-01T00:01:00.000Z","payload":{"b": 1.0},
+                "retry":{"jitter":0.2,"none":{}},"tags":["a","b"],
+                "history":[{"attempt":1,"outcome":"failed"},{"attempt":2,"outcome":"x"}],"empty":[]}"#,
+        )
+        .expect("an object");
+        let now = Timestamp::MIN;
+        let pairs: Vec<String> =
+            fields.pairs(now).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(
+            pairs,
+            [
+                "z=1",
+                "due_at=1970-01-01T00:01:00.000Z (in 1m)",
+                r#"payload={"b": 1.0}"#,
+                "retry.jitter=0.2",
+                "retry.none={}",
+                "tags=a, b",
+                "history=attempt 1, outcome failed",
+                "=attempt 2, outcome x",
+                "empty=(none)",
+            ]
+        );
+    }
+}

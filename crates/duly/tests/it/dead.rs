@@ -1,0 +1,33 @@
+//! dead list, redrive, purge.
+
+use crate::harness::Server;
+
+/// Makes dead letters of timers with these ids.
+fn dead_letters(server: &Server, ids: &[&str]) {
+    for id in ids {
+        server.run(&["schedule", "n", id, "--in", "0"]).ok();
+        let leased = server.json(&["lease", "n", "--wait", "20s"]);
+        let token = leased["firings"][0]["token"].as_str().expect("a firing");
+        server.run(&["settle", "n", token, "--dead", "--reason", "no such customer"]).ok();
+    }
+}
+
+#[test]
+fn dead_letters_are_listed_redriven_and_purged() {
+    let server = Server::start();
+    dead_letters(&server, &["a", "b", "c"]);
+    let table = server.run(&["dead", "list", "n"]).ok();
+    assert!(table.contains("no such customer"), "{table}");
+    let listed = server.json(&["dead", "list", "n"]);
+    let delivery_id = listed["timers"][0]["delivery_id"].as_str().expect("a delivery id");
+    assert_eq!(server.run(&["dead", "redrive", "n", "--id", "b"]).ok(), "1 redriven\n");
+    let leased = server.json(&["lease", "n", "--wait", "20s"]);
+    assert_eq!(leased["firings"][0]["id"], "b");
+    let purged = server.json(&["dead", "purge", "n", "--delivery-id", delivery_id]);
+    assert_eq!(purged["purged"], 1);
+    let redriven = server.json(&["dead", "redrive", "n", "--all", "--delay", "1h"]);
+    assert_eq!(redriven["redriven"], 1);
+    assert_eq!(server.run(&["dead", "list", "n"]).ok(), "none\n");
+    assert_eq!(server.run(&["dead", "purge", "n", "--all"]).ok(), "0 purged\n");
+    server.run(&["dead", "purge", "n", "--id", "nobody"]).refused(1);
+}

@@ -1,0 +1,263 @@
+//! Child processes of the `duly` binary: commands that end, and servers that are stopped.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Time for anything that is waited for.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// What a command printed and how it ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
+        }
+    }
+}
+
+impl Ran {
+    /// What was printed, after it went well.
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.stdout
+    }
+
+    /// The one JSON document that was printed, after it went well.
+    #[track_caller]
+    pub(crate) fn json(self) -> Value {
+        let text = self.ok();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+
+    /// The message, after it was refused.
+    #[track_caller]
+    pub(crate) fn refused(self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert!(self.stderr.starts_with("error: "), "{self:?}");
+        for mark in ["Error {", "Some(", "panicked", "Os {"] {
+            assert!(!self.stderr.contains(mark), "not for people: {self:?}");
+        }
+        self.stderr
+    }
+}
+
+/// The binary, without settings of the machine that runs the tests.
+pub(crate) fn duly() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_duly"));
+    command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs a command that calls no server.
+pub(crate) fn run(args: &[&str]) -> Ran {
+    duly().args(args).output().expect("duly starts").into()
+}
+
+/// A child whose stdout is read line by line; killed at the end.
+pub(crate) struct Process {
+    child: Child,
+    lines: Receiver<String>,
+    stderr: Option<thread::JoinHandle<String>>,
+}
+
+impl Process {
+    /// Starts it.
+    pub(crate) fn start(args: &[&str]) -> Self {
+        let mut child = duly()
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("duly starts");
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let mut stderr = child.stderr.take().expect("stderr is piped");
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let stderr = thread::spawn(move || {
+            let mut text = String::new();
+            stderr.read_to_string(&mut text).ok();
+            text
+        });
+        Self { child, lines, stderr: Some(stderr) }
+    }
+
+    /// The next line of stdout.
+    #[track_caller]
+    pub(crate) fn line(&mut self) -> String {
+        match self.lines.recv_timeout(DEADLINE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => panic!("no line within {DEADLINE:?}"),
+            Err(RecvTimeoutError::Disconnected) => panic!("ended: {:?}", self.ended()),
+        }
+    }
+
+    /// The first `http://…` address that it prints, and the lines up to there.
+    #[track_caller]
+    pub(crate) fn address(&mut self) -> (String, Vec<String>) {
+        let mut lines = Vec::new();
+        loop {
+            let line = self.line();
+            let found = line
+                .split_whitespace()
+                .find(|word| word.starts_with("http://"))
+                .map(|word| word.trim_end_matches('/').to_owned());
+            lines.push(line);
+            if let Some(address) = found {
+                return (address, lines);
+            }
+        }
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).expect("a pid is an i32");
+        let pid = Pid::from_raw(pid).expect("a child's pid is not zero");
+        rustix::process::kill_process(pid, signal).expect("the child is there");
+    }
+
+    /// How it ended and what stderr says, if it has.
+    pub(crate) fn try_ended(&mut self) -> Option<(ExitStatus, String)> {
+        let status = self.child.try_wait().expect("the child is ours")?;
+        let stderr = self.stderr.take().map(thread::JoinHandle::join);
+        let stderr = stderr.and_then(Result::ok).unwrap_or_default();
+        Some((status, stderr))
+    }
+
+    /// Waits for its end: how, and what stderr says.
+    #[track_caller]
+    pub(crate) fn ended(&mut self) -> (ExitStatus, String) {
+        let until = Instant::now() + DEADLINE;
+        loop {
+            if let Some(ended) = self.try_ended() {
+                return ended;
+            }
+            assert!(Instant::now() < until, "still running after {DEADLINE:?}");
+            thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A data directory, and the server that runs on it.
+pub(crate) struct Server {
+    pub(crate) process: Process,
+    pub(crate) url: String,
+    pub(crate) opening: Vec<String>,
+    directory: TempDir,
+}
+
+impl Server {
+    /// Starts one on an empty directory.
+    pub(crate) fn start() -> Self {
+        Self::on(TempDir::new().expect("a temporary directory"))
+    }
+
+    fn on(directory: TempDir) -> Self {
+        let data = directory.path().join("data");
+        let data = data.to_str().expect("UTF-8");
+        let mut process = Process::start(&["serve", "--data", data, "--listen", "127.0.0.1:0"]);
+        let (url, opening) = process.address();
+        Self { process, url, opening, directory }
+    }
+
+    /// Where its data is.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// Kills it with -9 and starts another one on the same directory.
+    pub(crate) fn kill_and_restart(self) -> Self {
+        let Self { process, directory, .. } = self;
+        process.signal(Signal::KILL);
+        drop(process);
+        Self::on(directory)
+    }
+
+    /// A command that calls this server.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = duly();
+        command.args(args).env("DULY_SERVER", &self.url);
+        command
+    }
+
+    /// Runs a command that calls this server.
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        self.command(args).output().expect("duly starts").into()
+    }
+
+    /// Runs a command and reads its JSON.
+    #[track_caller]
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let mut all = vec!["--output", "json"];
+        all.extend(args);
+        self.run(&all).json()
+    }
+
+    /// Runs a command with this on its stdin.
+    pub(crate) fn run_with_stdin(&self, args: &[&str], input: &[u8]) -> Ran {
+        let mut child = self
+            .command(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("duly starts");
+        let mut stdin = child.stdin.take().expect("stdin is piped");
+        stdin.write_all(input).expect("it reads its stdin");
+        drop(stdin);
+        child.wait_with_output().expect("it ends").into()
+    }
+
+    /// Repeats a command until its JSON is as wanted.
+    #[track_caller]
+    pub(crate) fn until(&self, args: &[&str], is_wanted: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + DEADLINE;
+        loop {
+            let seen = self.json(args);
+            if is_wanted(&seen) {
+                return seen;
+            }
+            assert!(Instant::now() < until, "after {DEADLINE:?} still {seen}");
+        }
+    }
+}
+
+/// The text of a path.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}

@@ -1,0 +1,69 @@
+//! namespace put, get, list, delete, pause, resume, stats.
+
+use crate::harness::Server;
+
+#[test]
+fn settings_are_put_shown_and_listed() {
+    let server = Server::start();
+    assert_eq!(server.run(&["namespace", "list"]).ok(), "none\n");
+    let put = [
+        "namespace",
+        "put",
+        "orders",
+        "--url",
+        "http://127.0.0.1:4000/hook",
+        "--max-attempts",
+        "3",
+        "--min-backoff",
+        "2s",
+        "--retention",
+        "1h",
+        "--weight",
+        "7",
+        "--max-pending",
+        "10",
+        "--signing-secret",
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    ];
+    let shown = server.run(&put).ok();
+    assert!(shown.contains("http://127.0.0.1:4000/hook"), "{shown}");
+    assert!(!shown.contains("whsec_"), "{shown}");
+    let settings = server.json(&["namespace", "get", "orders"]);
+    assert_eq!(settings["retry"]["max_attempts"], 3);
+    assert_eq!(settings["weight"], 7);
+    assert_eq!(settings["limits"]["max_pending"], 10);
+    let file = br#"{"lease":"5s","retry":{"schedule":["1s","2s"]}}"#;
+    server.run_with_stdin(&["namespace", "put", "mails", "--file", "-"], file).ok();
+    assert_eq!(server.json(&["namespace", "get", "mails"])["lease"], "5s");
+    let listed = server.json(&["namespace", "list"]);
+    assert_eq!(listed["namespaces"][0]["name"], "mails");
+    assert_eq!(listed["namespaces"][1]["name"], "orders");
+    let table = server.run(&["namespace", "list"]).ok();
+    assert!(table.contains("http://127.0.0.1:4000/hook"), "{table}");
+    let wrong = ["namespace", "put", "orders", "--weight", "0"];
+    assert!(server.run(&wrong).refused(1).contains("weight"));
+}
+
+#[test]
+fn pause_holds_firings_until_resume() {
+    let server = Server::start();
+    server.run(&["schedule", "n", "x", "--in", "0"]).ok();
+    assert_eq!(server.run(&["namespace", "pause", "n"]).ok(), "n  paused\n");
+    assert_eq!(server.run(&["lease", "n"]).ok(), "none: the namespace is paused\n");
+    assert_eq!(server.run(&["namespace", "resume", "n"]).ok(), "n  resumed\n");
+    let leased = server.json(&["lease", "n", "--wait", "20s"]);
+    assert_eq!(leased["firings"][0]["id"], "x");
+}
+
+#[test]
+fn stats_count_and_delete_wants_force() {
+    let server = Server::start();
+    server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
+    let stats = server.json(&["namespace", "stats", "n"]);
+    assert_eq!((&stats["scheduled"], &stats["pending"]), (&1.into(), &1.into()));
+    assert!(server.run(&["namespace", "stats", "n"]).ok().contains("totals.scheduled"));
+    let message = server.run(&["namespace", "delete", "n"]).refused(1);
+    assert!(message.contains("--force"), "{message}");
+    assert_eq!(server.run(&["namespace", "delete", "n", "--force"]).ok(), "n  deleted\n");
+    assert!(server.run(&["namespace", "get", "n"]).refused(1).contains("not_found"));
+}

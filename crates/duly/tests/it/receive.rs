@@ -1,0 +1,94 @@
+//! `duly receive`: prints deliveries and checks their signatures.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::harness::{Process, Server, run};
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+#[test]
+fn a_delivery_is_printed_with_lateness_attempt_and_payload() {
+    let server = Server::start();
+    let mut receiver = Process::start(&["receive", "--listen", "127.0.0.1:0"]);
+    let (url, _) = receiver.address();
+    server
+        .run(&[
+            "schedule",
+            "orders",
+            "a b/ü",
+            "--in",
+            "50ms",
+            "--payload",
+            r#"{"n":1}"#,
+            "--url",
+            &url,
+        ])
+        .ok();
+    let line = receiver.line();
+    for part in [" ms late  attempt 1  a b/ü  delivery ", "answered 200"] {
+        assert!(line.contains(part), "{line}");
+    }
+    assert!(!line.contains("signature"), "{line}");
+    assert_eq!(receiver.line().trim(), r#"{"n":1}"#);
+    receiver.signal(Signal::INT);
+    assert!(receiver.ended().0.success());
+}
+
+#[test]
+fn signatures_are_checked_with_the_secret() {
+    let server = Server::start();
+    let start = |secret| {
+        let args = ["receive", "--listen", "127.0.0.1:0", "--secret", secret];
+        let mut receiver = Process::start(&args);
+        let (url, _) = receiver.address();
+        (receiver, url)
+    };
+    let (mut right, right_url) = start(SECRET);
+    let (mut wrong, wrong_url) = start("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    server
+        .run(&["namespace", "put", "orders", "--signing-secret", SECRET, "--retry-schedule", "1h"])
+        .ok();
+    for url in [&right_url, &wrong_url] {
+        server.run(&["schedule", "orders", "--in", "0", "--payload-text", "x", "--url", url]).ok();
+    }
+    let line = right.line();
+    assert!(line.contains("signature valid  answered 200"), "{line}");
+    let line = wrong.line();
+    assert!(line.contains("SIGNATURE WRONG"), "{line}");
+    assert!(line.contains("answered 401"), "{line}");
+}
+
+#[test]
+fn json_is_one_document_for_each_delivery_and_the_status_is_chosen() {
+    let server = Server::start();
+    let mut receiver = Process::start(&[
+        "receive",
+        "--listen",
+        "127.0.0.1:0",
+        "--status",
+        "410",
+        "--output",
+        "json",
+    ]);
+    let opening: Value = serde_json::from_str(&receiver.line()).expect("a document");
+    let url = opening["receiving_on"].as_str().expect("an address").to_owned();
+    server.run(&["namespace", "put", "orders", "--retry-schedule", "1h"]).ok();
+    server
+        .run(&["schedule", "orders", "x", "--in", "0", "--payload-text", "y", "--url", &url])
+        .ok();
+    let delivery: Value = serde_json::from_str(&receiver.line()).expect("a document");
+    assert_eq!(delivery["id"], "x");
+    assert_eq!(delivery["answered"], 410);
+    assert_eq!(delivery["payload_preview"], "y");
+    // 410 makes a dead letter at once.
+    server.until(&["get", "orders", "x"], |timer| timer["state"] == "dead");
+}
+
+#[test]
+fn an_address_in_use_is_refused() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let message = run(&["receive", "--listen", &address]).refused(1);
+    assert!(message.contains(&address) && message.contains("--listen"), "{message}");
+}

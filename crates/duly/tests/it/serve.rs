@@ -1,0 +1,168 @@
+//! serve: how it opens, how it ends, what keeps it from starting, and kill -9.
+
+use std::{fs, net::TcpListener};
+
+use rustix::process::Signal;
+
+use crate::harness::{Process, Server, duly, run, text};
+
+#[test]
+fn it_says_where_it_listens_where_the_data_is_and_what_is_pending() {
+    let mut server = Server::start();
+    let mut lines = server.opening.clone();
+    while !lines.last().is_some_and(|line| line.contains("duly schedule")) {
+        lines.push(server.process.line());
+    }
+    let opening = lines.join("\n");
+    for part in [server.url.as_str(), text(&server.data()), "0 pending", "0 overdue", "opened in"] {
+        assert!(opening.contains(part), "{part}: {opening}");
+    }
+}
+
+#[test]
+fn a_signal_drains_it_and_exits_0() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut server = Server::start();
+        server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
+        server.process.signal(signal);
+        let (status, stderr) = server.process.ended();
+        assert_eq!(status.code(), Some(0), "{stderr}");
+    }
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_the_drain() {
+    let mut server = Server::start();
+    // A receiver that takes the delivery and never answers it.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/", silent.local_addr().expect("bound"));
+    server.run(&["schedule", "n", "x", "--in", "0", "--url", &url]).ok();
+    let _delivery = silent.accept().expect("a delivery");
+    server.process.signal(Signal::INT);
+    let (status, stderr) = loop {
+        // Two signals that come at once are one, so the second is repeated.
+        server.process.signal(Signal::INT);
+        if let Some(ended) = server.process.try_ended() {
+            break ended;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(status.code(), Some(1), "{stderr}");
+}
+
+#[test]
+fn after_kill_9_every_acknowledged_timer_is_there() {
+    let server = Server::start();
+    server.run(&["schedule", "n", "far", "--in", "1h", "--payload", r#"{"a": 1}"#]).ok();
+    server.run(&["schedule", "n", "gone", "--in", "1h"]).ok();
+    server.run(&["cancel", "n", "gone"]).ok();
+    server.run(&["schedule", "n", "near", "--in", "0"]).ok();
+    let before = server.run(&["--output", "json", "get", "n", "far"]).ok();
+
+    let server = server.kill_and_restart();
+    assert_eq!(server.run(&["--output", "json", "get", "n", "far"]).ok(), before);
+    assert_eq!(server.json(&["get", "n", "gone"])["state"], "cancelled");
+    let leased = server.json(&["lease", "n", "--wait", "20s"]);
+    assert_eq!(leased["firings"][0]["id"], "near");
+}
+
+#[test]
+fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
+    let server = Server::start();
+    let data = server.data();
+    let args = ["serve", "--data", text(&data), "--listen", "127.0.0.1:0"];
+    let message = run(&args).refused(1);
+    assert!(message.contains(text(&data)), "{message}");
+    assert!(
+        message.contains("in use") || message.contains("locked") || message.contains("open"),
+        "{message}"
+    );
+    server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
+}
+
+#[test]
+fn a_port_in_use_is_refused_before_the_data_is_touched() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let data = directory.path().join("data");
+    let args = ["serve", "--data", text(&data), "--listen", &address];
+    let message = run(&args).refused(1);
+    assert!(message.contains(&address), "{message}");
+}
+
+#[test]
+fn what_it_cannot_start_with_is_one_clear_message() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| text(&directory.path().join(name)).to_owned();
+    fs::write(path("file"), "x").expect("written");
+    fs::write(path("bad-key.toml"), "[store]\ndatta = \"x\"\n").expect("written");
+    fs::write(path("bad-toml.toml"), "[store\n").expect("written");
+    let data = path("data");
+    for (args, parts) in [
+        (vec!["--data", &path("file")], vec![path("file")]),
+        (vec!["--data", &path("file/below")], vec![path("file/below")]),
+        (vec!["--data", &data, "--listen", "0.0.0.0:0"], vec!["0.0.0.0".to_owned()]),
+        (vec!["--data", &data, "--config", &path("missing.toml")], vec![path("missing.toml")]),
+        (
+            vec!["--data", &data, "--config", &path("bad-key.toml")],
+            vec![path("bad-key.toml"), "datta".to_owned()],
+        ),
+        (vec!["--data", &data, "--config", &path("bad-toml.toml")], vec![path("bad-toml.toml")]),
+    ] {
+        let mut all = vec!["serve"];
+        all.extend(&args);
+        if !args.contains(&"--listen") {
+            all.extend(["--listen", "127.0.0.1:0"]);
+        }
+        let message = run(&all).refused(1);
+        for part in parts {
+            assert!(message.contains(&part), "{args:?} lacks {part}: {message}");
+        }
+    }
+}
+
+#[test]
+fn bad_flags_exit_2() {
+    for args in [&["serve", "--port", "1"][..], &["serve", "--listen", "here"]] {
+        assert_eq!(run(args).code, Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn a_damaged_directory_is_not_opened_and_not_touched() {
+    let mut server = Server::start();
+    server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
+    let data = server.data();
+    server.process.signal(Signal::TERM);
+    server.process.ended();
+    let manifest = data.join("MANIFEST");
+    let mut bytes = fs::read(&manifest).expect("a manifest");
+    bytes[16] ^= 0xff;
+    fs::write(&manifest, &bytes).expect("written");
+    let args = ["serve", "--data", text(&data), "--listen", "127.0.0.1:0"];
+    let message = run(&args).refused(1);
+    assert!(message.contains("MANIFEST"), "{message}");
+    assert_eq!(fs::read(&manifest).expect("still there"), bytes);
+}
+
+#[test]
+fn without_flags_the_data_is_in_the_working_directory() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let help = duly()
+        .current_dir(directory.path())
+        .args(["serve", "--help"])
+        .output()
+        .expect("duly starts");
+    let help = String::from_utf8(help.stdout).expect("UTF-8");
+    assert!(help.contains("duly-data") && help.contains("127.0.0.1:3859"), "{help}");
+    let mut server = Process::start(&[
+        "serve",
+        "--data",
+        text(&directory.path().join("new/dir")),
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    server.address();
+    assert!(directory.path().join("new/dir").is_dir());
+}

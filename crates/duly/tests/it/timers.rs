@@ -1,0 +1,202 @@
+//! schedule, get, list, reschedule, cancel, fire.
+
+use std::{fs, process::Stdio};
+
+use crate::harness::Server;
+
+#[test]
+fn schedule_get_and_list_show_a_timer_to_people_and_programs() {
+    let server = Server::start();
+    let id = "order:42/ä %";
+    let schedule = [
+        "schedule",
+        "orders",
+        id,
+        "--in",
+        "30m",
+        "--payload",
+        r#"{"b": 1.50}"#,
+        "--tag",
+        "vip",
+        "--header",
+        "x-b: 2",
+        "--header",
+        "x-a:1",
+    ];
+    let line = server.run(&schedule).ok();
+    assert!(line.starts_with(&format!("{id}  scheduled, due ")), "{line}");
+    assert!(line.contains("(in 29m 5"), "{line}");
+    let line = server.run(&schedule).ok();
+    assert!(line.contains("exists already, scheduled"), "{line}");
+
+    let shown = server.run(&["get", "orders", id]).ok();
+    for part in ["scheduled", r#"{"b": 1.50}"#, "vip", "headers.x-b", "(in 29m 5"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let timer = server.json(&["get", "orders", id]);
+    assert_eq!(timer["id"], id);
+    assert_eq!(timer["revision"], 1);
+    assert_eq!(timer["headers"]["x-b"], "2");
+
+    let table = server.run(&["list", "orders"]).ok();
+    assert!(table.contains("ID") && table.contains(id), "{table}");
+    let page = server.json(&["list", "orders", "--tag", "vip", "--state", "scheduled"]);
+    assert_eq!(page["timers"][0]["id"], id);
+    assert_eq!(server.run(&["list", "orders", "--tag", "none"]).ok(), "none\n");
+}
+
+#[test]
+fn another_timer_with_the_id_is_refused_kept_or_replaced() {
+    let server = Server::start();
+    server.run(&["schedule", "orders", "x", "--in", "1h"]).ok();
+    let other = ["schedule", "orders", "x", "--in", "2h"];
+    let message = server.run(&other).refused(1);
+    for part in ["already_exists", "--if-exists"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let with = |what| {
+        let mut args = other.to_vec();
+        args.extend(["--if-exists", what]);
+        server.run(&args).ok()
+    };
+    assert!(with("keep").contains("exists already"));
+    assert!(with("replace").contains("replaced"));
+}
+
+#[test]
+fn payloads_come_from_text_files_and_stdin() {
+    let server = Server::start();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("payload");
+    fs::write(&file, [0xff, 0x00, b'\n']).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    server.run(&["schedule", "n", "file", "--in", "1h", "--payload-file", file]).ok();
+    server
+        .run_with_stdin(&["schedule", "n", "stdin", "--in", "1h", "--payload-file", "-"], b"hi\n")
+        .ok();
+    server.run(&["schedule", "n", "text", "--in", "1h", "--payload-text", "-5 \u{1b}[2J"]).ok();
+    assert_eq!(server.json(&["get", "n", "file"])["payload_base64"], "/wAK");
+    assert_eq!(server.json(&["get", "n", "stdin"])["payload_base64"], "aGkK");
+    assert_eq!(server.json(&["get", "n", "text"])["payload_text"], "-5 \u{1b}[2J");
+    assert!(!server.run(&["get", "n", "text"]).ok().contains('\u{1b}'));
+    assert!(!server.run(&["list", "n"]).ok().contains('\u{1b}'));
+    let gone = ["schedule", "n", "--in", "1h", "--payload-file", "/nowhere/at/all"];
+    assert!(server.run(&gone).refused(1).contains("/nowhere/at/all"));
+}
+
+#[test]
+fn times_are_taken_in_both_forms() {
+    let server = Server::start();
+    for (id, at) in [("a", "2100-01-01T01:00:00+01:00"), ("b", "4102444800000")] {
+        server.run(&["schedule", "n", id, "--at", at]).ok();
+        assert_eq!(server.json(&["get", "n", id])["due_at"], "2100-01-01T00:00:00.000Z");
+    }
+}
+
+#[test]
+fn reschedule_changes_resets_and_minds_the_revision() {
+    let server = Server::start();
+    server.run(&["schedule", "n", "x", "--in", "1h", "--payload", "1", "--tag", "t"]).ok();
+    let timer = server.json(&[
+        "reschedule",
+        "n",
+        "x",
+        "--at",
+        "4102444800000",
+        "--reset",
+        "tags",
+        "--if-revision",
+        "1",
+    ]);
+    assert_eq!(timer["revision"], 2);
+    assert_eq!(timer["due_at"], "2100-01-01T00:00:00.000Z");
+    assert_eq!(timer["payload"], 1);
+    assert!(timer.get("tags").is_none(), "{timer}");
+    let stale = ["reschedule", "n", "x", "--in", "1h", "--if-revision", "1"];
+    assert!(server.run(&stale).refused(1).contains("revision_mismatch"));
+    let missing = ["reschedule", "n", "y", "--in", "1h"];
+    assert!(server.run(&missing).refused(1).contains("not_found"));
+}
+
+#[test]
+fn cancel_is_definite() {
+    let server = Server::start();
+    server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
+    assert!(
+        server.run(&["cancel", "n", "x", "--if-revision", "9"]).refused(1).contains("revision")
+    );
+    assert_eq!(server.run(&["cancel", "n", "x"]).ok(), "x  cancelled\n");
+    let again = server.json(&["cancel", "n", "x"]);
+    assert_eq!((&again["outcome"], &again["already"]), (&"cancelled".into(), &true.into()));
+    assert!(server.run(&["cancel", "n", "y"]).refused(1).contains("not_found"));
+    assert_eq!(server.run(&["list", "n"]).ok(), "none\n");
+}
+
+#[test]
+fn an_ended_id_says_how_to_use_it_again() {
+    let server = Server::start();
+    server.run(&["schedule", "n", "x", "--in", "0"]).ok();
+    server.run(&["lease", "n", "--wait", "20s", "--ack"]).ok();
+    let other = ["schedule", "n", "x", "--in", "2h"];
+    let message = server.run(&other).refused(1);
+    assert!(message.contains("finished") && message.contains("--if-exists replace"), "{message}");
+    let again = ["schedule", "n", "x", "--in", "2h", "--if-exists", "replace"];
+    assert!(server.run(&again).ok().contains("scheduled"));
+}
+
+#[test]
+fn fire_makes_a_timer_due_now() {
+    let server = Server::start();
+    server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
+    let timer = server.json(&["fire", "n", "x"]);
+    assert_eq!(timer["state"], "due");
+    assert_eq!(timer["revision"], 2);
+}
+
+#[test]
+fn all_pages_are_one_document_and_a_closed_pipe_is_quiet() {
+    let server = Server::start();
+    for n in 0..7 {
+        let id = format!("t{n}");
+        let at = format!("{}", 4_102_444_800_000_u64 + n);
+        server.run(&["schedule", "n", &id, "--at", &at]).ok();
+    }
+    let page = server.json(&["list", "n", "--limit", "3"]);
+    assert_eq!(page["timers"].as_array().map(Vec::len), Some(3));
+    assert!(page["cursor"].is_string());
+    let all = server.json(&["list", "n", "--limit", "3", "--all"]);
+    let ids: Vec<_> = all["timers"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|timer| timer["id"].as_str().expect("an id"))
+        .collect();
+    assert_eq!(ids, ["t0", "t1", "t2", "t3", "t4", "t5", "t6"]);
+    let more = server.run(&["list", "n", "--limit", "3"]).ok();
+    assert!(more.contains("--cursor ") && more.contains("--all"), "{more}");
+
+    let mut child = server
+        .command(&["list", "n", "--limit", "1", "--all"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("duly starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn what_the_server_refuses_exits_1() {
+    let server = Server::start();
+    for (args, part) in [
+        (vec!["get", "n", "x"], "not_found"),
+        (vec!["schedule", "n", "--in", "1h", "--url", "ftp://x"], "http"),
+        (vec!["schedule", "n", "--in", "1h", "--header", "ce-id:1"], "ce-id"),
+        (vec!["lease", "n", "--wait", "2m"], "wait"),
+    ] {
+        let message = server.run(&args).refused(1);
+        assert!(message.contains(part), "{args:?}: {message}");
+    }
+}

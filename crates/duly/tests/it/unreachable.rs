@@ -1,0 +1,42 @@
+//! Servers that do not answer, or are not Duly's.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    thread,
+};
+
+use crate::harness::run;
+
+#[test]
+fn nobody_there_says_how_to_start_one() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", free.local_addr().expect("bound"));
+    drop(free);
+    let message = run(&["--server", &url, "get", "n", "i"]).refused(1);
+    for part in [url.as_str(), "no Duly server answers", "`duly serve`", "--server"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn another_server_is_not_taken_for_dulys() {
+    for (answer, part) in [
+        ("HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno", "is it one?"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno", "is it one"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}", "not known"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let server = thread::spawn(move || {
+            let (mut connection, _) = listener.accept().expect("a call");
+            let mut request = [0; 4096];
+            let read = connection.read(&mut request).expect("a request");
+            connection.write_all(answer.as_bytes()).expect("answered");
+            read
+        });
+        let message = run(&["--server", &url, "get", "n", "i"]).refused(1);
+        assert!(server.join().expect("served") > 0);
+        assert!(message.contains(part), "{answer}: {message}");
+    }
+}

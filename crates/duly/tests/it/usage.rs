@@ -1,0 +1,57 @@
+//! What is typed wrong: exit code 2, and a message that names the argument and what is allowed.
+
+use crate::harness::run;
+
+#[test]
+fn what_is_typed_wrong_exits_2_and_says_what_is_allowed() {
+    for (args, parts) in [
+        (vec![], vec!["Usage"]),
+        (vec!["sing"], vec!["'sing'"]),
+        (vec!["schedule", "n"], vec!["--in", "--at"]),
+        (vec!["schedule", "n", "--in", "5s", "--at", "5"], vec!["--in", "--at"]),
+        (vec!["schedule", "n", "--in", "5 s"], vec!["'5 s'", "30s"]),
+        (vec!["schedule", "n", "--at", "noon"], vec!["'noon'", "RFC 3339"]),
+        (vec!["schedule", "n", "--at", "7258118400001"], vec!["2200-01-01"]),
+        (vec!["schedule", "-n", "--in", "5s"], vec!["-n"]),
+        (vec!["schedule", "n!", "--in", "5s"], vec!["'n!'", "starting with a letter"]),
+        (vec!["schedule", "n", "..", "--in", "5s"], vec!["256 bytes"]),
+        (vec!["schedule", "n", "--in", "1", "--payload", "{a}"], vec!["JSON"]),
+        (
+            vec!["schedule", "n", "--in", "1", "--payload", "1", "--payload-text", "x"],
+            vec!["--payload-text"],
+        ),
+        (vec!["schedule", "n", "--in", "1", "--url", "x", "--pull"], vec!["--pull"]),
+        (vec!["schedule", "n", "--in", "1", "--header", "x"], vec!["name:value"]),
+        (vec!["schedule", "n", "--in", "1", "--if-exists", "merge"], vec!["keep", "replace"]),
+        (vec!["get", "n"], vec!["<ID>"]),
+        (vec!["list", "n", "--state", "lost"], vec!["in_flight"]),
+        (vec!["list", "n", "--limit", "1001"], vec!["1..=1000"]),
+        (vec!["list", "n", "--all", "--cursor", "x"], vec!["--cursor"]),
+        (vec!["reschedule", "n", "i"], vec!["nothing to change"]),
+        (vec!["reschedule", "n", "i", "--tag", "x", "--reset", "tags"], vec!["--reset tags"]),
+        (vec!["lease", "n", "--max", "0"], vec!["1..=10000"]),
+        (vec!["settle", "n", "t"], vec!["--ack", "--retry", "--dead", "--extend"]),
+        (vec!["settle", "n", "t", "--dead"], vec!["--reason"]),
+        (vec!["settle", "n", "t", "--ack", "--after", "1s"], vec!["--after"]),
+        (vec!["dead", "purge", "n"], vec!["--all"]),
+        (vec!["dead", "redrive", "n", "--all", "--id", "x"], vec!["--id"]),
+        (vec!["namespace", "put", "n", "--signing-secret", "hunter2"], vec!["whsec_"]),
+        (vec!["namespace", "put", "n", "--file", "x", "--weight", "2"], vec!["--file"]),
+        (vec!["receive", "--listen", "4000"], vec!["--listen"]),
+        (vec!["--server", "localhost:1", "get", "n", "i"], vec!["http://"]),
+        (vec!["store", "check", "--output", "json"], vec!["--output json"]),
+    ] {
+        let ran = run(&args);
+        assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
+        for part in parts {
+            assert!(ran.stderr.contains(part), "{args:?} lacks {part:?}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn help_and_version_exit_0() {
+    for args in [&["--help"][..], &["-V"], &["help", "schedule"], &["dead", "--help"]] {
+        assert!(!run(args).ok().is_empty(), "{args:?}");
+    }
+}
