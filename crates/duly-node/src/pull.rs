@@ -149,6 +149,7 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
         });
     };
     let place = Place { shared, namespace: &namespace, id };
+    Recorder::waiters(shared.pull.waiting());
     start(shared, &namespace, serve);
     // Between the look at the phase above and the queue a drain may have sent everybody away.
     if shared.phases.now() != Phase::Running {

@@ -203,6 +203,42 @@ async fn a_claim_or_ready_that_fails_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_sent_when_most_of_the_lease_is_over() {
+    let mut world = World::start().await;
+    let two_thirds = ms(crate::deliver::LEASE.ms() / 3 * 2);
+    world.flaky.delay_claim(world.clock.clone(), two_thirds);
+    world.schedule("t", ms(0), A).await;
+    // The first claim was handed back uncounted, so what is sent now is the first attempt still.
+    let call = world.call().await;
+    assert_eq!(call.envelope.attempt, 1);
+    assert_eq!(world.flaky.released(), 1);
+    call.answer(Delivery::Confirmed);
+    world.until("t", State::Finished).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_more_lanes_than_fit_a_page_are_all_served() {
+    let mut world = World::start().await;
+    for namespace in ["one", "two", "three"] {
+        world.namespace = duly_core::NamespaceName::new(namespace).unwrap();
+        world.put(world::settings()).await;
+        for i in 0..150 {
+            let url = format!("https://r{i}.example");
+            world.schedule(&format!("t{i}"), ms(1_000), &url).await;
+        }
+    }
+    world.advance(ms(1_000)).await;
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..450 {
+        let call = world.call().await;
+        seen.insert((call.envelope.namespace.clone(), call.envelope.id.clone()));
+        call.answer(Delivery::Confirmed);
+    }
+    assert_eq!(seen.len(), 450);
+    world.nothing_more().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pull_lane_is_never_pushed() {
     let mut world = World::start().await;
     world.schedule_pull("p", ms(0)).await;

@@ -49,10 +49,7 @@ impl Source {
         let pairs = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        Self {
-            env: pairs.collect(),
-            ..Self::default()
-        }
+        Self { env: pairs.collect(), ..Self::default() }
     }
 }
 
@@ -92,10 +89,8 @@ pub struct Config {
 pub fn load(source: &Source) -> Result<Config, Error> {
     let mut values = effective::defaults()?;
     if let Some(path) = &source.file {
-        let text = fs::read_to_string(path).map_err(|error| Error::Unreadable {
-            path: path.clone(),
-            reason: error.to_string(),
-        })?;
+        let text = fs::read_to_string(path)
+            .map_err(|error| Error::Unreadable { path: path.clone(), reason: error.to_string() })?;
         for (key, written, origin) in file::read(path, &text)? {
             effective::set(&mut values, key, &written, origin)?;
         }
@@ -142,15 +137,16 @@ pub fn check(source: &Source) -> Result<(), Error> {
 fn check_segment(values: &Values) -> Result<(), Error> {
     const PAGE_BYTES: u64 = 4096;
     match values.get("store.segment_bytes") {
-        Some(Effective {
-            value: Value::Number(Some(bytes)),
-            origin,
-        }) if !bytes.is_multiple_of(PAGE_BYTES) => Err(Error::Value {
-            key: "store.segment_bytes",
-            origin: origin.clone(),
-            seen: bytes.to_string(),
-            allowed: format!("a multiple of {PAGE_BYTES}"),
-        }),
+        Some(Effective { value: Value::Number(Some(bytes)), origin })
+            if !bytes.is_multiple_of(PAGE_BYTES) =>
+        {
+            Err(Error::Value {
+                key: "store.segment_bytes",
+                origin: origin.clone(),
+                seen: bytes.to_string(),
+                allowed: format!("a multiple of {PAGE_BYTES}"),
+            })
+        }
         _ => Ok(()),
     }
 }
@@ -158,15 +154,12 @@ fn check_segment(values: &Values) -> Result<(), Error> {
 impl Config {
     /// Every key with its effective value and where that comes from.
     pub fn effective(&self) -> impl Iterator<Item = (&'static keys::Key, &Effective)> {
-        KEYS.iter()
-            .filter_map(|key| Some((key, self.values.get(key.name)?)))
+        KEYS.iter().filter_map(|key| Some((key, self.values.get(key.name)?)))
     }
 
     /// Where a key's value comes from.
     pub fn origin(&self, key: &str) -> Origin {
-        self.values
-            .get(key)
-            .map_or(Origin::Default, |effective| effective.origin.clone())
+        self.values.get(key).map_or(Origin::Default, |effective| effective.origin.clone())
     }
 
     /// The configuration as a file would have it, each line with its origin. No key holds a

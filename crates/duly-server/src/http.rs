@@ -55,10 +55,7 @@ pub fn router(app: App) -> Router {
 /// The routes with their description.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::Document::openapi())
-        .routes(routes!(
-            timers::schedule::schedule_timer,
-            timers::list::list_timers
-        ))
+        .routes(routes!(timers::schedule::schedule_timer, timers::list::list_timers))
         .routes(routes!(
             timers::get::get_timer,
             timers::patch::reschedule_timer,

@@ -96,9 +96,7 @@ async fn accept(
     mut stopped: watch::Receiver<Stop>,
 ) {
     let builder = Arc::new(builder(&settings));
-    let places = Arc::new(Semaphore::new(
-        settings.connections_max.min(Semaphore::MAX_PERMITS),
-    ));
+    let places = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
     let graceful = GracefulShutdown::new();
     let full = full();
     loop {
@@ -125,10 +123,7 @@ async fn accept(
         }
     }
     drop(listener);
-    if timeout(settings.drain_within, graceful.shutdown())
-        .await
-        .is_err()
-    {
+    if timeout(settings.drain_within, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests had no answer in time and were cut off");
     }
 }

@@ -35,10 +35,7 @@ const NAMESPACES_PAGE: usize = 1_000;
 #[non_exhaustive]
 pub enum StartError {
     /// The port cannot be had.
-    #[error(
-        "cannot listen on {address} (server.listen, from {origin}): {source}{}",
-        hint(source)
-    )]
+    #[error("cannot listen on {address} (server.listen, from {origin}): {source}{}", hint(source))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -114,11 +111,8 @@ pub struct Running {
 /// One clear reason; what was opened is closed again.
 pub async fn start(config: Config) -> Result<Running, StartError> {
     let address = config.server.listen;
-    let refuse = |source| StartError::Listen {
-        address,
-        origin: config.origin("server.listen"),
-        source,
-    };
+    let refuse =
+        |source| StartError::Listen { address, origin: config.origin("server.listen"), source };
     let listener = TcpListener::bind(address).await.map_err(refuse)?;
     let listen = listener.local_addr().map_err(refuse)?;
     let metrics = Metrics::install();
@@ -130,21 +124,14 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let open_time = began.elapsed();
     let port: Arc<dyn Store> = Arc::clone(&store) as Arc<dyn Store>;
     let report = match report(&*port, listen, open_time).await {
-        Ok(report) => StartReport {
-            torn_tail: store.report().torn_tail,
-            ..report
-        },
+        Ok(report) => StartReport { torn_tail: store.report().torn_tail, ..report },
         Err(error) => {
             close(store).await?;
             return Err(error.into());
         }
     };
-    let node = Node::start(
-        Arc::clone(&port),
-        Arc::new(sink),
-        Arc::clone(&clock),
-        node_options(&config),
-    );
+    let node =
+        Node::start(Arc::clone(&port), Arc::new(sink), Arc::clone(&clock), node_options(&config));
     let app = App::new(Parts {
         store: port,
         node: node.clone(),
@@ -160,12 +147,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         drain_within: config.drain.within,
     };
     let serving = Serving::start(listener, router(app), settings, metrics);
-    Ok(Running {
-        serving,
-        node,
-        store,
-        report,
-    })
+    Ok(Running { serving, node, store, report })
 }
 
 impl Running {
@@ -276,11 +258,7 @@ fn sink_options(config: &Config, listen: SocketAddr) -> duly_sink::http::Options
     };
     duly_sink::http::Options {
         addresses: AddressPolicy {
-            loopback: if allows {
-                Loopback::Allowed
-            } else {
-                Loopback::Refused
-            },
+            loopback: if allows { Loopback::Allowed } else { Loopback::Refused },
             allow: config.delivery.allow_networks.clone(),
         },
     }

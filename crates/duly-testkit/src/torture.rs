@@ -51,7 +51,7 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// The `duly` binary under test.
-    #[arg(long, env = "DULY_BIN")]
+    #[arg(long, env = "DULY_BIN", default_value = "duly")]
     pub bin: PathBuf,
     /// Keep the data directory and the history also when nothing was found.
     #[arg(long)]

@@ -8,10 +8,12 @@ use std::sync::{
 use duly_core::{Millis, NamespaceName, TimerId, shard::ShardId};
 use duly_store::{
     ClaimRequest, Claimed, Command, Error, Health, Lane, ListRequest, Outcome, Owner, Page, Ready,
-    SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
+    SettleOutcome, SettleVerdict, Settlement, Stats, Store, StoreFuture, TimerView,
+    conformance::ManualClock,
     memory::MemoryStore,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub(super) struct Flaky {
     inner: MemoryStore,
     settles: Failures,
     claims: Failures,
+    released: AtomicUsize,
+    slow_claim: Mutex<Option<(ManualClock, Millis)>>,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +48,13 @@ impl Failures {
 
 impl Flaky {
     pub(super) fn new(inner: MemoryStore) -> Self {
-        Self { inner, settles: Failures::default(), claims: Failures::default() }
+        Self {
+            inner,
+            settles: Failures::default(),
+            claims: Failures::default(),
+            released: AtomicUsize::new(0),
+            slow_claim: Mutex::new(None),
+        }
     }
 
     pub(super) fn fail_settles(&self, count: usize) {
@@ -57,6 +67,16 @@ impl Flaky {
 
     pub(super) fn fail_claims(&self, count: usize) {
         self.claims.left.store(count, Ordering::Relaxed);
+    }
+
+    /// The answer to the next claim takes this long on its way.
+    pub(super) fn delay_claim(&self, clock: ManualClock, by: Millis) {
+        *self.slow_claim.lock() = Some((clock, by));
+    }
+
+    /// Firings that were handed back uncounted.
+    pub(super) fn released(&self) -> usize {
+        self.released.load(Ordering::Relaxed)
     }
 
     pub(super) fn failed_claims(&self) -> usize {
@@ -79,7 +99,13 @@ impl Store for Flaky {
 
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
         match self.claims.check() {
-            Ok(()) => self.inner.claim(shard, request),
+            Ok(()) => Box::pin(async move {
+                let claimed = self.inner.claim(shard, request).await;
+                if let Some((clock, by)) = self.slow_claim.lock().take() {
+                    clock.advance(by);
+                }
+                claimed
+            }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
@@ -90,7 +116,11 @@ impl Store for Flaky {
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
         match self.settles.check() {
-            Ok(()) => self.inner.settle(shard, settlements),
+            Ok(()) => {
+                let releases = settlements.iter().filter(|s| s.verdict == SettleVerdict::Release);
+                self.released.fetch_add(releases.count(), Ordering::Relaxed);
+                self.inner.settle(shard, settlements)
+            }
             Err(error) => Box::pin(async { Err(error) }),
         }
     }

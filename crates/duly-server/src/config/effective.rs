@@ -34,12 +34,9 @@ pub(super) fn set(
             values.insert(key.name, Effective { value, origin });
             Ok(())
         }
-        Err(allowed) => Err(Error::Value {
-            key: key.name,
-            origin,
-            seen: written.to_string(),
-            allowed,
-        }),
+        Err(allowed) => {
+            Err(Error::Value { key: key.name, origin, seen: written.to_string(), allowed })
+        }
     }
 }
 
@@ -123,9 +120,7 @@ pub(super) fn config(values: Values) -> Config {
                 _ => logging::Format::Text,
             },
         },
-        drain: Drain {
-            within: duration("drain.within"),
-        },
+        drain: Drain { within: duration("drain.within") },
         values,
     }
 }

@@ -21,10 +21,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Vec<(&'static Key, Written
         line: line_at(error.span().map_or(0, |span| span.start)),
         reason: error.message().to_owned(),
     })?;
-    let origin = |offset: usize| Origin::File {
-        path: path.to_owned(),
-        line: line_at(offset),
-    };
+    let origin = |offset: usize| Origin::File { path: path.to_owned(), line: line_at(offset) };
     let mut found = Vec::new();
     for (section, value) in table.into_inner() {
         let section_origin = origin(section.span().start);
@@ -70,10 +67,7 @@ fn written(value: &Spanned<DeValue<'_>>) -> Written {
         DeValue::Boolean(flag) => Written::Flag(*flag),
         DeValue::Integer(number) => {
             let parsed = i64::from_str_radix(number.as_str(), number.radix());
-            parsed.map_or_else(
-                |_| Written::Other("an integer".to_owned()),
-                Written::Integer,
-            )
+            parsed.map_or_else(|_| Written::Other("an integer".to_owned()), Written::Integer)
         }
         DeValue::Array(items) => {
             let texts = items.iter().map(|item| match item.get_ref() {

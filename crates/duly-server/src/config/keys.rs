@@ -63,46 +63,31 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "server.body_bytes_max",
-        kind: Kind::Bytes {
-            low: KIB,
-            high: 256 * MIB,
-        },
+        kind: Kind::Bytes { low: KIB, high: 256 * MIB },
         default: "32MiB",
         doc: "Largest body of a request. A batch is at most 32 MiB whatever this says.",
     },
     Key {
         name: "server.bodies_bytes_max",
-        kind: Kind::Bytes {
-            low: MIB,
-            high: 1024 * GIB,
-        },
+        kind: Kind::Bytes { low: MIB, high: 1024 * GIB },
         default: "256MiB",
         doc: "Memory for all bodies over 64 KiB that are being read or worked on; past it requests are refused with 429.",
     },
     Key {
         name: "server.connections_max",
-        kind: Kind::Integer {
-            low: 1,
-            high: 1_000_000,
-        },
+        kind: Kind::Integer { low: 1, high: 1_000_000 },
         default: "10000",
         doc: "Connections at once; further ones are answered 503 and closed.",
     },
     Key {
         name: "server.request_timeout",
-        kind: Kind::Duration {
-            low: Millis::from_ms(100),
-            high: Millis::from_secs(600),
-        },
+        kind: Kind::Duration { low: Millis::from_ms(100), high: Millis::from_secs(600) },
         default: "30s",
         doc: "Time to answer a request, its body included and the `wait` of a lease call excluded.",
     },
     Key {
         name: "server.header_timeout",
-        kind: Kind::Duration {
-            low: Millis::from_secs(1),
-            high: Millis::from_secs(600),
-        },
+        kind: Kind::Duration { low: Millis::from_secs(1), high: Millis::from_secs(600) },
         default: "1m",
         doc: "Time for the head of the next request on a connection; an idle connection is closed after it.",
     },
@@ -123,19 +108,13 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "store.index_memory_max",
-        kind: Kind::BytesOrAuto {
-            low: MIB,
-            high: 1024 * GIB,
-        },
+        kind: Kind::BytesOrAuto { low: MIB, high: 1024 * GIB },
         default: "auto",
         doc: "New timers are refused when the index takes more memory than this; `auto` is 60 % of the machine's.",
     },
     Key {
         name: "store.min_free_bytes",
-        kind: Kind::Bytes {
-            low: 0,
-            high: 1024 * GIB,
-        },
+        kind: Kind::Bytes { low: 0, high: 1024 * GIB },
         default: "2GiB",
         doc: "New timers are refused when less than this is free on the disk.",
     },
@@ -147,19 +126,13 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "delivery.workers_max",
-        kind: Kind::Integer {
-            low: 1,
-            high: 100_000,
-        },
+        kind: Kind::Integer { low: 1, high: 100_000 },
         default: "1024",
         doc: "Push attempts under way at once, over all lanes.",
     },
     Key {
         name: "delivery.pull_waiters_max",
-        kind: Kind::Integer {
-            low: 1,
-            high: 1_000_000,
-        },
+        kind: Kind::Integer { low: 1, high: 1_000_000 },
         default: "10000",
         doc: "Lease calls that wait at once, over all namespaces.",
     },
@@ -195,10 +168,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "drain.within",
-        kind: Kind::Duration {
-            low: Millis::ZERO,
-            high: Millis::from_secs(600),
-        },
+        kind: Kind::Duration { low: Millis::ZERO, high: Millis::from_secs(600) },
         default: "25s",
         doc: "How long a stop lets requests and attempts finish.",
     },

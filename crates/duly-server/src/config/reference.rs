@@ -25,11 +25,8 @@ pub fn reference_markdown() -> String {
             // Writing to a String cannot fail.
             write!(page, "\n## [{section}]\n").ok();
         }
-        let default = if key.default.is_empty() {
-            "empty".to_owned()
-        } else {
-            format!("`{}`", key.default)
-        };
+        let default =
+            if key.default.is_empty() { "empty".to_owned() } else { format!("`{}`", key.default) };
         write!(
             page,
             "\n### `{}`\n\n{}\n\n- Allowed: {}\n- Default: {default}\n- Environment: `{}`\n",

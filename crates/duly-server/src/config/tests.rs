@@ -6,26 +6,16 @@ fn file(text: &str) -> (tempfile::TempDir, Source) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("duly.toml");
     fs::write(&path, text).unwrap();
-    let source = Source {
-        file: Some(path),
-        ..Source::default()
-    };
+    let source = Source { file: Some(path), ..Source::default() };
     (directory, source)
 }
 
 fn env(name: &str, value: &str) -> Source {
-    Source {
-        env: vec![(name.into(), value.into())],
-        ..Source::default()
-    }
+    Source { env: vec![(name.into(), value.into())], ..Source::default() }
 }
 
 fn flag(value: &str) -> Flag {
-    Flag {
-        flag: "--listen".into(),
-        key: "server.listen",
-        value: value.into(),
-    }
+    Flag { flag: "--listen".into(), key: "server.listen", value: value.into() }
 }
 
 #[test]
@@ -45,28 +35,17 @@ fn a_later_place_wins_and_is_named() {
     let (_keep, mut source) = file("# ours\n[server]\nlisten = \"127.0.0.1:1\"\n");
     let config = load(&source).unwrap();
     assert_eq!(config.server.listen.port(), 1);
-    assert!(
-        config
-            .origin("server.listen")
-            .to_string()
-            .ends_with("duly.toml:3")
-    );
+    assert!(config.origin("server.listen").to_string().ends_with("duly.toml:3"));
 
     source.env = vec![("DULY_SERVER__LISTEN".into(), "127.0.0.1:2".into())];
     let config = load(&source).unwrap();
     assert_eq!(config.server.listen.port(), 2);
-    assert_eq!(
-        config.origin("server.listen"),
-        Origin::Variable("DULY_SERVER__LISTEN".into())
-    );
+    assert_eq!(config.origin("server.listen"), Origin::Variable("DULY_SERVER__LISTEN".into()));
 
     source.flags = vec![flag("[::1]:3")];
     let config = load(&source).unwrap();
     assert_eq!(config.server.listen.to_string(), "[::1]:3");
-    assert_eq!(
-        config.origin("server.listen"),
-        Origin::Flag("--listen".into())
-    );
+    assert_eq!(config.origin("server.listen"), Origin::Flag("--listen".into()));
 }
 
 #[test]
@@ -95,10 +74,7 @@ fn what_is_shown_can_be_loaded_again() {
     source.flags = vec![flag("127.0.0.2:0")];
     let config = load(&source).unwrap();
     let shown = config.show();
-    assert!(
-        shown.contains("listen = \"127.0.0.2:0\" # flag --listen"),
-        "{shown}"
-    );
+    assert!(shown.contains("listen = \"127.0.0.2:0\" # flag --listen"), "{shown}");
     let (_keep, again) = file(&shown);
     let again = load(&again).unwrap();
     assert_eq!(again.server, config.server);
@@ -120,12 +96,7 @@ fn bad_values_are_named_with_place_and_what_is_allowed() {
         let (section, entry) = line.split_once('.').unwrap();
         let (_keep, source) = file(&format!("[{section}]\n{entry}\n"));
         match load(&source).unwrap_err() {
-            Error::Value {
-                key: at,
-                origin,
-                seen: value,
-                allowed: can,
-            } => {
+            Error::Value { key: at, origin, seen: value, allowed: can } => {
                 assert_eq!((at, value.as_str()), (key, seen), "{line}");
                 assert!(can.contains(allowed), "{line}: {can}");
                 assert!(origin.to_string().ends_with(":2"), "{line}: {origin}");
@@ -134,43 +105,18 @@ fn bad_values_are_named_with_place_and_what_is_allowed() {
         }
     };
     let listen = "server.listen";
-    check(
-        "server.listen = \"0.0.0.0:3859\"",
-        listen,
-        "\"0.0.0.0:3859\"",
-        "until API keys exist",
-    );
-    check(
-        "server.listen = \"localhost\"",
-        listen,
-        "\"localhost\"",
-        "loopback address",
-    );
+    check("server.listen = \"0.0.0.0:3859\"", listen, "\"0.0.0.0:3859\"", "until API keys exist");
+    check("server.listen = \"localhost\"", listen, "\"localhost\"", "loopback address");
     check("server.listen = 3859", listen, "3859", "loopback address");
-    check(
-        "server.connections_max = 0",
-        "server.connections_max",
-        "0",
-        "from 1 to 1000000",
-    );
-    check(
-        "server.connections_max = 1.5",
-        "server.connections_max",
-        "a float",
-        "an integer",
-    );
+    check("server.connections_max = 0", "server.connections_max", "0", "from 1 to 1000000");
+    check("server.connections_max = 1.5", "server.connections_max", "a float", "an integer");
     check(
         "server.body_bytes_max = \"32MB\"",
         "server.body_bytes_max",
         "\"32MB\"",
         "from 1KiB to 256MiB",
     );
-    check(
-        "server.body_bytes_max = -1",
-        "server.body_bytes_max",
-        "-1",
-        "from 1KiB to 256MiB",
-    );
+    check("server.body_bytes_max = -1", "server.body_bytes_max", "-1", "from 1KiB to 256MiB");
     check(
         "server.request_timeout = \"1 s\"",
         "server.request_timeout",
@@ -183,19 +129,9 @@ fn bad_values_are_named_with_place_and_what_is_allowed() {
         "an array of other things than texts",
         "a list of texts",
     );
-    check(
-        "store.segment_bytes = 65537",
-        "store.segment_bytes",
-        "65537",
-        "multiple of 4096",
-    );
+    check("store.segment_bytes = 65537", "store.segment_bytes", "65537", "multiple of 4096");
     check("store.data = \"\"", "store.data", "\"\"", "a path");
-    check(
-        "store.min_free_percent = 91",
-        "store.min_free_percent",
-        "91",
-        "from 0 to 90",
-    );
+    check("store.min_free_percent = 91", "store.min_free_percent", "91", "from 0 to 90");
     check(
         "delivery.allow_loopback = \"yes\"",
         "delivery.allow_loopback",
@@ -214,19 +150,9 @@ fn bad_values_are_named_with_place_and_what_is_allowed() {
         "\"on\"",
         "true or false",
     );
-    check(
-        "log.format = \"xml\"",
-        "log.format",
-        "\"xml\"",
-        "text, json",
-    );
+    check("log.format = \"xml\"", "log.format", "\"xml\"", "text, json");
     check("log.level = \"\"", "log.level", "\"\"", "a level");
-    check(
-        "drain.within = \"11m\"",
-        "drain.within",
-        "\"11m\"",
-        "from 0s to 10m",
-    );
+    check("drain.within = \"11m\"", "drain.within", "\"11m\"", "from 0s to 10m");
 }
 
 #[test]
@@ -236,23 +162,14 @@ fn what_is_not_known_is_refused_with_what_is() {
         assert!(error.contains(sentence), "{error}");
     };
     let (_keep, source) = file("[server]\nport = 1\n");
-    check(
-        &source,
-        "duly.toml:2: there is no key server.port; [server] has server.listen",
-    );
+    check(&source, "duly.toml:2: there is no key server.port; [server] has server.listen");
     let (_keep, source) = file("\n[sever]\nport = 1\n");
-    check(
-        &source,
-        "duly.toml:2: there is no key sever; the sections are server, store",
-    );
+    check(&source, "duly.toml:2: there is no key sever; the sections are server, store");
     let (_keep, source) = file("listen = 1\n");
     check(&source, "duly.toml:1: there is no key listen");
     let (_keep, source) = file("[server]\nlisten = \n");
     check(&source, "duly.toml:2 is not TOML");
-    check(
-        &env("DULY_SERVER__LISTENS", "x"),
-        "environment variable DULY_SERVER__LISTENS",
-    );
+    check(&env("DULY_SERVER__LISTENS", "x"), "environment variable DULY_SERVER__LISTENS");
     check(
         &env("DULY_SERVER__LISTEN", "1.2.3.4:5"),
         "server.listen (environment variable DULY_SERVER__LISTEN) must be a loopback address",
@@ -262,10 +179,7 @@ fn what_is_not_known_is_refused_with_what_is() {
     check(&source, "server.listen (flag --listen) must be");
     source.flags.clear();
     source.file = Some("/nowhere/duly.toml".into());
-    check(
-        &source,
-        "cannot read the configuration file /nowhere/duly.toml",
-    );
+    check(&source, "cannot read the configuration file /nowhere/duly.toml");
 }
 
 #[test]

@@ -152,10 +152,7 @@ impl Kind {
         match (self, written) {
             (Self::LoopbackAddress, Written::Text(text)) => {
                 let address: SocketAddr = text.trim().parse().ok()?;
-                address
-                    .ip()
-                    .is_loopback()
-                    .then_some(Value::Address(address))
+                address.ip().is_loopback().then_some(Value::Address(address))
             }
             (Self::Texts, written) => list(written).map(Value::Texts),
             (Self::Networks, written) => {
@@ -242,9 +239,7 @@ struct Bytes(u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = UNITS
-            .iter()
-            .find(|(_, shift)| self.0 != 0 && self.0.is_multiple_of(1 << shift));
+        let unit = UNITS.iter().find(|(_, shift)| self.0 != 0 && self.0.is_multiple_of(1 << shift));
         match unit {
             Some((unit, shift)) => write!(f, "{}{unit}", self.0 >> shift),
             None => self.0.fmt(f),

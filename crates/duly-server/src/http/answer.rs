@@ -25,9 +25,7 @@ pub(super) fn ok(value: &impl Serialize) -> Answer {
 pub(super) fn with_body(status: StatusCode, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -35,9 +33,6 @@ pub(super) fn with_body(status: StatusCode, body: Body) -> Response {
 pub(super) fn to_bytes(value: &impl Serialize) -> Result<Bytes, Problem> {
     serde_json::to_vec(value).map(Bytes::from).map_err(|error| {
         tracing::error!(%error, "an answer could not be written");
-        Problem::new(
-            Code::Internal,
-            format!("the answer could not be written: {error}"),
-        )
+        Problem::new(Code::Internal, format!("the answer could not be written: {error}"))
     })
 }

@@ -128,8 +128,6 @@ impl App {
     /// A share of the memory for large bodies.
     pub(super) fn share_of_bodies(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
         let shares = u32::try_from(bytes.div_ceil(SHARE_BYTES)).map_err(|_| no_share())?;
-        Arc::clone(&self.0.bodies)
-            .try_acquire_many_owned(shares)
-            .map_err(|_| no_share())
+        Arc::clone(&self.0.bodies).try_acquire_many_owned(shares).map_err(|_| no_share())
     }
 }

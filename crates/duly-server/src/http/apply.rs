@@ -33,13 +33,7 @@ impl App {
         commands: Vec<Command>,
     ) -> Result<Vec<Result<Outcome, Problem>>, Problem> {
         let may_create = commands.iter().any(|command| self.creates(command));
-        if may_create
-            && self
-                .store()
-                .get_namespace(namespace.clone())
-                .await?
-                .is_none()
-        {
+        if may_create && self.store().get_namespace(namespace.clone()).await?.is_none() {
             // Made before anything is carried out: a part that is repeated would lose its place
             // among the operations on its id.
             self.create_implicitly(namespace.clone()).await?;
@@ -52,14 +46,9 @@ impl App {
             group.0.push(place);
             group.1.push(command);
         }
-        let calls = (0_u16..)
-            .zip(groups)
-            .filter(|(_, group)| !group.0.is_empty());
+        let calls = (0_u16..).zip(groups).filter(|(_, group)| !group.0.is_empty());
         let answers = join_all(calls.map(|(shard, (places, commands))| async move {
-            let kinds: Vec<_> = commands
-                .iter()
-                .map(|c| operations::kind(&c.operation))
-                .collect();
+            let kinds: Vec<_> = commands.iter().map(|c| operations::kind(&c.operation)).collect();
             let answer = self.store().apply(ShardId(shard), commands).await;
             if let Ok(outcomes) = &answer {
                 for (kind, outcome) in kinds.into_iter().zip(outcomes) {
@@ -128,13 +117,8 @@ impl App {
             Operation::Reschedule { id, .. }
             | Operation::Cancel { id, .. }
             | Operation::Fire { id }
-            | Operation::Redrive {
-                letter: Letter::Timer(id),
-                ..
-            }
-            | Operation::Purge {
-                letter: Letter::Timer(id),
-            } => id,
+            | Operation::Redrive { letter: Letter::Timer(id), .. }
+            | Operation::Purge { letter: Letter::Timer(id) } => id,
             // A delivery id does not tell its shard: its callers ask every shard themselves.
             Operation::Redrive { .. } | Operation::Purge { .. } => return ShardId(0),
         };
@@ -143,8 +127,5 @@ impl App {
 }
 
 fn no_outcome() -> Problem {
-    Problem::new(
-        Code::Internal,
-        "the store left an operation without outcome",
-    )
+    Problem::new(Code::Internal, "the store left an operation without outcome")
 }

@@ -74,11 +74,8 @@ pub(crate) async fn batch(
     }
     drop(request);
     drop(body);
-    let outcomes = if commands.is_empty() {
-        Vec::new()
-    } else {
-        app.apply_many(&namespace, commands).await?
-    };
+    let outcomes =
+        if commands.is_empty() { Vec::new() } else { app.apply_many(&namespace, commands).await? };
     let results = results(places, &outcomes);
     answer::json(StatusCode::OK, &BatchOut { results })
 }
@@ -105,24 +102,20 @@ fn results(
 }
 
 fn result(kind: Kind, outcome: &Outcome) -> OperationResult<'_> {
-    let timer = |view, mark| OperationResult::Timer {
-        timer: Box::new(TimerOut::new(view, mark)),
-    };
+    let timer = |view, mark| OperationResult::Timer { timer: Box::new(TimerOut::new(view, mark)) };
     match outcome {
         Outcome::Created(view) | Outcome::Changed(view) | Outcome::Unchanged(view) => {
             timer(view, Mark::None)
         }
         Outcome::Existing(view) => timer(view, Mark::Existing),
         Outcome::Replaced(view) => timer(view, Mark::Replaced),
-        Outcome::Cancelled {
-            attempts,
-            maybe_delivered,
-            already,
-        } => OperationResult::Cancelled(CancelledOut::new(Cancelled {
-            attempts: *attempts,
-            maybe_delivered: *maybe_delivered,
-            already: *already,
-        })),
+        Outcome::Cancelled { attempts, maybe_delivered, already } => {
+            OperationResult::Cancelled(CancelledOut::new(Cancelled {
+                attempts: *attempts,
+                maybe_delivered: *maybe_delivered,
+                already: *already,
+            }))
+        }
         Outcome::Refused(refusal) => {
             let problem = Problem::from(refusal.clone());
             error(match kind {
@@ -130,17 +123,14 @@ fn result(kind: Kind, outcome: &Outcome) -> OperationResult<'_> {
                 Kind::Other => problem,
             })
         }
-        Outcome::Purged => error(Problem::new(
-            Code::Internal,
-            "the store answered another kind of outcome",
-        )),
+        Outcome::Purged => {
+            error(Problem::new(Code::Internal, "the store answered another kind of outcome"))
+        }
     }
 }
 
 fn error<'a>(problem: Problem) -> OperationResult<'a> {
-    OperationResult::Error {
-        error: problem.into_body(),
-    }
+    OperationResult::Error { error: problem.into_body() }
 }
 
 /// Refuses a list with too many entries.

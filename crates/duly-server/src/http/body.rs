@@ -61,13 +61,11 @@ impl FromRequest<App> for NoBody {
         }
         let seen = duly_core::invalid::shorten(&String::from_utf8_lossy(&body.text));
         let allowed = "empty, or {}";
-        Err(
-            Problem::new(Code::InvalidArgument, format!("the body must be {allowed}")).at(
-                "body",
-                Some(seen),
-                allowed,
-            ),
-        )
+        Err(Problem::new(Code::InvalidArgument, format!("the body must be {allowed}")).at(
+            "body",
+            Some(seen),
+            allowed,
+        ))
     }
 }
 
@@ -82,14 +80,9 @@ async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
     if expected > bytes_max {
         return Err(too_large(bytes_max));
     }
-    let share = (expected > SMALL_BYTES_MAX)
-        .then(|| app.share_of_bodies(expected))
-        .transpose()?;
+    let share = (expected > SMALL_BYTES_MAX).then(|| app.share_of_bodies(expected)).transpose()?;
     match Limited::new(body, bytes_max).collect().await {
-        Ok(collected) => Ok(JsonBody {
-            text: collected.to_bytes(),
-            _share: share,
-        }),
+        Ok(collected) => Ok(JsonBody { text: collected.to_bytes(), _share: share }),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large(bytes_max)),
         Err(error) => Err(Problem::new(
             Code::InvalidArgument,
@@ -135,9 +128,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     let mut parts = text.split(';').map(str::trim);
-    let is_json = parts
-        .next()
-        .is_some_and(|kind| kind.eq_ignore_ascii_case(ALLOWED));
+    let is_json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(ALLOWED));
     let is_utf8 = parts.all(|parameter| {
         parameter.is_empty()
             || parameter.split_once('=').is_some_and(|(name, value)| {
@@ -145,9 +136,5 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
                     && value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
             })
     });
-    if is_json && is_utf8 {
-        Ok(())
-    } else {
-        Err(refuse(text))
-    }
+    if is_json && is_utf8 { Ok(()) } else { Err(refuse(text)) }
 }

@@ -33,11 +33,7 @@ pub(super) struct Cursor {
 impl Cursor {
     /// A cursor after `position`.
     pub(super) const fn new(position: Position, filter: Filter) -> Self {
-        Self {
-            filter,
-            count: 0,
-            position,
-        }
+        Self { filter, count: 0, position }
     }
 
     /// With a count of items dealt with before.

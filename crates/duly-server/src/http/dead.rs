@@ -37,11 +37,7 @@ pub(crate) async fn redrive(
     let (selection, spacing) = json::parse_body::<RedriveIn>(&body.text)?.check()?;
     drop(body);
     let done = deal_with(&app, namespace, selection, Fate::Redrive(spacing)).await?;
-    answer::ok(&RedrivenOut {
-        redriven: done.count,
-        cursor: done.cursor,
-        errors: done.errors,
-    })
+    answer::ok(&RedrivenOut { redriven: done.count, cursor: done.cursor, errors: done.errors })
 }
 
 /// Drop dead letters for good, at most 10000 a call.
@@ -61,11 +57,7 @@ pub(crate) async fn purge(
     let selection = json::parse_body::<PurgeIn>(&body.text)?.check()?;
     drop(body);
     let done = deal_with(&app, namespace, selection, Fate::Purge).await?;
-    answer::ok(&PurgedOut {
-        purged: done.count,
-        cursor: done.cursor,
-        errors: done.errors,
-    })
+    answer::ok(&PurgedOut { purged: done.count, cursor: done.cursor, errors: done.errors })
 }
 
 /// What is to become of dead letters.
@@ -79,10 +71,7 @@ impl Fate {
     /// The operation on the letter with this number, from 0.
     fn of(self, letter: Letter, number: u64) -> Operation {
         match self {
-            Self::Redrive(spacing) => Operation::Redrive {
-                letter,
-                delay: spacing.delay(number),
-            },
+            Self::Redrive(spacing) => Operation::Redrive { letter, delay: spacing.delay(number) },
             Self::Purge => Operation::Purge { letter },
         }
     }
@@ -102,12 +91,7 @@ async fn deal_with(
     selection: Selection,
     fate: Fate,
 ) -> Result<Done, Problem> {
-    if app
-        .store()
-        .get_namespace(namespace.clone())
-        .await?
-        .is_none()
-    {
+    if app.store().get_namespace(namespace.clone()).await?.is_none() {
         return Err(Problem::no_namespace(namespace.as_str()));
     }
     match selection {
@@ -131,20 +115,16 @@ async fn named(
                 operations.push(fate.of(letter, indices.len() as u64));
                 indices.push(index);
             }
-            Err(invalid) => done.errors.push(LetterErrorOut {
-                index,
-                error: *Problem::from(invalid).into_body(),
-            }),
+            Err(invalid) => done
+                .errors
+                .push(LetterErrorOut { index, error: *Problem::from(invalid).into_body() }),
         }
     }
     let outcomes = send(app, namespace, operations).await?;
     for (index, outcome) in indices.into_iter().zip(outcomes) {
         match outcome {
             Ok(()) => done.count += 1,
-            Err(problem) => done.errors.push(LetterErrorOut {
-                index,
-                error: *problem.into_body(),
-            }),
+            Err(problem) => done.errors.push(LetterErrorOut { index, error: *problem.into_body() }),
         }
     }
     done.errors.sort_by_key(|error| error.index);
@@ -183,10 +163,8 @@ async fn all(
             Body::Whole(timer) => Some(Letter::Delivery(timer.delivery_id(namespace.as_str()))),
             Body::Stub(_) => None,
         });
-        let operations: Vec<_> = letters
-            .zip(number..)
-            .map(|(letter, number)| fate.of(letter, number))
-            .collect();
+        let operations: Vec<_> =
+            letters.zip(number..).map(|(letter, number)| fate.of(letter, number)).collect();
         number += operations.len() as u64;
         let outcomes = send(app, &namespace, operations).await?;
         // Who is not there any more was dealt with by somebody else.
@@ -220,10 +198,7 @@ async fn send(
     }
     let commands: Vec<Command> = operations
         .into_iter()
-        .map(|operation| Command {
-            namespace: namespace.clone(),
-            operation,
-        })
+        .map(|operation| Command { namespace: namespace.clone(), operation })
         .collect();
     let calls = (0..app.store().shards().max(1))
         .map(|shard| app.store().apply(ShardId(shard), commands.clone()));

@@ -25,8 +25,7 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
         Ok(()) => guarded(time_for(&app, route), request, next).await,
         Err(problem) => problem.into_response(),
     };
-    app.routes()
-        .record(route, response.status(), started.elapsed());
+    app.routes().record(route, response.status(), started.elapsed());
     response
 }
 
@@ -44,11 +43,7 @@ async fn guarded(limit: Duration, request: Request, next: Next) -> Response {
 
 fn time_for(app: &App, route: &str) -> Duration {
     let limit = app.limits().request_timeout;
-    if route == lease::PATH {
-        limit.saturating_add(LEASE_WAIT_MAX.to_std())
-    } else {
-        limit
-    }
+    if route == lease::PATH { limit.saturating_add(LEASE_WAIT_MAX.to_std()) } else { limit }
 }
 
 fn too_late(limit: Duration) -> Problem {

@@ -58,25 +58,18 @@ impl Guard {
         let by_address = |address: IpAddr| address.is_loopback() || address == self.listen;
         let is_allowed = host.eq_ignore_ascii_case("localhost")
             || host.parse().is_ok_and(by_address)
-            || self
-                .allowed_hosts
-                .iter()
-                .any(|allowed| allowed.eq_ignore_ascii_case(host));
-        if is_allowed {
-            Ok(authority)
-        } else {
-            Err(refuse("host", authority, allowed))
-        }
+            || self.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host));
+        if is_allowed { Ok(authority) } else { Err(refuse("host", authority, allowed)) }
     }
 }
 
 fn refuse(header: &str, seen: &str, allowed: &str) -> Problem {
     let seen = shorten(seen);
-    Problem::new(
-        Code::PermissionDenied,
-        format!("{header} must be {allowed}; got {seen}"),
+    Problem::new(Code::PermissionDenied, format!("{header} must be {allowed}; got {seen}")).at(
+        header,
+        Some(seen),
+        allowed,
     )
-    .at(header, Some(seen), allowed)
 }
 
 /// The host of `host:port`, without the brackets of an IPv6 address.
@@ -110,9 +103,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(ORIGIN, origin.parse().unwrap());
         }
-        guard()
-            .check(&Uri::from_static("/"), &headers)
-            .map_err(|problem| problem.code())
+        guard().check(&Uri::from_static("/"), &headers).map_err(|problem| problem.code())
     }
 
     #[test]
@@ -129,13 +120,7 @@ mod tests {
         ] {
             assert_eq!(check(Some(host), None), Ok(()), "{host}");
         }
-        for host in [
-            "evil.example",
-            "localhost.evil.example",
-            "10.0.0.1",
-            "",
-            "[::2]",
-        ] {
+        for host in ["evil.example", "localhost.evil.example", "10.0.0.1", "", "[::2]"] {
             assert_eq!(check(Some(host), None), denied, "{host}");
         }
         assert_eq!(check(None, None), Err(Code::InvalidArgument));

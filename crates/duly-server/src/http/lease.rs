@@ -53,10 +53,7 @@ pub(crate) async fn lease(
         firings: leased.firings.iter().map(FiringOut::from).collect(),
         paused: leased.paused.then_some(true),
     })?;
-    let body = LeasedBody {
-        rest: text,
-        leased: Some(leased),
-    };
+    let body = LeasedBody { rest: text, leased: Some(leased) };
     Ok(answer::with_body(StatusCode::OK, Body::new(body)))
 }
 

@@ -15,9 +15,8 @@ use super::App;
 pub(crate) async fn metrics(State(app): State<App>) -> Response {
     let text = app.metrics().render(&app.store().health());
     let mut response = Response::new(Body::from(text));
-    response.headers_mut().insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
-    );
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
     response
 }

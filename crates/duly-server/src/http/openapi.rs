@@ -22,10 +22,7 @@ use crate::wire::ProblemOut;
 pub(super) struct Document;
 
 /// The OpenAPI 3.1 document: JSON, indented, in a stable order, with a newline at its end.
-#[expect(
-    clippy::expect_used,
-    reason = "the document is made of plain text and numbers"
-)]
+#[expect(clippy::expect_used, reason = "the document is made of plain text and numbers")]
 pub fn openapi_json() -> String {
     let (_, document) = super::routes().split_for_parts();
     let value = serde_json::to_value(&document).expect("the document is plain JSON");

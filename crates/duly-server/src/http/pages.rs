@@ -40,10 +40,7 @@ fn merge(mut pages: Vec<Page>, limit: usize) -> Page {
     } else {
         None
     };
-    Page {
-        timers: placed.into_iter().map(|(_, view)| view).collect(),
-        next,
-    }
+    Page { timers: placed.into_iter().map(|(_, view)| view).collect(), next }
 }
 
 #[cfg(test)]
@@ -73,36 +70,22 @@ mod tests {
 
     #[test]
     fn merges_by_due_time_then_id() {
-        let merged = merge(
-            vec![
-                page(&[("b", 1), ("a", 3)], None),
-                page(&[("a", 1), ("z", 2)], None),
-            ],
-            10,
-        );
+        let merged =
+            merge(vec![page(&[("b", 1), ("a", 3)], None), page(&[("a", 1), ("z", 2)], None)], 10);
         assert_eq!(ids(&merged), ["a", "b", "z", "a"]);
         assert_eq!(merged.next, None);
     }
 
     #[test]
     fn goes_no_further_than_the_slowest_shard() {
-        let merged = merge(
-            vec![
-                page(&[("a", 1), ("b", 2)], Some(1)),
-                page(&[("c", 3)], None),
-            ],
-            10,
-        );
+        let merged = merge(vec![page(&[("a", 1), ("b", 2)], Some(1)), page(&[("c", 3)], None)], 10);
         assert_eq!(ids(&merged), ["a", "b"]);
         assert_eq!(merged.next, Some(Position::of(&view("b", 2))));
     }
 
     #[test]
     fn a_full_page_goes_on_after_its_last() {
-        let merged = merge(
-            vec![page(&[("a", 1), ("c", 3)], None), page(&[("b", 2)], None)],
-            2,
-        );
+        let merged = merge(vec![page(&[("a", 1), ("c", 3)], None), page(&[("b", 2)], None)], 2);
         assert_eq!(ids(&merged), ["a", "b"]);
         assert_eq!(merged.next, Some(Position::of(&view("b", 2))));
     }

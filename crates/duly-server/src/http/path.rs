@@ -37,10 +37,7 @@ impl<S: Send + Sync> FromRequestParts<S> for OfTimer {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let params = decoded(parts, state).await?;
-        Ok(Self {
-            namespace: namespace(&params)?,
-            id: TimerId::new(param(&params, "id"))?,
-        })
+        Ok(Self { namespace: namespace(&params)?, id: TimerId::new(param(&params, "id"))? })
     }
 }
 
@@ -56,10 +53,7 @@ fn namespace(params: &RawPathParams) -> Result<NamespaceName, Problem> {
 }
 
 fn param<'p>(params: &'p RawPathParams, name: &str) -> &'p str {
-    params
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map_or("", |(_, value)| value)
+    params.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
 }
 
 /// Refuses a `%` that is not followed by two hexadecimal digits.
@@ -71,17 +65,9 @@ pub(super) fn check_escapes(field: &str, text: &str) -> Result<(), Invalid> {
                 .get(i + 1..i + 3)
                 .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     });
-    if broken {
-        Err(refused(field, text))
-    } else {
-        Ok(())
-    }
+    if broken { Err(refused(field, text)) } else { Ok(()) }
 }
 
 fn refused(field: &str, text: &str) -> Invalid {
-    Invalid::new(
-        field,
-        text,
-        "percent-encoded UTF-8 (% as %25, / as %2F, a space as %20)",
-    )
+    Invalid::new(field, text, "percent-encoded UTF-8 (% as %25, / as %2F, a space as %20)")
 }

@@ -40,10 +40,7 @@ impl Problem {
 
     /// There is no such timer.
     pub fn no_timer(id: &str) -> Self {
-        Self::new(
-            Code::NotFound,
-            format!("there is no timer {}", duly_core::invalid::shorten(id)),
-        )
+        Self::new(Code::NotFound, format!("there is no timer {}", duly_core::invalid::shorten(id)))
     }
 
     /// There is no such namespace.
@@ -112,30 +109,20 @@ impl From<Refusal> for Problem {
             Refusal::Invalid(invalid) => return invalid.into(),
             Refusal::UnknownNamespace(name) => return Self::no_namespace(name.as_str()),
             Refusal::NotFound(_) => {}
-            Refusal::State {
-                state,
-                leased_until,
-                attempts,
-                maybe_delivered,
-                ..
-            } => {
+            Refusal::State { state, leased_until, attempts, maybe_delivered, .. } => {
                 out.state = Some(state);
                 out.leased_until = leased_until.map(Into::into);
                 out.attempts = Some(attempts);
                 out.maybe_delivered = Some(maybe_delivered);
             }
-            Refusal::Revision {
-                expected, actual, ..
-            } => {
+            Refusal::Revision { expected, actual, .. } => {
                 out.expected_revision = Some(expected);
                 out.actual_revision = Some(actual);
                 out.field = Some("if_revision".to_owned());
                 out.seen = Some(expected.to_string());
                 out.allowed = Some(actual.to_string());
             }
-            Refusal::PayloadTooLarge {
-                bytes, bytes_max, ..
-            } => {
+            Refusal::PayloadTooLarge { bytes, bytes_max, .. } => {
                 out.field = Some("payload".to_owned());
                 out.seen = Some(format!("{bytes} bytes"));
                 out.allowed = Some(format!("at most {bytes_max} bytes"));
@@ -191,9 +178,8 @@ pub(super) struct Refusals;
 impl IntoResponses for Refusals {
     fn responses() -> BTreeMap<String, RefOr<ResponseDoc>> {
         let problem = |description: &str| {
-            let content = ContentBuilder::new()
-                .schema(Some(Ref::from_schema_name("Problem")))
-                .build();
+            let content =
+                ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
             RefOr::T(
                 ResponseBuilder::new()
                     .description(description)

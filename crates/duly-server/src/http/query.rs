@@ -41,19 +41,14 @@ impl Query {
 
     /// The value of a parameter.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.as_str())
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// A parameter that is an integer.
     pub(super) fn integer(&self, name: &str) -> Result<Option<Integer>, Invalid> {
         self.get(name)
             .map(|text| {
-                text.parse()
-                    .map(Integer)
-                    .map_err(|_| Invalid::new(name, text, "an integer"))
+                text.parse().map(Integer).map_err(|_| Invalid::new(name, text, "an integer"))
             })
             .transpose()
     }
@@ -61,10 +56,7 @@ impl Query {
     /// A parameter that is `true` or `false`.
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, Invalid> {
         self.get(name)
-            .map(|text| {
-                text.parse()
-                    .map_err(|_| Invalid::new(name, text, "true or false"))
-            })
+            .map(|text| text.parse().map_err(|_| Invalid::new(name, text, "true or false")))
             .transpose()
     }
 }

@@ -23,10 +23,7 @@ fn changed(outcome: Outcome) -> Result<Response, Problem> {
         Outcome::Refused(refusal) => Err(refusal.into()),
         other => {
             tracing::error!(?other, "the store answered another kind of outcome");
-            Err(Problem::new(
-                Code::Internal,
-                "the store answered another kind of outcome",
-            ))
+            Err(Problem::new(Code::Internal, "the store answered another kind of outcome"))
         }
     }
 }

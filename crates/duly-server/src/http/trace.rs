@@ -10,9 +10,7 @@ pub(super) fn parent(headers: &HeaderMap) -> Option<String> {
     let is_shaped = parts.len() == lengths.len()
         && parts.iter().zip(lengths).all(|(part, length)| {
             part.len() == length
-                && part
-                    .bytes()
-                    .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+                && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
         });
     let is_set = |part: &str| part.bytes().any(|b| b != b'0');
     (is_shaped && parts[0] != "ff" && is_set(parts[1]) && is_set(parts[2])).then(|| text.to_owned())

@@ -20,9 +20,7 @@ pub fn is_filter(text: &str) -> bool {
 /// Starts logging, unless the process logs already. Answers whether it was this call.
 pub fn init(filter: &str, format: Format) -> bool {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         Format::Text => builder.try_init(),
         Format::Json => builder.json().try_init(),

@@ -31,10 +31,8 @@ impl Metrics {
     pub fn install() -> Self {
         static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
         let handle = HANDLE.get_or_init(|| {
-            let recorder = PrometheusBuilder::new()
-                .set_buckets(&BUCKETS)
-                .unwrap_or_default()
-                .build_recorder();
+            let recorder =
+                PrometheusBuilder::new().set_buckets(&BUCKETS).unwrap_or_default().build_recorder();
             let handle = recorder.handle();
             if metrics::set_global_recorder(recorder).is_err() {
                 tracing::warn!("another metrics recorder is installed: /metrics stays empty");

@@ -7,25 +7,10 @@ use duly_store::{Operation, Outcome};
 use metrics::{Counter, counter};
 
 /// Operations, as labels.
-const KINDS: [&str; 6] = [
-    "schedule",
-    "reschedule",
-    "cancel",
-    "fire",
-    "redrive",
-    "purge",
-];
+const KINDS: [&str; 6] = ["schedule", "reschedule", "cancel", "fire", "redrive", "purge"];
 /// Outcomes, as labels.
-const OUTCOMES: [&str; 8] = [
-    "created",
-    "existing",
-    "replaced",
-    "changed",
-    "unchanged",
-    "cancelled",
-    "purged",
-    "refused",
-];
+const OUTCOMES: [&str; 8] =
+    ["created", "existing", "replaced", "changed", "unchanged", "cancelled", "purged", "refused"];
 
 /// Which operation it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +32,8 @@ pub const fn kind(operation: &Operation) -> Kind {
 pub fn record(kind: Kind, outcome: &Outcome) {
     static COUNTERS: OnceLock<Vec<Counter>> = OnceLock::new();
     let counters = COUNTERS.get_or_init(|| {
-        let pairs = KINDS
-            .iter()
-            .flat_map(|k| OUTCOMES.iter().map(move |o| (*k, *o)));
-        pairs
-            .map(|(k, o)| counter!(OPERATIONS_TOTAL, "operation" => k, "outcome" => o))
-            .collect()
+        let pairs = KINDS.iter().flat_map(|k| OUTCOMES.iter().map(move |o| (*k, *o)));
+        pairs.map(|(k, o)| counter!(OPERATIONS_TOTAL, "operation" => k, "outcome" => o)).collect()
     });
     let outcome = match outcome {
         Outcome::Created(_) => 0,

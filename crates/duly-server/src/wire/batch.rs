@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    Integer, PatchIn, ScheduleIn, TimerOut,
+    Integer, PatchIn, ScheduleIn, TimerOut, json,
     patch::{Change, IdIn, check_revision},
     problem::ProblemOut,
 };
@@ -78,13 +78,9 @@ impl OperationIn<'_> {
     ) -> Result<Command, Invalid> {
         let operation = match (self.schedule, self.cancel, self.reschedule, self.fire) {
             (Some(schedule), None, None, None) => {
-                let (schedule, if_exists) = schedule
-                    .check(make_id)
-                    .map_err(|invalid| invalid.within("schedule"))?;
-                Operation::Schedule {
-                    schedule: Box::new(schedule),
-                    if_exists,
-                }
+                let (schedule, if_exists) =
+                    schedule.check(make_id).map_err(|invalid| invalid.within("schedule"))?;
+                Operation::Schedule { schedule: Box::new(schedule), if_exists }
             }
             (None, Some(cancel), None, None) => {
                 cancel.check().map_err(|invalid| invalid.within("cancel"))?
@@ -97,10 +93,7 @@ impl OperationIn<'_> {
             },
             _ => return Err(Invalid::unseen("", ONE_OPERATION)),
         };
-        Ok(Command {
-            namespace: namespace.clone(),
-            operation,
-        })
+        Ok(Command { namespace: namespace.clone(), operation })
     }
 }
 
@@ -114,16 +107,16 @@ impl CancelIn {
 }
 
 fn reschedule(change: PatchIn<'_>) -> Result<Operation, Invalid> {
-    match change.check(IdIn::Body)? {
-        Change {
-            id: Some(id),
-            patch,
-            if_revision,
-        } => Ok(Operation::Reschedule {
-            id,
-            patch: Box::new(patch),
-            if_revision,
-        }),
+    let change = change.check(IdIn::Body).map_err(|mut invalid| {
+        if invalid.field == json::BODY {
+            invalid.field.clear();
+        }
+        invalid
+    });
+    match change? {
+        Change { id: Some(id), patch, if_revision } => {
+            Ok(Operation::Reschedule { id, patch: Box::new(patch), if_revision })
+        }
         Change { id: None, .. } => Err(Invalid::unseen("id", "given")),
     }
 }
@@ -159,10 +152,7 @@ pub enum OperationResult<'a> {
 /// `maybe_delivered` and `already` stand beside `outcome`.
 #[derive(Debug, ToSchema)]
 #[schema(as = OperationResult)]
-#[expect(
-    dead_code,
-    reason = "describes OperationResult in the OpenAPI document"
-)]
+#[expect(dead_code, reason = "describes OperationResult in the OpenAPI document")]
 pub struct OperationResultOut<'a> {
     /// The timer, for schedule, reschedule and fire.
     timer: Option<TimerOut<'a>>,

@@ -33,9 +33,7 @@ impl Duration {
     /// # Errors
     /// As [`Duration::check`], and when it lies outside.
     pub fn check_within(&self, field: &str, low: Millis, high: Millis) -> Result<Millis, Invalid> {
-        self.check(field)?
-            .within(low, high)
-            .map_err(|invalid| invalid.within(field))
+        self.check(field)?.within(low, high).map_err(|invalid| invalid.within(field))
     }
 }
 

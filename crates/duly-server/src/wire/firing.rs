@@ -74,9 +74,7 @@ impl LeaseIn {
                 None => None,
             },
             wait: match &self.wait {
-                Some(wait) => wait
-                    .check_within("wait", Millis::ZERO, LEASE_WAIT_MAX)?
-                    .to_std(),
+                Some(wait) => wait.check_within("wait", Millis::ZERO, LEASE_WAIT_MAX)?.to_std(),
                 None => time::Duration::ZERO,
             },
         })

@@ -66,7 +66,10 @@ fn shape(message: &str, path: &Path, text: &[u8]) -> Invalid {
             field: ending_in(field, name),
             seen: Some(shorten(name)),
             allowed: match known.strip_prefix(", expected ") {
-                Some(known) => format!("left out; known here: {}", plain_names(known)),
+                Some(known) => {
+                    let known = known.strip_prefix("one of ").unwrap_or(known);
+                    format!("left out; known here: {}", plain_names(known))
+                }
                 None => "left out; no field is known here".to_owned(),
             },
         };
@@ -82,11 +85,7 @@ fn shape(message: &str, path: &Path, text: &[u8]) -> Invalid {
         Some((_, expected)) => plain_names(expected),
         None => message.to_owned(),
     };
-    Invalid {
-        field,
-        seen: seen_at(path, text),
-        allowed,
-    }
+    Invalid { field, seen: seen_at(path, text), allowed }
 }
 
 fn quoted<'m>(message: &'m str, prefix: &str) -> Option<&'m str> {
@@ -150,11 +149,7 @@ fn shown(value: &Value) -> String {
         Value::String(text) => shorten(text),
         other => {
             let quoted = shorten(&other.to_string());
-            quoted
-                .trim_start_matches('"')
-                .strip_suffix('"')
-                .unwrap_or(&quoted)
-                .to_owned()
+            quoted.trim_start_matches('"').strip_suffix('"').unwrap_or(&quoted).to_owned()
         }
     }
 }

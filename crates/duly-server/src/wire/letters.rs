@@ -65,15 +65,9 @@ pub struct Spacing {
 
 impl Spacing {
     /// How long the letter with this number, from 0, waits.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss
-    )]
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn delay(&self, number: u64) -> Millis {
-        let spaced_ms = self
-            .per_second
-            .map_or(0.0, |rate| number as f64 * 1_000.0 / rate);
+        let spaced_ms = self.per_second.map_or(0.0, |rate| number as f64 * 1_000.0 / rate);
         Millis::from_ms(self.delay.ms().saturating_add(spaced_ms as u64))
     }
 }
@@ -97,10 +91,7 @@ impl RedriveIn {
                 allowed: "a number from 0.001 to 1000000".to_owned(),
             });
         }
-        let spacing = Spacing {
-            delay,
-            per_second: self.per_second,
-        };
+        let spacing = Spacing { delay, per_second: self.per_second };
         let selection = select(self.ids, self.delivery_ids, self.all, self.cursor)?;
         Ok((selection, spacing))
     }
@@ -134,9 +125,9 @@ fn select(
     }
     match (ids, delivery_ids, all) {
         (Some(ids), None, None) => named("ids", &ids, |id| TimerId::new(id).map(Letter::Timer)),
-        (None, Some(ids), None) => named("delivery_ids", &ids, |id| {
-            DeliveryId::parse(id).map(Letter::Delivery)
-        }),
+        (None, Some(ids), None) => {
+            named("delivery_ids", &ids, |id| DeliveryId::parse(id).map(Letter::Delivery))
+        }
         (None, None, Some(_)) => Ok(Selection::All(cursor)),
         _ => Err(Invalid::unseen("body", ONE_SELECTION)),
     }

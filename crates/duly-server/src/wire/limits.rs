@@ -35,9 +35,7 @@ impl LimitsIn {
     /// # Errors
     /// When a value is not allowed.
     pub fn check(self, field: &str) -> Result<Limits, Invalid> {
-        self.limits()
-            .and_then(Limits::check)
-            .map_err(|invalid| invalid.within(field))
+        self.limits().and_then(Limits::check).map_err(|invalid| invalid.within(field))
     }
 
     fn limits(self) -> Result<Limits, Invalid> {

@@ -75,16 +75,9 @@ impl NamespaceIn {
     /// # Errors
     /// When a value is not allowed.
     pub fn into_put(self) -> Result<Put, Invalid> {
-        let secrets = if self.signing_secrets.is_present() {
-            Secrets::Set
-        } else {
-            Secrets::Keep
-        };
+        let secrets = if self.signing_secrets.is_present() { Secrets::Set } else { Secrets::Keep };
         let settings = self.check()?.over(Settings::default()).check()?;
-        Ok(Put::Replace {
-            settings: Box::new(settings),
-            secrets,
-        })
+        Ok(Put::Replace { settings: Box::new(settings), secrets })
     }
 
     /// What a PATCH of `present` writes.
@@ -93,17 +86,10 @@ impl NamespaceIn {
     /// When a value is not allowed, or there is none.
     pub fn into_patch(self, present: &Settings) -> Result<Put, Invalid> {
         if !self.has_any() {
-            return Err(Invalid::new(
-                "body",
-                "{}",
-                "an object with a field to change",
-            ));
+            return Err(Invalid::new("body", "{}", "an object with a field to change"));
         }
         let settings = self.check()?.over(present.clone()).check()?;
-        Ok(Put::Replace {
-            settings: Box::new(settings),
-            secrets: Secrets::Set,
-        })
+        Ok(Put::Replace { settings: Box::new(settings), secrets: Secrets::Set })
     }
 
     const fn has_any(&self) -> bool {
@@ -126,9 +112,7 @@ impl NamespaceIn {
             retention: self
                 .retention
                 .into_change(|r| r.check_within("retention", Millis::ZERO, RETENTION_MAX))?,
-            weight: self
-                .weight
-                .into_change(|weight| weight.within_u32("weight", 1, WEIGHT_MAX))?,
+            weight: self.weight.into_change(|weight| weight.within_u32("weight", 1, WEIGHT_MAX))?,
             signing_secrets: self.signing_secrets.into_change(check_secrets)?,
             limits: self.limits.into_change(|limits| limits.check("limits"))?,
         })

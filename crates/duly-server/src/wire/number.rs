@@ -16,10 +16,8 @@ impl Integer {
     /// # Errors
     /// When it lies outside; the error names `field` and both ends.
     pub fn within(self, field: &str, low: u64, high: u64) -> Result<u64, Invalid> {
-        u64::try_from(self.0)
-            .ok()
-            .filter(|number| (low..=high).contains(number))
-            .ok_or_else(|| Invalid {
+        u64::try_from(self.0).ok().filter(|number| (low..=high).contains(number)).ok_or_else(|| {
+            Invalid {
                 field: field.to_owned(),
                 seen: Some(self.0.to_string()),
                 allowed: if high == u64::MAX {
@@ -27,7 +25,8 @@ impl Integer {
                 } else {
                     format!("an integer from {low} to {high}")
                 },
-            })
+            }
+        })
     }
 
     /// [`Integer::within`] for numbers of 32 bits.

@@ -114,11 +114,7 @@ impl PatchIn<'_> {
                  payload_base64, headers, tags, destination or retry",
             ));
         }
-        Ok(Change {
-            id,
-            patch,
-            if_revision: check_revision(self.if_revision)?,
-        })
+        Ok(Change { id, patch, if_revision: check_revision(self.if_revision)? })
     }
 }
 
@@ -127,20 +123,16 @@ impl PatchIn<'_> {
 /// # Errors
 /// When no timer can have it.
 pub(crate) fn check_revision(revision: Option<Integer>) -> Result<Option<u32>, Invalid> {
-    revision
-        .map(|revision| revision.within_u32("if_revision", 1, u32::MAX))
-        .transpose()
+    revision.map(|revision| revision.within_u32("if_revision", 1, u32::MAX)).transpose()
 }
 
 fn settable<T>(field: Field<T>, name: &str) -> Result<Option<T>, Invalid> {
     match field {
         Field::Absent => Ok(None),
         Field::Value(value) => Ok(Some(value)),
-        Field::Null => Err(Invalid::new(
-            name,
-            "null",
-            "left out or a value: a due time cannot be reset",
-        )),
+        Field::Null => {
+            Err(Invalid::new(name, "null", "left out or a value: a due time cannot be reset"))
+        }
     }
 }
 
@@ -151,16 +143,9 @@ fn payload_change(
     base64: Field<String>,
 ) -> Result<duly_core::schedule::Change<duly_core::Payload>, Invalid> {
     use duly_core::schedule::Change;
-    let null = [
-        matches!(json, Field::Null),
-        matches!(text, Field::Null),
-        matches!(base64, Field::Null),
-    ];
-    let forms = payload::Forms {
-        json: value(json),
-        text: value(text),
-        base64: value(base64),
-    };
+    let null =
+        [matches!(json, Field::Null), matches!(text, Field::Null), matches!(base64, Field::Null)];
+    let forms = payload::Forms { json: value(json), text: value(text), base64: value(base64) };
     Ok(match forms.check()? {
         Some(payload) => Change::Set(payload),
         None if null.contains(&true) => Change::Reset,

@@ -40,10 +40,7 @@ impl Forms<'_> {
         }
         let payload = |form, bytes| Some(Payload { form, bytes });
         if let Some(json) = self.json {
-            return Ok(payload(
-                Form::Json,
-                Bytes::copy_from_slice(json.get().as_bytes()),
-            ));
+            return Ok(payload(Form::Json, Bytes::copy_from_slice(json.get().as_bytes())));
         }
         if let Some(text) = self.text {
             return Ok(payload(Form::Text, Bytes::from(text)));
@@ -88,9 +85,7 @@ pub fn base64_of(payload: Option<&Payload>) -> Option<Base64Out<'_>> {
 }
 
 fn of_form(payload: Option<&Payload>, form: Form) -> Option<&[u8]> {
-    payload
-        .filter(|payload| payload.form == form)
-        .map(|payload| &payload.bytes[..])
+    payload.filter(|payload| payload.form == form).map(|payload| &payload.bytes[..])
 }
 
 /// JSON text, written as it is.

@@ -36,9 +36,7 @@ impl RetryIn {
     /// # Errors
     /// When a value is not allowed, or `schedule` stands beside another field.
     pub fn check(self, field: &str) -> Result<RetryPolicy, Invalid> {
-        self.policy()
-            .and_then(RetryPolicy::check)
-            .map_err(|invalid| invalid.within(field))
+        self.policy().and_then(RetryPolicy::check).map_err(|invalid| invalid.within(field))
     }
 
     fn policy(self) -> Result<RetryPolicy, Invalid> {
@@ -50,11 +48,7 @@ impl RetryIn {
             }
             if waits.len() > SCHEDULE_ENTRIES_MAX {
                 let allowed = format!("1 to {SCHEDULE_ENTRIES_MAX} waits");
-                return Err(Invalid::new(
-                    "schedule",
-                    format!("{} entries", waits.len()),
-                    allowed,
-                ));
+                return Err(Invalid::new("schedule", format!("{} entries", waits.len()), allowed));
             }
             let waits = waits.iter().enumerate().map(|(i, wait)| {
                 wait.check_within(&format!("schedule[{i}]"), Millis::ZERO, BACKOFF_MAX)

@@ -140,10 +140,9 @@ pub(super) fn when(
         (Some(due_at), None) => due_at.check("due_at").map(|at| Some(When::At(at))),
         (None, Some(delay)) => delay.check("delay").map(|delay| Some(When::After(delay))),
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(Invalid::unseen(
-            "delay",
-            "left out where due_at is given: exactly one of the two",
-        )),
+        (Some(_), Some(_)) => {
+            Err(Invalid::unseen("delay", "left out where due_at is given: exactly one of the two"))
+        }
     }
 }
 

@@ -20,9 +20,6 @@ pub(super) fn text_or_integer(description: &str, example: &str) -> RefOr<Schema>
 /// An integer from 0 on.
 pub(super) fn integer() -> RefOr<Schema> {
     RefOr::T(Schema::Object(
-        ObjectBuilder::new()
-            .schema_type(Type::Integer)
-            .minimum(Some(0))
-            .build(),
+        ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).build(),
     ))
 }

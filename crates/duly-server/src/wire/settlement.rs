@@ -90,13 +90,9 @@ impl SettlementIn {
         let verdict = match (self.ack, self.retry, self.dead, self.extend) {
             (Some(AckIn {}), None, None, None) => SettleVerdict::Ack,
             (None, Some(retry), None, None) => retry.verdict()?,
-            (None, None, Some(dead), None) => SettleVerdict::Dead {
-                reason: dead.reason,
-            },
+            (None, None, Some(dead), None) => SettleVerdict::Dead { reason: dead.reason },
             (None, None, None, Some(extend)) => SettleVerdict::Extend {
-                lease: extend
-                    .lease
-                    .check_within("extend.lease", LEASE_MIN, LEASE_MAX)?,
+                lease: extend.lease.check_within("extend.lease", LEASE_MIN, LEASE_MAX)?,
             },
             _ => return Err(Invalid::unseen("", ONE_VERDICT)),
         };

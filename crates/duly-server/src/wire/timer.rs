@@ -194,11 +194,7 @@ impl<'a> TimerOut<'a> {
         let Some(details) = stub.details.as_deref() else {
             return;
         };
-        let Details {
-            incarnation,
-            occurrence,
-            ..
-        } = *details;
+        let Details { incarnation, occurrence, .. } = *details;
         let delivery_id = duly_core::DeliveryId::of(
             namespace.as_str(),
             stub.id.as_str(),

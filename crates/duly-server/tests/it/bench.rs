@@ -98,11 +98,7 @@ impl Bench {
             },
             metrics: Metrics::install(),
         });
-        Self {
-            router: router(app),
-            clock,
-            store,
-        }
+        Self { router: router(app), clock, store }
     }
 
     /// Sends a request as it is.
@@ -206,15 +202,9 @@ impl Bench {
 
 /// A request with a JSON body; empty is none.
 pub(crate) fn request(method: &str, path: &str, body: &str) -> Request<Body> {
-    let builder = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "localhost:3859");
-    let builder = if body.is_empty() {
-        builder
-    } else {
-        builder.header("content-type", "application/json")
-    };
+    let builder = Request::builder().method(method).uri(path).header("host", "localhost:3859");
+    let builder =
+        if body.is_empty() { builder } else { builder.header("content-type", "application/json") };
     builder.body(Body::from(body.to_owned())).unwrap()
 }
 

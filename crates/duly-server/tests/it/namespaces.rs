@@ -1,1 +1,129 @@
+//! Namespaces: settings whole, in part, without ever showing a secret.
 
+use serde_json::json;
+
+use crate::bench::Bench;
+
+const NS: &str = "/v1/namespaces/a";
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+#[tokio::test]
+async fn defaults_are_answered() {
+    let bench = Bench::new();
+    let made = bench.call("PUT", NS, "{}").await.expect(201);
+    assert_eq!(made["name"], "a");
+    assert_eq!(made["destination"], json!({"pull":{}}));
+    assert_eq!(
+        made["retry"],
+        json!({"max_attempts":16,"min_backoff":"1s","max_backoff":"1h","multiplier":2.0,"jitter":0.2})
+    );
+    assert_eq!((&made["lease"], &made["retention"]), (&json!("30s"), &json!("1d")));
+    assert_eq!((&made["weight"], &made["paused"]), (&json!(1), &json!(false)));
+    assert_eq!(
+        made["limits"],
+        json!({"max_in_flight":100,"max_payload_bytes":262144,"max_dead":1000000,"max_retained":10000000})
+    );
+    assert_eq!(bench.get(NS).await.expect(200), made);
+}
+
+#[tokio::test]
+async fn a_put_replaces_whole_but_keeps_secrets() {
+    let bench = Bench::new();
+    let body = json!({"lease":"5s","weight":3,"signing_secrets":[SECRET]}).to_string();
+    let made = bench.call("PUT", NS, &body).await;
+    assert!(!made.text.contains(SECRET), "{}", made.text);
+    let made = made.expect(201);
+    let fingerprints = made["signing_secret_fingerprints"].clone();
+    assert_eq!(fingerprints.as_array().unwrap().len(), 1);
+    let put = bench.call("PUT", NS, r#"{"weight":4}"#).await.expect(200);
+    assert_eq!((&put["lease"], &put["weight"]), (&json!("30s"), &json!(4)));
+    assert_eq!(put["signing_secret_fingerprints"], fingerprints);
+    let put = bench.call("PUT", NS, r#"{"signing_secrets":[]}"#).await.expect(200);
+    assert_eq!(put["signing_secret_fingerprints"], json!([]));
+    let listed = bench.get("/v1/namespaces").await;
+    assert!(!listed.text.contains("whsec_"), "{}", listed.text);
+}
+
+#[tokio::test]
+async fn a_patch_keeps_resets_and_replaces_by_field() {
+    let bench = Bench::new();
+    let body = json!({"lease":"5s","weight":3,"signing_secrets":[SECRET],
+        "limits":{"max_pending":5,"max_in_flight":7}});
+    bench.call("PUT", NS, &body.to_string()).await.expect(201);
+    let body = r#"{"lease":null,"limits":{"max_in_flight":9}}"#;
+    let patched = bench.call("PATCH", NS, body).await.expect(200);
+    assert_eq!((&patched["lease"], &patched["weight"]), (&json!("30s"), &json!(3)));
+    assert_eq!(patched["limits"]["max_in_flight"], 9);
+    assert!(patched["limits"].get("max_pending").is_none());
+    let secrets = &patched["signing_secret_fingerprints"];
+    assert_eq!(secrets.as_array().unwrap().len(), 1);
+    let patched = bench.call("PATCH", NS, r#"{"signing_secrets":null}"#).await.expect(200);
+    assert_eq!(patched["signing_secret_fingerprints"], json!([]));
+}
+
+#[tokio::test]
+async fn a_full_namespace_goes_only_by_force() {
+    let bench = Bench::new();
+    bench.timer_in("t", "scheduled").await;
+    let problem = bench.call("DELETE", NS, "").await.problem("namespace_not_empty");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("1 pending") && detail.contains("force=true"), "{detail}");
+    let gone = bench.call("DELETE", &format!("{NS}?force=true"), "").await;
+    assert_eq!((gone.status.as_u16(), gone.text.as_str()), (204, ""));
+    bench.get(NS).await.problem("not_found");
+    bench.call("PUT", NS, "{}").await.expect(201);
+    bench.call("DELETE", NS, "").await.expect(204);
+}
+
+#[tokio::test]
+async fn a_list_comes_in_pages() {
+    let bench = Bench::new();
+    for name in ["c", "a", "b"] {
+        bench.call("PUT", &format!("/v1/namespaces/{name}"), "{}").await.expect(201);
+    }
+    let page = bench.get("/v1/namespaces?limit=2").await.expect(200);
+    assert_eq!(
+        (&page["namespaces"][0]["name"], &page["namespaces"][1]["name"]),
+        (&json!("a"), &json!("b"))
+    );
+    let cursor = page["cursor"].as_str().unwrap();
+    let page = bench.get(&format!("/v1/namespaces?limit=2&cursor={cursor}")).await.expect(200);
+    assert_eq!(page["namespaces"][0]["name"], "c");
+    assert!(page.get("cursor").is_none());
+}
+
+#[tokio::test]
+async fn stats_count_exactly() {
+    let bench = Bench::new();
+    for (id, state) in [
+        ("f", "finished"),
+        ("d", "dead"),
+        ("r", "retrying"),
+        ("i", "in_flight"),
+        ("c", "cancelled"),
+        ("s", "scheduled"),
+        ("due", "due"),
+    ] {
+        bench.timer_in(id, state).await;
+    }
+    let stats = bench.get("/v1/namespaces/a/stats").await.expect(200);
+    for (name, count) in [
+        ("scheduled", 1),
+        ("due", 1),
+        ("in_flight", 1),
+        ("retrying", 1),
+        ("dead", 1),
+        ("pending", 4),
+        ("retained", 2),
+    ] {
+        assert_eq!(stats[name], count, "{name}: {stats}");
+    }
+    assert_eq!(
+        stats["totals"],
+        json!({"scheduled":7,"fired":4,"delivered":1,"failed":2,"cancelled":1,"rescheduled":0,"dead":1})
+    );
+    assert_eq!(stats["lanes"][0]["lane"], "pull");
+    assert_eq!(stats["lanes"][0]["in_flight"], 1);
+    assert_eq!(stats["next_due_at"], "2030-03-17T18:46:40.000Z");
+    assert_eq!(stats["oldest_due_at"], "2030-03-17T17:46:40.000Z");
+}

@@ -1,1 +1,85 @@
+//! The OpenAPI document is the one that is committed, and it is whole.
 
+use std::{collections::BTreeSet, fs, path::Path};
+
+use duly_server::openapi_json;
+use serde_json::Value;
+
+use crate::bench::Bench;
+
+#[test]
+fn openapi_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json");
+    let made = openapi_json();
+    if std::env::var_os("DULY_REGENERATE").is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == made,
+        "docs/reference/openapi.json is stale: run the test again with DULY_REGENERATE=1"
+    );
+}
+
+#[test]
+fn every_path_of_the_contract_is_described() {
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    assert_eq!(document["openapi"].as_str().map(|v| &v[..3]), Some("3.1"));
+    let ns = "/v1/namespaces/{namespace}";
+    let calls = [
+        ("post get", "/timers"),
+        ("get patch delete", "/timers/{id}"),
+        ("post", "/timers/{id}/fire"),
+        ("post", "/batch"),
+        ("post", "/lease"),
+        ("post", "/settle"),
+        ("post", "/dead/redrive"),
+        ("post", "/dead/purge"),
+        ("get put patch delete", ""),
+        ("post", "/pause"),
+        ("post", "/resume"),
+        ("get", "/stats"),
+    ];
+    for (methods, path) in calls {
+        for method in methods.split(' ') {
+            let call = &document["paths"][format!("{ns}{path}")][method];
+            assert!(call.is_object(), "{method} {ns}{path}");
+            let answers = &call["responses"];
+            assert!(answers["4XX"].is_object(), "{method} {ns}{path}: {answers}");
+        }
+    }
+    for path in ["/v1/namespaces", "/healthz", "/readyz", "/metrics", "/openapi.json"] {
+        assert!(document["paths"][path]["get"].is_object(), "{path}");
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(map) => {
+                if let Some(target) = map.get("$ref").and_then(Value::as_str) {
+                    found.insert(target.to_owned());
+                }
+                map.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let mut found = BTreeSet::new();
+    references(&document, &mut found);
+    assert!(found.len() > 20, "{found:?}");
+    for target in found {
+        let pointer = target.strip_prefix('#').unwrap();
+        assert!(document.pointer(pointer).is_some(), "{target}");
+    }
+}
+
+#[tokio::test]
+async fn it_is_served() {
+    let bench = Bench::new();
+    let answer = bench.get("/openapi.json").await;
+    assert_eq!(answer.text, openapi_json());
+}

@@ -30,7 +30,10 @@ fn schedules() -> Vec<(String, Fault)> {
     let mut row = |body: &str, fault: Fault| rows.push((body.to_owned(), fault));
 
     // Shape.
-    row(r#"{"id":"x","delay":"1s","what":1}"#, ("what", "\"what\"", "left out; known here: id, due_at, delay, payload"));
+    row(
+        r#"{"id":"x","delay":"1s","what":1}"#,
+        ("what", "\"what\"", "left out; known here: id, due_at, delay, payload"),
+    );
     row(r#"{"id":"x","delay":"1s","delay":"1s"}"#, ("delay", "", "given only once"));
     row(r#"{"id":7,"delay":"1s"}"#, ("id", "7", "a string"));
 
@@ -46,9 +49,18 @@ fn schedules() -> Vec<(String, Fault)> {
     row(r#"{"id":"x","due_at":1,"delay":1}"#, ("delay", "", "exactly one of the two"));
     row(r#"{"id":"x","due_at":"tomorrow"}"#, ("due_at", "\"tomorrow\"", TIME));
     row(r#"{"id":"x","due_at":"2030-01-01"}"#, ("due_at", "\"2030-01-01\"", TIME));
-    row(r#"{"id":"x","due_at":"2030-01-01T00:00:00"}"#, ("due_at", "\"2030-01-01T00:00:00\"", TIME));
-    row(r#"{"id":"x","due_at":"2030-02-30T00:00:00Z"}"#, ("due_at", "\"2030-02-30T00:00:00Z\"", TIME));
-    row(r#"{"id":"x","due_at":"2200-01-01T00:00:00.001Z"}"#, ("due_at", "\"2200-01-01T00:00:00.001Z\"", "to 2200-01-01"));
+    row(
+        r#"{"id":"x","due_at":"2030-01-01T00:00:00"}"#,
+        ("due_at", "\"2030-01-01T00:00:00\"", TIME),
+    );
+    row(
+        r#"{"id":"x","due_at":"2030-02-30T00:00:00Z"}"#,
+        ("due_at", "\"2030-02-30T00:00:00Z\"", TIME),
+    );
+    row(
+        r#"{"id":"x","due_at":"2200-01-01T00:00:00.001Z"}"#,
+        ("due_at", "\"2200-01-01T00:00:00.001Z\"", "to 2200-01-01"),
+    );
     row(r#"{"id":"x","due_at":7258118400001}"#, ("due_at", "\"7258118400001\"", "to 2200-01-01"));
     row(r#"{"id":"x","due_at":-1}"#, ("due_at", "\"-1\"", "from 1970-01-01"));
     row(r#"{"id":"x","due_at":1.5}"#, ("due_at", "1.5", TIME));
@@ -67,28 +79,64 @@ fn schedules() -> Vec<(String, Fault)> {
     row(r#"{"id":"x","delay":"73000d"}"#, ("delay", "\"73000d\"", "before 2200-01-01"));
 
     // Payload.
-    row(r#"{"id":"x","delay":0,"payload":1,"payload_text":"a"}"#, ("payload_text", "", "one payload"));
-    row(r#"{"id":"x","delay":0,"payload":null,"payload_base64":"YQ=="}"#, ("payload_base64", "", "one payload"));
+    row(
+        r#"{"id":"x","delay":0,"payload":1,"payload_text":"a"}"#,
+        ("payload_text", "", "one payload"),
+    );
+    row(
+        r#"{"id":"x","delay":0,"payload":null,"payload_base64":"YQ=="}"#,
+        ("payload_base64", "", "one payload"),
+    );
     row(r#"{"id":"x","delay":0,"payload_text":7}"#, ("payload_text", "7", "a string"));
     row(r#"{"id":"x","delay":0,"payload_base64":"YQ"}"#, ("payload_base64", "\"YQ\"", "padding"));
-    row(r#"{"id":"x","delay":0,"payload_base64":"_w=="}"#, ("payload_base64", "\"_w==\"", "standard alphabet"));
-    row(r#"{"id":"x","delay":0,"payload_base64":"YR=="}"#, ("payload_base64", "\"YR==\"", "base64"));
+    row(
+        r#"{"id":"x","delay":0,"payload_base64":"_w=="}"#,
+        ("payload_base64", "\"_w==\"", "standard alphabet"),
+    );
+    row(
+        r#"{"id":"x","delay":0,"payload_base64":"YR=="}"#,
+        ("payload_base64", "\"YR==\"", "base64"),
+    );
 
     // Headers.
     row(r#"{"id":"x","delay":0,"headers":[]}"#, ("headers", "[]", "a JSON object"));
     row(r#"{"id":"x","delay":0,"headers":{"a":1}}"#, ("headers.a", "1", "a string"));
     row(r#"{"id":"x","delay":0,"headers":{"a":["x"]}}"#, ("headers.a", "[\"x\"]", "a string"));
-    row(r#"{"id":"x","delay":0,"headers":{"a":"1","a":"2"}}"#, ("headers.a", "", "given only once"));
-    row(r#"{"id":"x","delay":0,"headers":{"a":"1","A":"2"}}"#, ("headers", "\"a\"", "differ in more than case"));
-    row(r#"{"id":"x","delay":0,"headers":{"a b":"1"}}"#, ("headers.a b", "\"a b\"", "an HTTP header name"));
+    row(
+        r#"{"id":"x","delay":0,"headers":{"a":"1","a":"2"}}"#,
+        ("headers.a", "", "given only once"),
+    );
+    row(
+        r#"{"id":"x","delay":0,"headers":{"a":"1","A":"2"}}"#,
+        ("headers", "\"a\"", "differ in more than case"),
+    );
+    row(
+        r#"{"id":"x","delay":0,"headers":{"a b":"1"}}"#,
+        ("headers.a b", "\"a b\"", "an HTTP header name"),
+    );
     row(r#"{"id":"x","delay":0,"headers":{"":"1"}}"#, ("headers", "\"\"", "an HTTP header name"));
     row(r#"{"id":"x","delay":0,"headers":{"a":" x"}}"#, ("headers.a", "\" x\"", "visible ASCII"));
     row(r#"{"id":"x","delay":0,"headers":{"a":"ü"}}"#, ("headers.a", "\"ü\"", "visible ASCII"));
-    row(r#"{"id":"x","delay":0,"headers":{"a":"b\r\nc: d"}}"#, ("headers.a", "\"b\\r\\nc: d\"", "visible ASCII"));
+    row(
+        r#"{"id":"x","delay":0,"headers":{"a":"b\r\nc: d"}}"#,
+        ("headers.a", "\"b\\r\\nc: d\"", "visible ASCII"),
+    );
     for name in [
-        "ce-id", "CE-Type", "webhook-signature", "duly-attempt", "host", "Host", "content-length",
-        "te", "expect", "connection", "keep-alive", "proxy-authorization", "trailer",
-        "transfer-encoding", "upgrade",
+        "ce-id",
+        "CE-Type",
+        "webhook-signature",
+        "duly-attempt",
+        "host",
+        "Host",
+        "content-length",
+        "te",
+        "expect",
+        "connection",
+        "keep-alive",
+        "proxy-authorization",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
     ] {
         let body = format!(r#"{{"id":"x","delay":0,"headers":{{"{name}":"1"}}}}"#);
         let field: &'static str = Box::leak(format!("headers.{name}").into_boxed_str());
@@ -97,27 +145,52 @@ fn schedules() -> Vec<(String, Fault)> {
         row(&body, (field, seen, "a header of your own"));
     }
     let many: Vec<String> = (0..65).map(|i| format!("\"h{i}\":\"v\"")).collect();
-    row(&format!(r#"{{"id":"x","delay":0,"headers":{{{}}}}}"#, many.join(",")), ("headers", "", "at most 64 headers"));
-    row(&format!(r#"{{"id":"x","delay":0,"headers":{{"a":"{}"}}}}"#, "v".repeat(8192)), ("headers", "", "at most 8192 bytes"));
+    row(
+        &format!(r#"{{"id":"x","delay":0,"headers":{{{}}}}}"#, many.join(",")),
+        ("headers", "", "at most 64 headers"),
+    );
+    row(
+        &format!(r#"{{"id":"x","delay":0,"headers":{{"a":"{}"}}}}"#, "v".repeat(8192)),
+        ("headers", "", "at most 8192 bytes"),
+    );
 
     // Tags and slot key.
     row(r#"{"id":"x","delay":0,"tags":"a"}"#, ("tags", "\"a\"", "a JSON array"));
     row(r#"{"id":"x","delay":0,"tags":["a",1]}"#, ("tags[1]", "1", "a string"));
     row(r#"{"id":"x","delay":0,"tags":["a",""]}"#, ("tags[1]", "\"\"", "1 to 64 bytes"));
     let many = vec!["\"t\""; 17].join(",");
-    row(&format!(r#"{{"id":"x","delay":0,"tags":[{many}]}}"#), ("tags", "\"17 tags\"", "at most 16 tags"));
+    row(
+        &format!(r#"{{"id":"x","delay":0,"tags":[{many}]}}"#),
+        ("tags", "\"17 tags\"", "at most 16 tags"),
+    );
     row(r#"{"id":"x","delay":0,"slot_key":""}"#, ("slot_key", "\"\"", "1 to 256 bytes"));
     row(r#"{"id":"x","delay":0,"slot_key":5}"#, ("slot_key", "5", "a string"));
 
     // Destination.
-    row(r#"{"id":"x","delay":0,"destination":"pull"}"#, ("destination", "\"pull\"", "a JSON object"));
-    row(r#"{"id":"x","delay":0,"destination":{}}"#, ("destination", "\"none\"", "exactly one of pull, http"));
-    row(r#"{"id":"x","delay":0,"destination":{"pull":{},"http":{"url":"http://a/"}}}"#, ("destination", "\"pull and http\"", "exactly one of pull, http"));
-    row(r#"{"id":"x","delay":0,"destination":{"pull":{"a":1}}}"#, ("destination.pull.a", "\"a\"", "no field is known"));
+    row(
+        r#"{"id":"x","delay":0,"destination":"pull"}"#,
+        ("destination", "\"pull\"", "a JSON object"),
+    );
+    row(
+        r#"{"id":"x","delay":0,"destination":{}}"#,
+        ("destination", "\"none\"", "exactly one of pull, http"),
+    );
+    row(
+        r#"{"id":"x","delay":0,"destination":{"pull":{},"http":{"url":"http://a/"}}}"#,
+        ("destination", "\"pull and http\"", "exactly one of pull, http"),
+    );
+    row(
+        r#"{"id":"x","delay":0,"destination":{"pull":{"a":1}}}"#,
+        ("destination.pull.a", "\"a\"", "no field is known"),
+    );
     row(r#"{"id":"x","delay":0,"destination":{"http":{}}}"#, ("destination.http.url", "", "given"));
-    row(r#"{"id":"x","delay":0,"destination":{"smtp":{}}}"#, ("destination.smtp", "\"smtp\"", "known here"));
+    row(
+        r#"{"id":"x","delay":0,"destination":{"smtp":{}}}"#,
+        ("destination.smtp", "\"smtp\"", "known here"),
+    );
     for broker in ["kafka", "nats", "amqp", "redis_stream"] {
-        let body = format!(r#"{{"id":"x","delay":0,"destination":{{"{broker}":{{"connection":"c"}}}}}}"#);
+        let body =
+            format!(r#"{{"id":"x","delay":0,"destination":{{"{broker}":{{"connection":"c"}}}}}}"#);
         let field: &'static str = Box::leak(format!("destination.{broker}").into_boxed_str());
         let seen: &'static str = Box::leak(format!("\"{broker}\"").into_boxed_str());
         row(&body, (field, seen, "this build delivers to pull and http"));
@@ -132,11 +205,26 @@ fn schedules() -> Vec<(String, Fault)> {
     http(r#""url":"http://u:p@a/""#, (url, "", "without user name and password"));
     http(r#""url":"http://a:0/""#, (url, "\"http://a:0/\"", "a port from 1 to 65535"));
     http(r#""url":"http://a/#b""#, (url, "\"http://a/#b\"", "without a fragment"));
-    http(r#""url":"http://a/","method":"GET""#, ("destination.http.method", "\"GET\"", "POST, PUT or PATCH"));
-    http(r#""url":"http://a/","timeout":"11m""#, ("destination.http.timeout", "\"11m\"", "from 100ms to 10m"));
-    http(r#""url":"http://a/","timeout":99"#, ("destination.http.timeout", "\"99ms\"", "from 100ms to 10m"));
-    http(r#""url":"http://a/","headers":{"host":"b"}"#, ("destination.http.headers.host", "\"host\"", "a header of your own"));
-    http(r#""url":"http://a/","body":1"#, ("destination.http.body", "\"body\"", "known here: url, method, headers or timeout"));
+    http(
+        r#""url":"http://a/","method":"GET""#,
+        ("destination.http.method", "\"GET\"", "POST, PUT or PATCH"),
+    );
+    http(
+        r#""url":"http://a/","timeout":"11m""#,
+        ("destination.http.timeout", "\"11m\"", "from 100ms to 10m"),
+    );
+    http(
+        r#""url":"http://a/","timeout":99"#,
+        ("destination.http.timeout", "\"99ms\"", "from 100ms to 10m"),
+    );
+    http(
+        r#""url":"http://a/","headers":{"host":"b"}"#,
+        ("destination.http.headers.host", "\"host\"", "a header of your own"),
+    );
+    http(
+        r#""url":"http://a/","body":1"#,
+        ("destination.http.body", "\"body\"", "known here: url, method, headers or timeout"),
+    );
 
     // Retry.
     let mut retry = |inside: &str, fault: Fault| {
@@ -162,7 +250,10 @@ fn schedules() -> Vec<(String, Fault)> {
     row(r#"{"id":"x","delay":0,"expire_after":-5}"#, ("expire_after", "\"-5\"", DURATION));
     row(r#"{"id":"x","delay":0,"expire_after":"x"}"#, ("expire_after", "\"x\"", DURATION));
     row(r#"{"id":"x","delay":0,"repeat":{"every":"1h"}}"#, ("repeat", "", "not supported yet"));
-    row(r#"{"id":"x","delay":0,"if_exists":"overwrite"}"#, ("if_exists", "\"overwrite\"", "fail, keep, replace"));
+    row(
+        r#"{"id":"x","delay":0,"if_exists":"overwrite"}"#,
+        ("if_exists", "\"overwrite\"", "fail, keep, replace"),
+    );
     row(r#"{"id":"x","delay":0,"if_exists":1}"#, ("if_exists", "1", ""));
     rows
 }
@@ -170,12 +261,9 @@ fn schedules() -> Vec<(String, Fault)> {
 /// A bench with something in it.
 async fn stocked() -> Bench {
     let bench = Bench::new();
-    for (id, state) in [
-        ("dead-1", "dead"),
-        ("done", "finished"),
-        ("gone", "cancelled"),
-        ("t", "scheduled"),
-    ] {
+    for (id, state) in
+        [("dead-1", "dead"), ("done", "finished"), ("gone", "cancelled"), ("t", "scheduled")]
+    {
         bench.timer_in(id, state).await;
     }
     bench
@@ -407,17 +495,41 @@ async fn a_refused_operation_of_any_kind_refuses_only_itself() {
     let rows: &[(&str, &str, Fault)] = &[
         ("7", INVALID, ("operations[0]", "7", "a JSON object")),
         ("{}", INVALID, ("operations[0]", "", "exactly one of schedule, cancel, reschedule, fire")),
-        (r#"{"cancel":{"id":"t"},"fire":{"id":"t"}}"#, INVALID, ("operations[0]", "", "exactly one of")),
+        (
+            r#"{"cancel":{"id":"t"},"fire":{"id":"t"}}"#,
+            INVALID,
+            ("operations[0]", "", "exactly one of"),
+        ),
         (r#"{"purge":{}}"#, INVALID, ("operations[0].purge", "\"purge\"", "known here")),
         (r#"{"cancel":{}}"#, INVALID, ("operations[0].cancel.id", "", "given")),
         (r#"{"cancel":{"id":".."}}"#, INVALID, ("operations[0].cancel.id", "\"..\"", ID)),
-        (r#"{"cancel":{"id":"t","if_revision":0}}"#, INVALID, ("operations[0].cancel.if_revision", "0", "from 1")),
-        (r#"{"cancel":{"id":"t","if_revision":9}}"#, "revision_mismatch", ("if_revision", "9", "1")),
+        (
+            r#"{"cancel":{"id":"t","if_revision":0}}"#,
+            INVALID,
+            ("operations[0].cancel.if_revision", "0", "from 1"),
+        ),
+        (
+            r#"{"cancel":{"id":"t","if_revision":9}}"#,
+            "revision_mismatch",
+            ("if_revision", "9", "1"),
+        ),
         (r#"{"reschedule":{"delay":1}}"#, INVALID, ("operations[0].reschedule.id", "", "given")),
-        (r#"{"reschedule":{"id":"t"}}"#, INVALID, ("operations[0].reschedule.body", "", "a field to change")),
-        (r#"{"reschedule":{"id":"t","delay":null}}"#, INVALID, ("operations[0].reschedule.delay", "\"null\"", "cannot be reset")),
+        (
+            r#"{"reschedule":{"id":"t"}}"#,
+            INVALID,
+            ("operations[0].reschedule", "", "a field to change"),
+        ),
+        (
+            r#"{"reschedule":{"id":"t","delay":null}}"#,
+            INVALID,
+            ("operations[0].reschedule.delay", "\"null\"", "cannot be reset"),
+        ),
         (r#"{"fire":{"id":""}}"#, INVALID, ("operations[0].fire.id", "\"\"", ID)),
-        (r#"{"fire":{"id":"t","at":1}}"#, INVALID, ("operations[0].fire.at", "\"at\"", "known here: id")),
+        (
+            r#"{"fire":{"id":"t","at":1}}"#,
+            INVALID,
+            ("operations[0].fire.at", "\"at\"", "known here: id"),
+        ),
     ];
     for (operation, code, fault) in rows {
         let body = format!(r#"{{"operations":[{operation},{{"fire":{{"id":"none"}}}}]}}"#);
@@ -437,12 +549,21 @@ async fn a_refused_settlement_refuses_only_itself() {
         ("7", ("settlements[1]", "7", "a JSON object")),
         (r#"{"ack":{}}"#, ("settlements[1].token", "", "given")),
         (r#"{"token":"x"}"#, ("settlements[1]", "", "exactly one of ack, retry, dead, extend")),
-        (r#"{"token":"x","ack":{},"dead":{"reason":"y"}}"#, ("settlements[1]", "", "exactly one of")),
+        (
+            r#"{"token":"x","ack":{},"dead":{"reason":"y"}}"#,
+            ("settlements[1]", "", "exactly one of"),
+        ),
         (r#"{"token":"x","ack":{"a":1}}"#, ("settlements[1].ack.a", "\"a\"", "no field is known")),
         (r#"{"token":"x","dead":{}}"#, ("settlements[1].dead.reason", "", "given")),
-        (r#"{"token":"x","retry":{"after":"31d"}}"#, ("settlements[1].retry.after", "\"31d\"", "from 0s to 30d")),
+        (
+            r#"{"token":"x","retry":{"after":"31d"}}"#,
+            ("settlements[1].retry.after", "\"31d\"", "from 0s to 30d"),
+        ),
         (r#"{"token":"x","extend":{}}"#, ("settlements[1].extend.lease", "", "given")),
-        (r#"{"token":"x","extend":{"lease":"0s"}}"#, ("settlements[1].extend.lease", "\"0s\"", "from 1s to 12h")),
+        (
+            r#"{"token":"x","extend":{"lease":"0s"}}"#,
+            ("settlements[1].extend.lease", "\"0s\"", "from 1s to 12h"),
+        ),
         (r#"{"token":7,"ack":{}}"#, ("settlements[1].token", "7", "a string")),
     ];
     for (i, (settlement, fault)) in rows.iter().enumerate() {
@@ -480,9 +601,17 @@ async fn limits_of_size_are_refused_with_413() {
 
     let many = vec!["{}"; 10_001].join(",");
     let problem = bench.post(BATCH, &format!(r#"{{"operations":[{many}]}}"#)).await;
-    check_fault("batch", &problem.problem("request_too_large"), ("operations", "10001 entries", "at most 10000"));
+    check_fault(
+        "batch",
+        &problem.problem("request_too_large"),
+        ("operations", "10001 entries", "at most 10000"),
+    );
     let problem = bench.post(SETTLE, &format!(r#"{{"settlements":[{many}]}}"#)).await;
-    check_fault("settle", &problem.problem("request_too_large"), ("settlements", "10001 entries", "at most 10000"));
+    check_fault(
+        "settle",
+        &problem.problem("request_too_large"),
+        ("settlements", "10001 entries", "at most 10000"),
+    );
     let many = vec!["\"x\""; 10_001].join(",");
     let problem = bench.post(PURGE, &format!(r#"{{"ids":[{many}]}}"#)).await;
     check_fault("purge", &problem.problem(INVALID), ("ids", "10001 entries", "at most 10000"));
@@ -512,7 +641,10 @@ async fn without_implicit_namespaces_a_schedule_says_what_to_do() {
     let body = r#"{"operations":[{"schedule":{"id":"t","delay":0}}]}"#;
     let results = bench.post(BATCH, body).await.expect(200);
     assert_eq!(results["results"][0]["error"]["code"], "not_found");
-    assert_eq!(bench.get("/v1/namespaces").await.expect(200)["namespaces"], Value::Array(Vec::new()));
+    assert_eq!(
+        bench.get("/v1/namespaces").await.expect(200)["namespaces"],
+        Value::Array(Vec::new())
+    );
     bench.call("PUT", NS, "{}").await.expect(201);
     bench.schedule(r#"{"id":"t","delay":0}"#).await.expect(201);
 }

@@ -61,6 +61,76 @@ async fn conforms() {
     conformance::all(&Web::start().await).await;
 }
 
+/// A sink with a planted fault, in front of a decent receiver.
+struct Planted {
+    web: Web,
+    fault: fn(&HttpSink, Envelope) -> BoxFuture<'_, Delivery>,
+}
+
+impl Sink for Planted {
+    fn deliver(&self, envelope: Envelope) -> BoxFuture<'_, Delivery> {
+        (self.fault)(self.web.http_sink(), envelope)
+    }
+}
+
+impl Receiver for Planted {
+    fn sink(&self) -> &dyn Sink {
+        self
+    }
+    fn destination(&self) -> HttpDestination {
+        self.web.destination()
+    }
+    fn behave(&self, manner: Manner) {
+        self.web.behave(manner);
+    }
+    fn arrivals(&self) -> BoxFuture<'_, Vec<Arrival>> {
+        self.web.arrivals()
+    }
+}
+
+#[tokio::test]
+async fn canary_planted_faults_turn_the_conformance_checks_red() {
+    let check = async |name: &str, fault| {
+        let planted = Planted { web: Web::start().await, fault };
+        let verdict = tokio::spawn(async move { conformance::all(&planted).await }).await;
+        assert_eq!(verdict.is_err(), name != "none", "planted: {name}");
+    };
+    check("none", |sink, envelope| sink.deliver(envelope)).await;
+    check("confirms what was refused", |sink, envelope| {
+        Box::pin(async move {
+            sink.deliver(envelope).await;
+            Delivery::Confirmed
+        })
+    })
+    .await;
+    check("changes the payload", |sink, mut envelope| {
+        if let Some(payload) = &mut envelope.payload {
+            payload.bytes = String::from_utf8_lossy(&payload.bytes).into_owned().into();
+        }
+        sink.deliver(envelope)
+    })
+    .await;
+    check("another delivery id", |sink, mut envelope| {
+        envelope.delivery_id = duly_core::DeliveryId::from_u128(7);
+        sink.deliver(envelope)
+    })
+    .await;
+    check("ignores the deadline", |sink, mut envelope| {
+        envelope.deadline = StdInstant::now() + Duration::from_secs(60);
+        sink.deliver(envelope)
+    })
+    .await;
+    check("calls a time-out a no", |sink, envelope| {
+        Box::pin(async move {
+            match sink.deliver(envelope).await {
+                Delivery::Failed { reason, .. } => Delivery::failed(AttemptOutcome::Failed, reason),
+                other => other,
+            }
+        })
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn s1_statuses_on_the_wire() {
     let check = async |head: &str, expected: Delivery| {

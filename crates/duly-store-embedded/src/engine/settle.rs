@@ -77,7 +77,8 @@ impl Engine {
             SettleVerdict::Retry { wait, outcome, reason } => {
                 timer.last_settled = settled(Verdict::Retry);
                 let ended = attempt(*outcome, reason);
-                match self.fail_attempt(key, timer, ended, capped(*wait))? {
+                let since = self.now.steady();
+                match self.fail_attempt(key, timer, ended, capped(*wait), since)? {
                     Next::Retry(_) => Ok(SettleOutcome::Ok),
                     Next::Dead => Ok(SettleOutcome::Dead),
                 }
@@ -142,8 +143,10 @@ impl Engine {
             known.push(self.load(entry.location()).map_err(damaged)?.last_settled);
         }
         if let Some(entry) = self.stubs.get(key) {
+            // A cancelled timer forgets its tokens: most cancels do not look at the record.
             let stub = self.load_stub(entry.location()).map_err(damaged)?;
-            known.push(stub.details.and_then(|details| details.settled));
+            let details = stub.details.filter(|_| stub.ended == Ended::Finished);
+            known.push(details.and_then(|details| details.settled));
         }
         for letter in self.letters.of(key) {
             known.push(self.load(letter.location).map_err(damaged)?.last_settled);

@@ -84,8 +84,11 @@ impl Engine {
         };
         let attempt =
             Attempt::new(lease.attempt, lease.claimed_at, AttemptOutcome::LeaseLost, reason);
+        // The firing is due again from when the lease ended, not from when that was noticed.
+        let ago_ms = self.now.boot_ms.saturating_sub(lease.ends_boot_ms);
+        let since = Timestamp::saturating_from_unix_ms(self.now.steady_ms.saturating_sub(ago_ms));
         let ended = match self.load(entry.location()) {
-            Ok(timer) => self.fail_attempt(key, timer, attempt, Wait::None).map(drop),
+            Ok(timer) => self.fail_attempt(key, timer, attempt, Wait::None, since).map(drop),
             Err(error) => self.quarantine(key, &entry, &error),
         };
         if let Err(Stop::Refused(_)) = ended {
@@ -98,13 +101,15 @@ impl Engine {
         }
     }
 
-    /// Records a failed attempt; answers what follows.
+    /// Records a failed attempt whose wait begins at `since` by the steady clock; answers what
+    /// follows.
     pub(super) fn fail_attempt(
         &mut self,
         key: Key,
         mut timer: Timer,
         attempt: Attempt,
         wait: Wait,
+        since: Timestamp,
     ) -> Result<Next, Stop> {
         let number = key.namespace();
         let namespace = self.namespace(number);
@@ -112,7 +117,7 @@ impl Engine {
         let seed = timer.delivery_id(namespace.name.as_str()).seed();
         let policy = timer.retry.clone();
         let policy = policy.as_ref().unwrap_or(&settings.retry);
-        let next = timer.attempt_failed(attempt, wait, policy, seed, self.now.steady());
+        let next = timer.attempt_failed(attempt, wait, policy, seed, since);
         let (event, record) = match next {
             Next::Retry(_) => {
                 (Event::Fail(Budget::Left), Record::Pending(Cause::AttemptFailed, Box::new(timer)))

@@ -240,7 +240,9 @@ impl<'a> Scan<'a> {
     /// Valid frames from `from` on that belong to the present life of the segment.
     fn frames_after(&self, from: u64) -> impl Iterator<Item = (u64, frame::Header)> {
         let end = self.bytes.len() as u64;
-        (from..end).step_by(16).filter_map(|at| {
+        let magic = frame::MAGIC.to_le_bytes();
+        let begins = move |at: &u64| self.slice(*at, 4) == magic;
+        (from..end).step_by(16).filter(begins).filter_map(|at| {
             let (header, _) = self.frame_at(at)?;
             (header.lsn >= self.lsn && header.epoch >= self.epoch).then_some((at, header))
         })

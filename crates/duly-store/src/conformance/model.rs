@@ -75,8 +75,8 @@ pub async fn compare(
             return Err(describe("the clocks have parted", &expected, &actual));
         }
         if step % LOOK_EVERY == 0 || step + 1 == steps || matches!(op, Op::Restart(_)) {
-            let expected = look::look(reference, &mut known_reference).await;
-            let actual = look::look(subject, &mut known_subject).await;
+            let expected = look::look(reference, &mut known_reference, disturb).await;
+            let actual = look::look(subject, &mut known_subject, disturb).await;
             if expected != actual {
                 let (expected, actual) = first_difference(&expected, &actual);
                 return Err(describe("the contents differ", expected, actual));

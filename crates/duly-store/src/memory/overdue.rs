@@ -82,7 +82,7 @@ impl Space {
         let late = self.live.iter().filter(|(_, live)| {
             let expired = live.timer.expires_at().is_some_and(|at| now.wall > at);
             let may = decide(Some(live.state(now)), Event::Expire);
-            live.is_claimable(now) && expired && may == Decision::Move(duly_core::State::Dead)
+            expired && may == Decision::Move(duly_core::State::Dead)
         });
         let late: Vec<TimerId> = late.map(|(id, _)| id.clone()).collect();
         for id in late {

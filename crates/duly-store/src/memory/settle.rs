@@ -146,7 +146,9 @@ impl Space {
             return SettleOutcome::LeaseLost;
         };
         let live = self.live.get(id).and_then(|live| live.timer.last_settled);
-        let stub = self.stubs.get(id).and_then(|stub| stub.value.details.as_ref()?.settled);
+        // A cancelled timer forgets its tokens: a store may cancel without a look at the record.
+        let finished = self.stubs.get(id).filter(|stub| stub.value.ended == Ended::Finished);
+        let stub = finished.and_then(|stub| stub.value.details.as_ref()?.settled);
         let dead = self.dead.values().filter(|letter| letter.value.id == *id);
         let dead = dead.filter_map(|letter| letter.value.last_settled);
         let known = live.into_iter().chain(stub).chain(dead);

@@ -31,10 +31,6 @@ pub(crate) async fn put_namespace(
     let put = json::parse_body::<NamespaceIn>(&body.text)?.into_put()?;
     let _turn = app.patches().lock().await;
     let (namespace, is_new) = app.store().put_namespace(name, put).await?;
-    let status = if is_new {
-        StatusCode::CREATED
-    } else {
-        StatusCode::OK
-    };
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     answer::json(status, &NamespaceOut::from(&namespace))
 }

@@ -34,22 +34,13 @@ pub(crate) async fn cancel_timer(
     let outcome = app
         .apply_one(Command {
             namespace: timer.namespace,
-            operation: Operation::Cancel {
-                id: timer.id,
-                if_revision,
-            },
+            operation: Operation::Cancel { id: timer.id, if_revision },
         })
         .await?;
     match outcome {
-        Outcome::Cancelled {
-            attempts,
-            maybe_delivered,
-            already,
-        } => answer::ok(&CancelledOut::new(Cancelled {
-            attempts,
-            maybe_delivered,
-            already,
-        })),
+        Outcome::Cancelled { attempts, maybe_delivered, already } => {
+            answer::ok(&CancelledOut::new(Cancelled { attempts, maybe_delivered, already }))
+        }
         Outcome::Refused(refusal) => Err(Problem::from(refusal).as_cancel()),
         other => super::changed(other),
     }

@@ -27,18 +27,10 @@ pub(crate) async fn get_timer(
     Query::read(&uri, &[])?;
     let OfTimer { namespace, id } = timer;
     let shard = app.shard_of_timer(&namespace, id.as_str());
-    let view = app
-        .store()
-        .get(shard, namespace.clone(), id.clone())
-        .await?;
+    let view = app.store().get(shard, namespace.clone(), id.clone()).await?;
     match view {
         Some(view) => answer::ok(&TimerOut::new(&view, Mark::None)),
-        None if app
-            .store()
-            .get_namespace(namespace.clone())
-            .await?
-            .is_none() =>
-        {
+        None if app.store().get_namespace(namespace.clone()).await?.is_none() => {
             Err(Problem::no_namespace(namespace.as_str()))
         }
         None => Err(Problem::no_timer(id.as_str())),

@@ -41,15 +41,7 @@ pub(crate) async fn list_timers(
     InNamespace(namespace): InNamespace,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known = [
-        "state",
-        "due_from",
-        "due_to",
-        "id_prefix",
-        "tag",
-        "limit",
-        "cursor",
-    ];
+    let known = ["state", "due_from", "due_to", "id_prefix", "tag", "limit", "cursor"];
     let query = Query::read(&uri, &known)?;
     let mut request = request(namespace, &query)?;
     let filter = Cursor::filter_of(&request);
@@ -58,14 +50,8 @@ pub(crate) async fn list_timers(
     }
     let page = pages::page(app.store(), request).await?;
     answer::ok(&TimersOut {
-        timers: page
-            .timers
-            .iter()
-            .map(|view| TimerOut::new(view, Mark::None))
-            .collect(),
-        cursor: page
-            .next
-            .map(|position| Cursor::new(position, filter).to_string()),
+        timers: page.timers.iter().map(|view| TimerOut::new(view, Mark::None)).collect(),
+        cursor: page.next.map(|position| Cursor::new(position, filter).to_string()),
     })
 }
 

@@ -37,10 +37,7 @@ pub(crate) async fn schedule_timer(
     let outcome = app
         .apply_one(Command {
             namespace,
-            operation: Operation::Schedule {
-                schedule: Box::new(schedule),
-                if_exists,
-            },
+            operation: Operation::Schedule { schedule: Box::new(schedule), if_exists },
         })
         .await?;
     match outcome {

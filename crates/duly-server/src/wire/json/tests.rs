@@ -21,11 +21,7 @@ fn says_where_what_was_seen_and_what_is_allowed() {
     let check = |text: &str, field: &str, seen: Option<&str>, allowed: &str| {
         let invalid = parse_body::<Outer>(text.as_bytes()).unwrap_err();
         assert_eq!(
-            (
-                invalid.field.as_str(),
-                invalid.seen.as_deref(),
-                invalid.allowed.as_str()
-            ),
+            (invalid.field.as_str(), invalid.seen.as_deref(), invalid.allowed.as_str()),
             (field, seen, allowed),
             "{text}"
         );
@@ -33,32 +29,12 @@ fn says_where_what_was_seen_and_what_is_allowed() {
     check("", "body", Some("\"nothing\""), "a JSON object");
     check("[]", "body", Some("[]"), "a JSON object");
     check("7", "body", Some("7"), "a JSON object");
-    check(
-        "{\"outer\":1}",
-        "outer",
-        Some("\"outer\""),
-        "left out; known here: inner",
-    );
+    check("{\"outer\":1}", "outer", Some("\"outer\""), "left out; known here: inner");
     check("{\"inner\":{}}", "inner", Some("{}"), "a JSON array");
     check("{\"inner\":[{}]}", "inner[0].a", None, "given");
-    check(
-        "{\"inner\":[{\"a\":\"x\"},{\"a\":5}]}",
-        "inner[1].a",
-        Some("5"),
-        "a string",
-    );
-    check(
-        "{\"inner\":[{\"a\":\"x\",\"b\":\"y\"}]}",
-        "inner[0].b",
-        Some("\"y\""),
-        "a boolean",
-    );
-    check(
-        "{\"inner\":[{\"a\":\"x\",\"a\":\"y\"}]}",
-        "inner[0].a",
-        None,
-        "given only once",
-    );
+    check("{\"inner\":[{\"a\":\"x\"},{\"a\":5}]}", "inner[1].a", Some("5"), "a string");
+    check("{\"inner\":[{\"a\":\"x\",\"b\":\"y\"}]}", "inner[0].b", Some("\"y\""), "a boolean");
+    check("{\"inner\":[{\"a\":\"x\",\"a\":\"y\"}]}", "inner[0].a", None, "given only once");
     check(
         "{\"inner\":[{\"a\":\"x\",\"c\":1}]}",
         "inner[0].c",
@@ -69,13 +45,7 @@ fn says_where_what_was_seen_and_what_is_allowed() {
 
 #[test]
 fn malformed_text_is_named_as_such() {
-    for text in [
-        "{",
-        "{\"inner\":}",
-        "{} {}",
-        "nul",
-        "{\"inner\":[\"\\u12\"]}",
-    ] {
+    for text in ["{", "{\"inner\":}", "{} {}", "nul", "{\"inner\":[\"\\u12\"]}"] {
         let invalid = parse_body::<Outer>(text.as_bytes()).unwrap_err();
         assert_eq!(
             (invalid.field.as_str(), invalid.allowed.as_str()),

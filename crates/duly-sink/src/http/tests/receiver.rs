@@ -39,6 +39,10 @@ impl Web {
         Self { address, sink: sink(), state }
     }
 
+    pub(super) fn http_sink(&self) -> &HttpSink {
+        &self.sink
+    }
+
     pub(super) fn connections(&self) -> usize {
         self.state.connections.load(Ordering::Relaxed)
     }

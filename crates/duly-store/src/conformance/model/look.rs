@@ -2,7 +2,7 @@
 
 use duly_core::{NamespaceName, State};
 
-use super::{Known, normal};
+use super::{Disturb, Known, normal};
 use crate::{
     ListRequest, Stats, TimerView,
     conformance::{Harness, scene::SHARD},
@@ -13,21 +13,29 @@ use crate::{
 const PAGE: usize = 5;
 
 /// Everything, line by line.
-pub(super) async fn look(harness: &dyn Harness, known: &mut Known) -> Vec<String> {
-    match seen(harness, known).await {
+pub(super) async fn look(
+    harness: &dyn Harness,
+    known: &mut Known,
+    disturb: Disturb,
+) -> Vec<String> {
+    match seen(harness, known, disturb).await {
         Ok(lines) => lines,
         Err(error) => vec![format!("a read failed: {error}")],
     }
 }
 
-async fn seen(harness: &dyn Harness, known: &mut Known) -> crate::Result<Vec<String>> {
+async fn seen(
+    harness: &dyn Harness,
+    known: &mut Known,
+    disturb: Disturb,
+) -> crate::Result<Vec<String>> {
     let store = harness.store();
     let now = harness.now();
     let mut lines = Vec::new();
     for namespace in store.list_namespaces(None, 100).await? {
         lines.push(format!("{namespace:?}"));
         let stats = store.stats(SHARD, namespace.name.clone()).await?;
-        lines.push(counts(stats.unwrap_or_default()));
+        lines.push(counts(stats.unwrap_or_default(), disturb));
         for state in State::ALL {
             for view in list(harness, &namespace.name, ListState::Only(state)).await? {
                 lines.push(format!("listed {}", normal::view(&view, now, known)));
@@ -48,7 +56,12 @@ async fn seen(harness: &dyn Harness, known: &mut Known) -> crate::Result<Vec<Str
     Ok(lines)
 }
 
-fn counts(mut stats: Stats) -> String {
+fn counts(mut stats: Stats, disturb: Disturb) -> String {
+    if disturb == Disturb::ClockSteps {
+        // Until the next claim looks at them, retries that a step back of the wall clock put off
+        // may be told by the time that they had before.
+        stats.next_due_at = None;
+    }
     let bytes = stats.pending_bytes > 0;
     stats.pending_bytes = 0;
     stats.lanes.sort_by(|a, b| a.key.cmp(&b.key));
