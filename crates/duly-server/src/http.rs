@@ -8,7 +8,7 @@
 //!
 //! Handlers read a body of [`crate::wire`], check it, bring it to the store or the node, and write
 //! the answer. They hold no state of timers and decide nothing about them. Start reading at
-//! [`router`], then [`timers`].
+//! [`router`], then the module `timers`.
 
 mod answer;
 mod app;

@@ -9,7 +9,7 @@
 //! A delivery therefore names the request that made it, whatever the server says about it.
 //!
 //! Written by [`Recorder`] under torture and by the model of the canaries, read by
-//! [`crate::checker`], kept by [`file`] when a run fails.
+//! [`crate::checker`], kept by [`mod@file`] when a run fails.
 
 pub mod file;
 mod recorder;

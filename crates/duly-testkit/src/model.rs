@@ -1,6 +1,6 @@
 //! A server in memory, in which a bug can be planted: the canaries of the judge.
 //!
-//! [`run`] drives the [`server`] through a seeded life of overlapping calls, lost answers, lapsed
+//! [`run`] drives the server through a seeded life of overlapping calls, lost answers, lapsed
 //! leases and crashes, on a clock of its own, and answers the history that an observer would have
 //! written. Without a bug the judge must find nothing in it, whatever the seed; with one it must
 //! find that one.

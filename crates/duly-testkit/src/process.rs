@@ -40,7 +40,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the process. It may not listen yet; see [`Self::wait_for_address`].
+    /// Starts the process. It may not listen yet; see [`Starting::wait_for_address`].
     pub fn spawn(options: &Options) -> Result<Starting> {
         let log = OpenOptions::new()
             .create(true)

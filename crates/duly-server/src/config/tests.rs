@@ -174,8 +174,7 @@ fn what_is_not_known_is_refused_with_what_is() {
         &env("DULY_SERVER__LISTEN", "1.2.3.4:5"),
         "server.listen (environment variable DULY_SERVER__LISTEN) must be a loopback address",
     );
-    let mut source = Source::default();
-    source.flags = vec![flag("x")];
+    let mut source = Source { flags: vec![flag("x")], ..Source::default() };
     check(&source, "server.listen (flag --listen) must be");
     source.flags.clear();
     source.file = Some("/nowhere/duly.toml".into());

@@ -1,7 +1,7 @@
 //! Brings commands to their shards and their outcomes back in order.
 
 use duly_core::{
-    Code, NamespaceName, Settings,
+    Code, NamespaceName,
     shard::{ShardId, shard_of},
 };
 use duly_store::{Command, Operation, Outcome, Refusal, namespaces::Put};
@@ -97,7 +97,7 @@ impl App {
     }
 
     async fn create_implicitly(&self, name: NamespaceName) -> Result<(), Problem> {
-        let put = Put::IfAbsent(Box::new(Settings::default()));
+        let put = Put::IfAbsent(Box::default());
         let (namespace, is_new) = self.store().put_namespace(name, put).await?;
         if is_new {
             tracing::info!(namespace = %namespace.name, "namespace made at its first schedule");

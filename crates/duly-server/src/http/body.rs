@@ -8,7 +8,7 @@ use axum::{
     body::HttpBody,
     extract::{FromRequest, Request},
 };
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use duly_core::{Code, Millis, error_code::Retry};
 use http::{HeaderMap, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -72,22 +72,64 @@ impl FromRequest<App> for NoBody {
 async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
     let bytes_max = app.limits().body_bytes_max;
     let body = request.into_body();
-    // A body without a declared length is counted as if it were as long as it may be.
-    let expected = match body.size_hint().exact() {
-        Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
-        None => bytes_max,
-    };
-    if expected > bytes_max {
+    let declared = body.size_hint().exact();
+    if declared.is_some_and(|bytes| bytes > bytes_max as u64) {
         return Err(too_large(bytes_max));
     }
-    let share = (expected > SMALL_BYTES_MAX).then(|| app.share_of_bodies(expected)).transpose()?;
-    match Limited::new(body, bytes_max).collect().await {
-        Ok(collected) => Ok(JsonBody { text: collected.to_bytes(), _share: share }),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large(bytes_max)),
-        Err(error) => Err(Problem::new(
-            Code::InvalidArgument,
-            format!("the body could not be read to its end: {error}"),
-        )),
+    let expected = declared.and_then(|bytes| usize::try_from(bytes).ok());
+    let mut share = match expected {
+        Some(bytes) if bytes > SMALL_BYTES_MAX => Some(app.share_of_bodies(bytes)?),
+        _ => None,
+    };
+    let mut body = Limited::new(body, bytes_max);
+    let mut text = Text::default();
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => text.push(frame.into_data().unwrap_or_default(), expected),
+            Err(error) if error.is::<LengthLimitError>() => return Err(too_large(bytes_max)),
+            Err(error) => {
+                return Err(Problem::new(
+                    Code::InvalidArgument,
+                    format!("the body could not be read to its end: {error}"),
+                ));
+            }
+        }
+        if text.len() > SMALL_BYTES_MAX && share.is_none() {
+            // Without a declared length it is counted as if it were as long as it may be.
+            share = Some(app.share_of_bodies(bytes_max)?);
+        }
+    }
+    Ok(JsonBody { text: text.finish(), _share: share })
+}
+
+/// A body as it arrives: most have one part, which is not copied.
+#[derive(Debug, Default)]
+struct Text {
+    first: Bytes,
+    whole: Option<BytesMut>,
+}
+
+impl Text {
+    fn push(&mut self, part: Bytes, expected: Option<usize>) {
+        if self.whole.is_none() && self.first.is_empty() {
+            self.first = part;
+            return;
+        }
+        let first = std::mem::take(&mut self.first);
+        let whole = self.whole.get_or_insert_with(|| {
+            let mut whole = BytesMut::with_capacity(expected.unwrap_or(0));
+            whole.extend_from_slice(&first);
+            whole
+        });
+        whole.extend_from_slice(&part);
+    }
+
+    fn len(&self) -> usize {
+        self.whole.as_ref().map_or(self.first.len(), BytesMut::len)
+    }
+
+    fn finish(self) -> Bytes {
+        self.whole.map_or(self.first, BytesMut::freeze)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What every request passes, in one layer: the guard, the time limit, panics, metrics, and the
 //! framework's own errors turned into problems.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::OnceLock, time::Duration};
 
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -10,7 +10,7 @@ use axum::{
 };
 use duly_core::{Code, error_code::Retry};
 use futures::FutureExt;
-use http::{StatusCode, header::ALLOW};
+use http::{HeaderValue, Method, StatusCode, header::ALLOW};
 use tokio::time::{Instant, timeout};
 
 use super::{App, Problem, lease};
@@ -22,18 +22,19 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
     let response = match app.guard().check(request.uri(), request.headers()) {
-        Ok(()) => guarded(time_for(&app, route), request, next).await,
+        Ok(()) => guarded(time_for(&app, route), route, request, next).await,
         Err(problem) => problem.into_response(),
     };
     app.routes().record(route, response.status(), started.elapsed());
     response
 }
 
-async fn guarded(limit: Duration, request: Request, next: Next) -> Response {
+async fn guarded(limit: Duration, route: &str, request: Request, next: Next) -> Response {
+    let method = request.method().clone();
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind();
     match timeout(limit, answered).await {
         Ok(Ok(response)) if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
-            method_not_allowed(response)
+            method_not_allowed(route, &method)
         }
         Ok(Ok(response)) => response,
         Ok(Err(panic)) => panicked(&*panic).into_response(),
@@ -64,15 +65,83 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Problem {
     Problem::new(Code::Internal, "a fault in Duly; the log has more")
 }
 
-/// The framework answers 405 with an `Allow` header and no body.
-fn method_not_allowed(response: Response) -> Response {
-    let Some(allow) = response.headers().get(ALLOW).cloned() else {
-        return response;
-    };
-    let methods = allow.to_str().unwrap_or_default().replace(',', ", ");
-    let detail = format!("this path knows {methods}");
-    let problem = Problem::new(Code::MethodNotAllowed, detail).at("method", None, &methods);
+/// The framework answers 405 without a body.
+fn method_not_allowed(route: &str, method: &Method) -> Response {
+    let allowed = methods_of(route);
+    let detail = format!("this path knows {allowed}; got {method}");
+    let problem = Problem::new(Code::MethodNotAllowed, detail).at(
+        "method",
+        Some(method.to_string()),
+        allowed,
+    );
     let mut answer = problem.into_response();
-    answer.headers_mut().insert(ALLOW, allow);
+    if let Ok(allow) = HeaderValue::from_str(allowed) {
+        answer.headers_mut().insert(ALLOW, allow);
+    }
     answer
+}
+
+/// The methods of a route, from the description of the interface.
+fn methods_of(route: &str) -> &'static str {
+    static METHODS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
+    let methods = METHODS.get_or_init(|| {
+        let (_, document) = super::routes().split_for_parts();
+        let paths = document.paths.paths.into_iter();
+        paths
+            .map(|(path, item)| {
+                let known = [
+                    ("GET, HEAD", item.get.is_some()),
+                    ("POST", item.post.is_some()),
+                    ("PUT", item.put.is_some()),
+                    ("PATCH", item.patch.is_some()),
+                    ("DELETE", item.delete.is_some()),
+                ];
+                let known = known.iter().filter(|(_, is_known)| *is_known);
+                let names: Vec<&str> = known.map(|(name, _)| *name).collect();
+                (path, names.join(", "))
+            })
+            .collect()
+    });
+    methods.get(route).map_or("", String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Ready, pending};
+
+    use axum::{Router, body::Body, middleware, routing};
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn answer(limit: Duration, path: &str) -> (StatusCode, serde_json::Value) {
+        fn panics() -> Ready<()> {
+            panic!("a planted fault")
+        }
+        let router: Router = Router::new()
+            .route("/panics", routing::get(panics))
+            .route("/hangs", routing::get(pending::<()>))
+            .layer(middleware::from_fn(move |request, next| guarded(limit, "/", request, next)));
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let response = router.oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_without_its_text() {
+        let (status, problem) = answer(Duration::from_secs(60), "/panics").await;
+        assert_eq!((status.as_u16(), &problem["code"]), (500, &"internal".into()));
+        assert!(!problem.to_string().contains("planted"), "{problem}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_does_not_come_is_a_problem() {
+        let (status, problem) = answer(Duration::from_millis(1), "/hangs").await;
+        assert_eq!(status, 504);
+        assert_eq!(problem["code"], "deadline_exceeded");
+        assert_eq!(problem["retry_after_ms"], 0);
+    }
 }

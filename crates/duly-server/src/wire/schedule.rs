@@ -1,11 +1,16 @@
 //! The body of a schedule, and the time words that it shares with a change.
 
+use std::fmt;
+
 use duly_core::{
     Invalid, Schedule, TimerId,
     headers::Headers,
     schedule::{IfExists, SlotKey, Tags, When},
 };
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny},
+};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -52,9 +57,8 @@ pub struct ScheduleIn<'a> {
 }
 
 /// What a schedule of an id that is taken by another request does.
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = IfExists)]
+#[derive(Debug, Clone, Copy, ToSchema)]
+#[schema(as = IfExists, rename_all = "snake_case")]
 pub enum IfExistsIn {
     /// Refuse it (the default).
     Fail,
@@ -62,6 +66,31 @@ pub enum IfExistsIn {
     Keep,
     /// Put the new timer in its place.
     Replace,
+}
+
+impl<'de> Deserialize<'de> for IfExistsIn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = IfExistsIn;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("one of fail, keep, replace")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<IfExistsIn, E> {
+                match text {
+                    "fail" => Ok(IfExistsIn::Fail),
+                    "keep" => Ok(IfExistsIn::Keep),
+                    "replace" => Ok(IfExistsIn::Replace),
+                    other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
 }
 
 impl From<IfExistsIn> for IfExists {

@@ -7,7 +7,7 @@ use crate::bench::Bench;
 #[derive(serde::Deserialize)]
 struct Raw<'a> {
     #[serde(borrow)]
-    payload: Option<&'a RawValue>,
+    payload: &'a RawValue,
 }
 
 #[derive(serde::Deserialize)]
@@ -37,11 +37,11 @@ async fn p11_the_exact_json_text_is_kept() {
         let got = bench.get(&format!("/v1/namespaces/a/timers/{i}")).await;
         let leased = bench.post("/v1/namespaces/a/lease", "{}").await;
         let raw: Raw = serde_json::from_str(&made.text).unwrap();
-        assert_eq!(raw.payload.unwrap().get(), *text);
+        assert_eq!(raw.payload.get(), *text);
         let raw: Raw = serde_json::from_str(&got.text).unwrap();
-        assert_eq!(raw.payload.unwrap().get(), *text);
+        assert_eq!(raw.payload.get(), *text);
         let leased: Leased = serde_json::from_str(&leased.text).unwrap();
-        assert_eq!(leased.firings[0].payload.unwrap().get(), *text);
+        assert_eq!(leased.firings[0].payload.get(), *text);
     }
 }
 

@@ -1,6 +1,8 @@
 //! The HTTP interface against the reference store, in process: what goes in, what comes out, and
 //! that what is refused changes nothing.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
 mod batch;
 mod bench;
 mod dead;

@@ -223,7 +223,7 @@ fn schedules() -> Vec<(String, Fault)> {
     );
     http(
         r#""url":"http://a/","body":1"#,
-        ("destination.http.body", "\"body\"", "known here: url, method, headers or timeout"),
+        ("destination.http.body", "\"body\"", "known here: url, method, headers, timeout"),
     );
 
     // Retry.
@@ -466,8 +466,8 @@ const ROWS: &[Row] = &[
     ("GET", "/", "", 404, "not_found", NONE),
     ("GET", "/v1/namespaces/a/timers/", "", 404, "not_found", NONE),
     ("GET", "/v1/namespaces/a/timers/t/u", "", 404, "not_found", NONE),
-    ("PUT", T, "{}", 405, "method_not_allowed", ("method", "", "GET, HEAD, PATCH, DELETE")),
-    ("GET", BATCH, "", 405, "method_not_allowed", ("method", "", "POST")),
+    ("PUT", T, "{}", 405, "method_not_allowed", ("method", "PUT", "GET, HEAD, PATCH, DELETE")),
+    ("GET", BATCH, "", 405, "method_not_allowed", ("method", "GET", "POST")),
 ];
 
 #[tokio::test]

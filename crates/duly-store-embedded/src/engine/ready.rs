@@ -67,7 +67,7 @@ impl Engine {
 
     /// How many of a due set are claimable now. Exact unless a clock stepped back: then those that
     /// are in the future again are left out one by one.
-    fn claimable_count(&self, lane: &super::lanes::Lane, kind: Kind) -> u64 {
+    pub(super) fn claimable_count(&self, lane: &super::lanes::Lane, kind: Kind) -> u64 {
         let set = lane.set(kind);
         let now_ms = self.clock_of(kind);
         match set.last() {

@@ -25,13 +25,14 @@ impl Engine {
         };
         let mut oldest = None;
         for (slot, lane) in namespace.lanes.iter() {
-            let due = lane.set(Kind::First).len() as u64;
+            let due = self.claimable_count(lane, Kind::First);
             stats.due += due;
-            oldest = oldest.into_iter().chain(lane.set(Kind::First).first().map(|d| d.0)).min();
+            let first = lane.set(Kind::First).first().map(|(at_ms, _)| *at_ms);
+            oldest = oldest.into_iter().chain(first.filter(|_| due > 0)).min();
             let Some(key) = Self::lane_key(namespace, slot) else {
                 continue;
             };
-            let retry_due = lane.set(Kind::Retry).len() as u64;
+            let retry_due = self.claimable_count(lane, Kind::Retry);
             match stats.lanes.iter_mut().find(|known| known.key == key) {
                 Some(known) => {
                     known.due += due;
@@ -91,7 +92,7 @@ impl Engine {
                 continue;
             };
             for kind in [Kind::First, Kind::Retry] {
-                health.overdue += lane.set(kind).len() as u64;
+                health.overdue += self.claimable_count(lane, kind);
                 let first = lane.set(kind).first().map(|(at_ms, _)| *at_ms);
                 oldest_ms = oldest_ms.into_iter().chain(first).min();
             }

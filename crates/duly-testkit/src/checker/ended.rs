@@ -92,7 +92,9 @@ fn cancel_kept(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
 /// **Undone**: the last call that changed the timer was acknowledged, no other can have come
 /// later, and the pending timer has another due time or payload.
 fn change_kept(timeline: &Timeline<'_>, end: &End, verdict: &mut Verdict) {
-    let Some(last) = last_certain(timeline).filter(|_| end.state.is_pending()) else {
+    // After a redrive the read may show the dead letter of an earlier timer with this id.
+    let readable = end.state.is_pending() && !timeline.redriven_before(end.read_us);
+    let Some(last) = last_certain(timeline).filter(|_| readable) else {
         return;
     };
     let other_due =

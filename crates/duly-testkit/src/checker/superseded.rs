@@ -82,9 +82,13 @@ fn replaced(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Optio
 }
 
 /// **Old time**: a change of the due time was acknowledged, every call that can have set the time
-/// told by the delivery was over before that change was sent, and then it was claimed.
+/// told by the delivery was over before that change was sent, and then it was claimed. A redrive
+/// exempts as above: what it sends again keeps its own time.
 fn old_time(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Option<String> {
     let delivery = seen.delivery;
+    if timeline.redriven_before(delivery.received_us) {
+        return None;
+    }
     let claimed_us = timeline.claimed_from_us(content, delivery);
     let change = timeline.effects.iter().find(|change| {
         let changes = matches!(change.action, Action::Reschedule { .. } | Action::Fire)

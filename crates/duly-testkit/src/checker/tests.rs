@@ -306,6 +306,21 @@ fn cancels_and_changes() {
             &[Count::Lost, Count::OldTime],
         ),
         (
+            "the dead letter of an earlier timer, redriven",
+            s().pulled(90, 101, 1)
+                .settle(0, 110, SettleVerdict::Dead, OK)
+                .op(120, 130, schedule(2, 300), Answer::Created { due_ms: 300 })
+                .op(140, 150, reschedule(400), Answer::Changed { due_ms: 400 })
+                .delivered(390, 401, 1, 2, 400)
+                .id(8)
+                .ack(1, 410)
+                .op(500, 510, Action::Redrive, Answer::Redriven)
+                .pulled(520, 530, 2)
+                .ack(2, 540)
+                .finished(),
+            &[],
+        ),
+        (
             "redriven after dead",
             s().pulled(90, 101, 1)
                 .settle(0, 110, SettleVerdict::Dead, OK)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use rand::Rng;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::world::{Up, World};
@@ -38,13 +39,14 @@ pub(super) async fn run(
     mut server: Server,
     plan: &Plan,
 ) -> Result<(Server, Ended)> {
+    let interrupted = interrupted();
     let mut rng = world.rng(999);
     let end = Instant::now() + plan.lasting;
     loop {
         let mean_s = 60.0 / plan.kills_per_minute.max(1e-6);
         let wait_s = (-(1.0 - rng.random::<f64>()).ln() * mean_s).min(1e6);
         let next = Instant::now() + Duration::from_secs_f64(wait_s);
-        match watch(world, &mut server, next.min(end)).await? {
+        match watch(world, &mut server, &interrupted, next.min(end)).await? {
             Some(ended) => return Ok((server, ended)),
             None if next >= end => return Ok((server, Ended::InTime)),
             None => {}
@@ -72,10 +74,18 @@ pub(super) async fn run(
 }
 
 /// Waits until `until`; ends sooner with a reason, or an error when the server died by itself.
-async fn watch(world: &World, server: &mut Server, until: Instant) -> Result<Option<Ended>> {
+async fn watch(
+    world: &World,
+    server: &mut Server,
+    interrupted: &watch::Receiver<bool>,
+    until: Instant,
+) -> Result<Option<Ended>> {
     loop {
         if server.has_ended()? {
             bail!("the server ended by itself");
+        }
+        if *interrupted.borrow() {
+            return Ok(Some(Ended::Interrupted));
         }
         if world.recorder.is_full() {
             return Ok(Some(Ended::InTime));
@@ -84,9 +94,16 @@ async fn watch(world: &World, server: &mut Server, until: Instant) -> Result<Opt
         if now >= until {
             return Ok(None);
         }
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => return Ok(Some(Ended::Interrupted)),
-            () = tokio::time::sleep_until(until.min(now + WATCH)) => {}
-        }
+        tokio::time::sleep_until(until.min(now + WATCH)).await;
     }
+}
+
+/// Becomes true at the first Ctrl-C, also when that comes while the server is being restarted.
+fn interrupted() -> watch::Receiver<bool> {
+    let (sender, receiver) = watch::channel(false);
+    tokio::spawn(async move {
+        let pressed = tokio::signal::ctrl_c().await.is_ok();
+        sender.send_replace(pressed);
+    });
+    receiver
 }

@@ -104,7 +104,9 @@ impl fmt::Display for Report {
             writeln!(f, "  kept: {}", kept.display())?;
             writeln!(f, "  judge again: duly-torture --judge {}", history.display())?;
         }
-        if self.is_clean() {
+        if self.is_clean() && !self.drained {
+            writeln!(f, "verdict: clean so far")
+        } else if self.is_clean() {
             writeln!(f, "verdict: clean")
         } else {
             writeln!(f, "verdict: FAILED; repeat with\n  {}", self.command)
