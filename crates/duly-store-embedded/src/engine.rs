@@ -96,6 +96,8 @@ pub(crate) struct Engine {
     space: Space,
     /// Set when a write or sync failed: nothing is done any more.
     poisoned: Option<String>,
+    /// How far the wall clock was ahead of the steady one in the last step.
+    lead_ms: i128,
     /// Whether records come from the journal being read back.
     replaying: bool,
     /// Whether the loop has more to do at once.

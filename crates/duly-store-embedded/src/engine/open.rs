@@ -79,6 +79,7 @@ impl Engine {
             sweeping: None,
             space: Space::default(),
             poisoned: None,
+            lead_ms: 0,
             replaying: true,
             busy: false,
             wake: false,

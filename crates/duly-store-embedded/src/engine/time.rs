@@ -31,6 +31,7 @@ impl Engine {
         self.expire();
         self.surface(Kind::First);
         self.surface(Kind::Retry);
+        self.heed_step_back();
         self.drop_stubs();
         self.sweep_some();
         let wall_ms = self.now.wall_ms;
@@ -62,6 +63,32 @@ impl Engine {
             self.wake = true;
         }
         self.popped = popped;
+    }
+
+    /// After a step back of the wall clock, puts off the due retries whose due time lies ahead
+    /// again (P2).
+    fn heed_step_back(&mut self) {
+        let lead_ms = i128::from(self.now.wall_ms) - i128::from(self.now.steady_ms);
+        let stepped_back = lead_ms < self.lead_ms;
+        self.lead_ms = lead_ms;
+        if !stepped_back {
+            return;
+        }
+        let due: Vec<Key> = self
+            .namespaces
+            .iter()
+            .flat_map(|(_, namespace)| namespace.lanes.iter())
+            .flat_map(|(_, lane)| lane.set(Kind::Retry).iter())
+            .map(|(_, packed)| Key::unpack(*packed))
+            .collect();
+        for key in due {
+            let Some(entry) = self.live.get(key) else { continue };
+            if let Ok(timer) = self.load(entry.location())
+                && timer.due_at > self.now.wall()
+            {
+                self.put_off(&entry, timer.due_at);
+            }
+        }
     }
 
     fn end_leases(&mut self) {
