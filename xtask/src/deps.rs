@@ -40,10 +40,7 @@ enum Advisories {
 /// Checks everything, even when an earlier part failed.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     install_if_missing()?;
-    let policy = check(
-        &[],
-        &["--hide-inclusion-graph", "bans", "licenses", "sources"],
-    )?;
+    let policy = check(&[], &["--hide-inclusion-graph", "bans", "licenses", "sources"])?;
     let advisories = match fetch_advisories() {
         // Fetched this moment: `--offline` keeps the check itself from going out once more.
         Ok(()) => check(&["--offline"], &["advisories"])?,
@@ -56,11 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         }
     };
     let passed = policy == Outcome::Passed && advisories == Outcome::Passed;
-    Ok(if passed {
-        Outcome::Passed
-    } else {
-        Outcome::Failed
-    })
+    Ok(if passed { Outcome::Passed } else { Outcome::Failed })
 }
 
 fn install_if_missing() -> Result<()> {
@@ -77,13 +70,8 @@ fn install_if_missing() -> Result<()> {
         }
         None => println!("installing cargo-deny {CARGO_DENY_VERSION}, which takes some minutes"),
     }
-    let mut install = process::cargo([
-        "install",
-        "--locked",
-        "cargo-deny",
-        "--version",
-        CARGO_DENY_VERSION,
-    ]);
+    let mut install =
+        process::cargo(["install", "--locked", "cargo-deny", "--version", CARGO_DENY_VERSION]);
     match process::run(&mut install)? {
         Outcome::Passed => Ok(()),
         Outcome::Failed => bail!("`{}` failed", process::shown(&install)),
@@ -91,12 +79,7 @@ fn install_if_missing() -> Result<()> {
 }
 
 fn check(options: &[&str], what: &[&str]) -> Result<Outcome> {
-    process::run(
-        process::cargo(["deny", "--locked"])
-            .args(options)
-            .arg("check")
-            .args(what),
-    )
+    process::run(process::cargo(["deny", "--locked"]).args(options).arg("check").args(what))
 }
 
 /// Brings the advisory database up to date. Never asks for a password and never hangs.

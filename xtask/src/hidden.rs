@@ -16,18 +16,12 @@ use crate::process::{self, Outcome};
 /// The page is written only when the command succeeded and printed something.
 pub(crate) fn regenerate(command: &str, page: &str) -> Result<Outcome> {
     let mut cargo = process::cargo(["run", "--quiet", "-p", "duly", "--", command]);
-    let output = cargo
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo")?;
+    let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     if !output.status.success() {
         bail!("`{}` failed; {page} is unchanged", process::shown(&cargo));
     }
     if output.stdout.trim_ascii().is_empty() {
-        bail!(
-            "`{}` printed nothing; {page} is unchanged",
-            process::shown(&cargo)
-        );
+        bail!("`{}` printed nothing; {page} is unchanged", process::shown(&cargo));
     }
     let path = process::root().join(page);
     let news = if fs::read(&path).is_ok_and(|old| old == output.stdout) {

@@ -37,9 +37,7 @@ pub(crate) enum Profile {
 
 /// The root of the checkout.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask is a folder of the checkout")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the checkout")
 }
 
 /// A command that runs at the root under the two rules above.
@@ -57,10 +55,7 @@ pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
 fn set_by_cargo_run(variable: &str) -> bool {
     variable.starts_with("CARGO_PKG_")
         || variable.starts_with("CARGO_MANIFEST_")
-        || matches!(
-            variable,
-            "CARGO_BIN_NAME" | "CARGO_CRATE_NAME" | "CARGO_PRIMARY_PACKAGE"
-        )
+        || matches!(variable, "CARGO_BIN_NAME" | "CARGO_CRATE_NAME" | "CARGO_PRIMARY_PACKAGE")
 }
 
 /// `cargo` with these arguments.
@@ -72,9 +67,7 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comma
 
 /// The command as a person would type it, for messages.
 pub(crate) fn shown(command: &Command) -> String {
-    let name = Path::new(command.get_program())
-        .file_name()
-        .unwrap_or(command.get_program());
+    let name = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     std::iter::once(name)
         .chain(command.get_args())
         .map(|word| word.to_string_lossy())
@@ -84,14 +77,8 @@ pub(crate) fn shown(command: &Command) -> String {
 
 /// Runs to the end, with its output passed through.
 pub(crate) fn run(command: &mut Command) -> Result<Outcome> {
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start `{}`", shown(command)))?;
-    Ok(if status.success() {
-        Outcome::Passed
-    } else {
-        Outcome::Failed
-    })
+    let status = command.status().with_context(|| format!("cannot start `{}`", shown(command)))?;
+    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed })
 }
 
 /// Builds binaries of the workspace and answers where each one is, in the order asked for.
@@ -99,11 +86,7 @@ pub(crate) fn run(command: &mut Command) -> Result<Outcome> {
 /// All are built by one call for the whole workspace: cargo then picks the same features for the
 /// shared dependencies as the tests do, and does not compile them twice.
 pub(crate) fn build_binaries(profile: Profile, names: &[&str]) -> Result<Vec<PathBuf>> {
-    let mut command = cargo([
-        "build",
-        "--workspace",
-        "--message-format=json-render-diagnostics",
-    ]);
+    let mut command = cargo(["build", "--workspace", "--message-format=json-render-diagnostics"]);
     if profile == Profile::Release {
         command.arg("--release");
     }
@@ -129,21 +112,18 @@ pub(crate) fn build_binaries(profile: Profile, names: &[&str]) -> Result<Vec<Pat
 
 /// Finds a binary in cargo's messages, one JSON object a line.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .find_map(|message| {
+    messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find_map(
+        |message| {
             let path = message.get("executable")?.as_str()?;
             (message.pointer("/target/name")?.as_str()? == name).then(|| PathBuf::from(path))
-        })
+        },
+    )
 }
 
 /// Runs a release build of one of duly-testkit's binaries against a release build of `duly`.
 pub(crate) fn run_testkit(binary: &str, args: &[String]) -> Result<Outcome> {
     let built = build_binaries(Profile::Release, &["duly", binary])?;
-    let [duly, tool] = built.as_slice() else {
-        bail!("cargo did not build both binaries")
-    };
+    let [duly, tool] = built.as_slice() else { bail!("cargo did not build both binaries") };
     run(program(tool).args(args).env(DULY_BIN, duly))
 }
 

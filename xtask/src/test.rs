@@ -58,14 +58,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
 
 fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
     steps.run("look for a C compiler", look_for_c_compiler)?;
-    let built = steps.run("build duly", || {
-        process::build_binaries(Profile::Dev, &["duly"])
-    })?;
+    let built = steps.run("build duly", || process::build_binaries(Profile::Dev, &["duly"]))?;
     let duly = built.first().context("cargo built no binary")?;
     let mut command = tests(args, duly);
-    steps.run(&process::shown(&command), || {
-        count(&mut command, tally, &mut io::stdout())
-    })?;
+    steps.run(&process::shown(&command), || count(&mut command, tally, &mut io::stdout()))?;
 
     let name = format!("torture {}", SHORT_TORTURE.join(" "));
     if !args.is_empty() {
@@ -95,10 +91,7 @@ fn look_for_c_compiler() -> Result<()> {
 fn tests(args: &[String], duly: &Path) -> Command {
     let mut command = process::cargo(["test", "--no-fail-fast"]);
     let own = args.split(|arg| arg == "--").next().unwrap_or_default();
-    if !own
-        .iter()
-        .any(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
-    {
+    if !own.iter().any(|arg| arg.starts_with("-p") || arg.starts_with("--package")) {
         command.arg("--workspace");
     }
     command.args(args).env(DULY_BIN, duly);
@@ -108,14 +101,8 @@ fn tests(args: &[String], duly: &Path) -> Command {
 /// Runs `cargo test`, passes its output through and adds up its verdicts.
 fn count(command: &mut Command, tally: &mut Tally, out: &mut impl Write) -> Result<()> {
     let failed_before = tally.failed;
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start cargo")?;
-    let pipe = child
-        .stdout
-        .take()
-        .context("the child has no standard output")?;
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let pipe = child.stdout.take().context("the child has no standard output")?;
     let lines = read_lines(pipe);
     loop {
         match lines.recv_timeout(QUIET) {
@@ -181,10 +168,7 @@ mod tests {
             (&["claim"], "test --no-fail-fast --workspace claim"),
             (&["-p", "duly-core"], "test --no-fail-fast -p duly-core"),
             (&["-pduly-core"], "test --no-fail-fast -pduly-core"),
-            (
-                &["--package=duly-core"],
-                "test --no-fail-fast --package=duly-core",
-            ),
+            (&["--package=duly-core"], "test --no-fail-fast --package=duly-core"),
             (&["--", "-p"], "test --no-fail-fast --workspace -- -p"),
         ] {
             assert_eq!(words(given), expected);
@@ -196,18 +180,12 @@ mod tests {
         let mut tally = Tally::default();
         let mut out = Vec::new();
         let mut dies = process::program("sh");
-        dies.args([
-            "-c",
-            "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 101",
-        ]);
+        dies.args(["-c", "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 101"]);
         count(&mut dies, &mut tally, &mut out).unwrap();
         assert_eq!(tally.to_string(), "2 passed, 1 failed");
 
         let mut says_so = process::program("sh");
-        says_so.args([
-            "-c",
-            "echo 'test result: FAILED. 0 passed; 3 failed; 0 ignored'; exit 101",
-        ]);
+        says_so.args(["-c", "echo 'test result: FAILED. 0 passed; 3 failed; 0 ignored'; exit 101"]);
         count(&mut says_so, &mut tally, &mut out).unwrap();
         assert_eq!(tally.to_string(), "2 passed, 4 failed");
         assert_eq!(tally.outcome(), Outcome::Failed);

@@ -41,19 +41,11 @@ struct Complaint {
 
 impl Complaint {
     fn about(path: &str, text: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line: None,
-            text: text.into(),
-        }
+        Self { path: path.to_owned(), line: None, text: text.into() }
     }
 
     fn at(path: &str, line: usize, text: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line: Some(line),
-            text: text.into(),
-        }
+        Self { path: path.to_owned(), line: Some(line), text: text.into() }
     }
 }
 
@@ -79,11 +71,7 @@ pub(crate) fn run() -> Result<Outcome> {
         tree.manifests.len(),
         complaints.len()
     );
-    Ok(if complaints.is_empty() {
-        Outcome::Passed
-    } else {
-        Outcome::Failed
-    })
+    Ok(if complaints.is_empty() { Outcome::Passed } else { Outcome::Failed })
 }
 
 /// Everything that is wrong, in the order of the rules.

@@ -10,13 +10,8 @@ use crate::invalid::Invalid;
 pub const ALLOWED: &str = "a duration such as \"30s\" or \"2h30m\" (units d, h, m, s, ms, each once, falling) or integer milliseconds";
 
 /// Units of the text form, falling, in milliseconds.
-const UNITS: [(&str, u64); 5] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1_000),
-    ("ms", 1),
-];
+const UNITS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// A duration in whole milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -50,9 +45,7 @@ impl Millis {
 
     /// Milliseconds as a caller wrote them.
     pub fn from_integer(ms: i128) -> Result<Self, Invalid> {
-        u64::try_from(ms)
-            .map(Self)
-            .map_err(|_| Invalid::new("", ms, ALLOWED))
+        u64::try_from(ms).map(Self).map_err(|_| Invalid::new("", ms, ALLOWED))
     }
 
     /// Parses the text form.
@@ -69,10 +62,7 @@ impl Millis {
             let (number, tail) = rest.split_at(digits);
             let letters = tail.bytes().take_while(u8::is_ascii_lowercase).count();
             let (unit, tail) = tail.split_at(letters);
-            let place = UNITS
-                .iter()
-                .position(|(name, _)| *name == unit)
-                .ok_or_else(refuse)?;
+            let place = UNITS.iter().position(|(name, _)| *name == unit).ok_or_else(refuse)?;
             if place < next_unit {
                 return Err(refuse());
             }
@@ -90,11 +80,7 @@ impl Millis {
         if (low..=high).contains(&self) {
             Ok(self)
         } else {
-            Err(Invalid::new(
-                "",
-                self,
-                format!("a duration from {low} to {high}"),
-            ))
+            Err(Invalid::new("", self, format!("a duration from {low} to {high}")))
         }
     }
 }

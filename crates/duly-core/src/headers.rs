@@ -40,11 +40,7 @@ impl Headers {
             let name = check_name(&name)?;
             check_value(&name, &value)?;
             if checked.iter().any(|(known, _)| *known == name) {
-                return Err(Invalid::new(
-                    "",
-                    &name,
-                    "names that differ in more than case",
-                ));
+                return Err(Invalid::new("", &name, "names that differ in more than case"));
             }
             total_bytes += name.len() + value.len();
             checked.push((name, value));
@@ -61,16 +57,12 @@ impl Headers {
 
     /// Name and value of each header.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The value of a header, by its lower-case name.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| value)
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
     /// Whether there is none.
@@ -94,9 +86,7 @@ fn check_name(name: &str) -> Result<String, Invalid> {
         ));
     }
     let name = name.to_ascii_lowercase();
-    let ours = REFUSED_PREFIXES
-        .iter()
-        .any(|prefix| name.starts_with(prefix));
+    let ours = REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     if ours || REFUSED.contains(&name.as_str()) {
         let allowed = "a header of your own: ce-*, webhook-*, duly-*, hop-by-hop headers, host, \
                        content-length, te and expect are set by Duly";
@@ -110,11 +100,7 @@ fn check_value(name: &str, value: &str) -> Result<(), Invalid> {
     if inner && !value.starts_with(' ') && !value.ends_with(' ') {
         Ok(())
     } else {
-        Err(Invalid::new(
-            name,
-            value,
-            "visible ASCII with spaces only inside",
-        ))
+        Err(Invalid::new(name, value, "visible ASCII with spaces only inside"))
     }
 }
 

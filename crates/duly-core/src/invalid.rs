@@ -38,11 +38,7 @@ impl Invalid {
 
     /// A refusal that shows no value.
     pub fn unseen(field: impl Into<String>, allowed: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            seen: None,
-            allowed: allowed.into(),
-        }
+        Self { field: field.into(), seen: None, allowed: allowed.into() }
     }
 
     /// The same refusal, seen from one level further out: `retry` + `max_attempts`.
@@ -58,11 +54,7 @@ impl Invalid {
     }
 
     fn sentence(&self) -> String {
-        let field = if self.field.is_empty() {
-            "the value"
-        } else {
-            &self.field
-        };
+        let field = if self.field.is_empty() { "the value" } else { &self.field };
         match &self.seen {
             Some(seen) => format!("{field} must be {}; got {seen}", self.allowed),
             None => format!("{field} must be {}", self.allowed),

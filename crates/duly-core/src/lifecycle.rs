@@ -77,10 +77,7 @@ impl State {
 
     /// Scheduled, due, in flight or retrying.
     pub const fn is_pending(self) -> bool {
-        matches!(
-            self,
-            Self::Scheduled | Self::Due | Self::InFlight | Self::Retrying
-        )
+        matches!(self, Self::Scheduled | Self::Due | Self::InFlight | Self::Retrying)
     }
 }
 

@@ -42,11 +42,7 @@ impl Limits {
     /// Checks every bound; each error names its field.
     pub fn check(self) -> Result<Self, Invalid> {
         let positive = |field: &str, value: Option<u32>| match value {
-            Some(0) => Err(Invalid::new(
-                field,
-                0,
-                "an integer from 1, or absent for no limit",
-            )),
+            Some(0) => Err(Invalid::new(field, 0, "an integer from 1, or absent for no limit")),
             _ => Ok(()),
         };
         positive("schedule_per_second", self.schedule_per_second)?;
@@ -60,11 +56,7 @@ impl Limits {
         }
         if self.max_payload_bytes > payload::PAYLOAD_BYTES_HARD {
             let allowed = format!("at most {} bytes", payload::PAYLOAD_BYTES_HARD);
-            return Err(Invalid::new(
-                "max_payload_bytes",
-                self.max_payload_bytes,
-                allowed,
-            ));
+            return Err(Invalid::new("max_payload_bytes", self.max_payload_bytes, allowed));
         }
         if self.max_dead == 0 {
             return Err(Invalid::new(

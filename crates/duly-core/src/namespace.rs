@@ -57,12 +57,8 @@ impl Settings {
     pub fn check(mut self) -> Result<Self, Invalid> {
         self.retry = self.retry.check().map_err(|e| e.within("retry"))?;
         self.limits = self.limits.check().map_err(|e| e.within("limits"))?;
-        self.lease
-            .within(LEASE_MIN, LEASE_MAX)
-            .map_err(|e| e.within("lease"))?;
-        self.retention
-            .within(Millis::ZERO, RETENTION_MAX)
-            .map_err(|e| e.within("retention"))?;
+        self.lease.within(LEASE_MIN, LEASE_MAX).map_err(|e| e.within("lease"))?;
+        self.retention.within(Millis::ZERO, RETENTION_MAX).map_err(|e| e.within("retention"))?;
         if !(1..=WEIGHT_MAX).contains(&self.weight) {
             let allowed = format!("an integer from 1 to {WEIGHT_MAX}");
             return Err(Invalid::new("weight", self.weight, allowed));
@@ -88,10 +84,7 @@ impl SigningSecret {
             .and_then(|encoded| data_encoding::BASE64.decode(encoded.as_bytes()).ok());
         match decoded {
             Some(key) if (24..=64).contains(&key.len()) => Ok(Self(text.to_owned())),
-            _ => Err(Invalid::unseen(
-                "",
-                "\"whsec_\" followed by base64 of 24 to 64 random bytes",
-            )),
+            _ => Err(Invalid::unseen("", "\"whsec_\" followed by base64 of 24 to 64 random bytes")),
         }
     }
 

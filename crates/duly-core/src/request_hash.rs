@@ -104,10 +104,7 @@ mod tests {
     use crate::{Millis, Payload, TimerId, Timestamp, schedule::Tags};
 
     fn base() -> Schedule {
-        Schedule::new(
-            TimerId::new("a").unwrap(),
-            When::After(Millis::from_secs(1)),
-        )
+        Schedule::new(TimerId::new("a").unwrap(), When::After(Millis::from_secs(1)))
     }
 
     #[test]
@@ -120,12 +117,7 @@ mod tests {
         };
         differs(|s| s.when = When::After(Millis::from_secs(2)));
         differs(|s| s.when = When::At(Timestamp::from_unix_ms(1_000).unwrap()));
-        differs(|s| {
-            s.payload = Some(Payload {
-                form: Form::Text,
-                bytes: "x".into(),
-            })
-        });
+        differs(|s| s.payload = Some(Payload { form: Form::Text, bytes: "x".into() }));
         differs(|s| s.headers = Headers::new([("a".into(), "b".into())]).unwrap());
         differs(|s| s.tags = Tags::new(vec!["t".into()]).unwrap());
         differs(|s| s.destination = Some(Destination::Pull));

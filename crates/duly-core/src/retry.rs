@@ -106,22 +106,14 @@ impl Exponential {
             let allowed = format!("an integer from 1 to {ATTEMPTS_MAX}");
             return Err(Invalid::new("max_attempts", self.max_attempts, allowed));
         }
-        self.min_backoff
-            .within(Millis::ZERO, BACKOFF_MAX)
-            .map_err(|e| e.within("min_backoff"))?;
-        self.max_backoff
-            .within(Millis::ZERO, BACKOFF_MAX)
-            .map_err(|e| e.within("max_backoff"))?;
+        self.min_backoff.within(Millis::ZERO, BACKOFF_MAX).map_err(|e| e.within("min_backoff"))?;
+        self.max_backoff.within(Millis::ZERO, BACKOFF_MAX).map_err(|e| e.within("max_backoff"))?;
         if self.min_backoff > self.max_backoff {
             let allowed = format!("at most max_backoff ({})", self.max_backoff);
             return Err(Invalid::new("min_backoff", self.min_backoff, allowed));
         }
         if !(1.0..=100.0).contains(&self.multiplier) {
-            return Err(Invalid::new(
-                "multiplier",
-                self.multiplier,
-                "a number from 1 to 100",
-            ));
+            return Err(Invalid::new("multiplier", self.multiplier, "a number from 1 to 100"));
         }
         if !(0.0..=1.0).contains(&self.jitter) {
             return Err(Invalid::new("jitter", self.jitter, "a number from 0 to 1"));
@@ -129,11 +121,7 @@ impl Exponential {
         Ok(())
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss
-    )]
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn wait(&self, nth: u32, seed: u64) -> Millis {
         let max_ms = self.max_backoff.ms() as f64;
         let exponent = i32::try_from(nth).unwrap_or(i32::MAX);

@@ -27,11 +27,7 @@ impl When {
         match self {
             Self::At(due_at) => Ok(due_at),
             Self::After(delay) => now.checked_add(delay).ok_or_else(|| {
-                Invalid::new(
-                    "delay",
-                    delay,
-                    "short enough that the timer is due before 2200-01-01",
-                )
+                Invalid::new("delay", delay, "short enough that the timer is due before 2200-01-01")
             }),
         }
     }
@@ -219,19 +215,14 @@ mod tests {
     #[test]
     fn p12_a_delay_past_2200_is_an_error_never_now() {
         let now = Timestamp::from_unix_ms(1_900_000_000_000).unwrap();
-        for delay in [
-            Millis::MAX,
-            Millis::from_ms(i64::MAX as u64),
-            Millis::from_secs(6_000_000_000),
-        ] {
+        for delay in
+            [Millis::MAX, Millis::from_ms(i64::MAX as u64), Millis::from_secs(6_000_000_000)]
+        {
             assert_eq!(When::After(delay).due_at(now).unwrap_err().field, "delay");
         }
         assert_eq!(When::After(Millis::ZERO).due_at(now), Ok(now));
         assert_eq!(
-            When::After(Millis::from_ms(1 << 32))
-                .due_at(now)
-                .unwrap()
-                .unix_ms(),
+            When::After(Millis::from_ms(1 << 32)).due_at(now).unwrap().unix_ms(),
             now.unix_ms() + (1 << 32)
         );
     }
@@ -240,12 +231,7 @@ mod tests {
     fn tags_are_bounded() {
         assert!(Tags::new(vec!["a".into(); 16]).is_ok());
         assert!(Tags::new(vec!["a".into(); 17]).is_err());
-        assert_eq!(
-            Tags::new(vec!["a".into(), String::new()])
-                .unwrap_err()
-                .field,
-            "[1]"
-        );
+        assert_eq!(Tags::new(vec!["a".into(), String::new()]).unwrap_err().field, "[1]");
         assert!(Tags::new(vec!["x".repeat(65)]).is_err());
     }
 }

@@ -23,21 +23,13 @@ impl Timestamp {
 
     /// From Unix milliseconds; `None` past [`Timestamp::MAX`].
     pub const fn from_unix_ms(ms: u64) -> Option<Self> {
-        if ms <= Self::MAX.0 {
-            Some(Self(ms))
-        } else {
-            None
-        }
+        if ms <= Self::MAX.0 { Some(Self(ms)) } else { None }
     }
 
     /// From Unix milliseconds, cut to [`Timestamp::MAX`]: for clocks and for times computed from a
     /// capped policy, never for what a caller asked for.
     pub const fn saturating_from_unix_ms(ms: u64) -> Self {
-        if ms <= Self::MAX.0 {
-            Self(ms)
-        } else {
-            Self::MAX
-        }
+        if ms <= Self::MAX.0 { Self(ms) } else { Self::MAX }
     }
 
     /// Unix milliseconds as a caller wrote them, as an error-carrying check.

@@ -175,24 +175,17 @@ impl Timer {
 
     /// When it may be claimed: the due time, or the time of the next attempt.
     pub fn claimable_at(&self) -> Timestamp {
-        self.next_attempt_at
-            .map_or(self.due_at, |at| at.max(self.due_at))
+        self.next_attempt_at.map_or(self.due_at, |at| at.max(self.due_at))
     }
 
     /// When it expires, if it does.
     pub fn expires_at(&self) -> Option<Timestamp> {
-        self.expire_after
-            .map(|after| self.due_at.saturating_add(after))
+        self.expire_after.map(|after| self.due_at.saturating_add(after))
     }
 
     /// The delivery id of its present occurrence.
     pub fn delivery_id(&self, namespace: &str) -> DeliveryId {
-        DeliveryId::of(
-            namespace,
-            self.id.as_str(),
-            self.incarnation,
-            self.occurrence,
-        )
+        DeliveryId::of(namespace, self.id.as_str(), self.incarnation, self.occurrence)
     }
 
     fn begin_occurrence(&mut self) {

@@ -17,7 +17,7 @@ use crate::{
     phase::Phase,
     record::{Recorder, Way},
     settler::{Entry, Slot, lease_lost},
-    shared::Shared,
+    state::Shared,
 };
 
 /// Lease of a push claim: half as long again as the longest time-out of a destination, so that a

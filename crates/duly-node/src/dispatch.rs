@@ -21,7 +21,7 @@ use crate::{
     phase::Phase,
     pull,
     record::Recorder,
-    shared::{Shared, wall_after},
+    state::{Shared, wall_after},
     waker::SLEEP_MAX,
 };
 

@@ -27,7 +27,7 @@ mod phase;
 mod pull;
 mod record;
 mod settler;
-mod shared;
+mod state;
 mod supervise;
 mod waker;
 

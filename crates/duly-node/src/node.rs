@@ -24,7 +24,7 @@ use crate::{
     pull::{self, Pull},
     record::{Recorder, Way},
     settler::{self, attempt_outcome},
-    shared::{Bell, Shared},
+    state::{Bell, Shared},
     supervise,
     waker::{self, Waker},
 };

@@ -22,7 +22,7 @@ use crate::{
     lanes::Kind,
     phase::Phase,
     record::{Recorder, Way},
-    shared::Shared,
+    state::Shared,
 };
 
 mod waiters;
@@ -294,7 +294,7 @@ async fn claim_kinds(
     let claimed = shared.store.claim(shard, claim).await?;
     if let Some(next_due_in) = claimed.next_due_in {
         // The end of a lease granted here may be the next thing to happen.
-        let wall = crate::shared::wall_after(&*shared.clock, next_due_in);
+        let wall = crate::state::wall_after(&*shared.clock, next_due_in);
         shared.waker.wake_by(shard, wall);
     }
     Ok(claimed)

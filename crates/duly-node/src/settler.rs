@@ -19,7 +19,7 @@ use duly_core::{
 use duly_store::{Lane, SettleOutcome, SettleVerdict, Settlement, Token};
 use tokio::sync::mpsc;
 
-use crate::{lanes::Kind, record::Way, shared::Shared};
+use crate::{lanes::Kind, record::Way, state::Shared};
 
 /// Most verdicts of one call.
 const BATCH_MAX: usize = 1_000;

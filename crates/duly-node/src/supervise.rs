@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use duly_core::metric_names;
 
-use crate::shared::Shared;
+use crate::state::Shared;
 
 /// Pause before a loop that panicked starts again.
 const RESTART_AFTER: Duration = Duration::from_millis(100);

@@ -11,7 +11,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use duly_core::shard::ShardId;
 
-use crate::shared::Bell;
+use crate::state::Bell;
 
 #[cfg(any(not(target_os = "linux"), test))]
 mod stepping;

@@ -15,7 +15,10 @@
 //!
 //! One file per operation; start at `absorb.rs`, then `schedule.rs` and `claim.rs`.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use duly_core::{Timestamp, env::Clock, stub::Stub, timer::Timer};
 use duly_store::{Error, Refusal};
@@ -96,8 +99,13 @@ pub(crate) struct Engine {
     space: Space,
     /// Set when a write or sync failed: nothing is done any more.
     poisoned: Option<String>,
-    /// How far the wall clock was ahead of the steady one in the last step.
-    lead_ms: i128,
+    /// Due retries that wait for the wall clock to reach their due time again, after it stepped
+    /// back behind it.
+    held_back: BTreeSet<HeldBack>,
+    /// The latest due time of any retry there has been, by the wall clock.
+    retry_due_max_ms: u64,
+    /// The wall clock of the last step.
+    last_wall_ms: u64,
     /// Whether records come from the journal being read back.
     replaying: bool,
     /// Whether the loop has more to do at once.
@@ -114,6 +122,14 @@ struct Publish {
     key: Key,
     claimable: Claimable,
     expires_at: Option<Timestamp>,
+}
+
+/// A due retry that waits for the wall clock; stale if `at_ms` disagrees with the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct HeldBack {
+    due_ms: u64,
+    at_ms: u64,
+    key: PackedKey,
 }
 
 /// Why an item could not be written.

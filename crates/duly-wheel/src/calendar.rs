@@ -51,19 +51,13 @@ pub struct Calendar<T> {
 impl<T: Copy> Calendar<T> {
     /// An empty calendar; it holds no heap memory.
     pub fn new() -> Self {
-        Self {
-            eras: BTreeMap::new(),
-            len: 0,
-        }
+        Self { eras: BTreeMap::new(), len: 0 }
     }
 
     /// Adds an entry, in constant time. Any due time is fine: one that has long passed is popped
     /// by the next [`pop_due`](Self::pop_due), before everything later.
     pub fn insert(&mut self, due_ms: u64, value: T) {
-        self.eras
-            .entry(era_of(due_ms))
-            .or_default()
-            .insert(low_of(due_ms), value);
+        self.eras.entry(era_of(due_ms)).or_default().insert(low_of(due_ms), value);
         self.len += 1;
     }
 
@@ -93,12 +87,7 @@ impl<T: Copy> Calendar<T> {
             if out.len() >= full_len {
                 break true;
             }
-            era.pop_due(&mut Pop {
-                era_start_ms,
-                latest_low,
-                full_len,
-                out,
-            });
+            era.pop_due(&mut Pop { era_start_ms, latest_low, full_len, out });
             if era.is_empty() {
                 first.remove();
             }

@@ -24,10 +24,8 @@ impl Tally {
         };
         for part in verdict.split(';') {
             let mut words = part.split_whitespace().rev();
-            let (what, number) = (
-                words.next(),
-                words.next().and_then(|word| word.parse::<u64>().ok()),
-            );
+            let (what, number) =
+                (words.next(), words.next().and_then(|word| word.parse::<u64>().ok()));
             match (what, number) {
                 (Some("passed"), Some(number)) => self.passed += number,
                 (Some("failed"), Some(number)) => self.failed += number,
@@ -46,11 +44,7 @@ impl Tally {
 
     /// Failed as soon as one test failed, and when no test ran at all.
     pub(super) fn outcome(self) -> Outcome {
-        if self.failed == 0 && self.passed > 0 {
-            Outcome::Passed
-        } else {
-            Outcome::Failed
-        }
+        if self.failed == 0 && self.passed > 0 { Outcome::Passed } else { Outcome::Failed }
     }
 }
 
@@ -82,13 +76,7 @@ test result: FAILED. 10 passed; 2 failed; 1 ignored; 0 measured; 7 filtered out;
 test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.30s
 ";
         let sum = tally(output);
-        assert_eq!(
-            sum,
-            Tally {
-                passed: 17,
-                failed: 2
-            }
-        );
+        assert_eq!(sum, Tally { passed: 17, failed: 2 });
         assert_eq!(sum.to_string(), "17 passed, 2 failed");
         assert_eq!(sum.outcome(), Outcome::Failed);
     }
@@ -103,30 +91,14 @@ test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     #[test]
     fn a_run_without_tests_is_no_success() {
         assert_eq!(Tally::default().outcome(), Outcome::Failed);
-        assert_eq!(
-            Tally {
-                passed: 1,
-                failed: 0
-            }
-            .outcome(),
-            Outcome::Passed
-        );
+        assert_eq!(Tally { passed: 1, failed: 0 }.outcome(), Outcome::Passed);
     }
 
     #[test]
     fn a_check_outside_the_harness_counts_as_one() {
-        let mut sum = Tally {
-            passed: 1,
-            failed: 0,
-        };
+        let mut sum = Tally { passed: 1, failed: 0 };
         sum.add(Outcome::Passed);
         sum.add(Outcome::Failed);
-        assert_eq!(
-            sum,
-            Tally {
-                passed: 2,
-                failed: 1
-            }
-        );
+        assert_eq!(sum, Tally { passed: 2, failed: 1 });
     }
 }

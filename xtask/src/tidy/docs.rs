@@ -10,10 +10,8 @@ pub(super) fn check(source: &File) -> Option<Complaint> {
         return None;
     }
     let first = first_line(&source.text);
-    let documented = first.is_some_and(|line| {
-        line.strip_prefix("//!")
-            .is_some_and(|doc| !doc.trim().is_empty())
-    });
+    let documented = first
+        .is_some_and(|line| line.strip_prefix("//!").is_some_and(|doc| !doc.trim().is_empty()));
     (!documented).then(|| {
         Complaint::about(
             &source.path,

@@ -28,10 +28,7 @@ pub(super) struct Dependency {
 
 /// The manifest as a table.
 pub(super) fn parse(manifest: &File) -> Result<Table> {
-    manifest
-        .text
-        .parse()
-        .with_context(|| format!("cannot parse {}", manifest.path))
+    manifest.text.parse().with_context(|| format!("cannot parse {}", manifest.path))
 }
 
 /// The package's name; empty where there is none.
@@ -46,14 +43,8 @@ pub(super) fn package_name(table: &Table) -> &str {
 /// Every dependency, those of single platforms included.
 pub(super) fn dependencies(table: &Table) -> Vec<Dependency> {
     let platforms = table.get("target").and_then(Value::as_table);
-    let scopes = platforms
-        .into_iter()
-        .flat_map(Table::values)
-        .filter_map(Value::as_table);
-    std::iter::once(table)
-        .chain(scopes)
-        .flat_map(in_scope)
-        .collect()
+    let scopes = platforms.into_iter().flat_map(Table::values).filter_map(Value::as_table);
+    std::iter::once(table).chain(scopes).flat_map(in_scope).collect()
 }
 
 fn in_scope(scope: &Table) -> Vec<Dependency> {
@@ -69,19 +60,10 @@ fn in_scope(scope: &Table) -> Vec<Dependency> {
         };
         for (key, entry) in entries {
             let own = |field: &str| entry.get(field);
-            let name = own("package")
-                .and_then(Value::as_str)
-                .unwrap_or(key)
-                .to_owned();
+            let name = own("package").and_then(Value::as_str).unwrap_or(key).to_owned();
             let inherited = own("workspace").and_then(Value::as_bool) == Some(true)
-                && ["version", "path", "git"]
-                    .iter()
-                    .all(|field| own(field).is_none());
-            found.push(Dependency {
-                name,
-                kind,
-                inherited,
-            });
+                && ["version", "path", "git"].iter().all(|field| own(field).is_none());
+            found.push(Dependency { name, kind, inherited });
         }
     }
     found
@@ -90,10 +72,7 @@ fn in_scope(scope: &Table) -> Vec<Dependency> {
 /// Complains of versions, paths and sources that stand in a member's manifest.
 pub(super) fn check(manifest: &File, table: &Table) -> Vec<Complaint> {
     let mut found = Vec::new();
-    for dependency in dependencies(table)
-        .iter()
-        .filter(|dependency| !dependency.inherited)
-    {
+    for dependency in dependencies(table).iter().filter(|dependency| !dependency.inherited) {
         let text = format!(
             "`{0}` must be `{0}.workspace = true`; versions, paths and sources stand in the root manifest",
             dependency.name

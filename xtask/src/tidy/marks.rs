@@ -6,18 +6,11 @@ use super::Complaint;
 use super::tree::File;
 
 /// Marks that count as whole words.
-const WORDS: &[&str] = &[
-    concat!("TO", "DO"),
-    concat!("FIX", "ME"),
-    concat!("XX", "X"),
-];
+const WORDS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// Marks that count wherever they stand.
-const SNIPPETS: &[&str] = &[
-    concat!("to", "do!("),
-    concat!("unimple", "mented!("),
-    concat!("#[ig", "nore"),
-];
+const SNIPPETS: &[&str] =
+    &[concat!("to", "do!("), concat!("unimple", "mented!("), concat!("#[ig", "nore")];
 
 /// Complains of each line with a mark.
 pub(super) fn check(source: &File) -> Vec<Complaint> {
@@ -37,6 +30,5 @@ pub(super) fn check(source: &File) -> Vec<Complaint> {
 fn mark_in(line: &str) -> Option<&'static str> {
     let mut words = line.split(|c: char| !(c.is_alphanumeric() || c == '_'));
     let word = words.find_map(|word| WORDS.iter().find(|mark| **mark == word));
-    word.or_else(|| SNIPPETS.iter().find(|mark| line.contains(**mark)))
-        .copied()
+    word.or_else(|| SNIPPETS.iter().find(|mark| line.contains(**mark))).copied()
 }

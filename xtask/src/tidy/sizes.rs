@@ -17,28 +17,18 @@ pub(super) fn check(sources: &[File], exceptions: &[(&str, &str)]) -> Vec<Compla
     let mut found = Vec::new();
     for source in sources.iter().filter(|source| !source.is_generated()) {
         let lines = source.text.lines().count();
-        let max = if source.is_test() {
-            TEST_LINES_MAX
-        } else {
-            LINES_MAX
-        };
+        let max = if source.is_test() { TEST_LINES_MAX } else { LINES_MAX };
         let excepted = exceptions.iter().any(|(path, _)| *path == source.path);
         if lines > max && !excepted {
             let text = format!("{lines} lines, more than {max}: what second idea moved in?");
             found.push(Complaint::about(&source.path, text));
         } else if lines <= max && excepted {
-            found.push(Complaint::about(
-                &source.path,
-                "short enough now: leave LONG_FILES",
-            ));
+            found.push(Complaint::about(&source.path, "short enough now: leave LONG_FILES"));
         }
     }
     for (path, _) in exceptions {
         if !sources.iter().any(|source| source.path == *path) {
-            found.push(Complaint::about(
-                path,
-                "is in LONG_FILES but does not exist",
-            ));
+            found.push(Complaint::about(path, "is in LONG_FILES but does not exist"));
         }
     }
     found

@@ -5,30 +5,15 @@ use super::{complaints, docs, layers, manifests, marks, names, sizes};
 use crate::process;
 
 fn file(path: &str, text: &str) -> File {
-    File {
-        path: path.to_owned(),
-        text: text.to_owned(),
-    }
+    File { path: path.to_owned(), text: text.to_owned() }
 }
 
 #[test]
 fn this_checkout_is_tidy() {
     let tree = Tree::read(process::root()).unwrap();
-    assert!(
-        tree.sources
-            .iter()
-            .any(|source| source.path == "xtask/src/tidy.rs")
-    );
-    assert!(
-        tree.manifests
-            .iter()
-            .any(|manifest| manifest.path == "crates/duly/Cargo.toml")
-    );
-    let found: Vec<String> = complaints(&tree)
-        .unwrap()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    assert!(tree.sources.iter().any(|source| source.path == "xtask/src/tidy.rs"));
+    assert!(tree.manifests.iter().any(|manifest| manifest.path == "crates/duly/Cargo.toml"));
+    let found: Vec<String> = complaints(&tree).unwrap().iter().map(ToString::to_string).collect();
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
@@ -38,12 +23,7 @@ fn dependencies_point_downward() {
         ("duly-store", "dependencies", "duly-core", true),
         ("duly-core", "dependencies", "duly-store", false),
         ("duly-core", "build-dependencies", "duly-store", false),
-        (
-            "duly-core",
-            "target.'cfg(unix)'.dependencies",
-            "duly-store",
-            false,
-        ),
+        ("duly-core", "target.'cfg(unix)'.dependencies", "duly-store", false),
         ("duly-core", "dev-dependencies", "duly-testkit", true),
         ("duly-server", "dependencies", "duly-testkit", false),
         ("duly-server", "dependencies", "duly-server", false),
@@ -60,11 +40,7 @@ fn dependencies_point_downward() {
         let text = format!("[package]\nname = \"{name}\"\n[{section}]\n{used}.workspace = true\n");
         let manifest = file("crates/x/Cargo.toml", &text);
         let found = layers::check(&manifest, &manifests::parse(&manifest).unwrap());
-        assert_eq!(
-            found.is_empty(),
-            allowed,
-            "{name} {section} {used}: {found:?}"
-        );
+        assert_eq!(found.is_empty(), allowed, "{name} {section} {used}: {found:?}");
     }
 }
 
@@ -74,10 +50,7 @@ fn a_renamed_dependency_is_known_by_its_package() {
         "crates/x/Cargo.toml",
         "[package]\nname = \"duly-core\"\n[dependencies]\nkv = { package = \"duly-store\", workspace = true }\n",
     );
-    assert_eq!(
-        layers::check(&manifest, &manifests::parse(&manifest).unwrap()).len(),
-        1
-    );
+    assert_eq!(layers::check(&manifest, &manifests::parse(&manifest).unwrap()).len(), 1);
 }
 
 #[test]
@@ -94,15 +67,8 @@ fn versions_stand_in_the_root_manifest() {
         ("bytes = { path = \"../bytes\" }", 1),
         ("bytes = \"1\"\nhttp = \"1\"", 2),
     ] {
-        for section in [
-            "dependencies",
-            "dev-dependencies",
-            "target.'cfg(unix)'.dependencies",
-        ] {
-            let manifest = file(
-                "crates/x/Cargo.toml",
-                &format!("{PACKAGE}[{section}]\n{entry}\n"),
-            );
+        for section in ["dependencies", "dev-dependencies", "target.'cfg(unix)'.dependencies"] {
+            let manifest = file("crates/x/Cargo.toml", &format!("{PACKAGE}[{section}]\n{entry}\n"));
             let found = manifests::check(&manifest, &manifests::parse(&manifest).unwrap());
             assert_eq!(found.len(), complaints, "[{section}] {entry}: {found:?}");
         }
@@ -156,16 +122,8 @@ fn marks_are_found_with_their_line() {
 fn modules_open_with_a_doc() {
     for (path, text, allowed) in [
         ("crates/x/src/a.rs", "//! Claims.\nfn f() {}\n", true),
-        (
-            "crates/x/src/a.rs",
-            "#![allow(unused)]\n\n//! Claims.\n",
-            true,
-        ),
-        (
-            "crates/x/src/a.rs",
-            "#![allow(\n    unused,\n)]\n//! Claims.\n",
-            true,
-        ),
+        ("crates/x/src/a.rs", "#![allow(unused)]\n\n//! Claims.\n", true),
+        ("crates/x/src/a.rs", "#![allow(\n    unused,\n)]\n//! Claims.\n", true),
         ("crates/x/src/a.rs", "fn f() {}\n//! Claims.\n", false),
         ("crates/x/src/a.rs", "// Claims.\nfn f() {}\n", false),
         ("crates/x/src/a.rs", "//!\nfn f() {}\n", false),
@@ -175,11 +133,7 @@ fn modules_open_with_a_doc() {
         ("crates/x/examples/first.rs", "fn main() {}\n", true),
         ("crates/x/src/generated/a.rs", "fn f() {}\n", true),
     ] {
-        assert_eq!(
-            docs::check(&file(path, text)).is_none(),
-            allowed,
-            "{path}: {text:?}"
-        );
+        assert_eq!(docs::check(&file(path, text)).is_none(), allowed, "{path}: {text:?}");
     }
 }
 

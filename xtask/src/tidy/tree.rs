@@ -38,10 +38,7 @@ pub(super) struct Tree {
 impl Tree {
     /// Reads the checkout at `root`.
     pub(super) fn read(root: &Path) -> Result<Self> {
-        let mut tree = Self {
-            sources: Vec::new(),
-            manifests: Vec::new(),
-        };
+        let mut tree = Self { sources: Vec::new(), manifests: Vec::new() };
         for top in ["crates", "xtask"] {
             tree.walk(root, top)?;
         }

@@ -2,11 +2,7 @@ use super::*;
 
 #[test]
 fn urls() {
-    for good in [
-        "http://127.0.0.1:9000/hook",
-        "https://example.com",
-        "http://[::1]:80/a?b=c",
-    ] {
+    for good in ["http://127.0.0.1:9000/hook", "https://example.com", "http://[::1]:80/a?b=c"] {
         assert!(HttpDestination::new(good).is_ok(), "{good}");
     }
     let long = format!("http://a/{}", "x".repeat(URL_BYTES_MAX));

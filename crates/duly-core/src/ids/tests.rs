@@ -5,17 +5,7 @@ fn namespace_names() {
     for good in ["a", "9", "orders.eu-1_x", &"a".repeat(100)] {
         assert_eq!(NamespaceName::new(good).unwrap().as_str(), good);
     }
-    for bad in [
-        "",
-        ".",
-        "-a",
-        "_a",
-        "a b",
-        "a/b",
-        "ä",
-        "a\n",
-        &"a".repeat(101),
-    ] {
+    for bad in ["", ".", "-a", "_a", "a b", "a/b", "ä", "a\n", &"a".repeat(101)] {
         let invalid = NamespaceName::new(bad).unwrap_err();
         assert_eq!(
             (invalid.field.as_str(), invalid.allowed.as_str()),
@@ -31,17 +21,9 @@ fn t5_timer_ids() {
     for good in ["a", "a:b/c_d%e f", "…", "...", "订单-1", &"x".repeat(256)] {
         assert_eq!(TimerId::new(good).unwrap().as_str(), good);
     }
-    for bad in [
-        "",
-        ".",
-        "..",
-        "a\0b",
-        "a\u{7f}",
-        "a\u{85}",
-        "\n",
-        &"x".repeat(257),
-        &"é".repeat(129),
-    ] {
+    for bad in
+        ["", ".", "..", "a\0b", "a\u{7f}", "a\u{85}", "\n", &"x".repeat(257), &"é".repeat(129)]
+    {
         let invalid = TimerId::new(bad).unwrap_err();
         assert_eq!(
             (invalid.field.as_str(), invalid.allowed.as_str()),

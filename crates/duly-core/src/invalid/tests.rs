@@ -3,10 +3,7 @@ use super::*;
 #[test]
 fn names_field_seen_and_allowed() {
     let invalid = Invalid::new("max_attempts", 0, "1 to 1000").within("retry");
-    assert_eq!(
-        invalid.to_string(),
-        "retry.max_attempts must be 1 to 1000; got \"0\""
-    );
+    assert_eq!(invalid.to_string(), "retry.max_attempts must be 1 to 1000; got \"0\"");
 }
 
 #[test]

@@ -4,18 +4,9 @@ use super::*;
 
 const EVENTS: [(&str, Event); 16] = [
     ("schedule.same", Event::Schedule(Request::Same)),
-    (
-        "schedule.fail",
-        Event::Schedule(Request::Other(IfExists::Fail)),
-    ),
-    (
-        "schedule.keep",
-        Event::Schedule(Request::Other(IfExists::Keep)),
-    ),
-    (
-        "schedule.replace",
-        Event::Schedule(Request::Other(IfExists::Replace)),
-    ),
+    ("schedule.fail", Event::Schedule(Request::Other(IfExists::Fail))),
+    ("schedule.keep", Event::Schedule(Request::Other(IfExists::Keep))),
+    ("schedule.replace", Event::Schedule(Request::Other(IfExists::Replace))),
     ("reschedule", Event::Reschedule),
     ("cancel", Event::Cancel),
     ("fire", Event::Fire),
@@ -74,31 +65,22 @@ fn p4_p5_p6_p8_the_table_is_the_code() {
 fn p4_nothing_leaves_cancelled_but_a_new_schedule() {
     for (name, event) in EVENTS {
         let decision = decide(Some(State::Cancelled), event);
-        let harmless = matches!(
-            decision,
-            Decision::Create | Decision::Already | Decision::Refuse(_)
-        );
+        let harmless =
+            matches!(decision, Decision::Create | Decision::Already | Decision::Refuse(_));
         assert!(harmless, "{name}: {decision:?}");
     }
 }
 
 #[test]
 fn p3_only_ack_and_cancel_and_purge_end_a_firing() {
-    for state in State::ALL
-        .into_iter()
-        .filter(|s| s.is_pending() || *s == State::Dead)
-    {
+    for state in State::ALL.into_iter().filter(|s| s.is_pending() || *s == State::Dead) {
         for (name, event) in EVENTS {
             let decision = decide(Some(state), event);
             let ends = matches!(
                 decision,
                 Decision::Move(State::Finished | State::Cancelled) | Decision::Remove
             );
-            assert_eq!(
-                ends,
-                ends && ["ack", "cancel", "purge"].contains(&name),
-                "{name}"
-            );
+            assert_eq!(ends, ends && ["ack", "cancel", "purge"].contains(&name), "{name}");
         }
     }
 }

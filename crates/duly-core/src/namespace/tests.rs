@@ -17,15 +17,9 @@ fn refused_settings_name_their_field() {
     check(|s| s.retention = Millis::MAX, "retention");
     check(|s| s.weight = 0, "weight");
     check(|s| s.limits.max_in_flight = 0, "limits.max_in_flight");
-    check(
-        |s| s.limits.max_payload_bytes = 1 << 40,
-        "limits.max_payload_bytes",
-    );
+    check(|s| s.limits.max_payload_bytes = 1 << 40, "limits.max_payload_bytes");
     check(|s| s.limits.max_dead = 0, "limits.max_dead");
-    check(
-        |s| s.limits.schedule_per_second = Some(0),
-        "limits.schedule_per_second",
-    );
+    check(|s| s.limits.schedule_per_second = Some(0), "limits.schedule_per_second");
 }
 
 #[test]
@@ -34,13 +28,7 @@ fn secrets_are_never_printed() {
     let secret = SigningSecret::new(text).unwrap();
     assert!(!format!("{secret:?}").contains("MfKQ"));
     assert_eq!(secret.reveal(), text);
-    for bad in [
-        "",
-        "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
-        "whsec_",
-        "whsec_AAAA",
-        "whsec_!!",
-    ] {
+    for bad in ["", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_", "whsec_AAAA", "whsec_!!"] {
         let invalid = SigningSecret::new(bad).unwrap_err();
         assert!(invalid.seen.is_none(), "{bad}");
     }

@@ -1,18 +1,13 @@
 use super::*;
 
 fn exponential(jitter: f64) -> RetryPolicy {
-    RetryPolicy::Exponential(Exponential {
-        jitter,
-        ..Exponential::default()
-    })
+    RetryPolicy::Exponential(Exponential { jitter, ..Exponential::default() })
 }
 
 #[test]
 fn exponential_waits_double_up_to_the_cap() {
     let policy = exponential(0.0);
-    let waits: Vec<u64> = (1..16)
-        .map(|n| policy.wait_after(n, 7).unwrap().ms())
-        .collect();
+    let waits: Vec<u64> = (1..16).map(|n| policy.wait_after(n, 7).unwrap().ms()).collect();
     assert_eq!(waits[..5], [1_000, 2_000, 4_000, 8_000, 16_000]);
     assert_eq!(waits[14], 3_600_000);
     assert_eq!(policy.wait_after(16, 7), None);
@@ -27,9 +22,8 @@ fn jitter_stays_in_its_share_and_repeats_for_a_seed() {
         assert!((3_200..=4_800).contains(&wait), "{wait}");
         assert_eq!(policy.wait_after(3, seed).unwrap().ms(), wait);
     }
-    let differing = (0..100)
-        .map(|s| policy.wait_after(3, s))
-        .collect::<std::collections::BTreeSet<_>>();
+    let differing =
+        (0..100).map(|s| policy.wait_after(3, s)).collect::<std::collections::BTreeSet<_>>();
     assert!(differing.len() > 90);
 }
 
@@ -47,10 +41,7 @@ fn refused_policies_name_their_field() {
     let check = |change: fn(&mut Exponential), field: &str| {
         let mut policy = Exponential::default();
         change(&mut policy);
-        assert_eq!(
-            RetryPolicy::Exponential(policy).check().unwrap_err().field,
-            field
-        );
+        assert_eq!(RetryPolicy::Exponential(policy).check().unwrap_err().field, field);
     };
     check(|p| p.max_attempts = 0, "max_attempts");
     check(|p| p.max_attempts = 1_001, "max_attempts");
@@ -59,15 +50,6 @@ fn refused_policies_name_their_field() {
     check(|p| p.multiplier = 0.5, "multiplier");
     check(|p| p.multiplier = f64::NAN, "multiplier");
     check(|p| p.jitter = 1.5, "jitter");
-    assert_eq!(
-        RetryPolicy::Schedule(vec![]).check().unwrap_err().field,
-        "schedule"
-    );
-    assert_eq!(
-        RetryPolicy::Schedule(vec![Millis::MAX])
-            .check()
-            .unwrap_err()
-            .field,
-        "schedule[0]"
-    );
+    assert_eq!(RetryPolicy::Schedule(vec![]).check().unwrap_err().field, "schedule");
+    assert_eq!(RetryPolicy::Schedule(vec![Millis::MAX]).check().unwrap_err().field, "schedule[0]");
 }

@@ -50,10 +50,7 @@ impl AttemptOutcome {
 
     /// Whether the receiver may have it although nobody said so (P4).
     pub const fn is_unknown(self) -> bool {
-        matches!(
-            self,
-            Self::TimedOut | Self::ConnectionLost | Self::LeaseLost
-        )
+        matches!(self, Self::TimedOut | Self::ConnectionLost | Self::LeaseLost)
     }
 }
 
@@ -74,12 +71,7 @@ impl Attempt {
     /// An ended attempt; the reason is cut to [`REASON_BYTES_MAX`] bytes at a character.
     pub fn new(attempt: u32, at: Timestamp, outcome: AttemptOutcome, reason: &str) -> Self {
         let end = reason.floor_char_boundary(REASON_BYTES_MAX);
-        Self {
-            attempt,
-            at,
-            outcome,
-            reason: reason[..end].to_owned(),
-        }
+        Self { attempt, at, outcome, reason: reason[..end].to_owned() }
     }
 }
 
@@ -98,12 +90,7 @@ pub enum DeathReason {
 
 impl DeathReason {
     /// Every reason.
-    pub const ALL: [Self; 4] = [
-        Self::AttemptsSpent,
-        Self::Rejected,
-        Self::Expired,
-        Self::Corrupt,
-    ];
+    pub const ALL: [Self; 4] = [Self::AttemptsSpent, Self::Rejected, Self::Expired, Self::Corrupt];
 
     /// The word of the contract.
     pub const fn as_str(self) -> &'static str {
@@ -215,14 +202,8 @@ impl Timer {
 
     /// The reason of the last attempt that failed, or of its death.
     pub fn last_error(&self) -> Option<&str> {
-        let attempt = self
-            .history
-            .iter()
-            .rev()
-            .find(|a| a.outcome != AttemptOutcome::Delivered);
-        attempt
-            .map(|a| a.reason.as_str())
-            .or_else(|| self.death.map(|death| death.reason.as_str()))
+        let attempt = self.history.iter().rev().find(|a| a.outcome != AttemptOutcome::Delivered);
+        attempt.map(|a| a.reason.as_str()).or_else(|| self.death.map(|death| death.reason.as_str()))
     }
 
     fn remember(&mut self, ended: Attempt) {

@@ -33,10 +33,7 @@ fn revision_counts_callers_changes_only() {
     let mut timer = timer();
     timer
         .change(
-            Patch {
-                tags: Change::Set(Tags::new(vec!["x".into()]).unwrap()),
-                ..Patch::default()
-            },
+            Patch { tags: Change::Set(Tags::new(vec!["x".into()]).unwrap()), ..Patch::default() },
             at(20),
         )
         .unwrap();
@@ -51,76 +48,31 @@ fn revision_counts_callers_changes_only() {
 fn p7_a_change_after_an_attempt_is_another_occurrence() {
     let mut timer = timer();
     let before = timer.delivery_id("n");
-    timer
-        .change(
-            Patch {
-                when: Some(When::At(at(9_000))),
-                ..Patch::default()
-            },
-            at(20),
-        )
-        .unwrap();
+    timer.change(Patch { when: Some(When::At(at(9_000))), ..Patch::default() }, at(20)).unwrap();
     assert_eq!((timer.occurrence, timer.delivery_id("n")), (0, before));
     fail(&mut timer, 1, AttemptOutcome::TimedOut);
     assert!(timer.maybe_delivered);
-    timer
-        .change(
-            Patch {
-                tags: Change::Reset,
-                ..Patch::default()
-            },
-            at(20),
-        )
-        .unwrap();
+    timer.change(Patch { tags: Change::Reset, ..Patch::default() }, at(20)).unwrap();
     assert_eq!((timer.occurrence, timer.attempts), (0, 1));
-    timer
-        .change(
-            Patch {
-                payload: Change::Reset,
-                ..Patch::default()
-            },
-            at(20),
-        )
-        .unwrap();
-    assert_eq!(
-        (timer.occurrence, timer.attempts, timer.next_attempt_at),
-        (1, 0, None)
-    );
+    timer.change(Patch { payload: Change::Reset, ..Patch::default() }, at(20)).unwrap();
+    assert_eq!((timer.occurrence, timer.attempts, timer.next_attempt_at), (1, 0, None));
     assert_ne!(timer.delivery_id("n"), before);
 }
 
 #[test]
 fn p3_a_spent_budget_is_a_dead_letter_and_a_redrive_starts_afresh() {
     let mut timer = timer();
-    assert_eq!(
-        fail(&mut timer, 1, AttemptOutcome::Failed),
-        Next::Retry(at(6_000))
-    );
-    assert_eq!(
-        fail(&mut timer, 2, AttemptOutcome::Failed),
-        Next::Retry(at(7_000))
-    );
+    assert_eq!(fail(&mut timer, 1, AttemptOutcome::Failed), Next::Retry(at(6_000)));
+    assert_eq!(fail(&mut timer, 2, AttemptOutcome::Failed), Next::Retry(at(7_000)));
     assert_eq!(fail(&mut timer, 3, AttemptOutcome::Failed), Next::Dead);
     let id = timer.delivery_id("n");
     timer.die(at(8_000), DeathReason::AttemptsSpent);
     timer.redrive(at(9_000));
-    assert_eq!(
-        (timer.claimable_at(), timer.delivery_id("n"), timer.attempts),
-        (at(9_000), id, 3)
-    );
-    assert_eq!(
-        fail(&mut timer, 4, AttemptOutcome::Failed),
-        Next::Retry(at(6_000))
-    );
-    assert_eq!(
-        fail(&mut timer, 5, AttemptOutcome::Failed),
-        Next::Retry(at(7_000))
-    );
+    assert_eq!((timer.claimable_at(), timer.delivery_id("n"), timer.attempts), (at(9_000), id, 3));
+    assert_eq!(fail(&mut timer, 4, AttemptOutcome::Failed), Next::Retry(at(6_000)));
+    assert_eq!(fail(&mut timer, 5, AttemptOutcome::Failed), Next::Retry(at(7_000)));
     assert_eq!(fail(&mut timer, 6, AttemptOutcome::Failed), Next::Dead);
-    assert_eq!(
-        timer.history.iter().map(|a| a.attempt).collect::<Vec<_>>(),
-        [1, 2, 3, 4, 5, 6]
-    );
+    assert_eq!(timer.history.iter().map(|a| a.attempt).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
 }
 
 #[test]

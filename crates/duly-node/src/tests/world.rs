@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::*;
-use crate::{Handle, Node, Options, shared::Bell, waker::Waker};
+use crate::{Handle, Node, Options, state::Bell, waker::Waker};
 
 pub(super) use super::flaky::Flaky;
 

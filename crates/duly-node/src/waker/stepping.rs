@@ -14,7 +14,7 @@ use duly_core::shard::ShardId;
 use parking_lot::{Condvar, Mutex};
 
 use super::{SLEEP_MAX, Waker, targets::Targets};
-use crate::shared::Bell;
+use crate::state::Bell;
 
 /// Longest step: how late a wake-up can be after the clock was set.
 const STEP: Duration = Duration::from_millis(10);

@@ -23,7 +23,7 @@ use rustix::{
 };
 
 use super::{Waker, targets::Targets};
-use crate::shared::Bell;
+use crate::state::Bell;
 
 /// The thread's handle; dropping it ends the thread.
 pub(super) struct TimerFd(Arc<Inner>);

@@ -16,17 +16,13 @@ use super::{Engine, Publish, leases::Lease, letters::Letter};
 
 impl Engine {
     /// When, and as what, a timer can be claimed: a first attempt by the wall clock, a retry by
-    /// the steady one, and not before its due time. What the wall clock does later is checked at
-    /// the claim.
-    fn claimable_of(&self, timer: &Timer) -> Claimable {
-        let Some(at) = timer.next_attempt_at else {
-            return Claimable { at_ms: timer.due_at.unix_ms(), kind: Kind::First };
-        };
-        let until_due_ms = timer.due_at.unix_ms().saturating_sub(self.now.wall_ms);
-        let due_ms = self.now.steady_ms.saturating_add(until_due_ms);
-        let at_ms = if until_due_ms == 0 { at.unix_ms() } else { at.unix_ms().max(due_ms) };
-        let at_ms = duly_core::Timestamp::saturating_from_unix_ms(at_ms).unix_ms();
-        Claimable { at_ms, kind: Kind::Retry }
+    /// the steady one. A retry whose due time the wall clock has stepped back behind is held back
+    /// besides (`time.rs`).
+    const fn claimable_of(timer: &Timer) -> Claimable {
+        match timer.next_attempt_at {
+            None => Claimable { at_ms: timer.due_at.unix_ms(), kind: Kind::First },
+            Some(at) => Claimable { at_ms: at.unix_ms(), kind: Kind::Retry },
+        }
     }
 
     pub(super) fn absorb(&mut self, location: Location, number: u32, record: &Record) {
@@ -76,7 +72,10 @@ impl Engine {
             let name = self.namespace(number).name.clone();
             self.drop_letter(number, timer.delivery_id(name.as_str()));
         }
-        let claimable = self.claimable_of(timer);
+        let claimable = Self::claimable_of(timer);
+        if claimable.kind == Kind::Retry {
+            self.retry_due_max_ms = self.retry_due_max_ms.max(timer.due_at.unix_ms());
+        }
         let namespace = self.namespace(number);
         let lane = namespace.lanes.join(timer.destination.as_ref());
         *namespace.waiting_mut(claimable.kind) += 1;

@@ -87,10 +87,6 @@ impl Engine {
                 self.settled(|engine| engine.give_up_expired(entry.key(), timer))?;
                 continue;
             }
-            if timer.due_at > self.now.wall() {
-                self.put_off(&entry, timer.due_at);
-                continue;
-            }
             let bytes = firing_bytes(&timer);
             if room.granted && bytes > room.bytes {
                 room.total = 0;

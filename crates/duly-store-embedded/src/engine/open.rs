@@ -1,6 +1,9 @@
 //! Opening: manifest, journal, calendars, and the leases of nodes that are gone.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use duly_core::env::Clock;
 use duly_wheel::Calendar;
@@ -79,7 +82,9 @@ impl Engine {
             sweeping: None,
             space: Space::default(),
             poisoned: None,
-            lead_ms: 0,
+            held_back: BTreeSet::new(),
+            retry_due_max_ms: 0,
+            last_wall_ms: 0,
             replaying: true,
             busy: false,
             wake: false,

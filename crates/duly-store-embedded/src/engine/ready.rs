@@ -91,6 +91,7 @@ impl Engine {
         let left = [
             self.calendar.next_due().map(|at| at.saturating_sub(now.wall_ms)),
             self.retries.next_due().map(|at| at.saturating_sub(now.steady_ms)),
+            self.held_back.first().map(|held| held.due_ms.saturating_sub(now.wall_ms)),
             self.expiries.next_due().map(|at| at.saturating_sub(now.wall_ms)),
             self.lease_ends.next_due().map(|at| at.saturating_sub(now.boot_ms)),
         ];

@@ -3,9 +3,9 @@
 use duly_core::{Millis, NamespaceName, Timestamp};
 use duly_store::{Health, Stats, query::LaneStats};
 
-use crate::index::{Kind, TABLES};
+use crate::index::{Key, Kind, TABLES};
 
-use super::Engine;
+use super::{Engine, HeldBack};
 
 impl Engine {
     /// Counts of a namespace. Exact; only `next_due_at` costs a pass over the index.
@@ -57,8 +57,16 @@ impl Engine {
             .map(|entry| entry.claimable())
             .map(|claimable| claimable.at_ms.saturating_sub(self.clock_of(claimable.kind)))
             .filter(|left_ms| *left_ms > 0)
+            .chain(self.held_back_in_ms(number))
             .min()
             .map(|left_ms| Timestamp::saturating_from_unix_ms(self.now.wall_ms + left_ms))
+    }
+
+    /// In how many milliseconds the first held-back retry of a namespace can be claimed.
+    fn held_back_in_ms(&self, number: u32) -> Option<u64> {
+        let of_namespace = |held: &&HeldBack| Key::unpack(held.key).namespace() == number;
+        let held = self.held_back.iter().find(of_namespace)?;
+        Some(held.due_ms.saturating_sub(self.now.wall_ms))
     }
 
     /// How the store feels.

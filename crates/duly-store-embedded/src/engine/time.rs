@@ -11,11 +11,11 @@ use duly_core::{
 
 use crate::{
     format::record::{Cause, Record},
-    index::{Entry, Key, Kind},
+    index::{Claimable, Entry, Key, Kind},
     journal::ReadError,
 };
 
-use super::{Engine, Publish, Stop};
+use super::{Engine, HeldBack, Stop};
 
 /// Entries that one pass takes from one calendar.
 const PASS_MAX: usize = 4096;
@@ -31,7 +31,7 @@ impl Engine {
         self.expire();
         self.surface(Kind::First);
         self.surface(Kind::Retry);
-        self.heed_step_back();
+        self.hold_back_retries();
         self.drop_stubs();
         self.sweep_some();
         let wall_ms = self.now.wall_ms;
@@ -59,36 +59,74 @@ impl Engine {
             if !agrees || !is_settled || self.leases.contains_key(&key) {
                 continue;
             }
+            if kind == Kind::Retry && self.may_be_ahead() && self.hold_back(&entry) {
+                continue;
+            }
             self.namespaces.due(key.namespace(), entry.lane(), claimable, packed);
             self.wake = true;
         }
         self.popped = popped;
     }
 
-    /// After a step back of the wall clock, puts off the due retries whose due time lies ahead
-    /// again (P2).
-    fn heed_step_back(&mut self) {
-        let lead_ms = i128::from(self.now.wall_ms) - i128::from(self.now.steady_ms);
-        let stepped_back = lead_ms < self.lead_ms;
-        self.lead_ms = lead_ms;
-        if !stepped_back {
-            return;
-        }
-        let due: Vec<Key> = self
-            .namespaces
-            .iter()
-            .flat_map(|(_, namespace)| namespace.lanes.iter())
-            .flat_map(|(_, lane)| lane.set(Kind::Retry).iter())
-            .map(|(_, packed)| Key::unpack(*packed))
-            .collect();
-        for key in due {
-            let Some(entry) = self.live.get(key) else { continue };
-            if let Ok(timer) = self.load(entry.location())
-                && timer.due_at > self.now.wall()
-            {
-                self.put_off(&entry, timer.due_at);
+    /// Keeps due retries from being claimed while the wall clock is behind their due time, where a
+    /// step back has put it (P2). In all other times this does nothing.
+    fn hold_back_retries(&mut self) {
+        let stepped_back = self.now.wall_ms < self.last_wall_ms;
+        self.last_wall_ms = self.now.wall_ms;
+        if stepped_back && self.may_be_ahead() {
+            let due: Vec<Key> = self
+                .namespaces
+                .iter()
+                .flat_map(|(_, namespace)| namespace.lanes.iter())
+                .flat_map(|(_, lane)| lane.set(Kind::Retry).iter())
+                .map(|(_, packed)| Key::unpack(*packed))
+                .collect();
+            for entry in due.into_iter().filter_map(|key| self.live.get(key)).collect::<Vec<_>>() {
+                self.hold_back(&entry);
             }
         }
+        while let Some(held) = self.held_back.first().copied()
+            && held.due_ms <= self.now.wall_ms
+        {
+            self.held_back.remove(&held);
+            let key = Key::unpack(held.key);
+            if let Some(entry) = self.live.get(key)
+                && entry.claimable() == (Claimable { at_ms: held.at_ms, kind: Kind::Retry })
+                && !self.leases.contains_key(&key)
+            {
+                self.namespaces.due(key.namespace(), entry.lane(), entry.claimable(), held.key);
+                self.wake = true;
+            }
+        }
+    }
+
+    /// Whether some retry may have its due time ahead of the wall clock.
+    const fn may_be_ahead(&self) -> bool {
+        self.now.wall_ms < self.retry_due_max_ms
+    }
+
+    /// Takes a retry that is due by the steady clock out of the due set if its due time is ahead
+    /// of the wall clock; answers whether it did.
+    fn hold_back(&mut self, entry: &Entry) -> bool {
+        // A record that cannot be read is found by the claim.
+        let Ok(timer) = self.load(entry.location()) else {
+            return false;
+        };
+        if timer.due_at <= self.now.wall() {
+            return false;
+        }
+        let (key, claimable) = (entry.key(), entry.claimable());
+        let number = key.namespace();
+        if let Some(namespace) = self.namespaces.get_mut(number) {
+            namespace.lanes.not_due(entry.lane(), claimable, key.pack());
+        }
+        self.namespaces.refresh_active(number, entry.lane());
+        self.held_back.insert(HeldBack {
+            due_ms: timer.due_at.unix_ms(),
+            at_ms: claimable.at_ms,
+            key: key.pack(),
+        });
+        true
     }
 
     fn end_leases(&mut self) {
@@ -207,26 +245,6 @@ impl Engine {
             }
         }
         self.popped = popped;
-    }
-
-    /// Puts a firing that may not be claimed yet (the wall clock stepped back behind its due time)
-    /// off until it may.
-    pub(super) fn put_off(&mut self, entry: &Entry, due_at: Timestamp) {
-        let key = entry.key();
-        let mut claimable = entry.claimable();
-        let gap_ms = due_at.unix_ms().saturating_sub(self.now.wall_ms);
-        let from_ms = match claimable.kind {
-            Kind::First => self.now.wall_ms,
-            Kind::Retry => self.now.steady_ms,
-        };
-        let number = key.namespace();
-        if let Some(namespace) = self.namespaces.get_mut(number) {
-            namespace.lanes.not_due(entry.lane(), claimable, key.pack());
-        }
-        claimable.at_ms = Timestamp::saturating_from_unix_ms(from_ms + gap_ms).unix_ms();
-        self.live.put(Entry::new(key, entry.lane(), claimable, entry.location()));
-        self.namespaces.refresh_active(number, entry.lane());
-        self.publish(Publish { key, claimable, expires_at: None });
     }
 
     /// Makes a dead letter of a timer whose record cannot be read: reason `corrupt`, an id that

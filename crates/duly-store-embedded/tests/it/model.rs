@@ -12,7 +12,10 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 fn compare(shell: Shell, disturb: Disturb, seeds: u64, steps: usize) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
     let first = number("DULY_MODEL_SEED", 1);
     for seed in first..first + number("DULY_MODEL_SEEDS", seeds) {
         let reference = MemoryHarness::new(seed);

@@ -26,10 +26,7 @@ pub(super) struct Entry<T> {
 
 impl<T: Copy> Entry<T> {
     pub(super) fn new(low: u32, value: T) -> Self {
-        Self {
-            low: low.to_ne_bytes(),
-            value,
-        }
+        Self { low: low.to_ne_bytes(), value }
     }
 
     pub(super) fn low(&self) -> u32 {
@@ -50,10 +47,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    const EMPTY: Self = Self {
-        min: u32::MAX,
-        max: 0,
-    };
+    const EMPTY: Self = Self { min: u32::MAX, max: 0 };
 
     pub(super) fn of<T: Copy>(entries: &[Entry<T>]) -> Self {
         let mut span = Self::EMPTY;
@@ -69,10 +63,7 @@ impl Span {
     }
 
     fn with(self, other: Self) -> Self {
-        Self {
-            min: self.min.min(other.min),
-            max: self.max.max(other.max),
-        }
+        Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 }
 
@@ -90,11 +81,7 @@ pub(super) struct Bag<T> {
 
 impl<T> Default for Bag<T> {
     fn default() -> Self {
-        Self {
-            sealed: Vec::new(),
-            open: Vec::new(),
-            span: Span::EMPTY,
-        }
+        Self { sealed: Vec::new(), open: Vec::new(), span: Span::EMPTY }
     }
 }
 
@@ -120,10 +107,7 @@ impl<T: Copy> Bag<T> {
     pub(super) fn push(&mut self, entry: Entry<T>) {
         if self.open.len() == BLOCK_ENTRIES {
             let entries = mem::take(&mut self.open);
-            self.sealed.push(Sealed {
-                entries,
-                span: self.span,
-            });
+            self.sealed.push(Sealed { entries, span: self.span });
         }
         if self.open.len() == self.open.capacity() {
             self.open.reserve_exact(self.growth());
@@ -139,9 +123,7 @@ impl<T: Copy> Bag<T> {
             0 => self.len() / 8,
             len => len / 2,
         };
-        wanted
-            .max(FIRST_CAPACITY)
-            .min(BLOCK_ENTRIES - self.open.len())
+        wanted.max(FIRST_CAPACITY).min(BLOCK_ENTRIES - self.open.len())
     }
 
     /// Adds a block as it was taken from another bag; a full one is adopted without a copy.
@@ -152,10 +134,7 @@ impl<T: Copy> Bag<T> {
         }
         let own = Span::of(&entries);
         let below = self.sealed.last().map_or(Span::EMPTY, |block| block.span);
-        self.sealed.push(Sealed {
-            entries,
-            span: below.with(own),
-        });
+        self.sealed.push(Sealed { entries, span: below.with(own) });
         self.span = self.span.with(own);
     }
 
@@ -218,11 +197,7 @@ impl<T: Copy> Bag<T> {
 
     pub(super) fn heap_bytes(&self) -> usize {
         let entries = self.open.capacity()
-            + self
-                .sealed
-                .iter()
-                .map(|block| block.entries.capacity())
-                .sum::<usize>();
+            + self.sealed.iter().map(|block| block.entries.capacity()).sum::<usize>();
         entries * size_of::<Entry<T>>() + self.sealed.capacity() * size_of::<Sealed<T>>()
     }
 }

@@ -80,10 +80,7 @@ pub(super) struct Node<T> {
 
 impl<T> Default for Node<T> {
     fn default() -> Self {
-        Self {
-            bag: Bag::default(),
-            children: None,
-        }
+        Self { bag: Bag::default(), children: None }
     }
 }
 
@@ -138,8 +135,7 @@ impl<T: Copy> Node<T> {
             if self.bag.is_one_instant() {
                 self.bag.pop_any(room, pop.era_start_ms, pop.out);
             } else {
-                self.bag
-                    .pop_sorted(pop.latest_low, room, pop.era_start_ms, pop.out);
+                self.bag.pop_sorted(pop.latest_low, room, pop.era_start_ms, pop.out);
             }
         }
     }
@@ -184,9 +180,7 @@ impl<T: Copy> Node<T> {
             return moved;
         }
         for entry in block {
-            children
-                .get_or_default(level.slot_of(entry.low()))
-                .insert_at(level.child(), entry);
+            children.get_or_default(level.slot_of(entry.low())).insert_at(level.child(), entry);
         }
         moved
     }
@@ -236,10 +230,7 @@ impl<T: Copy> Node<T> {
     pub(super) fn heap_bytes(&self) -> usize {
         let children = self.children.as_ref().map_or(0, |children| {
             size_of::<Slots<Self>>()
-                + children
-                    .iter()
-                    .map(|child| size_of::<Self>() + child.heap_bytes())
-                    .sum::<usize>()
+                + children.iter().map(|child| size_of::<Self>() + child.heap_bytes()).sum::<usize>()
         });
         self.bag.heap_bytes() + children
     }

@@ -14,10 +14,7 @@ pub(super) struct Slots<N> {
 
 impl<N: Default> Slots<N> {
     pub(super) fn new() -> Self {
-        Self {
-            filled: [0; SLOTS / WORD_BITS],
-            slots: [const { None }; SLOTS],
-        }
+        Self { filled: [0; SLOTS / WORD_BITS], slots: [const { None }; SLOTS] }
     }
 
     pub(super) fn get_or_default(&mut self, index: u8) -> &mut N {

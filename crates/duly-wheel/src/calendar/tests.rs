@@ -49,12 +49,7 @@ fn a_due_time_is_reached_at_its_own_millisecond_and_not_before() {
         let dues_ms = [tick_ms + 1, tick_ms, tick_ms - 1];
         check_pop(&dues_ms, tick_ms - 2, &[], Some(tick_ms - 1));
         check_pop(&dues_ms, tick_ms - 1, &[tick_ms - 1], Some(tick_ms));
-        check_pop(
-            &dues_ms,
-            tick_ms,
-            &[tick_ms - 1, tick_ms],
-            Some(tick_ms + 1),
-        );
+        check_pop(&dues_ms, tick_ms, &[tick_ms - 1, tick_ms], Some(tick_ms + 1));
         let all = [tick_ms - 1, tick_ms, tick_ms + 1];
         check_pop(&dues_ms, tick_ms + 1, &all, None);
     }
@@ -163,23 +158,11 @@ fn inserts_before_into_and_behind_a_bucket_that_is_being_consumed() {
     let position_ms = out[10_009].0;
     assert_eq!(position_ms, NOW_MS + 500);
 
-    let late_ms = [
-        0,
-        NOW_MS - DAY_MS,
-        NOW_MS,
-        position_ms,
-        position_ms + 1,
-        now_ms,
-        now_ms + 1,
-    ];
+    let late_ms = [0, NOW_MS - DAY_MS, NOW_MS, position_ms, position_ms + 1, now_ms, now_ms + 1];
     for due_ms in late_ms {
         calendar.insert(due_ms, 1);
     }
-    let mut expected_ms: Vec<u64> = dues_ms
-        .iter()
-        .copied()
-        .filter(|&d| d > position_ms)
-        .collect();
+    let mut expected_ms: Vec<u64> = dues_ms.iter().copied().filter(|&d| d > position_ms).collect();
     expected_ms.extend([position_ms; 10]);
     expected_ms.extend(&late_ms[..6]);
     expected_ms.sort_unstable();
@@ -226,9 +209,7 @@ fn preparing_keeps_to_its_budget_and_comes_to_an_end() {
 
 #[test]
 fn a_bucket_far_ahead_is_left_whole() {
-    let dues_ms: Vec<u64> = (0..10_000)
-        .map(|i| NOW_MS + 200 * DAY_MS + i * 1_000)
-        .collect();
+    let dues_ms: Vec<u64> = (0..10_000).map(|i| NOW_MS + 200 * DAY_MS + i * 1_000).collect();
     let mut calendar = calendar_of(&dues_ms);
     assert!(!calendar.prepare(NOW_MS, 0));
     assert!(calendar.prepare(NOW_MS + 200 * DAY_MS, 0));
@@ -272,10 +253,7 @@ fn a_million_in_one_millisecond() {
         assert_eq!(out.len(), 10_000);
     }
     assert!(seen.iter().all(|&seen| seen));
-    assert_eq!(
-        (calendar.len(), calendar.next_due()),
-        (1, Some(NOW_MS + DAY_MS))
-    );
+    assert_eq!((calendar.len(), calendar.next_due()), (1, Some(NOW_MS + DAY_MS)));
     assert!(calendar.heap_bytes() < 16 * 1024);
 }
 
@@ -302,10 +280,7 @@ fn an_entry_costs_its_size_and_a_little() {
             calendar.insert(NOW_MS + offset_ms, [0_u8; 12]);
         }
         let bytes = calendar.heap_bytes() / calendar.len();
-        assert!(
-            (16..=26).contains(&bytes),
-            "{bytes} B over {spread_days} days"
-        );
+        assert!((16..=26).contains(&bytes), "{bytes} B over {spread_days} days");
     }
 }
 

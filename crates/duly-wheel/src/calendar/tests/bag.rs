@@ -19,10 +19,7 @@ fn the_earliest_is_known_after_each_block_taken() {
     while !bag.pop_block().is_empty() {
         earliest.push(bag.min_low());
     }
-    assert_eq!(
-        earliest,
-        [Some(1), Some(3), Some(3), Some(3), Some(7), None]
-    );
+    assert_eq!(earliest, [Some(1), Some(3), Some(3), Some(3), Some(7), None]);
     assert_eq!(bag.heap_bytes(), 0);
 }
 

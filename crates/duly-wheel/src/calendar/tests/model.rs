@@ -154,11 +154,7 @@ fn start_ms() -> impl Strategy<Value = u64> {
 
 #[test]
 fn any_history_equals_a_sorted_map() {
-    let config = Config {
-        cases: CASES,
-        failure_persistence: None,
-        ..Config::default()
-    };
+    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(config, rng);
     let histories = (start_ms(), prop::collection::vec(step(), 1..60));
