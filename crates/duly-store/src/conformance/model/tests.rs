@@ -37,7 +37,7 @@ fn a_run_reaches_every_state_and_outcome() {
             for op in generate(seed, 400, Disturb::Restarts) {
                 seen += &apply_to(&harness, &op, &mut known).await.join("\n");
                 seen.push('\n');
-                seen += &look::look(&harness, &mut known).await.join("\n");
+                seen += &look::look(&harness, &mut known, Disturb::Restarts).await.join("\n");
                 seen.push('\n');
             }
         });
