@@ -1,13 +1,38 @@
 //! `cargo xtask bench …`: measures a release build on this machine.
 //!
-//! The work is `duly-measure` of `duly-testkit`; this builds it and `duly` for release and passes
-//! the arguments on.
+//! The engine in process is the work of `duly-bench`, a whole server that of `duly-measure` of
+//! `duly-testkit`; this builds what is needed for release and passes the arguments on.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
-use crate::process::{self, Outcome};
+use crate::process::{self, Outcome, Profile};
+
+/// First arguments that `duly-bench` takes.
+const IN_PROCESS: &[&str] = &["engine"];
 
 /// Builds, and runs the measurement that the arguments name.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {
-    process::run_testkit("duly-measure", args)
+    if !args.first().is_some_and(|subject| is_in_process(subject)) {
+        return process::run_testkit("duly-measure", args);
+    }
+    let built = process::build_binaries(Profile::Release, &["duly-bench"])?;
+    let [bench] = built.as_slice() else { bail!("cargo did not build `duly-bench`") };
+    process::run(process::program(bench).args(args))
+}
+
+fn is_in_process(subject: &str) -> bool {
+    IN_PROCESS.contains(&subject)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_runs_in_process_goes_to_duly_bench() {
+        assert!(is_in_process("engine"));
+        for subject in ["lateness", "http-schedules", "memory", "--help"] {
+            assert!(!is_in_process(subject), "{subject}");
+        }
+    }
 }

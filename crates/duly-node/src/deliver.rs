@@ -6,7 +6,7 @@ use std::{
 };
 
 use duly_core::{
-    Destination, Millis, NamespaceName,
+    Destination, NamespaceName,
     timer::{AttemptOutcome, Wait},
 };
 use duly_sink::{Delivery, Envelope};
@@ -20,12 +20,9 @@ use crate::{
     state::Shared,
 };
 
-/// Lease of a push claim: half as long again as the longest time-out of a destination, so that a
-/// worker that hangs loses it, and one that does not never does.
-pub(crate) const LEASE: Millis = Millis::from_secs(15 * 60);
-
-/// How long after the claim was sent its holder may still send: 2/3 of the lease.
-const HOLD_FOR: Duration = Duration::from_millis(LEASE.ms() / 3 * 2);
+/// How long after its claim was sent a firing may still go out; later it is handed back. The lease
+/// of a node has no end of its own, but settings and payload grow old with the claim.
+pub(crate) const HOLD_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// Starts the attempt, which holds a slot of this kind. `claim_sent_at` is the boot-time clock
 /// before the claim was sent.

@@ -13,7 +13,7 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{destination::LaneKey, shard::ShardId};
-use duly_store::{ClaimRequest, LaneClaim, Result};
+use duly_store::{ClaimRequest, LaneClaim, Owner, Result};
 
 use crate::{
     deliver,
@@ -165,8 +165,7 @@ async fn claim(
         total_max: claims.iter().map(|c| c.first_max + c.retry_max).sum(),
         lanes: claims.clone(),
         bytes_max: shared.options.claim_bytes_max,
-        lease: Some(deliver::LEASE),
-        owner: shared.owner,
+        owner: Owner::Node(shared.run),
     };
     let sent_at = shared.clock.boot();
     let claimed = match shared.store.claim(shard, request).await {
@@ -189,12 +188,16 @@ async fn claim(
     Ok(())
 }
 
-/// Passes the store's wake-ups on to the shard loops.
-pub(crate) async fn listen(shared: Arc<Shared>) {
-    let wakeups = shared.store.wakeups();
+/// Passes the store's wake-ups of a shard on to its loop.
+pub(crate) async fn listen(shared: Arc<Shared>, shard: ShardId) {
+    let mut wakeups = shared.store.wakeups(shard);
     while shared.phases.now() == Phase::Running {
         tokio::select! {
-            () = wakeups.notified() => shared.ring_all(),
+            changed = wakeups.changed() => match changed {
+                Ok(()) => shared.bell(shard).ring_due(),
+                // The store is gone, and the loop hears of it by itself.
+                Err(_) => return,
+            },
             () = shared.phases.reached(Phase::Draining) => {}
         }
     }

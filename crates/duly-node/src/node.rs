@@ -11,7 +11,7 @@ use std::{
 
 use duly_core::{NamespaceName, env::Clock, shard::ShardId};
 use duly_sink::Sink;
-use duly_store::{Owner, Result, SettleOutcome, Settlement, Store};
+use duly_store::{NodeRun, Result, SettleOutcome, Settlement, Store};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
@@ -94,7 +94,7 @@ impl Node {
             recorder: Recorder::default(),
             failed_attempts: LogLimit::default(),
             store_errors: LogLimit::default(),
-            owner: Owner::Node(random()),
+            run: NodeRun(random()),
             store,
             sink,
             clock,
@@ -103,13 +103,16 @@ impl Node {
         for (shard, entries) in shared.shards().zip(receivers) {
             tokio::spawn(settler::run(Arc::clone(&shared), shard, entries));
             let name = format!("shard {}", shard.0);
+            let listener = format!("wake-ups of {name}");
+            supervise::spawn(listener, Arc::clone(&shared), move |shared| {
+                dispatch::listen(shared, shard)
+            });
             supervise::spawn(name, Arc::clone(&shared), move |shared| {
                 // After a restart everything is looked at again.
                 shared.bell(shard).ring_due();
                 dispatch::run(shared, shard)
             });
         }
-        supervise::spawn("wake-ups".to_owned(), Arc::clone(&shared), dispatch::listen);
         shared.ring_all();
         Handle(shared)
     }

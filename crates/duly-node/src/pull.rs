@@ -288,8 +288,7 @@ async fn claim_kinds(
         lanes: vec![LaneClaim { lane, first_max, retry_max }],
         total_max: request.max,
         bytes_max: request.bytes_max,
-        lease: request.lease,
-        owner: Owner::Consumer,
+        owner: Owner::Consumer { lease: request.lease },
     };
     let claimed = shared.store.claim(shard, claim).await?;
     if let Some(next_due_in) = claimed.next_due_in {

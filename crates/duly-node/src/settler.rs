@@ -129,13 +129,23 @@ async fn settle(shared: &Shared, shard: ShardId, batch: Vec<Entry>) {
         let settlements = left[..size].iter().map(|e| e.settlement.clone()).collect();
         match shared.store.settle(shard, settlements).await {
             Ok(outcomes) => {
+                let mut in_doubt = Vec::new();
                 for (entry, outcome) in left.drain(..size).zip(outcomes) {
-                    taken(shared, &entry, outcome);
+                    match outcome {
+                        SettleOutcome::InDoubt => in_doubt.push(entry),
+                        outcome => taken(shared, &entry, outcome),
+                    }
+                }
+                if !in_doubt.is_empty() {
+                    tokio::time::sleep(backoff).await;
+                    backoff = (backoff * 2).min(BACKOFF_MAX);
+                    in_doubt.append(&mut left);
+                    left = in_doubt;
                 }
             }
             Err(error) if error.retry() == Retry::Never && !one_by_one => one_by_one = true,
             Err(error) if error.retry() == Retry::Never => {
-                // Nothing can be said of this firing; its lease ends by itself.
+                // Nothing can be said of this firing; its lease ends with this node.
                 shared.log_store_error("settle (given up)", &error);
                 left.remove(0);
             }

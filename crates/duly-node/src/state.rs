@@ -11,7 +11,7 @@ use std::{
 
 use duly_core::{env::Clock, shard::ShardId};
 use duly_sink::Sink;
-use duly_store::{Lane, Owner, Store};
+use duly_store::{Lane, NodeRun, Store};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
@@ -33,7 +33,8 @@ pub(crate) struct Shared {
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Options,
-    pub(crate) owner: Owner,
+    /// This run of the node: whose leases its claims are.
+    pub(crate) run: NodeRun,
     pub(crate) lanes: Mutex<Lanes>,
     pub(crate) pull: Pull,
     pub(crate) phases: Phases,

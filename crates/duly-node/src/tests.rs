@@ -203,10 +203,10 @@ async fn a_claim_or_ready_that_fails_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_sent_when_most_of_the_lease_is_over() {
+async fn nothing_is_sent_of_a_claim_that_took_too_long() {
     let mut world = World::start().await;
-    let two_thirds = ms(crate::deliver::LEASE.ms() / 3 * 2);
-    world.flaky.delay_claim(world.clock.clone(), two_thirds);
+    let too_long = duly_core::Millis::from_secs(crate::deliver::HOLD_FOR.as_secs());
+    world.flaky.delay_claim(world.clock.clone(), too_long);
     world.schedule("t", ms(0), A).await;
     // The first claim was handed back uncounted, so what is sent now is the first attempt still.
     let call = world.call().await;

@@ -1,9 +1,9 @@
 //! The HTTP interface: a file per resource, one layer in front of them.
 //!
 //! ```text
-//!   request ──► edge (guard, time limit, panics, metrics) ──► handler ──► Store / node
-//!                                                                │
-//!   answer  ◄── JSON, or a Problem for everything that goes wrong ┘
+//!   request ──► front ──► edge (guard, time limit, panics, metrics) ──► handler ──► Store / node
+//!                                                                          │
+//!   answer  ◄── JSON, or a Problem for everything that goes wrong ──────────┘
 //! ```
 //!
 //! Handlers read a body of [`crate::wire`], check it, bring it to the store or the node, and write
@@ -18,23 +18,28 @@ mod body;
 mod cursor;
 mod dead;
 mod edge;
+mod front;
 mod guard;
 mod health;
 mod lease;
 mod metrics;
 mod namespaces;
 mod openapi;
+mod opening;
 mod pages;
 mod path;
 mod problem;
 mod query;
+mod refused;
 mod settle;
 mod timers;
 mod trace;
 
 pub use app::{App, ImplicitNamespaces, Limits, Parts};
+pub(crate) use front::Front;
 pub use guard::Guard;
 pub use openapi::openapi_json;
+pub(crate) use opening::{Opening, router as opening_router};
 pub use problem::{PROBLEM_JSON, Problem};
 
 use axum::{Router, middleware};

@@ -1,13 +1,14 @@
 //! The connections: HTTP/1.1 and HTTP/2 (cleartext) on one port, a task each, bounded.
 
+mod unparsed;
+
 use std::{io, sync::Arc, time::Duration};
 
-use axum::Router;
 use duly_core::{Code, Millis, error_code::Retry};
+use http::StatusCode;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
-    service::TowerToHyperService,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -16,8 +17,9 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
+use self::unparsed::Speaking;
 use crate::{
-    http::{PROBLEM_JSON, Problem},
+    http::{Front, PROBLEM_JSON, Problem},
     telemetry::Metrics,
 };
 
@@ -58,16 +60,22 @@ impl Serving {
     /// Starts to accept connections.
     pub(crate) fn start(
         listener: TcpListener,
-        router: Router,
+        front: Front,
         settings: Settings,
         metrics: Metrics,
     ) -> Self {
         let (stop, stopped) = watch::channel(Stop::NotYet);
         Self {
             stop,
-            accepting: tokio::spawn(accept(listener, router, settings, stopped)),
+            accepting: tokio::spawn(accept(listener, front, settings, stopped)),
             upkeep: tokio::spawn(keep_up(metrics)),
         }
+    }
+
+    /// Accepts no more; what is connected ends with the runtime.
+    pub(crate) fn abandon(self) {
+        self.accepting.abort();
+        self.upkeep.abort();
     }
 
     /// Accepts no more, and waits until every request has its answer or the time is over.
@@ -91,7 +99,7 @@ async fn keep_up(metrics: Metrics) {
 
 async fn accept(
     listener: TcpListener,
-    router: Router,
+    front: Front,
     settings: Settings,
     mut stopped: watch::Receiver<Stop>,
 ) {
@@ -115,7 +123,7 @@ async fn accept(
             }
         };
         match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => connect(stream, place, &builder, router.clone(), &graceful),
+            Ok(place) => connect(stream, place, &builder, front.clone(), &graceful),
             Err(_) => {
                 // The socket's buffer is empty, so this is one write; if it fails, so be it.
                 stream.try_write(full.as_bytes()).ok();
@@ -144,18 +152,17 @@ fn connect(
     stream: TcpStream,
     place: OwnedSemaphorePermit,
     builder: &Arc<auto::Builder<TokioExecutor>>,
-    router: Router,
+    front: Front,
     graceful: &GracefulShutdown,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection ended before it began");
         return;
     }
-    let service = TowerToHyperService::new(router);
     let builder = Arc::clone(builder);
     let watcher = graceful.watcher();
     tokio::spawn(async move {
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let connection = builder.serve_connection(TokioIo::new(Speaking::new(stream)), front);
         if let Err(error) = watcher.watch(connection).await {
             tracing::debug!(error, "a connection broke");
         }
@@ -165,16 +172,28 @@ fn connect(
 
 /// What a connection past the limit is told before it is closed.
 fn full() -> String {
-    let problem = Problem::new(
-        Code::Unavailable,
-        "too many connections: use fewer, or raise server.connections_max",
+    plain_answer(
+        Problem::new(
+            Code::Unavailable,
+            "too many connections: use fewer, or raise server.connections_max",
+        )
+        .with_retry(Retry::After(Millis::from_secs(1))),
     )
-    .with_retry(Retry::After(Millis::from_secs(1)));
-    let body = serde_json::to_string(&problem.into_body()).unwrap_or_default();
+}
+
+/// A whole HTTP/1.1 answer, for a connection that is closed after it.
+fn plain_answer(problem: Problem) -> String {
+    let body = problem.into_body();
+    let retry = body.retry_after_ms.map_or_else(String::new, |wait_ms| {
+        format!("retry-after: {}\r\n", wait_ms.div_ceil(1_000))
+    });
+    let status = StatusCode::from_u16(body.code().http_status())
+        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let text = serde_json::to_string(&body).unwrap_or_default();
     format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM_JSON}\r\nretry-after: 1\r\n\
-         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
+        "HTTP/1.1 {status}\r\ncontent-type: {PROBLEM_JSON}\r\n{retry}connection: close\r\n\
+         content-length: {}\r\n\r\n{text}",
+        text.len()
     )
 }
 

@@ -1,79 +1,43 @@
 //! Starts a server: port, store, node, HTTP, in this order; and stops it in the other one.
 //!
 //! The port is taken first, so that a second server on one machine fails before it touches any
-//! data. A stop takes no new connections, lets requests and attempts finish within
-//! `drain.within`, and closes the store last.
+//! data. From then on `/healthz` answers, `/readyz` says how far opening the store is, and every
+//! other call is told to come again. A stop takes no new connections, lets requests and attempts
+//! finish within `drain.within`, and closes the store last.
+
+mod directory;
+mod error;
+mod open;
+mod options;
+#[cfg(test)]
+mod tests;
 
 use std::{
     future::Future,
-    io,
     net::SocketAddr,
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use duly_core::env::Clock;
 use duly_node::Node;
-use duly_sink::http::{AddressPolicy, HttpSink, Loopback};
+use duly_sink::http::HttpSink;
 use duly_store::{Error, Store};
-use duly_store_embedded::{EmbeddedStore, OpenError, SystemClock};
-use tokio::{net::TcpListener, task};
+use duly_store_embedded::{EmbeddedStore, SystemClock};
+use tokio::{net::TcpListener, sync::watch, task};
 
+pub use error::StartError;
+
+use self::open::{BEGINNING, Opener};
 use crate::{
-    config::{AllowLoopback, Config, Origin},
-    http::{App, Parts, router},
+    config::Config,
+    http::{App, Front, Opening, Parts, opening_router, router},
     serve::{Serving, Settings},
     telemetry::Metrics,
 };
 
 /// Namespaces that are counted for the report in one call.
 const NAMESPACES_PAGE: usize = 1_000;
-
-/// Why a server did not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The port cannot be had.
-    #[error("cannot listen on {address} (server.listen, from {origin}): {source}{}", hint(source))]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Where it comes from.
-        origin: Origin,
-        /// Why.
-        source: io::Error,
-    },
-    /// The data directory cannot be opened.
-    #[error("cannot open the data directory {} (store.data, from {origin}): {source}", path.display())]
-    Open {
-        /// The directory.
-        path: PathBuf,
-        /// Where it comes from.
-        origin: Origin,
-        /// Why.
-        source: OpenError,
-    },
-    /// The webhook client cannot be made.
-    #[error("cannot make the webhook client: {0}")]
-    Sink(#[from] duly_sink::Error),
-    /// The store was opened and does not answer.
-    #[error("the store does not answer: {0}")]
-    Store(#[from] Error),
-    /// A thread ended that should not.
-    #[error("opening the store was cut off: {0}")]
-    Thread(#[from] task::JoinError),
-}
-
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "; another server has this port: stop it, or choose another with --listen"
-        }
-        io::ErrorKind::PermissionDenied => "; choose a port from 1024 on with --listen",
-        _ => "",
-    }
-}
 
 /// What a server says when it has started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,17 +74,57 @@ pub struct Running {
 /// # Errors
 /// One clear reason; what was opened is closed again.
 pub async fn start(config: Config) -> Result<Running, StartError> {
+    start_with(config, Box::new(open::directory)).await
+}
+
+async fn start_with(config: Config, opener: Opener) -> Result<Running, StartError> {
     let address = config.server.listen;
     let refuse =
         |source| StartError::Listen { address, origin: config.origin("server.listen"), source };
     let listener = TcpListener::bind(address).await.map_err(refuse)?;
     let listen = listener.local_addr().map_err(refuse)?;
     let metrics = Metrics::install();
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let sink = HttpSink::new(sink_options(&config, listen), Arc::clone(&clock))?;
+    let (waiting, waits_for) = watch::channel(BEGINNING.to_owned());
+    let opening =
+        Opening { guard: config.server.guard(listen.ip()), waits_for, metrics: metrics.clone() };
+    let front = Front::new(opening_router(opening));
+    let settings = Settings {
+        connections_max: config.server.connections_max,
+        header_timeout: config.server.header_timeout,
+        drain_within: config.drain.within,
+    };
+    let serving = Serving::start(listener, front.clone(), settings, metrics.clone());
+    match open_and_run(&config, listen, waiting, opener, metrics).await {
+        Ok(Parted { app, node, store, report }) => {
+            front.open(router(app));
+            Ok(Running { serving, node, store, report })
+        }
+        Err(error) => {
+            serving.abandon();
+            Err(error)
+        }
+    }
+}
 
+/// What runs behind the connections.
+struct Parted {
+    app: App,
+    node: duly_node::Handle,
+    store: Arc<EmbeddedStore>,
+    report: StartReport,
+}
+
+async fn open_and_run(
+    config: &Config,
+    listen: SocketAddr,
+    waiting: watch::Sender<String>,
+    opener: Opener,
+    metrics: Metrics,
+) -> Result<Parted, StartError> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let sink = HttpSink::new(options::sink_options(config, listen), Arc::clone(&clock))?;
     let began = Instant::now();
-    let store = open(&config, Arc::clone(&clock)).await?;
+    let store = open::open(config, Arc::clone(&clock), waiting, opener).await?;
     let open_time = began.elapsed();
     let port: Arc<dyn Store> = Arc::clone(&store) as Arc<dyn Store>;
     let report = match report(&*port, listen, open_time).await {
@@ -130,8 +134,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             return Err(error.into());
         }
     };
-    let node =
-        Node::start(Arc::clone(&port), Arc::new(sink), Arc::clone(&clock), node_options(&config));
+    let node_options = options::node_options(config);
+    let node = Node::start(Arc::clone(&port), Arc::new(sink), Arc::clone(&clock), node_options);
     let app = App::new(Parts {
         store: port,
         node: node.clone(),
@@ -139,15 +143,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         implicit_namespaces: config.defaults.implicit_namespaces,
         guard: config.server.guard(listen.ip()),
         limits: config.server.limits(),
-        metrics: metrics.clone(),
+        metrics,
     });
-    let settings = Settings {
-        connections_max: config.server.connections_max,
-        header_timeout: config.server.header_timeout,
-        drain_within: config.drain.within,
-    };
-    let serving = Serving::start(listener, router(app), settings, metrics);
-    Ok(Running { serving, node, store, report })
+    Ok(Parted { app, node, store, report })
 }
 
 impl Running {
@@ -181,20 +179,6 @@ impl Running {
     }
 }
 
-async fn open(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<EmbeddedStore>, StartError> {
-    let path = config.store.data.clone();
-    let options = store_options(config);
-    let opened = {
-        let path = path.clone();
-        task::spawn_blocking(move || EmbeddedStore::open_dir(&path, options, clock)).await?
-    };
-    opened.map(Arc::new).map_err(|source| StartError::Open {
-        origin: config.origin("store.data"),
-        path,
-        source,
-    })
-}
-
 async fn close(store: Arc<EmbeddedStore>) -> Result<(), StartError> {
     Ok(task::spawn_blocking(move || store.close()).await?)
 }
@@ -225,41 +209,4 @@ async fn report(
         open_time,
         torn_tail: false,
     })
-}
-
-fn store_options(config: &Config) -> duly_store_embedded::Options {
-    let defaults = duly_store_embedded::Options::default();
-    duly_store_embedded::Options {
-        segment_bytes: config.store.segment_bytes,
-        min_free_bytes: config.store.min_free_bytes,
-        min_free_percent: config.store.min_free_percent,
-        index_memory_max_bytes: config
-            .store
-            .index_memory_max_bytes
-            .unwrap_or(defaults.index_memory_max_bytes),
-        ..defaults
-    }
-}
-
-fn node_options(config: &Config) -> duly_node::Options {
-    duly_node::Options {
-        workers_max: config.delivery.workers_max,
-        pull_waiters_max: config.delivery.pull_waiters_max,
-        drain_within: config.drain.within,
-        ..duly_node::Options::default()
-    }
-}
-
-fn sink_options(config: &Config, listen: SocketAddr) -> duly_sink::http::Options {
-    let allows = match config.delivery.allow_loopback {
-        AllowLoopback::Auto => listen.ip().is_loopback(),
-        AllowLoopback::Always => true,
-        AllowLoopback::Never => false,
-    };
-    duly_sink::http::Options {
-        addresses: AddressPolicy {
-            loopback: if allows { Loopback::Allowed } else { Loopback::Refused },
-            allow: config.delivery.allow_networks.clone(),
-        },
-    }
 }

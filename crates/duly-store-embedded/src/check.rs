@@ -100,7 +100,7 @@ pub fn check_disk(
         *count += 1;
         Ok(())
     };
-    let found = recovery::recover(disk, manifest.store, &mut each, progress)?;
+    let found = recovery::recover(disk, &manifest, &mut each, progress)?;
     Ok(Report {
         location: disk.describe(),
         format: manifest.version,
@@ -111,3 +111,6 @@ pub fn check_disk(
         torn_tail: found.torn,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,10 +16,17 @@ mod settings;
 mod stub;
 mod timer;
 
+#[cfg(test)]
+mod documented;
+#[cfg(test)]
+pub(crate) mod strategies;
+
 /// Version of the format that this build writes.
 pub const VERSION: u32 = 1;
 /// Oldest version that this build reads.
 pub(crate) const VERSION_READ_MIN: u32 = 1;
+/// Oldest version whose builds may read what this build writes; raised when they could not.
+pub(crate) const READER_MIN: u32 = 1;
 /// Feature bits this build understands.
 pub const FEATURES: u64 = 0;
 

@@ -24,17 +24,16 @@ use crate::{
         segment,
     },
     index::Location,
+    manifest::Manifest,
 };
 
 pub(crate) mod recovery;
+mod spare;
+
+pub(crate) use spare::write_spare;
 
 /// Directory of the segments.
 pub(crate) const DIR: &str = "journal";
-/// A pre-written segment that waits for its turn.
-pub(crate) const SPARE: &str = "journal/spare";
-const SPARE_TEMPORARY: &str = "journal/spare.tmp";
-/// Bytes written at once when a segment is filled with zeros.
-const FILL_BYTES: usize = 1 << 20;
 /// Read at once for a record of unknown size.
 const FIRST_READ_BYTES: usize = 64;
 
@@ -90,6 +89,7 @@ struct Segment {
 pub(crate) struct Journal {
     disk: Arc<dyn Disk>,
     store: u128,
+    seed: frame::Seed,
     epoch: u32,
     segment_bytes: u64,
     segments: BTreeMap<u64, Segment>,
@@ -109,10 +109,11 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// A journal without segments.
-    pub(crate) fn new(disk: Arc<dyn Disk>, store: u128, segment_bytes: u64) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, manifest: &Manifest, segment_bytes: u64) -> Self {
         Self {
             disk,
-            store,
+            store: manifest.store,
+            seed: manifest.frame_seed(),
             epoch: 0,
             segment_bytes,
             segments: BTreeMap::new(),
@@ -209,7 +210,13 @@ impl Journal {
             return Ok(None);
         }
         let lsn = self.next_lsn;
-        frame::seal(&mut self.frame, self.epoch, lsn, self.frame_records, self.durable_lsn);
+        let identity = frame::Identity {
+            epoch: self.epoch,
+            lsn,
+            count: self.frame_records,
+            durable_lsn: self.durable_lsn,
+        };
+        frame::seal(&mut self.frame, self.seed, identity);
         let segment = self.segments.get(&self.active).expect("append checked the room in it");
         segment.file.write_at(self.end, &self.frame)?;
         self.end += self.frame.len() as u64;
@@ -248,14 +255,8 @@ impl Journal {
         }
         let sequence = self.active + 1;
         let name = segment_name(sequence);
-        match self.disk.rename(SPARE, &name) {
-            Ok(()) => {}
-            Err(error) if error.is_not_found() => {
-                write_spare(self.disk.as_ref(), self.segment_bytes)?;
-                self.disk.rename(SPARE, &name)?;
-            }
-            Err(error) => return Err(error),
-        }
+        self.free_slot()?;
+        spare::take(self.disk.as_ref(), self.segment_bytes, &name)?;
         let file = self.disk.open(&name)?;
         let length = file.len()?;
         let header = segment::Header {
@@ -268,7 +269,7 @@ impl Journal {
         file.write_at(0, &header.encode())?;
         file.sync_data()?;
         self.disk.sync_dir(DIR)?;
-        let slot = self.free_slot();
+        let slot = self.free_slot()?;
         self.slots[usize::from(slot)] = Some(sequence);
         self.segments.insert(sequence, Segment { slot, file, length });
         self.live.resize(self.slots.len().max(self.live.len()), 0);
@@ -324,11 +325,13 @@ impl Journal {
     }
 
     /// Removes segments that nothing points at, oldest first and never past one that is needed:
-    /// a cancel is then never dropped before the schedule that it cancels.
+    /// a cancel is then never dropped before the schedule that it cancels. The newest sealed
+    /// segment always stays: until the active one holds a durable table of namespaces, theirs is
+    /// the only one.
     pub(crate) fn drop_dead_prefix(&mut self) -> Result<u64, disk::Error> {
         let mut dropped = 0;
         while let Some((&sequence, segment)) = self.segments.first_key_value() {
-            if sequence == self.active || self.live[usize::from(segment.slot)] > 0 {
+            if sequence + 1 >= self.active || self.live[usize::from(segment.slot)] > 0 {
                 break;
             }
             self.disk.remove(&segment_name(sequence))?;
@@ -342,38 +345,19 @@ impl Journal {
         Ok(dropped)
     }
 
-    fn free_slot(&mut self) -> u16 {
-        let place = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
+    /// A slot without a segment. An index entry can name 65,536; past that the journal is full.
+    fn free_slot(&mut self) -> Result<u16, disk::Error> {
+        let free = self.slots.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.slots.len());
+        let slot = u16::try_from(place).map_err(|_| disk::Error::NoSpace {
+            operation: disk::Operation::Create,
+            name: format!("{DIR}: 65536 segments are in use"),
+        })?;
+        if free.is_none() {
             self.slots.push(None);
-            self.slots.len() - 1
-        });
-        u16::try_from(place).expect("at most 65,535 segments: the space check refuses before")
-    }
-}
-
-/// Writes a segment full of zeros as the spare, so that later syncs need no metadata.
-pub(crate) fn write_spare(disk: &dyn Disk, segment_bytes: u64) -> Result<(), disk::Error> {
-    match disk.remove(SPARE_TEMPORARY) {
-        Err(error) if !error.is_not_found() => return Err(error),
-        _ => {}
-    }
-    let file = disk.create(SPARE_TEMPORARY)?;
-    let zeros = vec![0; FILL_BYTES];
-    let mut offset = 0;
-    while offset < segment_bytes {
-        let count = (segment_bytes - offset).min(FILL_BYTES as u64);
-        let part = usize::try_from(count).expect("at most FILL_BYTES");
-        let written = file.write_at(offset, &zeros[..part]);
-        if let Err(error) = written {
-            // Half a spare is of no use; leaving it would keep the disk full.
-            drop(disk.remove(SPARE_TEMPORARY));
-            return Err(error);
         }
-        offset += count;
+        Ok(slot)
     }
-    file.sync_all()?;
-    disk.rename(SPARE_TEMPORARY, SPARE)?;
-    disk.sync_dir(DIR)
 }
 
 #[cfg(test)]

@@ -12,13 +12,16 @@
 //! 72  crc          u32      over bytes 0..72
 //! ```
 //!
-//! It is replaced whole: written beside, synced, renamed, directory synced.
+//! It is replaced whole: written beside, synced, renamed, directory synced. Its first 76 bytes have
+//! this layout in every version to come, so that an older build can name what it cannot read;
+//! bytes behind them are for later versions and are not looked at.
 
 use crate::{
     disk::{self, Disk},
     format::{
         self,
         fields::{Reader, Writer},
+        frame,
     },
     open::OpenError,
 };
@@ -28,6 +31,8 @@ pub(crate) const NAME: &str = "MANIFEST";
 const TEMPORARY: &str = "MANIFEST.tmp";
 const MAGIC: &[u8; 8] = b"DULYMAN\n";
 const BYTES: usize = 76;
+/// Where the epoch stands.
+pub(crate) const EPOCH_AT: u64 = 56;
 
 /// What the manifest says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +87,20 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
+    /// What the checksums of this store's frames start from.
+    pub(crate) fn frame_seed(&self) -> frame::Seed {
+        frame::Seed::of(self.hash_key)
+    }
+
+    /// Raises it to what this build writes: an older build that could not read that is refused
+    /// from now on.
+    pub(crate) fn begin_epoch(&mut self) {
+        self.epoch += 1;
+        self.version = self.version.max(format::VERSION);
+        self.reader_min = self.reader_min.max(format::READER_MIN);
+        self.features |= format::FEATURES;
+    }
+
     /// Replaces it.
     pub(crate) fn write(&self, disk: &dyn Disk) -> Result<(), disk::Error> {
         match disk.remove(TEMPORARY) {
@@ -128,3 +147,6 @@ impl Manifest {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

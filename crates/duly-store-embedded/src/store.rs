@@ -2,14 +2,15 @@
 
 use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 
-use duly_core::{NamespaceName, TimerId, env::Clock, shard::ShardId};
+use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Command, Health, Lane, ListRequest, Outcome, Owner, Page, Ready, Result,
+    ClaimRequest, Claimed, Command, Error, Health, ListRequest, NodeRun, Outcome, Page, Ready, ReadyCursor, Result,
     SettleOutcome, SettleVerdict, Settlement, Stats, Store, StoreFuture, TimerView,
+    command,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{oneshot, watch};
 
 use crate::{
     disk::{Disk, Lock, RealDisk},
@@ -31,7 +32,7 @@ pub struct EmbeddedStore {
 #[derive(Debug)]
 enum Mode {
     Threads { shared: Shared, engine: Mutex<Option<JoinHandle<()>>> },
-    Inline { engine: Arc<Mutex<Engine>>, wakeups: Arc<Notify> },
+    Inline { engine: Arc<Mutex<Engine>>, wakeups: watch::Sender<u64> },
 }
 
 /// How long [`Store::health`] waits for the engine before it answers from the last snapshot.
@@ -74,7 +75,7 @@ impl EmbeddedStore {
         let (engine, report, lock) = open_engine(&disk, options, clock, progress)?;
         let shared = Shared {
             inbox: Arc::new(Inbox::new(queue_max)),
-            wakeups: Arc::new(Notify::new()),
+            wakeups: Arc::new(watch::Sender::new(0)),
             health: Arc::new(Mutex::new(engine.health())),
         };
         let thread =
@@ -98,7 +99,7 @@ impl EmbeddedStore {
         let (engine, report, lock) = open_engine(&disk, options, clock, &mut |_| {})?;
         let engine = Arc::new(Mutex::new(engine));
         Ok(Self {
-            mode: Mode::Inline { engine, wakeups: Arc::new(Notify::new()) },
+            mode: Mode::Inline { engine, wakeups: watch::Sender::new(0) },
             report,
             _lock: lock,
         })
@@ -179,7 +180,7 @@ fn answered<T: Send + 'static>(
 
 fn run_inline<T>(
     engine: &mut Engine,
-    wakeups: &Notify,
+    wakeups: &watch::Sender<u64>,
     work: impl FnOnce(&mut Engine) -> Result<T>,
 ) -> Result<T> {
     engine.check_usable()?;
@@ -196,7 +197,7 @@ fn run_inline<T>(
     }
     engine.begin_step();
     if engine.take_wake() {
-        wakeups.notify_one();
+        wakeups.send_modify(|count| *count += 1);
     }
     result
 }
@@ -206,10 +207,13 @@ impl Store for EmbeddedStore {
         1
     }
 
-    fn apply(&self, _shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
+    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
+        if let Err(error) = own(shard).and_then(|()| command::check_count(commands.len())) {
+            return refused(error);
+        }
         match &self.mode {
             Mode::Inline { .. } => self.call(When::Durable, move |engine| {
-                commands.into_iter().map(|command| engine.apply(command)).collect()
+                Ok(commands.into_iter().map(|command| engine.apply(command)).collect())
             }),
             Mode::Threads { shared, .. } => {
                 let (reply, answer) = oneshot::channel();
@@ -220,11 +224,22 @@ impl Store for EmbeddedStore {
         }
     }
 
-    fn ready(&self, _shard: ShardId, after: Option<Lane>, limit: usize) -> StoreFuture<'_, Ready> {
-        self.call(When::Now, move |engine| Ok(engine.ready(after.as_ref(), limit)))
+    fn ready(
+        &self,
+        shard: ShardId,
+        after: Option<ReadyCursor>,
+        limit: usize,
+    ) -> StoreFuture<'_, Ready> {
+        self.call(When::Now, move |engine| {
+            own(shard)?;
+            engine.ready(after.as_ref(), limit)
+        })
     }
 
-    fn claim(&self, _shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+    fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+        if let Err(error) = own(shard) {
+            return refused(error);
+        }
         match &self.mode {
             Mode::Inline { .. } => self.call(When::Written, move |engine| engine.claim(&request)),
             Mode::Threads { shared, .. } => {
@@ -248,29 +263,38 @@ impl Store for EmbeddedStore {
 
     fn settle(
         &self,
-        _shard: ShardId,
+        shard: ShardId,
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
         self.call(When::Durable, move |engine| {
-            Engine::check_settlements(&settlements)?;
-            settlements.iter().map(|settlement| engine.settle(settlement)).collect()
+            own(shard)?;
+            engine.settle_all(&settlements)
         })
     }
 
-    fn release_owner(&self, _shard: ShardId, owner: Owner) -> StoreFuture<'_, u64> {
-        self.call(When::Durable, move |engine| Ok(engine.release_owner(owner)))
+    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+        self.call(When::Durable, move |engine| {
+            own(shard)?;
+            Ok(engine.release_owner(run))
+        })
     }
 
     fn get(
         &self,
-        _shard: ShardId,
+        shard: ShardId,
         namespace: NamespaceName,
         id: TimerId,
     ) -> StoreFuture<'_, Option<TimerView>> {
-        self.call(When::Now, move |engine| engine.get(&namespace, &id))
+        self.call(When::Now, move |engine| {
+            own(shard)?;
+            engine.get(&namespace, &id)
+        })
     }
 
-    fn list(&self, _shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
+    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
+        if let Err(error) = own(shard) {
+            return refused(error);
+        }
         match &self.mode {
             Mode::Inline { .. } => self.call(When::Now, move |engine| {
                 let mut listing = Listing::new(engine, request)?;
@@ -298,8 +322,11 @@ impl Store for EmbeddedStore {
         }
     }
 
-    fn stats(&self, _shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
-        self.call(When::Now, move |engine| Ok(engine.stats(&namespace)))
+    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
+        self.call(When::Now, move |engine| {
+            own(shard)?;
+            Ok(engine.stats(&namespace))
+        })
     }
 
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
@@ -326,10 +353,10 @@ impl Store for EmbeddedStore {
         self.call(When::Durable, move |engine| engine.delete_namespace(&name, mode))
     }
 
-    fn wakeups(&self) -> Arc<Notify> {
+    fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {
         match &self.mode {
-            Mode::Threads { shared, .. } => Arc::clone(&shared.wakeups),
-            Mode::Inline { wakeups, .. } => Arc::clone(wakeups),
+            Mode::Threads { shared, .. } => shared.wakeups.subscribe(),
+            Mode::Inline { wakeups, .. } => wakeups.subscribe(),
         }
     }
 
@@ -351,6 +378,18 @@ impl Store for EmbeddedStore {
             }
         }
     }
+}
+
+/// Refuses another shard than the only one.
+fn own(shard: ShardId) -> Result<()> {
+    if shard == ShardId(0) {
+        return Ok(());
+    }
+    Err(Invalid::new("shard", shard.0, "0, the only shard of an embedded store").into())
+}
+
+fn refused<T: Send + 'static>(error: Error) -> StoreFuture<'static, T> {
+    Box::pin(std::future::ready(Err(error)))
 }
 
 /// Hands back a claim whose caller is gone: nobody has seen it, so it does not count.

@@ -3,8 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{
-    DeliveryId, Destination, Millis, NamespaceName, Payload, Settings, TimerId, Timestamp,
-    destination::LaneKey, headers::Headers, schedule::SlotKey,
+    DeliveryId, Destination, Invalid, Millis, NamespaceName, Payload, Settings, TimerId, Timestamp,
+    destination::LaneKey,
+    headers::Headers,
+    namespace::{LEASE_MAX, LEASE_MIN},
+    schedule::SlotKey,
 };
 
 use crate::Token;
@@ -13,6 +16,9 @@ use crate::Token;
 /// to later ones share [`LaneKey::Overflow`]. An origin keeps its lane while the namespace lives;
 /// the namespace's own destination never overflows.
 pub const ORIGINS_MAX: usize = 252;
+
+/// Most lanes named by one claim; more refuse the call.
+pub const LANES_MAX: usize = 1_000;
 
 /// The unit of isolation in firing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,14 +32,36 @@ pub struct Lane {
 /// Lanes that have something due, and how long until more becomes due.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// Lanes with something claimable, in lane order, after the cursor. Paused namespaces and
-    /// namespaces whose dead letters are at their limit are left out.
+    /// Lanes with something claimable, in the store's own order, after the cursor; while things
+    /// change, a lane may come twice. Paused namespaces and namespaces whose dead letters are at
+    /// their limit are left out.
     pub lanes: Vec<ReadyLane>,
-    /// Where to go on when the limit cut the list.
-    pub cursor: Option<Lane>,
+    /// Where to go on when the list was cut.
+    pub cursor: Option<ReadyCursor>,
     /// At most how long until something becomes claimable that is not so yet: the next timer, retry
-    /// or lease end. `None` when there is none at all. What is claimable already does not count.
+    /// or end of a consumer's lease, of paused lanes too. `None` when there is none at all. What is
+    /// claimable already does not count.
     pub next_due_in: Option<Duration>,
+}
+
+/// Where a list of ready lanes goes on; only the store that made it knows what it means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadyCursor(Box<[u8]>);
+
+impl ReadyCursor {
+    /// Longest cursor, in bytes.
+    pub const BYTES_MAX: usize = 512;
+
+    /// A cursor of the store's own bytes, at most [`Self::BYTES_MAX`].
+    pub fn new(own: &[u8]) -> Self {
+        debug_assert!(own.len() <= Self::BYTES_MAX, "a cursor is short");
+        Self(own.into())
+    }
+
+    /// The store's own bytes.
+    pub const fn own(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// A lane with something claimable.
@@ -41,20 +69,29 @@ pub struct Ready {
 pub struct ReadyLane {
     /// Which.
     pub lane: Lane,
-    /// How many first attempts are claimable (a lower bound, at least 1 when any is).
+    /// How many first attempts are claimable: an estimate, at least 1 when any is.
     pub first: u64,
-    /// How many retries are claimable (a lower bound, at least 1 when any is).
+    /// How many retries are claimable: an estimate, at least 1 when any is.
     pub retry: u64,
 }
+
+/// One run of a node, from its start to its end: random, never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeRun(pub u64);
 
 /// Who claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// A node that delivers: the lease lives as long as the node; it ends by
-    /// [`crate::Store::release_owner`], or when the store is opened again.
-    Node(u64),
+    /// A node that delivers: the lease lives as long as this run of the node, and has no end of its
+    /// own; it ends by [`crate::Store::release_owner`], or, where the store belongs to one process,
+    /// when that opens it again.
+    Node(NodeRun),
     /// A pulling consumer: the lease runs to its end, also across a restart.
-    Consumer,
+    Consumer {
+        /// How long the lease is, from `LEASE_MIN` to `LEASE_MAX` (else the call is refused); the
+        /// namespace's own when absent.
+        lease: Option<Millis>,
+    },
 }
 
 /// A claim over some lanes.
@@ -66,11 +103,23 @@ pub struct ClaimRequest {
     pub total_max: usize,
     /// Most bytes of payload and headers in all; the first firing is granted whatever its size.
     pub bytes_max: u64,
-    /// How long the lease is, from `LEASE_MIN` to `LEASE_MAX` (else the call is refused); the
-    /// namespace's own when absent.
-    pub lease: Option<Millis>,
     /// Who claims.
     pub owner: Owner,
+}
+
+/// Refuses a claim whose values are not allowed.
+///
+/// # Errors
+/// `Invalid` for a lease outside `LEASE_MIN..=LEASE_MAX` and past [`LANES_MAX`] lanes.
+pub fn check(request: &ClaimRequest) -> crate::Result<()> {
+    if let Owner::Consumer { lease: Some(lease) } = request.owner {
+        lease.within(LEASE_MIN, LEASE_MAX).map_err(|invalid| invalid.within("lease"))?;
+    }
+    if request.lanes.len() > LANES_MAX {
+        let allowed = format!("at most {LANES_MAX} a claim");
+        return Err(Invalid::new("lanes", request.lanes.len(), allowed).into());
+    }
+    Ok(())
 }
 
 /// How much of one lane to claim.
@@ -91,8 +140,7 @@ pub struct Claimed {
     pub firings: Vec<Firing>,
     /// Lanes that were named and have more claimable.
     pub more: Vec<Lane>,
-    /// At most how long until something becomes claimable that is not so yet: the next timer, retry
-    /// or lease end. `None` when there is none at all. What is claimable already does not count.
+    /// As [`Ready::next_due_in`].
     pub next_due_in: Option<Duration>,
 }
 
@@ -115,10 +163,8 @@ pub struct Firing {
     pub due_at: Timestamp,
     /// When this attempt could first be claimed: the due time, or the time of the retry.
     pub claimable_at: Timestamp,
-    /// When the lease ends, by the store's wall clock; only a hint where a node holds it.
-    pub leased_until: Timestamp,
-    /// How long the lease is.
-    pub lease: Millis,
+    /// When the lease ends, by the store's wall clock; a node's has no end.
+    pub leased_until: Option<Timestamp>,
     /// The lane it was claimed from.
     pub lane: LaneKey,
     /// Where it goes.

@@ -5,9 +5,24 @@ use std::sync::Arc;
 use duly_core::{
     Code, DeliveryId, Invalid, Millis, NamespaceName, Schedule, State, TimerId, Timestamp,
     schedule::{IfExists, Patch},
+    shard::{ShardId, shard_of},
 };
 
-use crate::TimerView;
+use crate::{Error, TimerView, query::Body};
+
+/// Most commands of one call to [`crate::Store::apply`]; more refuse the call.
+pub const COMMANDS_MAX: usize = 10_000;
+
+/// Refuses a call of too many commands.
+///
+/// # Errors
+/// `Invalid` past [`COMMANDS_MAX`].
+pub fn check_count(count: usize) -> crate::Result<()> {
+    if count <= COMMANDS_MAX {
+        return Ok(());
+    }
+    Err(Invalid::new("operations", count, format!("at most {COMMANDS_MAX} a call")).into())
+}
 
 /// One operation in one namespace.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +31,36 @@ pub struct Command {
     pub namespace: NamespaceName,
     /// What to do.
     pub operation: Operation,
+    /// How much of the timer the outcome shows.
+    pub answer: Answer,
+}
+
+impl Command {
+    /// The shard that it belongs to; `None` for a dead letter named by its delivery id, which tells
+    /// no shard: ask every one.
+    pub fn shard(&self, shards: u16) -> Option<ShardId> {
+        let id = match &self.operation {
+            Operation::Schedule { schedule, .. } => &schedule.id,
+            Operation::Reschedule { id, .. }
+            | Operation::Cancel { id, .. }
+            | Operation::Fire { id }
+            | Operation::Redrive { letter: Letter::Timer(id), .. }
+            | Operation::Purge { letter: Letter::Timer(id) } => id,
+            Operation::Redrive { letter: Letter::Delivery(_), .. }
+            | Operation::Purge { letter: Letter::Delivery(_) } => return None,
+        };
+        Some(shard_of(self.namespace.as_str(), id.as_str(), shards))
+    }
+}
+
+/// How much of a timer an outcome shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Answer {
+    /// Everything.
+    #[default]
+    Whole,
+    /// Without payload and headers: the answer to a large batch stays bounded (P10).
+    Brief,
 }
 
 /// What a caller can ask for.
@@ -98,6 +143,27 @@ pub enum Outcome {
     Purged,
     /// Refused; nothing changed.
     Refused(Refusal),
+    /// Not done, or not known to be done, as the error says; other items of the call stand.
+    Failed(Error),
+}
+
+impl Outcome {
+    /// The same outcome, showing no more than `answer` asks for.
+    #[must_use]
+    pub fn answering(mut self, answer: Answer) -> Self {
+        if answer == Answer::Brief
+            && let Self::Created(view)
+            | Self::Existing(view)
+            | Self::Replaced(view)
+            | Self::Changed(view)
+            | Self::Unchanged(view) = &mut self
+            && let Body::Whole(timer) = &mut Arc::make_mut(view).body
+        {
+            timer.payload = None;
+            timer.headers = duly_core::headers::Headers::default();
+        }
+        self
+    }
 }
 
 /// Why one operation was refused. It changed nothing.

@@ -30,8 +30,10 @@ pub mod settle;
 mod store;
 pub mod token;
 
-pub use claim::{ClaimRequest, Claimed, Firing, Lane, LaneClaim, Owner, Ready, ReadyLane};
-pub use command::{Command, Operation, Outcome, Refusal};
+pub use claim::{
+    ClaimRequest, Claimed, Firing, Lane, LaneClaim, NodeRun, Owner, Ready, ReadyCursor, ReadyLane,
+};
+pub use command::{Answer, Command, Operation, Outcome, Refusal};
 pub use error::{Error, Result};
 pub use query::{Health, ListRequest, Page, Stats, TimerView};
 pub use settle::{SettleOutcome, SettleVerdict, Settlement};

@@ -16,14 +16,14 @@
 
 use std::{fmt, sync::Arc};
 
-use duly_core::{NamespaceName, TimerId, env::Clock, shard::ShardId};
+use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use futures::FutureExt;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::{
-    ClaimRequest, Claimed, Command, Health, Lane, ListRequest, Outcome, Owner, Page, Ready,
-    SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
+    ClaimRequest, Claimed, Command, Health, ListRequest, NodeRun, Outcome, Owner, Page, Ready,
+    ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, command,
     error::Result,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
@@ -47,7 +47,7 @@ use state::State;
 pub struct MemoryStore {
     clocks: Clocks,
     state: Mutex<State>,
-    wakeups: Arc<Notify>,
+    wakeups: watch::Sender<u64>,
 }
 
 impl MemoryStore {
@@ -57,7 +57,7 @@ impl MemoryStore {
         Self {
             clocks: Clocks::start(clock),
             state: Mutex::new(State::new(random_seed)),
-            wakeups: Arc::new(Notify::new()),
+            wakeups: watch::Sender::new(0),
         }
     }
 
@@ -79,9 +79,7 @@ impl MemoryStore {
     /// Changes the caught-up state and wakes whoever waits for something claimable.
     fn change<T>(&self, work: impl FnOnce(&mut State, Now) -> T) -> T {
         let answer = self.look(work);
-        // Both kinds of listeners: those that wait now, and the one that comes a moment later.
-        self.wakeups.notify_waiters();
-        self.wakeups.notify_one();
+        self.wakeups.send_modify(|count| *count += 1);
         answer
     }
 }
@@ -97,8 +95,10 @@ impl Store for MemoryStore {
         1
     }
 
-    fn apply(&self, _shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
+    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
         async move {
+            own(shard)?;
+            command::check_count(commands.len())?;
             Ok(self.change(|state, now| {
                 let outcomes = commands.into_iter().map(|command| state.apply(command, now));
                 outcomes.collect()
@@ -107,12 +107,25 @@ impl Store for MemoryStore {
         .boxed()
     }
 
-    fn ready(&self, _shard: ShardId, after: Option<Lane>, limit: usize) -> StoreFuture<'_, Ready> {
-        async move { Ok(self.look(|state, now| state.ready(after.as_ref(), limit, now))) }.boxed()
+    fn ready(
+        &self,
+        shard: ShardId,
+        after: Option<ReadyCursor>,
+        limit: usize,
+    ) -> StoreFuture<'_, Ready> {
+        async move {
+            own(shard)?;
+            Ok(self.look(|state, now| state.ready(after.as_ref(), limit, now)))
+        }
+        .boxed()
     }
 
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
-        async move { self.look(|state, now| state.claim(shard, &request, now)) }.boxed()
+        async move {
+            own(shard)?;
+            self.look(|state, now| state.claim(shard, &request, now))
+        }
+        .boxed()
     }
 
     fn settle(
@@ -120,31 +133,46 @@ impl Store for MemoryStore {
         shard: ShardId,
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
-        async move { self.change(|state, now| state.settle(shard, settlements, now)) }.boxed()
+        async move {
+            own(shard)?;
+            self.change(|state, now| state.settle(shard, settlements, now))
+        }
+        .boxed()
     }
 
-    fn release_owner(&self, _shard: ShardId, owner: Owner) -> StoreFuture<'_, u64> {
-        async move { Ok(self.change(|state, now| state.release(|holder| holder == owner, now))) }
-            .boxed()
+    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+        let owner = Owner::Node(run);
+        async move {
+            own(shard)?;
+            Ok(self.change(|state, now| state.release(|holder| holder == owner, now)))
+        }
+        .boxed()
     }
 
     fn get(
         &self,
-        _shard: ShardId,
+        shard: ShardId,
         namespace: NamespaceName,
         id: TimerId,
     ) -> StoreFuture<'_, Option<TimerView>> {
-        async move { Ok(self.look(|state, now| state.spaces.get(&namespace)?.view(&id, now))) }
-            .boxed()
-    }
-
-    fn list(&self, _shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
-        async move { self.look(|state, now| state.space(&request.namespace)?.list(&request, now)) }
-            .boxed()
-    }
-
-    fn stats(&self, _shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
         async move {
+            own(shard)?;
+            Ok(self.look(|state, now| state.spaces.get(&namespace)?.view(&id, now)))
+        }
+        .boxed()
+    }
+
+    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
+        async move {
+            own(shard)?;
+            self.look(|state, now| state.space(&request.namespace)?.list(&request, now))
+        }
+        .boxed()
+    }
+
+    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
+        async move {
+            own(shard)?;
             Ok(self.look(|state, now| state.spaces.get(&namespace).map(|space| space.stats(now))))
         }
         .boxed()
@@ -176,13 +204,21 @@ impl Store for MemoryStore {
             .boxed()
     }
 
-    fn wakeups(&self) -> Arc<Notify> {
-        Arc::clone(&self.wakeups)
+    fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {
+        self.wakeups.subscribe()
     }
 
     fn health(&self) -> Health {
         self.look(|state, now| state.health(now))
     }
+}
+
+/// Refuses another shard than the only one.
+fn own(shard: ShardId) -> Result<()> {
+    if shard == ShardId(0) {
+        return Ok(());
+    }
+    Err(Invalid::new("shard", shard.0, "0, the only shard of this store").into())
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
 //! Settling: what the holder of a lease says of its firing.
 
 use duly_core::{
-    Millis, NamespaceName,
+    Invalid, Millis, NamespaceName,
+    namespace::{LEASE_MAX, LEASE_MIN},
     timer::{AttemptOutcome, Wait},
 };
 
 use crate::Token;
+
+/// Most settlements of one call to [`crate::Store::settle`]; more refuse the call.
+pub const SETTLEMENTS_MAX: usize = 10_000;
 
 /// A verdict on one leased firing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +20,24 @@ pub struct Settlement {
     pub namespace: Option<NamespaceName>,
     /// The verdict.
     pub verdict: SettleVerdict,
+}
+
+/// Refuses a call whose values are not allowed, before anything is done.
+///
+/// # Errors
+/// `Invalid` past [`SETTLEMENTS_MAX`], and for an extension outside `LEASE_MIN..=LEASE_MAX`.
+pub fn check(settlements: &[Settlement]) -> crate::Result<()> {
+    if settlements.len() > SETTLEMENTS_MAX {
+        let allowed = format!("at most {SETTLEMENTS_MAX} a call");
+        return Err(Invalid::new("settlements", settlements.len(), allowed).into());
+    }
+    for (i, settlement) in settlements.iter().enumerate() {
+        if let SettleVerdict::Extend { lease } = settlement.verdict {
+            let field = format!("settlements[{i}].extend.lease");
+            lease.within(LEASE_MIN, LEASE_MAX).map_err(|invalid| invalid.within(&field))?;
+        }
+    }
+    Ok(())
 }
 
 /// What the holder says.
@@ -37,8 +59,9 @@ pub enum SettleVerdict {
         /// Why, for a person.
         reason: String,
     },
-    /// The lease is to end this long from now, at most 12 h after the claim. A length outside
-    /// `LEASE_MIN..=LEASE_MAX` refuses the whole call before anything is done.
+    /// The lease is to end this long from now, at most 12 h after the claim; a node's lease has no
+    /// end to move. A length outside `LEASE_MIN..=LEASE_MAX` refuses the whole call before anything
+    /// is done.
     Extend {
         /// How long from now.
         lease: Millis,
@@ -61,6 +84,8 @@ pub enum SettleOutcome {
     LeaseLost,
     /// No token of this store or namespace.
     InvalidToken,
+    /// Whether it was taken is not known: settle the same way again.
+    InDoubt,
 }
 
 impl SettleOutcome {
@@ -72,6 +97,7 @@ impl SettleOutcome {
             Self::AlreadySettled => "already_settled",
             Self::LeaseLost => "lease_lost",
             Self::InvalidToken => "invalid_token",
+            Self::InDoubt => "in_doubt",
         }
     }
 }

@@ -1,14 +1,14 @@
 //! The trait itself.
 
-use std::{fmt::Debug, sync::Arc};
+use std::fmt::Debug;
 
 use duly_core::{NamespaceName, TimerId, shard::ShardId};
 use futures::future::BoxFuture;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::{
-    ClaimRequest, Claimed, Command, Health, Lane, ListRequest, Outcome, Owner, Page, Ready, Result,
-    SettleOutcome, Settlement, Stats, TimerView,
+    ClaimRequest, Claimed, Command, Health, ListRequest, NodeRun, Outcome, Page, Ready,
+    ReadyCursor, Result, SettleOutcome, Settlement, Stats, TimerView,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
 
@@ -19,7 +19,10 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 ///
 /// No call takes the present time: the clock is the store's own, so a caller with a wrong clock
 /// can do no harm. Calls are batches with one outcome per item; an item that is refused changes
-/// nothing and touches no other item.
+/// nothing and touches no other item. A call that names a shard takes only what belongs to it.
+///
+/// What the clock ends has ended, in every call and whether the store has cleared it away yet or
+/// not: a lease past its end, a firing past `expire_after`, a stub past `retention`.
 ///
 /// # Promises
 ///
@@ -34,12 +37,14 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 ///   attempts were made and whether one may have arrived.
 /// * **P5 definite change**: after an accepted reschedule no claim is granted for the old time.
 /// * **P6 idempotent schedule**: the same request again answers the existing timer while the timer
-///   or its stub lives.
+///   or its stub lives. A redriven dead letter takes the place of its id's stub.
 /// * **P7 stable delivery id**: equal in every attempt of one occurrence.
 /// * **P8 fenced settle**: a token whose lease is lost changes nothing.
 /// * **P9 isolation**: a claim touches only the lanes that it names, and one caller's large batch
 ///   does not hold up another caller's small one.
-/// * **P10 bounded**: past a limit an item or call is refused with what to do.
+/// * **P10 bounded**: past a limit an item or call is refused with what to do. A limit of a
+///   namespace is exact in a store of one shard; over several it is never exceeded, and may refuse
+///   a little below it while the shards' shares are being evened out.
 /// * **P11 intact**: payload and header values come out byte for byte.
 /// * **P12 any time**: from the past to 2200-01-01; an impossible time is refused, never "now".
 ///
@@ -47,20 +52,29 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 ///
 /// Dropping a future does not undo the call: it may still be carried out. Callers that need to
 /// know repeat the call (schedule, cancel and settle are idempotent). A dropped
-/// [`claim`](Self::claim) whose answer nobody saw is released uncounted by the store.
+/// [`claim`](Self::claim) whose answer nobody saw is released uncounted by the store, if it can be
+/// reached before the lease ends; otherwise that lease ends as a lost one.
 pub trait Store: Debug + Send + Sync + 'static {
     /// How many shards the deployment has; fixed at set-up.
     fn shards(&self) -> u16;
 
     /// Carries out operations, each atomic, all durable when answered. Outcomes stand in the order
-    /// of the commands; operations on one id run in that order.
+    /// of the commands; operations on one id run in that order. An error of the whole call leaves
+    /// open which items were carried out, unless it says that nothing was done.
     fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>>;
 
-    /// Lanes that have something claimable, from `after` on, at most `limit`.
-    fn ready(&self, shard: ShardId, after: Option<Lane>, limit: usize) -> StoreFuture<'_, Ready>;
+    /// Lanes that have something claimable, from `after` on, about `limit` of them: a page may end
+    /// where it is convenient for the store.
+    fn ready(
+        &self,
+        shard: ShardId,
+        after: Option<ReadyCursor>,
+        limit: usize,
+    ) -> StoreFuture<'_, Ready>;
 
-    /// Grants leases on due firings of the named lanes. Lane by lane in the order named; ended
-    /// leases and firings past `expire_after` are dealt with first.
+    /// Grants leases on due firings of the named lanes, lane by lane in the order named. It may
+    /// grant less than is asked for and there; then [`Claimed::more`] names the lane. What was
+    /// granted before a failure is answered as granted.
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed>;
 
     /// Takes verdicts on leased firings, durable when answered.
@@ -70,8 +84,9 @@ pub trait Store: Debug + Send + Sync + 'static {
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>>;
 
-    /// Ends all leases of a node that is gone; the attempts count. Answers how many.
-    fn release_owner(&self, shard: ShardId, owner: Owner) -> StoreFuture<'_, u64>;
+    /// Ends all leases of a run of a node that is over; the attempts count. Answers how many. It
+    /// may work in slices; a store that nodes share grants that run nothing from the first on.
+    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64>;
 
     /// One timer, stub or latest dead letter by its id.
     fn get(
@@ -82,13 +97,16 @@ pub trait Store: Debug + Send + Sync + 'static {
     ) -> StoreFuture<'_, Option<TimerView>>;
 
     /// A page of timers in (due time, id) order. A timer that does not change while paging comes
-    /// exactly once.
+    /// exactly once. A page may be short, even empty, and still say where to go on: the store
+    /// bounds what it looks at.
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page>;
 
     /// Counts of a namespace in this shard; `None` when there is no such namespace.
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>>;
 
-    /// Writes settings. Answers the namespace and whether it is new.
+    /// Writes settings. Answers the namespace and whether it is new. Like the other changes of a
+    /// namespace it is answered when every shard took it; after an error some may have, and the
+    /// same call again is right.
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)>;
 
     /// One namespace.
@@ -107,10 +125,11 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Ends a namespace with all its timers, stubs and dead letters.
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()>;
 
-    /// Signalled when something became claimable, or will, earlier than the last `next_due_in`
-    /// said. A lost signal costs at most one second: callers sleep no longer than that.
-    fn wakeups(&self) -> Arc<Notify>;
+    /// A count that grows when something became claimable in a shard, or will, earlier than the
+    /// last `next_due_in` said; only that it changed means something. A lost change costs at most
+    /// one second: callers sleep no longer than that.
+    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64>;
 
-    /// How the store feels; answers at once, also while it is busy.
+    /// How the store feels; answers at once, also while it is busy. Counts may be some seconds old.
     fn health(&self) -> Health;
 }

@@ -8,8 +8,8 @@ use std::fmt;
 
 use duly_core::shard::ShardId;
 
-/// Longest token, in bytes.
-pub const TOKEN_BYTES_MAX: usize = 256;
+/// Longest token, in bytes: room for a timer's id, so that a store may keep no directory of leases.
+pub const TOKEN_BYTES_MAX: usize = 320;
 
 /// Names one lease of one firing.
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use duly_core::{
-    DeliveryId, Destination, Incarnation, Millis, Settings, TimerId, Timestamp, headers::Headers,
+    DeliveryId, Destination, Incarnation, Settings, TimerId, Timestamp, headers::Headers,
 };
 use duly_store::Token;
 use proptest::prelude::*;
@@ -36,8 +36,7 @@ fn firing(lane: &Lane, kind: Kind, settings: &Arc<Settings>) -> Firing {
         },
         due_at: Timestamp::MIN,
         claimable_at: Timestamp::MIN,
-        leased_until: Timestamp::MIN,
-        lease: Millis::from_secs(900),
+        leased_until: None,
         lane: lane.key.clone(),
         destination: Destination::Pull,
         headers: Headers::default(),

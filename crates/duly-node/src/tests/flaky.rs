@@ -1,20 +1,17 @@
 //! The reference store, with failures on demand.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duly_core::{Millis, NamespaceName, TimerId, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Command, Error, Health, Lane, ListRequest, Outcome, Owner, Page, Ready,
-    SettleOutcome, SettleVerdict, Settlement, Stats, Store, StoreFuture, TimerView,
+    ClaimRequest, Claimed, Command, Error, Health, ListRequest, NodeRun, Outcome, Page, Ready,
+    ReadyCursor, SettleOutcome, SettleVerdict, Settlement, Stats, Store, StoreFuture, TimerView,
     conformance::ManualClock,
     memory::MemoryStore,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 #[derive(Debug)]
 pub(super) struct Flaky {
@@ -93,7 +90,12 @@ impl Store for Flaky {
         self.inner.apply(shard, commands)
     }
 
-    fn ready(&self, shard: ShardId, after: Option<Lane>, limit: usize) -> StoreFuture<'_, Ready> {
+    fn ready(
+        &self,
+        shard: ShardId,
+        after: Option<ReadyCursor>,
+        limit: usize,
+    ) -> StoreFuture<'_, Ready> {
         self.inner.ready(shard, after, limit)
     }
 
@@ -125,8 +127,8 @@ impl Store for Flaky {
         }
     }
 
-    fn release_owner(&self, shard: ShardId, owner: Owner) -> StoreFuture<'_, u64> {
-        self.inner.release_owner(shard, owner)
+    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+        self.inner.release_owner(shard, run)
     }
 
     fn get(
@@ -170,8 +172,8 @@ impl Store for Flaky {
         self.inner.delete_namespace(name, mode)
     }
 
-    fn wakeups(&self) -> Arc<Notify> {
-        self.inner.wakeups()
+    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
+        self.inner.wakeups(shard)
     }
 
     fn health(&self) -> Health {

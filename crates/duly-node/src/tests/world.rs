@@ -11,7 +11,7 @@ use duly_core::{
 };
 use duly_sink::{Envelope, Sink};
 use duly_store::{
-    Command, Operation, Outcome, Store, TimerView,
+    Answer, Command, Operation, Outcome, Store, TimerView,
     conformance::ManualClock,
     memory::MemoryStore,
     namespaces::{Put, Secrets},
@@ -182,6 +182,7 @@ impl World {
                 schedule: Box::new(schedule),
                 if_exists: IfExists::Fail,
             },
+            answer: Answer::Whole,
         };
         let outcomes = self.flaky.apply(ShardId(0), vec![command]).await.unwrap();
         assert!(matches!(outcomes[0], Outcome::Created(_)), "{outcomes:?}");

@@ -110,19 +110,10 @@ impl App {
         shard_of(namespace.as_str(), id, self.store().shards())
     }
 
+    /// The shard of a command; the first for a letter named by its delivery id, whose callers ask
+    /// every shard themselves.
     fn shard_of(&self, command: &Command) -> ShardId {
-        use duly_store::command::Letter;
-        let id = match &command.operation {
-            Operation::Schedule { schedule, .. } => &schedule.id,
-            Operation::Reschedule { id, .. }
-            | Operation::Cancel { id, .. }
-            | Operation::Fire { id }
-            | Operation::Redrive { letter: Letter::Timer(id), .. }
-            | Operation::Purge { letter: Letter::Timer(id) } => id,
-            // A delivery id does not tell its shard: its callers ask every shard themselves.
-            Operation::Redrive { .. } | Operation::Purge { .. } => return ShardId(0),
-        };
-        self.shard_of_timer(&command.namespace, id.as_str())
+        command.shard(self.store().shards()).unwrap_or(ShardId(0))
     }
 }
 

@@ -6,7 +6,10 @@ use duly_store::{Command, Operation, Outcome};
 use http::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
 
-use super::{App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals, trace};
+use super::{
+    App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals, refused::Asked,
+    trace,
+};
 use crate::wire::{
     BatchIn, BatchOut, CancelledOut, OperationIn, OperationResult, TimerOut,
     batch::{Cancelled, OPERATIONS_MAX},
@@ -19,13 +22,6 @@ const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Operations that are read before other requests get a turn on this thread (P9).
 const OPERATIONS_PER_TURN: usize = 256;
-
-/// What an operation asks for, as far as its answer depends on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Cancel,
-    Other,
-}
 
 /// Many operations in one call, at most 10000.
 ///
@@ -54,7 +50,7 @@ pub(crate) async fn batch(
         return Err(too_many("operations", count, OPERATIONS_MAX));
     }
     let trace_parent = trace::parent(&headers);
-    let mut places: Vec<Result<Kind, Problem>> = Vec::with_capacity(count);
+    let mut places: Vec<Result<Asked, Problem>> = Vec::with_capacity(count);
     let mut commands = Vec::with_capacity(count);
     for (i, text) in request.operations.iter().enumerate() {
         if i % OPERATIONS_PER_TURN == OPERATIONS_PER_TURN - 1 {
@@ -62,14 +58,10 @@ pub(crate) async fn batch(
         }
         match command(&app, &namespace, text) {
             Ok(mut command) => {
-                places.push(Ok(match &mut command.operation {
-                    Operation::Cancel { .. } => Kind::Cancel,
-                    Operation::Schedule { schedule, .. } => {
-                        schedule.trace_parent.clone_from(&trace_parent);
-                        Kind::Other
-                    }
-                    _ => Kind::Other,
-                }));
+                places.push(Ok(Asked::by(&command.operation)));
+                if let Operation::Schedule { schedule, .. } = &mut command.operation {
+                    schedule.trace_parent.clone_from(&trace_parent);
+                }
                 commands.push(command);
             }
             Err(invalid) => {
@@ -92,14 +84,14 @@ fn command(app: &App, namespace: &NamespaceName, text: &RawValue) -> Result<Comm
 }
 
 fn results(
-    places: Vec<Result<Kind, Problem>>,
+    places: Vec<Result<Asked, Problem>>,
     outcomes: &[Result<Outcome, Problem>],
 ) -> Vec<OperationResult<'_>> {
     let mut outcomes = outcomes.iter();
-    let results = places.into_iter().map(|place| match place {
+    let results = places.into_iter().enumerate().map(|(i, place)| match place {
         Err(problem) => error(problem),
-        Ok(kind) => match outcomes.next() {
-            Some(Ok(outcome)) => result(kind, outcome),
+        Ok(asked) => match outcomes.next() {
+            Some(Ok(outcome)) => result(i, asked, outcome),
             Some(Err(problem)) => error(problem.clone()),
             None => error(Problem::new(Code::Internal, "an operation has no outcome")),
         },
@@ -107,7 +99,7 @@ fn results(
     results.collect()
 }
 
-fn result(kind: Kind, outcome: &Outcome) -> OperationResult<'_> {
+fn result(index: usize, asked: Asked, outcome: &Outcome) -> OperationResult<'_> {
     let timer = |view, mark| OperationResult::Timer { timer: Box::new(TimerOut::new(view, mark)) };
     match outcome {
         Outcome::Created(view) | Outcome::Changed(view) | Outcome::Unchanged(view) => {
@@ -123,12 +115,9 @@ fn result(kind: Kind, outcome: &Outcome) -> OperationResult<'_> {
             }))
         }
         Outcome::Refused(refusal) => {
-            let problem = Problem::from(refusal.clone());
-            error(match kind {
-                Kind::Cancel => problem.as_cancel(),
-                Kind::Other => problem,
-            })
+            error(Problem::refused(refusal.clone(), asked, &asked.path_at(index)))
         }
+        Outcome::Failed(failure) => error(failure.clone().into()),
         Outcome::Purged => {
             error(Problem::new(Code::Internal, "the store answered another kind of outcome"))
         }

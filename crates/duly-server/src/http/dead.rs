@@ -3,7 +3,7 @@
 use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName, shard::ShardId};
 use duly_store::{
-    Command, Operation, Outcome,
+    Answer, Command, Operation, Outcome,
     command::Letter,
     query::{Body, ListRequest, ListState, PAGE_MAX, Position},
 };
@@ -11,7 +11,7 @@ use futures::future::join_all;
 
 use super::{
     App, Problem, answer, body::JsonBody, cursor::Cursor, pages, path::InNamespace,
-    problem::Refusals,
+    problem::Refusals, refused::Asked,
 };
 use crate::wire::{
     PurgeIn, PurgedOut, RedriveIn, RedrivenOut, json,
@@ -198,7 +198,7 @@ async fn send(
     }
     let commands: Vec<Command> = operations
         .into_iter()
-        .map(|operation| Command { namespace: namespace.clone(), operation })
+        .map(|operation| Command { namespace: namespace.clone(), operation, answer: Answer::Brief })
         .collect();
     let calls = (0..app.store().shards().max(1))
         .map(|shard| app.store().apply(ShardId(shard), commands.clone()));
@@ -206,7 +206,8 @@ async fn send(
     for outcomes in join_all(calls).await {
         for (i, outcome) in outcomes?.into_iter().enumerate() {
             let result = match outcome {
-                Outcome::Refused(refusal) => Err(Problem::from(refusal)),
+                Outcome::Refused(refusal) => Err(Problem::refused(refusal, Asked::Letter, "")),
+                Outcome::Failed(error) => Err(Problem::from(error)),
                 _ => Ok(()),
             };
             match results.get_mut(i) {

@@ -13,7 +13,11 @@ use super::App;
     responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain; version=0.0.4"))
 )]
 pub(crate) async fn metrics(State(app): State<App>) -> Response {
-    let text = app.metrics().render(&app.store().health());
+    text(app.metrics().render(&app.store().health()))
+}
+
+/// An answer in the text format of Prometheus.
+pub(super) fn text(text: String) -> Response {
     let mut response = Response::new(Body::from(text));
     response
         .headers_mut()

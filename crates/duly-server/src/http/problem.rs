@@ -66,9 +66,49 @@ impl Problem {
         Self(Box::new(self.0.with_retry(retry)))
     }
 
+    /// Puts the path of an operation in front of the field at fault.
+    #[must_use]
+    pub(super) fn within(mut self, path: &str) -> Self {
+        if let Some(field) = self.0.field.as_mut().filter(|_| !path.is_empty()) {
+            *field = format!("{path}.{field}");
+        }
+        self
+    }
+
+    /// With what the store's refusal knows besides its sentence.
+    #[must_use]
+    pub(super) fn with(mut self, refusal: Refusal) -> Self {
+        let out = &mut self.0;
+        match refusal {
+            Refusal::Invalid(_) | Refusal::UnknownNamespace(_) | Refusal::NotFound(_) => {}
+            Refusal::State { state, leased_until, attempts, maybe_delivered, .. } => {
+                out.state = Some(state);
+                out.leased_until = leased_until.map(Into::into);
+                out.attempts = Some(attempts);
+                out.maybe_delivered = Some(maybe_delivered);
+            }
+            Refusal::Revision { expected, actual, .. } => {
+                out.expected_revision = Some(expected);
+                out.actual_revision = Some(actual);
+                out.field = Some("if_revision".to_owned());
+                out.seen = Some(expected.to_string());
+                out.allowed = Some(actual.to_string());
+            }
+            Refusal::PayloadTooLarge { bytes, bytes_max, .. } => {
+                out.field = Some("payload".to_owned());
+                out.seen = Some(format!("{bytes} bytes"));
+                out.allowed = Some(format!("at most {bytes_max} bytes"));
+            }
+            Refusal::Exhausted { retry_after, .. } => {
+                out.retry_after_ms = retry_after.map(duly_core::Millis::ms);
+            }
+        }
+        self
+    }
+
     /// As the definite answer to a cancel.
     #[must_use]
-    pub fn as_cancel(mut self) -> Self {
+    pub(super) fn for_cancel(mut self) -> Self {
         self.0.outcome = match self.0.code() {
             Code::InFlight => Some("in_flight"),
             Code::Finished => Some("finished"),
@@ -96,41 +136,6 @@ impl From<Invalid> for Problem {
         problem.0.field = (!invalid.field.is_empty()).then_some(invalid.field);
         problem.0.seen = invalid.seen;
         problem.0.allowed = Some(invalid.allowed);
-        problem
-    }
-}
-
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
-        let code = refusal.code();
-        let mut problem = Self::new(code, refusal.to_string());
-        let out = &mut problem.0;
-        match refusal {
-            Refusal::Invalid(invalid) => return invalid.into(),
-            Refusal::UnknownNamespace(name) => return Self::no_namespace(name.as_str()),
-            Refusal::NotFound(_) => {}
-            Refusal::State { state, leased_until, attempts, maybe_delivered, .. } => {
-                out.state = Some(state);
-                out.leased_until = leased_until.map(Into::into);
-                out.attempts = Some(attempts);
-                out.maybe_delivered = Some(maybe_delivered);
-            }
-            Refusal::Revision { expected, actual, .. } => {
-                out.expected_revision = Some(expected);
-                out.actual_revision = Some(actual);
-                out.field = Some("if_revision".to_owned());
-                out.seen = Some(expected.to_string());
-                out.allowed = Some(actual.to_string());
-            }
-            Refusal::PayloadTooLarge { bytes, bytes_max, .. } => {
-                out.field = Some("payload".to_owned());
-                out.seen = Some(format!("{bytes} bytes"));
-                out.allowed = Some(format!("at most {bytes_max} bytes"));
-            }
-            Refusal::Exhausted { retry_after, .. } => {
-                out.retry_after_ms = retry_after.map(duly_core::Millis::ms);
-            }
-        }
         problem
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName};
-use duly_store::{SettleOutcome, Settlement};
+use duly_store::{Error, SettleOutcome, Settlement};
 use serde_json::value::RawValue;
 
 use super::{
@@ -62,7 +62,10 @@ pub(crate) async fn settle(
         match app.node().settle(settlements).await {
             Ok(outcomes) => {
                 for (place, outcome) in places.into_iter().zip(outcomes) {
-                    results[place] = SettleResult::Outcome(outcome.as_str());
+                    results[place] = match outcome {
+                        SettleOutcome::InDoubt => SettleResult::Error(in_doubt().into_body()),
+                        outcome => SettleResult::Outcome(outcome.as_str()),
+                    };
                 }
             }
             Err(error) => {
@@ -77,6 +80,12 @@ pub(crate) async fn settle(
         }
     }
     answer::ok(&SettledOut { results })
+}
+
+/// The answer to a settlement of which nobody knows whether it was taken.
+fn in_doubt() -> Problem {
+    Error::InDoubt { reason: "the store could not write it; settle the same way again".into() }
+        .into()
 }
 
 fn settlement(namespace: &NamespaceName, text: &RawValue) -> Result<Option<Settlement>, Invalid> {

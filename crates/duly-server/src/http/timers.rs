@@ -11,16 +11,17 @@ use axum::response::Response;
 use duly_core::Code;
 use duly_store::Outcome;
 
-use super::{Problem, answer};
+use super::{Problem, answer, refused::Asked};
 use crate::wire::{TimerOut, timer::Mark};
 
 /// The answer of a call that changes a timer.
-fn changed(outcome: Outcome) -> Result<Response, Problem> {
+fn changed(outcome: Outcome, asked: Asked) -> Result<Response, Problem> {
     match outcome {
         Outcome::Changed(view) | Outcome::Unchanged(view) => {
             answer::ok(&TimerOut::new(&view, Mark::None))
         }
-        Outcome::Refused(refusal) => Err(refusal.into()),
+        Outcome::Refused(refusal) => Err(Problem::refused(refusal, asked, "")),
+        Outcome::Failed(error) => Err(error.into()),
         other => {
             tracing::error!(?other, "the store answered another kind of outcome");
             Err(Problem::new(Code::Internal, "the store answered another kind of outcome"))

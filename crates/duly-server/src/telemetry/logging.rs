@@ -1,5 +1,10 @@
 //! Where log lines go: standard error, as text for people or JSON for programs.
 
+use std::{
+    ffi::OsStr,
+    io::{self, IsTerminal as _},
+};
+
 use tracing_subscriber::EnvFilter;
 
 /// How log lines look.
@@ -20,10 +25,45 @@ pub fn is_filter(text: &str) -> bool {
 /// Starts logging, unless the process logs already. Answers whether it was this call.
 pub fn init(filter: &str, format: Format) -> bool {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let colours = colours(io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(colours == Colours::On);
     match format {
         Format::Text => builder.try_init(),
         Format::Json => builder.json().try_init(),
     }
     .is_ok()
+}
+
+/// Whether lines are coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Colours {
+    On,
+    Off,
+}
+
+/// Colours are for a terminal, unless `NO_COLOR` is set and not empty (<https://no-color.org>).
+fn colours(is_terminal: bool, no_color: Option<&OsStr>) -> Colours {
+    if is_terminal && no_color.is_none_or(OsStr::is_empty) { Colours::On } else { Colours::Off }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_terminal_is_coloured_and_only_if_it_wants() {
+        for (is_terminal, no_color, expected) in [
+            (true, None, Colours::On),
+            (true, Some(""), Colours::On),
+            (true, Some("1"), Colours::Off),
+            (false, None, Colours::Off),
+            (false, Some(""), Colours::Off),
+        ] {
+            let no_color = no_color.map(OsStr::new);
+            assert_eq!(colours(is_terminal, no_color), expected, "{is_terminal} {no_color:?}");
+        }
+    }
 }

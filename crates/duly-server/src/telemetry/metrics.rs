@@ -49,6 +49,11 @@ impl Metrics {
         self.0.render()
     }
 
+    /// The text format of Prometheus before there is a store to ask.
+    pub fn render_without_store(&self) -> String {
+        self.0.render()
+    }
+
     /// Moves what histograms have gathered into their buckets; called every few seconds, so that
     /// it is bounded also when nobody scrapes.
     pub fn upkeep(&self) {

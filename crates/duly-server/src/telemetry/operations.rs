@@ -9,8 +9,17 @@ use metrics::{Counter, counter};
 /// Operations, as labels.
 const KINDS: [&str; 6] = ["schedule", "reschedule", "cancel", "fire", "redrive", "purge"];
 /// Outcomes, as labels.
-const OUTCOMES: [&str; 8] =
-    ["created", "existing", "replaced", "changed", "unchanged", "cancelled", "purged", "refused"];
+const OUTCOMES: [&str; 9] = [
+    "created",
+    "existing",
+    "replaced",
+    "changed",
+    "unchanged",
+    "cancelled",
+    "purged",
+    "refused",
+    "failed",
+];
 
 /// Which operation it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +53,7 @@ pub fn record(kind: Kind, outcome: &Outcome) {
         Outcome::Cancelled { .. } => 5,
         Outcome::Purged => 6,
         Outcome::Refused(_) => 7,
+        Outcome::Failed(_) => 8,
     };
     if let Some(counter) = counters.get(kind.0 * OUTCOMES.len() + outcome) {
         counter.increment(1);

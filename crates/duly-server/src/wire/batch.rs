@@ -2,7 +2,7 @@
 //! only itself.
 
 use duly_core::{Invalid, NamespaceName, TimerId};
-use duly_store::{Command, Operation};
+use duly_store::{Answer, Command, Operation};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -93,7 +93,7 @@ impl OperationIn<'_> {
             },
             _ => return Err(Invalid::unseen("", ONE_OPERATION)),
         };
-        Ok(Command { namespace: namespace.clone(), operation })
+        Ok(Command { namespace: namespace.clone(), operation, answer: Answer::Brief })
     }
 }
 

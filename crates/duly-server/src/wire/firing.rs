@@ -111,7 +111,8 @@ pub struct FiringOut<'a> {
     due_at: TimeOut,
     /// When the lease ends.
     #[schema(value_type = String, format = DateTime)]
-    leased_until: TimeOut,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leased_until: Option<TimeOut>,
     /// Headers that travel with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
@@ -143,7 +144,7 @@ impl<'a> From<&'a Firing> for FiringOut<'a> {
             occurrence: firing.occurrence,
             attempt: firing.attempt,
             due_at: firing.due_at.into(),
-            leased_until: firing.leased_until.into(),
+            leased_until: firing.leased_until.map(Into::into),
             headers: (!firing.headers.is_empty()).then_some(HeadersOut(&firing.headers)),
             slot_key: firing.slot_key.as_ref().map(|key| key.as_str()),
             payload: payload::json_of(payload),

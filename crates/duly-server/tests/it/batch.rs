@@ -67,3 +67,49 @@ async fn an_empty_batch_is_none() {
     let namespaces = bench.get("/v1/namespaces").await.expect(200);
     assert_eq!(namespaces, json!({"namespaces":[]}));
 }
+
+#[tokio::test]
+async fn what_was_accepted_is_never_lost_by_what_was_refused() {
+    let bench = Bench::new();
+    bench.call("PUT", "/v1/namespaces/a", r#"{"limits":{"max_delay":"1d"}}"#).await.expect(201);
+    bench.timer_in("old", "scheduled").await;
+    bench.timer_in("gone", "cancelled").await;
+    // Refused before the store sees them, by the store for a value, and by the store for a state;
+    // before, between and after what is accepted.
+    let body = json!({"operations": [
+        {"schedule": {"id": "bad", "delay": "soon"}},
+        {"schedule": {"id": "one", "delay": "1h", "payload": 1}},
+        {"schedule": {"id": "late", "delay": "2d"}},
+        {"reschedule": {"id": "old", "delay": "3h"}},
+        {"fire": {"id": "gone"}},
+        7,
+        {"schedule": {"id": "two", "delay": "2h"}},
+        {"cancel": {"id": "old", "if_revision": 9}}
+    ]});
+    let answer = bench.post(BATCH, &body.to_string()).await.expect(200);
+    let results = answer["results"].as_array().unwrap();
+    for (i, expected) in [
+        (0, ("invalid_argument", "operations[0].schedule.delay")),
+        (2, ("invalid_argument", "operations[2].schedule.delay")),
+        (4, ("cancelled", "")),
+        (5, ("invalid_argument", "operations[5]")),
+        (7, ("revision_mismatch", "operations[7].cancel.if_revision")),
+    ] {
+        let error = &results[i]["error"];
+        let field = error["field"].as_str().unwrap_or_default();
+        assert_eq!((error["code"].as_str().unwrap(), field), expected, "{error}");
+    }
+    for (i, id) in [(1, "one"), (3, "old"), (6, "two")] {
+        assert_eq!(results[i]["timer"]["id"], id, "{answer}");
+        let timer = bench.get(&format!("/v1/namespaces/a/timers/{id}")).await.expect(200);
+        assert_eq!(timer["due_at"], results[i]["timer"]["due_at"], "{timer}");
+        assert_eq!(timer["revision"], results[i]["timer"]["revision"], "{timer}");
+    }
+    for id in ["bad", "late"] {
+        bench.get(&format!("/v1/namespaces/a/timers/{id}")).await.expect(404);
+    }
+    let stats = bench.get("/v1/namespaces/a/stats").await.expect(200);
+    assert_eq!(stats["pending"], 3);
+    bench.advance(3 * 3600);
+    assert_eq!(bench.tokens().await.len(), 3, "all that was accepted fires");
+}

@@ -302,12 +302,7 @@ async fn a_refused_schedule_in_a_batch_refuses_only_itself() {
         assert_eq!(results[2]["outcome"], "cancelled", "{body}");
         let error = &results[1]["error"];
         assert_eq!(error["code"], "invalid_argument", "{body}: {error}");
-        // The store itself refuses a delay past the end of time, and does not know of batches.
-        let path = if allowed == "before 2200-01-01" {
-            field.to_owned()
-        } else {
-            format!("operations[1].schedule.{field}")
-        };
+        let path = format!("operations[1].schedule.{field}");
         let path: &'static str = Box::leak(path.into_boxed_str());
         check_fault(&body, error, (path, seen, allowed));
         assert_eq!(bench.get("/v1/namespaces/a/timers").await.text, before, "{body}");
@@ -511,7 +506,17 @@ async fn a_refused_operation_of_any_kind_refuses_only_itself() {
         (
             r#"{"cancel":{"id":"t","if_revision":9}}"#,
             "revision_mismatch",
-            ("if_revision", "9", "1"),
+            ("operations[0].cancel.if_revision", "9", "1"),
+        ),
+        (
+            r#"{"reschedule":{"id":"t","delay":1,"if_revision":9}}"#,
+            "revision_mismatch",
+            ("operations[0].reschedule.if_revision", "9", "1"),
+        ),
+        (
+            r#"{"reschedule":{"id":"t","delay":"73000d"}}"#,
+            INVALID,
+            ("operations[0].reschedule.delay", "\"73000d\"", "before 2200-01-01"),
         ),
         (r#"{"reschedule":{"delay":1}}"#, INVALID, ("operations[0].reschedule.id", "", "given")),
         (
@@ -592,6 +597,12 @@ async fn limits_of_size_are_refused_with_413() {
     let patch = r#"{"payload_text":""#.to_owned() + &"x".repeat(256 * 1024 + 1) + "\"}";
     let problem = bench.call("PATCH", T, &patch).await.problem("payload_too_large");
     assert_eq!(problem["status"], 413);
+    let batch = format!(r#"{{"operations":[{{"schedule":{big}}}]}}"#);
+    let answer = bench.post(BATCH, &batch).await.expect(200);
+    let problem = &answer["results"][0]["error"];
+    assert_eq!(problem["code"], "payload_too_large");
+    let path = "operations[0].schedule.payload";
+    check_fault("batch", problem, (path, "262145 bytes", "at most 262144 bytes"));
 
     let huge = " ".repeat(600 * 1024 + 1);
     for path in ["/v1/namespaces/a/timers", BATCH, SETTLE, LEASE] {

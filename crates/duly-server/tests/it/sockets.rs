@@ -101,3 +101,74 @@ async fn speaks_http_2_on_the_same_port() {
     connection.await.unwrap().unwrap();
     running.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_head_that_cannot_be_read_is_a_problem_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let running = start(config(directory.path(), "127.0.0.1:0")).await.unwrap();
+    let many: String = (0..101).map(|i| format!("h{i}: x\r\n")).collect();
+    let long = "x".repeat(66_000);
+    for (request, status, code) in [
+        ("HELO duly\r\n\r\n".to_owned(), 400, "invalid_argument"),
+        ("GET / HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400, "invalid_argument"),
+        ("GET / HTTP/7.0\r\n\r\n".to_owned(), 400, "invalid_argument"),
+        (format!("GET /{long} HTTP/1.1\r\nhost: a\r\n\r\n"), 413, "request_too_large"),
+        (format!("GET / HTTP/1.1\r\n{many}\r\n"), 413, "request_too_large"),
+    ] {
+        let mut stream = TcpStream::connect(running.addr()).await.unwrap();
+        let answer = exchange(&mut stream, &request).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let shown = &request[..request.len().min(40)];
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{shown}: {head}");
+        assert!(head.contains("content-type: application/problem+json"), "{shown}: {head}");
+        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(problem["code"], code, "{shown}");
+        assert_eq!(problem["status"], status, "{shown}");
+        assert!(problem["detail"].as_str().unwrap().contains(": "), "says what to do: {problem}");
+    }
+    running.stop().await.unwrap();
+}
+
+/// Runs a server on this directory until `calls` are made. A runtime each, as a process has.
+fn serve_on(directory: &std::path::Path, calls: impl AsyncFnOnce(&duly_server::Running)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let running = start(config(directory, "127.0.0.1:0")).await.unwrap();
+        calls(&running).await;
+        running.stop().await.unwrap();
+    });
+}
+
+async fn call(address: std::net::SocketAddr, call: &str, body: &str) -> String {
+    let request = format!(
+        "{call} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    exchange(&mut TcpStream::connect(address).await.unwrap(), &request).await
+}
+
+#[test]
+fn what_a_batch_accepted_is_there_after_a_restart_and_what_it_refused_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    serve_on(directory.path(), async |running| {
+        let operations = r#"{"operations":[
+            {"schedule":{"id":"one","delay":"1h"}},
+            {"schedule":{"id":"bad","delay":"soon"}},
+            {"schedule":{"id":"late","delay":"73000d"}},
+            {"cancel":{"id":"none"}},
+            {"schedule":{"id":"two","delay":"1h"}}
+        ]}"#;
+        let answer = call(running.addr(), "POST /v1/namespaces/a/batch", operations).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.contains("operations[2].schedule.delay"), "{answer}");
+    });
+    serve_on(directory.path(), async |running| {
+        assert_eq!(running.report().pending, 2);
+        for (id, status) in [("one", 200), ("bad", 404), ("late", 404), ("two", 200)] {
+            let path = format!("GET /v1/namespaces/a/timers/{id}");
+            let answer = call(running.addr(), &path, "").await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{id}: {answer}");
+        }
+    });
+}

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use duly_core::{
     Destination, Settings, State, Timer, Timestamp,
     lifecycle::{self, Decision, Event},
-    namespace,
 };
 use duly_store::{ClaimRequest, Claimed, Error, Firing, Lane, LaneClaim, Owner};
 
@@ -29,11 +28,7 @@ struct Room {
 impl Engine {
     /// Grants leases; the caller commits before it answers.
     pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Claimed, Error> {
-        if let Some(lease) = request.lease {
-            lease
-                .within(namespace::LEASE_MIN, namespace::LEASE_MAX)
-                .map_err(|invalid| invalid.within("lease"))?;
-        }
+        duly_store::claim::check(request)?;
         let mut claimed = Claimed::default();
         let mut room = Room { total: request.total_max, bytes: request.bytes_max, granted: false };
         for lane in &request.lanes {
@@ -132,21 +127,21 @@ impl Engine {
         assert_eq!(decision, Decision::Move(State::InFlight), "only a due firing is claimed");
         assert!(timer.due_at <= self.now.wall(), "P2: a claim before the due time");
         let settings = Arc::clone(&self.namespace(number).settings);
-        let lease = request.lease.unwrap_or(settings.lease);
         let nonce = self.random_u64();
         let attempt = timer.attempts.saturating_add(1);
         let claimed_at = self.now.wall();
-        let until = claimed_at.saturating_add(lease);
+        let (node, lease) = match request.owner {
+            Owner::Node(run) => (Some(run.0), None),
+            Owner::Consumer { lease } => (None, Some(lease.unwrap_or(settings.lease))),
+        };
+        let until = claimed_at.saturating_add(lease.unwrap_or_default());
         let record = Record::Lease(record::Lease {
             id: timer.id.clone(),
             nonce,
             attempt,
-            node: match request.owner {
-                Owner::Node(incarnation) => Some(incarnation),
-                Owner::Consumer => None,
-            },
+            node,
             claimed_at,
-            lease_ms: lease.ms(),
+            lease_ms: lease.unwrap_or_default().ms(),
             until,
             extends: false,
         });
@@ -160,8 +155,7 @@ impl Engine {
             attempt,
             due_at: timer.due_at,
             claimable_at,
-            leased_until: until,
-            lease,
+            leased_until: lease.map(|_| until),
             lane: lane.key.clone(),
             destination: destination_of(&timer, &settings),
             id: timer.id,

@@ -27,6 +27,13 @@ pub(crate) struct Lease {
     pub(crate) location: Location,
 }
 
+impl Lease {
+    /// When it ends, by the wall clock; a node's has no end.
+    pub(crate) fn leased_until(&self) -> Option<Timestamp> {
+        self.node.is_none().then_some(self.until)
+    }
+}
+
 /// All leases, by timer.
 pub(crate) type Leases = FxHashMap<Key, Lease>;
 

@@ -37,7 +37,7 @@ impl Engine {
         let wall_ms = ms(clock.wall());
         let mut manifest = found.unwrap_or_else(|| Manifest {
             version: format::VERSION,
-            reader_min: format::VERSION_READ_MIN,
+            reader_min: format::READER_MIN,
             features: format::FEATURES,
             store: random_u128(&mut random),
             hash_key: random_u128(&mut random),
@@ -57,7 +57,7 @@ impl Engine {
         manifest: &Manifest,
     ) -> Self {
         let anchor = (ms(clock.wall()), ms(clock.boot()));
-        let journal = Journal::new(Arc::clone(&disk), manifest.store, options.segment_bytes);
+        let journal = Journal::new(Arc::clone(&disk), manifest, options.segment_bytes);
         Self {
             now: Times::read(clock.as_ref(), anchor),
             options,
@@ -104,12 +104,11 @@ impl Engine {
             self.settle_unpublished();
             Ok(())
         };
-        let found = recovery::recover(disk.as_ref(), manifest.store, &mut each, progress)?;
+        let found = recovery::recover(disk.as_ref(), manifest, &mut each, progress)?;
         let (torn, frames, records) = (found.torn, found.frames, found.records);
 
         // From here on things are written.
-        manifest.epoch += 1;
-        manifest.version = format::VERSION;
+        manifest.begin_epoch();
         disk.make_dir(DIR)?;
         manifest.write(disk.as_ref())?;
         if let Some(unused) = &found.unused {
@@ -118,7 +117,7 @@ impl Engine {
         }
         let epoch = u32::try_from(manifest.epoch).map_err(|_| OpenError::Damaged {
             file: crate::manifest::NAME.into(),
-            offset: 56,
+            offset: crate::manifest::EPOCH_AT,
             what: "the epoch is past its range".into(),
         })?;
         // What was read may only be in the page cache.

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use duly_core::{NamespaceName, destination::LaneKey};
-use duly_store::{Lane, Ready, ReadyLane};
+use duly_core::{Invalid, NamespaceName, destination::LaneKey};
+use duly_store::{Error, Lane, Ready, ReadyCursor, ReadyLane};
 
 use crate::index::Kind;
 
@@ -12,10 +12,13 @@ use super::{Engine, namespaces::Namespace};
 impl Engine {
     /// Lanes with something claimable, in lane order. A page ends between namespaces, so it may
     /// hold more than `limit` lanes by those of one namespace.
-    pub(crate) fn ready(&mut self, after: Option<&Lane>, limit: usize) -> Ready {
+    pub(crate) fn ready(&mut self, after: Option<&ReadyCursor>, limit: usize) -> Result<Ready, Error> {
         use std::ops::Bound::{Excluded, Unbounded};
         let mut ready = Ready { next_due_in: self.next_due_in(), ..Ready::default() };
-        let from = after.map_or(Unbounded, |lane| Excluded((lane.namespace.clone(), u8::MAX)));
+        let from = match after.map(name_of) {
+            Some(name) => Excluded((name?, u8::MAX)),
+            None => Unbounded,
+        };
         let mut names: Vec<&NamespaceName> = Vec::new();
         for (name, _) in self.namespaces.active.range((from, Unbounded)) {
             if names.last() != Some(&name) {
@@ -35,12 +38,12 @@ impl Engine {
                 continue;
             }
             if ready.lanes.len() >= limit {
-                ready.cursor = ready.lanes.last().map(|last| last.lane.clone());
+                ready.cursor = ready.lanes.last().map(cursor_behind);
                 break;
             }
             ready.lanes.extend(lanes);
         }
-        ready
+        Ok(ready)
     }
 
     fn ready_lanes(&self, namespace: &Namespace) -> Vec<ReadyLane> {
@@ -104,4 +107,14 @@ impl Engine {
     pub(super) fn lane_key(namespace: &Namespace, slot: u8) -> Option<LaneKey> {
         namespace.lanes.key_of(slot, &namespace.settings.destination)
     }
+}
+
+/// The cursor behind the last lane of a page: the name of its namespace.
+fn cursor_behind(last: &ReadyLane) -> ReadyCursor {
+    ReadyCursor::new(last.lane.namespace.as_str().as_bytes())
+}
+
+fn name_of(cursor: &ReadyCursor) -> Result<NamespaceName, Error> {
+    let name = std::str::from_utf8(cursor.own()).ok().and_then(|text| NamespaceName::new(text).ok());
+    name.ok_or_else(|| Invalid::unseen("after", "a cursor of this store").into())
 }

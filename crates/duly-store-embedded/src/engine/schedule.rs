@@ -16,15 +16,17 @@ use super::{Engine, Stop, view::Known};
 
 impl Engine {
     /// Carries out one command.
-    pub(crate) fn apply(&mut self, command: Command) -> Result<Outcome, duly_store::Error> {
-        let outcome = self.try_apply(command);
-        match outcome {
-            Ok(outcome) => Ok(outcome),
-            Err(Stop::Refused(refusal)) => Ok(Outcome::Refused(refusal)),
-            Err(Stop::Poisoned) => Err(self
-                .check_usable()
-                .err()
-                .unwrap_or_else(|| duly_store::Error::InDoubt { reason: "a write failed".into() })),
+    pub(crate) fn apply(&mut self, command: Command) -> Outcome {
+        if let Err(error) = self.check_usable() {
+            return Outcome::Failed(error);
+        }
+        let answer = command.answer;
+        match self.try_apply(command) {
+            Ok(outcome) => outcome.answering(answer),
+            Err(Stop::Refused(refusal)) => Outcome::Refused(refusal),
+            Err(Stop::Poisoned) => Outcome::Failed(duly_store::Error::InDoubt {
+                reason: self.poisoned.clone().unwrap_or_else(|| "a write failed".into()),
+            }),
         }
     }
 

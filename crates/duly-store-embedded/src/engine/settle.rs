@@ -3,7 +3,7 @@
 use duly_core::{
     Millis, State, Stub,
     lifecycle::{self, Decision, Event},
-    namespace::{LEASE_MAX, LEASE_MIN},
+    namespace::LEASE_MAX,
     stub::Ended,
     timer::{Attempt, AttemptOutcome, DeathReason, Next, SettledToken, Verdict, Wait},
 };
@@ -18,16 +18,24 @@ use crate::{
 use super::{Engine, Stop, leases, leases::Lease};
 
 impl Engine {
-    /// Refuses a call that holds an impossible value, before anything of it is done.
-    pub(crate) fn check_settlements(settlements: &[Settlement]) -> Result<(), Error> {
+    /// Takes verdicts. When one cannot be written, it and those behind it are in doubt.
+    pub(crate) fn settle_all(
+        &mut self,
+        settlements: &[Settlement],
+    ) -> Result<Vec<SettleOutcome>, Error> {
+        duly_store::settle::check(settlements)?;
+        let mut outcomes = Vec::with_capacity(settlements.len());
         for settlement in settlements {
-            if let SettleVerdict::Extend { lease } = settlement.verdict {
-                lease
-                    .within(LEASE_MIN, LEASE_MAX)
-                    .map_err(|invalid| invalid.within("extend.lease"))?;
+            match self.settle(settlement) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(error) if outcomes.is_empty() => return Err(error),
+                Err(_) => {
+                    outcomes.resize(settlements.len(), SettleOutcome::InDoubt);
+                    break;
+                }
             }
         }
-        Ok(())
+        Ok(outcomes)
     }
 
     /// Takes one verdict.
@@ -92,7 +100,10 @@ impl Engine {
                 Ok(SettleOutcome::Ok)
             }
             SettleVerdict::Extend { lease: extension } => {
-                self.extend(number, &timer.id, lease, *extension)?;
+                // A node's lease has no end to move.
+                if lease.node.is_none() {
+                    self.extend(number, &timer.id, lease, *extension)?;
+                }
                 Ok(SettleOutcome::Ok)
             }
             SettleVerdict::Release => {
@@ -159,14 +170,11 @@ impl Engine {
     }
 
     /// Ends all leases of a node.
-    pub(crate) fn release_owner(&mut self, owner: duly_store::Owner) -> u64 {
-        let duly_store::Owner::Node(incarnation) = owner else {
-            return 0;
-        };
+    pub(crate) fn release_owner(&mut self, run: duly_store::NodeRun) -> u64 {
         let held: Vec<Key> = self
             .leases
             .iter()
-            .filter(|(_, lease)| lease.node == Some(incarnation))
+            .filter(|(_, lease)| lease.node == Some(run.0))
             .map(|(key, _)| *key)
             .collect();
         for key in &held {

@@ -66,7 +66,7 @@ impl Engine {
             namespace: name.clone(),
             state,
             body: Body::Whole(Box::new(timer)),
-            leased_until: lease.map(|lease| lease.until),
+            leased_until: lease.and_then(Lease::leased_until),
             attempt_under_way: lease.map(|lease| lease.attempt),
             claimed_at: lease.map(|lease| lease.claimed_at),
         }

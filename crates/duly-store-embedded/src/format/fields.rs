@@ -147,3 +147,6 @@ impl<'a> Reader<'a> {
         self.at >= self.bytes.len()
     }
 }
+
+#[cfg(test)]
+mod tests;

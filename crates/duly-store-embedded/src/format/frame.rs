@@ -3,17 +3,22 @@
 //! ```text
 //!  0  magic   u32   "DLYf"
 //!  4  length  u32   bytes of the records that follow (multiple of 16, never 0)
-//!  8  crc     u32   over everything after this field, records included
+//!  8  crc     u32   over everything after this field, records included, seeded by the store
 //! 12  epoch   u32   the store's epoch, from the manifest
 //! 16  lsn     u64   number of the frame, +1 each, from 1
 //! 24  count   u32   records
 //! 28  lag     u32   lsn minus the newest lsn known to be on disk when this frame was written
+//!                   (u32::MAX: that or more)
 //! 32  records
 //! ```
 //!
 //! `lag` is what tells a torn tail from damage. Frames written since the last fsync may be lost in
 //! any combination by a power cut; a bad frame is therefore cut off only when no later frame says
 //! that it had been on disk. See [`crate::journal::recovery`].
+//!
+//! The checksum starts from a [`Seed`] that only the store knows. Payloads are the callers' bytes:
+//! without it a payload could hold whole frames, which would be believed where a torn frame, or a
+//! frame that was cut off earlier, leaves that payload behind the end of the journal.
 
 use super::fields::{Reader, Writer};
 
@@ -23,6 +28,21 @@ pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"DLYf");
 pub(crate) const HEADER_BYTES: usize = 32;
 /// Where the checksummed part begins.
 const CHECKED_FROM: usize = 12;
+
+/// What the checksums of a store's frames start from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seed(u32);
+
+impl Seed {
+    /// The seed of the store with this hash key (which never leaves the manifest).
+    pub(crate) fn of(hash_key: u128) -> Self {
+        Self(crc32c::crc32c(&hash_key.to_le_bytes()))
+    }
+
+    fn crc(self, checked: &[u8]) -> u32 {
+        crc32c::crc32c_append(self.0, checked)
+    }
+}
 
 /// A frame's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,9 +72,9 @@ impl Header {
         plausible.then_some(header)
     }
 
-    /// The newest lsn that was on disk when this frame was written.
+    /// The newest lsn that was on disk when this frame was written; 0 when the frame cannot say.
     pub(crate) const fn durable_lsn(&self) -> u64 {
-        self.lsn.saturating_sub(self.lag as u64)
+        if self.lag == u32::MAX { 0 } else { self.lsn.saturating_sub(self.lag as u64) }
     }
 
     /// Bytes of the whole frame.
@@ -63,8 +83,19 @@ impl Header {
     }
 }
 
+/// What a frame says of itself besides its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) epoch: u32,
+    pub(crate) lsn: u64,
+    pub(crate) count: u32,
+    /// The newest lsn that is on disk.
+    pub(crate) durable_lsn: u64,
+}
+
 /// Fills in the header of `frame`, whose first [`HEADER_BYTES`] are reserved.
-pub(crate) fn seal(frame: &mut [u8], epoch: u32, lsn: u64, count: u32, durable_lsn: u64) {
+pub(crate) fn seal(frame: &mut [u8], seed: Seed, identity: Identity) {
+    let Identity { epoch, lsn, count, durable_lsn } = identity;
     let length = u32::try_from(frame.len() - HEADER_BYTES)
         .expect("a frame fits its segment, which is at most 256 MiB");
     assert!(length > 0 && length.is_multiple_of(16), "an empty frame would end the journal");
@@ -79,12 +110,14 @@ pub(crate) fn seal(frame: &mut [u8], epoch: u32, lsn: u64, count: u32, durable_l
     writer.u32(count);
     writer.u32(lag);
     frame[..HEADER_BYTES].copy_from_slice(&header);
-    let crc = crc32c::crc32c(&frame[CHECKED_FROM..]);
+    let crc = seed.crc(&frame[CHECKED_FROM..]);
     frame[8..12].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// Whether the whole frame's bytes agree with its checksum.
-pub(crate) fn is_intact(frame: &[u8], header: &Header) -> bool {
-    frame.len() as u64 == header.frame_bytes()
-        && crc32c::crc32c(&frame[CHECKED_FROM..]) == header.crc
+pub(crate) fn is_intact(frame: &[u8], seed: Seed, header: &Header) -> bool {
+    frame.len() as u64 == header.frame_bytes() && seed.crc(&frame[CHECKED_FROM..]) == header.crc
 }
+
+#[cfg(test)]
+mod tests;

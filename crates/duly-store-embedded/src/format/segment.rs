@@ -3,7 +3,7 @@
 //! ```text
 //!  0  magic     8 bytes  "DULYJRN\n"
 //!  8  version   u32      format version
-//! 12  crc       u32      over bytes 16..64
+//! 12  crc       u32      over bytes 0..12 and 16..64
 //! 16  store     u128     the store's UUID
 //! 32  sequence  u64      number of the segment, +1 each, from 1
 //! 40  base_lsn  u64      lsn of its first frame
@@ -31,17 +31,17 @@ pub(crate) struct Header {
 
 impl Header {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut checked = Vec::with_capacity(48);
-        let mut writer = Writer(&mut checked);
+        let mut bytes = MAGIC.to_vec();
+        let mut writer = Writer(&mut bytes);
+        writer.u32(self.version);
+        writer.u32(0);
         writer.u128(self.store);
         writer.u64(self.sequence);
         writer.u64(self.base_lsn);
         writer.u64(self.length);
         writer.u64(0);
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend_from_slice(&self.version.to_le_bytes());
-        bytes.extend_from_slice(&crc32c::crc32c(&checked).to_le_bytes());
-        bytes.extend_from_slice(&checked);
+        let crc = checksum(&bytes);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
@@ -54,7 +54,7 @@ impl Header {
         let mut reader = Reader::new(&bytes[8..]);
         let version = reader.u32().ok()?;
         let crc = reader.u32().ok()?;
-        if crc32c::crc32c(&bytes[16..]) != crc {
+        if checksum(bytes) != crc {
             return None;
         }
         Some(Self {
@@ -66,3 +66,11 @@ impl Header {
         })
     }
 }
+
+/// Over everything but the checksum itself.
+fn checksum(header: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..])
+}
+
+#[cfg(test)]
+mod tests;

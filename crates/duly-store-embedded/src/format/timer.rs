@@ -320,3 +320,6 @@ pub(super) fn encode_settled(w: &mut Writer<'_>, settled: SettledToken) {
 pub(super) fn decode_settled(r: &mut Reader<'_>) -> Result<SettledToken, DecodeError> {
     Ok(SettledToken { nonce: r.u64()?, verdict: from_code(&VERDICTS, r.u8()?, "verdict")? })
 }
+
+#[cfg(test)]
+mod tests;

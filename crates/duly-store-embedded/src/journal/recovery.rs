@@ -8,6 +8,8 @@
 //!   life says that the bad one had already been on disk (`lag`, see [`crate::format::frame`]).
 //!   Then acknowledged data is missing: refuse.
 //! * A frame of an older epoch than the one before it is left over from before a cut: not valid.
+//! * Epochs of frames end at the manifest's; beyond it the manifest is an old copy, and what would
+//!   be written next would be taken for left-overs: refuse.
 //!
 //! Nothing is written here, so a refused directory is as it was.
 
@@ -17,7 +19,9 @@ use crate::{
     disk::{Disk, File},
     format::{self, ALIGN, frame, record, segment},
     index::Location,
+    manifest::{self, Manifest},
     open::OpenError,
+    options::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN},
 };
 
 use super::DIR;
@@ -68,7 +72,7 @@ pub struct Progress {
 /// Reads the whole journal and hands every record, in order, to `each`.
 pub(crate) fn recover(
     disk: &dyn Disk,
-    store: u128,
+    manifest: &Manifest,
     each: &mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Found, OpenError> {
@@ -80,11 +84,11 @@ pub(crate) fn recover(
         let name = super::segment_name(sequence);
         let file = disk.open(&name)?;
         let length = file.len()?;
-        let mut bytes = vec![0; usize::try_from(length).map_err(|_| too_large(&name, length))?];
-        file.read_exact_at(0, &mut bytes)?;
+        let bytes = read_segment(&name, file.as_ref(), length)?;
         let mut scan = Scan {
             name: &name,
             bytes: &bytes,
+            seed: manifest.frame_seed(),
             at: segment::HEADER_BYTES,
             epoch,
             lsn: found.next_lsn,
@@ -96,7 +100,7 @@ pub(crate) fn recover(
             }
             return Err(damaged(&name, 0, "the segment's header is not valid"));
         };
-        check_header(&name, &header, store, sequence, length)?;
+        check_header(&name, &header, manifest, sequence, length)?;
         if place == 0 {
             found.next_lsn = header.base_lsn;
             scan.lsn = header.base_lsn;
@@ -121,6 +125,13 @@ pub(crate) fn recover(
             found.next_lsn = scan.lsn;
         }
         epoch = scan.epoch;
+        if u64::from(epoch) > manifest.epoch {
+            let what = format!(
+                "it has epoch {} but {name} was written in epoch {epoch}: it is an old copy",
+                manifest.epoch
+            );
+            return Err(damaged(manifest::NAME, manifest::EPOCH_AT, &what));
+        }
         let end = scan.at;
         found.segments.push(FoundSegment { sequence, slot, file, length, end });
         progress(Progress {
@@ -136,9 +147,11 @@ fn sequences(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
     let mut sequences = Vec::new();
     for name in disk.list(DIR)? {
         if let Some(number) = name.strip_suffix(".log") {
-            let sequence = number
-                .parse()
-                .map_err(|_| damaged(&format!("{DIR}/{name}"), 0, "not a name that Duly gives"))?;
+            let sequence = number.parse().unwrap_or(0);
+            let full_name = format!("{DIR}/{name}");
+            if sequence == 0 || super::segment_name(sequence) != full_name {
+                return Err(damaged(&full_name, 0, "not a name that Duly gives"));
+            }
             sequences.push(sequence);
         }
     }
@@ -153,18 +166,25 @@ fn sequences(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
 fn check_header(
     name: &str,
     header: &segment::Header,
-    store: u128,
+    manifest: &Manifest,
     sequence: u64,
     length: u64,
 ) -> Result<(), OpenError> {
-    if header.store != store {
+    if header.store != manifest.store {
         return Err(damaged(name, 16, "the segment belongs to another store"));
     }
-    if header.version > format::VERSION {
+    // A newer build may have written it in a way that its manifest says this one can read.
+    if header.version > format::VERSION.max(manifest.version) {
         return Err(OpenError::Newer {
             found: header.version,
             known: format::VERSION,
             features: 0,
+        });
+    }
+    if header.version < format::VERSION_READ_MIN {
+        return Err(OpenError::Older {
+            found: header.version,
+            oldest: format::VERSION_READ_MIN,
         });
     }
     if header.sequence != sequence || header.length != length {
@@ -177,13 +197,26 @@ fn damaged(file: &str, offset: u64, what: &str) -> OpenError {
     OpenError::Damaged { file: file.into(), offset, what: what.into() }
 }
 
-fn too_large(name: &str, length: u64) -> OpenError {
-    damaged(name, 0, &format!("{length} bytes do not fit memory"))
+/// Reads a segment whole. Segments have their full length before they get their name, so another
+/// length is no trace of a crash.
+fn read_segment(name: &str, file: &dyn File, length: u64) -> Result<Vec<u8>, OpenError> {
+    let allowed = SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX;
+    let bytes = usize::try_from(length).ok().filter(|_| allowed.contains(&length));
+    let Some(bytes) = bytes else {
+        let what = format!(
+            "it has {length} bytes; segments have {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
+        );
+        return Err(damaged(name, 0, &what));
+    };
+    let mut bytes = vec![0; bytes];
+    file.read_exact_at(0, &mut bytes)?;
+    Ok(bytes)
 }
 
 struct Scan<'a> {
     name: &'a str,
     bytes: &'a [u8],
+    seed: frame::Seed,
     at: u64,
     epoch: u32,
     lsn: u64,
@@ -199,7 +232,7 @@ impl<'a> Scan<'a> {
     fn frame_at(&self, at: u64) -> Option<(frame::Header, &'a [u8])> {
         let header = frame::Header::read(self.slice(at, frame::HEADER_BYTES as u64))?;
         let frame = self.slice(at, header.frame_bytes());
-        frame::is_intact(frame, &header).then_some((header, frame))
+        frame::is_intact(frame, self.seed, &header).then_some((header, frame))
     }
 
     /// The next frame in order, or `None` where there is none.
@@ -267,3 +300,6 @@ impl<'a> Scan<'a> {
         Ok(self.slice(self.at, frame::HEADER_BYTES as u64).iter().any(|byte| *byte != 0))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use std::{
 use duly_core::metric_names;
 use duly_store::{Error, Health};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::{disk::Disk, engine::Engine, journal};
 
@@ -38,7 +38,8 @@ const HEALTH_BUSY: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) wakeups: Arc<Notify>,
+    /// Grows when something may have become claimable earlier than was said.
+    pub(crate) wakeups: Arc<watch::Sender<u64>>,
     pub(crate) health: Arc<Mutex<Health>>,
 }
 
@@ -112,7 +113,7 @@ impl Shell {
             self.advance_lists();
             self.commit(answers, since);
             if self.engine.take_wake() {
-                self.shared.wakeups.notify_one();
+                self.shared.wakeups.send_modify(|count| *count += 1);
             }
             self.write_spare();
             self.refresh_health();
@@ -169,19 +170,15 @@ impl Shell {
         reply: tokio::sync::oneshot::Sender<duly_store::Result<Vec<duly_store::Outcome>>>,
         answers: &mut Answers,
     ) -> Option<Request> {
-        if let Err(error) = self.engine.check_usable() {
+        if outcomes.is_empty()
+            && let Err(error) = self.engine.check_usable()
+        {
             drop(reply.send(Err(error)));
             return None;
         }
         let bytes_max = self.engine.uncommitted_bytes() + COMMIT_BYTES_MAX;
         for command in commands.by_ref().take(SHARE_COMMANDS) {
-            match self.engine.apply(command) {
-                Ok(outcome) => outcomes.push(outcome),
-                Err(error) => {
-                    drop(reply.send(Err(error)));
-                    return None;
-                }
-            }
+            outcomes.push(self.engine.apply(command));
             if self.engine.uncommitted_bytes() >= bytes_max {
                 break;
             }

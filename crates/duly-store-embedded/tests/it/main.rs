@@ -1,5 +1,11 @@
 //! Tests of the embedded store through its public face: the conformance suite, the model, crashes.
 
 mod conformance;
+mod crash_points;
 mod harness;
 mod model;
+mod seeds;
+mod snapshot;
+mod steps;
+mod twins;
+mod workload;

@@ -45,7 +45,7 @@ pub(super) async fn p4_claim_before_cancel_wins(harness: &dyn Harness) -> Ran {
     };
     assert_eq!(refusal.code().as_str(), "in_flight");
     assert_eq!((*state, *attempts), (State::InFlight, 1));
-    assert_eq!(*leased_until, Some(firing.leased_until));
+    assert_eq!(*leased_until, firing.leased_until);
     scene.settled(&firing, SettleVerdict::Ack).await;
     assert_eq!(scene.state("a").await, Some(State::Finished));
     Ran::Whole

@@ -5,8 +5,8 @@
 //! [`conformance_tests!`](crate::conformance_tests) cannot differ.
 
 use super::{
-    Case, cancel, claim, dead, durable, fire, intact, lease, limits, list, namespaces, occurrence,
-    race, reschedule, schedule, settle, stats, time,
+    Case, call, cancel, claim, dead, durable, fire, intact, lease, limits, list, namespaces,
+    occurrence, race, reschedule, schedule, settle, stats, time,
 };
 
 /// Calls the macro `$with` (of this crate) with `$pass` in braces and then every topic with its
@@ -59,6 +59,11 @@ macro_rules! conformance_cases {
                 p5_p7_fire_makes_the_next_attempt_now,
                 p5_fire_of_what_is_due_or_running_changes_nothing,
                 p5_fire_of_ended_timers_is_refused,
+            }
+            call {
+                p10_a_call_of_too_many_items_does_nothing,
+                p10_a_brief_answer_leaves_the_payload_out,
+                p10_a_shard_that_there_is_not_is_refused,
             }
             claim {
                 p2_t1_never_early_by_a_millisecond,

@@ -6,14 +6,14 @@ use super::{
     Harness, Ran,
     scene::{NODE, SHARD, Scene, ms, secs, settings},
 };
-use crate::{Owner, SettleOutcome, SettleVerdict};
+use crate::{NodeRun, Owner, SettleOutcome, SettleVerdict};
 
 pub(super) async fn p3_a_lease_that_ends_makes_it_due_again(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let claimed_at = scene.now();
     let first = scene.claim_one().await;
-    assert_eq!(first.leased_until, claimed_at.saturating_add(secs(30)));
+    assert_eq!(first.leased_until, Some(claimed_at.saturating_add(secs(30))));
     scene.advance(ms(29_999)).await;
     assert!(scene.claim().await.is_empty(), "the lease is running");
     assert_eq!(scene.state("a").await, Some(State::InFlight));
@@ -77,10 +77,10 @@ pub(super) async fn p3_a_lease_that_nobody_asks_about_still_ends(harness: &dyn H
 
 pub(super) async fn p3_release_owner_ends_that_nodes_leases_only(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
-    let other = Owner::Node(8);
-    let claim_as = async |owner| {
+    let other = NodeRun(8);
+    let claim_as = async |run| {
         let mut request = scene.request(vec![duly_core::destination::LaneKey::Pull]);
-        request.owner = owner;
+        request.owner = Owner::Node(run);
         scene.claim_as(request).await.firings.remove(0)
     };
     scene.create_in("mine", Millis::ZERO).await;
@@ -89,7 +89,7 @@ pub(super) async fn p3_release_owner_ends_that_nodes_leases_only(harness: &dyn H
     let theirs = claim_as(other).await;
     scene.create_in("pulled", Millis::ZERO).await;
     let pulled = scene.claim_one().await;
-    let release = async |owner| scene.store().release_owner(SHARD, owner).await;
+    let release = async |run| scene.store().release_owner(SHARD, run).await;
     assert_eq!(release(NODE).await, Ok(1));
     assert_eq!(release(NODE).await, Ok(0), "they are gone");
     let view = scene.view("mine").await;
@@ -119,6 +119,10 @@ pub(super) async fn p8_a_nodes_lease_lives_as_long_as_the_node(harness: &dyn Har
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
     let firing = scene.claim_for_node().await.remove(0);
+    assert_eq!(firing.leased_until, None, "it has no end of its own");
+    let longer = SettleVerdict::Extend { lease: secs(60) };
+    assert_eq!(scene.settle(&firing, longer).await, SettleOutcome::Ok);
+    assert_eq!(scene.view("a").await.leased_until, None);
     scene.advance(secs(24 * 3_600)).await;
     assert!(scene.claim().await.is_empty(), "no heartbeat was missed");
     assert_eq!(scene.state("a").await, Some(State::InFlight));

@@ -164,7 +164,7 @@ pub(super) async fn p5_a_list_shows_the_present(harness: &dyn Harness) -> Ran {
     assert_eq!(scene.list_ids(only(State::Due)).await, ["a"]);
     let firing = scene.claim_one().await;
     let found = scene.list_whole(only(State::InFlight)).await;
-    assert_eq!(found[0].leased_until, Some(firing.leased_until));
+    assert_eq!(found[0].leased_until, firing.leased_until);
     assert_eq!((found[0].attempt_under_way, found[0].attempts()), (Some(1), 1));
     scene.settled(&firing, SettleVerdict::Ack).await;
     assert!(scene.list_ids(scene.list_request(ListState::Pending)).await.is_empty());

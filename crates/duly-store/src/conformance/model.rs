@@ -13,7 +13,7 @@
 use duly_core::Millis;
 
 use super::{Harness, MemoryHarness, Restart, scene::SHARD};
-use crate::Owner;
+use crate::NodeRun;
 
 mod generate;
 mod known;
@@ -103,7 +103,7 @@ pub async fn compare_with_memory(
 async fn reopen(reference: &dyn Harness) -> Vec<String> {
     reference.advance(op::STEP).await;
     for node in 0..op::NODES {
-        let released = reference.store().release_owner(SHARD, Owner::Node(node)).await;
+        let released = reference.store().release_owner(SHARD, NodeRun(node)).await;
         if let Err(error) = released {
             return vec![format!("{error}")];
         }

@@ -170,7 +170,7 @@ pub(super) async fn p6_settings_reach_what_is_pending(harness: &dyn Harness) -> 
     let retry = duly_core::RetryPolicy::Schedule(vec![secs(77)]);
     scene.put(Settings { retry, lease: secs(45), ..settings() }).await;
     let firing = scene.claim_one().await;
-    assert_eq!(firing.lease, secs(45));
+    assert_eq!(firing.leased_until, Some(scene.now().saturating_add(secs(45))));
     let verdict = super::scene::failed(
         duly_core::timer::Wait::Policy,
         duly_core::timer::AttemptOutcome::Failed,
@@ -184,25 +184,22 @@ pub(super) async fn p6_settings_reach_what_is_pending(harness: &dyn Harness) -> 
 
 pub(super) async fn p2_something_claimable_wakes_the_waiting(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
-    let wakeups = scene.store().wakeups();
+    let mut wakeups = scene.store().wakeups(SHARD);
     // Longer than any lost signal may cost; nothing waits this long unless the signal is lost.
     let patience = std::time::Duration::from_secs(1);
-    let mut waiting = Box::pin(wakeups.notified());
-    waiting.as_mut().enable();
+    wakeups.mark_unchanged();
     scene.create_in("a", Millis::ZERO).await;
-    let signal = tokio::time::timeout(patience, waiting).await;
-    assert!(signal.is_ok(), "a due timer is signalled");
+    let signal = tokio::time::timeout(patience, wakeups.changed()).await;
+    assert!(matches!(signal, Ok(Ok(()))), "a due timer is signalled");
     let firing = scene.claim_one().await;
-    let mut waiting = Box::pin(wakeups.notified());
-    waiting.as_mut().enable();
+    wakeups.mark_unchanged();
     scene.settled(&firing, SettleVerdict::Release).await;
-    let signal = tokio::time::timeout(patience, waiting).await;
-    assert!(signal.is_ok(), "a firing handed back is signalled");
+    let signal = tokio::time::timeout(patience, wakeups.changed()).await;
+    assert!(matches!(signal, Ok(Ok(()))), "a firing handed back is signalled");
     scene.set_activity(Activity::Paused).await;
-    let mut waiting = Box::pin(wakeups.notified());
-    waiting.as_mut().enable();
+    wakeups.mark_unchanged();
     scene.set_activity(Activity::Running).await;
-    let signal = tokio::time::timeout(patience, waiting).await;
-    assert!(signal.is_ok(), "a resumed namespace is signalled");
+    let signal = tokio::time::timeout(patience, wakeups.changed()).await;
+    assert!(matches!(signal, Ok(Ok(()))), "a resumed namespace is signalled");
     Ran::Whole
 }

@@ -17,9 +17,9 @@ use duly_core::{
 
 use super::Harness;
 use crate::{
-    ClaimRequest, Claimed, Command, Firing, Lane, LaneClaim, ListRequest, Operation, Outcome,
-    Owner, Ready, Refusal, SettleOutcome, SettleVerdict, Settlement, Stats, Store, TimerView,
-    Token,
+    Answer, ClaimRequest, Claimed, Command, Firing, Lane, LaneClaim, ListRequest, NodeRun,
+    Operation, Outcome, Owner, Ready, ReadyCursor, Refusal, SettleOutcome, SettleVerdict,
+    Settlement, Stats, Store, TimerView, Token,
     command::Letter,
     namespaces::{Activity, Namespace, Put},
     query::{ListState, PAGE_MAX},
@@ -28,7 +28,7 @@ use crate::{
 /// The shard that the suite works on.
 pub(super) const SHARD: ShardId = ShardId(0);
 /// The node that claims where a node does.
-pub(super) const NODE: Owner = Owner::Node(7);
+pub(super) const NODE: NodeRun = NodeRun(7);
 
 /// One namespace on one harness.
 #[derive(Clone)]
@@ -162,9 +162,11 @@ impl<'a> Scene<'a> {
     }
 
     pub(super) async fn apply_all(&self, operations: Vec<Operation>) -> Vec<Outcome> {
-        let commands = operations
-            .into_iter()
-            .map(|operation| Command { namespace: self.namespace.clone(), operation });
+        let commands = operations.into_iter().map(|operation| Command {
+            namespace: self.namespace.clone(),
+            operation,
+            answer: Answer::Whole,
+        });
         let outcomes = self.store().apply(SHARD, commands.collect()).await;
         outcomes.expect("operations are carried out")
     }
@@ -211,8 +213,7 @@ impl<'a> Scene<'a> {
             lanes: lanes.collect(),
             total_max: 1_000,
             bytes_max: u64::MAX,
-            lease: None,
-            owner: Owner::Consumer,
+            owner: Owner::Consumer { lease: None },
         }
     }
 
@@ -229,7 +230,7 @@ impl<'a> Scene<'a> {
     /// Claims everything in the pull lane, as [`NODE`].
     pub(super) async fn claim_for_node(&self) -> Vec<Firing> {
         let mut request = self.request(vec![LaneKey::Pull]);
-        request.owner = NODE;
+        request.owner = Owner::Node(NODE);
         self.claim_as(request).await.firings
     }
 
@@ -241,7 +242,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Lanes that have something claimable.
-    pub(super) async fn ready(&self, after: Option<Lane>, limit: usize) -> Ready {
+    pub(super) async fn ready(&self, after: Option<ReadyCursor>, limit: usize) -> Ready {
         let ready = self.store().ready(SHARD, after, limit).await;
         ready.expect("it is told what is ready")
     }

@@ -10,7 +10,7 @@ use super::{
     Harness, Ran,
     scene::{Scene, cancel_op, code, http, id, name, schedule_op, secs, settings, text, timer},
 };
-use crate::{Command, Outcome, Refusal};
+use crate::{Answer, Command, Outcome, Refusal};
 
 const COLUMNS: [&str; 4] = ["same", "fail", "keep", "replace"];
 
@@ -201,13 +201,14 @@ pub(super) async fn p6_operations_on_one_id_run_in_order(harness: &dyn Harness) 
 pub(super) async fn t13_a_refused_item_takes_no_other_with_it(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     let command = |namespace: &str, text: &str| Command {
+        answer: Answer::Whole,
         namespace: name(namespace),
         operation: schedule_op(timer(text, scene.at(secs(60))), IfExists::Fail),
     };
     let commands = vec![
         command("shop", "a"),
         command("nowhere", "b"),
-        Command { namespace: name("shop"), operation: cancel_op("unknown") },
+        Command { namespace: name("shop"), operation: cancel_op("unknown"), answer: Answer::Whole },
         command("shop", "c"),
     ];
     let outcomes = scene.store().apply(super::scene::SHARD, commands).await;

@@ -6,7 +6,6 @@ use duly_core::{
     Millis, Timer, TimerId,
     destination::LaneKey,
     lifecycle::{Decision, Event, decide},
-    namespace::{LEASE_MAX, LEASE_MIN},
     shard::ShardId,
 };
 
@@ -15,21 +14,29 @@ use super::{
     space::{Lease, Space},
     state::{Grant, State},
 };
-use crate::{ClaimRequest, Claimed, Firing, Lane, Owner, Ready, ReadyLane, Result, Token};
+use crate::{
+    ClaimRequest, Claimed, Firing, Lane, Owner, Ready, ReadyCursor, ReadyLane, Result, Token, claim,
+};
 
 impl State {
-    pub(super) fn ready(&self, after: Option<&Lane>, limit: usize, now: Now) -> Ready {
+    /// A page ends between namespaces: its cursor is the name of the last.
+    pub(super) fn ready(&self, after: Option<&ReadyCursor>, limit: usize, now: Now) -> Ready {
+        let mut ready = Ready { next_due_in: self.next_due_in(now), ..Ready::default() };
         let granting = self.spaces.values().filter(|space| space.grants());
-        let lanes = granting.flat_map(|space| space.ready_lanes(now));
-        let mut lanes: Vec<ReadyLane> =
-            lanes.filter(|ready| after.is_none_or(|after| ready.lane > *after)).collect();
-        let cut = lanes.len() > limit;
-        lanes.truncate(limit);
-        Ready {
-            cursor: lanes.last().filter(|_| cut).map(|ready| ready.lane.clone()),
-            lanes,
-            next_due_in: self.next_due_in(now),
+        for space in granting {
+            if after.is_some_and(|after| space.name.as_str().as_bytes() <= after.own()) {
+                continue;
+            }
+            let lanes = space.ready_lanes(now);
+            if !lanes.is_empty() && ready.lanes.len() >= limit {
+                let last = ready.lanes.last();
+                let name = last.map(|ready| ready.lane.namespace.as_str().as_bytes());
+                ready.cursor = Some(ReadyCursor::new(name.unwrap_or_default()));
+                break;
+            }
+            ready.lanes.extend(lanes);
         }
+        ready
     }
 
     pub(super) fn claim(
@@ -38,9 +45,7 @@ impl State {
         request: &ClaimRequest,
         now: Now,
     ) -> Result<Claimed> {
-        if let Some(lease) = request.lease {
-            lease.within(LEASE_MIN, LEASE_MAX).map_err(|e| e.within("lease"))?;
-        }
+        claim::check(request)?;
         let mut claimed = Claimed::default();
         let mut bytes_left = request.bytes_max;
         'lanes: for wanted in &request.lanes {
@@ -84,7 +89,7 @@ impl State {
     fn next_due_in(&self, now: Now) -> Option<Duration> {
         let live = self.spaces.values().flat_map(|space| space.live.values());
         let moments = live.filter_map(|live| match live.lease {
-            Some(Lease { owner: Owner::Consumer, ends_boot, .. }) => {
+            Some(Lease { owner: Owner::Consumer { .. }, ends_boot, .. }) => {
                 Some(ends_boot.saturating_sub(now.boot))
             }
             Some(_) => None,
@@ -143,15 +148,18 @@ impl Space {
             Decision::Move(duly_core::State::InFlight),
             "only claimable timers are picked"
         );
-        let length = request.lease.unwrap_or(self.settings.lease);
+        let length = match request.owner {
+            Owner::Consumer { lease } => Some(lease.unwrap_or(self.settings.lease)),
+            Owner::Node(_) => None,
+        };
         let lease = Lease {
             nonce,
             attempt: timer.attempts + 1,
             owner: request.owner,
             claimed_at: now.wall,
             claimed_boot: now.boot,
-            ends_boot: now.boot + length.to_std(),
-            leased_until: now.wall.saturating_add(length),
+            ends_boot: length.map_or(Duration::MAX, |length| now.boot + length.to_std()),
+            leased_until: length.map(|length| now.wall.saturating_add(length)),
         };
         let firing = Firing {
             token,
@@ -163,7 +171,6 @@ impl Space {
             due_at: timer.due_at,
             claimable_at: timer.claimable_at(),
             leased_until: lease.leased_until,
-            lease: length,
             lane: self.lane_of(timer),
             destination: self.destination_of(timer).clone(),
             headers: timer.headers.clone(),

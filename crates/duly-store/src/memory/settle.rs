@@ -3,7 +3,7 @@
 use duly_core::{
     Millis, TimerId,
     lifecycle::{Decision, Event, decide},
-    namespace::{LEASE_MAX, LEASE_MIN},
+    namespace::LEASE_MAX,
     shard::ShardId,
     stub::Ended,
     timer::{Attempt, AttemptOutcome, DeathReason, Next, SettledToken, Verdict},
@@ -14,7 +14,7 @@ use super::{
     space::{Lease, Space},
     state::State,
 };
-use crate::{Result, SettleOutcome, SettleVerdict, Settlement, Token};
+use crate::{Owner, Result, SettleOutcome, SettleVerdict, Settlement, Token, settle};
 
 impl State {
     /// An extension of a length that is not allowed refuses the call before anything is done.
@@ -24,12 +24,7 @@ impl State {
         settlements: Vec<Settlement>,
         now: Now,
     ) -> Result<Vec<SettleOutcome>> {
-        for (i, settlement) in settlements.iter().enumerate() {
-            if let SettleVerdict::Extend { lease } = settlement.verdict {
-                let field = format!("settlements[{i}].extend.lease");
-                lease.within(LEASE_MIN, LEASE_MAX).map_err(|e| e.within(&field))?;
-            }
-        }
+        settle::check(&settlements)?;
         let outcomes =
             settlements.into_iter().map(|settlement| self.settle_one(shard, settlement, now));
         Ok(outcomes.collect())
@@ -114,13 +109,16 @@ impl Space {
         SettleOutcome::Ok
     }
 
-    /// The lease ends `length` from now, at most [`LEASE_MAX`] after the claim.
+    /// The lease ends `length` from now, at most [`LEASE_MAX`] after the claim; a node's has no end.
     fn extend(&mut self, id: &TimerId, lease: Lease, length: Millis, now: Now) -> SettleOutcome {
+        if matches!(lease.owner, Owner::Node(_)) {
+            return SettleOutcome::Ok;
+        }
         let latest_boot = lease.claimed_boot + LEASE_MAX.to_std();
         let ends_boot = (now.boot + length.to_std()).min(latest_boot);
         let left = ends_boot.saturating_sub(now.boot).as_millis();
         let left = Millis::from_ms(u64::try_from(left).unwrap_or(u64::MAX));
-        let leased_until = now.wall.saturating_add(left);
+        let leased_until = Some(now.wall.saturating_add(left));
         if let Some(live) = self.live.get_mut(id) {
             live.lease = Some(Lease { ends_boot, leased_until, ..lease });
         }

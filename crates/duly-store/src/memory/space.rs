@@ -56,7 +56,7 @@ pub(super) struct Lease {
     /// When it ends, by the boot clock.
     pub(super) ends_boot: Duration,
     /// When it ends, by the wall clock at the time when that was decided.
-    pub(super) leased_until: Timestamp,
+    pub(super) leased_until: Option<Timestamp>,
 }
 
 /// Something that ended, with its place in the order of endings.
@@ -71,7 +71,7 @@ impl Lease {
     pub(super) const fn is_over(&self, now: Now) -> bool {
         match self.owner {
             Owner::Node(_) => false,
-            Owner::Consumer => self.ends_boot.as_nanos() <= now.boot.as_nanos(),
+            Owner::Consumer { .. } => self.ends_boot.as_nanos() <= now.boot.as_nanos(),
         }
     }
 }
@@ -122,7 +122,7 @@ impl Space {
 
     pub(super) fn view_live(&self, live: &Live, now: Now) -> TimerView {
         let mut view = TimerView::whole(self.name.clone(), live.state(now), live.timer.clone());
-        view.leased_until = live.lease.map(|lease| lease.leased_until);
+        view.leased_until = live.lease.and_then(|lease| lease.leased_until);
         view.attempt_under_way = live.lease.map(|lease| lease.attempt);
         view.claimed_at = live.lease.map(|lease| lease.claimed_at);
         view

@@ -55,7 +55,8 @@ impl State {
         let Some(space) = self.spaces.get_mut(&command.namespace) else {
             return Outcome::Refused(Refusal::UnknownNamespace(command.namespace));
         };
-        space.apply(command.operation, &mut self.random, now).unwrap_or_else(Outcome::Refused)
+        let outcome = space.apply(command.operation, &mut self.random, now);
+        outcome.unwrap_or_else(Outcome::Refused).answering(command.answer)
     }
 
     /// Ends the leases of every owner that `gone` says is gone; answers how many.

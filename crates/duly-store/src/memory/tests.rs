@@ -21,15 +21,14 @@ async fn fired(store: &MemoryStore) -> Firing {
     store.put_namespace(namespace.clone(), put).await.unwrap();
     let schedule = Schedule::new(TimerId::new("a").unwrap(), When::After(Millis::ZERO));
     let operation = Operation::Schedule { schedule: Box::new(schedule), if_exists: IfExists::Fail };
-    let command = Command { namespace: namespace.clone(), operation };
+    let command = Command { namespace: namespace.clone(), operation, answer: crate::Answer::Whole };
     store.apply(SHARD, vec![command]).await.unwrap();
     let key = LaneKey::Pull;
     let request = ClaimRequest {
-        lanes: vec![LaneClaim { lane: Lane { namespace, key }, first_max: 1, retry_max: 0 }],
+        lanes: vec![LaneClaim { lane: crate::Lane { namespace, key }, first_max: 1, retry_max: 0 }],
         total_max: 1,
         bytes_max: 0,
-        lease: None,
-        owner: Owner::Consumer,
+        owner: Owner::Consumer { lease: None },
     };
     store.claim(SHARD, request).await.unwrap().firings.remove(0)
 }

@@ -1,11 +1,11 @@
 //! `DELETE /v1/namespaces/{namespace}/timers/{id}`: cancel, with one definite answer (P4).
 
 use axum::{extract::State, response::Response};
-use duly_store::{Command, Operation, Outcome};
+use duly_store::{Answer, Command, Operation, Outcome};
 use http::Uri;
 
 use crate::{
-    http::{App, Problem, answer, path::OfTimer, problem::Refusals, query::Query},
+    http::{App, Problem, answer, path::OfTimer, problem::Refusals, query::Query, refused::Asked},
     wire::{CancelledOut, batch::Cancelled, patch::check_revision},
 };
 
@@ -35,13 +35,13 @@ pub(crate) async fn cancel_timer(
         .apply_one(Command {
             namespace: timer.namespace,
             operation: Operation::Cancel { id: timer.id, if_revision },
+            answer: Answer::Brief,
         })
         .await?;
     match outcome {
         Outcome::Cancelled { attempts, maybe_delivered, already } => {
             answer::ok(&CancelledOut::new(Cancelled { attempts, maybe_delivered, already }))
         }
-        Outcome::Refused(refusal) => Err(Problem::from(refusal).as_cancel()),
-        other => super::changed(other),
+        other => super::changed(other, Asked::Cancel),
     }
 }

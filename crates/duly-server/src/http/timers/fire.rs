@@ -1,10 +1,10 @@
 //! `POST /v1/namespaces/{namespace}/timers/{id}/fire`: now instead of later.
 
 use axum::{extract::State, response::Response};
-use duly_store::{Command, Operation};
+use duly_store::{Answer, Command, Operation};
 
 use crate::{
-    http::{App, Problem, body::NoBody, path::OfTimer, problem::Refusals},
+    http::{App, Problem, body::NoBody, path::OfTimer, problem::Refusals, refused::Asked},
     wire::TimerOut,
 };
 
@@ -31,7 +31,8 @@ pub(crate) async fn fire_timer(
         .apply_one(Command {
             namespace: timer.namespace,
             operation: Operation::Fire { id: timer.id },
+            answer: Answer::Whole,
         })
         .await?;
-    super::changed(outcome)
+    super::changed(outcome, Asked::Fire)
 }

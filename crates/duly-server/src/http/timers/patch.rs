@@ -1,10 +1,10 @@
 //! `PATCH /v1/namespaces/{namespace}/timers/{id}`: change a pending timer.
 
 use axum::{extract::State, response::Response};
-use duly_store::{Command, Operation};
+use duly_store::{Answer, Command, Operation};
 
 use crate::{
-    http::{App, Problem, body::JsonBody, path::OfTimer, problem::Refusals},
+    http::{App, Problem, body::JsonBody, path::OfTimer, problem::Refusals, refused::Asked},
     wire::{PatchIn, TimerOut, json, patch::IdIn},
 };
 
@@ -31,6 +31,7 @@ pub(crate) async fn reschedule_timer(
     let outcome = app
         .apply_one(Command {
             namespace: timer.namespace,
+            answer: Answer::Whole,
             operation: Operation::Reschedule {
                 id: timer.id,
                 patch: Box::new(change.patch),
@@ -38,5 +39,5 @@ pub(crate) async fn reschedule_timer(
             },
         })
         .await?;
-    super::changed(outcome)
+    super::changed(outcome, Asked::Reschedule)
 }

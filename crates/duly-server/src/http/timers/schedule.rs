@@ -1,11 +1,14 @@
 //! `POST /v1/namespaces/{namespace}/timers`: schedule.
 
 use axum::{extract::State, response::Response};
-use duly_store::{Command, Operation, Outcome};
+use duly_store::{Answer, Command, Operation, Outcome};
 use http::{HeaderMap, StatusCode};
 
 use crate::{
-    http::{App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals, trace},
+    http::{
+        App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals, refused::Asked,
+        trace,
+    },
     wire::{ScheduleIn, TimerOut, json, timer::Mark},
 };
 
@@ -38,6 +41,7 @@ pub(crate) async fn schedule_timer(
         .apply_one(Command {
             namespace,
             operation: Operation::Schedule { schedule: Box::new(schedule), if_exists },
+            answer: Answer::Whole,
         })
         .await?;
     match outcome {
@@ -46,6 +50,6 @@ pub(crate) async fn schedule_timer(
         }
         Outcome::Existing(view) => answer::ok(&TimerOut::new(&view, Mark::Existing)),
         Outcome::Replaced(view) => answer::ok(&TimerOut::new(&view, Mark::Replaced)),
-        other => super::changed(other),
+        other => super::changed(other, Asked::Schedule),
     }
 }

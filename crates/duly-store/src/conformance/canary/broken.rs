@@ -5,12 +5,12 @@ use std::sync::Arc;
 use duly_core::{DeliveryId, NamespaceName, TimerId, destination::LaneKey, shard::ShardId};
 use futures::FutureExt;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use super::Fault;
 use crate::{
-    ClaimRequest, Claimed, Command, Firing, Health, Lane, LaneClaim, ListRequest, Operation,
-    Outcome, Owner, Page, Ready, SettleOutcome, SettleVerdict, Settlement, Stats, Store,
+    ClaimRequest, Claimed, Command, Firing, Health, LaneClaim, ListRequest, NodeRun, Operation,
+    Outcome, Page, Ready, ReadyCursor, SettleOutcome, SettleVerdict, Settlement, Stats, Store,
     StoreFuture, TimerView, Token,
     conformance::ManualClock,
     memory::MemoryStore,
@@ -47,7 +47,7 @@ impl Broken {
             None => None,
         };
         let waiting =
-            old.clone().filter(|old| old.state.is_pending() && old.leased_until.is_none());
+            old.clone().filter(|old| old.state.is_pending() && old.attempt_under_way.is_none());
         match (self.fault, &command.operation, waiting) {
             (Fault::CancelLies, Operation::Cancel { .. }, Some(old)) => {
                 return Ok(Outcome::Cancelled {
@@ -88,8 +88,7 @@ impl Broken {
                 attempt: timer.attempts + 1,
                 due_at: timer.due_at,
                 claimable_at: timer.claimable_at(),
-                leased_until: now,
-                lease: duly_core::Millis::ZERO,
+                leased_until: Some(now),
                 lane: LaneKey::Pull,
                 destination: duly_core::Destination::Pull,
                 headers: timer.headers,
@@ -126,6 +125,7 @@ impl Store for Broken {
 
     fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
         async move {
+            crate::command::check_count(commands.len())?;
             let mut outcomes = Vec::new();
             for command in commands {
                 outcomes.push(self.apply_one(shard, command).await?);
@@ -135,7 +135,12 @@ impl Store for Broken {
         .boxed()
     }
 
-    fn ready(&self, shard: ShardId, after: Option<Lane>, limit: usize) -> StoreFuture<'_, Ready> {
+    fn ready(
+        &self,
+        shard: ShardId,
+        after: Option<ReadyCursor>,
+        limit: usize,
+    ) -> StoreFuture<'_, Ready> {
         self.inner.ready(shard, after, limit)
     }
 
@@ -186,8 +191,8 @@ impl Store for Broken {
         .boxed()
     }
 
-    fn release_owner(&self, shard: ShardId, owner: Owner) -> StoreFuture<'_, u64> {
-        self.inner.release_owner(shard, owner)
+    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+        self.inner.release_owner(shard, run)
     }
 
     fn get(
@@ -231,8 +236,8 @@ impl Store for Broken {
         self.inner.delete_namespace(name, mode)
     }
 
-    fn wakeups(&self) -> Arc<Notify> {
-        self.inner.wakeups()
+    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
+        self.inner.wakeups(shard)
     }
 
     fn health(&self) -> Health {

@@ -66,7 +66,7 @@ pub(super) fn outcome(outcome: &Outcome, now: Timestamp, known: &mut Known) -> S
         Outcome::Replaced(timer) => with("replaced", timer),
         Outcome::Changed(timer) => with("changed", timer),
         Outcome::Unchanged(timer) => with("unchanged", timer),
-        Outcome::Cancelled { .. } | Outcome::Purged => format!("{outcome:?}"),
+        Outcome::Cancelled { .. } | Outcome::Purged | Outcome::Failed(_) => format!("{outcome:?}"),
         Outcome::Refused(refusal) => match refusal {
             Refusal::Invalid(invalid) => format!("refused: invalid {}", invalid.field),
             Refusal::NotFound(_) => "refused: not found".to_owned(),
@@ -80,7 +80,7 @@ pub(super) fn outcome(outcome: &Outcome, now: Timestamp, known: &mut Known) -> S
 pub(super) fn firing(firing: &Firing, known: &mut Known) -> String {
     let delivery = known.number(firing.delivery_id);
     let names = (&firing.namespace, &firing.id, firing.occurrence, firing.attempt);
-    let times = (firing.due_at, firing.leased_until, firing.lease);
+    let times = (firing.due_at, firing.leased_until);
     let content = (&firing.payload, &firing.headers, &firing.slot_key, &firing.trace_parent);
     let place = (&firing.lane, &firing.destination);
     let settings = firing.settings.weight;

@@ -7,8 +7,8 @@ use duly_core::{
 
 use super::{Claiming, Known, Op, Request, Timing, advance, normal, restart, tick};
 use crate::{
-    ClaimRequest, Command, Firing, Lane, LaneClaim, Operation, Owner, SettleVerdict, Settlement,
-    Token,
+    Answer, ClaimRequest, Command, Firing, Lane, LaneClaim, NodeRun, Operation, Owner,
+    SettleVerdict, Settlement, Token,
     command::Letter,
     conformance::{
         Harness,
@@ -28,7 +28,7 @@ pub async fn apply_to(harness: &dyn Harness, op: &Op, known: &mut Known) -> Vec<
         Op::Claim(claiming) => claim(harness, claiming, known).await,
         Op::Settle(verdicts) => settle(harness, verdicts, known).await,
         Op::ReleaseNode(node) => {
-            let released = harness.store().release_owner(SHARD, Owner::Node(*node)).await;
+            let released = harness.store().release_owner(SHARD, NodeRun(*node)).await;
             vec![format!("{released:?}")]
         }
         Op::Advance(by) => advance(harness, *by).await,
@@ -56,6 +56,7 @@ async fn apply(
         Some(Command {
             namespace: namespace.clone(),
             operation: operation(harness, request, known)?,
+            answer: Answer::Whole,
         })
     });
     let answer = harness.store().apply(SHARD, commands.collect()).await;
@@ -135,8 +136,10 @@ async fn claim(harness: &dyn Harness, claiming: &Claiming, known: &mut Known) ->
         lanes: lanes.collect(),
         total_max: 10_000,
         bytes_max: claiming.bytes_max,
-        lease: claiming.lease,
-        owner: claiming.node.map_or(Owner::Consumer, Owner::Node),
+        owner: match claiming.node {
+            Some(node) => Owner::Node(NodeRun(node)),
+            None => Owner::Consumer { lease: claiming.lease },
+        },
     };
     let mut claimed = match harness.store().claim(SHARD, request).await {
         Ok(claimed) => claimed,

@@ -1,0 +1,122 @@
+//! Durable schedules: one writer with batches under way, one at a time, and four small ones.
+
+use std::thread;
+
+use duly_store::{Command, Store};
+
+use super::{
+    Bench, Name, rows,
+    scene::{Due, Scene},
+    writer::{Expected, Sent, Writer},
+};
+use crate::{
+    error::{Error, Result},
+    usage::{Span, Spent, disk_bytes, resident_bytes},
+    workload::Workload,
+};
+
+/// Writers of the row with small batches.
+const SMALL_WRITERS: u32 = 4;
+/// Timers of a small batch.
+pub(super) const SMALL_BATCH: u32 = 64;
+
+/// Fills a store and answers it; adds the row, with what a pending timer costs, if it is wanted.
+pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Scene> {
+    let options = bench.options;
+    let scene = Scene::fresh(bench.folder, options, Due::Spread)?;
+    let (sent, spent) = fill(&scene, options.timers, options.batch, options.in_flight)?;
+    if !options.wants(Name::Ingest) {
+        return Ok(scene);
+    }
+    let (batch, in_flight) = (options.batch, options.in_flight);
+    let about = format!(
+        "durable schedules, one writer, batches of {batch}, {in_flight} under way, due over 30 days"
+    );
+    add_row(bench, Name::Ingest, about, &sent, &spent);
+    let resident = resident_bytes().saturating_sub(scene.resident_before_bytes);
+    let health = scene.store().health();
+    let disk = disk_bytes(scene.path())?;
+    bench
+        .report
+        .row(Name::Ingest.as_str(), String::new(), sent.items)
+        .add("disk", "B each", rows::each(disk, sent.items))
+        .add("resident", "B each", rows::each(resident, sent.items))
+        .add("index", "B each", rows::each(health.index_bytes, sent.items))
+        .add("calendar", "B each", rows::each(health.calendar_bytes, sent.items));
+    Ok(scene)
+}
+
+/// One batch at a time.
+pub(super) fn measure_serial(bench: &mut Bench<'_>) -> Result<()> {
+    let options = bench.options;
+    let scene = Scene::fresh(bench.folder, options, Due::Spread)?;
+    let (sent, spent) = fill(&scene, options.timers, options.batch, 1)?;
+    let about =
+        format!("durable schedules, one writer, batches of {}, one at a time", options.batch);
+    add_row(bench, Name::IngestSerial, about, &sent, &spent);
+    scene.remove()
+}
+
+/// Four writers with small batches, each one at a time.
+pub(super) fn measure_4x64(bench: &mut Bench<'_>) -> Result<()> {
+    let options = bench.options;
+    let scene = Scene::fresh(bench.folder, options, Due::Spread)?;
+    let writer = Writer { store: scene.store(), in_flight: 1 };
+    let span = Span::begin();
+    let sent = thread::scope(|scope| {
+        let writers: Vec<_> = (0..SMALL_WRITERS)
+            .map(|own| {
+                let (writer, workload) = (&writer, &scene.workload);
+                let numbers = (own..options.timers).step_by(SMALL_WRITERS as usize);
+                scope.spawn(move || {
+                    writer.send(batches(workload, numbers, SMALL_BATCH), Expected::Created)
+                })
+            })
+            .collect();
+        Sent::sum(writers.into_iter().map(|writer| writer.join().expect("writers do not panic")))
+    })?;
+    let spent = span.end();
+    check(&scene, options.timers)?;
+    let about = format!(
+        "durable schedules, {SMALL_WRITERS} writers, batches of {SMALL_BATCH}, one at a time each"
+    );
+    add_row(bench, Name::Ingest4x64, about, &sent, &spent);
+    scene.remove()
+}
+
+/// Schedules timers `0..timers`.
+pub(super) fn fill(
+    scene: &Scene,
+    timers: u32,
+    batch: u32,
+    in_flight: u32,
+) -> Result<(Sent, Spent)> {
+    let writer = Writer { store: scene.store(), in_flight };
+    let span = Span::begin();
+    let sent = writer.send(batches(&scene.workload, 0..timers, batch), Expected::Created)?;
+    let spent = span.end();
+    check(scene, timers)?;
+    Ok((sent, spent))
+}
+
+fn check(scene: &Scene, timers: u32) -> Result<()> {
+    Error::unless_equal("pending timers", u64::from(timers), scene.stats()?.pending())
+}
+
+/// Schedules of these numbers, so many in a batch.
+pub(super) fn batches(
+    workload: &Workload,
+    mut numbers: impl Iterator<Item = u32>,
+    batch: u32,
+) -> impl Iterator<Item = Vec<Command>> {
+    std::iter::from_fn(move || {
+        let mut commands = Vec::with_capacity(batch as usize);
+        commands.extend(numbers.by_ref().take(batch as usize).map(|n| workload.schedule(n)));
+        (!commands.is_empty()).then_some(commands)
+    })
+}
+
+fn add_row(bench: &mut Bench<'_>, name: Name, about: String, sent: &Sent, spent: &Spent) {
+    let row = bench.report.row(name.as_str(), about, sent.items);
+    rows::add_sent(row, sent, spent);
+}

@@ -1,0 +1,123 @@
+//! A caller that sends batches of commands and looks at every outcome.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use duly_store::{Command, Outcome, Store, StoreFuture};
+use futures::executor::block_on;
+
+use super::scene::SHARD;
+use crate::{
+    error::{Error, Result},
+    latency::Latencies,
+    usage::own_thread_cpu,
+};
+
+/// Sends batches, keeping a number of them under way.
+#[derive(Debug)]
+pub(super) struct Writer<'a> {
+    /// To which store.
+    pub(super) store: &'a dyn Store,
+    /// Batches under way at once, from 1.
+    pub(super) in_flight: u32,
+}
+
+/// The outcome that a row is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Expected {
+    Created,
+    Existing,
+    Changed,
+    Cancelled,
+}
+
+/// What sending took.
+#[derive(Debug)]
+pub(super) struct Sent {
+    /// From the call to the answer, of each batch. With several under way a batch waits behind
+    /// those sent before it.
+    pub(super) latencies: Latencies,
+    /// CPU of the calling thread.
+    pub(super) cpu: Duration,
+    /// Outcomes that were as expected: all of them.
+    pub(super) items: u64,
+}
+
+impl Sent {
+    fn nothing() -> Self {
+        Self { latencies: Latencies::new(), cpu: Duration::ZERO, items: 0 }
+    }
+
+    /// Adds what another caller sent at the same time.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.latencies.add(&other.latencies);
+        self.cpu += other.cpu;
+        self.items += other.items;
+    }
+
+    /// What several callers sent.
+    pub(super) fn sum(parts: impl IntoIterator<Item = Result<Self>>) -> Result<Self> {
+        parts.into_iter().try_fold(Self::nothing(), |mut sum, part| {
+            sum.add(&part?);
+            Ok(sum)
+        })
+    }
+}
+
+type Under<'a> = VecDeque<(Instant, StoreFuture<'a, Vec<Outcome>>)>;
+
+impl Writer<'_> {
+    /// Sends all batches and waits for all answers.
+    pub(super) fn send(
+        &self,
+        mut batches: impl Iterator<Item = Vec<Command>>,
+        expected: Expected,
+    ) -> Result<Sent> {
+        let cpu_before = own_thread_cpu();
+        let mut sent = Sent::nothing();
+        let mut under_way: Under<'_> = VecDeque::new();
+        loop {
+            while under_way.len() >= self.in_flight as usize {
+                take_answer(&mut under_way, expected, &mut sent)?;
+            }
+            let Some(batch) = batches.next() else {
+                break;
+            };
+            // The call is on its way from here on; its future only brings the answer.
+            under_way.push_back((Instant::now(), self.store.apply(SHARD, batch)));
+        }
+        while !under_way.is_empty() {
+            take_answer(&mut under_way, expected, &mut sent)?;
+        }
+        sent.cpu = own_thread_cpu().saturating_sub(cpu_before);
+        Ok(sent)
+    }
+}
+
+fn take_answer(under_way: &mut Under<'_>, expected: Expected, sent: &mut Sent) -> Result<()> {
+    let Some((began, answer)) = under_way.pop_front() else {
+        return Ok(());
+    };
+    let outcomes = block_on(answer)?;
+    sent.latencies.record(began.elapsed());
+    if let Some(other) = outcomes.iter().find(|outcome| !expected.is(outcome)) {
+        let (expected, found) = (format!("{expected:?}"), format!("{other:?}"));
+        return Err(Error::Unexpected { expected, found });
+    }
+    sent.items += outcomes.len() as u64;
+    Ok(())
+}
+
+impl Expected {
+    const fn is(self, outcome: &Outcome) -> bool {
+        matches!(
+            (self, outcome),
+            (Self::Created, Outcome::Created(_))
+                | (Self::Existing, Outcome::Existing(_))
+                | (Self::Changed, Outcome::Changed(_))
+                | (Self::Cancelled, Outcome::Cancelled { already: false, .. })
+        )
+    }
+}

@@ -1,0 +1,153 @@
+//! The report as tables: what every row has side by side, then what is particular to one.
+
+use std::fmt;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::{Figure, Report, Row};
+
+/// Figures that most rows have: name, heading.
+const COLUMNS: &[(&str, &str)] = &[
+    ("per_second", "per s"),
+    ("cpu", "CPU µs"),
+    ("cpu_engine", "engine"),
+    ("cpu_sync", "sync"),
+    ("cpu_callers", "callers"),
+    ("cpu_other", "other"),
+    ("p50", "p50 ms"),
+    ("p99", "p99"),
+    ("p99.9", "p99.9"),
+    ("max", "max"),
+];
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.command)?;
+        writeln!(f, "{}\n", self.machine_line())?;
+        if self.machine.build == "debug" {
+            writeln!(f, "This is a debug build: its figures say nothing.\n")?;
+        }
+        write_table(f, &self.side_by_side(), 1)?;
+        writeln!(f)?;
+        write_table(f, &self.particular(), 2)?;
+        writeln!(f)?;
+        let width = self.rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+        for row in &self.rows {
+            writeln!(f, "{:width$}  {}", row.name, row.about)?;
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    fn machine_line(&self) -> String {
+        let machine = &self.machine;
+        let cpu = machine.cpu.as_deref().unwrap_or("unknown CPU");
+        let filesystem = machine.filesystem.as_deref().unwrap_or("unknown file system");
+        let memory = machine
+            .memory_bytes
+            .map_or_else(|| "unknown".to_owned(), |bytes| format!("{} GiB", bytes >> 30));
+        format!(
+            "duly {} · {} cores, {cpu} · {memory} RAM · {} · {filesystem} · {} build",
+            self.version, machine.cores, machine.kernel, machine.build
+        )
+    }
+
+    fn side_by_side(&self) -> Table {
+        let mut table = bare();
+        let headings = ["row", "items"].into_iter().chain(COLUMNS.iter().map(|(_, text)| *text));
+        table.set_header(headings.map(str::to_uppercase));
+        for row in &self.rows {
+            let cells = COLUMNS.iter().map(|(name, _)| {
+                row.figure(name).map_or_else(String::new, |figure| shown(figure.median))
+            });
+            let start = [row.name.to_owned(), grouped(&row.items.to_string())];
+            table.add_row(start.into_iter().chain(cells));
+        }
+        table
+    }
+
+    fn particular(&self) -> Table {
+        let mut table = bare();
+        table.set_header(["ROW", "FIGURE", "VALUE", "UNIT", "ROUNDS"]);
+        for row in &self.rows {
+            for figure in particular_of(row) {
+                let rounds: Vec<String> = figure.rounds.iter().copied().map(shown).collect();
+                let rounds = if rounds.len() > 1 { rounds.join(" ") } else { String::new() };
+                let value = shown(figure.median);
+                table.add_row([row.name, figure.name, &value, figure.unit, &rounds]);
+            }
+        }
+        table
+    }
+}
+
+/// Figures without a column, and those with one whose rounds are worth seeing.
+fn particular_of(row: &Row) -> impl Iterator<Item = &Figure> {
+    row.figures.iter().filter(|figure| {
+        let has_column = COLUMNS.iter().any(|(name, _)| *name == figure.name);
+        !has_column || (figure.name == "per_second" && figure.rounds.len() > 1)
+    })
+}
+
+fn bare() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table
+}
+
+/// Writes a table whose columns from `first_number` on, as far as they hold numbers, stand right.
+fn write_table(f: &mut fmt::Formatter<'_>, table: &Table, first_number: usize) -> fmt::Result {
+    let mut table = table.clone();
+    let last = if first_number == 2 { 2 } else { COLUMNS.len() + 1 };
+    for place in first_number..=last {
+        if let Some(column) = table.column_mut(place) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    for line in table.lines() {
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// A number with the digits that matter.
+fn shown(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1_000.0 => grouped(&format!("{value:.0}")),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// Digits in groups of three, parted by thin spaces' plain sister.
+fn grouped(digits: &str) -> String {
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_show_the_digits_that_matter() {
+        for (value, expected) in [
+            (0.0, "0.00"),
+            (1.234, "1.23"),
+            (12.34, "12.3"),
+            (123.4, "123"),
+            (1_234.4, "1 234"),
+            (1_234_567.8, "1 234 568"),
+        ] {
+            assert_eq!(shown(value), expected);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What is sent: the same timers for the same number, without keeping any of them.
+//!
+//! Timer `n` has an id that says so, a due time and a payload that follow from a hash of `n`. So a
+//! request can be repeated exactly, and the load generator's memory does not grow with the timers.
+//! Answers are asked for without payload and headers, as they are for a batch over the network.
+
+use bytes::Bytes;
+use duly_core::{
+    NamespaceName, Payload, Schedule, TimerId, Timestamp,
+    payload::Form,
+    schedule::{IfExists, Patch, When},
+};
+use duly_store::{Command, Operation, command::Answer};
+use rand::{RngCore as _, SeedableRng as _, rngs::SmallRng, seq::SliceRandom as _};
+
+/// Bytes of which payloads are cut: enough that neighbours differ.
+const POOL_BYTES: usize = 64 * 1_024;
+/// Fixes all that is random.
+const SEED: u64 = 0x6475_6C79;
+/// Due times are spread over this long.
+const SPREAD_MS: u64 = 30 * 24 * 3_600 * 1_000;
+
+/// When timers are due.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Dues {
+    /// Spread over thirty days from this time on.
+    SpreadFrom(Timestamp),
+    /// All at this instant.
+    AllAt(Timestamp),
+}
+
+/// Makes commands.
+#[derive(Debug, Clone)]
+pub(crate) struct Workload {
+    namespace: NamespaceName,
+    dues: Dues,
+    pool: Bytes,
+    payload_bytes: usize,
+}
+
+impl Workload {
+    pub(crate) fn new(namespace: NamespaceName, dues: Dues, payload_bytes: usize) -> Self {
+        let mut pool = vec![0; POOL_BYTES + payload_bytes];
+        SmallRng::seed_from_u64(SEED).fill_bytes(&mut pool);
+        Self { namespace, dues, pool: pool.into(), payload_bytes }
+    }
+
+    /// Schedules timer `n`: the same request each time.
+    pub(crate) fn schedule(&self, n: u32) -> Command {
+        let mut schedule = Schedule::new(id(n), When::At(self.due_at(n)));
+        #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
+        let start = mix(u64::from(n)) as usize % POOL_BYTES;
+        let bytes = self.pool.slice(start..start + self.payload_bytes);
+        schedule.payload = Some(Payload { form: Form::Binary, bytes });
+        let schedule = Box::new(schedule);
+        self.command(Operation::Schedule { schedule, if_exists: IfExists::Fail })
+    }
+
+    /// Cancels timer `n`.
+    pub(crate) fn cancel(&self, n: u32) -> Command {
+        self.command(Operation::Cancel { id: id(n), if_revision: None })
+    }
+
+    /// Moves timer `n` by an hour.
+    pub(crate) fn reschedule(&self, n: u32) -> Command {
+        let hour = duly_core::Millis::from_secs(3_600);
+        let when = Some(When::At(self.due_at(n).saturating_add(hour)));
+        let patch = Box::new(Patch { when, ..Patch::default() });
+        self.command(Operation::Reschedule { id: id(n), patch, if_revision: None })
+    }
+
+    fn command(&self, operation: Operation) -> Command {
+        Command { namespace: self.namespace.clone(), operation, answer: Answer::Brief }
+    }
+
+    fn due_at(&self, n: u32) -> Timestamp {
+        match self.dues {
+            Dues::AllAt(at) => at,
+            Dues::SpreadFrom(first) => {
+                let offset_ms = mix(u64::from(n) ^ SEED) % SPREAD_MS;
+                Timestamp::saturating_from_unix_ms(first.unix_ms() + offset_ms)
+            }
+        }
+    }
+}
+
+/// All numbers below `timers`, in an order that is random and the same each time.
+pub(crate) fn shuffled(timers: u32) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..timers).collect();
+    order.shuffle(&mut SmallRng::seed_from_u64(SEED));
+    order
+}
+
+fn id(n: u32) -> TimerId {
+    TimerId::new(&format!("order-{n:010}")).expect("letters, digits and a dash")
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+/// generators", 2014).
+const fn mix(n: u64) -> u64 {
+    let n = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let n = (n ^ n >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let n = (n ^ n >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    n ^ n >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_always_makes_the_same_request() {
+        let first = Timestamp::from_unix_ms(2_000_000_000_000).unwrap();
+        let namespace = NamespaceName::new("bench").unwrap();
+        let workload = Workload::new(namespace, Dues::SpreadFrom(first), 128);
+        assert_eq!(workload.schedule(7), workload.clone().schedule(7));
+        assert_ne!(workload.schedule(7), workload.schedule(8));
+        for n in 0..1_000 {
+            let due_ms = workload.due_at(n).unix_ms();
+            assert!((first.unix_ms()..first.unix_ms() + SPREAD_MS).contains(&due_ms), "{n}");
+        }
+    }
+
+    #[test]
+    fn a_shuffled_order_has_every_number_once() {
+        let mut order = shuffled(1_000);
+        assert_ne!(order, (0..1_000).collect::<Vec<_>>());
+        order.sort_unstable();
+        assert_eq!(order, (0..1_000).collect::<Vec<_>>());
+        assert!(shuffled(0).is_empty());
+    }
+}

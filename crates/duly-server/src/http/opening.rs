@@ -1,0 +1,73 @@
+//! What is answered before the store is open: that the process lives, what it waits for, and to
+//! every other call that it is to be repeated.
+//!
+//! Opening reads the whole journal, which takes seconds where many timers are pending. Who
+//! watches the process must not mistake that for a hang, and a caller must not wait for it in the
+//! dark. Nothing here knows the store; `start` says in a sentence how far it is.
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing,
+};
+use duly_core::{Code, Millis, error_code::Retry};
+use http::StatusCode;
+use tokio::sync::watch;
+
+use super::{
+    Guard, Problem,
+    answer::{self, Answer},
+    health, metrics, openapi,
+};
+use crate::{telemetry::Metrics, wire::health::ReadinessOut};
+
+/// When a call may be tried again.
+const RETRY: Millis = Millis::from_secs(1);
+
+/// What the calls need that are answered while the store opens; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Opening {
+    /// Who may call.
+    pub(crate) guard: Guard,
+    /// What the server waits for, as a sentence without its full stop.
+    pub(crate) waits_for: watch::Receiver<String>,
+    /// The recorder behind `/metrics`.
+    pub(crate) metrics: Metrics,
+}
+
+/// Everything that is answered while the store opens.
+pub(crate) fn router(opening: Opening) -> Router {
+    Router::new()
+        .route("/healthz", routing::get(health::healthz))
+        .route("/readyz", routing::get(readyz))
+        .route("/metrics", routing::get(scrape))
+        .route("/openapi.json", routing::get(openapi::openapi))
+        .fallback(not_yet)
+        .method_not_allowed_fallback(not_yet)
+        .layer(middleware::from_fn_with_state(opening.clone(), guarded))
+        .with_state(opening)
+}
+
+async fn guarded(State(opening): State<Opening>, request: Request, next: Next) -> Response {
+    match opening.guard.check(request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn readyz(State(opening): State<Opening>) -> Answer {
+    let reasons = vec![opening.waits_for.borrow().clone()];
+    answer::json(StatusCode::SERVICE_UNAVAILABLE, &ReadinessOut { status: "not_ready", reasons })
+}
+
+async fn scrape(State(opening): State<Opening>) -> Response {
+    metrics::text(opening.metrics.render_without_store())
+}
+
+async fn not_yet(State(opening): State<Opening>) -> Problem {
+    let waits_for = opening.waits_for.borrow().clone();
+    let detail = format!("the server is starting: {waits_for}; nothing was done, repeat the call");
+    Problem::new(Code::Unavailable, detail).with_retry(Retry::After(RETRY))
+}

@@ -1,0 +1,141 @@
+//! What a refused operation is told: why, and what can be done instead.
+//!
+//! The store says why it refused; what helps depends on what was asked for. Both meet here and
+//! nowhere else.
+
+use duly_core::{Code, State, invalid::shorten};
+use duly_store::{Operation, Refusal};
+
+use super::Problem;
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// A new timer.
+    Schedule,
+    /// A change.
+    Reschedule,
+    /// The end of a timer.
+    Cancel,
+    /// An earlier firing.
+    Fire,
+    /// Something of a dead letter.
+    Letter,
+}
+
+impl Asked {
+    /// What an operation asks for.
+    pub(super) const fn by(operation: &Operation) -> Self {
+        match operation {
+            Operation::Schedule { .. } => Self::Schedule,
+            Operation::Reschedule { .. } => Self::Reschedule,
+            Operation::Cancel { .. } => Self::Cancel,
+            Operation::Fire { .. } => Self::Fire,
+            Operation::Redrive { .. } | Operation::Purge { .. } => Self::Letter,
+        }
+    }
+
+    /// Its name in a batch; letters stand in none.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Schedule => "schedule",
+            Self::Reschedule => "reschedule",
+            Self::Cancel => "cancel",
+            Self::Fire => "fire",
+            Self::Letter => "",
+        }
+    }
+
+    /// The path of this operation in a batch.
+    pub(super) fn path_at(self, index: usize) -> String {
+        format!("operations[{index}].{}", self.name())
+    }
+}
+
+impl Problem {
+    /// Why the store refused what was asked for. `path` is the operation's place in the body, in
+    /// front of the field at fault; empty where the operation is the body.
+    pub(super) fn refused(refusal: Refusal, asked: Asked, path: &str) -> Self {
+        let problem = match refusal {
+            Refusal::Invalid(invalid) => return invalid.within(path).into(),
+            Refusal::UnknownNamespace(name) => return Self::no_namespace(name.as_str()),
+            refusal => Self::new(refusal.code(), detail(&refusal, asked)).with(refusal),
+        };
+        let problem = problem.within(path);
+        if asked == Asked::Cancel { problem.for_cancel() } else { problem }
+    }
+}
+
+fn detail(refusal: &Refusal, asked: Asked) -> String {
+    match refusal {
+        Refusal::NotFound(_) if asked == Asked::Letter => refusal.to_string(),
+        Refusal::NotFound(_) => format!(
+            "{refusal}: ids are compared byte for byte, and an ended timer is known for the \
+             namespace's retention"
+        ),
+        Refusal::State { id, state, code, .. } => {
+            let id = shorten(id.as_str());
+            format!("timer {id} is {}: {}", words(*state), advice(asked, *state, *code))
+        }
+        Refusal::Revision { id, expected, actual } => format!(
+            "timer {} has revision {actual}, not {expected}: read it, and repeat the call with the \
+             revision it has if it is still wanted",
+            shorten(id.as_str())
+        ),
+        Refusal::PayloadTooLarge { namespace, .. } => format!(
+            "{refusal}: send a smaller one, or raise limits.max_payload_bytes of {namespace}"
+        ),
+        other => other.to_string(),
+    }
+}
+
+const fn words(state: State) -> &'static str {
+    match state {
+        State::InFlight => "in flight",
+        State::Dead => "a dead letter",
+        other => other.as_str(),
+    }
+}
+
+const fn advice(asked: Asked, state: State, code: Code) -> &'static str {
+    match (asked, state) {
+        (Asked::Schedule, State::InFlight) if matches!(code, Code::InFlight) => {
+            "an attempt is under way; repeat the call when it has ended (leased_until), or choose \
+             another id"
+        }
+        (Asked::Schedule, State::InFlight) => {
+            "it was made by another request; choose another id, or send if_exists \"keep\" to get it"
+        }
+        (Asked::Schedule, State::Finished) => {
+            "it has been delivered; choose another id, or send if_exists \"replace\" for a new \
+             timer under this one"
+        }
+        (Asked::Schedule, State::Dead) => {
+            "redrive or purge it, or send if_exists \"replace\" for a new timer under this id"
+        }
+        (Asked::Schedule, _) => {
+            "it was made by another request; choose another id, or send if_exists \"keep\" to get \
+             it or \"replace\" to put this one in its place"
+        }
+        (Asked::Letter, _) => "only a dead letter can be redriven or purged",
+        (Asked::Cancel, State::InFlight) => {
+            "an attempt is under way and may be delivered; look again when it has ended \
+             (leased_until)"
+        }
+        (_, State::InFlight) => {
+            "an attempt is under way; repeat the call when it has ended (leased_until)"
+        }
+        (Asked::Cancel, State::Finished) => "it has been delivered and nothing is left to cancel",
+        (_, State::Finished) => "it has been delivered; schedule a new one",
+        (_, State::Cancelled) => "it never fires; schedule a new one, this id may be used again",
+        (Asked::Cancel, State::Dead) => {
+            "it was given up and is not delivered again unless it is redriven; purge it to be rid \
+             of it"
+        }
+        (_, State::Dead) => "it was given up; redrive it to have it delivered again",
+        _ => "its state does not allow this",
+    }
+}
+
+#[cfg(test)]
+mod tests;

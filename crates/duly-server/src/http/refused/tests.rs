@@ -1,0 +1,74 @@
+use duly_core::{Invalid, TimerId};
+
+use super::*;
+
+const ALL: [Asked; 5] =
+    [Asked::Schedule, Asked::Reschedule, Asked::Cancel, Asked::Fire, Asked::Letter];
+
+fn state(state: State, code: Code) -> Refusal {
+    Refusal::State {
+        id: TimerId::new("order:1").unwrap(),
+        state,
+        code,
+        leased_until: None,
+        attempts: 1,
+        maybe_delivered: true,
+    }
+}
+
+fn detail_of(refusal: Refusal, asked: Asked) -> String {
+    Problem::refused(refusal, asked, "").into_body().detail
+}
+
+#[test]
+fn every_ended_or_running_timer_is_told_what_to_do() {
+    for asked in ALL {
+        for (is, code) in [
+            (State::InFlight, Code::InFlight),
+            (State::Finished, Code::Finished),
+            (State::Dead, Code::Dead),
+        ] {
+            let text = detail_of(state(is, code), asked);
+            assert!(text.starts_with("timer \"order:1\" is "), "{text}");
+            assert!(!text.contains("does not allow"), "{asked:?} {is:?}: {text}");
+        }
+    }
+    for is in [State::Scheduled, State::Due, State::Retrying, State::InFlight] {
+        let text = detail_of(state(is, Code::AlreadyExists), Asked::Schedule);
+        assert!(text.contains("if_exists \"keep\""), "{text}");
+        assert_eq!(text.contains("\"replace\""), is != State::InFlight, "{text}");
+    }
+    for asked in [Asked::Reschedule, Asked::Fire] {
+        let text = detail_of(state(State::Cancelled, Code::Cancelled), asked);
+        assert!(text.contains("schedule a new one"), "{text}");
+    }
+}
+
+#[test]
+fn a_cancel_carries_its_definite_answer_and_nothing_else_does() {
+    for asked in ALL {
+        let problem = Problem::refused(state(State::Finished, Code::Finished), asked, "");
+        let expected = (asked == Asked::Cancel).then_some("finished");
+        assert_eq!(problem.into_body().outcome, expected, "{asked:?}");
+    }
+}
+
+#[test]
+fn fields_at_fault_stand_below_their_operation() {
+    let revision = || Refusal::Revision { id: TimerId::new("t").unwrap(), expected: 2, actual: 3 };
+    let invalid = || Refusal::Invalid(Invalid::new("delay", "9d", "at most 1d from now"));
+    for (refusal, asked, path, field) in [
+        (revision(), Asked::Cancel, String::new(), "if_revision"),
+        (revision(), Asked::Cancel, Asked::Cancel.path_at(3), "operations[3].cancel.if_revision"),
+        (invalid(), Asked::Schedule, String::new(), "delay"),
+        (invalid(), Asked::Schedule, Asked::Schedule.path_at(0), "operations[0].schedule.delay"),
+    ] {
+        let problem = Problem::refused(refusal, asked, &path).into_body();
+        assert_eq!(problem.field.as_deref(), Some(field));
+    }
+    let problem = Problem::refused(invalid(), Asked::Schedule, &Asked::Schedule.path_at(7));
+    let detail = problem.into_body().detail;
+    assert!(detail.starts_with("operations[7].schedule.delay must be"), "{detail}");
+    let found = state(State::Finished, Code::Finished);
+    assert_eq!(Problem::refused(found, Asked::Fire, "operations[1].fire").into_body().field, None);
+}

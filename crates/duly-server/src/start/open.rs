@@ -1,0 +1,100 @@
+//! Opens the store beside the runtime, and says how far it is.
+//!
+//! Opening reads the whole journal and blocks. Its progress goes to `/readyz` at every segment,
+//! and to the log when it takes long enough for a person to wonder.
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use duly_core::env::Clock;
+use duly_store_embedded::{
+    EmbeddedStore, OpenError, Options, Progress,
+    disk::{self, Operation, RealDisk},
+};
+use tokio::{sync::watch, task};
+
+use super::{StartError, directory, options};
+use crate::config::Config;
+
+/// An opening that takes no longer is not logged, and a longer one is this often.
+const LOG_EVERY: Duration = Duration::from_secs(2);
+
+/// What is awaited before anything was read.
+pub(super) const BEGINNING: &str = "the data directory is being opened";
+
+/// Opens a store at a path; hears how far reading is.
+pub(super) type Opener = Box<
+    dyn FnOnce(
+            &Path,
+            Options,
+            Arc<dyn Clock>,
+            &mut dyn FnMut(Progress),
+        ) -> Result<EmbeddedStore, OpenError>
+        + Send,
+>;
+
+/// Opens the directory for real.
+pub(super) fn directory(
+    path: &Path,
+    options: Options,
+    clock: Arc<dyn Clock>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<EmbeddedStore, OpenError> {
+    let disk = Arc::new(RealDisk::open_or_create(path)?);
+    EmbeddedStore::open(disk, options, clock, progress)
+}
+
+/// Opens the store of this configuration; `waits_for` is told what is awaited.
+pub(super) async fn open(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    waits_for: watch::Sender<String>,
+    opener: Opener,
+) -> Result<Arc<EmbeddedStore>, StartError> {
+    let path = config.store.data.clone();
+    let origin = config.origin("store.data");
+    let options = options::store_options(config);
+    let opened = task::spawn_blocking({
+        let path = path.clone();
+        move || {
+            if let Some(found) = directory::foreign(&path) {
+                return Err(StartError::Foreign { path, origin, found });
+            }
+            let mut teller = Teller { waits_for, logged: Instant::now() };
+            let opened = opener(&path, options, clock, &mut |progress| teller.tell(progress));
+            opened.map_err(|source| match source {
+                OpenError::Disk(disk::Error::NotFound {
+                    operation: Operation::MakeDir, ..
+                }) => {
+                    let parent = directory::nearest(&path).to_owned();
+                    StartError::Make { path, origin, parent }
+                }
+                source => StartError::Open { path, origin, source: Box::new(source) },
+            })
+        }
+    });
+    opened.await?.map(Arc::new)
+}
+
+/// Says how far reading is.
+struct Teller {
+    waits_for: watch::Sender<String>,
+    logged: Instant,
+}
+
+impl Teller {
+    fn tell(&mut self, progress: Progress) {
+        let Progress { segments_done, segments, records } = progress;
+        let text = format!(
+            "{BEGINNING}: {segments_done} of {segments} journal segments read, {records} records"
+        );
+        if self.logged.elapsed() >= LOG_EVERY {
+            self.logged = Instant::now();
+            tracing::info!("{text}");
+        }
+        self.waits_for.send_replace(text);
+    }
+}

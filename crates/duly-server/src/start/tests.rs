@@ -1,0 +1,176 @@
+//! What is answered while the store opens.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::{net::SocketAddr, sync::mpsc, time::Duration};
+
+use duly_store_embedded::{OpenError, Progress};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::{JoinHandle, yield_now},
+};
+
+use super::*;
+use crate::config::{Flag, Source, load};
+
+/// A data directory, a free port, and a server on both whose store opens when it is told to.
+struct Bench {
+    directory: tempfile::TempDir,
+    address: SocketAddr,
+    tell: mpsc::Sender<Tell>,
+    starting: JoinHandle<Result<Running, StartError>>,
+}
+
+enum Tell {
+    Progress(Progress),
+    Open,
+    Fail,
+}
+
+impl Bench {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        // Bound and dropped: nobody else is given this port in between.
+        let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let data = directory.path().join("data").to_str().unwrap().to_owned();
+        let flag = |flag: &str, key, value| Flag { flag: flag.into(), key, value };
+        let env = [
+            ("DULY_STORE__MIN_FREE_BYTES", "0"),
+            ("DULY_STORE__MIN_FREE_PERCENT", "0"),
+            ("DULY_STORE__SEGMENT_BYTES", "1MiB"),
+        ];
+        let config = load(&Source {
+            file: None,
+            env: env.map(|(name, value)| (name.into(), value.into())).to_vec(),
+            flags: vec![
+                flag("--data", "store.data", data),
+                flag("--listen", "server.listen", address.to_string()),
+            ],
+        })
+        .unwrap();
+        let (tell, told) = mpsc::channel();
+        let opener: Opener = Box::new(move |path, options, clock, progress| {
+            loop {
+                match told.recv().unwrap() {
+                    Tell::Progress(how_far) => progress(how_far),
+                    Tell::Open => return open::directory(path, options, clock, progress),
+                    Tell::Fail => return Err(OpenError::Unwritable("a planted fault".into())),
+                }
+            }
+        });
+        let starting = tokio::spawn(start_with(config, opener));
+        let bench = Self { directory, address, tell, starting };
+        // The port is taken before anything else, so whoever is let in finds it answering.
+        while TcpStream::connect(address).await.is_err() {
+            yield_now().await;
+        }
+        bench
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    async fn call(&self, method: &str, path: &str) -> (String, Value) {
+        call(&mut self.connect().await, self.address, method, path).await
+    }
+}
+
+/// One request on a connection that stays open; the answer's head and body.
+async fn call(
+    stream: &mut TcpStream,
+    host: SocketAddr,
+    method: &str,
+    path: &str,
+) -> (String, Value) {
+    let body = r#"{"id":"t","delay":"1h"}"#;
+    let (kind, body) = match method {
+        "POST" => ("content-type: application/json\r\n", body),
+        _ => ("", ""),
+    };
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {host}\r\n{kind}content-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = Vec::new();
+    loop {
+        assert!(stream.read_buf(&mut text).await.unwrap() > 0, "cut off");
+        let answer = String::from_utf8_lossy(&text);
+        if let Some((head, body)) = answer.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if length.is_some_and(|length| length.parse() == Ok(body.len())) {
+                return (head.to_owned(), serde_json::from_str(body).unwrap_or_default());
+            }
+        }
+    }
+}
+
+const TIMERS: &str = "/v1/namespaces/a/timers";
+
+#[tokio::test]
+async fn while_the_store_opens_health_is_answered_and_calls_are_told_to_come_again() {
+    let bench = Bench::start().await;
+    let (head, health) = bench.call("GET", "/healthz").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert_eq!(health["status"], "alive");
+
+    let (head, ready) = bench.call("GET", "/readyz").await;
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    assert_eq!(ready["reasons"][0], BEGINNING);
+    let progress = Progress { segments_done: 3, segments: 10, records: 1_234 };
+    bench.tell.send(Tell::Progress(progress)).unwrap();
+    loop {
+        let (_, ready) = bench.call("GET", "/readyz").await;
+        let reason = ready["reasons"][0].as_str().unwrap();
+        if reason.contains("3 of 10 journal segments read, 1234 records") {
+            break;
+        }
+        assert_eq!(reason, BEGINNING);
+    }
+
+    // The same connection goes on once the store is open.
+    let mut kept = bench.connect().await;
+    for (method, path) in [("POST", TIMERS), ("GET", "/v1/namespaces"), ("DELETE", "/healthz")] {
+        let (head, problem) = call(&mut kept, bench.address, method, path).await;
+        assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+        assert!(head.contains("content-type: application/problem+json"), "{head}");
+        assert!(head.contains("retry-after: 1"), "{head}");
+        assert_eq!(problem["code"], "unavailable");
+        assert_eq!(problem["retry_after_ms"], 1_000);
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("3 of 10") && detail.contains("repeat the call"), "{detail}");
+    }
+    let (head, _) = bench.call("GET", "/openapi.json").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(bench.call("GET", "/metrics").await.0.starts_with("HTTP/1.1 200"));
+    let stranger = SocketAddr::from(([10, 0, 0, 1], 1));
+    let mut stream = bench.connect().await;
+    let (head, _) = call(&mut stream, stranger, "GET", "/readyz").await;
+    assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+    assert!(!bench.directory.path().join("data").exists());
+
+    bench.tell.send(Tell::Open).unwrap();
+    let running = bench.starting.await.unwrap().unwrap();
+    let (head, timer) = call(&mut kept, bench.address, "POST", TIMERS).await;
+    assert!(head.starts_with("HTTP/1.1 201"), "{head}");
+    assert_eq!(timer["id"], "t");
+    drop(kept);
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_open_frees_the_port() {
+    let bench = Bench::start().await;
+    bench.tell.send(Tell::Fail).unwrap();
+    let error = bench.starting.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("a planted fault") && error.contains("--data"), "{error}");
+    let freed = async {
+        while TcpListener::bind(bench.address).await.is_err() {
+            yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), freed).await.unwrap();
+}

@@ -1,0 +1,60 @@
+//! Segments full of zeros, made ahead so that the syncs of a journal in use need no metadata.
+//!
+//! The spare is written by a thread of the shell while the journal goes on. A roll that finds none
+//! makes its own segment under another name, so neither ever touches the half-written file of the
+//! other.
+
+use crate::disk::{self, Disk};
+
+use super::DIR;
+
+/// A segment that waits for its turn.
+pub(super) const SPARE: &str = "journal/spare";
+const SPARE_TEMPORARY: &str = "journal/spare.tmp";
+const NEXT_TEMPORARY: &str = "journal/next.tmp";
+/// Bytes written at once when a segment is filled with zeros.
+const FILL_BYTES: usize = 1 << 20;
+
+/// Writes the spare.
+pub(crate) fn write_spare(disk: &dyn Disk, segment_bytes: u64) -> Result<(), disk::Error> {
+    write_zeros(disk, SPARE_TEMPORARY, segment_bytes)?;
+    disk.rename(SPARE_TEMPORARY, SPARE)?;
+    disk.sync_dir(DIR)
+}
+
+/// Gives a segment of zeros the name `name`: the spare, or a new one when there is no spare of
+/// this size.
+pub(super) fn take(disk: &dyn Disk, segment_bytes: u64, name: &str) -> Result<(), disk::Error> {
+    let spare_bytes = match disk.open(SPARE) {
+        Ok(spare) => spare.len()?,
+        Err(error) if error.is_not_found() => 0,
+        Err(error) => return Err(error),
+    };
+    if spare_bytes == segment_bytes {
+        return disk.rename(SPARE, name);
+    }
+    write_zeros(disk, NEXT_TEMPORARY, segment_bytes)?;
+    disk.rename(NEXT_TEMPORARY, name)
+}
+
+fn write_zeros(disk: &dyn Disk, name: &str, segment_bytes: u64) -> Result<(), disk::Error> {
+    match disk.remove(name) {
+        Err(error) if !error.is_not_found() => return Err(error),
+        _ => {}
+    }
+    let file = disk.create(name)?;
+    let zeros = vec![0; FILL_BYTES];
+    let mut offset = 0;
+    while offset < segment_bytes {
+        let count = (segment_bytes - offset).min(FILL_BYTES as u64);
+        let part = usize::try_from(count).expect("at most FILL_BYTES");
+        let written = file.write_at(offset, &zeros[..part]);
+        if let Err(error) = written {
+            // Half a segment is of no use; leaving it would keep the disk full.
+            drop(disk.remove(name));
+            return Err(error);
+        }
+        offset += count;
+    }
+    file.sync_all()
+}

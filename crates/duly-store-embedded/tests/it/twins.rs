@@ -1,0 +1,179 @@
+//! A store that meets misfortune, and its healthy twin.
+//!
+//! Both open copies of one disk with one seed and take the same steps, so they are equal to the
+//! last bit of every random incarnation. When the subject crashes within a step, the twin tells
+//! what was acknowledged (itself, before that step) and what would have been (itself, after it);
+//! both are looked at after a restart, as the subject is. What the subject then shows has to lie
+//! between the two, each change whole. Inline stores only: they sync before every answer, claims
+//! included, so a power loss may forget nothing that was answered.
+
+use std::sync::Arc;
+
+use duly_core::env::Clock;
+use duly_store::conformance::ManualClock;
+use duly_store_embedded::{
+    EmbeddedStore, OpenError, Options,
+    disk::{self, Disk, SimDisk},
+};
+
+use crate::{
+    snapshot::Snapshot,
+    steps::{Answer, Step, Tokens, perform},
+};
+
+/// Smallest segments that there are, so that a few large payloads fill one.
+pub(crate) const SEGMENT_BYTES: u64 = 64 * 1024;
+
+/// A store on a simulated disk.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) disk: SimDisk,
+    pub(crate) store: EmbeddedStore,
+    pub(crate) tokens: Tokens,
+}
+
+/// Options of the small stores of these tests.
+pub(crate) fn small(seed: u64) -> Options {
+    Options {
+        segment_bytes: SEGMENT_BYTES,
+        min_free_bytes: 0,
+        min_free_percent: 0,
+        random_seed: Some(seed),
+        ..Options::default()
+    }
+}
+
+/// Opens an inline store.
+pub(crate) fn open_inline(
+    disk: &SimDisk,
+    clock: &ManualClock,
+    seed: u64,
+) -> Result<EmbeddedStore, OpenError> {
+    let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    EmbeddedStore::open_inline(disk, small(seed), clock)
+}
+
+impl Node {
+    fn open(disk: SimDisk, clock: &ManualClock, seed: u64, tokens: Tokens) -> Self {
+        let store = open_inline(&disk, clock, seed).unwrap_or_else(|error| {
+            panic!("what a crash leaves behind is opened: {error}");
+        });
+        Self { disk, store, tokens }
+    }
+
+    /// What this store would show after a restart; it goes on as it was.
+    fn after_restart(&self, clock: &ManualClock, seed: u64) -> Snapshot {
+        let store = open_inline(&copy(&self.disk), clock, seed).expect("the twin opens");
+        Snapshot::of(&store)
+    }
+}
+
+/// Another disk with the same files, all of it durable.
+pub(crate) fn copy(disk: &SimDisk) -> SimDisk {
+    let copy = SimDisk::new(0);
+    let put = |name: &str| -> Result<(), disk::Error> {
+        if let Some((dir, _)) = name.split_once('/') {
+            copy.make_dir(dir)?;
+        }
+        let file = copy.create(name)?;
+        file.write_at(0, &disk.read_file(name))?;
+        file.sync_all()
+    };
+    for name in disk.names() {
+        put(&name).expect("a healthy disk takes a copy");
+    }
+    copy.sync_dir("").expect("a healthy disk is synced");
+    copy.sync_dir("journal").or_else(|error| error.is_not_found().then_some(()).ok_or(error))
+        .expect("a healthy disk is synced");
+    copy
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stepped {
+    Done(Answer),
+    Failed,
+}
+
+/// The pair.
+#[derive(Debug)]
+pub(crate) struct Twins {
+    pub(crate) clock: ManualClock,
+    pub(crate) subject: Node,
+    twin: Node,
+    openings: u64,
+}
+
+impl Twins {
+    /// Opens both on copies of a disk.
+    pub(crate) fn new(disk: &SimDisk, clock: ManualClock, openings: u64) -> Self {
+        let (subject, twin) = (copy(disk), copy(disk));
+        let subject = Node::open(subject, &clock, openings, Tokens::new());
+        let twin = Node::open(twin, &clock, openings, Tokens::new());
+        Self { clock, subject, twin, openings }
+    }
+
+    /// Takes a step with both; the twin only once the subject has.
+    pub(crate) fn step(&mut self, step: &Step) -> Stepped {
+        let Ok(answer) = perform(&self.subject.store, step, &mut self.subject.tokens) else {
+            return Stepped::Failed;
+        };
+        let twins = perform(&self.twin.store, step, &mut self.twin.tokens);
+        assert_eq!(Ok(&answer), twins.as_ref(), "both answer the same to {step:?}");
+        Stepped::Done(answer)
+    }
+
+    /// Restarts the subject, which failed in `step` or in none, and checks what it shows.
+    /// `between` may crash the disk again before the opening that counts.
+    pub(crate) fn restart(
+        &mut self,
+        how: Loss,
+        step: Option<&Step>,
+        between: impl FnOnce(SimDisk, &ManualClock) -> SimDisk,
+    ) -> Result<(), String> {
+        self.openings += 1;
+        let seed = self.openings;
+        let before = self.twin.after_restart(&self.clock, seed);
+        let after = match step {
+            None => before.clone(),
+            Some(step) => {
+                perform(&self.twin.store, step, &mut self.twin.tokens.clone())
+                    .map_err(|error| format!("the twin cannot take {step:?}: {error}"))?;
+                self.twin.after_restart(&self.clock, seed)
+            }
+        };
+        self.subject.store.close();
+        let left = match how {
+            Loss::Power => self.subject.disk.crash(),
+            Loss::Process => self.subject.disk.kill(),
+        };
+        let left = between(left, &self.clock);
+        let store = open_inline(&left, &self.clock, seed)
+            .map_err(|error| format!("it does not open: {error}"))?;
+        let found = Snapshot::of(&store);
+        found.check_between(&before, &after)?;
+        store.close();
+        // From here on both go on from what the subject has.
+        let tokens = std::mem::take(&mut self.subject.tokens);
+        let (subject, twin) = (left.kill(), copy(&left));
+        self.subject = Node::open(subject, &self.clock, seed, tokens.clone());
+        self.twin = Node::open(twin, &self.clock, seed, tokens);
+        Ok(())
+    }
+
+    /// Moves both clocks forward and lets both see it.
+    pub(crate) fn advance(&mut self, by_ms: u64) -> Stepped {
+        self.clock.advance(duly_core::Millis::from_ms(by_ms));
+        self.step(&Step::Tick)
+    }
+}
+
+/// What ends a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The machine loses power.
+    Power,
+    /// kill -9.
+    Process,
+}
