@@ -24,12 +24,14 @@ mod writer;
 
 use std::{fs, path::Path};
 
+pub use open::{Reopened, reopen};
 pub use options::{Name, Options};
 
 use crate::{
     error::{Error, Result},
     machine::{self, Machine},
     report::Report,
+    usage,
 };
 
 /// Measures what the options ask for.
@@ -45,6 +47,7 @@ pub fn run(options: &Options) -> Result<Report> {
         .tempdir_in(&parent)
         .map_err(Error::io("make a folder in", &parent))?;
     let machine = Machine::of(folder.path());
+    usage::resident_gain_bytes();
     if let Some(filesystem) = &machine.filesystem
         && machine::is_memory(filesystem)
         && !options.allow_memory_disk

@@ -29,8 +29,8 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// HTTP/2 requests at once on one connection.
 const STREAMS_MAX: u32 = 256;
-/// Bytes of an HTTP/2 request's headers.
-const HEADER_BYTES_MAX: u32 = 64 * 1024;
+/// Bytes of a request's head. Many slow heads at once must not fill the memory (P10).
+const HEAD_BYTES_MAX: u32 = 64 * 1024;
 /// How connections are served.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
@@ -138,13 +138,17 @@ async fn accept(
 
 fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.header_timeout)
+        .max_buf_size(HEAD_BYTES_MAX as usize);
     builder
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(settings.header_timeout)
         .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(HEADER_BYTES_MAX);
+        .max_header_list_size(HEAD_BYTES_MAX);
     builder
 }
 

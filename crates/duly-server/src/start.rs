@@ -14,6 +14,7 @@ mod tests;
 
 use std::{
     future::Future,
+    io,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -74,15 +75,22 @@ pub struct Running {
 /// # Errors
 /// One clear reason; what was opened is closed again.
 pub async fn start(config: Config) -> Result<Running, StartError> {
-    start_with(config, Box::new(open::directory)).await
+    let listener =
+        TcpListener::bind(config.server.listen).await.map_err(|e| cannot_listen(&config, e))?;
+    start_on(listener, config, Box::new(open::directory)).await
 }
 
-async fn start_with(config: Config, opener: Opener) -> Result<Running, StartError> {
-    let address = config.server.listen;
-    let refuse =
-        |source| StartError::Listen { address, origin: config.origin("server.listen"), source };
-    let listener = TcpListener::bind(address).await.map_err(refuse)?;
-    let listen = listener.local_addr().map_err(refuse)?;
+fn cannot_listen(config: &Config, source: io::Error) -> StartError {
+    let (address, origin) = (config.server.listen, config.origin("server.listen"));
+    StartError::Listen { address, origin, source }
+}
+
+async fn start_on(
+    listener: TcpListener,
+    config: Config,
+    opener: Opener,
+) -> Result<Running, StartError> {
+    let listen = listener.local_addr().map_err(|e| cannot_listen(&config, e))?;
     let metrics = Metrics::install();
     let (waiting, waits_for) = watch::channel(BEGINNING.to_owned());
     let opening =

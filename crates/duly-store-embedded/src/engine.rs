@@ -150,8 +150,12 @@ impl Engine {
         }
     }
 
-    /// Writes what the step appended. Answers what has to be synced.
+    /// Writes what the step appended. Answers what has to be synced. After a failure nothing is
+    /// written any more: not even what the disk would take now.
     pub(crate) fn commit(&mut self) -> Result<Option<Mark>, Error> {
+        if let Some(reason) = &self.poisoned {
+            return Err(Error::InDoubt { reason: reason.clone() });
+        }
         match self.journal.commit() {
             Ok(mark) => Ok(mark),
             Err(error) => Err(self.poison(&error)),
@@ -218,7 +222,7 @@ impl Engine {
 
     /// Whether there is more to do without waiting for anything.
     pub(crate) const fn is_busy(&self) -> bool {
-        self.busy
+        self.busy && self.poisoned.is_none()
     }
 
     /// Whether a waiting claimer should look again; answers once.
@@ -273,6 +277,8 @@ impl Engine {
         }
         if let Err(error) = self.journal.roll() {
             if error.is_no_space() {
+                // The old segment was synced before: what it holds can fire.
+                self.publish_durable();
                 self.space.note_full(self.now.wall_ms);
                 return Err(Stop::Refused(space::disk_full()));
             }
@@ -280,21 +286,7 @@ impl Engine {
             return Err(Stop::Poisoned);
         }
         self.publish_durable();
-        let records: Vec<_> = self
-            .namespaces
-            .iter()
-            .map(|(number, namespace)| (number, Record::Namespace(Box::new(namespace.record()))))
-            .collect();
-        for (number, record) in records {
-            if self.journal.append(number, &record).is_err() {
-                return Err(Stop::Refused(Refusal::Exhausted {
-                    reason: "the table of namespaces does not fit a journal segment; raise \
-                             store.segment_bytes"
-                        .into(),
-                    retry_after: None,
-                }));
-            }
-        }
+        self.append_namespaces().map_err(Stop::Refused)?;
         self.space.wants_spare = true;
         match self.journal.drop_dead_prefix() {
             Ok(_) => Ok(()),
@@ -303,6 +295,21 @@ impl Engine {
                 Err(Stop::Poisoned)
             }
         }
+    }
+
+    /// Writes the table of namespaces, with which every segment begins: once the segments before
+    /// are gone, nothing else says what the records in this one belong to.
+    fn append_namespaces(&mut self) -> Result<(), Refusal> {
+        for (number, namespace) in self.namespaces.iter() {
+            let record = Record::Namespace(Box::new(namespace.record()));
+            self.journal.append(number, &record).map_err(|_| Refusal::Exhausted {
+                reason: "the table of namespaces does not fit a journal segment; raise \
+                         store.segment_bytes"
+                    .into(),
+                retry_after: None,
+            })?;
+        }
+        Ok(())
     }
 
     /// Reads the timer that an index entry points at.

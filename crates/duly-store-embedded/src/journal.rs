@@ -29,6 +29,7 @@ use crate::{
 
 pub(crate) mod recovery;
 mod spare;
+mod sticky;
 
 pub(crate) use spare::write_spare;
 
@@ -142,7 +143,8 @@ impl Journal {
             self.active = segment.sequence;
             self.end = segment.end;
             let length = segment.length;
-            self.segments.insert(segment.sequence, Segment { slot, file: segment.file, length });
+            let file = sticky::sticky(segment.file);
+            self.segments.insert(segment.sequence, Segment { slot, file, length });
         }
         self.live.resize(self.slots.len().max(self.live.len()), 0);
         self.durable = Position { sequence: self.active, offset: self.end };
@@ -151,6 +153,11 @@ impl Journal {
     /// Whether there is a segment to append to.
     pub(crate) fn has_active(&self) -> bool {
         self.segments.contains_key(&self.active)
+    }
+
+    /// Whether nothing has been written to the active segment.
+    pub(crate) const fn is_active_empty(&self) -> bool {
+        self.end == segment::HEADER_BYTES && self.frame_records == 0
     }
 
     /// Bytes of all segment files.
@@ -246,19 +253,18 @@ impl Journal {
     }
 
     /// Begins a new segment; the frame under construction must have been committed. On success
-    /// everything before is durable.
+    /// everything before is durable. Where there is no room for a segment, nothing has changed.
     pub(crate) fn roll(&mut self) -> Result<(), disk::Error> {
         assert_eq!(self.frame_records, 0, "a frame never spans segments");
         if let Some(old) = self.segments.get(&self.active) {
             old.file.sync_data()?;
-            self.durable_lsn = self.written_lsn();
+            let position = Position { sequence: self.active, offset: self.end };
+            self.synced(self.written_lsn(), position);
         }
         let sequence = self.active + 1;
         let name = segment_name(sequence);
-        self.free_slot()?;
-        spare::take(self.disk.as_ref(), self.segment_bytes, &name)?;
-        let file = self.disk.open(&name)?;
-        let length = file.len()?;
+        let slot = self.free_slot()?;
+        let length = self.segment_bytes;
         let header = segment::Header {
             version: format::VERSION,
             store: self.store,
@@ -266,10 +272,9 @@ impl Journal {
             base_lsn: self.next_lsn,
             length,
         };
-        file.write_at(0, &header.encode())?;
-        file.sync_data()?;
+        spare::take(self.disk.as_ref(), &header, &name)?;
+        let file = sticky::sticky(self.disk.open(&name)?);
         self.disk.sync_dir(DIR)?;
-        let slot = self.free_slot()?;
         self.slots[usize::from(slot)] = Some(sequence);
         self.segments.insert(sequence, Segment { slot, file, length });
         self.live.resize(self.slots.len().max(self.live.len()), 0);
@@ -360,5 +365,7 @@ impl Journal {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;

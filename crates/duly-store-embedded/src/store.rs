@@ -137,7 +137,7 @@ impl EmbeddedStore {
                 let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
                     let result = engine.check_usable().and_then(|()| work(engine));
                     let waiter: shell::Waiter =
-                        Box::new(move |done| drop(reply.send(done.and(result))));
+                        Box::new(move |done| drop(reply.send(after(done, result))));
                     match when {
                         When::Now => Answer::Now(waiter),
                         When::Written => Answer::Written(waiter),
@@ -166,6 +166,12 @@ fn open_engine(
     let lock = disk.lock()?;
     let (engine, report) = Engine::open(Arc::clone(disk), options, clock, progress)?;
     Ok((engine, report, lock))
+}
+
+/// The answer of a call, once what it wrote is where it has to be. A call that was refused wrote
+/// nothing, whatever happened to others.
+fn after<T>(done: Result<()>, result: Result<T>) -> Result<T> {
+    result.and_then(|answer| done.map(|()| answer))
 }
 
 fn answered<T: Send + 'static>(
@@ -251,7 +257,7 @@ impl Store for EmbeddedStore {
                     }
                     let result = engine.check_usable().and_then(|()| engine.claim(&request));
                     Answer::Written(Box::new(move |done| {
-                        if let Err(Ok(unseen)) = reply.send(done.and(result)) {
+                        if let Err(Ok(unseen)) = reply.send(after(done, result)) {
                             release_unseen(&inbox, unseen);
                         }
                     }))

@@ -21,6 +21,12 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Time for a whole exchange, on top of what the server was asked to wait.
 const EXCHANGE: Duration = Duration::from_secs(60);
 
+/// What to type next after any call, unless the call has a better hint.
+const HINTS: &[Hint] = &[
+    ("not_found", "`duly namespace list` shows the namespaces, `duly list NAMESPACE` the timers"),
+    ("dead", "`duly dead redrive` has it delivered again, `duly dead purge` drops it"),
+];
+
 /// Calls one server.
 pub(crate) struct Client {
     http: reqwest::Client,
@@ -140,7 +146,7 @@ impl Call<'_> {
         if status.is_success() {
             Ok(Answer { text, server: server.clone() })
         } else {
-            Err(problem::failure(server, status, &text, self.hints))
+            Err(problem::failure(server, status, &text, &[self.hints, HINTS].concat()))
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    usage::{Span, Spent, disk_bytes, resident_bytes},
+    usage::{Span, Spent, disk_bytes, resident_gain_bytes},
     workload::Workload,
 };
 
@@ -33,7 +33,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Scene> {
         "durable schedules, one writer, batches of {batch}, {in_flight} under way, due over 30 days"
     );
     add_row(bench, Name::Ingest, about, &sent, &spent);
-    let resident = resident_bytes().saturating_sub(scene.resident_before_bytes);
+    let resident = resident_gain_bytes();
     let health = scene.store().health();
     let disk = disk_bytes(scene.path())?;
     bench

@@ -35,6 +35,9 @@ pub struct Options {
     /// Measure although the folder is on a file system in memory.
     #[arg(long)]
     pub allow_memory_disk: bool,
+    /// The `duly-bench` binary, for what needs a process of its own; the running one when absent.
+    #[arg(skip)]
+    pub program: Option<PathBuf>,
 }
 
 impl Options {

@@ -59,7 +59,8 @@ pub(super) fn each(sum: u64, items: u64) -> f64 {
     sum as f64 / items.max(1) as f64
 }
 
+/// CPU of one item.
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
-fn micros_each(sum: Duration, items: u64) -> f64 {
+pub(super) fn micros_each(sum: Duration, items: u64) -> f64 {
     sum.as_secs_f64() * 1e6 / items.max(1) as f64
 }

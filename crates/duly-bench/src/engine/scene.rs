@@ -16,7 +16,6 @@ use super::Options;
 use crate::{
     clock::LeapClock,
     error::{Error, Result},
-    usage::resident_bytes,
     workload::{Dues, Workload},
 };
 
@@ -44,8 +43,6 @@ pub(super) struct Scene {
     pub(super) namespace: NamespaceName,
     /// The timers.
     pub(super) workload: Workload,
-    /// Memory of this process before the store was opened.
-    pub(super) resident_before_bytes: u64,
 }
 
 impl Scene {
@@ -61,9 +58,7 @@ impl Scene {
         };
         let payload_bytes = usize::try_from(options.payload_bytes).expect("at most 256 KiB");
         let workload = Workload::new(namespace.clone(), dues, payload_bytes);
-        let resident_before_bytes = resident_bytes();
-        let mut scene =
-            Self { store: None, clock, path, namespace, workload, resident_before_bytes };
+        let mut scene = Self { store: None, clock, path, namespace, workload };
         scene.open()?;
         let put = Put::IfAbsent(Box::default());
         block_on(scene.store().put_namespace(scene.namespace.clone(), put))?;

@@ -121,7 +121,7 @@ fn shown(value: f64) -> String {
     }
 }
 
-/// Digits in groups of three, parted by thin spaces' plain sister.
+/// Digits in groups of three.
 fn grouped(digits: &str) -> String {
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {

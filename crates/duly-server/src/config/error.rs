@@ -9,7 +9,7 @@ use super::Origin;
 #[non_exhaustive]
 pub enum Error {
     /// The file cannot be read.
-    #[error("cannot read the configuration file {}: {reason}", path.display())]
+    #[error("cannot read the configuration file {}: {reason}; name another with --config", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,

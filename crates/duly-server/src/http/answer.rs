@@ -2,7 +2,6 @@
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use duly_core::Code;
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
 
@@ -33,6 +32,6 @@ pub(super) fn with_body(status: StatusCode, body: Body) -> Response {
 pub(super) fn to_bytes(value: &impl Serialize) -> Result<Bytes, Problem> {
     serde_json::to_vec(value).map(Bytes::from).map_err(|error| {
         tracing::error!(%error, "an answer could not be written");
-        Problem::new(Code::Internal, format!("the answer could not be written: {error}"))
+        Problem::fault("the answer could not be written")
     })
 }

@@ -1,7 +1,7 @@
 //! Brings commands to their shards and their outcomes back in order.
 
 use duly_core::{
-    Code, NamespaceName,
+    NamespaceName,
     shard::{ShardId, shard_of},
 };
 use duly_store::{Command, Operation, Outcome, Refusal, namespaces::Put};
@@ -118,5 +118,5 @@ impl App {
 }
 
 fn no_outcome() -> Problem {
-    Problem::new(Code::Internal, "the store left an operation without outcome")
+    Problem::fault("an operation has no outcome")
 }

@@ -93,7 +93,7 @@ fn results(
         Ok(asked) => match outcomes.next() {
             Some(Ok(outcome)) => result(i, asked, outcome),
             Some(Err(problem)) => error(problem.clone()),
-            None => error(Problem::new(Code::Internal, "an operation has no outcome")),
+            None => error(Problem::fault("an operation has no outcome")),
         },
     });
     results.collect()
@@ -118,9 +118,7 @@ fn result(index: usize, asked: Asked, outcome: &Outcome) -> OperationResult<'_> 
             error(Problem::refused(refusal.clone(), asked, &asked.path_at(index)))
         }
         Outcome::Failed(failure) => error(failure.clone().into()),
-        Outcome::Purged => {
-            error(Problem::new(Code::Internal, "the store answered another kind of outcome"))
-        }
+        Outcome::Purged => error(Problem::fault("an outcome of another kind")),
     }
 }
 

@@ -90,7 +90,7 @@ async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
             Err(error) => {
                 return Err(Problem::new(
                     Code::InvalidArgument,
-                    format!("the body could not be read to its end: {error}"),
+                    format!("the body could not be read to its end ({error}): send it whole"),
                 ));
             }
         }
@@ -158,7 +158,10 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
         let seen = duly_core::invalid::shorten(seen);
         Problem::new(
             Code::UnsupportedMediaType,
-            format!("content-type must be {ALLOWED}; got {seen}"),
+            format!(
+                "content-type must be {ALLOWED}; got {seen}: send the header \
+                 'content-type: {ALLOWED}'"
+            ),
         )
         .at("content-type", Some(seen), ALLOWED)
     };

@@ -62,7 +62,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Problem {
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_default();
     tracing::error!(panic = text, "a handler panicked");
-    Problem::new(Code::Internal, "a fault in Duly; the log has more")
+    Problem::fault("a handler panicked")
 }
 
 /// The framework answers 405 without a body.

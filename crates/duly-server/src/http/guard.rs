@@ -51,7 +51,8 @@ impl Guard {
             None => uri.authority().map(http::uri::Authority::as_str),
         };
         let Some(authority) = named else {
-            let detail = "a request must name its host";
+            let detail =
+                "a request must name its host: send a header such as 'host: localhost:3859'";
             return Err(Problem::new(Code::InvalidArgument, detail).at("host", None, allowed));
         };
         let host = without_port(authority);

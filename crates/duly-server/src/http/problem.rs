@@ -28,6 +28,10 @@ use crate::wire::ProblemOut;
 /// Media type of every error.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
+/// What to know when a timer is not found.
+pub(super) const KNOWN_TIMERS: &str = "ids are compared byte for byte, and an ended timer is known \
+                                       for the namespace's retention";
+
 /// Why a request was refused.
 #[derive(Debug, Clone)]
 pub struct Problem(Box<ProblemOut>);
@@ -38,16 +42,32 @@ impl Problem {
         Self(Box::new(ProblemOut::new(code, detail)))
     }
 
+    /// Something that cannot be, was. What exactly belongs into the log.
+    pub(super) fn fault(what: &str) -> Self {
+        tracing::error!(what, "a fault in Duly");
+        Self::new(
+            Code::Internal,
+            format!(
+                "a fault in Duly ({what}): whether the change was made is not known; look before \
+                 you repeat the call, and report it with the lines of the server's log"
+            ),
+        )
+    }
+
     /// There is no such timer.
     pub fn no_timer(id: &str) -> Self {
-        Self::new(Code::NotFound, format!("there is no timer {}", duly_core::invalid::shorten(id)))
+        let id = duly_core::invalid::shorten(id);
+        Self::new(Code::NotFound, format!("there is no timer {id}: {KNOWN_TIMERS}"))
     }
 
     /// There is no such namespace.
     pub fn no_namespace(name: &str) -> Self {
         Self::new(
             Code::NotFound,
-            format!("there is no namespace \"{name}\": make it with PUT /v1/namespaces/{name}"),
+            format!(
+                "there is no namespace \"{name}\": check the name (GET /v1/namespaces lists all), \
+                 or make it with PUT /v1/namespaces/{name}"
+            ),
         )
     }
 

@@ -6,7 +6,7 @@
 use duly_core::{Code, State, invalid::shorten};
 use duly_store::{Operation, Refusal};
 
-use super::Problem;
+use super::{Problem, problem::KNOWN_TIMERS};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,14 +68,15 @@ impl Problem {
 
 fn detail(refusal: &Refusal, asked: Asked) -> String {
     match refusal {
-        Refusal::NotFound(_) if asked == Asked::Letter => refusal.to_string(),
-        Refusal::NotFound(_) => format!(
-            "{refusal}: ids are compared byte for byte, and an ended timer is known for the \
-             namespace's retention"
-        ),
-        Refusal::State { id, state, code, .. } => {
-            let id = shorten(id.as_str());
-            format!("timer {id} is {}: {}", words(*state), advice(asked, *state, *code))
+        Refusal::NotFound(_) if asked == Asked::Letter => {
+            format!("{refusal}: GET …/timers?state=dead lists them")
+        }
+        Refusal::NotFound(_) => format!("{refusal}: {KNOWN_TIMERS}"),
+        Refusal::State { id, state, code, leased_until, .. } => {
+            let until =
+                leased_until.map_or_else(String::new, |until| format!(", leased until {until}"));
+            let (id, words) = (shorten(id.as_str()), words(*state));
+            format!("timer {id} is {words}{until}: {}", advice(asked, *state, *code))
         }
         Refusal::Revision { id, expected, actual } => format!(
             "timer {} has revision {actual}, not {expected}: read it, and repeat the call with the \
@@ -100,8 +101,7 @@ const fn words(state: State) -> &'static str {
 const fn advice(asked: Asked, state: State, code: Code) -> &'static str {
     match (asked, state) {
         (Asked::Schedule, State::InFlight) if matches!(code, Code::InFlight) => {
-            "an attempt is under way; repeat the call when it has ended (leased_until), or choose \
-             another id"
+            "an attempt is under way; repeat the call when it has ended, or choose another id"
         }
         (Asked::Schedule, State::InFlight) => {
             "it was made by another request; choose another id, or send if_exists \"keep\" to get it"
@@ -119,12 +119,9 @@ const fn advice(asked: Asked, state: State, code: Code) -> &'static str {
         }
         (Asked::Letter, _) => "only a dead letter can be redriven or purged",
         (Asked::Cancel, State::InFlight) => {
-            "an attempt is under way and may be delivered; look again when it has ended \
-             (leased_until)"
+            "an attempt is under way and may be delivered; look again when it has ended"
         }
-        (_, State::InFlight) => {
-            "an attempt is under way; repeat the call when it has ended (leased_until)"
-        }
+        (_, State::InFlight) => "an attempt is under way; repeat the call when it has ended",
         (Asked::Cancel, State::Finished) => "it has been delivered and nothing is left to cancel",
         (_, State::Finished) => "it has been delivered; schedule a new one",
         (_, State::Cancelled) => "it never fires; schedule a new one, this id may be used again",

@@ -8,7 +8,6 @@ pub(super) mod patch;
 pub(super) mod schedule;
 
 use axum::response::Response;
-use duly_core::Code;
 use duly_store::Outcome;
 
 use super::{Problem, answer, refused::Asked};
@@ -24,7 +23,7 @@ fn changed(outcome: Outcome, asked: Asked) -> Result<Response, Problem> {
         Outcome::Failed(error) => Err(error.into()),
         other => {
             tracing::error!(?other, "the store answered another kind of outcome");
-            Err(Problem::new(Code::Internal, "the store answered another kind of outcome"))
+            Err(Problem::fault("an outcome of another kind"))
         }
     }
 }

@@ -5,7 +5,8 @@
 //! stands between hyper and the socket, knows those three heads, and writes the problem of the
 //! contract in their place. Nothing of ours can be taken for one: an answer of ours has a content
 //! type in its head, and a body of ours is JSON or metrics and never begins like a status line.
-//! HTTP/2 has frames of its own for such a refusal and is not touched.
+//! HTTP/2 has frames of its own for such a refusal and is not touched; nor is a bare head that
+//! leaves in one write with the answer to the request before it.
 
 use std::{
     io::{self, IoSlice},
@@ -30,12 +31,12 @@ const BARE: [(&[u8], Code, &str); 3] = [
     (
         b"HTTP/1.1 414 URI Too Long\r\n",
         Code::RequestTooLarge,
-        "the path with its query is too long: at most 65534 bytes",
+        "the path with its query is too long: the whole head may have 64 KiB",
     ),
     (
         b"HTTP/1.1 431 Request Header Fields Too Large\r\n",
         Code::RequestTooLarge,
-        "the head of the request is too large: send at most 100 headers, shorter ones",
+        "the head of the request is too large: send at most 100 headers, and 64 KiB in all",
     ),
 ];
 

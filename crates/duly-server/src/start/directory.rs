@@ -26,9 +26,9 @@ pub(super) fn foreign(path: &Path) -> Option<String> {
     names.into_iter().min()
 }
 
-/// The nearest directory above `path` that is there.
+/// What is there of `path`: the nearest above it.
 pub(super) fn nearest(path: &Path) -> &Path {
-    let above = path.ancestors().skip(1).find(|above| above.is_dir());
+    let above = path.ancestors().skip(1).find(|above| above.exists());
     above.unwrap_or_else(|| Path::new("."))
 }
 
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_directory_is_one_that_is_there() {
+    fn the_nearest_is_one_that_is_there() {
         assert_eq!(nearest(Path::new("/nowhere/at/all")), Path::new("/"));
         assert_eq!(nearest(Path::new("nowhere/at/all")), Path::new("."));
     }

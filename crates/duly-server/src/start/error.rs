@@ -43,7 +43,7 @@ pub enum StartError {
         path: PathBuf,
         /// Where it comes from.
         origin: Origin,
-        /// The directory in which it, or one above it, was to be made.
+        /// Where it, or a directory above it, was to be made.
         parent: PathBuf,
     },
     /// The data directory holds files of something else.

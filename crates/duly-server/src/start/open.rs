@@ -4,6 +4,7 @@
 //! and to the log when it takes long enough for a person to wonder.
 
 use std::{
+    io,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -57,26 +58,30 @@ pub(super) async fn open(
     let path = config.store.data.clone();
     let origin = config.origin("store.data");
     let options = options::store_options(config);
-    let opened = task::spawn_blocking({
-        let path = path.clone();
-        move || {
-            if let Some(found) = directory::foreign(&path) {
-                return Err(StartError::Foreign { path, origin, found });
-            }
-            let mut teller = Teller { waits_for, logged: Instant::now() };
-            let opened = opener(&path, options, clock, &mut |progress| teller.tell(progress));
-            opened.map_err(|source| match source {
-                OpenError::Disk(disk::Error::NotFound {
-                    operation: Operation::MakeDir, ..
-                }) => {
-                    let parent = directory::nearest(&path).to_owned();
-                    StartError::Make { path, origin, parent }
-                }
-                source => StartError::Open { path, origin, source: Box::new(source) },
-            })
+    let opened = task::spawn_blocking(move || {
+        if let Some(found) = directory::foreign(&path) {
+            return Err(StartError::Foreign { path, origin, found });
         }
+        let mut teller = Teller { waits_for, logged: Instant::now() };
+        let opened = opener(&path, options, clock, &mut |progress| teller.tell(progress));
+        opened.map_err(|source| match source {
+            OpenError::Disk(error) if cannot_be_made(&error) => {
+                let parent = directory::nearest(&path).to_owned();
+                StartError::Make { path, origin, parent }
+            }
+            source => StartError::Open { path, origin, source: Box::new(source) },
+        })
     });
     opened.await?.map(Arc::new)
+}
+
+/// Whether the place of the directory is one where none can be.
+fn cannot_be_made(error: &disk::Error) -> bool {
+    match error {
+        disk::Error::NotFound { operation: Operation::MakeDir, .. } => true,
+        disk::Error::Io { source, .. } => source.kind() == io::ErrorKind::NotADirectory,
+        _ => false,
+    }
 }
 
 /// Says how far reading is.

@@ -32,8 +32,8 @@ enum Tell {
 impl Bench {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // Bound and dropped: nobody else is given this port in between.
-        let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
         let data = directory.path().join("data").to_str().unwrap().to_owned();
         let flag = |flag: &str, key, value| Flag { flag: flag.into(), key, value };
         let env = [
@@ -44,10 +44,7 @@ impl Bench {
         let config = load(&Source {
             file: None,
             env: env.map(|(name, value)| (name.into(), value.into())).to_vec(),
-            flags: vec![
-                flag("--data", "store.data", data),
-                flag("--listen", "server.listen", address.to_string()),
-            ],
+            flags: vec![flag("--data", "store.data", data)],
         })
         .unwrap();
         let (tell, told) = mpsc::channel();
@@ -60,13 +57,8 @@ impl Bench {
                 }
             }
         });
-        let starting = tokio::spawn(start_with(config, opener));
-        let bench = Self { directory, address, tell, starting };
-        // The port is taken before anything else, so whoever is let in finds it answering.
-        while TcpStream::connect(address).await.is_err() {
-            yield_now().await;
-        }
-        bench
+        let starting = tokio::spawn(start_on(listener, config, opener));
+        Self { directory, address, tell, starting }
     }
 
     async fn connect(&self) -> TcpStream {

@@ -114,6 +114,7 @@ async fn a_head_that_cannot_be_read_is_a_problem_too() {
         ("GET / HTTP/7.0\r\n\r\n".to_owned(), 400, "invalid_argument"),
         (format!("GET /{long} HTTP/1.1\r\nhost: a\r\n\r\n"), 413, "request_too_large"),
         (format!("GET / HTTP/1.1\r\n{many}\r\n"), 413, "request_too_large"),
+        (format!("GET / HTTP/1.1\r\nx: {long}\r\n\r\n"), 413, "request_too_large"),
     ] {
         let mut stream = TcpStream::connect(running.addr()).await.unwrap();
         let answer = exchange(&mut stream, &request).await;

@@ -1,0 +1,182 @@
+use std::{fs, path::Path, sync::Arc};
+
+use duly_core::{NamespaceName, Settings, env::Clock};
+use duly_store::{
+    Store,
+    conformance::ManualClock,
+    namespaces::{Put, Secrets},
+};
+use futures::FutureExt;
+
+use crate::{
+    EmbeddedStore, Options,
+    disk::SimDisk,
+    journal::{
+        fixture::{FIRST, Fixture, pending},
+        segment_name,
+    },
+    options::SEGMENT_BYTES_MIN,
+};
+
+use super::*;
+
+fn options() -> Options {
+    Options {
+        segment_bytes: SEGMENT_BYTES_MIN,
+        min_free_bytes: 0,
+        min_free_percent: 0,
+        random_seed: Some(1),
+        ..Options::default()
+    }
+}
+
+/// A store with one namespace in a real directory.
+fn make_store(path: &Path) -> EmbeddedStore {
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+    let disk = RealDisk::open_or_create(path).expect("a directory");
+    let store = EmbeddedStore::open_inline(Arc::new(disk), options(), clock).expect("it opens");
+    let put = Put::Replace { settings: Box::new(Settings::default()), secrets: Secrets::Set };
+    let name = NamespaceName::new("shop").expect("a name");
+    let answer = store.put_namespace(name, put).now_or_never();
+    answer.expect("an inline store answers at once").expect("written");
+    store
+}
+
+/// Every file with its bytes.
+fn contents(path: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).expect("listed") {
+        let entry = entry.expect("listed").path();
+        if entry.is_dir() {
+            files.extend(contents(&entry));
+        } else {
+            files.push((entry.display().to_string(), fs::read(&entry).expect("read")));
+        }
+    }
+    files.sort();
+    files
+}
+
+fn check_unchanged(path: &Path) -> Result<Report, OpenError> {
+    let before = contents(path);
+    let answer = check(path, &mut |_| {});
+    assert!(contents(path) == before, "a check changes nothing");
+    answer
+}
+
+/// A journal of two segments with five timers, and its manifest.
+fn fixture() -> Fixture {
+    let mut fixture = Fixture::new(1);
+    fixture.manifest.write(&fixture.disk).expect("written");
+    for id in ["1", "2", "3"] {
+        fixture.frame(id, 0);
+    }
+    fixture.journal.roll().expect("room");
+    fixture.append(&pending("4", 0));
+    fixture.append(&pending("5", 0));
+    fixture.sync();
+    fixture
+}
+
+fn checked(disk: &SimDisk) -> Result<Report, OpenError> {
+    let before = disk.ops();
+    let answer = check_disk(disk, &mut |_| {});
+    assert_eq!(disk.ops(), before, "a check changes nothing");
+    answer
+}
+
+#[test]
+fn a_healthy_directory_is_clean_and_counted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    make_store(dir.path()).close();
+    let report = check_unchanged(dir.path()).expect("healthy");
+    assert!(report.is_clean());
+    assert_eq!((report.format, report.epoch, report.segments, report.frames), (1, 1, 1, 1));
+    assert_eq!(report.records, Counts { other: 1, ..Counts::default() });
+    assert!(!report.torn_tail);
+    let text = report.to_string();
+    assert!(text.ends_with("verdict         clean: every checksum, number and order holds"));
+    assert!(text.contains(&dir.path().display().to_string()), "{text}");
+
+    let mut seen = Vec::new();
+    let fixture = fixture();
+    let report = check_disk(&fixture.disk, &mut |progress| seen.push(progress)).expect("healthy");
+    assert_eq!((report.segments, report.frames, report.records.pending), (2, 4, 5));
+    let progress = |segments_done, records| Progress { segments_done, segments: 2, records };
+    assert_eq!(seen, [progress(1, 3), progress(2, 5)]);
+}
+
+#[test]
+fn a_torn_tail_is_clean_and_said() {
+    let fixture = fixture();
+    let end = fixture.disk.read_file(&segment_name(2)).iter().rposition(|byte| *byte != 0);
+    fixture.disk.corrupt(&segment_name(2), end.expect("a frame") as u64, 1);
+    let report = checked(&fixture.disk).expect("no damage");
+    assert!(report.torn_tail && report.is_clean());
+    assert_eq!(report.records.pending, 3);
+    assert!(report.to_string().contains("cut off at the next start"), "{report}");
+}
+
+#[test]
+fn damage_is_named_with_file_and_byte() {
+    let fixture = fixture();
+    let check = |name: &str, at: u64, file: &str, offset: u64| {
+        fixture.disk.corrupt(name, at, 0x10);
+        let error = checked(&fixture.disk).expect_err("damage");
+        let named = matches!(&error, OpenError::Damaged { file: f, offset: o, .. } if f == file && *o == offset);
+        assert!(named, "byte {at} of {name}: {error}");
+        fixture.disk.corrupt(name, at, 0x10);
+    };
+    check("MANIFEST", 3, "MANIFEST", 0);
+    check("MANIFEST", 60, "MANIFEST", 0);
+    check(FIRST, 20, FIRST, 0);
+    check(FIRST, 64 + 40, FIRST, 64);
+    check(&segment_name(2), 40, &segment_name(2), 0);
+    assert!(checked(&fixture.disk).is_ok(), "all of it was put right again");
+}
+
+#[test]
+fn a_directory_without_a_store_is_named_and_left_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("letter.txt"), "to somebody").expect("written");
+    let error = check_unchanged(dir.path()).expect_err("no store");
+    assert!(matches!(error, OpenError::NoStore(_)), "{error}");
+    assert!(error.to_string().contains("holds no Duly store"), "{error}");
+
+    let error = check(&dir.path().join("missing"), &mut |_| {}).expect_err("no directory");
+    assert!(matches!(&error, OpenError::Disk(error) if error.is_not_found()), "{error}");
+    assert!(!dir.path().join("missing").exists());
+
+    fs::write(dir.path().join("MANIFEST"), "a manifest of goods").expect("written");
+    let error = check_unchanged(dir.path()).expect_err("a foreign manifest");
+    assert!(matches!(&error, OpenError::Damaged { file, .. } if file == "MANIFEST"), "{error}");
+}
+
+#[test]
+fn a_store_in_use_is_not_checked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = make_store(dir.path());
+    let error = check(dir.path(), &mut |_| {}).expect_err("in use");
+    let locked = matches!(error, OpenError::Disk(crate::disk::Error::Locked { .. }));
+    assert!(locked, "{error}");
+    drop(store);
+    assert!(check_unchanged(dir.path()).is_ok());
+}
+
+#[test]
+fn a_newer_format_is_named() {
+    let fixture = fixture();
+    let newer = Manifest { version: 7, reader_min: 6, ..fixture.manifest };
+    newer.write(&fixture.disk).expect("written");
+    let error = checked(&fixture.disk).expect_err("newer");
+    assert!(matches!(error, OpenError::Newer { found: 7, known: 1, features: 0 }), "{error}");
+}
+
+#[test]
+fn segments_of_another_store_are_named() {
+    let fixture = fixture();
+    let other = Manifest { store: 1, ..fixture.manifest };
+    other.write(&fixture.disk).expect("written");
+    let error = checked(&fixture.disk).expect_err("not its segments");
+    assert!(error.to_string().contains("belongs to another store"), "{error}");
+}

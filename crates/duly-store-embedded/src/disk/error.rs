@@ -175,9 +175,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether freeing space would have let this through.
+    /// Whether there was no room, and nothing is lost: freeing some and trying again helps. A sync
+    /// that found no room is no such case; nobody knows what it left undone.
     pub fn is_no_space(&self) -> bool {
-        matches!(self, Self::NoSpace { .. })
+        match self {
+            Self::NoSpace { operation, .. } => {
+                !matches!(operation, Operation::Sync | Operation::SyncDir)
+            }
+            _ => false,
+        }
     }
 
     /// Whether the file or directory was not there.

@@ -85,7 +85,8 @@ impl Engine {
         let publish = Publish { key, claimable, expires_at: timer.expires_at() };
         // A retry's timer was durable long ago: losing the record of a failed attempt to a power
         // cut is losing a claim, which is allowed. Everything else waits until it is durable.
-        if claimable.kind == Kind::Retry && !self.replaying {
+        let ends_attempt = matches!(cause, Cause::AttemptFailed | Cause::Released);
+        if claimable.kind == Kind::Retry && ends_attempt && !self.replaying {
             self.publish(publish);
         } else {
             self.unpublished.push_back((self.journal.written_lsn() + 1, publish));
@@ -112,6 +113,11 @@ impl Engine {
 
     fn absorb_lease(&mut self, location: Location, number: u32, lease: &record::Lease) {
         let key = self.key(number, lease.id.as_str());
+        if !lease.extends {
+            self.namespace(number).totals.fired += 1;
+        }
+        // At replay the timer's record may have gone with its segment: a later one, still to come,
+        // has taken its place.
         let Some(entry) = self.live.get(key) else {
             return;
         };
@@ -128,9 +134,6 @@ impl Engine {
                 }
                 self.namespaces.refresh_active(number, entry.lane());
             }
-        }
-        if !lease.extends {
-            self.namespace(number).totals.fired += 1;
         }
         self.journal.retain(location);
         // The wall clock is only asked how much of the lease is left after a restart, and never

@@ -113,20 +113,25 @@ impl Engine {
         manifest.write(disk.as_ref())?;
         if let Some(unused) = &found.unused {
             disk.remove(unused)?;
-            disk.sync_dir(DIR)?;
         }
+        // A process that ended between naming a segment and syncing the name leaves a name that
+        // everybody sees and a power loss takes back.
+        disk.sync_dir(DIR)?;
         let epoch = u32::try_from(manifest.epoch).map_err(|_| OpenError::Damaged {
             file: crate::manifest::NAME.into(),
             offset: crate::manifest::EPOCH_AT,
             what: "the epoch is past its range".into(),
         })?;
-        // What was read may only be in the page cache.
         if let Some(last) = found.segments.last() {
-            last.file.sync_data()?;
+            last.make_durable()?;
         }
         self.journal.adopt(epoch, found);
         if !self.journal.has_active() {
             self.journal.roll()?;
+        }
+        if self.journal.is_active_empty() {
+            // A crash came between the roll and the table of namespaces.
+            self.append_namespaces().map_err(|refusal| OpenError::Unwritable(refusal.to_string()))?;
         }
         self.replaying = false;
         self.sweep_all();

@@ -146,6 +146,11 @@ impl Entry {
         self.0[2] == EMPTY
     }
 
+    #[cfg(test)]
+    pub(super) const fn words(&self) -> [u64; 3] {
+        self.0
+    }
+
     pub(crate) const fn key(&self) -> Key {
         let high = (self.0[1] >> HIGH_SHIFT) as u32;
         let namespace = (self.0[1] >> NAMESPACE_SHIFT) as u32 & NAMESPACE_MAX;

@@ -88,3 +88,92 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_bits_of_an_entry_are_the_documented_ones() {
+    let key = Key::unpack([1, 2, 3, 4, 5, 6, 7, 8, 0xAA, 0xBB, 0xCC, 0xFE]);
+    assert_eq!(key.namespace(), 0x00CC_BBAA);
+    let claim = Claimable { at_ms: 0x0677_7777_7777, kind: Kind::Retry };
+    let location = Location::new(0x1234, 0x0056_789A, 64 << 11);
+    let entry = Entry::new(key, 0xCD, claim, location);
+    let words = [
+        0x0807_0605_0403_0201,
+        0xFE << 56 | 0x00CC_BBAA << 32 | 0xCD << 24 | 0x0056_789A,
+        0x0677_7777_7777 << 21 | 1 << 20 | 0x1234 << 4 | 11,
+    ];
+    assert_eq!(entry.words(), words);
+    let first = Entry::new(key, 0, Claimable { at_ms: 0, kind: Kind::First }, location);
+    assert_eq!(first.words()[2], 0x1234 << 4 | 11);
+}
+
+/// Checkpoints will hold fingerprints, so the hash is part of the format from the start.
+#[test]
+fn the_hash_of_an_id_is_frozen() {
+    let check = |hash_key, namespace, id, packed: &str| {
+        let hex: String =
+            Key::of(hash_key, namespace, id).pack().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, packed, "{hash_key} {namespace} {id:?}");
+    };
+    check(0, 0, "", "");
+    check(1, 1, "a", "");
+    check(u128::MAX, NAMESPACE_MAX, "order-4711", "");
+}
+
+#[test]
+fn a_size_class_is_the_smallest_that_covers() {
+    let check = |bytes, bytes_max| assert_eq!(Location::new(0, 0, bytes).bytes_max(), bytes_max);
+    check(0, 64);
+    check(64, 64);
+    check(65, 128);
+    check(1 << 20, 1 << 20);
+    check((1 << 20) + 1, 2 << 20);
+    // The last class: the read tells the size.
+    check((2 << 20) + 1, 2 << 20);
+    check(256 << 20, 2 << 20);
+}
+
+#[test]
+#[should_panic(expected = "256 MiB")]
+fn a_place_past_256_mib_is_a_broken_invariant() {
+    drop(Location::new(0, 1 << 24, 64));
+}
+
+#[test]
+fn a_table_grows_in_small_steps_and_shrinks_again() {
+    let mut table = table::Table::default();
+    assert_eq!(table.heap_bytes(), 0, "an empty table owns nothing");
+    let mut before = 0;
+    for n in 0..5_000 {
+        table.put(entry(key(n), n));
+        let now = table.heap_bytes();
+        let grew = now - before;
+        assert!(before < 500 || grew <= before / 4 + 24, "{before} to {now} bytes at {n}");
+        before = now;
+    }
+    let per_entry = before / 5_000;
+    assert!((24..=35).contains(&per_entry), "{per_entry} bytes an entry");
+    for n in 0..4_990 {
+        table.remove(key(n));
+    }
+    assert!(table.heap_bytes() < 64 * 24, "{} bytes for 10 entries", table.heap_bytes());
+    assert!((4_990..5_000).all(|n| table.get(key(n)).is_some()));
+}
+
+#[test]
+fn a_pass_over_the_tables_meets_what_does_not_change_exactly_once() {
+    let mut index = Index::new();
+    for n in 0..20_000 {
+        index.put(entry(key(n), n));
+    }
+    let mut met = HashMap::new();
+    for number in 0..TABLES {
+        for found in index.table(number) {
+            *met.entry(found.key()).or_insert(0) += 1;
+        }
+        // Others come and go meanwhile.
+        let stranger = 100_000 + number as u64;
+        index.put(entry(key(stranger), 1));
+        index.remove(key(stranger / 2 + 50_000));
+    }
+    assert!((0..20_000).all(|n| met.get(&key(n)) == Some(&1)));
+}

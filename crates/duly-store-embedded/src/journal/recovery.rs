@@ -13,10 +13,10 @@
 //!
 //! Nothing is written here, so a refused directory is as it was.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    disk::{Disk, File},
+    disk::{self, Disk, File},
     format::{self, ALIGN, frame, record, segment},
     index::Location,
     manifest::{self, Manifest},
@@ -35,6 +35,23 @@ pub(crate) struct FoundSegment {
     pub(crate) length: u64,
     /// Where its last valid frame ends.
     pub(crate) end: u64,
+    /// Where the frames begin that may never have been synced.
+    unsure_from: u64,
+}
+
+impl FoundSegment {
+    /// Makes durable what was read: it may only be in the page cache. After a failed sync it would
+    /// even stay there, shown to every reader and written by no later sync, so what may be
+    /// concerned is written again first.
+    pub(crate) fn make_durable(&self) -> Result<(), disk::Error> {
+        for range in [0..segment::HEADER_BYTES, self.unsure_from..self.end] {
+            let length = usize::try_from(range.end - range.start).expect("a segment fits memory");
+            let mut bytes = vec![0; length];
+            self.file.read_exact_at(range.start, &mut bytes)?;
+            self.file.write_at(range.start, &bytes)?;
+        }
+        self.file.sync_data()
+    }
 }
 
 /// What recovery found.
@@ -92,6 +109,7 @@ pub(crate) fn recover(
             at: segment::HEADER_BYTES,
             epoch,
             lsn: found.next_lsn,
+            unsure: VecDeque::new(),
         };
         let Some(header) = segment::Header::read(&bytes) else {
             if last && !scan.holds_frames() {
@@ -117,13 +135,10 @@ pub(crate) fn recover(
             found.frames += 1;
             found.records += scan.each_record(&frame, slot, each)?;
         }
-        if !last {
-            // The header of the next segment is checked against this lsn.
-            found.next_lsn = scan.lsn;
-        } else {
-            found.torn = scan.check_tail()?;
-            found.next_lsn = scan.lsn;
-        }
+        // The header of the next segment is checked against this lsn; but a crash in a roll leaves
+        // one without a header.
+        found.torn = scan.check_tail()?;
+        found.next_lsn = scan.lsn;
         epoch = scan.epoch;
         if u64::from(epoch) > manifest.epoch {
             let what = format!(
@@ -132,8 +147,8 @@ pub(crate) fn recover(
             );
             return Err(damaged(manifest::NAME, manifest::EPOCH_AT, &what));
         }
-        let end = scan.at;
-        found.segments.push(FoundSegment { sequence, slot, file, length, end });
+        let (end, unsure_from) = (scan.at, scan.unsure_from());
+        found.segments.push(FoundSegment { sequence, slot, file, length, end, unsure_from });
         progress(Progress {
             segments_done: place + 1,
             segments: sequences.len(),
@@ -220,6 +235,8 @@ struct Scan<'a> {
     at: u64,
     epoch: u32,
     lsn: u64,
+    /// Starts of the latest frames that no later one says to be durable.
+    unsure: VecDeque<(u64, u64)>,
 }
 
 impl<'a> Scan<'a> {
@@ -242,10 +259,20 @@ impl<'a> Scan<'a> {
             return None;
         }
         let start = self.at;
+        let durable = header.durable_lsn();
+        while self.unsure.front().is_some_and(|(lsn, _)| *lsn <= durable) {
+            self.unsure.pop_front();
+        }
+        self.unsure.push_back((header.lsn, start));
         self.at += header.frame_bytes();
         self.lsn += 1;
         self.epoch = header.epoch;
         Some((start, header.count, frame))
+    }
+
+    /// Where the frames begin that may never have been synced.
+    fn unsure_from(&self) -> u64 {
+        self.unsure.front().map_or(self.at, |(_, start)| *start)
     }
 
     fn each_record(

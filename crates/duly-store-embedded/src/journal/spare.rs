@@ -4,7 +4,10 @@
 //! makes its own segment under another name, so neither ever touches the half-written file of the
 //! other.
 
-use crate::disk::{self, Disk};
+use crate::{
+    disk::{self, Disk},
+    format::segment,
+};
 
 use super::DIR;
 
@@ -22,19 +25,29 @@ pub(crate) fn write_spare(disk: &dyn Disk, segment_bytes: u64) -> Result<(), dis
     disk.sync_dir(DIR)
 }
 
-/// Gives a segment of zeros the name `name`: the spare, or a new one when there is no spare of
-/// this size.
-pub(super) fn take(disk: &dyn Disk, segment_bytes: u64, name: &str) -> Result<(), disk::Error> {
+/// Makes a segment with this header and name out of the spare, or out of a new file when there is
+/// no spare of its length. It gets the name last, with its header durable: a roll that fails before
+/// leaves no segment behind.
+pub(super) fn take(
+    disk: &dyn Disk,
+    header: &segment::Header,
+    name: &str,
+) -> Result<(), disk::Error> {
     let spare_bytes = match disk.open(SPARE) {
         Ok(spare) => spare.len()?,
         Err(error) if error.is_not_found() => 0,
         Err(error) => return Err(error),
     };
-    if spare_bytes == segment_bytes {
-        return disk.rename(SPARE, name);
-    }
-    write_zeros(disk, NEXT_TEMPORARY, segment_bytes)?;
-    disk.rename(NEXT_TEMPORARY, name)
+    let source = if spare_bytes == header.length {
+        SPARE
+    } else {
+        write_zeros(disk, NEXT_TEMPORARY, header.length)?;
+        NEXT_TEMPORARY
+    };
+    let file = disk.open(source)?;
+    file.write_at(0, &header.encode())?;
+    file.sync_data()?;
+    disk.rename(source, name)
 }
 
 fn write_zeros(disk: &dyn Disk, name: &str, segment_bytes: u64) -> Result<(), disk::Error> {

@@ -252,6 +252,9 @@ impl Shell {
 
     /// What was written without anybody waiting for it is made durable before the end.
     fn last_sync(&mut self) {
+        if self.engine.check_usable().is_err() {
+            return;
+        }
         let shared = self.shared.clone();
         let (done, wait) = std::sync::mpsc::channel();
         let (written, _) = self.engine.lsns();

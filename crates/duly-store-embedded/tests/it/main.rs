@@ -2,9 +2,11 @@
 
 mod conformance;
 mod crash_points;
+mod golden;
 mod harness;
 mod model;
 mod seeds;
+mod simulation;
 mod snapshot;
 mod steps;
 mod twins;

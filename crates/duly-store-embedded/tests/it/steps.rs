@@ -48,6 +48,8 @@ pub(crate) enum Answer {
     Settled(Vec<SettleOutcome>),
     Namespace(Box<Namespace>),
     Nothing,
+    /// The call was refused for what it asks.
+    Refused(Error),
 }
 
 /// Tokens of the latest claims, by namespace and timer.
@@ -72,8 +74,15 @@ pub(crate) fn wait<T>(call: impl Future<Output = T>) -> T {
     }
 }
 
-/// Carries out a step. An item that failed although its call did not is an error, too.
+/// Carries out a step. What the store could not do is an error, one item of a batch included.
 pub(crate) fn perform(store: &dyn Store, step: &Step, tokens: &mut Tokens) -> Result<Answer> {
+    match ask(store, step, tokens) {
+        Err(error @ (Error::Invalid(_) | Error::UnknownNamespace(_))) => Ok(Answer::Refused(error)),
+        answered => answered,
+    }
+}
+
+fn ask(store: &dyn Store, step: &Step, tokens: &mut Tokens) -> Result<Answer> {
     Ok(match step {
         Step::Apply(namespace, operations) => {
             let outcomes = apply(store, namespace, operations.clone())?;
@@ -105,11 +114,8 @@ pub(crate) fn perform(store: &dyn Store, step: &Step, tokens: &mut Tokens) -> Re
             Answer::Namespace(Box::new(namespace))
         }
         Step::Delete(namespace) => {
-            match wait(store.delete_namespace(name(namespace), DeleteMode::Force)) {
-                // A repetition after a crash finds it gone.
-                Ok(()) | Err(Error::UnknownNamespace(_)) => Answer::Nothing,
-                Err(error) => return Err(error),
-            }
+            wait(store.delete_namespace(name(namespace), DeleteMode::Force))?;
+            Answer::Nothing
         }
         Step::Tick => {
             wait(store.ready(SHARD, None, 1))?;

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use duly_core::env::Clock;
-use duly_store::conformance::ManualClock;
+use duly_store::{Error, conformance::ManualClock};
 use duly_store_embedded::{
     EmbeddedStore, OpenError, Options,
     disk::{self, Disk, SimDisk},
@@ -64,14 +64,14 @@ impl Node {
 
     /// What this store would show after a restart; it goes on as it was.
     fn after_restart(&self, clock: &ManualClock, seed: u64) -> Snapshot {
-        let store = open_inline(&copy(&self.disk), clock, seed).expect("the twin opens");
+        let store = open_inline(&copy(&self.disk, seed), clock, seed).expect("the twin opens");
         Snapshot::of(&store)
     }
 }
 
-/// Another disk with the same files, all of it durable.
-pub(crate) fn copy(disk: &SimDisk) -> SimDisk {
-    let copy = SimDisk::new(0);
+/// Another disk with the same files, all of it durable, and misfortunes of its own.
+pub(crate) fn copy(disk: &SimDisk, seed: u64) -> SimDisk {
+    let copy = SimDisk::new(seed);
     let put = |name: &str| -> Result<(), disk::Error> {
         if let Some((dir, _)) = name.split_once('/') {
             copy.make_dir(dir)?;
@@ -93,7 +93,7 @@ pub(crate) fn copy(disk: &SimDisk) -> SimDisk {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stepped {
     Done(Answer),
-    Failed,
+    Failed(Error),
 }
 
 /// The pair.
@@ -106,18 +106,19 @@ pub(crate) struct Twins {
 }
 
 impl Twins {
-    /// Opens both on copies of a disk.
-    pub(crate) fn new(disk: &SimDisk, clock: ManualClock, openings: u64) -> Self {
-        let (subject, twin) = (copy(disk), copy(disk));
-        let subject = Node::open(subject, &clock, openings, Tokens::new());
-        let twin = Node::open(twin, &clock, openings, Tokens::new());
+    /// Makes two new stores; `seed` decides the misfortunes.
+    pub(crate) fn new(seed: u64) -> Self {
+        let (clock, openings) = (ManualClock::default(), 1_000 * seed);
+        let subject = Node::open(SimDisk::new(seed), &clock, openings, Tokens::new());
+        let twin = Node::open(SimDisk::new(seed), &clock, openings, Tokens::new());
         Self { clock, subject, twin, openings }
     }
 
     /// Takes a step with both; the twin only once the subject has.
     pub(crate) fn step(&mut self, step: &Step) -> Stepped {
-        let Ok(answer) = perform(&self.subject.store, step, &mut self.subject.tokens) else {
-            return Stepped::Failed;
+        let answer = match perform(&self.subject.store, step, &mut self.subject.tokens) {
+            Ok(answer) => answer,
+            Err(error) => return Stepped::Failed(error),
         };
         let twins = perform(&self.twin.store, step, &mut self.twin.tokens);
         assert_eq!(Ok(&answer), twins.as_ref(), "both answer the same to {step:?}");
@@ -156,16 +157,10 @@ impl Twins {
         store.close();
         // From here on both go on from what the subject has.
         let tokens = std::mem::take(&mut self.subject.tokens);
-        let (subject, twin) = (left.kill(), copy(&left));
+        let (subject, twin) = (left.kill(), copy(&left, seed));
         self.subject = Node::open(subject, &self.clock, seed, tokens.clone());
         self.twin = Node::open(twin, &self.clock, seed, tokens);
         Ok(())
-    }
-
-    /// Moves both clocks forward and lets both see it.
-    pub(crate) fn advance(&mut self, by_ms: u64) -> Stepped {
-        self.clock.advance(duly_core::Millis::from_ms(by_ms));
-        self.step(&Step::Tick)
     }
 }
 

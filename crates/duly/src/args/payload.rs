@@ -67,11 +67,15 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     };
     let mut bytes = Vec::new();
     source.and_then(|source| source.take(PAYLOAD_BYTES_HARD + 1).read_to_end(&mut bytes)).map_err(
-        |error| Failure::new(format_args!("cannot read the payload from {name}: {error}")),
+        |error| {
+            Failure::new(format_args!(
+                "cannot read the payload from {name}: {error}; name a file, or `-` for stdin"
+            ))
+        },
     )?;
     if bytes.len() as u64 > PAYLOAD_BYTES_HARD {
         return Err(Failure::new(format_args!(
-            "the payload from {name} is larger than the {PAYLOAD_BYTES_HARD} bytes that a payload can have"
+            "the payload from {name} is larger than the {PAYLOAD_BYTES_HARD} bytes that a payload can have: send a reference to it instead"
         )));
     }
     Ok(bytes)

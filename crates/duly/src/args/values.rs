@@ -2,6 +2,8 @@
 //!
 //! Each function is a clap value parser: its error completes "invalid value … for …: ".
 
+use std::net::SocketAddr;
+
 use duly_core::{Invalid, Millis, NamespaceName, TimerId, Timestamp, namespace::SigningSecret};
 use reqwest::Url;
 use serde_json::value::RawValue;
@@ -61,6 +63,13 @@ pub(crate) fn server_url(text: &str) -> Result<Url, String> {
     let refuse = || "it must be an address such as \"http://127.0.0.1:3859\"".to_owned();
     let url = Url::parse(text).map_err(|_| refuse())?;
     if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(refuse()) }
+}
+
+/// An address to listen on.
+pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "it must be an IP address with a port, such as 127.0.0.1:3859 or [::1]:3859".to_owned()
+    })
 }
 
 /// A signing secret.

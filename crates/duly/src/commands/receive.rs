@@ -30,7 +30,12 @@ const UNPRINTED_MAX: usize = 64;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4000")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:4000",
+        value_parser = values::listen_address
+    )]
     listen: SocketAddr,
     /// Check signatures with this secret, whsec_…
     #[arg(

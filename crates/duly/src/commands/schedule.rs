@@ -92,12 +92,12 @@ struct Scheduled {
 
 /// What to type when the id is taken.
 const HINTS: &[Hint] = &[
+    ("already_exists", "as an option: `--if-exists keep` or `--if-exists replace`"),
+    ("finished", "as an option: `--if-exists replace`"),
     (
-        "already_exists",
-        "`--if-exists keep` answers the timer that is there, `--if-exists replace` puts this one in its place",
+        "dead",
+        "`duly dead redrive`, `duly dead purge`, or `--if-exists replace`: the dead letter stays",
     ),
-    ("finished", "`--if-exists replace` schedules a new one under this id"),
-    ("dead", "`--if-exists replace` schedules a new one under this id; the dead letter stays"),
 ];
 
 /// Runs it.

@@ -15,8 +15,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     Outcome,
+    args::values,
     failure::Failure,
-    output::{Printer, when},
+    output::{Printer, text, when},
 };
 
 /// Exit code of a server that was told to stop twice.
@@ -35,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
     /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = values::listen_address)]
     listen: Option<SocketAddr>,
 }
 
@@ -44,11 +45,14 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     printer.people_only("serve")?;
     let config = config::load(&args.source()).map_err(Failure::new)?;
     logging::init(&config.log.level, config.log.format);
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(format_args!("cannot start: {error}")))?
-        .block_on(serve(config, printer))
+        .map_err(|error| Failure::new(format_args!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(serve(config, printer));
+    // A store that is being opened is not waited for: it is cut off as by a crash, which is safe.
+    runtime.shutdown_background();
+    outcome
 }
 
 impl Args {
@@ -69,7 +73,13 @@ impl Args {
 async fn serve(config: Config, printer: Printer) -> Outcome {
     // Listened for from the start, so that a signal while the store opens is not lost.
     let mut stop = Stop::listen()?;
-    let running = duly_server::start(config).await.map_err(Failure::new)?;
+    let running = tokio::select! {
+        started = duly_server::start(config) => started.map_err(Failure::new)?,
+        () = stop.requested() => {
+            tracing::info!("stopped before the data directory was open");
+            return Ok(());
+        }
+    };
     // A closed stdout is no reason to stop serving.
     printer.line(&opening(running.report())).ok();
     stop.requested().await;
@@ -116,8 +126,11 @@ fn opening(report: &StartReport) -> String {
         format!("duly {} listens on {url}", env!("CARGO_PKG_VERSION")),
         format!("data in {}, opened in {}", report.data, when::distance(open_ms)),
         format!(
-            "{} pending, {} overdue, {} dead letters, {} namespaces",
-            report.pending, report.overdue, report.dead, report.namespaces
+            "{} pending, {} overdue, {}, {}",
+            report.pending,
+            report.overdue,
+            text::count(report.dead, "dead letter"),
+            text::count(report.namespaces, "namespace")
         ),
     ];
     if report.torn_tail {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Subcommand;
-use duly_store_embedded::{Progress, check};
+use duly_store_embedded::{OpenError, Progress, check, disk};
 
 use crate::{Outcome, failure::Failure, output::Printer};
 
@@ -37,7 +37,12 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
             show(progress);
         }
     };
-    let report = check::check(&data, &mut progress).map_err(Failure::new)?;
+    let report = check::check(&data, &mut progress).map_err(|error| match error {
+        OpenError::Disk(disk::Error::NotFound { .. }) => {
+            Failure::new(format_args!("{error}: name the directory with --data"))
+        }
+        error => Failure::new(error),
+    })?;
     printer.line(&report.to_string())?;
     if report.is_clean() {
         Ok(())

@@ -17,6 +17,11 @@ pub(crate) fn preview(text: &str, chars_max: usize) -> String {
     out
 }
 
+/// `1 namespace`, `2 namespaces`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Characters that reorder what stands around them.
 fn is_direction_mark(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -34,6 +39,12 @@ pub(crate) fn preview_bytes(bytes: &[u8], chars_max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_not_many() {
+        let counts = [0, 1, 2].map(|number| count(number, "dead letter"));
+        assert_eq!(counts, ["0 dead letters", "1 dead letter", "2 dead letters"]);
+    }
 
     #[test]
     fn previews_cannot_drive_the_terminal() {

@@ -30,4 +30,9 @@ fn dead_letters_are_listed_redriven_and_purged() {
     assert_eq!(server.run(&["dead", "list", "n"]).ok(), "none\n");
     assert_eq!(server.run(&["dead", "purge", "n", "--all"]).ok(), "0 purged\n");
     server.run(&["dead", "purge", "n", "--id", "nobody"]).refused(1);
+    dead_letters(&server, &["d"]);
+    for command in ["cancel", "fire"] {
+        let message = server.run(&[command, "n", "d"]).refused(1);
+        assert!(message.contains("a dead letter") && message.contains("`duly dead redrive`"));
+    }
 }

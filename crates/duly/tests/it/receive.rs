@@ -1,9 +1,11 @@
 //! `duly receive`: prints deliveries and checks their signatures.
 
+use std::{fs, time::Instant};
+
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Process, Server, run};
+use crate::harness::{DEADLINE, Process, Server, run, text};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -91,4 +93,42 @@ fn an_address_in_use_is_refused() {
     let address = taken.local_addr().expect("bound").to_string();
     let message = run(&["receive", "--listen", &address]).refused(1);
     assert!(message.contains(&address) && message.contains("--listen"), "{message}");
+}
+
+#[test]
+fn an_inward_address_is_refused_until_the_configuration_allows_it() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (file, data) = (directory.path().join("duly.toml"), directory.path().join("data"));
+    let serve = |allowed: &str| {
+        let delivery = format!("[delivery]\nallow_loopback = \"never\"\n{allowed}\n");
+        fs::write(&file, delivery).expect("written");
+        let args = ["serve", "--config", text(&file), "--data", text(&data)];
+        let mut process = Process::start(&[&args[..], &["--listen", "127.0.0.1:0"]].concat());
+        let (url, _) = process.address();
+        (process, url)
+    };
+    let mut receiver = Process::start(&["receive", "--listen", "127.0.0.1:0"]);
+    let (webhook, _) = receiver.address();
+
+    let (mut process, url) = serve("");
+    let call = |url: &str, args: &[&str]| run(&[&["--server", url], args].concat());
+    let put = ["namespace", "put", "n", "--retry-schedule", "1h"];
+    call(&url, &put).ok();
+    call(&url, &["schedule", "n", "x", "--in", "0", "--url", &webhook]).ok();
+    let until = Instant::now() + DEADLINE;
+    let error = loop {
+        let timer = call(&url, &["--output", "json", "get", "n", "x"]).json();
+        if let Some(error) = timer["last_error"].as_str() {
+            break error.to_owned();
+        }
+        assert!(Instant::now() < until, "no attempt: {timer}");
+    };
+    assert!(error.contains("127.0.0.1 is refused"), "{error}");
+    process.signal(Signal::TERM);
+    process.ended();
+
+    let (_process, url) = serve("allow_networks = [\"127.0.0.1/32\"]");
+    call(&url, &["fire", "n", "x"]).ok();
+    let line = receiver.line();
+    assert!(line.contains("attempt 2  x  delivery"), "{line}");
 }

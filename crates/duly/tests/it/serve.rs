@@ -1,6 +1,12 @@
 //! serve: how it opens, how it ends, what keeps it from starting, and kill -9.
 
-use std::{fs, net::TcpListener};
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
 
 use rustix::process::Signal;
 
@@ -88,7 +94,58 @@ fn a_port_in_use_is_refused_before_the_data_is_touched() {
     let data = directory.path().join("data");
     let args = ["serve", "--data", text(&data), "--listen", &address];
     let message = run(&args).refused(1);
+    assert!(message.contains(&address) && message.contains("--listen"), "{message}");
+    assert!(!data.exists(), "made although the port is taken");
+
+    // A directory that is there keeps every byte and every time.
+    let mut server = Server::start();
+    server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
+    server.process.signal(Signal::TERM);
+    server.process.ended();
+    let data = server.data();
+    let before = picture(&data);
+    assert!(before.len() > 2, "{before:?}");
+    let message = run(&["serve", "--data", text(&data), "--listen", &address]).refused(1);
     assert!(message.contains(&address), "{message}");
+    assert_eq!(picture(&data), before);
+}
+
+/// Every file below a directory, with its bytes and when it was changed.
+fn picture(directory: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(directory).expect("readable") {
+        let entry = entry.expect("readable");
+        let metadata = entry.metadata().expect("readable");
+        if metadata.is_dir() {
+            files.extend(picture(&entry.path()));
+        } else {
+            let bytes = fs::read(entry.path()).expect("readable");
+            files.insert(entry.path(), (bytes, metadata.modified().expect("known")));
+        }
+    }
+    files
+}
+
+#[test]
+fn a_directory_of_something_else_is_refused_and_left_as_it_is() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    fs::write(directory.path().join("notes.txt"), "mine").expect("written");
+    let before = picture(directory.path());
+    let args = ["serve", "--data", text(directory.path()), "--listen", "127.0.0.1:0"];
+    let message = run(&args).refused(1);
+    for part in [text(directory.path()), "notes.txt", "no Duly store", "flag --data"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    assert_eq!(picture(directory.path()), before);
+}
+
+#[test]
+fn logs_that_nobody_watches_are_not_coloured() {
+    let mut server = Server::start();
+    server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
+    server.process.signal(Signal::TERM);
+    let (_, stderr) = server.process.ended();
+    assert!(stderr.contains("stopping") && !stderr.contains('\u{1b}'), "{stderr:?}");
 }
 
 #[test]
@@ -101,7 +158,13 @@ fn what_it_cannot_start_with_is_one_clear_message() {
     let data = path("data");
     for (args, parts) in [
         (vec!["--data", &path("file")], vec![path("file")]),
-        (vec!["--data", &path("file/below")], vec![path("file/below")]),
+        (vec!["--data", &path("file/below")], vec![path("file/below"), "--data".to_owned()]),
+        // A place where the system lets nobody make anything.
+        #[cfg(target_os = "linux")]
+        (
+            vec!["--data", "/proc/duly"],
+            vec!["/proc/duly".to_owned(), "nothing can be made in /proc".to_owned()],
+        ),
         (vec!["--data", &data, "--listen", "0.0.0.0:0"], vec!["0.0.0.0".to_owned()]),
         (vec!["--data", &data, "--config", &path("missing.toml")], vec![path("missing.toml")]),
         (

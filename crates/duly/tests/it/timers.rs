@@ -128,7 +128,10 @@ fn cancel_is_definite() {
     assert_eq!(server.run(&["cancel", "n", "x"]).ok(), "x  cancelled\n");
     let again = server.json(&["cancel", "n", "x"]);
     assert_eq!((&again["outcome"], &again["already"]), (&"cancelled".into(), &true.into()));
-    assert!(server.run(&["cancel", "n", "y"]).refused(1).contains("not_found"));
+    let message = server.run(&["cancel", "n", "y"]).refused(1);
+    for part in ["\"y\"", "not_found", "retention", "`duly list NAMESPACE`"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
     assert_eq!(server.run(&["list", "n"]).ok(), "none\n");
 }
 

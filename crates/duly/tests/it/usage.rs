@@ -37,7 +37,8 @@ fn what_is_typed_wrong_exits_2_and_says_what_is_allowed() {
         (vec!["dead", "redrive", "n", "--all", "--id", "x"], vec!["--id"]),
         (vec!["namespace", "put", "n", "--signing-secret", "hunter2"], vec!["whsec_"]),
         (vec!["namespace", "put", "n", "--file", "x", "--weight", "2"], vec!["--file"]),
-        (vec!["receive", "--listen", "4000"], vec!["--listen"]),
+        (vec!["receive", "--listen", "4000"], vec!["--listen", "127.0.0.1:3859"]),
+        (vec!["serve", "--listen", "localhost:1"], vec!["--listen", "127.0.0.1:3859"]),
         (vec!["--server", "localhost:1", "get", "n", "i"], vec!["http://"]),
         (vec!["store", "check", "--output", "json"], vec!["--output json"]),
     ] {

@@ -1,4 +1,4 @@
-use duly_core::{Invalid, TimerId};
+use duly_core::{Invalid, TimerId, Timestamp};
 
 use super::*;
 
@@ -38,6 +38,12 @@ fn every_ended_or_running_timer_is_told_what_to_do() {
         assert!(text.contains("if_exists \"keep\""), "{text}");
         assert_eq!(text.contains("\"replace\""), is != State::InFlight, "{text}");
     }
+    let mut leased = state(State::InFlight, Code::InFlight);
+    if let Refusal::State { leased_until, .. } = &mut leased {
+        *leased_until = Some(Timestamp::from_unix_ms(1_500).unwrap());
+    }
+    let text = detail_of(leased, Asked::Cancel);
+    assert!(text.contains("leased until 1970-01-01T00:00:01.500Z: "), "{text}");
     for asked in [Asked::Reschedule, Asked::Fire] {
         let text = detail_of(state(State::Cancelled, Code::Cancelled), asked);
         assert!(text.contains("schedule a new one"), "{text}");

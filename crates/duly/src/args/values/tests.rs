@@ -54,3 +54,13 @@ fn servers_are_http_addresses() {
     assert!(server_url("localhost:3859").is_err());
     assert!(server_url("ftp://x").is_err());
 }
+
+#[test]
+fn a_listen_address_is_an_ip_address_with_a_port() {
+    assert!(listen_address("127.0.0.1:0").is_ok());
+    assert!(listen_address("[::1]:3859").is_ok());
+    for text in ["4000", "localhost:4000", "127.0.0.1", "127.0.0.1:99999", ""] {
+        let refusal = listen_address(text).expect_err("no address");
+        assert!(refusal.contains("127.0.0.1:3859"), "{refusal}");
+    }
+}

@@ -184,7 +184,9 @@ fn read(path: &Path) -> Result<Box<RawValue>, Failure> {
     };
     let name = path.display();
     read.map_err(|error| {
-        Failure::new(format_args!("cannot read the settings from {name}: {error}"))
+        Failure::new(format_args!(
+            "cannot read the settings from {name}: {error}; name a file, or `-` for stdin"
+        ))
     })?;
     serde_json::from_str(&text)
         .map_err(|error| Failure::new(format_args!("the settings in {name} are not JSON: {error}")))

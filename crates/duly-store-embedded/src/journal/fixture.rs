@@ -1,0 +1,164 @@
+//! A small journal on a simulated disk, for the tests of everything that reads one.
+
+use std::sync::Arc;
+
+use duly_core::{
+    Incarnation, NamespaceName, Payload, Schedule, Settings, Timer, TimerId, Timestamp,
+    payload::Form, schedule::When,
+};
+use duly_store::query::Totals;
+
+use crate::{
+    disk::{Disk, SimDisk},
+    format::record::{Cause, Decoded, NamespaceRecord, Record},
+    index::Location,
+    manifest::Manifest,
+    open::OpenError,
+    options::SEGMENT_BYTES_MIN,
+};
+
+use super::{DIR, Journal, Mark, recovery};
+
+/// Number of the namespace that the records belong to.
+pub(crate) const NAMESPACE: u32 = 1;
+/// Name of the first segment.
+pub(crate) const FIRST: &str = "journal/0000000000000001.log";
+
+/// A journal with what it needs.
+pub(crate) struct Fixture {
+    pub(crate) disk: SimDisk,
+    pub(crate) manifest: Manifest,
+    pub(crate) journal: Journal,
+}
+
+/// What was read back, and what it was read by.
+#[derive(Debug)]
+pub(crate) struct Reread {
+    pub(crate) records: Vec<(Location, Decoded)>,
+    pub(crate) found: recovery::Found,
+}
+
+impl Reread {
+    /// Ids of the timers, in order.
+    pub(crate) fn ids(&self) -> Vec<&str> {
+        self.records.iter().filter_map(|(_, decoded)| id_of(&decoded.record)).collect()
+    }
+}
+
+pub(crate) fn manifest() -> Manifest {
+    Manifest {
+        version: 1,
+        reader_min: 1,
+        features: 0,
+        store: 0x000D_0117_570E,
+        hash_key: 0x0BAD_5EED,
+        epoch: 1,
+        created_at_ms: 1_900_000_000_000,
+    }
+}
+
+/// A pending timer with a payload of zeros.
+pub(crate) fn pending(id: &str, payload_bytes: usize) -> Record {
+    pending_with(id, vec![0; payload_bytes])
+}
+
+pub(crate) fn pending_with(id: &str, payload: Vec<u8>) -> Record {
+    let id = TimerId::new(id).expect("an id");
+    let due_at = Timestamp::saturating_from_unix_ms(1_900_000_060_000);
+    let mut schedule = Schedule::new(id, When::At(due_at));
+    if !payload.is_empty() {
+        schedule.payload = Some(Payload { form: Form::Binary, bytes: payload.into() });
+    }
+    let now = Timestamp::saturating_from_unix_ms(1_900_000_000_000);
+    let timer = Timer::new(schedule, now, Incarnation(7)).expect("before 2200");
+    Record::Pending(Cause::Created, Box::new(timer))
+}
+
+pub(crate) fn namespace(name: &str) -> Record {
+    Record::Namespace(Box::new(NamespaceRecord {
+        name: NamespaceName::new(name).expect("a name"),
+        settings: Arc::new(Settings::default()),
+        paused: false,
+        created_at: Timestamp::saturating_from_unix_ms(1_900_000_000_000),
+        updated_at: Timestamp::saturating_from_unix_ms(1_900_000_000_000),
+        totals: Totals::default(),
+    }))
+}
+
+pub(crate) fn id_of(record: &Record) -> Option<&str> {
+    match record {
+        Record::Pending(_, timer) => Some(timer.id.as_str()),
+        _ => None,
+    }
+}
+
+/// Reads a disk as opening and checking do.
+pub(crate) fn reread(disk: &SimDisk, manifest: &Manifest) -> Result<Reread, OpenError> {
+    let mut records = Vec::new();
+    let mut each = |location, decoded| {
+        records.push((location, decoded));
+        Ok(())
+    };
+    let found = recovery::recover(disk, manifest, &mut each, &mut |_| {})?;
+    Ok(Reread { records, found })
+}
+
+impl Fixture {
+    /// An empty journal in its first epoch.
+    pub(crate) fn new(seed: u64) -> Self {
+        let disk = SimDisk::new(seed);
+        disk.make_dir(DIR).expect("made");
+        disk.sync_dir("").expect("synced");
+        let manifest = manifest();
+        let mut journal = Self::journal_on(&disk, &manifest);
+        journal.adopt(1, recovery::Found::nothing());
+        journal.roll().expect("the first segment");
+        Self { disk, manifest, journal }
+    }
+
+    fn journal_on(disk: &SimDisk, manifest: &Manifest) -> Journal {
+        Journal::new(Arc::new(disk.clone()), manifest, SEGMENT_BYTES_MIN)
+    }
+
+    /// Opens what is on `disk` in the next epoch, as the engine does.
+    pub(crate) fn reopen(self, disk: SimDisk) -> (Self, Vec<(Location, Decoded)>) {
+        let Reread { records, found } = reread(&disk, &self.manifest).expect("it opens");
+        let mut manifest = self.manifest;
+        manifest.begin_epoch();
+        let mut journal = Self::journal_on(&disk, &manifest);
+        if let Some(unused) = &found.unused {
+            disk.remove(unused).expect("removed");
+        }
+        journal.adopt(u32::try_from(manifest.epoch).expect("small"), found);
+        (Self { disk, manifest, journal }, records)
+    }
+
+    pub(crate) fn append(&mut self, record: &Record) -> Location {
+        self.journal.append(NAMESPACE, record).expect("there is room")
+    }
+
+    /// Writes the frame under construction without syncing it.
+    pub(crate) fn commit(&mut self) -> Mark {
+        self.journal.commit().expect("written").expect("something was appended")
+    }
+
+    /// Writes the frame under construction and makes it durable.
+    pub(crate) fn sync(&mut self) {
+        let mark = self.commit();
+        mark.file.sync_data().expect("synced");
+        self.journal.synced(mark.lsn, mark.position);
+    }
+
+    /// One timer in a durable frame of its own; answers where the frame begins and ends.
+    pub(crate) fn frame(&mut self, id: &str, payload_bytes: usize) -> (u64, u64) {
+        let from = self.journal.end;
+        self.append(&pending(id, payload_bytes));
+        self.sync();
+        (from, self.journal.end)
+    }
+
+    pub(crate) fn read_id(&self, location: Location) -> String {
+        let decoded = self.journal.read(location).expect("it reads back");
+        id_of(&decoded.record).expect("a timer").to_owned()
+    }
+}

@@ -1,0 +1,73 @@
+//! A file whose failed sync stays failed.
+//!
+//! Two threads sync the active segment: the syncer after every commit, and the engine when it
+//! rolls. The kernel reports a write-back error once and drops what it could not write, so the
+//! other thread's sync would succeed and acknowledge what is lost. Here a sync that failed makes
+//! every later one fail, and they wait for each other.
+
+use std::{io, sync::Arc};
+
+use parking_lot::Mutex;
+
+use crate::disk::{Error, File, Operation};
+
+/// Wraps a file.
+pub(super) fn sticky(file: Arc<dyn File>) -> Arc<dyn File> {
+    Arc::new(Sticky { file, state: Mutex::new(State::Good) })
+}
+
+#[derive(Debug)]
+struct Sticky {
+    file: Arc<dyn File>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Good,
+    Failed,
+}
+
+impl Sticky {
+    fn sync(&self, sync: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if *state == State::Failed {
+            return Err(Error::Io {
+                operation: Operation::Sync,
+                name: self.file.name().to_owned(),
+                source: io::Error::other("an earlier sync failed"),
+            });
+        }
+        sync().inspect_err(|_| *state = State::Failed)
+    }
+}
+
+impl File for Sticky {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
+        self.file.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.file.write_at(offset, bytes)
+    }
+
+    fn sync_data(&self) -> Result<(), Error> {
+        self.sync(|| self.file.sync_data())
+    }
+
+    fn sync_all(&self) -> Result<(), Error> {
+        self.sync(|| self.file.sync_all())
+    }
+
+    fn len(&self) -> Result<u64, Error> {
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), Error> {
+        self.file.set_len(len)
+    }
+
+    fn name(&self) -> &str {
+        self.file.name()
+    }
+}

@@ -1,0 +1,119 @@
+//! Golden directories: what released formats wrote must open, and give exactly what is listed.
+//!
+//! `tests/golden/vN/` is a data directory of format N and `tests/golden/vN.txt` everything that is
+//! in it, as text. A directory is written once, by
+//!
+//! ```text
+//! DULY_WRITE_GOLDEN=1 cargo test -p duly-store-embedded --test it golden
+//! ```
+//!
+//! and never again after a release has had its format: when a test here fails, the reader is
+//! wrong. A new format gets a directory of its own, see `docs/internals/disk-format.md`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use duly_core::{Millis, env::Clock};
+use duly_store::conformance::ManualClock;
+use duly_store_embedded::{EmbeddedStore, FORMAT_VERSION, Options, check::check, disk::RealDisk};
+
+use crate::harness::options;
+
+mod listing;
+mod script;
+
+/// How long after the last write the directories are opened.
+const LATER: Millis = Millis::from_secs(60);
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+fn present() -> String {
+    format!("v{FORMAT_VERSION}")
+}
+
+fn open(path: &Path, clock: &ManualClock, seed: u64) -> EmbeddedStore {
+    let options = Options { segment_bytes: 64 * 1024, ..options(seed) };
+    let disk = RealDisk::open_or_create(path).expect("a directory");
+    let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+    EmbeddedStore::open_inline(Arc::new(disk), options, clock).expect("the store opens")
+}
+
+/// The clock as it stands when a golden directory is opened.
+fn clock_at_opening() -> ManualClock {
+    let clock = ManualClock::default();
+    clock.advance(script::LASTS);
+    clock.advance(LATER);
+    clock
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("made");
+    for entry in fs::read_dir(from).expect("the golden directory is committed") {
+        let entry = entry.expect("listed");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("copied");
+        }
+    }
+}
+
+/// What opening a copy of a golden directory gives, as text: how it was found, what is in it.
+fn list_copy(name: &str) -> String {
+    let dir = tempfile::tempdir().expect("a directory");
+    copy(&golden(name), dir.path());
+    let mut text = String::new();
+    let report = check(dir.path(), &mut |_| {}).expect("it is whole");
+    let records = report.records;
+    text += &format!(
+        "format {} epoch {} segments {} frames {} torn {}\n",
+        report.format, report.epoch, report.segments, report.frames, report.torn_tail
+    );
+    text += &format!(
+        "records pending {} dead {} ended {} leases {} other {}\n\n",
+        records.pending, records.dead, records.ended, records.leases, records.other
+    );
+    let clock = clock_at_opening();
+    let store = open(dir.path(), &clock, 2);
+    let listed = listing::list(&store);
+    drop(store);
+    // What this build wrote at the opening reads back as well.
+    let store = open(dir.path(), &clock, 3);
+    assert_eq!(listing::list(&store), listed, "{name} after another restart");
+    text + &listed
+}
+
+fn write_present() {
+    let (dir, name) = (golden(&present()), present());
+    if dir.exists() {
+        fs::remove_dir_all(&dir).expect("removed");
+    }
+    let clock = ManualClock::default();
+    let store = open(&dir, &clock, 1);
+    script::run(&store, &clock);
+    drop(store);
+    // Names a process, and an opening makes it anew.
+    fs::remove_file(dir.join("LOCK")).expect("removed");
+    fs::write(golden(&format!("{name}.txt")), list_copy(&name)).expect("written");
+}
+
+#[test]
+fn every_format_ever_released_opens_and_gives_what_is_listed() {
+    if std::env::var_os("DULY_WRITE_GOLDEN").is_some() {
+        write_present();
+    }
+    // One line for each format that this build reads.
+    for name in ["v1"] {
+        let listed = fs::read_to_string(golden(&format!("{name}.txt"))).expect("it is committed");
+        let found = list_copy(name);
+        let differs = found.lines().zip(listed.lines()).find(|(found, listed)| found != listed);
+        assert!(found == listed, "{name} differs first at {differs:?}, now:\n{found}");
+    }
+    assert!(golden(&present()).join("MANIFEST").exists(), "{} is missing", present());
+}
