@@ -4,9 +4,9 @@ use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 
 use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Command, Error, Health, ListRequest, NodeRun, Outcome, Page, Ready, ReadyCursor, Result,
-    SettleOutcome, SettleVerdict, Settlement, Stats, Store, StoreFuture, TimerView,
-    command,
+    ClaimRequest, Claimed, Command, Error, Health, ListRequest, NodeRun, Outcome, Page, Ready,
+    ReadyCursor, Result, SettleOutcome, SettleVerdict, Settlement, Stats, Store, StoreFuture,
+    TimerView, command,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
 use parking_lot::Mutex;

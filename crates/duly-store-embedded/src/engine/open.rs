@@ -131,7 +131,8 @@ impl Engine {
         }
         if self.journal.is_active_empty() {
             // A crash came between the roll and the table of namespaces.
-            self.append_namespaces().map_err(|refusal| OpenError::Unwritable(refusal.to_string()))?;
+            self.append_namespaces()
+                .map_err(|refusal| OpenError::Unwritable(refusal.to_string()))?;
         }
         self.replaying = false;
         self.sweep_all();

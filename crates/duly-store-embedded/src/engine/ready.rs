@@ -12,7 +12,11 @@ use super::{Engine, namespaces::Namespace};
 impl Engine {
     /// Lanes with something claimable, in lane order. A page ends between namespaces, so it may
     /// hold more than `limit` lanes by those of one namespace.
-    pub(crate) fn ready(&mut self, after: Option<&ReadyCursor>, limit: usize) -> Result<Ready, Error> {
+    pub(crate) fn ready(
+        &mut self,
+        after: Option<&ReadyCursor>,
+        limit: usize,
+    ) -> Result<Ready, Error> {
         use std::ops::Bound::{Excluded, Unbounded};
         let mut ready = Ready { next_due_in: self.next_due_in(), ..Ready::default() };
         let from = match after.map(name_of) {
@@ -115,6 +119,7 @@ fn cursor_behind(last: &ReadyLane) -> ReadyCursor {
 }
 
 fn name_of(cursor: &ReadyCursor) -> Result<NamespaceName, Error> {
-    let name = std::str::from_utf8(cursor.own()).ok().and_then(|text| NamespaceName::new(text).ok());
+    let name =
+        std::str::from_utf8(cursor.own()).ok().and_then(|text| NamespaceName::new(text).ok());
     name.ok_or_else(|| Invalid::unseen("after", "a cursor of this store").into())
 }

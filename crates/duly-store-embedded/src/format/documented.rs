@@ -159,14 +159,8 @@ fn documented_dump() -> String {
     let segment = fixture.disk.read_file(FIRST);
     let used = segment.iter().rposition(|byte| *byte != 0).expect("frames") + 1;
     let used = used.next_multiple_of(16);
-    let segment_parts = [
-        SEGMENT_PARTS,
-        FRAME_PARTS,
-        NAMESPACE_PARTS,
-        PENDING_PARTS,
-        FRAME_PARTS,
-        ENDED_PARTS,
-    ];
+    let segment_parts =
+        [SEGMENT_PARTS, FRAME_PARTS, NAMESPACE_PARTS, PENDING_PARTS, FRAME_PARTS, ENDED_PARTS];
     let mut text = dump(&manifest, &MANIFEST_PARTS.to_vec());
     text.push('\n');
     text += &dump(&segment[..used], &segment_parts.concat());

@@ -114,12 +114,8 @@ fn retry() -> impl Strategy<Value = RetryPolicy> {
 
 fn history() -> impl Strategy<Value = Vec<Attempt>> {
     let attempt = (any::<u32>(), time(), select(&AttemptOutcome::ALL[..]), "\\PC{0,30}");
-    let attempt = attempt.prop_map(|(attempt, at, outcome, reason)| Attempt {
-        attempt,
-        at,
-        outcome,
-        reason,
-    });
+    let attempt =
+        attempt.prop_map(|(attempt, at, outcome, reason)| Attempt { attempt, at, outcome, reason });
     prop::collection::vec(attempt, 0..4)
 }
 
@@ -237,15 +233,17 @@ fn limits() -> impl Strategy<Value = Limits> {
     let rate = || option::of(0..u32::MAX);
     let many = || option::of(0..u64::MAX);
     (rate(), rate(), any::<u32>(), many(), any::<u64>(), many(), any::<u64>(), any::<u64>())
-        .prop_map(|(schedule, deliver, in_flight, pending, payload, delay, dead, retained)| Limits {
-            schedule_per_second: schedule,
-            deliver_per_second: deliver,
-            max_in_flight: in_flight,
-            max_pending: pending,
-            max_payload_bytes: payload,
-            max_delay: delay.map(Millis::from_ms),
-            max_dead: dead,
-            max_retained: retained,
+        .prop_map(|(schedule, deliver, in_flight, pending, payload, delay, dead, retained)| {
+            Limits {
+                schedule_per_second: schedule,
+                deliver_per_second: deliver,
+                max_in_flight: in_flight,
+                max_pending: pending,
+                max_payload_bytes: payload,
+                max_delay: delay.map(Millis::from_ms),
+                max_dead: dead,
+                max_retained: retained,
+            }
         })
 }
 

@@ -197,10 +197,7 @@ fn check_header(
         });
     }
     if header.version < format::VERSION_READ_MIN {
-        return Err(OpenError::Older {
-            found: header.version,
-            oldest: format::VERSION_READ_MIN,
-        });
+        return Err(OpenError::Older { found: header.version, oldest: format::VERSION_READ_MIN });
     }
     if header.sequence != sequence || header.length != length {
         return Err(damaged(name, 32, "the segment was renamed, cut or extended"));

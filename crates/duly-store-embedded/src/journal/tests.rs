@@ -10,6 +10,8 @@ use crate::{
 
 use super::*;
 
+mod rolling;
+
 /// Records that leave room for no second one in a segment.
 const NEARLY_A_SEGMENT: usize = 60_000;
 
@@ -155,9 +157,8 @@ fn segments_go_from_the_oldest_on_and_never_past_one_that_is_needed() {
         fixture.journal.roll().expect("room");
         places.push(place);
     }
-    let sequences = |fixture: &Fixture| -> Vec<u64> {
-        fixture.journal.segments.keys().copied().collect()
-    };
+    let sequences =
+        |fixture: &Fixture| -> Vec<u64> { fixture.journal.segments.keys().copied().collect() };
     let drop_dead = |fixture: &mut Fixture| fixture.journal.drop_dead_prefix().expect("fine");
     assert_eq!(drop_dead(&mut fixture), 0);
     fixture.journal.release(places[1]);

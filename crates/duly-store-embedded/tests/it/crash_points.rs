@@ -1,9 +1,7 @@
 //! A power loss, or kill -9, at every single disk operation of the scripted workload.
 
 use duly_core::{Millis, env::Clock};
-use duly_store::{
-    SettleOutcome, SettleVerdict, conformance::ManualClock, namespaces::Activity,
-};
+use duly_store::{SettleOutcome, SettleVerdict, conformance::ManualClock, namespaces::Activity};
 use duly_store_embedded::disk::{Fault, SimDisk};
 
 use crate::{

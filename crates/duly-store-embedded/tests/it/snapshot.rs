@@ -53,8 +53,7 @@ impl Snapshot {
             for view in pages(store, namespace, state) {
                 *listed.entry(view.state).or_default() += 1;
                 if view.state != State::Dead {
-                    let alone =
-                        wait(store.get(SHARD, namespace.name.clone(), view.id().clone()));
+                    let alone = wait(store.get(SHARD, namespace.name.clone(), view.id().clone()));
                     assert_eq!(alone, Ok(Some(view.clone())), "a look and a list agree");
                 }
                 let place = Position::of(&view);
@@ -149,14 +148,8 @@ fn check_counts(namespace: &Namespace, stats: &Stats, listed: &BTreeMap<State, u
         count(State::Dead),
         count(State::Finished) + count(State::Cancelled),
     ];
-    let counted = [
-        stats.scheduled,
-        stats.due,
-        stats.in_flight,
-        stats.retrying,
-        stats.dead,
-        stats.retained,
-    ];
+    let counted =
+        [stats.scheduled, stats.due, stats.in_flight, stats.retrying, stats.dead, stats.retained];
     assert_eq!(counted, scanned, "counts of {} equal a full scan", namespace.name);
     assert_eq!(stats.paused, namespace.paused, "{}", namespace.name);
     let pending = count(State::Scheduled) + count(State::Due) + count(State::Retrying);

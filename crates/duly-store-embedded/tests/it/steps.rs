@@ -164,8 +164,7 @@ pub(crate) fn settle(
     token: &Token,
     verdict: SettleVerdict,
 ) -> Result<SettleOutcome> {
-    let settlement =
-        Settlement { token: token.clone(), namespace: Some(name(namespace)), verdict };
+    let settlement = Settlement { token: token.clone(), namespace: Some(name(namespace)), verdict };
     Ok(wait(store.settle(SHARD, vec![settlement]))?[0])
 }
 

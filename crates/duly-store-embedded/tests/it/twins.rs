@@ -84,7 +84,8 @@ pub(crate) fn copy(disk: &SimDisk, seed: u64) -> SimDisk {
         put(&name).expect("a healthy disk takes a copy");
     }
     copy.sync_dir("").expect("a healthy disk is synced");
-    copy.sync_dir("journal").or_else(|error| error.is_not_found().then_some(()).ok_or(error))
+    copy.sync_dir("journal")
+        .or_else(|error| error.is_not_found().then_some(()).ok_or(error))
         .expect("a healthy disk is synced");
     copy
 }

@@ -34,7 +34,10 @@ fn every_member_has_a_code() {
         assert_eq!(from_code(&AttemptOutcome::ALL, code, ""), Ok(outcome));
     }
     for reason in DeathReason::ALL {
-        assert_eq!(from_code(&DeathReason::ALL, code_in(&DeathReason::ALL, &reason), ""), Ok(reason));
+        assert_eq!(
+            from_code(&DeathReason::ALL, code_in(&DeathReason::ALL, &reason), ""),
+            Ok(reason)
+        );
     }
     for code in [0, 8, 255] {
         let unknown = from_code(&AttemptOutcome::ALL, code, "attempt outcome");

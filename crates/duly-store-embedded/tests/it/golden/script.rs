@@ -192,7 +192,10 @@ impl Script<'_> {
             ..later("to the namespace's receiver")
         });
         self.schedule(later("replaced"));
-        self.schedule(Schedule { payload: payload(Form::Binary, "\u{0}\u{1}"), ..later("replaced") });
+        self.schedule(Schedule {
+            payload: payload(Form::Binary, "\u{0}\u{1}"),
+            ..later("replaced")
+        });
         self.schedule(later("moved"));
         let patch = Patch {
             when: Some(When::After(Millis::from_secs(7_200))),
