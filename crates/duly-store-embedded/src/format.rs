@@ -5,8 +5,9 @@
 //!
 //! **The rule for changing it.** A released layout never changes its meaning. A new optional field
 //! takes a new tag (old readers refuse unknown tags of records they must understand, so it also
-//! takes a feature bit); anything else bumps [`VERSION`], keeps a reader of the version before,
-//! and adds a golden directory to the tests.
+//! takes a feature bit); anything else bumps [`VERSION`], and [`READER_MIN`] unless builds of the
+//! version before can read it, keeps a reader of that version, and adds a golden directory to the
+//! tests.
 
 pub(crate) mod fields;
 pub(crate) mod frame;

@@ -131,9 +131,9 @@ fn simulate(seed: u64, steps: u64) -> Result<u64, String> {
                 continue;
             }
             5..7 => {
-                twins
-                    .restart(loss, None, |left, _| left)
-                    .map_err(|wrong| format!("step {place}, {loss:?}: {wrong}"))?;
+                twins.restart(loss, None, |left, _| left).map_err(|wrong| {
+                    format!("step {place}, {loss:?}: {wrong}")
+                })?;
                 restarts += 1;
                 continue;
             }
@@ -143,32 +143,15 @@ fn simulate(seed: u64, steps: u64) -> Result<u64, String> {
             }
             _ => course.step(),
         };
-        let stepped = twins.step(&step);
-        let shown = format!("{step:?}");
-        if std::env::var("TRACE").is_ok() {
-            eprintln!(
-                "{place} {} -> {} | {:?}",
-                &shown[..shown.len().min(100)],
-                match &stepped {
-                    Stepped::Done(crate::steps::Answer::Claimed(f)) => format!(
-                        "claimed {:?}",
-                        f.iter().map(|f| f.id.to_string()).collect::<Vec<_>>()
-                    ),
-                    Stepped::Done(_) => "ok".to_owned(),
-                    Stepped::Failed(e) => format!("{e}"),
-                },
-                twins.subject.disk.names()
-            );
-        }
-        if let Stepped::Failed(error) = stepped {
+        if let Stepped::Failed(error) = twins.step(&step) {
             restarts += 1;
             // A file system that cannot write its directories shuts down: what is found next is
             // what reached the disk.
             let is_shut_down = error.to_string().contains("cannot sync directory");
             let loss = if is_shut_down { Loss::Power } else { loss };
-            twins
-                .restart(loss, Some(&step), |left, _| left)
-                .map_err(|wrong| format!("step {place}, {loss:?} within {step:.400?}: {wrong}"))?;
+            twins.restart(loss, Some(&step), |left, _| left).map_err(|wrong| {
+                format!("step {place}, {loss:?} within {step:.400?}: {wrong}")
+            })?;
         }
     }
     Ok(restarts)

@@ -1,0 +1,115 @@
+//! EIO: nobody is acknowledged, the store stops for good, and a restart finds what had been
+//! acknowledged.
+
+use duly_core::State;
+use duly_store::{Error, Outcome, Store};
+use duly_store_embedded::disk::{Operation, SimDisk};
+
+use crate::{
+    faulty::{Answers, FaultyDisk, Rule},
+    harness::Shell,
+    snapshot::Snapshot,
+    stage::Stage,
+    steps::{Step, apply, cancel, get, perform, schedule},
+    workload::{LARGE_BYTES, settings},
+};
+
+/// The store has failed for good: every call says so, and so does its health.
+fn assert_poisoned(stage: &Stage) {
+    let store = stage.store();
+    let steps = [
+        Step::Apply("shop", vec![schedule("later", 10, 10)]),
+        Step::Apply("shop", vec![cancel("a")]),
+        Step::Claim("shop", 10),
+        Step::Put("shop", Box::new(settings())),
+        Step::Activity("shop", duly_store::namespaces::Activity::Paused),
+        Step::Tick,
+    ];
+    for step in steps {
+        let answer = perform(store, &step, &mut Default::default());
+        let refused = matches!(answer, Err(Error::Unavailable { .. } | Error::InDoubt { .. }));
+        assert!(refused, "{step:?} is answered {answer:?}");
+    }
+    let why = store.health().not_ready.join("; ");
+    assert!(why.contains("must be restarted"), "health says it: {why:?}");
+}
+
+/// `fails` at the next change; nothing of it is acknowledged, ever, though the disk heals at once.
+fn poisons(shell: Shell, fails: Rule, operations: Vec<duly_store::Operation>) {
+    let shown = format!("{shell:?} {fails:?}");
+    let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(3)));
+    stage.take(&Step::Put("shop", Box::new(settings())));
+    stage.take(&Step::Apply("shop", vec![schedule("a", 1_000, 100), schedule("b", 1_000, 100)]));
+    stage.take(&Step::Apply("shop", vec![cancel("b")]));
+    stage.disk.fail(fails);
+    let answer = apply(stage.store(), "shop", operations);
+    match answer {
+        Err(Error::InDoubt { .. } | Error::Unavailable { .. }) => {}
+        Ok(outcomes) => {
+            let last = outcomes.last().expect("an outcome for each operation");
+            assert!(matches!(last, Outcome::Failed(_)), "{shown}: {last:?} is acknowledged");
+        }
+        Err(other) => panic!("{shown}: {other}"),
+    }
+    stage.disk.heal();
+    assert_poisoned(&stage);
+    for _ in 0..3 {
+        stage.restart_killed();
+        let found = Snapshot::of(stage.store());
+        assert_eq!(get(stage.store(), "shop", "a").map(|view| view.state), Some(State::Scheduled));
+        assert_eq!(get(stage.store(), "shop", "b").map(|view| view.state), Some(State::Cancelled));
+        assert!(found.namespaces.contains_key("shop"), "{shown}");
+        stage.take(&Step::Apply("shop", vec![schedule("c", 5_000, 10), cancel("c")]));
+    }
+}
+
+fn rule(operation: Operation, name: &'static str, after: u64) -> Rule {
+    Rule { operation, name, answers: Answers::Broken, after, times: 1 }
+}
+
+/// Enough for a roll.
+fn many() -> Vec<duly_store::Operation> {
+    (0..15).map(|i| schedule(&format!("m{i}"), 2_000, LARGE_BYTES)).collect()
+}
+
+fn one() -> Vec<duly_store::Operation> {
+    vec![schedule("x", 2_000, 100)]
+}
+
+#[test]
+fn p1_a_failed_sync_acknowledges_nobody_and_stops_the_store() {
+    for shell in [Shell::Inline, Shell::Threads] {
+        poisons(shell, rule(Operation::Sync, ".log", 0), one());
+    }
+}
+
+#[test]
+fn p1_a_failed_write_acknowledges_nobody_and_stops_the_store() {
+    for shell in [Shell::Inline, Shell::Threads] {
+        poisons(shell, rule(Operation::Write, ".log", 0), one());
+    }
+}
+
+#[test]
+fn p1_any_failure_within_a_roll_stops_the_store() {
+    for shell in [Shell::Inline, Shell::Threads] {
+        for operation in [Operation::Write, Operation::Sync] {
+            // The frame before the roll; the old segment; the new one's header or first frame.
+            for after in 0..2 {
+                poisons(shell, rule(operation, ".log", after), many());
+            }
+        }
+        poisons(shell, rule(Operation::SyncDir, "journal", 0), many());
+        poisons(shell, rule(Operation::Rename, ".log", 0), many());
+        poisons(shell, rule(Operation::Open, "002.log", 0), many());
+    }
+}
+
+#[test]
+fn p1_a_sync_that_finds_no_room_is_a_failed_sync() {
+    for shell in [Shell::Inline, Shell::Threads] {
+        let full = Rule { answers: Answers::Full, ..rule(Operation::Sync, ".log", 0) };
+        poisons(shell, full.clone(), one());
+        poisons(shell, full, many());
+    }
+}

@@ -1,0 +1,88 @@
+//! A store on a disk that fails as told, and its restarts.
+
+use std::sync::Arc;
+
+use duly_core::env::Clock;
+use duly_store::{Store, conformance::ManualClock};
+use duly_store_embedded::{
+    EmbeddedStore, OpenError, Options,
+    disk::{Disk, SimDisk},
+};
+
+use crate::{
+    faulty::FaultyDisk,
+    harness::Shell,
+    steps::{Answer, Step, Tokens, perform},
+    twins::small,
+};
+
+/// A store in the hands of a test.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    shell: Shell,
+    pub(crate) clock: ManualClock,
+    pub(crate) disk: FaultyDisk,
+    store: Option<EmbeddedStore>,
+    pub(crate) tokens: Tokens,
+    openings: u64,
+}
+
+/// Opens a disk with either shell.
+pub(crate) fn open(
+    shell: Shell,
+    disk: Arc<dyn Disk>,
+    clock: &ManualClock,
+    options: Options,
+) -> Result<EmbeddedStore, OpenError> {
+    let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+    match shell {
+        Shell::Inline => EmbeddedStore::open_inline(disk, options, clock),
+        Shell::Threads => EmbeddedStore::open(disk, options, clock, &mut |_| {}),
+    }
+}
+
+impl Stage {
+    pub(crate) fn new(shell: Shell, disk: FaultyDisk) -> Self {
+        let clock = ManualClock::default();
+        let mut stage =
+            Self { shell, clock, disk, store: None, tokens: Tokens::new(), openings: 0 };
+        stage.open();
+        stage
+    }
+
+    fn open(&mut self) {
+        self.openings += 1;
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let opened = open(self.shell, disk, &self.clock, small(self.openings));
+        self.store = Some(opened.unwrap_or_else(|error| panic!("it does not open: {error}")));
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        self.store.as_ref().expect("a store is open between restarts")
+    }
+
+    /// Takes a step that has to be taken.
+    pub(crate) fn take(&mut self, step: &Step) -> Answer {
+        let store = self.store.as_ref().expect("a store is open between restarts");
+        perform(store, step, &mut self.tokens)
+            .unwrap_or_else(|error| panic!("{step:?} is taken, not answered {error}"))
+    }
+
+    /// Ends the process with kill -9 and starts another on the same files.
+    pub(crate) fn restart_killed(&mut self) {
+        let left = self.disk.sim.kill();
+        self.restart_on(left);
+    }
+
+    /// Loses power and starts again.
+    pub(crate) fn restart_crashed(&mut self) {
+        let left = self.disk.sim.crash();
+        self.restart_on(left);
+    }
+
+    fn restart_on(&mut self, left: SimDisk) {
+        self.store = None;
+        self.disk = FaultyDisk::new(left);
+        self.open();
+    }
+}
