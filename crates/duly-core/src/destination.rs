@@ -89,12 +89,21 @@ impl HttpDestination {
         if parsed.fragment().is_some() {
             return Err(refuse("without a fragment (#…)"));
         }
-        Ok(Self {
-            url: parsed,
-            method: Method::Post,
-            headers: Headers::default(),
-            timeout: HTTP_TIMEOUT_DEFAULT,
-        })
+        // What is not ASCII grows threefold when it is percent-encoded.
+        if parsed.as_str().len() > URL_BYTES_MAX {
+            return Err(refuse("at most 2048 bytes long, percent-encoded"));
+        }
+        Ok(Self::at(parsed))
+    }
+
+    /// A receiver whose URL was checked when it was taken: what was accepted stays, also when the
+    /// rules of [`Self::new`] have become stricter since.
+    pub fn from_stored(url: &str) -> Result<Self, Invalid> {
+        Url::parse(url).map(Self::at).map_err(|_| Invalid::new("url", url, "an absolute URL"))
+    }
+
+    fn at(url: Url) -> Self {
+        Self { url, method: Method::Post, headers: Headers::default(), timeout: HTTP_TIMEOUT_DEFAULT }
     }
 
     /// The receiver's URL.

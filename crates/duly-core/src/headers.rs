@@ -55,6 +55,12 @@ impl Headers {
         Ok(Self(checked))
     }
 
+    /// Pairs that were checked when they were taken: what was accepted stays, also when the rules of
+    /// [`Self::new`] have become stricter since.
+    pub const fn from_stored(pairs: Vec<(String, String)>) -> Self {
+        Self(pairs)
+    }
+
     /// Name and value of each header.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))

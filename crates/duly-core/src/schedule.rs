@@ -112,6 +112,12 @@ impl Tags {
         Ok(Self(tags))
     }
 
+    /// Tags that were checked when they were taken: what was accepted stays, also when the rules of
+    /// [`Self::new`] have become stricter since.
+    pub const fn from_stored(tags: Vec<String>) -> Self {
+        Self(tags)
+    }
+
     /// The tags, in the caller's order.
     pub fn as_slice(&self) -> &[String] {
         &self.0
@@ -128,6 +134,12 @@ impl Tags {
 pub struct SlotKey(String);
 
 impl SlotKey {
+    /// A key that was checked when it was taken: what was accepted stays, also when the rules of
+    /// [`Self::new`] have become stricter since.
+    pub const fn from_stored(text: String) -> Self {
+        Self(text)
+    }
+
     /// Checks and takes a key.
     pub fn new(text: String) -> Result<Self, Invalid> {
         if text.is_empty() || text.len() > SLOT_KEY_BYTES_MAX || text.chars().any(char::is_control)

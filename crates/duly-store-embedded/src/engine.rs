@@ -287,7 +287,7 @@ impl Engine {
         }
         self.publish_durable();
         self.append_namespaces().map_err(Stop::Refused)?;
-        self.space.wants_spare = true;
+        self.space.spare_asked = false;
         match self.journal.drop_dead_prefix() {
             Ok(_) => Ok(()),
             Err(error) => {

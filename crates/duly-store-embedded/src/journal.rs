@@ -175,6 +175,11 @@ impl Journal {
         self.next_lsn - 1
     }
 
+    /// Whether an eighth of the active segment has been written.
+    pub(crate) fn active_is_begun(&self) -> bool {
+        self.segments.get(&self.active).is_some_and(|active| self.end >= active.length / 8)
+    }
+
     /// Bytes of the frame under construction.
     pub(crate) const fn frame_bytes(&self) -> usize {
         self.frame.len()
@@ -206,6 +211,10 @@ impl Journal {
                 AppendError::Full
             });
         }
+        debug_assert!(
+            record::decode(&self.frame[start..]).is_ok(),
+            "what is written can be read back: {record:?}"
+        );
         self.frame_records += 1;
         let unit = (self.end + start as u64) / ALIGN;
         Ok(Location::new(slot, unit, u64::from(bytes)))

@@ -15,8 +15,8 @@ const CHECK_EVERY_MS: u64 = 1_000;
 pub(super) struct Space {
     checked_ms: Option<u64>,
     low: Option<String>,
-    /// Whether a spare segment should be written ahead.
-    pub(super) wants_spare: bool,
+    /// Whether the spare segment for the next roll has been asked for.
+    pub(super) spare_asked: bool,
 }
 
 impl Space {
@@ -87,8 +87,11 @@ impl Engine {
         self.space.low.as_deref()
     }
 
-    /// Whether a spare segment should be written; answers once.
-    pub(crate) const fn take_wants_spare(&mut self) -> bool {
-        std::mem::replace(&mut self.space.wants_spare, false)
+    /// Whether a spare segment should be written: once the active one is in real use, so that a
+    /// store of a few timers does not take twice the disk. Answers once for each segment.
+    pub(crate) fn take_wants_spare(&mut self) -> bool {
+        let wants = !self.space.spare_asked && self.journal.active_is_begun();
+        self.space.spare_asked |= wants;
+        wants
     }
 }

@@ -143,7 +143,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Timer, DecodeError> {
             }
             HEADERS => timer.headers = decode_headers(&mut field)?,
             TAGS => timer.tags = decode_tags(&mut field)?,
-            SLOT_KEY => timer.slot_key = Some(SlotKey::new(utf8(field.rest())?)?),
+            SLOT_KEY => timer.slot_key = Some(SlotKey::from_stored(utf8(field.rest())?)),
             DESTINATION => timer.destination = Some(decode_destination(&mut field)?),
             RETRY => timer.retry = Some(decode_retry(&mut field)?),
             EXPIRE_AFTER => timer.expire_after = Some(field.millis()?),
@@ -210,7 +210,7 @@ pub(super) fn decode_headers(r: &mut Reader<'_>) -> Result<Headers, DecodeError>
     while !r.is_done() {
         pairs.push((r.text()?.to_owned(), r.text()?.to_owned()));
     }
-    Ok(Headers::new(pairs)?)
+    Ok(Headers::from_stored(pairs))
 }
 
 fn decode_tags(r: &mut Reader<'_>) -> Result<Tags, DecodeError> {
@@ -218,7 +218,7 @@ fn decode_tags(r: &mut Reader<'_>) -> Result<Tags, DecodeError> {
     while !r.is_done() {
         tags.push(r.text()?.to_owned());
     }
-    Ok(Tags::new(tags)?)
+    Ok(Tags::from_stored(tags))
 }
 
 pub(super) fn encode_destination(w: &mut Writer<'_>, destination: &Destination) {
@@ -240,7 +240,7 @@ pub(super) fn decode_destination(r: &mut Reader<'_>) -> Result<Destination, Deco
         2 => {
             let method = from_code(&METHODS, r.u8()?, "method")?;
             let timeout = r.millis()?;
-            let mut http = HttpDestination::new(r.text()?)?;
+            let mut http = HttpDestination::from_stored(r.text()?)?;
             http.method = method;
             http.timeout = timeout;
             http.headers = decode_headers(r)?;

@@ -15,12 +15,18 @@ use super::DIR;
 pub(super) const SPARE: &str = "journal/spare";
 const SPARE_TEMPORARY: &str = "journal/spare.tmp";
 const NEXT_TEMPORARY: &str = "journal/next.tmp";
+/// Bytes after which a spare is synced while it is written: so much at most stands in the disk's
+/// queue before a sync of the journal.
+const SMOOTH_BYTES: u64 = 4 << 20;
 /// Bytes written at once when a segment is filled with zeros.
 const FILL_BYTES: usize = 1 << 20;
 
-/// Writes the spare.
+/// Writes the spare, unless there is one of this length.
 pub(crate) fn write_spare(disk: &dyn Disk, segment_bytes: u64) -> Result<(), disk::Error> {
-    write_zeros(disk, SPARE_TEMPORARY, segment_bytes)?;
+    if spare_bytes(disk)? == segment_bytes {
+        return Ok(());
+    }
+    write_zeros(disk, SPARE_TEMPORARY, segment_bytes, Some(SMOOTH_BYTES))?;
     disk.rename(SPARE_TEMPORARY, SPARE)?;
     disk.sync_dir(DIR)
 }
@@ -33,15 +39,10 @@ pub(super) fn take(
     header: &segment::Header,
     name: &str,
 ) -> Result<(), disk::Error> {
-    let spare_bytes = match disk.open(SPARE) {
-        Ok(spare) => spare.len()?,
-        Err(error) if error.is_not_found() => 0,
-        Err(error) => return Err(error),
-    };
-    let source = if spare_bytes == header.length {
+    let source = if spare_bytes(disk)? == header.length {
         SPARE
     } else {
-        write_zeros(disk, NEXT_TEMPORARY, header.length)?;
+        write_zeros(disk, NEXT_TEMPORARY, header.length, None)?;
         NEXT_TEMPORARY
     };
     let file = disk.open(source)?;
@@ -50,7 +51,22 @@ pub(super) fn take(
     disk.rename(source, name)
 }
 
-fn write_zeros(disk: &dyn Disk, name: &str, segment_bytes: u64) -> Result<(), disk::Error> {
+/// Length of the spare; 0 when there is none.
+fn spare_bytes(disk: &dyn Disk) -> Result<u64, disk::Error> {
+    match disk.open(SPARE) {
+        Ok(spare) => spare.len(),
+        Err(error) if error.is_not_found() => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// Fills a new file with zeros and syncs it, at the end and, with `sync_every`, in between.
+fn write_zeros(
+    disk: &dyn Disk,
+    name: &str,
+    segment_bytes: u64,
+    sync_every: Option<u64>,
+) -> Result<(), disk::Error> {
     match disk.remove(name) {
         Err(error) if !error.is_not_found() => return Err(error),
         _ => {}
@@ -68,6 +84,9 @@ fn write_zeros(disk: &dyn Disk, name: &str, segment_bytes: u64) -> Result<(), di
             return Err(error);
         }
         offset += count;
+        if sync_every.is_some_and(|bytes| offset.is_multiple_of(bytes)) {
+            file.sync_data()?;
+        }
     }
     file.sync_all()
 }

@@ -225,11 +225,11 @@ impl Shell {
     }
 
     fn write_spare(&mut self) {
-        if !self.engine.take_wants_spare() {
+        // While an earlier spare is being written (a roll overtook it), the next one waits.
+        if self.spare.as_ref().is_some_and(|earlier| !earlier.is_finished())
+            || !self.engine.take_wants_spare()
+        {
             return;
-        }
-        if let Some(earlier) = self.spare.take() {
-            drop(earlier.join());
         }
         let (disk, segment_bytes) = (Arc::clone(&self.disk), self.segment_bytes);
         let thread = thread::Builder::new().name("duly-spare".into()).spawn(move || {

@@ -2,9 +2,10 @@
 
 mod conformance;
 mod crash_points;
-mod golden;
 mod failed_disk;
 mod faulty;
+mod full_disk;
+mod golden;
 mod harness;
 mod model;
 mod seeds;

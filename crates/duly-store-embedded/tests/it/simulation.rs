@@ -131,9 +131,9 @@ fn simulate(seed: u64, steps: u64) -> Result<u64, String> {
                 continue;
             }
             5..7 => {
-                twins.restart(loss, None, |left, _| left).map_err(|wrong| {
-                    format!("step {place}, {loss:?}: {wrong}")
-                })?;
+                twins
+                    .restart(loss, None, |left, _| left)
+                    .map_err(|wrong| format!("step {place}, {loss:?}: {wrong}"))?;
                 restarts += 1;
                 continue;
             }
@@ -149,9 +149,9 @@ fn simulate(seed: u64, steps: u64) -> Result<u64, String> {
             // what reached the disk.
             let is_shut_down = error.to_string().contains("cannot sync directory");
             let loss = if is_shut_down { Loss::Power } else { loss };
-            twins.restart(loss, Some(&step), |left, _| left).map_err(|wrong| {
-                format!("step {place}, {loss:?} within {step:.400?}: {wrong}")
-            })?;
+            twins
+                .restart(loss, Some(&step), |left, _| left)
+                .map_err(|wrong| format!("step {place}, {loss:?} within {step:.400?}: {wrong}"))?;
         }
     }
     Ok(restarts)
