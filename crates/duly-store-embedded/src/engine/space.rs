@@ -22,17 +22,15 @@ pub(super) struct Space {
 impl Space {
     /// A segment could not be made for want of room.
     pub(super) fn note_full(&mut self, _now_ms: u64) {
-        self.low = Some("the disk is full: no journal segment can be made".into());
+        self.low = Some(DISK_FULL.into());
     }
 }
 
+const DISK_FULL: &str = "the disk is full: no journal segment can be made; free space or move the \
+                         data directory to a larger disk";
+
 pub(super) fn disk_full() -> Refusal {
-    Refusal::Exhausted {
-        reason: "the disk is full: no journal segment can be made; free space or move the data \
-                 directory to a larger disk"
-            .into(),
-        retry_after: Some(Millis::from_secs(10)),
-    }
+    Refusal::Exhausted { reason: DISK_FULL.into(), retry_after: Some(Millis::from_secs(10)) }
 }
 
 impl Engine {

@@ -13,7 +13,7 @@
 //!
 //! Nothing is written here, so a refused directory is as it was.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     disk::{self, Disk, File},
@@ -25,6 +25,10 @@ use crate::{
 };
 
 use super::DIR;
+
+mod scan;
+
+use scan::{Frame, Scan};
 
 /// A segment that recovery read.
 #[derive(Debug)]
@@ -101,18 +105,11 @@ pub(crate) fn recover(
         let name = super::segment_name(sequence);
         let file = disk.open(&name)?;
         let length = file.len()?;
-        let bytes = read_segment(&name, file.as_ref(), length)?;
-        let mut scan = Scan {
-            name: &name,
-            bytes: &bytes,
-            seed: manifest.frame_seed(),
-            at: segment::HEADER_BYTES,
-            epoch,
-            lsn: found.next_lsn,
-            unsure: VecDeque::new(),
-        };
-        let Some(header) = segment::Header::read(&bytes) else {
-            if last && !scan.holds_frames() {
+        check_length(&name, length)?;
+        let mut scan =
+            Scan::new(file.as_ref(), length, manifest.frame_seed(), epoch, found.next_lsn);
+        let Some(header) = scan.segment_header()? else {
+            if last && scan.later_frame(|_| true)?.is_none() {
                 found.unused = Some(name);
                 break;
             }
@@ -131,13 +128,14 @@ pub(crate) fn recover(
             return Err(damaged(&name, 0, &what));
         }
         let slot = u16::try_from(place).map_err(|_| damaged(&name, 0, "too many segments"))?;
-        while let Some(frame) = scan.next_frame() {
+        while let Some(Frame { start, header }) = scan.next_frame()? {
+            let bytes = scan.bytes_of(Frame { start, header })?;
             found.frames += 1;
-            found.records += scan.each_record(&frame, slot, each)?;
+            found.records += each_record(&name, start, header.count, bytes, slot, each)?;
         }
         // The header of the next segment is checked against this lsn; but a crash in a roll leaves
         // one without a header.
-        found.torn = scan.check_tail()?;
+        found.torn = check_tail(&name, &mut scan)?;
         found.next_lsn = scan.lsn;
         epoch = scan.epoch;
         if u64::from(epoch) > manifest.epoch {
@@ -209,120 +207,55 @@ fn damaged(file: &str, offset: u64, what: &str) -> OpenError {
     OpenError::Damaged { file: file.into(), offset, what: what.into() }
 }
 
-/// Reads a segment whole. Segments have their full length before they get their name, so another
-/// length is no trace of a crash.
-fn read_segment(name: &str, file: &dyn File, length: u64) -> Result<Vec<u8>, OpenError> {
-    let allowed = SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX;
-    let bytes = usize::try_from(length).ok().filter(|_| allowed.contains(&length));
-    let Some(bytes) = bytes else {
+/// Segments have their full length before they get their name, so another length is no trace of a
+/// crash.
+fn check_length(name: &str, length: u64) -> Result<(), OpenError> {
+    if (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&length) {
+        return Ok(());
+    }
+    let what =
+        format!("it has {length} bytes; segments have {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}");
+    Err(damaged(name, 0, &what))
+}
+
+/// Hands over the records of a frame; answers how many.
+fn each_record(
+    name: &str,
+    start: u64,
+    count: u32,
+    frame: &[u8],
+    slot: u16,
+    each: &mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
+) -> Result<u64, OpenError> {
+    let mut at = frame::HEADER_BYTES;
+    for _ in 0..count {
+        let offset = start + at as u64;
+        let rest = frame.get(at..).unwrap_or(&[]);
+        let decoded =
+            record::decode(rest).map_err(|error| damaged(name, offset, &error.to_string()))?;
+        let bytes = record::bytes_of(rest).unwrap_or(0);
+        each(Location::new(slot, offset / ALIGN, bytes), decoded)?;
+        at += usize::try_from(format::align_up(bytes)).unwrap_or(usize::MAX);
+    }
+    if at != frame.len() {
+        return Err(damaged(name, start, "the frame's record count is wrong"));
+    }
+    Ok(u64::from(count))
+}
+
+/// Whether something was cut off the tail; refuses when a later frame shows that it had been
+/// durable.
+fn check_tail(name: &str, scan: &mut Scan<'_>) -> Result<bool, OpenError> {
+    let missing = scan.lsn;
+    if let Some(witness) = scan.later_frame(|header| header.durable_lsn() >= missing)? {
         let what = format!(
-            "it has {length} bytes; segments have {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
+            "frame {missing} is damaged although frame {} at byte {} was written after it was \
+             durable",
+            witness.header.lsn, witness.start
         );
-        return Err(damaged(name, 0, &what));
-    };
-    let mut bytes = vec![0; bytes];
-    file.read_exact_at(0, &mut bytes)?;
-    Ok(bytes)
-}
-
-struct Scan<'a> {
-    name: &'a str,
-    bytes: &'a [u8],
-    seed: frame::Seed,
-    at: u64,
-    epoch: u32,
-    lsn: u64,
-    /// Starts of the latest frames that no later one says to be durable.
-    unsure: VecDeque<(u64, u64)>,
-}
-
-impl<'a> Scan<'a> {
-    fn slice(&self, from: u64, bytes: u64) -> &'a [u8] {
-        let start = usize::try_from(from).unwrap_or(usize::MAX);
-        let end = usize::try_from(from.saturating_add(bytes)).unwrap_or(usize::MAX);
-        self.bytes.get(start..end.min(self.bytes.len())).unwrap_or(&[])
+        return Err(damaged(name, scan.at, &what));
     }
-
-    fn frame_at(&self, at: u64) -> Option<(frame::Header, &'a [u8])> {
-        let header = frame::Header::read(self.slice(at, frame::HEADER_BYTES as u64))?;
-        let frame = self.slice(at, header.frame_bytes());
-        frame::is_intact(frame, self.seed, &header).then_some((header, frame))
-    }
-
-    /// The next frame in order, or `None` where there is none.
-    fn next_frame(&mut self) -> Option<(u64, u32, &'a [u8])> {
-        let (header, frame) = self.frame_at(self.at)?;
-        if header.lsn != self.lsn || header.epoch < self.epoch {
-            return None;
-        }
-        let start = self.at;
-        let durable = header.durable_lsn();
-        while self.unsure.front().is_some_and(|(lsn, _)| *lsn <= durable) {
-            self.unsure.pop_front();
-        }
-        self.unsure.push_back((header.lsn, start));
-        self.at += header.frame_bytes();
-        self.lsn += 1;
-        self.epoch = header.epoch;
-        Some((start, header.count, frame))
-    }
-
-    /// Where the frames begin that may never have been synced.
-    fn unsure_from(&self) -> u64 {
-        self.unsure.front().map_or(self.at, |(_, start)| *start)
-    }
-
-    fn each_record(
-        &self,
-        &(start, count, frame): &(u64, u32, &'a [u8]),
-        slot: u16,
-        each: &mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
-    ) -> Result<u64, OpenError> {
-        let mut at = frame::HEADER_BYTES;
-        for _ in 0..count {
-            let offset = start + at as u64;
-            let rest = frame.get(at..).unwrap_or(&[]);
-            let decoded = record::decode(rest)
-                .map_err(|error| damaged(self.name, offset, &error.to_string()))?;
-            let bytes = record::bytes_of(rest).unwrap_or(0);
-            each(Location::new(slot, offset / ALIGN, bytes), decoded)?;
-            at += usize::try_from(format::align_up(bytes)).unwrap_or(usize::MAX);
-        }
-        if at != frame.len() {
-            return Err(damaged(self.name, start, "the frame's record count is wrong"));
-        }
-        Ok(u64::from(count))
-    }
-
-    /// Valid frames from `from` on that belong to the present life of the segment.
-    fn frames_after(&self, from: u64) -> impl Iterator<Item = (u64, frame::Header)> {
-        let end = self.bytes.len() as u64;
-        let magic = frame::MAGIC.to_le_bytes();
-        let begins = move |at: &u64| self.slice(*at, 4) == magic;
-        (from..end).step_by(16).filter(begins).filter_map(|at| {
-            let (header, _) = self.frame_at(at)?;
-            (header.lsn >= self.lsn && header.epoch >= self.epoch).then_some((at, header))
-        })
-    }
-
-    fn holds_frames(&self) -> bool {
-        self.frames_after(segment::HEADER_BYTES).next().is_some()
-    }
-
-    /// Whether something was cut off the tail; refuses when a later frame shows that it had been
-    /// durable.
-    fn check_tail(&self) -> Result<bool, OpenError> {
-        let witness =
-            self.frames_after(self.at).find(|(_, header)| header.durable_lsn() >= self.lsn);
-        if let Some((at, header)) = witness {
-            let what = format!(
-                "frame {} is damaged although frame {} at byte {at} was written after it was durable",
-                self.lsn, header.lsn
-            );
-            return Err(damaged(self.name, self.at, &what));
-        }
-        Ok(self.slice(self.at, frame::HEADER_BYTES as u64).iter().any(|byte| *byte != 0))
-    }
+    scan.has_leftovers()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::{
     snapshot::Snapshot,
     steps::{Step, claim, perform, settle},
     twins::{Loss, Stepped, Twins, open_inline},
-    workload::{Line, script},
+    workload::script,
 };
 
 /// One in so many crash points goes on to the end of the script; the others end right there.
@@ -21,13 +21,7 @@ fn crash_at(at_op: u64, seed: u64, loss: Loss, again_at: Option<u64>) -> Result<
     twins.subject.disk.plan(Fault::CrashAtOp(at_op));
     let mut crashed = false;
     for line in script() {
-        let step = match line {
-            Line::Take(step) => step,
-            Line::Advance(by_ms) => {
-                twins.clock.advance(Millis::from_ms(by_ms));
-                Step::Tick
-            }
-        };
+        let step = twins.step_of(line);
         if crashed && !at_op.is_multiple_of(TO_THE_END) {
             break;
         }
@@ -70,7 +64,7 @@ fn again(left: SimDisk, clock: &ManualClock, at_op: Option<u64>) -> SimDisk {
 }
 
 /// At the end everything pending fires, nothing else, and nothing early.
-fn fires_what_is_pending(twins: &mut Twins) -> Result<(), String> {
+pub(crate) fn fires_what_is_pending(twins: &mut Twins) -> Result<(), String> {
     for namespace in ["brief", "gone", "shop"] {
         let store = &twins.subject.store;
         let shown = Snapshot::of(store);

@@ -2,7 +2,7 @@
 //! acknowledged.
 
 use duly_core::State;
-use duly_store::{Error, Outcome, Store};
+use duly_store::{Error, Outcome};
 use duly_store_embedded::disk::{Operation, SimDisk};
 
 use crate::{

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use duly_core::env::Clock;
+use duly_core::{Millis, env::Clock};
 use duly_store::{Error, conformance::ManualClock};
 use duly_store_embedded::{
     EmbeddedStore, OpenError, Options,
@@ -19,6 +19,7 @@ use duly_store_embedded::{
 use crate::{
     snapshot::Snapshot,
     steps::{Answer, Step, Tokens, perform},
+    workload::Line,
 };
 
 /// Smallest segments that there are, so that a few large payloads fill one.
@@ -113,6 +114,17 @@ impl Twins {
         let subject = Node::open(SimDisk::new(seed), &clock, openings, Tokens::new());
         let twin = Node::open(SimDisk::new(seed), &clock, openings, Tokens::new());
         Self { clock, subject, twin, openings }
+    }
+
+    /// The step of a line of a script, with the clock moved where it says so.
+    pub(crate) fn step_of(&self, line: Line) -> Step {
+        match line {
+            Line::Take(step) => step,
+            Line::Advance(by_ms) => {
+                self.clock.advance(Millis::from_ms(by_ms));
+                Step::Tick
+            }
+        }
     }
 
     /// Takes a step with both; the twin only once the subject has.

@@ -43,6 +43,29 @@ pub(crate) fn script() -> Vec<Line> {
     lines
 }
 
+/// Segment after segment that is dead as soon as the next one begins, beside one timer that lives
+/// on: it is moved now and then, so that its record moves to a later segment.
+pub(crate) fn dying_segments() -> Vec<Line> {
+    let mut lines = vec![take(Step::Put("brief", Box::new(forgetful())))];
+    lines.push(brief(vec![schedule("keep", 500_000, 20), schedule("gone", 500_000, 20)]));
+    lines.push(brief(vec![cancel("gone")]));
+    for round in 0..5 {
+        let ids = ["x", "y", "z"];
+        let fill = |bytes| ids.iter().map(|id| schedule(id, 400_000, bytes)).collect();
+        lines.push(brief(fill(3 * LARGE_BYTES)));
+        lines.push(brief(ids.iter().map(|id| cancel(id)).collect()));
+        lines.push(brief(vec![reschedule("keep", 600_000 + round)]));
+        lines.push(brief(vec![schedule("due", 0, 20)]));
+        lines.push(take(Step::Claim("brief", 1)));
+        lines.push(take(Step::Settle("brief", "due".to_owned(), SettleVerdict::Ack)));
+    }
+    lines
+}
+
+fn brief(operations: Vec<duly_store::Operation>) -> Line {
+    take(Step::Apply("brief", operations))
+}
+
 fn take(step: Step) -> Line {
     Line::Take(step)
 }

@@ -1,0 +1,165 @@
+//! Walking the frames of one segment, a window of the file at a time.
+//!
+//! Called by [`super::recover`] alone, which decides what a frame's absence means.
+
+use std::collections::VecDeque;
+
+use crate::{
+    disk::File,
+    format::{ALIGN, frame, segment},
+    open::OpenError,
+};
+
+/// Bytes that are read at once, unless a frame is longer.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// Part of a file, in memory.
+struct Window<'a> {
+    file: &'a dyn File,
+    length: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    /// The bytes from `from` on, cut at the end of the file.
+    fn slice(&mut self, from: u64, bytes: u64) -> Result<&[u8], OpenError> {
+        let until = from.saturating_add(bytes).min(self.length);
+        let from = from.min(until);
+        if from < self.start || until > self.start + self.bytes.len() as u64 {
+            let read = (until - from).max(WINDOW_BYTES).min(self.length - from);
+            self.bytes.resize(memory(read), 0);
+            self.start = from;
+            self.file.read_exact_at(from, &mut self.bytes)?;
+        }
+        Ok(&self.bytes[memory(from - self.start)..memory(until - self.start)])
+    }
+}
+
+/// A number of bytes of a segment.
+fn memory(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("a segment fits memory")
+}
+
+/// A valid frame, in its place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) start: u64,
+    pub(super) header: frame::Header,
+}
+
+/// Where a walk over a segment stands.
+pub(super) struct Scan<'a> {
+    window: Window<'a>,
+    seed: frame::Seed,
+    /// End of the last valid frame.
+    pub(super) at: u64,
+    /// Epoch of the last valid frame.
+    pub(super) epoch: u32,
+    /// Number of the next frame.
+    pub(super) lsn: u64,
+    /// Number and start of the latest frames that no later one says to be durable.
+    unsure: VecDeque<(u64, u64)>,
+}
+
+impl<'a> Scan<'a> {
+    /// At the beginning of a segment of `length` bytes, behind a frame of `epoch`.
+    pub(super) fn new(
+        file: &'a dyn File,
+        length: u64,
+        seed: frame::Seed,
+        epoch: u32,
+        lsn: u64,
+    ) -> Self {
+        let window = Window { file, length, start: 0, bytes: Vec::new() };
+        Self { window, seed, at: segment::HEADER_BYTES, epoch, lsn, unsure: VecDeque::new() }
+    }
+
+    /// The segment's header, if it is valid.
+    pub(super) fn segment_header(&mut self) -> Result<Option<segment::Header>, OpenError> {
+        Ok(segment::Header::read(self.window.slice(0, segment::HEADER_BYTES)?))
+    }
+
+    /// The next frame in order, or `None` where there is none.
+    pub(super) fn next_frame(&mut self) -> Result<Option<Frame>, OpenError> {
+        let (lsn, epoch) = (self.lsn, self.epoch);
+        let follows = |header: &frame::Header| header.lsn == lsn && header.epoch >= epoch;
+        let Some(frame) = self.frame_at(self.at, follows)? else {
+            return Ok(None);
+        };
+        let durable = frame.header.durable_lsn();
+        while self.unsure.front().is_some_and(|(lsn, _)| *lsn <= durable) {
+            self.unsure.pop_front();
+        }
+        self.unsure.push_back((lsn, frame.start));
+        self.at += frame.header.frame_bytes();
+        self.lsn += 1;
+        self.epoch = frame.header.epoch;
+        Ok(Some(frame))
+    }
+
+    /// The bytes of a frame, header included.
+    pub(super) fn bytes_of(&mut self, frame: Frame) -> Result<&[u8], OpenError> {
+        self.window.slice(frame.start, frame.header.frame_bytes())
+    }
+
+    /// Where the frames begin that may never have been synced.
+    pub(super) fn unsure_from(&self) -> u64 {
+        self.unsure.front().map_or(self.at, |(_, start)| *start)
+    }
+
+    /// The first valid frame behind the last one that belongs to the present life of the segment
+    /// and that `wanted` asks for.
+    pub(super) fn later_frame(
+        &mut self,
+        wanted: impl Fn(&frame::Header) -> bool,
+    ) -> Result<Option<Frame>, OpenError> {
+        let (lsn, epoch) = (self.lsn, self.epoch);
+        let wanted =
+            |header: &frame::Header| header.lsn >= lsn && header.epoch >= epoch && wanted(header);
+        let magic = frame::MAGIC.to_le_bytes();
+        let mut from = self.at;
+        while from < self.window.length {
+            let part = self.window.slice(from, WINDOW_BYTES)?;
+            let places = part.chunks(ALIGN_BYTES).enumerate();
+            let begins = places.filter(|(_, place)| place.starts_with(&magic));
+            let starts: Vec<u64> =
+                begins.map(|(number, _)| from + (number * ALIGN_BYTES) as u64).collect();
+            for start in starts {
+                if let Some(frame) = self.frame_at(start, wanted)? {
+                    return Ok(Some(frame));
+                }
+            }
+            from += WINDOW_BYTES;
+        }
+        Ok(None)
+    }
+
+    /// Whether anything but zeros stands where the next frame would.
+    pub(super) fn has_leftovers(&mut self) -> Result<bool, OpenError> {
+        let next = self.window.slice(self.at, frame::HEADER_BYTES as u64)?;
+        Ok(next.iter().any(|byte| *byte != 0))
+    }
+
+    /// The valid frame at this place, if its header is as wanted.
+    fn frame_at(
+        &mut self,
+        start: u64,
+        wanted: impl Fn(&frame::Header) -> bool,
+    ) -> Result<Option<Frame>, OpenError> {
+        let header = self.window.slice(start, frame::HEADER_BYTES as u64)?;
+        let Some(header) = frame::Header::read(header).filter(wanted) else {
+            return Ok(None);
+        };
+        // A torn length may be anything: nothing is read for one that does not fit.
+        if start + header.frame_bytes() > self.window.length {
+            return Ok(None);
+        }
+        let seed = self.seed;
+        let bytes = self.window.slice(start, header.frame_bytes())?;
+        Ok(frame::is_intact(bytes, seed, &header).then_some(Frame { start, header }))
+    }
+}
+
+/// Frames begin at multiples of this.
+const ALIGN_BYTES: usize = ALIGN as usize;

@@ -1,0 +1,255 @@
+//! Callers at odds over the same few timers, with threads: exactly one of them wins (T3, T26).
+//!
+//! Every call takes a number when it is made and one when it is answered. What was answered before
+//! another call was made binds that one; nothing here depends on how the threads are scheduled.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use duly_core::{Millis, State, schedule::IfExists};
+use duly_store::{
+    Firing, Outcome, SettleOutcome, SettleVerdict, Store, conformance::ManualClock,
+};
+use duly_store_embedded::disk::SimDisk;
+use parking_lot::Mutex;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use crate::{
+    harness::Shell,
+    seeds::number,
+    snapshot::Snapshot,
+    stage::open,
+    steps::{
+        Step, Tokens, apply, cancel, claim, payload, perform, put_timer, reschedule, settle,
+    },
+    twins::small,
+    workload::settings,
+};
+
+const IDS: usize = 5;
+const CALLS: u64 = 250;
+/// Far beyond where the clock ever gets.
+const FAR_MS: u64 = 1_000_000_000;
+
+/// Something that was answered.
+#[derive(Debug, Clone)]
+enum Event {
+    Made,
+    Cancelled,
+    PutOff,
+    Claimed(Box<Firing>),
+    Settled(String, SettleVerdict, SettleOutcome),
+}
+
+/// An answered call: its numbers, the timer, and what happened.
+#[derive(Debug, Clone)]
+struct Answered {
+    made_at: u64,
+    answered_at: u64,
+    id: String,
+    event: Event,
+}
+
+/// The shared record of a race.
+struct Race<'a> {
+    store: &'a dyn Store,
+    clock: &'a ManualClock,
+    numbers: AtomicU64,
+    history: Mutex<Vec<Answered>>,
+}
+
+impl Race<'_> {
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn note(&self, made_at: u64, id: &str, event: Event) {
+        let answered_at = self.number();
+        let id = id.to_owned();
+        self.history.lock().push(Answered { made_at, answered_at, id, event });
+    }
+
+    fn one(&self, operation: duly_store::Operation) -> Outcome {
+        let outcomes = apply(self.store, "shop", vec![operation]);
+        outcomes.expect("a healthy store answers").remove(0)
+    }
+
+    fn change(&self, random: &mut StdRng, call: u64) {
+        let id = format!("t{}", random.random_range(0..IDS));
+        let made_at = self.number();
+        match random.random_range(0..5) {
+            0 | 1 => {
+                let payload = payload(&format!("{call}"), 8);
+                let made = self.one(put_timer(&id, 0, payload, IfExists::Replace));
+                if let Outcome::Created(_) | Outcome::Replaced(_) = made {
+                    self.note(made_at, &id, Event::Made);
+                }
+            }
+            2 | 3 => {
+                if let Outcome::Cancelled { already: false, .. } = self.one(cancel(&id)) {
+                    self.note(made_at, &id, Event::Cancelled);
+                }
+            }
+            _ => {
+                if let Outcome::Changed(_) = self.one(reschedule(&id, FAR_MS)) {
+                    self.note(made_at, &id, Event::PutOff);
+                }
+            }
+        }
+    }
+
+    fn deliver(&self, random: &mut StdRng, kept: &mut Vec<Firing>) {
+        let made_at = self.number();
+        let firings = claim(self.store, "shop", 2).expect("a healthy store answers");
+        for firing in firings {
+            self.note(made_at, firing.id.as_str(), Event::Claimed(Box::new(firing.clone())));
+            kept.push(firing);
+        }
+        if kept.is_empty() {
+            return;
+        }
+        // Tokens are used late and more than once.
+        let firing = kept[random.random_range(0..kept.len())].clone();
+        let verdict = match random.random_range(0..4) {
+            0 => SettleVerdict::Release,
+            _ => SettleVerdict::Ack,
+        };
+        let made_at = self.number();
+        let outcome = settle(self.store, "shop", &firing.token, verdict.clone());
+        let outcome = outcome.expect("a healthy store answers");
+        let settled = Event::Settled(firing.token.to_string(), verdict, outcome);
+        self.note(made_at, firing.id.as_str(), settled);
+        if random.random_ratio(1, 3) {
+            kept.clear();
+        }
+        if random.random_ratio(1, 20) {
+            self.clock.advance(Millis::from_secs(31));
+        }
+    }
+}
+
+fn race(seed: u64) -> (Vec<Answered>, Snapshot) {
+    let clock = ManualClock::default();
+    let disk = Arc::new(SimDisk::new(seed));
+    let store = open(Shell::Threads, disk, &clock, small(seed)).expect("a new store opens");
+    let put = Step::Put("shop", Box::new(settings()));
+    perform(&store, &put, &mut Tokens::new()).expect("a healthy store answers");
+    let race = Race {
+        store: &store,
+        clock: &clock,
+        numbers: AtomicU64::new(0),
+        history: Mutex::new(Vec::new()),
+    };
+    thread::scope(|scope| {
+        for caller in 0..4 {
+            let race = &race;
+            scope.spawn(move || {
+                let mut random = StdRng::seed_from_u64(seed * 10 + caller);
+                let mut kept = Vec::new();
+                for call in 0..CALLS {
+                    match caller {
+                        0 | 1 => race.change(&mut random, caller * CALLS + call),
+                        _ => race.deliver(&mut random, &mut kept),
+                    }
+                }
+            });
+        }
+    });
+    let shown = Snapshot::of(&store);
+    (race.history.into_inner(), shown)
+}
+
+/// The races of all seeds, each with its history.
+fn races() -> impl Iterator<Item = (u64, Vec<Answered>, Snapshot)> {
+    let first = number("DULY_CRASH_SEED", 1);
+    (first..first + number("DULY_CRASH_SEEDS", 4)).map(|seed| {
+        let (history, shown) = race(seed);
+        (seed, history, shown)
+    })
+}
+
+/// Whether anything that lets a timer fire again may have come between two answers.
+fn is_revived(history: &[Answered], id: &str, from: &Answered, until: u64) -> bool {
+    history.iter().any(|other| {
+        other.id == id
+            && matches!(other.event, Event::Made)
+            && other.answered_at > from.made_at
+            && other.made_at < until
+    })
+}
+
+#[test]
+fn p4_p5_t3_no_claim_follows_a_confirmed_cancel_or_a_change_to_later() {
+    for (seed, history, _) in races() {
+        let ends = history.iter().filter(|a| matches!(a.event, Event::Cancelled | Event::PutOff));
+        let mut checked = 0;
+        for end in ends {
+            for claimed in &history {
+                let Event::Claimed(firing) = &claimed.event else {
+                    continue;
+                };
+                if claimed.id != end.id || claimed.made_at < end.answered_at {
+                    continue;
+                }
+                checked += 1;
+                let revived = is_revived(&history, &end.id, end, claimed.answered_at);
+                assert!(revived, "seed {seed}: {end:?} is followed by the claim of {firing:?}");
+            }
+        }
+        assert!(checked > 0, "seed {seed}: some claims came after some cancels");
+    }
+}
+
+#[test]
+fn p8_each_lease_is_settled_once_and_each_firing_acknowledged_once() {
+    for (seed, history, _) in races() {
+        let mut settled = BTreeSet::new();
+        let mut acknowledged = BTreeSet::new();
+        let mut leases = BTreeMap::new();
+        for answered in &history {
+            if let Event::Claimed(firing) = &answered.event {
+                let twice = leases.insert(firing.token.to_string(), firing.delivery_id);
+                assert_eq!(twice, None, "seed {seed}: a token names one lease");
+            }
+        }
+        for answered in &history {
+            let Event::Settled(token, verdict, SettleOutcome::Ok) = &answered.event else {
+                continue;
+            };
+            assert!(settled.insert(token), "seed {seed}: {token} was settled twice");
+            if *verdict == SettleVerdict::Ack {
+                let first = acknowledged.insert(leases[token]);
+                assert!(first, "seed {seed}: {} was acknowledged twice", answered.id);
+            }
+        }
+        assert!(!acknowledged.is_empty(), "seed {seed}: something was acknowledged");
+    }
+}
+
+#[test]
+fn p3_t28_every_timer_has_one_end_and_the_counts_say_so() {
+    for (seed, history, shown) in races() {
+        let count = |wanted: fn(&Event) -> bool| {
+            history.iter().filter(|answered| wanted(&answered.event)).count() as u64
+        };
+        let (_, totals) = &shown.namespaces["shop"];
+        assert_eq!(totals.scheduled, count(|event| matches!(event, Event::Made)), "{seed}");
+        assert_eq!(totals.cancelled, count(|event| matches!(event, Event::Cancelled)), "{seed}");
+        assert_eq!(totals.rescheduled, count(|event| matches!(event, Event::PutOff)), "{seed}");
+        assert_eq!(totals.fired, count(|event| matches!(event, Event::Claimed(_))), "{seed}");
+        let is_ack = |event: &Event| {
+            matches!(event, Event::Settled(_, SettleVerdict::Ack, SettleOutcome::Ok))
+        };
+        assert_eq!(totals.delivered, count(is_ack), "{seed}");
+        let live = shown.timers.values().filter(|view| view.state.is_pending()).count();
+        assert!(live <= IDS, "seed {seed}: one live timer for each id");
+        let dead = shown.timers.values().filter(|view| view.state == State::Dead).count() as u64;
+        assert_eq!(dead, totals.dead, "seed {seed}: dead letters stay until somebody acts");
+    }
+}
