@@ -1,1 +1,190 @@
+//! The engine between its steps: what is written but not yet durable, and what follows a failure.
+//!
+//! The shells hide these moments; here a test stands in for the shell.
 
+use std::sync::Arc;
+
+use duly_core::{
+    Millis, NamespaceName, Schedule, TimerId,
+    destination::LaneKey,
+    env::Clock,
+    schedule::{Change, IfExists, Patch, When},
+    timer::{AttemptOutcome, Wait},
+};
+use duly_store::{
+    ClaimRequest, Command, Firing, Lane, LaneClaim, Operation, Outcome, Owner, SettleVerdict,
+    Settlement,
+    command::{Answer, Letter},
+    conformance::ManualClock,
+    namespaces::Put,
+};
+
+use crate::{
+    disk::{Disk, Fault, SimDisk},
+    journal::Mark,
+    options::Options,
+};
+
+use super::Engine;
+
+/// An engine, its disk and its clock.
+struct Bench {
+    engine: Engine,
+    disk: SimDisk,
+    clock: ManualClock,
+}
+
+fn shop() -> NamespaceName {
+    NamespaceName::new("shop").unwrap()
+}
+
+fn id(text: &str) -> TimerId {
+    TimerId::new(text).unwrap()
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+        let options = Options {
+            segment_bytes: 64 * 1024,
+            min_free_bytes: 0,
+            min_free_percent: 0,
+            random_seed: Some(1),
+            ..Options::default()
+        };
+        let on: Arc<dyn Disk> = Arc::new(disk.clone());
+        let by: Arc<dyn Clock> = Arc::new(clock.clone());
+        let (engine, _) = Engine::open(on, options, by, &mut |_| {}).unwrap();
+        let mut bench = Self { engine, disk, clock };
+        bench.engine.begin_step();
+        let put = Put::IfAbsent(Box::default());
+        bench.engine.put_namespace(&shop(), put).unwrap();
+        bench.sync();
+        bench
+    }
+
+    fn write(&mut self) -> Mark {
+        self.engine.commit().unwrap().expect("something was appended")
+    }
+
+    fn synced(&mut self, mark: &Mark) {
+        self.engine.synced(mark.lsn, mark.position);
+        self.engine.begin_step();
+    }
+
+    /// Writes and syncs what was appended.
+    fn sync(&mut self) {
+        let mark = self.write();
+        mark.file.sync_data().unwrap();
+        self.synced(&mark);
+    }
+
+    fn apply(&mut self, operation: Operation) -> Outcome {
+        let command = Command { namespace: shop(), operation, answer: Answer::Whole };
+        self.engine.begin_step();
+        self.engine.apply(command)
+    }
+
+    fn schedule(&mut self, text: &str) {
+        let schedule = Box::new(Schedule::new(id(text), When::After(Millis::ZERO)));
+        let outcome = self.apply(Operation::Schedule { schedule, if_exists: IfExists::Fail });
+        assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
+    }
+
+    fn claim(&mut self) -> Vec<Firing> {
+        let lane = Lane { namespace: shop(), key: LaneKey::Pull };
+        let request = ClaimRequest {
+            lanes: vec![LaneClaim { lane, first_max: 10, retry_max: 10 }],
+            total_max: 10,
+            bytes_max: u64::MAX,
+            owner: Owner::Consumer { lease: None },
+        };
+        self.engine.begin_step();
+        self.engine.claim(&request).unwrap().firings
+    }
+
+    fn settle(&mut self, firing: &Firing, verdict: SettleVerdict) {
+        let settlement = Settlement { token: firing.token.clone(), namespace: None, verdict };
+        self.engine.settle(&settlement).unwrap();
+    }
+
+    /// A dead letter, durable.
+    fn dead_letter(&mut self, text: &str) {
+        self.schedule(text);
+        self.sync();
+        let firings = self.claim();
+        self.settle(&firings[0], SettleVerdict::Dead { reason: "no".into() });
+        self.sync();
+    }
+}
+
+#[test]
+fn p1_a_timer_is_claimable_once_its_record_is_durable_and_not_before() {
+    let mut bench = Bench::new();
+    bench.schedule("a");
+    assert!(bench.claim().is_empty(), "not while it is only in memory");
+    let mark = bench.write();
+    bench.clock.advance(Millis::from_secs(5));
+    assert!(bench.claim().is_empty(), "not while it is only written");
+    mark.file.sync_data().unwrap();
+    bench.synced(&mark);
+    assert_eq!(bench.claim().len(), 1, "as soon as it is durable");
+}
+
+#[test]
+fn p5_a_change_of_a_due_timer_holds_it_back_until_the_change_is_durable() {
+    let mut bench = Bench::new();
+    bench.schedule("a");
+    bench.sync();
+    let headers = Change::Reset;
+    let patch =
+        Box::new(Patch { headers, when: Some(When::After(Millis::ZERO)), ..Patch::default() });
+    let changed = bench.apply(Operation::Reschedule { id: id("a"), patch, if_revision: None });
+    assert!(matches!(changed, Outcome::Changed(_)), "{changed:?}");
+    let mark = bench.write();
+    assert!(bench.claim().is_empty(), "neither the old one nor the new one");
+    bench.synced(&mark);
+    assert_eq!(bench.claim().len(), 1);
+}
+
+#[test]
+fn p1_a_redriven_letter_is_claimable_once_that_is_durable() {
+    let mut bench = Bench::new();
+    bench.dead_letter("a");
+    let letter = Letter::Timer(id("a"));
+    let redriven = bench.apply(Operation::Redrive { letter, delay: Millis::ZERO });
+    assert!(matches!(redriven, Outcome::Changed(_)), "{redriven:?}");
+    let mark = bench.write();
+    assert!(bench.claim().is_empty(), "a power loss would make it a dead letter again");
+    bench.synced(&mark);
+    assert_eq!(bench.claim().len(), 1);
+}
+
+#[test]
+fn a_failed_attempt_is_retried_without_waiting_for_the_disk() {
+    let mut bench = Bench::new();
+    bench.schedule("a");
+    bench.sync();
+    let firings = bench.claim();
+    let wait = Wait::Exactly(Millis::ZERO);
+    let (outcome, reason) = (AttemptOutcome::Failed, "503".to_owned());
+    bench.settle(&firings[0], SettleVerdict::Retry { wait, outcome, reason });
+    assert_eq!(bench.claim()[0].attempt, 2, "losing it would only lose a claim");
+}
+
+#[test]
+fn p1_after_a_failed_write_nothing_is_written_though_the_disk_would_take_it() {
+    let mut bench = Bench::new();
+    bench.schedule("a");
+    bench.disk.plan(Fault::NoSpaceAtWrite(1));
+    assert!(bench.engine.commit().is_err());
+    let (ops, before) = (bench.disk.ops(), bench.engine.lsns());
+    for _ in 0..3 {
+        bench.engine.begin_step();
+        assert!(bench.engine.check_usable().is_err());
+        assert!(bench.engine.commit().is_err(), "the frame is not tried again");
+        assert!(!bench.engine.is_busy(), "nobody waits for it");
+    }
+    assert_eq!((bench.disk.ops(), bench.engine.lsns()), (ops, before));
+    assert!(!bench.engine.health().not_ready.is_empty());
+}

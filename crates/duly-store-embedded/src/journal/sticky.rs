@@ -71,3 +71,25 @@ impl File for Sticky {
         self.file.name()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, Fault, SimDisk};
+
+    #[test]
+    fn p1_a_sync_after_a_failed_one_fails_though_the_disk_would_take_it() {
+        let disk = SimDisk::new(1);
+        let file = sticky(disk.create("a").unwrap());
+        file.write_at(0, b"first").unwrap();
+        file.sync_data().unwrap();
+        disk.plan(Fault::ErrorAtSync(1));
+        file.write_at(0, b"second").unwrap();
+        assert!(file.sync_data().is_err());
+        let ops = disk.ops();
+        assert!(file.sync_data().is_err() && file.sync_all().is_err());
+        assert_eq!(disk.ops(), ops, "the disk is not asked again");
+        let other = disk.open("a").unwrap();
+        assert!(other.sync_data().is_ok(), "and it would have said yes");
+    }
+}

@@ -6,16 +6,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc,
+        Arc, Barrier,
         atomic::{AtomicU64, Ordering},
     },
     thread,
 };
 
 use duly_core::{Millis, State, schedule::IfExists};
-use duly_store::{
-    Firing, Outcome, SettleOutcome, SettleVerdict, Store, conformance::ManualClock,
-};
+use duly_store::{Firing, Outcome, SettleOutcome, SettleVerdict, Store, conformance::ManualClock};
 use duly_store_embedded::disk::SimDisk;
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -25,15 +23,15 @@ use crate::{
     seeds::number,
     snapshot::Snapshot,
     stage::open,
-    steps::{
-        Step, Tokens, apply, cancel, claim, payload, perform, put_timer, reschedule, settle,
-    },
+    steps::{Step, Tokens, apply, cancel, claim, payload, perform, put_timer, reschedule, settle},
     twins::small,
     workload::settings,
 };
 
 const IDS: usize = 5;
 const CALLS: u64 = 250;
+/// After so many calls everybody waits for everybody.
+const TOGETHER: u64 = 5;
 /// Far beyond where the clock ever gets.
 const FAR_MS: u64 = 1_000_000_000;
 
@@ -62,6 +60,7 @@ struct Race<'a> {
     clock: &'a ManualClock,
     numbers: AtomicU64,
     history: Mutex<Vec<Answered>>,
+    barrier: Barrier,
 }
 
 impl Race<'_> {
@@ -80,23 +79,29 @@ impl Race<'_> {
         outcomes.expect("a healthy store answers").remove(0)
     }
 
+    fn make(&self, id: &str, call: u64) {
+        let made_at = self.number();
+        let payload = payload(&format!("{call}"), 8);
+        let made = self.one(put_timer(id, 0, payload, IfExists::Replace));
+        if let Outcome::Created(_) | Outcome::Replaced(_) = made {
+            self.note(made_at, id, Event::Made);
+        }
+    }
+
+    fn cancel(&self, id: &str) {
+        let made_at = self.number();
+        if let Outcome::Cancelled { already: false, .. } = self.one(cancel(id)) {
+            self.note(made_at, id, Event::Cancelled);
+        }
+    }
+
     fn change(&self, random: &mut StdRng, call: u64) {
         let id = format!("t{}", random.random_range(0..IDS));
-        let made_at = self.number();
         match random.random_range(0..5) {
-            0 | 1 => {
-                let payload = payload(&format!("{call}"), 8);
-                let made = self.one(put_timer(&id, 0, payload, IfExists::Replace));
-                if let Outcome::Created(_) | Outcome::Replaced(_) = made {
-                    self.note(made_at, &id, Event::Made);
-                }
-            }
-            2 | 3 => {
-                if let Outcome::Cancelled { already: false, .. } = self.one(cancel(&id)) {
-                    self.note(made_at, &id, Event::Cancelled);
-                }
-            }
+            0 | 1 => self.make(&id, call),
+            2 | 3 => self.cancel(&id),
             _ => {
+                let made_at = self.number();
                 if let Outcome::Changed(_) = self.one(reschedule(&id, FAR_MS)) {
                     self.note(made_at, &id, Event::PutOff);
                 }
@@ -104,13 +109,25 @@ impl Race<'_> {
         }
     }
 
-    fn deliver(&self, random: &mut StdRng, kept: &mut Vec<Firing>) {
+    fn claim(&self, most: usize) -> Vec<Firing> {
         let made_at = self.number();
-        let firings = claim(self.store, "shop", 2).expect("a healthy store answers");
-        for firing in firings {
+        let firings = claim(self.store, "shop", most).expect("a healthy store answers");
+        for firing in &firings {
             self.note(made_at, firing.id.as_str(), Event::Claimed(Box::new(firing.clone())));
-            kept.push(firing);
         }
+        firings
+    }
+
+    fn settle(&self, firing: &Firing, verdict: SettleVerdict) {
+        let made_at = self.number();
+        let outcome = settle(self.store, "shop", &firing.token, verdict.clone());
+        let outcome = outcome.expect("a healthy store answers");
+        let settled = Event::Settled(firing.token.to_string(), verdict, outcome);
+        self.note(made_at, firing.id.as_str(), settled);
+    }
+
+    fn deliver(&self, random: &mut StdRng, kept: &mut Vec<Firing>) {
+        kept.extend(self.claim(2));
         if kept.is_empty() {
             return;
         }
@@ -120,11 +137,7 @@ impl Race<'_> {
             0 => SettleVerdict::Release,
             _ => SettleVerdict::Ack,
         };
-        let made_at = self.number();
-        let outcome = settle(self.store, "shop", &firing.token, verdict.clone());
-        let outcome = outcome.expect("a healthy store answers");
-        let settled = Event::Settled(firing.token.to_string(), verdict, outcome);
-        self.note(made_at, firing.id.as_str(), settled);
+        self.settle(&firing, verdict);
         if random.random_ratio(1, 3) {
             kept.clear();
         }
@@ -145,6 +158,7 @@ fn race(seed: u64) -> (Vec<Answered>, Snapshot) {
         clock: &clock,
         numbers: AtomicU64::new(0),
         history: Mutex::new(Vec::new()),
+        barrier: Barrier::new(4),
     };
     thread::scope(|scope| {
         for caller in 0..4 {
@@ -153,6 +167,9 @@ fn race(seed: u64) -> (Vec<Answered>, Snapshot) {
                 let mut random = StdRng::seed_from_u64(seed * 10 + caller);
                 let mut kept = Vec::new();
                 for call in 0..CALLS {
+                    if call % TOGETHER == 0 {
+                        race.barrier.wait();
+                    }
                     match caller {
                         0 | 1 => race.change(&mut random, caller * CALLS + call),
                         _ => race.deliver(&mut random, &mut kept),
@@ -161,6 +178,13 @@ fn race(seed: u64) -> (Vec<Answered>, Snapshot) {
             });
         }
     });
+    // Whatever the threads came to, the history holds one of each.
+    race.make("last", 0);
+    race.cancel("last");
+    race.make("last", 1);
+    for firing in race.claim(100) {
+        race.settle(&firing, SettleVerdict::Ack);
+    }
     let shown = Snapshot::of(&store);
     (race.history.into_inner(), shown)
 }

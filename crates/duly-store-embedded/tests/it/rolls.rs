@@ -3,6 +3,8 @@
 //! The classic bugs: a cancel dropped before the schedule that it cancels, which then comes back;
 //! a segment that loses what it needs from an older one; a name that only the page cache knows.
 
+use std::ops::RangeInclusive;
+
 use duly_core::State;
 use duly_store_embedded::disk::{Fault, Operation, SimDisk};
 
@@ -18,7 +20,26 @@ use crate::{
     workload::{LARGE_BYTES, dying_segments, settings},
 };
 
-/// Runs the script of dying segments with a crash at `first` and another one `second` operations
+/// How far the second crash is from the first, at most: a segment comes and one goes between them.
+const SECOND_MAX: u64 = 48;
+
+/// The operations of the first roll: the step that makes the second segment, from its first to its
+/// last.
+fn first_roll() -> RangeInclusive<u64> {
+    let mut twins = Twins::new(1);
+    let start = twins.subject.disk.ops();
+    for line in dying_segments() {
+        let step = twins.step_of(line);
+        let before = twins.subject.disk.ops();
+        assert!(matches!(twins.step(&step), Stepped::Done(_)), "a healthy disk takes {step:?}");
+        if twins.subject.disk.names().contains(&"journal/0000000000000002.log".to_owned()) {
+            return before - start + 1..=twins.subject.disk.ops() - start;
+        }
+    }
+    panic!("the script rolls");
+}
+
+/// Runs the script of dying segments up to a crash at `first` and another one `second` operations
 /// after its recovery; answers how many there were.
 fn crash_twice(first: u64, second: u64, losses: [Loss; 2]) -> Result<usize, String> {
     let mut twins = Twins::new(first);
@@ -26,64 +47,82 @@ fn crash_twice(first: u64, second: u64, losses: [Loss; 2]) -> Result<usize, Stri
     let mut crashes = 0;
     for line in dying_segments() {
         let step = twins.step_of(line);
-        while let Stepped::Failed(error) = twins.step(&step) {
-            let loss = losses.get(crashes).ok_or_else(|| format!("a third time: {error}"))?;
+        while let Stepped::Failed(_) = twins.step(&step) {
+            let loss = losses[crashes];
             crashes += 1;
             twins
-                .restart(*loss, Some(&step), |left, _| left)
+                .restart(loss, Some(&step), |left, _| left)
                 .map_err(|wrong| format!("crash {crashes}, {loss:?}: {wrong}"))?;
             if crashes == 1 {
                 twins.subject.disk.plan(Fault::CrashAtOp(second));
             }
         }
+        if crashes == 2 {
+            break;
+        }
     }
     twins.restart(Loss::Power, None, |left, _| left)?;
-    let names = twins.subject.disk.names();
-    let segments = names.iter().filter(|name| name.ends_with(".log")).count();
-    if segments > 3 {
-        return Err(format!("dead segments are dropped: {names:?}"));
-    }
     fires_what_is_pending(&mut twins)?;
     Ok(crashes)
 }
 
-fn every_pair(losses: [Loss; 2]) {
-    let stride = number("DULY_CRASH_STRIDE", 13);
-    let mut pairs = 0;
-    for first in number("DULY_CRASH_OP", 1).. {
-        let mut any = false;
-        // Another set of second crashes for each first one, so that a small sample meets most.
-        let mut second = 1 + first % stride;
-        loop {
+fn many_pairs(losses: [Loss; 2]) {
+    let stride = number("DULY_CRASH_STRIDE", 3);
+    let firsts = first_roll();
+    for first in number("DULY_CRASH_OP", *firsts.start())..=*firsts.end() {
+        let seconds = 1 + first % stride..=SECOND_MAX;
+        for second in seconds.step_by(usize::try_from(stride).expect("a small number")) {
             let crashes = crash_twice(first, second, losses).unwrap_or_else(|wrong| {
                 panic!(
                     "at operation {first}, then {second}: {wrong}\nrepeat with: \
-                     DULY_CRASH_OP={first} DULY_CRASH_STRIDE=1 cargo test -p duly-store-embedded \
+                     DULY_CRASH_OP={first} cargo test -p duly-store-embedded \
                      --test it rolls"
                 )
             });
-            any |= crashes > 0;
-            if crashes < 2 {
-                break;
-            }
-            pairs += 1;
-            second += stride;
-        }
-        if !any {
-            break;
+            assert_eq!(crashes, 2, "the script is long enough: {first}, {second}");
         }
     }
-    assert!(pairs > 0 || stride > 50, "the script crashes twice");
+}
+
+#[test]
+fn p10_dead_segments_are_dropped_without_a_restart() {
+    let mut twins = Twins::new(1);
+    for line in dying_segments() {
+        let step = twins.step_of(line);
+        assert!(matches!(twins.step(&step), Stepped::Done(_)), "a healthy disk takes {step:?}");
+        let names = twins.subject.disk.names();
+        let segments = names.iter().filter(|name| name.ends_with(".log")).count();
+        assert!(segments <= 3, "dead segments are dropped: {names:?}");
+    }
 }
 
 #[test]
 fn p1_p4_t10_segments_are_made_and_dropped_over_kill_9_and_then_a_power_loss() {
-    every_pair([Loss::Process, Loss::Power]);
+    many_pairs([Loss::Process, Loss::Power]);
 }
 
 #[test]
 fn p1_p4_t10_segments_are_made_and_dropped_over_two_power_losses() {
-    every_pair([Loss::Power, Loss::Power]);
+    many_pairs([Loss::Power, Loss::Power]);
+}
+
+/// A thread makes segments ahead while the journal goes on, and may be late.
+#[test]
+fn p1_segments_made_ahead_lose_nothing_however_fast_the_journal_rolls() {
+    let mut stage = Stage::new(Shell::Threads, FaultyDisk::new(SimDisk::new(1)));
+    stage.take(&Step::Put("shop", Box::new(settings())));
+    let ids: Vec<String> = (0..400).map(|i| format!("t{i:03}")).collect();
+    for some in ids.chunks(13) {
+        let made = some.iter().map(|id| schedule(id, 9_000, LARGE_BYTES)).collect();
+        stage.take(&Step::Apply("shop", made));
+    }
+    assert_eq!(Snapshot::of(stage.store()).pending("shop"), ids);
+    for _ in 0..2 {
+        stage.restart_killed();
+        assert_eq!(Snapshot::of(stage.store()).pending("shop"), ids);
+        stage.restart_crashed();
+        assert_eq!(Snapshot::of(stage.store()).pending("shop"), ids);
+    }
 }
 
 /// Once a sync has failed, the page cache shows what the disk does not have; a process that starts

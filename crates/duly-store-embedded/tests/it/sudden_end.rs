@@ -196,7 +196,7 @@ fn rounds(seed: u64, loss: Loss) -> Result<(), String> {
 
 fn over_seeds(loss: Loss) {
     let first = number("DULY_CRASH_SEED", 1);
-    for seed in first..first + number("DULY_CRASH_SEEDS", 12) {
+    for seed in first..first + number("DULY_CRASH_SEEDS", 20) {
         rounds(seed, loss).unwrap_or_else(|wrong| {
             panic!(
                 "seed {seed}, {loss:?}: {wrong}\nrepeat with (threads: several times): \

@@ -165,3 +165,23 @@ fn p1_lost_sectors_before_the_last_frame_are_refused() {
         assert!(matches!(error, OpenError::Damaged { .. }), "sector {sector}: {error}");
     }
 }
+
+#[test]
+fn p1_damage_is_noticed_behind_a_segment_that_was_never_used() {
+    let journal = journal();
+    let frame = journal.frames[1];
+    let never_used = |disk: SimDisk| {
+        let file = disk.create("journal/0000000000000002.log").expect("there is none");
+        file.write_at(0, &vec![0; 64 * 1024]).expect("a healthy disk takes it");
+        file.sync_all().expect("a healthy disk syncs");
+        disk
+    };
+    let error = refused(&never_used(journal.with(|bytes| bytes[frame + 40] ^= 1)));
+    let OpenError::Damaged { file, offset, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!((file.as_str(), *offset), (SEGMENT, frame as u64), "{error}");
+    let whole = never_used(journal.with(|_| {}));
+    let store = open_inline(&whole, &ManualClock::default(), 9).expect("nothing is wrong");
+    assert!(Snapshot::of(&store) == journal.shown[1]);
+}

@@ -55,9 +55,10 @@ pub(crate) fn dying_segments() -> Vec<Line> {
         lines.push(brief(fill(3 * LARGE_BYTES)));
         lines.push(brief(ids.iter().map(|id| cancel(id)).collect()));
         lines.push(brief(vec![reschedule("keep", 600_000 + round)]));
-        lines.push(brief(vec![schedule("due", 0, 20)]));
+        // Leased and acknowledged in another segment than the one it was made in.
         lines.push(take(Step::Claim("brief", 1)));
         lines.push(take(Step::Settle("brief", "due".to_owned(), SettleVerdict::Ack)));
+        lines.push(brief(vec![schedule("due", 0, 20)]));
     }
     lines
 }
