@@ -54,9 +54,7 @@ impl Engine {
             };
             let claimable = entry.claimable();
             let agrees = claimable.at_ms == at_ms && claimable.kind == kind;
-            // A first attempt whose record is not durable yet is published when it is.
-            let is_settled = kind == Kind::Retry || self.journal.is_durable(entry.location());
-            if !agrees || !is_settled || self.leases.contains_key(&key) {
+            if !agrees || self.leases.contains_key(&key) || self.is_unpublished(&entry) {
                 continue;
             }
             if kind == Kind::Retry && self.may_be_ahead() && self.hold_back(&entry) {
@@ -66,6 +64,13 @@ impl Engine {
             self.wake = true;
         }
         self.popped = popped;
+    }
+
+    /// Whether an entry waits for its record to be durable; it is published when that is so. What
+    /// got into a calendar before was of an earlier record.
+    fn is_unpublished(&self, entry: &Entry) -> bool {
+        !self.journal.is_durable(entry.location())
+            && self.unpublished.iter().any(|(_, publish)| publish.key == entry.key())
     }
 
     /// Keeps due retries from being claimed while the wall clock is behind their due time, where a
