@@ -103,7 +103,12 @@ impl HttpDestination {
     }
 
     fn at(url: Url) -> Self {
-        Self { url, method: Method::Post, headers: Headers::default(), timeout: HTTP_TIMEOUT_DEFAULT }
+        Self {
+            url,
+            method: Method::Post,
+            headers: Headers::default(),
+            timeout: HTTP_TIMEOUT_DEFAULT,
+        }
     }
 
     /// The receiver's URL.
