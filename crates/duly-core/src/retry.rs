@@ -125,6 +125,10 @@ impl Exponential {
     fn wait(&self, nth: u32, seed: u64) -> Millis {
         let max_ms = self.max_backoff.ms() as f64;
         let exponent = i32::try_from(nth).unwrap_or(i32::MAX);
+        if self.min_backoff == Millis::ZERO {
+            // Zero times a power that overflows would be no number.
+            return Millis::ZERO;
+        }
         let plain_ms = (self.min_backoff.ms() as f64 * self.multiplier.powi(exponent)).min(max_ms);
         // 53 bits of the mixed seed give a number in [-1, 1).
         let mixed = mix(seed ^ u64::from(nth).wrapping_mul(0x9E37_79B9_7F4A_7C15));

@@ -24,12 +24,13 @@ use duly_core::{Timestamp, env::Clock, stub::Stub, timer::Timer};
 use duly_store::{Error, Refusal};
 use duly_wheel::Calendar;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
+use rustc_hash::FxHashMap;
 
 use crate::{
     clock::Times,
     disk::{self, Disk},
     format::record::Record,
-    index::{Claimable, Entry, Index, Key, Location, PackedKey},
+    index::{Claimable, Entry, Index, Key, Kind, Location, PackedKey},
     journal::{AppendError, Journal, Mark, Position},
     options::Options,
 };
@@ -92,6 +93,8 @@ pub(crate) struct Engine {
     stub_ends: Calendar<PackedKey>,
     /// What gets into the calendar once its frame is durable.
     unpublished: VecDeque<(u64, Publish)>,
+    /// How often a retry stands in `unpublished`, where any does.
+    unpublished_retries: FxHashMap<Key, u32>,
     /// Reused by the passes over the calendars.
     popped: Vec<(u64, PackedKey)>,
     /// Numbers of deleted namespaces whose entries are still to be swept out.
@@ -175,17 +178,41 @@ impl Engine {
                 break;
             }
             self.unpublished.pop_front();
+            if publish.claimable.kind == Kind::Retry {
+                self.no_longer_unpublished(publish.key);
+            }
             self.publish(publish);
+        }
+    }
+
+    /// Has a timer wait for its record to be durable.
+    fn publish_when_durable(&mut self, publish: Publish) {
+        if publish.claimable.kind == Kind::Retry {
+            *self.unpublished_retries.entry(publish.key).or_default() += 1;
+        }
+        self.unpublished.push_back((self.journal.written_lsn() + 1, publish));
+    }
+
+    fn no_longer_unpublished(&mut self, key: Key) {
+        if let std::collections::hash_map::Entry::Occupied(mut count) =
+            self.unpublished_retries.entry(key)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
     }
 
     fn publish(&mut self, publish: Publish) {
         let at_ms = publish.claimable.at_ms;
+        let left_ms = at_ms.saturating_sub(self.clock_of(publish.claimable.kind));
         self.calendar_of(publish.claimable).insert(at_ms, publish.key.pack());
         if let Some(expires_at) = publish.expires_at {
             self.expiries.insert(expires_at.unix_ms() + 1, publish.key.pack());
         }
-        if self.announced_ms.is_none_or(|announced| at_ms < announced) {
+        let wall_ms = self.now.wall_ms.saturating_add(left_ms);
+        if self.announced_ms.is_none_or(|announced| wall_ms < announced) {
             self.wake = true;
         }
     }
@@ -199,8 +226,12 @@ impl Engine {
 
     /// Stops for good: what the disk holds is no longer known.
     pub(crate) fn poison(&mut self, error: &disk::Error) -> Error {
+        self.poison_because(&error.to_string())
+    }
+
+    fn poison_because(&mut self, what: &str) -> Error {
         let reason = format!(
-            "writing to the data directory failed ({error}); the server must be restarted: it \
+            "writing to the data directory failed ({what}); the server must be restarted: it \
              checks what is on disk when it opens"
         );
         tracing::error!(%reason, "the store is poisoned");
@@ -271,6 +302,9 @@ impl Engine {
     /// Begins a new segment: the old one is synced, the table of namespaces is written into the
     /// new one, and segments that nothing needs are removed.
     fn roll(&mut self) -> Result<(), Stop> {
+        if self.space.is_full(self.now.boot_ms) {
+            return Err(Stop::Refused(space::disk_full()));
+        }
         if let Err(error) = self.journal.commit() {
             self.poison(&error);
             return Err(Stop::Poisoned);
@@ -279,14 +313,18 @@ impl Engine {
             if error.is_no_space() {
                 // The old segment was synced before: what it holds can fire.
                 self.publish_durable();
-                self.space.note_full(self.now.wall_ms);
+                self.space.note_full(self.now.boot_ms);
                 return Err(Stop::Refused(space::disk_full()));
             }
             self.poison(&error);
             return Err(Stop::Poisoned);
         }
         self.publish_durable();
-        self.append_namespaces().map_err(Stop::Refused)?;
+        if let Err(refusal) = self.append_namespaces() {
+            // Without its table the segment must never become the oldest.
+            self.poison_because(&refusal.to_string());
+            return Err(Stop::Poisoned);
+        }
         self.space.spare_asked = false;
         match self.journal.drop_dead_prefix() {
             Ok(_) => Ok(()),

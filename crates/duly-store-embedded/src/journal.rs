@@ -349,12 +349,11 @@ impl Journal {
                 break;
             }
             self.disk.remove(&segment_name(sequence))?;
+            // One by one: names that came back out of order would look like a missing segment.
+            self.disk.sync_dir(DIR)?;
             self.slots[usize::from(segment.slot)] = None;
             self.segments.remove(&sequence);
             dropped += 1;
-        }
-        if dropped > 0 {
-            self.disk.sync_dir(DIR)?;
         }
         Ok(dropped)
     }

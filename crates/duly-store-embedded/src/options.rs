@@ -38,6 +38,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Most bytes of the table of namespaces, with which every segment begins.
+    pub(crate) const fn namespaces_bytes_max(&self) -> u64 {
+        self.segment_bytes / 2
+    }
+
     /// Checks every bound.
     pub fn check(&self) -> Result<(), Invalid> {
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes)
@@ -55,7 +60,7 @@ impl Options {
     }
 }
 
-/// 60 % of the machine's memory.
+/// 60 % of the memory of the machine, or of the control group if that is less.
 fn memory_share() -> u64 {
     #[cfg(target_os = "linux")]
     let total = {
@@ -64,5 +69,14 @@ fn memory_share() -> u64 {
     };
     #[cfg(not(target_os = "linux"))]
     let total = 8_u64 << 30;
-    total / 10 * 6
+    total.min(cgroup_memory_max()) / 10 * 6
+}
+
+/// What the control group allows (v2, then v1); a limit that is not set or cannot be read is none.
+fn cgroup_memory_max() -> u64 {
+    ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .into_iter()
+        .filter_map(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok())
+        .min()
+        .unwrap_or(u64::MAX)
 }

@@ -5,8 +5,7 @@ use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
     ClaimRequest, Claimed, Command, Error, Health, ListRequest, NodeRun, Outcome, Page, Ready,
-    ReadyCursor, Result, SettleOutcome, SettleVerdict, Settlement, Stats, Store, StoreFuture,
-    TimerView, command,
+    ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, command,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
 use parking_lot::Mutex;
@@ -180,7 +179,7 @@ fn answered<T: Send + 'static>(
 ) -> StoreFuture<'static, T> {
     Box::pin(async move {
         pushed?;
-        answer.await.unwrap_or_else(|_| Err(shell::closed()))
+        answer.await.unwrap_or_else(|_| Err(shell::broken_off()))
     })
 }
 
@@ -257,12 +256,12 @@ impl Store for EmbeddedStore {
                     }
                     let result = engine.check_usable().and_then(|()| engine.claim(&request));
                     Answer::Written(Box::new(move |done| {
-                        if let Err(Ok(unseen)) = reply.send(after(done, result)) {
-                            release_unseen(&inbox, unseen);
-                        }
+                        let seen_by_nobody = |claimed| Unseen { claimed, inbox };
+                        drop(reply.send(after(done, result).map(seen_by_nobody)));
                     }))
                 })));
-                answered(pushed, answer)
+                let claimed = answered(pushed, answer);
+                Box::pin(async move { Ok(claimed.await?.see()) })
             }
         }
     }
@@ -316,8 +315,7 @@ impl Store for EmbeddedStore {
                 let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
                     match Listing::new(engine, request) {
                         Ok(listing) => {
-                            let listing = Box::new(listing);
-                            drop(inbox.push(Request::List { listing, reply }));
+                            inbox.push_list(Box::new(listing), reply);
                         }
                         Err(error) => drop(reply.send(Err(error))),
                     }
@@ -398,20 +396,30 @@ fn refused<T: Send + 'static>(error: Error) -> StoreFuture<'static, T> {
     Box::pin(std::future::ready(Err(error)))
 }
 
-/// Hands back a claim whose caller is gone: nobody has seen it, so it does not count.
-fn release_unseen(inbox: &Arc<Inbox>, unseen: Claimed) {
-    if unseen.firings.is_empty() {
-        return;
+/// A claim that its caller has not seen yet. Dropped, whenever that is, its firings are handed back:
+/// nobody has them, so the attempt does not count.
+struct Unseen {
+    claimed: Claimed,
+    inbox: Arc<Inbox>,
+}
+
+impl Unseen {
+    fn see(mut self) -> Claimed {
+        std::mem::take(&mut self.claimed)
     }
-    inbox.push_always(Box::new(move |engine| {
-        for firing in unseen.firings {
-            let settlement = Settlement {
-                token: firing.token,
-                namespace: None,
-                verdict: SettleVerdict::Release,
-            };
-            drop(engine.settle(&settlement));
+}
+
+impl Drop for Unseen {
+    fn drop(&mut self) {
+        let firings = std::mem::take(&mut self.claimed.firings);
+        if firings.is_empty() {
+            return;
         }
-        Answer::Written(Box::new(|_| {}))
-    }));
+        self.inbox.push_always(Box::new(move |engine| {
+            for firing in &firings {
+                engine.hand_back(&firing.token);
+            }
+            Answer::Written(Box::new(|_| {}))
+        }));
+    }
 }

@@ -27,7 +27,8 @@ impl Engine {
 
     pub(super) fn absorb(&mut self, location: Location, number: u32, record: &Record) {
         if let Record::Namespace(namespace) = record {
-            self.namespaces.put(number, (**namespace).clone());
+            let bytes = record::bytes_on_disk(number, record);
+            self.namespaces.put(number, (**namespace).clone(), bytes);
             return;
         }
         if self.namespaces.get(number).is_none() {
@@ -89,7 +90,7 @@ impl Engine {
         if claimable.kind == Kind::Retry && ends_attempt && !self.replaying {
             self.publish(publish);
         } else {
-            self.unpublished.push_back((self.journal.written_lsn() + 1, publish));
+            self.publish_when_durable(publish);
         }
     }
 
@@ -122,7 +123,11 @@ impl Engine {
             return;
         };
         let claimable = entry.claimable();
-        match self.leases.remove(&key) {
+        let old = self.leases.remove(&key);
+        let known_claim = old
+            .filter(|old| old.nonce == lease.nonce && !self.replaying)
+            .map(|old| old.claimed_boot_ms);
+        match old {
             Some(old) => self.journal.release(old.location),
             None => {
                 let namespace = self.namespace(number);
@@ -139,7 +144,11 @@ impl Engine {
         // The wall clock is only asked how much of the lease is left after a restart, and never
         // believed beyond the lease itself.
         let left_ms = lease.until.unix_ms().saturating_sub(self.now.wall_ms).min(lease.lease_ms);
-        let since_claim_ms = self.now.wall_ms.saturating_sub(lease.claimed_at.unix_ms());
+        // What the boot-time clock said at the claim is believed as long as this process knows it.
+        let claimed_boot_ms = known_claim.unwrap_or_else(|| {
+            let ago_ms = self.now.wall_ms.saturating_sub(lease.claimed_at.unix_ms());
+            self.now.boot_ms.saturating_sub(ago_ms)
+        });
         // A node's lease lives as long as the node.
         let ends_boot_ms = if lease.node.is_some() { u64::MAX } else { self.now.boot_ms + left_ms };
         self.leases.insert(
@@ -150,7 +159,7 @@ impl Engine {
                 node: lease.node,
                 claimed_at: lease.claimed_at,
                 ends_boot_ms,
-                claimed_boot_ms: self.now.boot_ms.saturating_sub(since_claim_ms),
+                claimed_boot_ms,
                 until: lease.until,
                 location,
             },

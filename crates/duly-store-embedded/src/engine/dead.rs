@@ -3,6 +3,7 @@
 use duly_core::{
     Code, DeliveryId, Invalid, Millis, NamespaceName, State,
     lifecycle::{self, Decision, Event},
+    timer::DeathReason,
 };
 use duly_store::{Outcome, Refusal, command::Letter as Named};
 
@@ -45,6 +46,13 @@ impl Engine {
             let allowed = "short enough that the firing is due before 2200-01-01";
             Stop::Refused(Refusal::Invalid(Invalid::new("delay", delay, allowed)))
         })?;
+        if timer.death.is_some_and(|death| death.reason == DeathReason::Corrupt) {
+            return Err(Stop::Refused(Refusal::NotFound(format!(
+                "that can be sent again: the record of {} was damaged and its payload is lost; \
+                 purge the letter",
+                timer.id
+            ))));
+        }
         timer.redrive(at);
         let record = Record::Pending(Cause::Redriven, Box::new(timer));
         self.write(number, &record)?;

@@ -40,6 +40,8 @@ pub(crate) struct Namespace {
     /// Stubs in the order in which they ended; some may have gone already.
     pub(crate) stubs: VecDeque<(u64, PackedKey)>,
     pub(crate) retained: u64,
+    /// Bytes of its record.
+    pub(crate) record_bytes: u64,
 }
 
 impl Namespace {
@@ -59,6 +61,7 @@ impl Namespace {
             letters: BTreeSet::new(),
             stubs: VecDeque::new(),
             retained: 0,
+            record_bytes: 0,
         }
     }
 
@@ -103,6 +106,8 @@ pub(crate) struct Namespaces {
     by_number: FxHashMap<u32, Namespace>,
     by_name: BTreeMap<NamespaceName, u32>,
     next_number: u32,
+    /// Bytes of the table of namespaces, as it is written at each roll.
+    table_bytes: u64,
     /// Lanes whose due sets are not empty.
     pub(crate) active: BTreeSet<(NamespaceName, u8)>,
 }
@@ -125,8 +130,19 @@ impl Namespaces {
         (self.next_number < NAMESPACE_MAX).then_some(self.next_number + 1)
     }
 
-    /// Writes what a record says.
-    pub(crate) fn put(&mut self, number: u32, record: NamespaceRecord) {
+    /// Bytes of the table of namespaces.
+    pub(crate) const fn table_bytes(&self) -> u64 {
+        self.table_bytes
+    }
+
+    /// Bytes that a namespace takes in the table.
+    pub(crate) fn bytes_of(&self, number: u32) -> u64 {
+        self.by_number.get(&number).map_or(0, |namespace| namespace.record_bytes)
+    }
+
+    /// Writes what a record of this size says.
+    pub(crate) fn put(&mut self, number: u32, record: NamespaceRecord, record_bytes: u64) {
+        self.table_bytes = self.table_bytes - self.bytes_of(number) + record_bytes;
         self.next_number = self.next_number.max(number);
         self.by_name.insert(record.name.clone(), number);
         match self.by_number.get_mut(&number) {
@@ -135,15 +151,18 @@ impl Namespaces {
                 known.paused = record.paused;
                 known.updated_at = record.updated_at;
                 known.totals = record.totals;
+                known.record_bytes = record_bytes;
             }
             None => {
-                self.by_number.insert(number, Namespace::new(record));
+                let namespace = Namespace { record_bytes, ..Namespace::new(record) };
+                self.by_number.insert(number, namespace);
             }
         }
     }
 
     pub(crate) fn remove(&mut self, number: u32) -> Option<Namespace> {
         let gone = self.by_number.remove(&number)?;
+        self.table_bytes -= gone.record_bytes;
         self.by_name.remove(&gone.name);
         for (lane, _) in gone.lanes.iter() {
             self.active.remove(&(gone.name.clone(), lane));

@@ -5,9 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use duly_core::env::Clock;
+use duly_core::{Invalid, env::Clock};
 use duly_wheel::Calendar;
 use rand::RngCore;
+use rustc_hash::FxHashMap;
 
 use crate::{
     clock::{Times, ms},
@@ -78,6 +79,7 @@ impl Engine {
             expiries: Calendar::new(),
             stub_ends: Calendar::new(),
             unpublished: VecDeque::new(),
+            unpublished_retries: FxHashMap::default(),
             popped: Vec::new(),
             sweeping: None,
             space: Space::default(),
@@ -107,6 +109,14 @@ impl Engine {
         let found = recovery::recover(disk.as_ref(), manifest, &mut each, progress)?;
         let (torn, frames, records) = (found.torn, found.frames, found.records);
 
+        let table_bytes = self.namespaces.table_bytes();
+        if table_bytes > self.options.namespaces_bytes_max() {
+            let allowed =
+                format!("at least {}: twice the settings of all namespaces", table_bytes * 2);
+            let segment_bytes = self.options.segment_bytes;
+            let invalid = Invalid::new("store.segment_bytes", segment_bytes, allowed);
+            return Err(OpenError::Options(invalid));
+        }
         // From here on things are written.
         manifest.begin_epoch();
         disk.make_dir(DIR)?;
@@ -153,6 +163,7 @@ impl Engine {
     /// At replay only the ends of firings go into a calendar as they come; the rest is filled in
     /// from the index at the end.
     fn settle_unpublished(&mut self) {
+        self.unpublished_retries.clear();
         for (_, publish) in std::mem::take(&mut self.unpublished) {
             if let Some(expires_at) = publish.expires_at {
                 self.expiries.insert(expires_at.unix_ms() + 1, publish.key.pack());

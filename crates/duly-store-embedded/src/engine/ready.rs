@@ -9,9 +9,12 @@ use crate::index::Kind;
 
 use super::{Engine, namespaces::Namespace};
 
+/// Most namespaces that one page looks at: those that are paused have nothing to show.
+const NAMES_PER_PAGE: usize = 1_000;
+
 impl Engine {
     /// Lanes with something claimable, in lane order. A page ends between namespaces, so it may
-    /// hold more than `limit` lanes by those of one namespace.
+    /// hold more than `limit` lanes by those of one namespace, and be empty although there is more.
     pub(crate) fn ready(
         &mut self,
         after: Option<&ReadyCursor>,
@@ -23,29 +26,22 @@ impl Engine {
             Some(name) => Excluded((name?, u8::MAX)),
             None => Unbounded,
         };
-        let mut names: Vec<&NamespaceName> = Vec::new();
+        let mut last: Option<&NamespaceName> = None;
+        let mut looked_at = 0;
         for (name, _) in self.namespaces.active.range((from, Unbounded)) {
-            if names.last() != Some(&name) {
-                names.push(name);
+            if last == Some(name) {
+                continue;
             }
-            if names.len() > limit {
+            if ready.lanes.len() >= limit || looked_at == NAMES_PER_PAGE {
+                ready.cursor = last.map(cursor_behind);
                 break;
             }
-        }
-        for name in names {
+            looked_at += 1;
+            last = Some(name);
             let number = self.namespaces.number_of(name);
-            let Some(namespace) = number.and_then(|number| self.namespaces.get(number)) else {
-                continue;
-            };
-            let lanes = self.ready_lanes(namespace);
-            if lanes.is_empty() {
-                continue;
+            if let Some(namespace) = number.and_then(|number| self.namespaces.get(number)) {
+                ready.lanes.extend(self.ready_lanes(namespace));
             }
-            if ready.lanes.len() >= limit {
-                ready.cursor = ready.lanes.last().map(cursor_behind);
-                break;
-            }
-            ready.lanes.extend(lanes);
         }
         Ok(ready)
     }
@@ -113,9 +109,9 @@ impl Engine {
     }
 }
 
-/// The cursor behind the last lane of a page: the name of its namespace.
-fn cursor_behind(last: &ReadyLane) -> ReadyCursor {
-    ReadyCursor::new(last.lane.namespace.as_str().as_bytes())
+/// The cursor behind the last namespace that a page looked at, ready or not: its name.
+fn cursor_behind(last: &NamespaceName) -> ReadyCursor {
+    ReadyCursor::new(last.as_str().as_bytes())
 }
 
 fn name_of(cursor: &ReadyCursor) -> Result<NamespaceName, Error> {

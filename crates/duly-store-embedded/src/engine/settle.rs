@@ -7,7 +7,7 @@ use duly_core::{
     stub::Ended,
     timer::{Attempt, AttemptOutcome, DeathReason, Next, SettledToken, Verdict, Wait},
 };
-use duly_store::{Error, SettleOutcome, SettleVerdict, Settlement};
+use duly_store::{Error, SettleOutcome, SettleVerdict, Settlement, Token};
 
 use crate::{
     format::record::{self, Cause, Record},
@@ -36,6 +36,20 @@ impl Engine {
             }
         }
         Ok(outcomes)
+    }
+
+    /// Hands back a firing that nobody has seen. Where that cannot be written its lease ends soon.
+    pub(crate) fn hand_back(&mut self, token: &Token) {
+        let verdict = SettleVerdict::Release;
+        let settlement = Settlement { token: token.clone(), namespace: None, verdict };
+        if self.settle(&settlement).is_err()
+            && let Some((key, nonce)) = leases::parse(token)
+            && let Some(lease) = self.leases.get_mut(&key).filter(|lease| lease.nonce == nonce)
+        {
+            let again_ms = self.now.boot_ms + super::time::AGAIN_MS;
+            lease.ends_boot_ms = again_ms;
+            self.lease_ends.insert(again_ms, key.pack());
+        }
     }
 
     /// Takes one verdict.

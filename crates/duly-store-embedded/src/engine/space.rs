@@ -15,13 +15,22 @@ const CHECK_EVERY_MS: u64 = 1_000;
 pub(super) struct Space {
     checked_ms: Option<u64>,
     low: Option<String>,
+    /// Until when no segment is tried, by the boot-time clock: each try costs a sync and fills what
+    /// room there is.
+    full_until_ms: u64,
     /// Whether the spare segment for the next roll has been asked for.
     pub(super) spare_asked: bool,
 }
 
 impl Space {
+    /// Whether a segment could not be made a moment ago.
+    pub(super) const fn is_full(&self, now_ms: u64) -> bool {
+        now_ms < self.full_until_ms
+    }
+
     /// A segment could not be made for want of room.
-    pub(super) fn note_full(&mut self, _now_ms: u64) {
+    pub(super) fn note_full(&mut self, now_ms: u64) {
+        self.full_until_ms = now_ms + CHECK_EVERY_MS;
         self.low = Some(DISK_FULL.into());
     }
 }

@@ -8,6 +8,7 @@ use duly_core::{
     lifecycle::{self, Budget, Decision, Event},
     timer::{Attempt, AttemptOutcome, Death, DeathReason, Next, Wait},
 };
+use duly_store::Refusal;
 
 use crate::{
     format::record::{Cause, Record},
@@ -20,7 +21,7 @@ use super::{Engine, HeldBack, Stop};
 /// Entries that one pass takes from one calendar.
 const PASS_MAX: usize = 4096;
 /// When an end that could not be written is tried again.
-const AGAIN_MS: u64 = 1_000;
+pub(super) const AGAIN_MS: u64 = 1_000;
 
 impl Engine {
     /// Brings the state up to the present step's time.
@@ -70,7 +71,8 @@ impl Engine {
     /// got into a calendar before was of an earlier record.
     fn is_unpublished(&self, entry: &Entry) -> bool {
         !self.journal.is_durable(entry.location())
-            && self.unpublished.iter().any(|(_, publish)| publish.key == entry.key())
+            && (entry.claimable().kind == Kind::First
+                || self.unpublished_retries.contains_key(&entry.key()))
     }
 
     /// Keeps due retries from being claimed while the wall clock is behind their due time, where a
@@ -223,7 +225,11 @@ impl Engine {
                     }
                 }
                 Ok(_) => {}
-                Err(error) => drop(self.quarantine(key, &entry, &error)),
+                Err(error) => {
+                    if let Err(Stop::Refused(_)) = self.quarantine(key, &entry, &error) {
+                        self.expiries.insert(self.now.wall_ms + AGAIN_MS, packed);
+                    }
+                }
             }
         }
         self.popped = popped;
@@ -260,6 +266,13 @@ impl Engine {
         entry: &Entry,
         error: &ReadError,
     ) -> Result<(), Stop> {
+        if let ReadError::Disk(error) = error {
+            // The record may be well: a later try can succeed.
+            return Err(Stop::Refused(Refusal::Exhausted {
+                reason: format!("a record cannot be read now: {error}"),
+                retry_after: Some(duly_core::Millis::from_secs(1)),
+            }));
+        }
         tracing::error!(%error, "a record cannot be read; its timer becomes a dead letter");
         metrics::counter!(duly_core::metric_names::QUARANTINED_TOTAL).increment(1);
         let place = entry.location();
@@ -272,7 +285,9 @@ impl Engine {
         let mut timer = Timer::new(duly_core::Schedule::new(id, when), now, incarnation)
             .expect("the time came from a timestamp");
         timer.death = Some(Death { at: now, reason: DeathReason::Corrupt });
+        // Written first: refused for want of room, the timer stays what it is.
+        self.write(key.namespace(), &Record::Dead(Cause::Expired, Box::new(timer)))?;
         self.detach(key);
-        self.write(key.namespace(), &Record::Dead(Cause::Expired, Box::new(timer)))
+        Ok(())
     }
 }

@@ -14,6 +14,9 @@ use crate::{
 
 use super::Waiter;
 
+/// Most requests that the engine thread holds besides the queue.
+const HELD_MAX: usize = 1_024;
+
 /// Something to do in one go.
 pub(crate) type Call = Box<dyn FnOnce(&mut Engine) -> Answer + Send>;
 
@@ -48,6 +51,9 @@ pub(super) struct Intake {
     pub(super) synced: Option<(u64, Position)>,
     pub(super) failed: Option<crate::disk::Error>,
     pub(super) closed: bool,
+    /// Requests that stayed in the queue.
+    pub(super) left: usize,
+    abandoned: bool,
 }
 
 /// The queue, bounded.
@@ -89,8 +95,32 @@ impl Inbox {
 
     /// Queues a request whatever the length of the queue: for what returns room.
     pub(crate) fn push_always(&self, call: Call) {
-        self.state.lock().requests.push_back(Request::Call(call));
+        let mut state = self.state.lock();
+        if state.abandoned {
+            return;
+        }
+        state.requests.push_back(Request::Call(call));
+        drop(state);
         self.changed.notify_one();
+    }
+
+    /// Queues the slices of a list that was begun.
+    pub(crate) fn push_list(&self, listing: Box<Listing>, reply: oneshot::Sender<Result<Page>>) {
+        let mut state = self.state.lock();
+        if state.abandoned {
+            return;
+        }
+        state.requests.push_back(Request::List { listing, reply });
+    }
+
+    /// The engine thread has ended: nobody will take anything any more.
+    pub(super) fn abandon(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.abandoned = true;
+        let left = std::mem::take(&mut state.requests);
+        drop(state);
+        drop(left);
     }
 
     pub(super) fn synced(&self, lsn: u64, position: Position) {
@@ -109,8 +139,9 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// Takes everything there is, waiting up to `patience` for something.
-    pub(super) fn take(&self, patience: Duration) -> Intake {
+    /// Takes what there is beyond the `held` requests that were taken before and wait still, waiting
+    /// up to `patience` for something. What is left stays in the bounded queue.
+    pub(super) fn take(&self, patience: Duration, held: usize) -> Intake {
         let mut state = self.state.lock();
         let is_empty = |state: &Intake| {
             state.requests.is_empty()
@@ -121,12 +152,23 @@ impl Inbox {
         if is_empty(&state) && !patience.is_zero() {
             self.changed.wait_for(&mut state, patience);
         }
+        let room = HELD_MAX.saturating_sub(held).min(state.requests.len());
         Intake {
-            requests: std::mem::take(&mut state.requests),
+            requests: state.requests.drain(..room).collect(),
+            left: state.requests.len(),
             synced: state.synced.take(),
             failed: state.failed.take(),
             closed: state.closed,
+            abandoned: false,
         }
+    }
+}
+
+/// The answer where the engine ended before it gave one.
+pub(crate) fn broken_off() -> Error {
+    Error::InDoubt {
+        reason: "the store stopped before it answered; restart the server and repeat the call"
+            .into(),
     }
 }
 

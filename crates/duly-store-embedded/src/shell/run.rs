@@ -12,7 +12,11 @@ use duly_store::{Error, Health};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::{disk::Disk, engine::Engine, journal};
+use crate::{
+    disk::{self, Disk},
+    engine::Engine,
+    journal,
+};
 
 use super::{
     Inbox, Request, Waiter,
@@ -53,9 +57,14 @@ pub(crate) fn start(
     let syncer = Arc::new(Syncer::default());
     let sync_thread = {
         let (syncer, inbox) = (Arc::clone(&syncer), Arc::clone(&shared.inbox));
-        thread::Builder::new().name("duly-sync".into()).spawn(move || syncer.run(&inbox))?
+        thread::Builder::new().name("duly-sync".into()).spawn(move || {
+            let panic_watch = SyncWatch { syncer: &syncer, inbox: &inbox };
+            syncer.run(&inbox);
+            drop(panic_watch);
+        })?
     };
     thread::Builder::new().name("duly-engine".into()).spawn(move || {
+        let _watch = EngineWatch { shared: shared.clone(), syncer: Arc::clone(&syncer) };
         let mut shell = Shell {
             engine,
             disk,
@@ -77,6 +86,46 @@ pub(crate) fn start(
             drop(spare.join());
         }
     })
+}
+
+/// Lets nobody wait for an engine that is gone, in order or by a panic.
+struct EngineWatch {
+    shared: Shared,
+    syncer: Arc<Syncer>,
+}
+
+impl Drop for EngineWatch {
+    fn drop(&mut self) {
+        self.shared.inbox.abandon();
+        if thread::panicking() {
+            let reason = "the engine stopped after an internal error (see the log); restart the \
+                          server";
+            tracing::error!("{reason}");
+            self.shared.health.lock().not_ready.push(reason.to_owned());
+            self.syncer.stop();
+        }
+    }
+}
+
+/// Lets nobody wait for syncs that will not come.
+struct SyncWatch<'a> {
+    syncer: &'a Syncer,
+    inbox: &'a Inbox,
+}
+
+impl Drop for SyncWatch<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.syncer.fail(
+                self.inbox,
+                disk::Error::Io {
+                    operation: disk::Operation::Sync,
+                    name: journal::DIR.to_owned(),
+                    source: std::io::Error::other("the syncing thread panicked"),
+                },
+            );
+        }
+    }
 }
 
 struct Shell {
@@ -102,8 +151,9 @@ struct Answers {
 impl Shell {
     fn run(&mut self) {
         loop {
-            let intake = self.shared.inbox.take(self.patience());
-            let closing = intake.closed;
+            let held = self.work.len() + self.lists.len();
+            let intake = self.shared.inbox.take(self.patience(), held);
+            let closing = intake.closed && intake.left == 0;
             self.health_stale |= !intake.requests.is_empty() || intake.synced.is_some();
             let since = Instant::now();
             self.take_in(intake);

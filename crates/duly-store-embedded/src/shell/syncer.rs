@@ -6,7 +6,7 @@ use duly_core::metric_names;
 use duly_store::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
-use crate::journal::Mark;
+use crate::{disk, journal::Mark};
 
 use super::Inbox;
 
@@ -91,17 +91,23 @@ impl Syncer {
                     ready.into_iter().for_each(|waiter| waiter(Ok(())));
                 }
                 Err(error) => {
-                    let reason = format!("syncing the journal failed: {error}");
-                    let failed = Error::InDoubt { reason };
-                    state.failed = Some(failed.clone());
-                    let waiters = std::mem::take(&mut state.waiters);
                     drop(state);
-                    inbox.sync_failed(error);
-                    waiters.into_iter().for_each(|(_, waiter)| waiter(Err(failed.clone())));
+                    self.fail(inbox, error);
                     return;
                 }
             }
         }
+    }
+
+    /// Nothing that was not durable before will be known to be.
+    pub(super) fn fail(&self, inbox: &Inbox, error: disk::Error) {
+        let failed = Error::InDoubt { reason: format!("syncing the journal failed: {error}") };
+        let mut state = self.state.lock();
+        state.failed = Some(failed.clone());
+        let waiters = std::mem::take(&mut state.waiters);
+        drop(state);
+        inbox.sync_failed(error);
+        waiters.into_iter().for_each(|(_, waiter)| waiter(Err(failed.clone())));
     }
 }
 
