@@ -15,6 +15,19 @@ fn exponential_waits_double_up_to_the_cap() {
 }
 
 #[test]
+fn no_backoff_stays_none_however_often_it_is_multiplied() {
+    let policy = RetryPolicy::Exponential(Exponential {
+        min_backoff: Millis::ZERO,
+        multiplier: 100.0,
+        max_attempts: 1_000,
+        ..Exponential::default()
+    });
+    for attempt in [1, 2, 200, 999] {
+        assert_eq!(policy.wait_after(attempt, 7), Some(Millis::ZERO), "{attempt}");
+    }
+}
+
+#[test]
 fn jitter_stays_in_its_share_and_repeats_for_a_seed() {
     let policy = exponential(0.2);
     for seed in 0..1_000 {

@@ -75,6 +75,7 @@ macro_rules! conformance_cases {
                 p3_a_firing_is_granted_once,
                 p4_a_paused_namespace_grants_nothing,
                 p9_ready_names_lanes_with_something_claimable,
+                p9_paused_namespaces_hide_nobody,
                 p2_the_next_due_time_is_never_overslept,
                 p10_dead_letters_at_their_limit_stop_the_lanes,
                 p9_a_timer_without_destination_follows_its_namespace,
@@ -91,6 +92,7 @@ macro_rules! conformance_cases {
                 p3_a_finished_timer_leaves_its_story,
                 p3_release_counts_no_attempt,
                 p8_extend_lasts_from_now_to_twelve_hours_after_the_claim,
+                p8_an_extension_does_not_ask_the_wall_clock,
                 p10_an_extension_not_allowed_refuses_the_whole_call,
                 p8_verdicts_of_one_call_are_taken_in_order,
             }

@@ -219,6 +219,28 @@ pub(super) async fn p9_ready_names_lanes_with_something_claimable(harness: &dyn 
     Ran::Whole
 }
 
+pub(super) async fn p9_paused_namespaces_hide_nobody(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    for i in 0..7 {
+        let paused = scene.other(&format!("a-{i}"), settings()).await;
+        paused.create_in("t", Millis::ZERO).await;
+        paused.set_activity(Activity::Paused).await;
+    }
+    let last = scene.other("zz", settings()).await;
+    last.create_in("t", Millis::ZERO).await;
+    let (mut after, mut found) = (None, Vec::new());
+    for _ in 0..100 {
+        let page = scene.ready(after, 1).await;
+        found.extend(page.lanes.into_iter().map(|ready| ready.lane));
+        after = page.cursor;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, [last.lane(LaneKey::Pull)]);
+    Ran::Whole
+}
+
 pub(super) async fn p2_the_next_due_time_is_never_overslept(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.create_in("late", secs(500)).await;

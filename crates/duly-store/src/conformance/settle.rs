@@ -248,6 +248,22 @@ pub(super) async fn p8_extend_lasts_from_now_to_twelve_hours_after_the_claim(
     Ran::Whole
 }
 
+pub(super) async fn p8_an_extension_does_not_ask_the_wall_clock(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let (_, firing) = scene.bring("a", State::InFlight).await;
+    let firing = firing.expect("an in-flight timer has a lease");
+    if harness.step_wall(13 * 3_600_000).is_none() {
+        return Ran::NoClockSteps;
+    }
+    for _ in 0..2 {
+        scene.settled(&firing, extend(secs(60))).await;
+        scene.advance(secs(50)).await;
+        assert!(scene.claim().await.is_empty(), "the lease is running");
+    }
+    scene.settled(&firing, SettleVerdict::Ack).await;
+    Ran::Whole
+}
+
 pub(super) async fn p10_an_extension_not_allowed_refuses_the_whole_call(
     harness: &dyn Harness,
 ) -> Ran {

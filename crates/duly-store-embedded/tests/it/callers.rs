@@ -1,0 +1,113 @@
+//! Callers that go away, and an engine that goes away: nobody waits for ever, nothing stays leased.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use duly_core::{Settings, State, env::Clock};
+use duly_store::{
+    Error, Store,
+    conformance::ManualClock,
+    namespaces::{Put, Secrets},
+};
+use duly_store_embedded::{
+    EmbeddedStore,
+    disk::{Disk, SimDisk},
+};
+
+use crate::{
+    harness::{Shell, open, options},
+    steps::{SHARD, apply, claim_request, get, name, schedule, wait},
+};
+
+fn put(store: &dyn Store, namespace: &str, settings: Settings) -> Result<(), Error> {
+    let put = Put::Replace { settings: Box::new(settings), secrets: Secrets::Set };
+    wait(store.put_namespace(name(namespace), put)).map(drop)
+}
+
+#[test]
+fn p3_a_claim_whose_caller_left_after_the_answer_is_handed_back() {
+    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+    let store = open(Shell::Threads, &disk, &clock, 7);
+    put(&store, "shop", Settings::default()).unwrap();
+    apply(&store, "shop", vec![schedule("a", 0, 10)]).unwrap();
+    let left = store.claim(SHARD, claim_request("shop", 10));
+    // Answered after the claim, so the claim has its answer when this one is here.
+    wait(store.stats(SHARD, name("shop"))).unwrap();
+    drop(left);
+    // What is handed back can be claimed when that is durable, as this is when it is answered.
+    put(&store, "shop", Settings::default()).unwrap();
+    let claimed = wait(store.claim(SHARD, claim_request("shop", 10))).unwrap();
+    assert_eq!(claimed.firings.len(), 1);
+    assert_eq!(claimed.firings[0].attempt, 1, "what nobody saw does not count");
+}
+
+/// A clock that can be made to panic, and with it whichever thread reads it.
+#[derive(Debug, Clone, Default)]
+struct Mine {
+    clock: ManualClock,
+    armed: Arc<AtomicBool>,
+}
+
+impl Clock for Mine {
+    fn wall(&self) -> Duration {
+        self.clock.wall()
+    }
+
+    fn boot(&self) -> Duration {
+        assert!(!self.armed.load(Ordering::Relaxed), "planted");
+        self.clock.boot()
+    }
+}
+
+#[test]
+fn callers_of_an_engine_that_panicked_are_told() {
+    let (disk, clock) = (SimDisk::new(1), Mine::default());
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let store =
+        EmbeddedStore::open(disk, options(7), Arc::new(clock.clone()), &mut |_| {}).unwrap();
+    put(&store, "shop", Settings::default()).unwrap();
+    assert!(store.health().not_ready.is_empty());
+    clock.armed.store(true, Ordering::Relaxed);
+    let caught = put(&store, "shop", Settings::default());
+    assert!(matches!(caught, Err(Error::InDoubt { .. } | Error::Unavailable { .. })), "{caught:?}");
+    store.close();
+    let later = put(&store, "shop", Settings::default());
+    assert!(matches!(later, Err(Error::Unavailable { .. })), "{later:?}");
+    let health = store.health();
+    assert!(health.not_ready.iter().any(|why| why.contains("restart")), "{health:?}");
+}
+
+#[test]
+fn p10_namespaces_that_do_not_fit_their_table_are_refused() {
+    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+    let store = open(Shell::Inline, &disk, &clock, 7);
+    let url = format!("http://example.org/{}", "x".repeat(2_000));
+    let http = duly_core::destination::HttpDestination::new(&url).unwrap();
+    let settings =
+        Settings { destination: duly_core::Destination::Http(http), ..Settings::default() };
+    let mut made = 0;
+    let refusal = loop {
+        match put(&store, &format!("n-{made}"), settings.clone()) {
+            Ok(()) => made += 1,
+            Err(error) => break error,
+        }
+        assert!(made < 10_000, "there is a limit");
+    };
+    assert_eq!(refusal.code().as_str(), "resource_exhausted");
+    assert!(made > 100, "{made}");
+    // The table fits every segment that is begun from now on.
+    for round in 0..3_000 {
+        apply(&store, "n-0", vec![schedule(&format!("t-{round}"), 60_000, 500)]).unwrap();
+    }
+    store.close();
+    drop(store);
+    let store = open(Shell::Inline, &disk, &clock, 8);
+    let all = wait(store.list_namespaces(None, 10_000)).unwrap();
+    assert_eq!(all.len(), made);
+    assert_eq!(get(&store, "n-0", "t-2999").unwrap().state, State::Scheduled);
+}
