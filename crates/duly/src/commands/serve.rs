@@ -45,6 +45,7 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     printer.people_only("serve")?;
     let config = config::load(&args.source()).map_err(Failure::new)?;
     logging::init(&config.log.level, config.log.format);
+    allow_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -53,6 +54,16 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     // A store that is being opened is not waited for: it is cut off as by a crash, which is safe.
     runtime.shutdown_background();
     outcome
+}
+
+/// Asks for as many open files as the system allows without privileges: journal segments and
+/// connections each need one. Where it is refused the server runs with what it has.
+fn allow_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, allowed = ?limit.current, "the limit of open files stays as it is");
+    }
 }
 
 impl Args {
