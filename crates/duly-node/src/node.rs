@@ -228,14 +228,16 @@ impl Handle {
         }
     }
 
-    /// Waits until no attempt is under way and every verdict is taken.
+    /// Waits until no attempt and no claim for a lease call is under way and every verdict is taken.
     async fn quiet(&self) {
         loop {
             let quieter = self.0.quieter.notified();
             tokio::pin!(quieter);
             // Listen first, look then: otherwise the last change could slip between.
             quieter.as_mut().enable();
-            let busy = self.0.lanes.lock().in_flight() > 0 || self.0.unsettled() > 0;
+            let busy = self.0.lanes.lock().in_flight() > 0
+                || self.0.pull.serving() > 0
+                || self.0.unsettled() > 0;
             if !busy {
                 return;
             }

@@ -8,7 +8,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU16, Ordering},
+        atomic::{AtomicU16, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -98,15 +98,26 @@ pub(crate) struct Pull {
     waiters: Mutex<Waiters<LeaseRequest, Answer>>,
     /// Where the next claim starts, so that shards take turns.
     next_shard: AtomicU16,
+    /// Namespaces that are being served: a claim may be under way.
+    serving: AtomicUsize,
 }
 
 impl Pull {
     pub(crate) fn new(waiters_max: usize) -> Self {
-        Self { waiters: Mutex::new(Waiters::new(waiters_max)), next_shard: AtomicU16::new(0) }
+        Self {
+            waiters: Mutex::new(Waiters::new(waiters_max)),
+            next_shard: AtomicU16::new(0),
+            serving: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn waiting(&self) -> usize {
         self.waiters.lock().len()
+    }
+
+    /// How many namespaces are being served.
+    pub(crate) fn serving(&self) -> usize {
+        self.serving.load(Ordering::Acquire)
     }
 
     /// Answers every waiting call with nothing.
@@ -197,12 +208,32 @@ impl Drop for Place<'_> {
 
 fn start(shared: &Arc<Shared>, namespace: &NamespaceName, serve: Serve) {
     if serve == Serve::Start {
-        tokio::spawn(serve_all(Arc::clone(shared), namespace.clone()));
+        shared.pull.serving.fetch_add(1, Ordering::AcqRel);
+        let serving = Serving { shared: Arc::clone(shared), namespace: namespace.clone() };
+        tokio::spawn(serve_all(Arc::clone(shared), namespace.clone(), serving));
+    }
+}
+
+/// A namespace that is being served. A drain waits for its end; a panic leaves nobody waiting.
+struct Serving {
+    shared: Arc<Shared>,
+    namespace: NamespaceName,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!(namespace = %self.namespace, "serving lease calls panicked");
+            let unanswered = self.shared.pull.waiters.lock().take_namespace(&self.namespace);
+            drop(unanswered);
+        }
+        self.shared.pull.serving.fetch_sub(1, Ordering::AcqRel);
+        self.shared.quieter.notify_waiters();
     }
 }
 
 /// Serves a namespace until nothing is claimable or nobody waits.
-async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName) {
+async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serving) {
     loop {
         let head = shared.pull.waiters.lock().head(&namespace);
         let Some(head) = head else {

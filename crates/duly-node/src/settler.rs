@@ -6,6 +6,7 @@
 //! taken, so a store that is away stops new claims by itself and nothing is forgotten.
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -13,10 +14,12 @@ use std::{
 use duly_core::{
     NamespaceName,
     error_code::Retry,
+    metric_names,
     shard::ShardId,
     timer::{AttemptOutcome, Wait},
 };
 use duly_store::{Lane, SettleOutcome, SettleVerdict, Settlement, Token};
+use futures::FutureExt;
 use tokio::sync::mpsc;
 
 use crate::{lanes::Kind, record::Way, state::Shared};
@@ -114,14 +117,29 @@ pub(crate) async fn run(
 ) {
     let mut batch = Vec::new();
     while entries.recv_many(&mut batch, BATCH_MAX).await > 0 {
-        settle(&shared, shard, std::mem::take(&mut batch)).await;
+        let count = batch.len();
+        let settled = settle(&shared, shard, std::mem::take(&mut batch));
+        if AssertUnwindSafe(settled).catch_unwind().await.is_err() {
+            give_leases_back(&shared, shard).await;
+        }
+        shared.unsettled[usize::from(shard.0)].fetch_sub(count, Ordering::Relaxed);
+        shared.quieter.notify_waiters();
+    }
+}
+
+/// After a panic nobody knows which verdicts were taken. A lease of this node has no end of its
+/// own, so all are ended: the firings are due again, and what is under way settles in vain.
+async fn give_leases_back(shared: &Shared, shard: ShardId) {
+    metrics::counter!(metric_names::WATCHDOG_RESTARTS_TOTAL).increment(1);
+    tracing::error!(shard = shard.0, "settling panicked; the leases of this node are given back");
+    if let Err(error) = shared.store.release_owner(shard, shared.run).await {
+        shared.log_store_error("release after a panic", &error);
     }
 }
 
 async fn settle(shared: &Shared, shard: ShardId, batch: Vec<Entry>) {
-    let count = batch.len();
     let mut backoff = BACKOFF_MIN;
-    let mut one_by_one = count == 1;
+    let mut one_by_one = batch.len() == 1;
     let mut left = batch;
     while !left.is_empty() {
         shared.settler_beats[usize::from(shard.0)].turn(shared.clock.boot());
@@ -156,8 +174,6 @@ async fn settle(shared: &Shared, shard: ShardId, batch: Vec<Entry>) {
             }
         }
     }
-    shared.unsettled[usize::from(shard.0)].fetch_sub(count, Ordering::Relaxed);
-    shared.quieter.notify_waiters();
 }
 
 fn taken(shared: &Shared, entry: &Entry, outcome: SettleOutcome) {

@@ -203,6 +203,21 @@ async fn a_claim_or_ready_that_fails_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn p3_a_panic_while_settling_leaves_nothing_leased() {
+    let mut world = World::start().await;
+    world.flaky.panic_in_settle();
+    world.schedule("t", ms(0), A).await;
+    let first = world.call().await;
+    let delivery_id = first.envelope.delivery_id;
+    first.answer(Delivery::Confirmed);
+    let second = world.call().await;
+    assert_eq!((second.envelope.attempt, second.envelope.delivery_id), (2, delivery_id));
+    second.answer(Delivery::Confirmed);
+    world.until("t", State::Finished).await;
+    assert_eq!(world.handle.health().unsettled, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_sent_of_a_claim_that_took_too_long() {
     let mut world = World::start().await;
     let too_long = duly_core::Millis::from_secs(crate::deliver::HOLD_FOR.as_secs());

@@ -8,6 +8,9 @@ use duly_core::{
 /// Most timers of one page.
 pub const PAGE_MAX: usize = 1_000;
 
+/// Bytes of payloads after which a page of a list ends, be there room for more timers or not.
+pub const PAGE_BYTES: u64 = 4 << 20;
+
 /// A timer as it is answered: from its record, or from its stub.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimerView {
@@ -98,6 +101,12 @@ impl TimerView {
             Body::Whole(timer) => timer.maybe_delivered,
             Body::Stub(stub) => stub.maybe_delivered,
         }
+    }
+
+    /// Bytes of its payload.
+    pub fn payload_bytes(&self) -> u64 {
+        let payload = self.timer().and_then(|timer| timer.payload.as_ref());
+        payload.map_or(0, |payload| payload.bytes.len() as u64)
     }
 
     /// The whole record, if it is more than a stub.

@@ -62,3 +62,29 @@ async fn a_drain_sends_waiters_away_and_lets_nobody_in() {
     assert_eq!(started.elapsed(), Duration::ZERO);
     assert_eq!(world.state("x").await, State::Due);
 }
+
+#[tokio::test(start_paused = true)]
+async fn p3_a_drain_waits_for_a_claim_that_is_under_way_for_a_lease_call() {
+    let world = World::start().await;
+    let held = world.flaky.hold_claim();
+    let request = LeaseRequest {
+        namespace: world.namespace.clone(),
+        max: 1,
+        bytes_max: 1 << 20,
+        lease: None,
+        wait: Duration::from_secs(60),
+    };
+    let handle = world.handle.clone();
+    let waits = tokio::spawn(async move { handle.lease(request).await.unwrap() });
+    world.schedule_pull("x", ms(0)).await;
+    world.quiet().await;
+    assert_eq!(world.state("x").await, State::InFlight, "granted, and the answer is on its way");
+    let handle = world.handle.clone();
+    let drain = tokio::spawn(async move { handle.drain().await });
+    world.quiet().await;
+    assert!(!drain.is_finished());
+    held.notify_one();
+    drain.await.unwrap();
+    assert!(waits.await.unwrap().firings.is_empty());
+    assert_eq!(world.state("x").await, State::Due, "handed back before the drain ended");
+}

@@ -1,6 +1,9 @@
 //! The reference store, with failures on demand.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 use duly_core::{Millis, NamespaceName, TimerId, shard::ShardId};
 use duly_store::{
@@ -11,7 +14,7 @@ use duly_store::{
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 #[derive(Debug)]
 pub(super) struct Flaky {
@@ -20,6 +23,8 @@ pub(super) struct Flaky {
     claims: Failures,
     released: AtomicUsize,
     slow_claim: Mutex<Option<(ManualClock, Millis)>>,
+    held_claim: Mutex<Option<Arc<Notify>>>,
+    settle_panics: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +56,8 @@ impl Flaky {
             claims: Failures::default(),
             released: AtomicUsize::new(0),
             slow_claim: Mutex::new(None),
+            held_claim: Mutex::new(None),
+            settle_panics: AtomicBool::new(false),
         }
     }
 
@@ -69,6 +76,18 @@ impl Flaky {
     /// The answer to the next claim takes this long on its way.
     pub(super) fn delay_claim(&self, clock: ManualClock, by: Millis) {
         *self.slow_claim.lock() = Some((clock, by));
+    }
+
+    /// The answer to the next claim that grants something waits for the signal.
+    pub(super) fn hold_claim(&self) -> Arc<Notify> {
+        let signal = Arc::new(Notify::new());
+        *self.held_claim.lock() = Some(Arc::clone(&signal));
+        signal
+    }
+
+    /// The next call to settle panics.
+    pub(super) fn panic_in_settle(&self) {
+        self.settle_panics.store(true, Ordering::Relaxed);
     }
 
     /// Firings that were handed back uncounted.
@@ -103,6 +122,11 @@ impl Store for Flaky {
         match self.claims.check() {
             Ok(()) => Box::pin(async move {
                 let claimed = self.inner.claim(shard, request).await;
+                let grants = claimed.as_ref().is_ok_and(|claimed| !claimed.firings.is_empty());
+                let held = if grants { self.held_claim.lock().take() } else { None };
+                if let Some(signal) = held {
+                    signal.notified().await;
+                }
                 if let Some((clock, by)) = self.slow_claim.lock().take() {
                     clock.advance(by);
                 }
@@ -117,6 +141,7 @@ impl Store for Flaky {
         shard: ShardId,
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        assert!(!self.settle_panics.swap(false, Ordering::Relaxed), "planted");
         match self.settles.check() {
             Ok(()) => {
                 let releases = settlements.iter().filter(|s| s.verdict == SettleVerdict::Release);

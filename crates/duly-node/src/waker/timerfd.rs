@@ -58,7 +58,9 @@ impl Waker for TimerFd {
     fn wake_by(&self, shard: ShardId, wall: Duration) {
         let mut state = self.0.state.lock();
         state.targets.lower(shard, wall);
-        self.0.arm(&mut state);
+        let due = self.0.arm(&mut state);
+        drop(state);
+        self.0.ring(due);
     }
 }
 
@@ -86,26 +88,36 @@ impl Inner {
                 // error cannot happen on this descriptor; ringing is harmless.
                 Err(_) => state.targets.take_all(),
             };
-            self.arm(&mut state);
+            let more = self.arm(&mut state);
             drop(state);
-            for shard in due {
-                self.bells[shard].ring_due();
-            }
+            self.ring(due);
+            self.ring(more);
         }
     }
 
-    /// Arms the descriptor for the earliest target, if it is not yet.
-    fn arm(&self, state: &mut State) {
+    fn ring(&self, shards: Vec<usize>) {
+        for shard in shards {
+            self.bells[shard].ring_due();
+        }
+    }
+
+    /// Arms the descriptor for the earliest target, if it is not yet. Answers whom to ring: all,
+    /// when it hears that the clock was set.
+    fn arm(&self, state: &mut State) -> Vec<usize> {
         let Some(earliest) = state.targets.earliest() else {
-            return;
+            return Vec::new();
         };
-        if state.armed != Some(earliest) {
-            state.armed = Some(earliest);
-            self.set_timer(earliest);
+        if state.armed == Some(earliest) {
+            return Vec::new();
+        }
+        state.armed = Some(earliest);
+        match self.set_timer(earliest) {
+            Clock::Went => Vec::new(),
+            Clock::WasSet => state.targets.take_all(),
         }
     }
 
-    fn set_timer(&self, wall: Duration) {
+    fn set_timer(&self, wall: Duration) -> Clock {
         // All zeros would disarm it.
         let wall = wall.max(Duration::from_nanos(1));
         let value = Itimerspec {
@@ -116,10 +128,22 @@ impl Inner {
             },
         };
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
-        if let Err(error) = timerfd_settime(&self.timer, flags, &value) {
-            tracing::error!(%error, "the wake-up timer cannot be set");
+        match timerfd_settime(&self.timer, flags, &value) {
+            Ok(_) => Clock::Went,
+            // Setting the timer reports a step of the clock too, and then the read does not.
+            Err(rustix::io::Errno::CANCELED) => Clock::WasSet,
+            Err(error) => {
+                tracing::error!(%error, "the wake-up timer cannot be set");
+                Clock::Went
+            }
         }
     }
+}
+
+/// What the wall clock did since the timer was set last.
+enum Clock {
+    Went,
+    WasSet,
 }
 
 fn real_time() -> Duration {

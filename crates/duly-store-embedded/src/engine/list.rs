@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use duly_core::{Invalid, State, Timestamp};
 use duly_store::{
     Error, ListRequest, Page, Result, TimerView,
-    query::{ListState, PAGE_MAX, Position},
+    query::{ListState, PAGE_BYTES, PAGE_MAX, Position},
 };
 
 use crate::index::{Entry, Index, Kind, TABLES};
@@ -24,6 +24,8 @@ use super::{Engine, view::Known};
 const TABLES_PER_SLICE: usize = 64;
 /// Records read in one slice.
 const READS_PER_SLICE: usize = 256;
+/// Bytes of records after which a slice ends.
+const BYTES_PER_SLICE: u64 = 1 << 20;
 
 /// A list under way.
 #[derive(Debug)]
@@ -98,12 +100,15 @@ impl Listing {
     }
 
     fn walk(&mut self, engine: &Engine, index: &Index) -> Result<bool> {
-        let mut reads = 0;
+        let (mut reads, mut bytes) = (0, 0);
         let mut tables = 0;
         loop {
             while let Some(entry) = self.rest.pop() {
-                reads += usize::from(self.look_at(engine, &entry)?);
-                if reads >= READS_PER_SLICE {
+                if self.look_at(engine, &entry)? {
+                    reads += 1;
+                    bytes += entry.location().bytes_estimate();
+                }
+                if reads >= READS_PER_SLICE || bytes >= BYTES_PER_SLICE {
                     return Ok(false);
                 }
             }
@@ -166,7 +171,11 @@ impl Listing {
         };
         let slice: Vec<(u64, u128)> =
             namespace.letters.range((start, Unbounded)).take(READS_PER_SLICE).copied().collect();
+        let mut bytes = 0;
         for &(due_ms, delivery) in &slice {
+            if bytes >= BYTES_PER_SLICE {
+                return Ok(false);
+            }
             self.letter = Some((due_ms, delivery));
             if !self.may_fit(due_ms) {
                 // They come in due order: none after this one fits either.
@@ -174,6 +183,7 @@ impl Listing {
             }
             let found = Found::Letter(delivery);
             if let Some(view) = self.read(engine, found) {
+                bytes += view.payload_bytes();
                 self.offer(&view, found);
             }
         }
@@ -234,8 +244,10 @@ impl Listing {
     fn page(&mut self, engine: &Engine) -> Result<Page> {
         let mut page = Page::default();
         let smallest = std::mem::take(&mut self.smallest);
-        let more = smallest.len() > self.request.limit;
+        let listed = smallest.len();
+        let mut more = listed > self.request.limit;
         let mut last = None;
+        let mut bytes = 0;
         for (position, found) in smallest.into_iter().take(self.request.limit) {
             let unchanged = match found {
                 Found::Live(entry) => engine.live.get(entry.key()) == Some(entry),
@@ -243,9 +255,14 @@ impl Listing {
                 Found::Letter(_) => true,
             };
             if unchanged && let Some(view) = self.read(engine, found) {
+                bytes += view.payload_bytes();
                 page.timers.push(view);
             }
             last = Some(position);
+            if bytes >= PAGE_BYTES {
+                more |= listed > page.timers.len();
+                break;
+            }
         }
         page.next = if more { last } else { None };
         Ok(page)

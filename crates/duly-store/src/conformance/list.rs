@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     SettleVerdict,
-    query::{ListState, PAGE_MAX},
+    query::{ListState, PAGE_BYTES, PAGE_MAX},
 };
 
 pub(super) async fn t22_lists_come_in_due_order_then_by_id(harness: &dyn Harness) -> Ran {
@@ -169,5 +169,31 @@ pub(super) async fn p5_a_list_shows_the_present(harness: &dyn Harness) -> Ran {
     scene.settled(&firing, SettleVerdict::Ack).await;
     assert!(scene.list_ids(scene.list_request(ListState::Pending)).await.is_empty());
     assert_eq!(*scene.list_whole(only(State::Finished)).await[0].id(), id("a"));
+    Ran::Whole
+}
+
+pub(super) async fn p10_a_page_ends_when_it_holds_enough_bytes(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let payload_bytes = 200 << 10;
+    for i in 0..50 {
+        let mut asked = timer(&format!("t-{i:02}"), scene.at(secs(60 + i)));
+        asked.payload = Some(text("x".repeat(payload_bytes)));
+        scene.create(asked).await;
+    }
+    let mut request = scene.list_request(ListState::Pending);
+    request.limit = PAGE_MAX;
+    let mut seen = Vec::new();
+    for _ in 0..50 {
+        let page = scene.store().list(SHARD, request.clone()).await.expect("a page comes");
+        let bytes = page.timers.len() * payload_bytes;
+        assert!(bytes as u64 <= PAGE_BYTES + payload_bytes as u64, "{bytes}");
+        seen.extend(page.timers.iter().map(|view| view.id().to_string()));
+        request.after = page.next;
+        if request.after.is_none() {
+            break;
+        }
+    }
+    let expected: Vec<_> = (0..50).map(|i| format!("t-{i:02}")).collect();
+    assert_eq!(seen, expected);
     Ran::Whole
 }

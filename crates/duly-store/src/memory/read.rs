@@ -7,7 +7,7 @@ use duly_core::{Invalid, State as TimerState, Timer, destination::LaneKey};
 use super::{clock::Now, space::Space, state::State};
 use crate::{
     Error, Health, ListRequest, Page, Result, Stats, TimerView,
-    query::{LaneStats, ListState, PAGE_MAX, Position},
+    query::{LaneStats, ListState, PAGE_BYTES, PAGE_MAX, Position},
 };
 
 /// Bytes that a pending timer takes besides its id, payload and headers: an estimate.
@@ -27,8 +27,14 @@ impl Space {
             .filter(|(position, _)| request.after.as_ref().is_none_or(|after| position > after))
             .collect();
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let cut = found.len() > request.limit;
-        found.truncate(request.limit);
+        let mut bytes = 0;
+        let by_bytes = found.iter().position(|(_, view)| {
+            bytes += view.payload_bytes();
+            bytes >= PAGE_BYTES
+        });
+        let room = by_bytes.map_or(request.limit, |last| request.limit.min(last + 1));
+        let cut = found.len() > room;
+        found.truncate(room);
         let next = found.last().filter(|_| cut).map(|(position, _)| position.clone());
         let timers = found.into_iter().map(|(_, view)| view).collect();
         Ok(Page { timers, next })
