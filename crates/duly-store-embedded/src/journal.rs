@@ -150,11 +150,6 @@ impl Journal {
         self.durable = Position { sequence: self.active, offset: self.end };
     }
 
-    /// Whether there is a segment to append to.
-    pub(crate) fn has_active(&self) -> bool {
-        self.segments.contains_key(&self.active)
-    }
-
     /// Whether nothing has been written to the active segment.
     pub(crate) const fn is_active_empty(&self) -> bool {
         self.end == segment::HEADER_BYTES && self.frame_records == 0

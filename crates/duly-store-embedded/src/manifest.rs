@@ -26,6 +26,10 @@ use crate::{
     open::OpenError,
 };
 
+/// The epoch of a store whose first segment is not durable yet. Frames begin with the next one, so
+/// from then on the journal cannot be missing.
+pub(crate) const EPOCH_BEFORE_JOURNAL: u64 = 1;
+
 /// Name of the file.
 pub(crate) const NAME: &str = "MANIFEST";
 const TEMPORARY: &str = "MANIFEST.tmp";

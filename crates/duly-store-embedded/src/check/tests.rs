@@ -91,7 +91,7 @@ fn a_healthy_directory_is_clean_and_counted() {
     make_store(dir.path()).close();
     let report = check_unchanged(dir.path()).expect("healthy");
     assert!(report.is_clean());
-    assert_eq!((report.format, report.epoch, report.segments, report.frames), (1, 1, 1, 1));
+    assert_eq!((report.format, report.epoch, report.segments, report.frames), (1, 2, 1, 1));
     assert_eq!(report.records, Counts { other: 1, ..Counts::default() });
     assert!(!report.torn_tail);
     let text = report.to_string();

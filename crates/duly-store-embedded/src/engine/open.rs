@@ -16,7 +16,7 @@ use crate::{
     format,
     index::{Index, Key, TABLES},
     journal::{DIR, Journal, recovery},
-    manifest::Manifest,
+    manifest::{self, Manifest},
     open::{OpenError, OpenReport},
     options::Options,
 };
@@ -118,6 +118,10 @@ impl Engine {
             return Err(OpenError::Options(invalid));
         }
         // From here on things are written.
+        let begins_journal = found.segments.is_empty();
+        if begins_journal {
+            manifest.epoch = manifest::EPOCH_BEFORE_JOURNAL - 1;
+        }
         manifest.begin_epoch();
         disk.make_dir(DIR)?;
         manifest.write(disk.as_ref())?;
@@ -127,17 +131,22 @@ impl Engine {
         // A process that ended between naming a segment and syncing the name leaves a name that
         // everybody sees and a power loss takes back.
         disk.sync_dir(DIR)?;
-        let epoch = u32::try_from(manifest.epoch).map_err(|_| OpenError::Damaged {
-            file: crate::manifest::NAME.into(),
-            offset: crate::manifest::EPOCH_AT,
-            what: "the epoch is past its range".into(),
+        let epoch = u32::try_from(manifest.epoch + u64::from(begins_journal)).map_err(|_| {
+            OpenError::Damaged {
+                file: crate::manifest::NAME.into(),
+                offset: crate::manifest::EPOCH_AT,
+                what: "the epoch is past its range".into(),
+            }
         })?;
         if let Some(last) = found.segments.last() {
             last.make_durable()?;
         }
         self.journal.adopt(epoch, found);
-        if !self.journal.has_active() {
+        if begins_journal {
             self.journal.roll()?;
+            // From now on a store without segments has lost them.
+            manifest.begin_epoch();
+            manifest.write(disk.as_ref())?;
         }
         if self.journal.is_active_empty() {
             // A crash came between the roll and the table of namespaces.

@@ -11,6 +11,8 @@
 //! * Epochs of frames end at the manifest's; beyond it the manifest is an old copy, and what would
 //!   be written next would be taken for left-overs: refuse.
 //!
+//! * No segment at all is right only before the first one was made, which the epoch tells.
+//!
 //! Nothing is written here, so a refused directory is as it was.
 
 use std::sync::Arc;
@@ -152,6 +154,10 @@ pub(crate) fn recover(
             segments: sequences.len(),
             records: found.records,
         });
+    }
+    if found.segments.is_empty() && manifest.epoch > manifest::EPOCH_BEFORE_JOURNAL {
+        let what = "the journal is gone although the store was in use: mount or restore it";
+        return Err(damaged(DIR, 0, what));
     }
     Ok(found)
 }

@@ -286,7 +286,7 @@ proptest! {
         prop_assert_eq!(reread.ids(), expected);
 
         let (mut next, _) = cut_off.reopen(disk);
-        if next.journal.has_active() {
+        if next.journal.segments.contains_key(&next.journal.active) {
             let full = next.journal.append(NAMESPACE, &pending("next", 0)).is_err();
             if full {
                 next.journal.roll().expect("room");

@@ -147,3 +147,15 @@ fn a_directory_in_use_is_refused_until_it_is_free() {
     drop(first);
     assert!(open_inline(&disk, &clock, 4).is_ok(), "the lock goes with its holder");
 }
+
+#[test]
+fn a_journal_that_is_gone_is_no_empty_store() {
+    let disk = directory();
+    for name in disk.names() {
+        if name.starts_with("journal/") {
+            disk.remove(&name).expect("it is there");
+        }
+    }
+    let message = refused(&disk).to_string();
+    assert!(message.contains("the journal is gone"), "{message}");
+}
