@@ -106,6 +106,15 @@ impl Engine {
         let delivery = timer.delivery_id(namespace.name.as_str());
         let due_ms = timer.due_at.unix_ms();
         namespace.letters.insert((due_ms, delivery.to_u128()));
+        let (dead, max_dead) = (namespace.dead(), namespace.settings.limits.max_dead);
+        if dead == max_dead && !self.replaying {
+            let name = &self.namespace(number).name;
+            tracing::warn!(
+                namespace = %name, max_dead,
+                "dead letters are at their limit: nothing of this namespace is delivered until some \
+                 are redriven or purged, or limits.max_dead is raised"
+            );
+        }
         self.journal.retain(location);
         if let Some(old) = self.letters.put(delivery, Letter { key, due_ms, location }) {
             self.journal.release(old.location);

@@ -134,27 +134,6 @@ struct Pace {
     per_second: Option<f64>,
 }
 
-impl Pace {
-    /// The delay of letters that come after `count` others.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate is a rough figure"
-    )]
-    fn delay_after(self, count: u64) -> Option<Millis> {
-        let spaced_ms = match self.per_second {
-            Some(rate) if rate > 0.0 => (count as f64 * 1_000.0 / rate) as u64,
-            _ => 0,
-        };
-        if self.delay.is_none() && spaced_ms == 0 {
-            return None;
-        }
-        let delay_ms = self.delay.unwrap_or_default().ms();
-        Some(Millis::from_ms(delay_ms.saturating_add(spaced_ms)))
-    }
-}
-
 /// Calls until everything that was asked for is dealt with.
 async fn change(
     session: &Session,
@@ -172,13 +151,13 @@ async fn change(
         delivery_ids: which.delivery_ids,
         all: which.all.then_some(true),
         cursor: None,
-        delay: None,
+        // The server spaces on from one call to the next through the cursor.
+        delay: pace.delay.map(|delay| delay.to_string()),
         per_second: pace.per_second,
     };
     let mut total = 0;
     let mut refusals = Vec::new();
     let last = loop {
-        body.delay = pace.delay_after(total).map(|delay| delay.to_string());
         let call = session.client.namespace(Method::POST, namespace, &["dead", path]);
         let answer = call.body(&body).send().await?;
         let step: Done = answer.parse()?;
