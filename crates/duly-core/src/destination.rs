@@ -71,7 +71,7 @@ impl Method {
 impl HttpDestination {
     /// A receiver at `url` with default method, no headers and the default time-out.
     pub fn new(url: &str) -> Result<Self, Invalid> {
-        let refuse = |allowed: &str| Invalid::new("url", url, allowed);
+        let refuse = |allowed: &str| refused(url, allowed);
         if url.len() > URL_BYTES_MAX {
             return Err(refuse("at most 2048 bytes long"));
         }
@@ -99,7 +99,7 @@ impl HttpDestination {
     /// A receiver whose URL was checked when it was taken: what was accepted stays, also when the
     /// rules of [`Self::new`] have become stricter since.
     pub fn from_stored(url: &str) -> Result<Self, Invalid> {
-        Url::parse(url).map(Self::at).map_err(|_| Invalid::new("url", url, "an absolute URL"))
+        Url::parse(url).map(Self::at).map_err(|_| refused(url, "an absolute URL"))
     }
 
     fn at(url: Url) -> Self {
@@ -119,6 +119,15 @@ impl HttpDestination {
     /// Scheme, host and port: the unit of isolation between receivers.
     pub fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
+    }
+}
+
+/// A refused URL, shown without its query, and not at all where it may hold a password.
+fn refused(url: &str, allowed: &str) -> Invalid {
+    match url.split_once('?') {
+        _ if url.contains('@') => Invalid::unseen("url", allowed),
+        Some((before, _)) => Invalid::new("url", format_args!("{before}?…"), allowed),
+        None => Invalid::new("url", url, allowed),
     }
 }
 

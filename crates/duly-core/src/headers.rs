@@ -26,6 +26,17 @@ const REFUSED: [&str; 13] = [
 /// Prefixes that Duly itself owns.
 const REFUSED_PREFIXES: [&str; 3] = ["ce-", "webhook-", "duly-"];
 
+/// Names whose values are credentials.
+const SECRET: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+/// Endings of further such names.
+const SECRET_SUFFIXES: [&str; 3] = ["-key", "-secret", "-token"];
+
+/// Whether the value of the header with this lower-case name is a credential, as far as its name
+/// tells.
+pub fn is_secret(name: &str) -> bool {
+    SECRET.contains(&name) || SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+}
+
 /// Header names (lower case, unique) and values (visible ASCII with inner spaces), in the order
 /// in which they were given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -106,7 +117,8 @@ fn check_value(name: &str, value: &str) -> Result<(), Invalid> {
     if inner && !value.starts_with(' ') && !value.ends_with(' ') {
         Ok(())
     } else {
-        Err(Invalid::new(name, value, "visible ASCII with spaces only inside"))
+        // Any value may be a credential: it is never shown.
+        Err(Invalid::unseen(name, "visible ASCII with spaces only inside"))
     }
 }
 

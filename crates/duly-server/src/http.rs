@@ -17,6 +17,7 @@ mod batch;
 mod body;
 mod cursor;
 mod dead;
+mod described;
 mod edge;
 mod front;
 mod guard;

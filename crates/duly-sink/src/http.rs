@@ -7,6 +7,7 @@
 //! * [`address`]: which addresses may be reached (S5), for literal hosts here and for names in
 //!   [`resolve`].
 //! * `headers`, `signature`: what is sent with the payload (S2, S3).
+//! * `connecting`: how long a connection may take (P4).
 //! * `status`, `answer`: what the answer means, and how little of it is read (S1, S4).
 //!
 //! The only caller is the node's delivery task.
@@ -17,11 +18,13 @@ use ::http::HeaderMap;
 use duly_core::{env::Clock, timer::AttemptOutcome};
 use futures::future::BoxFuture;
 use tokio::time::Instant;
+use tower::util::MapFutureLayer;
 
 use crate::{Delivery, Envelope, Error, Sink};
 
 pub mod address;
 mod answer;
+mod connecting;
 mod failure;
 mod headers;
 pub mod resolve;
@@ -33,7 +36,8 @@ mod tests;
 
 pub use address::{AddressPolicy, Loopback};
 
-/// Longest time to make a connection, name look-up and TLS included.
+/// Longest time to make a connection, name look-up and TLS included; less where the attempt ends
+/// sooner.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// How long an idle connection is kept for the next delivery.
 const IDLE_KEPT_FOR: Duration = Duration::from_secs(90);
@@ -86,6 +90,7 @@ impl HttpSink {
                 .no_proxy()
                 .dns_resolver(Arc::clone(&resolver))
                 .connect_timeout(CONNECT_WITHIN)
+                .connector_layer(MapFutureLayer::new(connecting::in_time))
                 .pool_idle_timeout(IDLE_KEPT_FOR)
                 .pool_max_idle_per_host(IDLE_PER_ORIGIN_MAX)
                 .user_agent(concat!("Duly/", env!("CARGO_PKG_VERSION")))
@@ -118,7 +123,12 @@ impl HttpSink {
             Ok(headers) => headers,
             Err(reason) => return Delivery::failed(AttemptOutcome::NotConnected, reason),
         };
-        match tokio::time::timeout_at(ends_at, self.send(&envelope, headers)).await {
+        match tokio::time::timeout_at(
+            ends_at,
+            connecting::ending_at(ends_at, self.send(&envelope, headers)),
+        )
+        .await
+        {
             Err(_elapsed) => {
                 let waited = started.elapsed().as_millis();
                 Delivery::failed(AttemptOutcome::TimedOut, format!("no answer within {waited} ms"))

@@ -37,3 +37,19 @@ fn lanes_follow_the_origin() {
     assert_ne!(lane("http://a/x"), lane("http://a:81/x"));
     assert_eq!(Destination::Pull.lane_key(), LaneKey::Pull);
 }
+
+#[test]
+fn no_refusal_shows_a_credential() {
+    for (url, seen) in [
+        ("http://user:secret@host:99999/", None),
+        ("http:user:secret@/", None),
+        ("ftp://user:secret@host/", None),
+        ("http://user:sec?ret@host:x/", None),
+        ("http://host:0/?token=secret", Some("\"http://host:0/?…\"")),
+        ("http://host/?token=secret#x", Some("\"http://host/?…\"")),
+    ] {
+        let invalid = HttpDestination::new(url).unwrap_err();
+        assert_eq!((invalid.field.as_str(), invalid.seen.as_deref()), ("url", seen), "{url}");
+        assert!(!invalid.to_string().contains("secret"), "{invalid}");
+    }
+}

@@ -35,7 +35,19 @@ fn refused_names() {
 fn refused_values() {
     for value in [" a", "a ", "a\r\nb: c", "ü", "\t"] {
         let invalid = one("x", value).unwrap_err();
-        assert_eq!(invalid.field, "x", "{value:?}");
+        assert_eq!((invalid.field.as_str(), invalid.seen), ("x", None), "{value:?}");
+    }
+}
+
+#[test]
+fn names_tell_credentials() {
+    for name in
+        ["authorization", "cookie", "proxy-authorization", "x-api-key", "a-token", "b-secret"]
+    {
+        assert!(is_secret(name), "{name}");
+    }
+    for name in ["content-type", "key", "x-keys", "token-count"] {
+        assert!(!is_secret(name), "{name}");
     }
 }
 

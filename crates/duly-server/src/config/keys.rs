@@ -71,7 +71,7 @@ pub const KEYS: &[Key] = &[
         name: "server.bodies_bytes_max",
         kind: Kind::Bytes { low: MIB, high: 1024 * GIB },
         default: "256MiB",
-        doc: "Memory for all bodies over 64 KiB that are being read or worked on; past it requests are refused with 429.",
+        doc: "Memory for all bodies over 64 KiB until they have been read and checked; past it requests are refused with 429.",
     },
     Key {
         name: "server.connections_max",
@@ -89,7 +89,7 @@ pub const KEYS: &[Key] = &[
         name: "server.header_timeout",
         kind: Kind::Duration { low: Millis::from_secs(1), high: Millis::from_secs(600) },
         default: "1m",
-        doc: "Time for the head of the next request on a connection; an idle connection is closed after it.",
+        doc: "Time for the head of the next request on an HTTP/1.1 connection; an idle one is closed after it. An HTTP/2 connection is asked for a sign of life at this interval and stays open as long as it answers.",
     },
     Key {
         name: "store.data",

@@ -112,8 +112,8 @@ impl App {
         &self.0.routes
     }
 
-    /// Held while a namespace is read, changed and written back: the store has no call that
-    /// changes one field.
+    /// Held while a namespace is read, changed and written back, and while one is put or deleted:
+    /// the store has no call that changes one field.
     pub(super) fn patches(&self) -> &Mutex<()> {
         &self.0.patches
     }

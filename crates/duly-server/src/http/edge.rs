@@ -1,7 +1,7 @@
-//! What every request passes, in one layer: the guard, the time limit, panics, metrics, and the
-//! framework's own errors turned into problems.
+//! What every request passes, in one layer: the guard, unknown query parameters, the time limit,
+//! panics, metrics, and the framework's own errors turned into problems.
 
-use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::OnceLock, time::Duration};
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -10,10 +10,10 @@ use axum::{
 };
 use duly_core::{Code, error_code::Retry};
 use futures::FutureExt;
-use http::{HeaderValue, Method, StatusCode, header::ALLOW};
+use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
 use tokio::time::{Instant, timeout};
 
-use super::{App, Problem, lease};
+use super::{App, Problem, described::Described, lease, query::Query};
 use crate::{telemetry::UNMATCHED, wire::firing::LEASE_WAIT_MAX};
 
 /// The layer.
@@ -21,7 +21,11 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     let started = Instant::now();
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
-    let response = match app.guard().check(request.uri(), request.headers()) {
+    let checked = app
+        .guard()
+        .check(request.uri(), request.headers())
+        .and_then(|()| check_query(route, request.method(), request.uri()));
+    let response = match checked {
         Ok(()) => guarded(time_for(&app, route), route, request, next).await,
         Err(problem) => problem.into_response(),
     };
@@ -67,7 +71,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Problem {
 
 /// The framework answers 405 without a body.
 fn method_not_allowed(route: &str, method: &Method) -> Response {
-    let allowed = methods_of(route);
+    let allowed = Described::route(route).map_or("", |it| it.methods.as_str());
     let detail = format!("this path knows {allowed}; got {method}");
     let problem = Problem::new(Code::MethodNotAllowed, detail).at(
         "method",
@@ -81,28 +85,14 @@ fn method_not_allowed(route: &str, method: &Method) -> Response {
     answer
 }
 
-/// The methods of a route, from the description of the interface.
-fn methods_of(route: &str) -> &'static str {
-    static METHODS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
-    let methods = METHODS.get_or_init(|| {
-        let (_, document) = super::routes().split_for_parts();
-        let paths = document.paths.paths.into_iter();
-        paths
-            .map(|(path, item)| {
-                let known = [
-                    ("GET, HEAD", item.get.is_some()),
-                    ("POST", item.post.is_some()),
-                    ("PUT", item.put.is_some()),
-                    ("PATCH", item.patch.is_some()),
-                    ("DELETE", item.delete.is_some()),
-                ];
-                let known = known.iter().filter(|(_, is_known)| *is_known);
-                let names: Vec<&str> = known.map(|(name, _)| *name).collect();
-                (path, names.join(", "))
-            })
-            .collect()
-    });
-    methods.get(route).map_or("", String::as_str)
+/// Refuses parameters that nothing would read, such as a condition on a call that has none. The
+/// service's own paths are left out: probes and scrapers put what they like there.
+fn check_query(route: &str, method: &Method, uri: &Uri) -> Result<(), Problem> {
+    let is_plain = || Described::route(route).is_some_and(|it| it.takes_no_parameter(method));
+    if uri.query().is_some() && route.starts_with("/v1/") && is_plain() {
+        Query::read(uri, &[])?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ impl Problem {
     pub(super) fn refused(refusal: Refusal, asked: Asked, path: &str) -> Self {
         let problem = match refusal {
             Refusal::Invalid(invalid) => return invalid.within(path).into(),
-            Refusal::UnknownNamespace(name) => return Self::no_namespace(name.as_str()),
+            Refusal::UnknownNamespace(name) => Self::no_namespace(name.as_str()),
             refusal => Self::new(refusal.code(), detail(&refusal, asked)).with(refusal),
         };
         let problem = problem.within(path);

@@ -22,8 +22,23 @@ fn changed(outcome: Outcome, asked: Asked) -> Result<Response, Problem> {
         Outcome::Refused(refusal) => Err(Problem::refused(refusal, asked, "")),
         Outcome::Failed(error) => Err(error.into()),
         other => {
-            tracing::error!(?other, "the store answered another kind of outcome");
+            // Its kind alone: a whole outcome holds payload and headers.
+            tracing::error!(kind = kind(&other), "the store answered another kind of outcome");
             Err(Problem::fault("an outcome of another kind"))
         }
+    }
+}
+
+const fn kind(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Created(_) => "created",
+        Outcome::Existing(_) => "existing",
+        Outcome::Replaced(_) => "replaced",
+        Outcome::Changed(_) => "changed",
+        Outcome::Unchanged(_) => "unchanged",
+        Outcome::Cancelled { .. } => "cancelled",
+        Outcome::Purged => "purged",
+        Outcome::Refused(_) => "refused",
+        Outcome::Failed(_) => "failed",
     }
 }

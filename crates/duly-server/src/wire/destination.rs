@@ -3,11 +3,15 @@
 use duly_core::{
     Destination, Invalid,
     destination::{HTTP_TIMEOUT_MAX, HTTP_TIMEOUT_MIN, HttpDestination, Method},
+    headers,
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use utoipa::ToSchema;
 
-use super::{Duration, DurationOut, Headers, HeadersOut};
+use super::{
+    Duration, DurationOut, Headers,
+    headers::{REDACTED, RedactedHeadersOut},
+};
 
 /// What an object of another kind is told.
 const THIS_BUILD: &str = "exactly one of pull, http: this build delivers to pull and http";
@@ -47,7 +51,9 @@ pub struct HttpIn {
     /// `POST` (default), `PUT` or `PATCH`.
     #[schema(example = "POST")]
     method: Option<String>,
-    /// Headers of every delivery; the timer's own win over them.
+    /// Headers of every delivery; the timer's own win over them. Answers show `***` for the values
+    /// of `authorization`, `cookie`, `proxy-authorization` and names ending in `-key`, `-secret`
+    /// or `-token`.
     #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
     headers: Option<Headers>,
     /// Time for the whole exchange, 100ms to 10m, default 30s.
@@ -87,13 +93,26 @@ impl HttpIn {
         if let Some(method) = &self.method {
             http.method = Method::parse(method)?;
         }
-        if let Some(headers) = self.headers {
-            http.headers = headers.check("headers")?;
+        if let Some(given) = self.headers {
+            http.headers = given.check("headers")?;
+            refuse_redacted(&http.headers)?;
         }
         if let Some(timeout) = &self.timeout {
             http.timeout = timeout.check_within("timeout", HTTP_TIMEOUT_MIN, HTTP_TIMEOUT_MAX)?;
         }
         Ok(http)
+    }
+}
+
+/// Refuses what an answer shows in the place of a credential, so that an answer that is sent back
+/// does not overwrite it.
+fn refuse_redacted(given: &headers::Headers) -> Result<(), Invalid> {
+    match given.iter().find(|(name, value)| *value == REDACTED && headers::is_secret(name)) {
+        Some((name, value)) => {
+            let allowed = "the credential itself: answers show *** in its place";
+            Err(Invalid::new(name, value, allowed).within("headers"))
+        }
+        None => Ok(()),
     }
 }
 
@@ -109,9 +128,9 @@ pub enum DestinationOut<'a> {
         url: &'a str,
         /// Request method.
         method: &'static str,
-        /// Headers of every delivery.
+        /// Headers of every delivery, credentials as `***`.
         #[serde(skip_serializing_if = "Option::is_none")]
-        headers: Option<HeadersOut<'a>>,
+        headers: Option<RedactedHeadersOut<'a>>,
         /// Time for the whole exchange.
         timeout: DurationOut,
     },
@@ -124,7 +143,7 @@ impl<'a> From<&'a Destination> for DestinationOut<'a> {
             Destination::Http(http) => Self::Http {
                 url: http.url().as_str(),
                 method: http.method.as_str(),
-                headers: (!http.headers.is_empty()).then_some(HeadersOut(&http.headers)),
+                headers: (!http.headers.is_empty()).then_some(RedactedHeadersOut(&http.headers)),
                 timeout: http.timeout.into(),
             },
         }

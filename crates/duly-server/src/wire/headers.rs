@@ -64,7 +64,24 @@ impl<'de> Deserialize<'de> for Headers {
     }
 }
 
-/// Headers in an answer.
+/// What stands in answers for a value that is not shown.
+pub const REDACTED: &str = "***";
+
+/// Headers of a destination in an answer: credentials are not shown.
+#[derive(Debug, Clone, Copy)]
+pub struct RedactedHeadersOut<'a>(pub &'a headers::Headers);
+
+impl Serialize for RedactedHeadersOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(
+            self.0.iter().map(|(name, value)| {
+                (name, if headers::is_secret(name) { REDACTED } else { value })
+            }),
+        )
+    }
+}
+
+/// Headers in an answer, whole: those of a timer, which are the caller's data.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadersOut<'a>(pub &'a headers::Headers);
 

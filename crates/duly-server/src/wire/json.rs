@@ -12,6 +12,9 @@ use serde_path_to_error::{Path, Segment};
 /// Field name of the body as a whole, in errors.
 pub const BODY: &str = "body";
 
+/// Fields at and below which no refused value is shown.
+const SECRET_FIELDS: [&str; 2] = ["headers", "signing_secrets"];
+
 /// Parses `text` as one JSON value of type `T`.
 ///
 /// # Errors
@@ -129,8 +132,12 @@ fn dotted(path: &Path) -> String {
     out
 }
 
-/// The value that stands at the path, as JSON text, shortened.
+/// The value that stands at the path, as JSON text, shortened; nothing where it may be a secret.
 fn seen_at(path: &Path, text: &[u8]) -> Option<String> {
+    let is_secret = |segment: &Segment| matches!(segment, Segment::Map { key } if SECRET_FIELDS.contains(&key.as_str()));
+    if path.iter().any(is_secret) {
+        return None;
+    }
     let whole: Value = serde_json::from_slice(text).ok()?;
     let mut at = &whole;
     for segment in path.iter() {
@@ -140,18 +147,23 @@ fn seen_at(path: &Path, text: &[u8]) -> Option<String> {
             Segment::Enum { .. } | Segment::Unknown => at,
         };
     }
-    Some(shown(at))
+    shown(at)
 }
 
-/// A JSON value as an error shows it: text quoted, everything else bare, both shortened.
-fn shown(value: &Value) -> String {
-    match value {
+/// A JSON value as an error shows it: text quoted, everything else bare, both shortened. What
+/// stands inside an array or object is not shown: it may be a secret, and so may a URL with a
+/// password in the wrong place.
+fn shown(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::String(text) if text.contains("://") && text.contains('@') => return None,
         Value::String(text) => shorten(text),
+        Value::Array(items) if !items.is_empty() => "[…]".to_owned(),
+        Value::Object(fields) if !fields.is_empty() => "{…}".to_owned(),
         other => {
             let quoted = shorten(&other.to_string());
             quoted.trim_start_matches('"').strip_suffix('"').unwrap_or(&quoted).to_owned()
         }
-    }
+    })
 }
 
 #[cfg(test)]

@@ -72,9 +72,18 @@ impl Bench {
     }
 
     pub(crate) fn with(implicit_namespaces: ImplicitNamespaces, body_bytes_max: usize) -> Self {
+        Self::on(implicit_namespaces, body_bytes_max, |store| store)
+    }
+
+    /// One whose store is what `wrap` makes of the reference store.
+    pub(crate) fn on(
+        implicit_namespaces: ImplicitNamespaces,
+        body_bytes_max: usize,
+        wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+    ) -> Self {
         let clock = ManualClock::default();
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&shared), 7));
+        let store = wrap(Arc::new(MemoryStore::new(Arc::clone(&shared), 7)));
         let node = Node::start(
             Arc::clone(&store),
             Arc::new(Nowhere),

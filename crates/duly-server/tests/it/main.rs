@@ -5,6 +5,7 @@
 
 mod batch;
 mod bench;
+mod beside;
 mod dead;
 mod framework;
 mod idempotence;

@@ -127,3 +127,44 @@ async fn stats_count_exactly() {
     assert_eq!(stats["next_due_at"], "2030-03-17T18:46:40.000Z");
     assert_eq!(stats["oldest_due_at"], "2030-03-17T17:46:40.000Z");
 }
+
+#[tokio::test]
+async fn credentials_of_a_destination_are_kept_and_not_shown() {
+    let bench = Bench::new();
+    let destination = json!({"http":{"url":"http://h/","headers":{
+        "authorization":"Bearer hunter2","x-api-key":"hunter2","x-kind":"plain"}}});
+    let body = json!({"destination":destination}).to_string();
+    let made = bench.call("PUT", NS, &body).await.expect(201);
+    let shown = json!({"authorization":"***","x-api-key":"***","x-kind":"plain"});
+    assert_eq!(made["destination"]["http"]["headers"], shown);
+    let timer = json!({"id":"t","delay":"1h","destination":destination}).to_string();
+    let timer = bench.schedule(&timer).await.expect(201);
+    assert_eq!(timer["destination"]["http"]["headers"], shown);
+    // A change of something else keeps them; what was shown cannot be written back.
+    bench.call("PATCH", NS, r#"{"weight":2}"#).await.expect(200);
+    let echoed = json!({"destination":made["destination"]}).to_string();
+    for method in ["PUT", "PATCH"] {
+        let problem = bench.call(method, NS, &echoed).await.problem("invalid_argument");
+        assert_eq!(problem["field"], "destination.http.headers.authorization");
+    }
+    let kept = bench
+        .store
+        .get_namespace(duly_core::NamespaceName::new("a").unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    let duly_core::Destination::Http(http) = &kept.settings.destination else {
+        panic!("another destination")
+    };
+    assert_eq!(http.headers.get("x-api-key"), Some("hunter2"));
+}
+
+#[tokio::test]
+async fn a_cancel_where_there_is_no_namespace_has_its_definite_answer() {
+    let bench = Bench::new();
+    let problem = bench.call("DELETE", &format!("{NS}/timers/t"), "").await.problem("not_found");
+    assert_eq!(problem["outcome"], "not_found");
+    let body = r#"{"operations":[{"cancel":{"id":"t"}}]}"#;
+    let results = bench.post(&format!("{NS}/batch"), body).await.expect(200);
+    assert_eq!(results["results"][0]["error"]["outcome"], "not_found", "{results}");
+}

@@ -134,9 +134,11 @@ fn kind_of_v4(ip: Ipv4Addr) -> Option<Kind> {
         (10, ..) | (172, 16..=31, ..) | (192, 168, ..) => Kind::Private,
         (100, 64..=127, ..) => Kind::CarrierNat,
         (169, 254, ..) => Kind::LinkLocal,
-        (192, 0, 0 | 2, _) | (198, 18..=19, ..) | (198, 51, 100, _) | (203, 0, 113, _) => {
-            Kind::Reserved
-        }
+        (192, 0, 0 | 2, _)
+        | (192, 88, 99, _)
+        | (198, 18..=19, ..)
+        | (198, 51, 100, _)
+        | (203, 0, 113, _) => Kind::Reserved,
         (224..=239, ..) | (255, 255, 255, 255) => Kind::Multicast,
         (240..=255, ..) => Kind::Reserved,
         _ => return None,
@@ -166,7 +168,9 @@ fn kind_of_v6(ip: Ipv6Addr) -> Option<Kind> {
         [0x64, 0xff9b, 1, ..] => Some(Kind::Private),
         [0x2002, high, low, ..] => embedded(high, low),
         // Teredo: the client's address is inverted.
-        [0x2001, 0, _, _, _, _, high, low] => embedded(!high, !low),
+        [0x2001, 0, _, _, _, _, high, low] => embedded(!high, !low).or(Some(Kind::Reserved)),
+        // Protocol assignments: 2001::/23.
+        [0x2001, 0..=0x01ff, ..] => Some(Kind::Reserved),
         [0x2001, 0x0db8, ..] | [0x0100, 0, 0, 0, ..] | [0x3fff, 0..=0x0fff, ..] => {
             Some(Kind::Reserved)
         }

@@ -256,6 +256,30 @@ async fn p4_what_was_not_sent_is_told_from_what_may_have_arrived() {
 }
 
 #[tokio::test]
+async fn p4_time_that_ends_before_there_is_a_connection_is_no_doubt() {
+    /// Never finds anything.
+    struct Silent;
+    impl resolve::Lookup for Silent {
+        fn lookup(&self, _: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let sink =
+        HttpSink::with_lookup(Options::default(), Arc::new(SystemWall), Arc::new(Silent)).unwrap();
+    let mut to = HttpDestination::new("http://receiver.example/").unwrap();
+    to.timeout = Millis::from_ms(100);
+    let delivery = sink.deliver(envelope(to.clone(), b"x")).await;
+    assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
+    assert!(reason(&delivery).contains("the time of the attempt was over"), "{delivery:?}");
+    // The attempt's own deadline counts as well as the destination's time-out.
+    to.timeout = Millis::from_secs(60);
+    let mut sent = envelope(to, b"x");
+    sent.deadline = StdInstant::now() + Duration::from_millis(100);
+    let delivery = sink.deliver(sent).await;
+    assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
+}
+
+#[tokio::test]
 async fn connections_are_used_again() {
     let web = Web::start().await;
     for _ in 0..5 {

@@ -29,6 +29,8 @@ pub(crate) async fn delete_namespace(
         Some(true) => DeleteMode::Force,
         Some(false) | None => DeleteMode::IfEmpty,
     };
+    // A patch that has read the namespace would otherwise write it back after its end.
+    let _turn = app.patches().lock().await;
     app.store().delete_namespace(name, mode).await?;
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -25,9 +25,7 @@ const LIMIT_DEFAULT: u64 = 100;
 pub(crate) async fn get_namespace(
     State(app): State<App>,
     InNamespace(name): InNamespace,
-    uri: Uri,
 ) -> Result<Response, Problem> {
-    Query::read(&uri, &[])?;
     match app.store().get_namespace(name.clone()).await? {
         Some(namespace) => answer::ok(&NamespaceOut::from(&namespace)),
         None => Err(Problem::no_namespace(name.as_str())),

@@ -1,4 +1,4 @@
-use duly_core::{Invalid, TimerId, Timestamp};
+use duly_core::{Invalid, NamespaceName, TimerId, Timestamp};
 
 use super::*;
 
@@ -56,6 +56,10 @@ fn a_cancel_carries_its_definite_answer_and_nothing_else_does() {
         let problem = Problem::refused(state(State::Finished, Code::Finished), asked, "");
         let expected = (asked == Asked::Cancel).then_some("finished");
         assert_eq!(problem.into_body().outcome, expected, "{asked:?}");
+        let nowhere = Refusal::UnknownNamespace(NamespaceName::new("none").unwrap());
+        let expected = (asked == Asked::Cancel).then_some("not_found");
+        let problem = Problem::refused(nowhere, asked, "").into_body();
+        assert_eq!((problem.outcome, problem.field), (expected, None), "{asked:?}");
     }
 }
 

@@ -1,10 +1,9 @@
 //! `GET /v1/namespaces/{namespace}/timers/{id}`.
 
 use axum::{extract::State, response::Response};
-use http::Uri;
 
 use crate::{
-    http::{App, Problem, answer, path::OfTimer, problem::Refusals, query::Query},
+    http::{App, Problem, answer, path::OfTimer, problem::Refusals},
     wire::{TimerOut, timer::Mark},
 };
 
@@ -19,12 +18,7 @@ use crate::{
     ),
     responses((status = 200, description = "The timer.", body = TimerOut), Refusals)
 )]
-pub(crate) async fn get_timer(
-    State(app): State<App>,
-    timer: OfTimer,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    Query::read(&uri, &[])?;
+pub(crate) async fn get_timer(State(app): State<App>, timer: OfTimer) -> Result<Response, Problem> {
     let OfTimer { namespace, id } = timer;
     let shard = app.shard_of_timer(&namespace, id.as_str());
     let view = app.store().get(shard, namespace.clone(), id.clone()).await?;

@@ -56,3 +56,27 @@ fn malformed_text_is_named_as_such() {
     let invalid = parse_body::<Outer>(b"{\"inner\":\"\xff\"}").unwrap_err();
     assert_eq!(invalid.field, "body");
 }
+
+#[test]
+fn no_secret_is_shown() {
+    use crate::wire::{NamespaceIn, ScheduleIn};
+    let check = |invalid: Invalid, field: &str, text: &str| {
+        assert_eq!(invalid.field, field, "{text}");
+        assert!(!invalid.to_string().contains("hunter2"), "{text}: {invalid}");
+    };
+    for (text, field) in [
+        (r#"{"signing_secrets":"hunter2"}"#, "signing_secrets"),
+        (r#"{"signing_secrets":{"a":"hunter2"}}"#, "signing_secrets"),
+        (r#"{"signing_secrets":["a",["hunter2"]]}"#, "signing_secrets[1]"),
+        (r#"{"destination":{"http":"http://u:hunter2@h/"}}"#, "destination.http"),
+        (
+            r#"{"destination":{"http":{"url":"http://h/","headers":{"authorization":["hunter2"]}}}}"#,
+            "destination.http.headers.authorization",
+        ),
+    ] {
+        check(parse_body::<NamespaceIn>(text.as_bytes()).unwrap_err(), field, text);
+    }
+    for text in [r#"{"headers":"hunter2"}"#, r#"{"headers":["hunter2"]}"#] {
+        check(parse_body::<ScheduleIn<'_>>(text.as_bytes()).unwrap_err(), "headers", text);
+    }
+}

@@ -1,0 +1,64 @@
+//! What the description of the interface says about a route, for the layer in front of it: which
+//! methods it has, and whether they take query parameters.
+
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use http::Method;
+use utoipa::openapi::{
+    RefOr,
+    path::{Operation, Parameter, ParameterIn, PathItem},
+};
+
+/// A route as it is described.
+#[derive(Debug)]
+pub(super) struct Described {
+    /// Its methods, as `Allow` lists them.
+    pub(super) methods: String,
+    /// Methods that take no query parameter.
+    plain: Vec<Method>,
+}
+
+impl Described {
+    /// The route with this path; `None` for the unmatched.
+    pub(super) fn route(path: &str) -> Option<&'static Self> {
+        static ROUTES: OnceLock<BTreeMap<String, Described>> = OnceLock::new();
+        let routes = ROUTES.get_or_init(|| {
+            let (_, document) = super::routes().split_for_parts();
+            let paths = document.paths.paths.into_iter();
+            paths.map(|(path, item)| (path, Self::of(&item))).collect()
+        });
+        routes.get(path)
+    }
+
+    /// Whether `method` is one of the route's and takes no query parameter.
+    pub(super) fn takes_no_parameter(&self, method: &Method) -> bool {
+        self.plain.contains(method)
+    }
+
+    fn of(item: &PathItem) -> Self {
+        let mut methods = Vec::new();
+        let mut plain = Vec::new();
+        for (names, operation) in [
+            (&[Method::GET, Method::HEAD][..], &item.get),
+            (&[Method::POST], &item.post),
+            (&[Method::PUT], &item.put),
+            (&[Method::PATCH], &item.patch),
+            (&[Method::DELETE], &item.delete),
+        ] {
+            let Some(operation) = operation else { continue };
+            methods.extend(names.iter().map(Method::as_str));
+            if !has_query(operation) {
+                plain.extend_from_slice(names);
+            }
+        }
+        Self { methods: methods.join(", "), plain }
+    }
+}
+
+fn has_query(operation: &Operation) -> bool {
+    let is_query = |parameter: &RefOr<Parameter>| match parameter {
+        RefOr::T(parameter) => parameter.parameter_in == ParameterIn::Query,
+        RefOr::Ref(_) => true,
+    };
+    operation.parameters.iter().flatten().any(is_query)
+}
