@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * It promises that every call of the contract is answered, and everything refused says which
-//!   field, what was seen and what is allowed; that nothing it reads or holds is without a bound;
+//!   field, what was seen and what is allowed; that every request it reads has a bound;
 //!   that no web page can drive a server on its reader's machine.
 //! * It refuses to know how timers are kept or fired: it checks, asks the store or the node, and
 //!   writes the answer.

@@ -139,6 +139,22 @@ pub struct ListRequest {
     pub after: Option<Position>,
 }
 
+impl ListRequest {
+    /// The first page of everything in this state, as large as pages get.
+    pub const fn new(namespace: NamespaceName, state: ListState) -> Self {
+        Self {
+            namespace,
+            state,
+            due_from: None,
+            due_to: None,
+            id_prefix: None,
+            tag: None,
+            limit: PAGE_MAX,
+            after: None,
+        }
+    }
+}
+
 /// Which states to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListState {

@@ -1,7 +1,7 @@
 //! The end of a node.
 
+use super::pull::{MINUTE, request};
 use super::*;
-use crate::LeaseRequest;
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_lets_attempts_finish_and_claims_no_more() {
@@ -42,13 +42,7 @@ async fn what_does_not_end_in_time_counts_as_a_lost_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_drain_sends_waiters_away_and_lets_nobody_in() {
     let world = World::start().await;
-    let request = LeaseRequest {
-        namespace: world.namespace.clone(),
-        max: 1,
-        bytes_max: 1 << 20,
-        lease: None,
-        wait: Duration::from_secs(60),
-    };
+    let request = request(&world, 1, MINUTE);
     let (handle, first) = (world.handle.clone(), request.clone());
     let waits = tokio::spawn(async move { handle.lease(first).await.unwrap() });
     world.quiet().await;
@@ -67,13 +61,7 @@ async fn a_drain_sends_waiters_away_and_lets_nobody_in() {
 async fn p3_a_drain_waits_for_a_claim_that_is_under_way_for_a_lease_call() {
     let world = World::start().await;
     let held = world.flaky.hold_claim();
-    let request = LeaseRequest {
-        namespace: world.namespace.clone(),
-        max: 1,
-        bytes_max: 1 << 20,
-        lease: None,
-        wait: Duration::from_secs(60),
-    };
+    let request = request(&world, 1, MINUTE);
     let handle = world.handle.clone();
     let waits = tokio::spawn(async move { handle.lease(request).await.unwrap() });
     world.schedule_pull("x", ms(0)).await;

@@ -8,7 +8,7 @@ use duly_store::{
 use super::*;
 use crate::{LeaseRequest, Leased};
 
-fn request(world: &World, max: usize, wait: Duration) -> LeaseRequest {
+pub(super) fn request(world: &World, max: usize, wait: Duration) -> LeaseRequest {
     LeaseRequest {
         namespace: world.namespace.clone(),
         max,
@@ -18,7 +18,7 @@ fn request(world: &World, max: usize, wait: Duration) -> LeaseRequest {
     }
 }
 
-const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 /// A lease call in a task of its own, in line when this returns.
 async fn waiting(world: &World, max: usize) -> tokio::task::JoinHandle<Leased> {

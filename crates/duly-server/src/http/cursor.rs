@@ -123,14 +123,8 @@ mod tests {
 
     fn request() -> ListRequest {
         ListRequest {
-            namespace: NamespaceName::new("a").unwrap(),
-            state: ListState::Pending,
-            due_from: None,
-            due_to: None,
-            id_prefix: None,
-            tag: None,
             limit: 10,
-            after: None,
+            ..ListRequest::new(NamespaceName::new("a").unwrap(), ListState::Pending)
         }
     }
 

@@ -138,16 +138,7 @@ async fn all(
     cursor: Option<&str>,
     fate: Fate,
 ) -> Result<Done, Problem> {
-    let mut request = ListRequest {
-        namespace: namespace.clone(),
-        state: ListState::Only(duly_core::State::Dead),
-        due_from: None,
-        due_to: None,
-        id_prefix: None,
-        tag: None,
-        limit: PAGE_MAX,
-        after: None,
-    };
+    let mut request = ListRequest::new(namespace.clone(), ListState::Only(duly_core::State::Dead));
     let filter = Cursor::filter_of(&request);
     // The count goes on across calls, so that the spacing does, too.
     let mut number = 0;

@@ -117,16 +117,8 @@ fn without_payload(view: &TimerView) -> TimerView {
 }
 
 fn pages(store: &dyn Store, namespace: &Namespace, state: ListState) -> Vec<TimerView> {
-    let mut request = ListRequest {
-        namespace: namespace.name.clone(),
-        state,
-        due_from: None,
-        due_to: None,
-        id_prefix: None,
-        tag: None,
-        limit: PAGE,
-        after: None,
-    };
+    let mut request =
+        ListRequest { limit: PAGE, ..ListRequest::new(namespace.name.clone(), state) };
     let mut found = Vec::new();
     loop {
         let page = wait(store.list(SHARD, request.clone())).expect("a list can be read");

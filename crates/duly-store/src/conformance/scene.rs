@@ -22,7 +22,7 @@ use crate::{
     Settlement, Stats, Store, TimerView, Token,
     command::Letter,
     namespaces::{Activity, Namespace, Put},
-    query::{ListState, PAGE_MAX},
+    query::ListState,
 };
 
 /// The shard that the suite works on.
@@ -295,16 +295,7 @@ impl<'a> Scene<'a> {
     }
 
     pub(super) fn list_request(&self, state: ListState) -> ListRequest {
-        ListRequest {
-            namespace: self.namespace.clone(),
-            state,
-            due_from: None,
-            due_to: None,
-            id_prefix: None,
-            tag: None,
-            limit: PAGE_MAX,
-            after: None,
-        }
+        ListRequest::new(self.namespace.clone(), state)
     }
 
     /// Every page of a list, one after the other.

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use duly_core::{Destination, NamespaceName, State, Stub, Timer, shard::ShardId, timer::Attempt};
 use duly_store::{
     ListRequest, Store, StoreFuture, TimerView,
-    query::{Body, ListState, PAGE_MAX},
+    query::{Body, ListState},
 };
 use duly_store_embedded::EmbeddedStore;
 use futures::FutureExt;
@@ -66,16 +66,7 @@ pub(super) fn list(store: &EmbeddedStore) -> String {
 }
 
 fn timers(store: &EmbeddedStore, namespace: &NamespaceName, state: ListState) -> Vec<TimerView> {
-    let mut request = ListRequest {
-        namespace: namespace.clone(),
-        state,
-        due_from: None,
-        due_to: None,
-        id_prefix: None,
-        tag: None,
-        limit: PAGE_MAX,
-        after: None,
-    };
+    let mut request = ListRequest::new(namespace.clone(), state);
     let mut timers = Vec::new();
     loop {
         let page = now(store.list(ShardId(0), request.clone()));

@@ -73,16 +73,7 @@ async fn list(
     namespace: &NamespaceName,
     state: ListState,
 ) -> crate::Result<Vec<TimerView>> {
-    let mut request = ListRequest {
-        namespace: namespace.clone(),
-        state,
-        due_from: None,
-        due_to: None,
-        id_prefix: None,
-        tag: None,
-        limit: PAGE,
-        after: None,
-    };
+    let mut request = ListRequest { limit: PAGE, ..ListRequest::new(namespace.clone(), state) };
     let mut found = Vec::new();
     loop {
         let page = harness.store().list(SHARD, request.clone()).await?;
