@@ -54,7 +54,7 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "data directory  {}", self.location)?;
-        writeln!(f, "format          {}, opened {} times", self.format, self.epoch)?;
+        writeln!(f, "format          {}, epoch {}", self.format, self.epoch)?;
         writeln!(f, "journal         {} segments, {} frames", self.segments, self.frames)?;
         let c = &self.records;
         writeln!(
