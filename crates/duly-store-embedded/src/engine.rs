@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-use duly_core::{Timestamp, env::Clock, stub::Stub, timer::Timer};
+use duly_core::{env::Clock, stub::Stub, timer::Timer};
 use duly_store::{Error, Refusal};
 use duly_wheel::Calendar;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
@@ -29,8 +29,9 @@ use rustc_hash::FxHashMap;
 use crate::{
     clock::Times,
     disk::{self, Disk},
+    effect::Effect,
     format::record::Record,
-    index::{Claimable, Entry, Index, Key, Kind, Location, PackedKey},
+    index::{Claimable, Key, Kind, Location, PackedKey},
     journal::{AppendError, Journal, Mark, Position},
     options::Options,
 };
@@ -40,24 +41,27 @@ mod cancel;
 mod change;
 mod claim;
 mod dead;
+mod graves;
 pub(crate) mod lanes;
 pub(crate) mod leases;
 mod letters;
 pub(crate) mod list;
 mod namespace_ops;
 pub(crate) mod namespaces;
+mod near;
 mod open;
+mod overdue;
 mod ready;
+mod refill;
 mod schedule;
 mod settle;
 mod space;
 mod stats;
-mod sweep;
+mod stubs;
 mod time;
 mod view;
 
 use leases::Leases;
-use letters::Letters;
 use namespaces::Namespaces;
 use space::Space;
 
@@ -74,31 +78,24 @@ pub(crate) struct Engine {
     /// What the steady clock starts from: wall and boot time at open, in milliseconds.
     anchor: (u64, u64),
     journal: Journal,
-    /// Pending timers.
-    live: Index,
-    /// Stubs of ended timers; their due time is when they go.
-    stubs: Index,
     leases: Leases,
-    letters: Letters,
+    /// Settings and counts, and the entries of all timers.
     namespaces: Namespaces,
-    /// First attempts, by the wall clock.
-    calendar: Calendar<PackedKey>,
-    /// Retries, by the steady clock.
-    retries: Calendar<PackedKey>,
+    /// What can be claimed soon.
+    near: near::Near,
+    refills: refill::Refills,
     /// Ends of leases, by the boot-time clock.
     lease_ends: Calendar<PackedKey>,
-    /// Ends of `expire_after`, by the wall clock.
+    /// Ends of `expire_after` of what is due or retrying, by the wall clock.
     expiries: Calendar<PackedKey>,
-    /// Ends of stubs, by the wall clock.
-    stub_ends: Calendar<PackedKey>,
+    stub_passes: stubs::Passes,
     /// What gets into the calendar once its frame is durable.
     unpublished: VecDeque<(u64, Publish)>,
     /// How often a retry stands in `unpublished`, where any does.
     unpublished_retries: FxHashMap<Key, u32>,
     /// Reused by the passes over the calendars.
     popped: Vec<(u64, PackedKey)>,
-    /// Numbers of deleted namespaces whose entries are still to be swept out.
-    sweeping: Option<sweep::Sweep>,
+    graves: graves::Graves,
     space: Space,
     /// Set when a write or sync failed: nothing is done any more.
     poisoned: Option<String>,
@@ -111,6 +108,8 @@ pub(crate) struct Engine {
     last_wall_ms: u64,
     /// Whether records come from the journal being read back.
     replaying: bool,
+    /// The latest dead letter of each timer, while records are read back.
+    replayed_letters: FxHashMap<Key, duly_core::DeliveryId>,
     /// Whether the loop has more to do at once.
     busy: bool,
     /// Set when something may have become claimable earlier than was said.
@@ -124,7 +123,6 @@ pub(crate) struct Engine {
 struct Publish {
     key: Key,
     claimable: Claimable,
-    expires_at: Option<Timestamp>,
 }
 
 /// A due retry that waits for the wall clock; stale if `at_ms` disagrees with the index.
@@ -204,26 +202,6 @@ impl Engine {
         }
     }
 
-    fn publish(&mut self, publish: Publish) {
-        let at_ms = publish.claimable.at_ms;
-        let left_ms = at_ms.saturating_sub(self.clock_of(publish.claimable.kind));
-        self.calendar_of(publish.claimable).insert(at_ms, publish.key.pack());
-        if let Some(expires_at) = publish.expires_at {
-            self.expiries.insert(expires_at.unix_ms() + 1, publish.key.pack());
-        }
-        let wall_ms = self.now.wall_ms.saturating_add(left_ms);
-        if self.announced_ms.is_none_or(|announced| wall_ms < announced) {
-            self.wake = true;
-        }
-    }
-
-    const fn calendar_of(&mut self, claimable: Claimable) -> &mut Calendar<PackedKey> {
-        match claimable.kind {
-            crate::index::Kind::First => &mut self.calendar,
-            crate::index::Kind::Retry => &mut self.retries,
-        }
-    }
-
     /// Stops for good: what the disk holds is no longer known.
     pub(crate) fn poison(&mut self, error: &disk::Error) -> Error {
         self.poison_because(&error.to_string())
@@ -274,7 +252,8 @@ impl Engine {
     /// Appends a record and absorbs it.
     fn write(&mut self, namespace: u32, record: &Record) -> Result<(), Stop> {
         let location = self.append(namespace, record)?;
-        self.absorb(location, namespace, record);
+        let effect = Effect::of(self.hash_key, namespace, record);
+        self.absorb(location, namespace, effect);
         Ok(())
     }
 
@@ -368,10 +347,6 @@ impl Engine {
 
     fn key(&self, namespace: u32, id: &str) -> Key {
         Key::of(self.hash_key, namespace, id)
-    }
-
-    fn entry(&self, key: Key) -> Option<Entry> {
-        self.live.get(key)
     }
 
     fn random_u64(&mut self) -> u64 {

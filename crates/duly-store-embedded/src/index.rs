@@ -1,62 +1,197 @@
-//! The index: 24 bytes of RAM for each timer, found by its key.
+//! The index of one namespace: 24 bytes of RAM for each timer, found by its key.
 //!
-//! Entries lie in [`TABLES`] small open-addressing tables that each grow by a quarter, so no step
-//! copies more than one table and none doubles. An entry never moves to another table: a pass
-//! that visits the tables one after the other sees every unchanged entry exactly once.
+//! Entries lie in small tables in the order of their fingerprints; a namespace of up to
+//! [`TABLE_LEN_MAX`] timers has a single table, a larger one a directory over many (see
+//! `directory`). Every table grows, splits and merges on its own, so no step copies more than a few
+//! thousand entries. An index without entries owns no memory.
 //!
-//! The same structure holds the pending timers and the stubs of ended ones.
+//! A scan goes in the order of the fingerprints with a position as its cursor. An entry never
+//! changes its position, so a pass sees every entry that stays exactly once, whatever else is put
+//! and removed between its steps.
+//!
+//! Pending timers, stubs of ended ones and dead letters have indexes of this kind, each its own.
 
+mod directory;
 mod entry;
+mod key;
+mod span;
 mod table;
 
-pub(crate) use entry::{Claimable, Entry, Key, Kind, Location, NAMESPACE_MAX, PackedKey};
+use directory::{Directory, TABLE_LEN_MAX};
+pub(crate) use entry::{Claimable, Entry, Flags, Kind, Location, NUMBER_MAX};
+use key::Fingerprint;
+pub(crate) use key::{Key, NAMESPACE_MAX, PackedKey};
+pub(crate) use span::Cursor;
+use span::{Span, position};
 use table::Table;
 
-/// Number of tables.
-pub(crate) const TABLES: usize = 4096;
-
-/// Entries by key.
+/// The entries of one namespace, by key. Keys of other namespaces must not be asked for: entries
+/// do not know their namespace.
 #[derive(Debug)]
-pub(crate) struct Index {
-    tables: Vec<Table>,
-    len: usize,
+pub(crate) struct Index(Root);
+
+#[derive(Debug)]
+enum Root {
+    /// At most [`TABLE_LEN_MAX`] entries.
+    One(Table),
+    /// More than one table.
+    Many(Box<Directory>),
 }
 
 impl Index {
     pub(crate) fn new() -> Self {
-        Self { tables: (0..TABLES).map(|_| Table::default()).collect(), len: 0 }
+        Self(Root::One(Table::new(Span::default())))
+    }
+
+    /// An index with room for so many entries: none of the puts that follow has to make a table
+    /// larger or split one (but for a few). Puts in the order of a scan are the fastest then; without
+    /// the room they are the slowest, because they crowd the front of a table.
+    pub(crate) fn reserved(len: usize) -> Self {
+        Self(if len <= TABLE_LEN_MAX {
+            Root::One(Table::reserved(Span::default(), len))
+        } else {
+            Root::Many(Box::new(Directory::reserved(len)))
+        })
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<Entry> {
-        self.tables[key.table()].get(key)
+        let fingerprint = key.fingerprint();
+        self.table(fingerprint).get(fingerprint)
+    }
+
+    /// Reads the slot at which the search for a key begins and gives some bits of it.
+    ///
+    /// In a large index nearly every search waits for one read of main memory. Who looks up several
+    /// keys touches all of them first: these reads do not depend on each other, so the processor
+    /// does them at the same time. The result means nothing, but it has to be used (xor the results
+    /// of all keys and give them to [`std::hint::black_box`]), or the compiler leaves the read out.
+    #[must_use = "unless the bits are used, nothing is read"]
+    pub(crate) fn touch(&self, key: Key) -> u64 {
+        let fingerprint = key.fingerprint();
+        self.table(fingerprint).touch(fingerprint)
     }
 
     /// Puts an entry in; answers the one it replaces.
     pub(crate) fn put(&mut self, entry: Entry) -> Option<Entry> {
-        let old = self.tables[entry.key().table()].put(entry);
-        self.len += usize::from(old.is_none());
-        old
+        if let Some(held) = self.get_mut(entry.fingerprint()) {
+            return Some(std::mem::replace(held, entry));
+        }
+        match &mut self.0 {
+            Root::One(table) if table.len() < TABLE_LEN_MAX => table.add(entry),
+            Root::One(table) => {
+                let mut directory = Box::new(Directory::new(std::mem::take(table)));
+                directory.add(entry);
+                self.0 = Root::Many(directory);
+            }
+            Root::Many(directory) => directory.add(entry),
+        }
+        None
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<Entry> {
-        let old = self.tables[key.table()].remove(key);
-        self.len -= usize::from(old.is_some());
-        old
+        match &mut self.0 {
+            Root::One(table) => table.remove(key.fingerprint()),
+            Root::Many(directory) => {
+                let old = directory.remove(key.fingerprint())?;
+                self.collapse();
+                Some(old)
+            }
+        }
     }
 
-    #[cfg(test)]
+    /// Gives an entry these flags and no others; answers whether there is one.
+    pub(crate) fn set_flags(&mut self, key: Key, flags: Flags) -> bool {
+        let entry = self.get_mut(key.fingerprint());
+        entry.map(|entry| *entry = entry.with_flags(flags)).is_some()
+    }
+
+    /// Moves an entry from one location to another, if it is there; answers whether it was.
+    pub(crate) fn relocate(&mut self, key: Key, from: Location, to: Location) -> bool {
+        let entry = self.get_mut(key.fingerprint()).filter(|entry| entry.location() == from);
+        entry.map(|entry| *entry = entry.at(to)).is_some()
+    }
+
+    /// One step of a scan: the entries from a position on, as far as one table goes (so at most
+    /// about [`TABLE_LEN_MAX`]), and where to go on. `None` if the index is empty.
+    ///
+    /// A pass that begins at [`Cursor::START`] and goes on until there is no next cursor gives every
+    /// entry that is there from its first to its last step exactly once, even if others come and go
+    /// (or it gets other flags or a new location) between the steps.
+    pub(crate) fn scan(&self, from: Cursor) -> Option<Scan<'_>> {
+        let table = self.table_at(from.0);
+        (!self.is_empty()).then(|| Scan {
+            table,
+            from: from.0,
+            next: table.span().end().map(Cursor),
+        })
+    }
+
     pub(crate) const fn len(&self) -> usize {
-        self.len
+        match &self.0 {
+            Root::One(table) => table.len(),
+            Root::Many(directory) => directory.len(),
+        }
     }
 
-    /// The entries of one table, for passes over everything.
-    pub(crate) fn table(&self, number: usize) -> impl Iterator<Item = Entry> {
-        self.tables[number].iter()
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let spine = self.tables.capacity() * size_of::<Table>();
-        spine + self.tables.iter().map(Table::heap_bytes).sum::<usize>()
+    /// Memory that it owns, besides itself; known at all times.
+    pub(crate) const fn heap_bytes(&self) -> usize {
+        match &self.0 {
+            Root::One(table) => table.heap_bytes(),
+            Root::Many(directory) => size_of::<Directory>() + directory.heap_bytes(),
+        }
+    }
+
+    fn table(&self, fingerprint: Fingerprint) -> &Table {
+        match &self.0 {
+            Root::One(table) => table,
+            Root::Many(directory) => directory.table(position(fingerprint.low)),
+        }
+    }
+
+    fn table_at(&self, position: u64) -> &Table {
+        match &self.0 {
+            Root::One(table) => table,
+            Root::Many(directory) => directory.table(position),
+        }
+    }
+
+    /// For changes that leave the fingerprint as it is.
+    fn get_mut(&mut self, fingerprint: Fingerprint) -> Option<&mut Entry> {
+        match &mut self.0 {
+            Root::One(table) => table.get_mut(fingerprint),
+            Root::Many(directory) => directory.get_mut(fingerprint),
+        }
+    }
+
+    /// Does without the directory where one table is left, or no entry.
+    fn collapse(&mut self) {
+        if let Root::Many(directory) = &mut self.0 {
+            if directory.len() == 0 {
+                *self = Self::new();
+            } else if let Some(only) = directory.take_only() {
+                self.0 = Root::One(only);
+            }
+        }
+    }
+}
+
+/// One step of a scan.
+#[derive(Debug)]
+pub(crate) struct Scan<'a> {
+    table: &'a Table,
+    from: u64,
+    /// Where to go on; `None` at the end.
+    pub(crate) next: Option<Cursor>,
+}
+
+impl<'a> Scan<'a> {
+    /// The entries, in the order of the scan.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> + use<'a> {
+        self.table.from(self.from)
     }
 }
 

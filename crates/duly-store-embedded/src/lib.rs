@@ -19,6 +19,7 @@
 pub mod check;
 mod clock;
 pub mod disk;
+mod effect;
 mod engine;
 mod format;
 mod index;

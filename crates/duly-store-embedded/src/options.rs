@@ -20,6 +20,10 @@ pub struct Options {
     pub index_memory_max_bytes: u64,
     /// Requests that may wait for the engine.
     pub queue_max: usize,
+    /// Timers that the calendar of what is near may hold, where one of 16 pending is less.
+    pub near_max: usize,
+    /// Due timers of one lane that are held in memory; the rest is found again when they are gone.
+    pub overdue_max: usize,
     /// Fixes the random bits, for tests; `None` takes them from the machine.
     pub random_seed: Option<u64>,
 }
@@ -32,6 +36,8 @@ impl Default for Options {
             min_free_percent: 5,
             index_memory_max_bytes: memory_share(),
             queue_max: 100_000,
+            near_max: 1_000_000,
+            overdue_max: 262_144,
             random_seed: None,
         }
     }

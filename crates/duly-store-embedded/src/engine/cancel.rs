@@ -9,7 +9,10 @@ use duly_core::{
 };
 use duly_store::{Outcome, query::Body};
 
-use crate::{format::record::Record, index::Kind};
+use crate::{
+    format::record::Record,
+    index::{Flags, Kind},
+};
 
 use super::{
     Engine, Stop,
@@ -27,8 +30,9 @@ impl Engine {
     ) -> Result<Outcome, Stop> {
         let known = self.look_up(self.key(number, id.as_str()));
         let now = self.now.wall();
-        if let (Known::Live(entry, None), None) = (known, if_revision)
+        if let (Known::Live(_, entry), None) = (known, if_revision)
             && entry.claimable().kind == Kind::First
+            && !entry.flags().has(Flags::LEASED)
         {
             let due_at = Timestamp::saturating_from_unix_ms(entry.claimable().at_ms);
             let stub = Stub::cancelled_unread(id.clone(), due_at, now);
@@ -60,9 +64,12 @@ impl Engine {
 
     /// Writes that a timer has ended, with when its stub goes.
     pub(super) fn write_ended(&mut self, number: u32, stub: Stub) -> Result<(), Stop> {
-        let retention = self.namespace(number).settings.retention;
+        let namespace = self.namespace(number);
+        let retention = namespace.settings.retention;
+        #[expect(clippy::cast_possible_truncation, reason = "it counts modulo 2^32")]
+        let order = namespace.ended() as u32;
         let keeps = retention.ms() > 0;
         let expires_at = keeps.then(|| stub.ended_at.saturating_add(retention));
-        self.write(number, &Record::Ended { stub: Box::new(stub), expires_at })
+        self.write(number, &Record::Ended { stub: Box::new(stub), expires_at, number: order })
     }
 }

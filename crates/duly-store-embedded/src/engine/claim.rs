@@ -43,9 +43,7 @@ impl Engine {
                     return taken.map(|()| claimed);
                 }
             }
-            if self.earliest(number, &lane.lane, Kind::First).is_some()
-                || self.earliest(number, &lane.lane, Kind::Retry).is_some()
-            {
+            if self.has_claimable(number, &lane.lane) {
                 claimed.more.push(lane.lane.clone());
             }
         }
@@ -71,15 +69,21 @@ impl Engine {
             let Some(entry) = self.earliest(number, &lane.lane, kind) else {
                 break;
             };
+            let key = entry.key(number);
             let timer = match self.load(entry.location()) {
                 Ok(timer) => timer,
                 Err(error) => {
-                    self.settled(|engine| engine.quarantine(entry.key(), &entry, &error))?;
+                    self.settled(|engine| engine.quarantine(key, &entry, &error))?;
                     continue;
                 }
             };
             if self.is_expired(&timer) {
-                self.settled(|engine| engine.give_up_expired(entry.key(), timer))?;
+                self.settled(|engine| engine.give_up_expired(key, timer))?;
+                continue;
+            }
+            if timer.due_at > self.now.wall() {
+                // The wall clock stepped back behind a retry's due time.
+                self.hold_back(key, &entry);
                 continue;
             }
             let bytes = firing_bytes(&timer);
@@ -97,6 +101,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether there is more to claim in a lane of the port, at hand or hidden.
+    fn has_claimable(&self, number: u32, lane: &Lane) -> bool {
+        let Some(namespace) = self.namespaces.get(number).filter(|ns| ns.is_claimable()) else {
+            return false;
+        };
+        let own = &namespace.settings.destination;
+        let numbers = namespace.lanes.numbers_of(&lane.key, own).into_iter().flatten();
+        numbers.filter_map(|slot| namespace.lanes.get(slot)).any(|lane| {
+            [Kind::First, Kind::Retry].into_iter().any(|kind| self.claimable_count(lane, kind) > 0)
+        })
+    }
+
     /// The earliest claimable entry of a lane of the port.
     fn earliest(&self, number: u32, lane: &Lane, kind: Kind) -> Option<Entry> {
         let namespace = self.namespaces.get(number).filter(|namespace| namespace.is_claimable())?;
@@ -107,10 +123,10 @@ impl Engine {
             .numbers_of(&lane.key, own)
             .into_iter()
             .flatten()
-            .filter_map(|slot| namespace.lanes.get(slot)?.set(kind).first().copied())
+            .filter_map(|slot| namespace.lanes.get(slot)?.due(kind).window().first().copied())
             .filter(|(at_ms, _)| *at_ms <= now_ms)
             .min()
-            .and_then(|(_, packed)| self.live.get(Key::unpack(packed)))
+            .and_then(|(_, packed)| namespace.live.get(Key::unpack(packed)))
     }
 
     fn grant(
@@ -121,8 +137,8 @@ impl Engine {
         timer: Timer,
         request: &ClaimRequest,
     ) -> Result<Firing, Error> {
-        let key = entry.key();
-        let state = self.state_of(entry, None);
+        let key = entry.key(number);
+        let state = self.state_of(entry);
         let decision = lifecycle::decide(Some(state), Event::Claim);
         assert_eq!(decision, Decision::Move(State::InFlight), "only a due firing is claimed");
         assert!(timer.due_at <= self.now.wall(), "P2: a claim before the due time");

@@ -1,15 +1,18 @@
 //! Dead letters: redrive and purge.
 
 use duly_core::{
-    Code, DeliveryId, Invalid, Millis, NamespaceName, State,
+    Code, Invalid, Millis, NamespaceName, State,
     lifecycle::{self, Decision, Event},
     timer::DeathReason,
 };
 use duly_store::{Outcome, Refusal, command::Letter as Named};
 
-use crate::format::record::{Cause, Record};
+use crate::{
+    format::record::{Cause, Record},
+    index::Location,
+};
 
-use super::{Engine, Stop, letters::Letter};
+use super::{Engine, Stop, letters};
 
 impl Engine {
     pub(super) fn redrive(
@@ -19,11 +22,14 @@ impl Engine {
         named: &Named,
         delay: Millis,
     ) -> Result<Outcome, Stop> {
-        let (_, letter) = self.find_letter(number, name, named)?;
-        if let Some(entry) = self.entry(letter.key) {
-            let lease = self.leases.get(&letter.key).copied();
-            let state = self.state_of(&entry, lease.as_ref());
-            let known = super::view::Known::Live(entry, lease);
+        let location = self.letter_location(number, name, named)?;
+        let mut timer = self.load(location).map_err(|error| {
+            Stop::Refused(Refusal::NotFound(format!("that can be read: {error}")))
+        })?;
+        let key = self.key(number, timer.id.as_str());
+        if let Some(entry) = self.namespaces.live(key) {
+            let state = self.state_of(&entry);
+            let known = super::view::Known::Live(key, entry);
             if let Some(view) = self.readable(name, known)? {
                 let mut refusal = self.refuse_state(view.id(), &view, Code::AlreadyExists);
                 if let Refusal::State { state: shown, .. } = &mut refusal {
@@ -39,9 +45,6 @@ impl Engine {
             ),
             "a dead letter can be redriven"
         );
-        let mut timer = self.load(letter.location).map_err(|error| {
-            Stop::Refused(Refusal::NotFound(format!("that can be read: {error}")))
-        })?;
         let at = self.now.steady().checked_add(delay).ok_or_else(|| {
             let allowed = "short enough that the firing is due before 2200-01-01";
             Stop::Refused(Refusal::Invalid(Invalid::new("delay", delay, allowed)))
@@ -65,25 +68,34 @@ impl Engine {
         name: &NamespaceName,
         named: &Named,
     ) -> Result<Outcome, Stop> {
-        let (delivery, _) = self.find_letter(number, name, named)?;
-        self.write(number, &Record::Purged(delivery))?;
+        let location = self.letter_location(number, name, named)?;
+        let known = self.load(location).ok();
+        // What cannot be read can be dropped all the same, by the name that it was asked for.
+        let delivery = match (&known, named) {
+            (Some(timer), _) => timer.delivery_id(name.as_str()),
+            (None, Named::Delivery(delivery)) => *delivery,
+            (None, Named::Timer(_)) => letters::UNKNOWN_DELIVERY,
+        };
+        let key = match (&known, named) {
+            (Some(timer), _) => self.key(number, timer.id.as_str()),
+            (None, Named::Timer(id)) => self.key(number, id.as_str()),
+            (None, Named::Delivery(_)) => letters::unknown_timer(number),
+        };
+        self.write(number, &Record::Purged { delivery, key: key.pack() })?;
         Ok(Outcome::Purged)
     }
 
-    fn find_letter(
+    fn letter_location(
         &self,
         number: u32,
         name: &NamespaceName,
         named: &Named,
-    ) -> Result<(DeliveryId, Letter), Stop> {
-        let found = match named {
-            Named::Timer(id) => self.letters.latest(self.key(number, id.as_str())),
-            Named::Delivery(delivery) => self
-                .letters
-                .get(*delivery)
-                .filter(|letter| letter.key.namespace() == number)
-                .map(|letter| (*delivery, letter)),
-        };
+    ) -> Result<Location, Stop> {
+        let letters = self.namespaces.get(number).map(|namespace| &namespace.letters);
+        let found = letters.and_then(|letters| match named {
+            Named::Timer(id) => letters.latest(self.key(number, id.as_str())),
+            Named::Delivery(delivery) => letters.get(self.hash_key, number, *delivery),
+        });
         found.ok_or_else(|| {
             let what = match named {
                 Named::Timer(id) => format!("{:?}", id.as_str()),

@@ -2,14 +2,16 @@
 //!
 //! A lane has a number from 0 to 255 that the index entry carries: 0 follows the namespace's own
 //! destination, 1 is pull, 2..=253 are origins that timers named, 255 takes the origins past that.
-//! The due sets hold only what is claimable and not leased, so their sizes are exact counts and a
+//! What is due holds only what is claimable and not leased, so its sizes are exact counts and a
 //! cancel takes its firing out at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use duly_core::{Destination, destination::LaneKey};
 
-use crate::index::{Claimable, Kind, PackedKey};
+use crate::{effect::LaneOf, index::Kind};
+
+use super::overdue::Overdue;
 
 /// Lane of timers that follow their namespace's destination.
 pub(crate) const DEFAULT: u8 = 0;
@@ -29,23 +31,25 @@ pub(crate) struct Lane {
     pub(crate) pending: u64,
     /// Those under a lease.
     pub(crate) in_flight: u64,
-    first: BTreeSet<(u64, PackedKey)>,
-    retry: BTreeSet<(u64, PackedKey)>,
+    first: Overdue,
+    retry: Overdue,
 }
 
 impl Lane {
     fn new(key: Option<LaneKey>) -> Self {
-        Self { key, pending: 0, in_flight: 0, first: BTreeSet::new(), retry: BTreeSet::new() }
+        let (first, retry) = (Overdue::default(), Overdue::default());
+        Self { key, pending: 0, in_flight: 0, first, retry }
     }
 
-    pub(crate) const fn set(&self, kind: Kind) -> &BTreeSet<(u64, PackedKey)> {
+    /// What of a kind is due.
+    pub(crate) const fn due(&self, kind: Kind) -> &Overdue {
         match kind {
             Kind::First => &self.first,
             Kind::Retry => &self.retry,
         }
     }
 
-    fn set_mut(&mut self, kind: Kind) -> &mut BTreeSet<(u64, PackedKey)> {
+    pub(crate) const fn due_mut(&mut self, kind: Kind) -> &mut Overdue {
         match kind {
             Kind::First => &mut self.first,
             Kind::Retry => &mut self.retry,
@@ -65,27 +69,27 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Takes a timer with this destination in; answers its lane's number.
-    pub(crate) fn join(&mut self, destination: Option<&Destination>) -> u8 {
-        let (number, key) = match destination {
-            None => (DEFAULT, None),
-            Some(Destination::Pull) => (PULL, Some(LaneKey::Pull)),
-            Some(other) => {
-                let key = other.lane_key();
-                let number = self.origins.get(&key).copied().or_else(|| {
-                    let free = (ORIGIN_FIRST..=ORIGIN_LAST)
-                        .find(|number| !self.by_number.contains_key(number))?;
-                    self.origins.insert(key.clone(), free);
-                    Some(free)
-                });
-                match number {
-                    Some(number) => (number, Some(key)),
-                    None => (OVERFLOW, Some(LaneKey::Overflow)),
-                }
-            }
+    /// Takes a timer of this lane in; answers the lane's number.
+    pub(crate) fn join(&mut self, lane: &LaneOf) -> u8 {
+        let (number, key) = match lane {
+            LaneOf::Default => (DEFAULT, None),
+            LaneOf::Pull => (PULL, Some(LaneKey::Pull)),
+            LaneOf::Origin(key) => match self.number_for(key) {
+                Some(number) => (number, Some((**key).clone())),
+                None => (OVERFLOW, Some(LaneKey::Overflow)),
+            },
         };
         self.by_number.entry(number).or_insert_with(|| Lane::new(key)).pending += 1;
         number
+    }
+
+    fn number_for(&mut self, key: &LaneKey) -> Option<u8> {
+        self.origins.get(key).copied().or_else(|| {
+            let free =
+                (ORIGIN_FIRST..=ORIGIN_LAST).find(|number| !self.by_number.contains_key(number))?;
+            self.origins.insert(key.clone(), free);
+            Some(free)
+        })
     }
 
     /// Lets a timer go; a lane without timers gives its number back.
@@ -106,20 +110,6 @@ impl Lanes {
 
     pub(crate) fn get_mut(&mut self, number: u8) -> Option<&mut Lane> {
         self.by_number.get_mut(&number)
-    }
-
-    /// Adds to the due set.
-    pub(crate) fn due(&mut self, number: u8, claimable: Claimable, key: PackedKey) {
-        if let Some(lane) = self.by_number.get_mut(&number) {
-            lane.set_mut(claimable.kind).insert((claimable.at_ms, key));
-        }
-    }
-
-    /// Takes out of the due set, if it is there.
-    pub(crate) fn not_due(&mut self, number: u8, claimable: Claimable, key: PackedKey) {
-        if let Some(lane) = self.by_number.get_mut(&number) {
-            lane.set_mut(claimable.kind).remove(&(claimable.at_ms, key));
-        }
     }
 
     /// What a lane is keyed by, given the namespace's destination.

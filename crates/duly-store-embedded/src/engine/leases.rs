@@ -34,8 +34,55 @@ impl Lease {
     }
 }
 
+/// Number of maps: growing one copies so small a part of all leases that nobody notices.
+const MAPS: usize = 256;
+
 /// All leases, by timer.
-pub(crate) type Leases = FxHashMap<Key, Lease>;
+#[derive(Debug)]
+pub(crate) struct Leases {
+    maps: Box<[FxHashMap<Key, Lease>]>,
+    len: usize,
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        Self { maps: (0..MAPS).map(|_| FxHashMap::default()).collect(), len: 0 }
+    }
+}
+
+impl Leases {
+    pub(crate) fn get(&self, key: Key) -> Option<&Lease> {
+        self.maps[map_of(key)].get(&key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Lease> {
+        self.maps[map_of(key)].get_mut(&key)
+    }
+
+    pub(crate) fn put(&mut self, key: Key, lease: Lease) {
+        self.len += usize::from(self.maps[map_of(key)].insert(key, lease).is_none());
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<Lease> {
+        let lease = self.maps[map_of(key)].remove(&key)?;
+        self.len -= 1;
+        Some(lease)
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Keys of the leases that `wanted` picks.
+    pub(crate) fn keys_where(&self, wanted: impl Fn(Key, &Lease) -> bool) -> Vec<Key> {
+        let all = self.maps.iter().flatten();
+        all.filter(|(key, lease)| wanted(**key, lease)).map(|(key, _)| *key).collect()
+    }
+}
+
+fn map_of(key: Key) -> usize {
+    usize::from(key.pack()[0]) % MAPS
+}
 
 const TOKEN_BYTES: usize = 20;
 

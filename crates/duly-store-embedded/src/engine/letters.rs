@@ -1,65 +1,194 @@
-//! Dead letters: found by delivery id and by timer, kept whole in the journal.
+//! Dead letters of one namespace: found by delivery id and by timer, kept whole in the files.
+//!
+//! Two index entries for each letter, 48 bytes and a little. A timer with more than one letter (an
+//! id that was used again, a repeating timer) has the rest of them in a list of its own.
+//!
+//! Invariants: `by_timer` points at the latest letter of a timer; `several` has all letters of a
+//! timer that has more than one, oldest first, and nothing of any other timer.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 
 use duly_core::DeliveryId;
 use rustc_hash::FxHashMap;
 
-use crate::index::{Key, Location};
+use crate::index::{Claimable, Cursor, Entry, Index, Key, Kind, Location, PackedKey};
 
-/// Where a dead letter stands.
+/// A letter that comes in.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Letter {
-    pub(crate) key: Key,
+pub(crate) struct NewLetter {
+    pub(crate) delivery: DeliveryId,
+    pub(crate) timer: Key,
     pub(crate) due_ms: u64,
+    pub(crate) died_ms: u64,
     pub(crate) location: Location,
 }
 
-/// All dead letters.
-#[derive(Debug, Default)]
+/// When a letter of a timer with several was given up, and its delivery id.
+pub(crate) type Died = (u64, DeliveryId);
+
+/// The dead letters of a namespace.
+#[derive(Debug)]
 pub(crate) struct Letters {
-    by_delivery: HashMap<u128, Letter>,
-    /// Delivery ids of one timer's dead letters, oldest first.
-    by_key: FxHashMap<Key, Vec<u128>>,
+    /// By the key of the delivery id; the time is the due time.
+    by_delivery: Index,
+    /// By timer: the latest; the time is when it was given up.
+    by_timer: Index,
+    several: FxHashMap<Key, VecDeque<Died>>,
+}
+
+/// Stands for a delivery id that nobody knows because the letter's record is damaged: the latest
+/// letter of the timer is meant.
+pub(crate) const UNKNOWN_DELIVERY: DeliveryId = DeliveryId::from_u128(0);
+
+/// Stands for a timer that nobody knows because the letter's record is damaged.
+pub(crate) fn unknown_timer(namespace: u32) -> Key {
+    let mut packed = [0; size_of::<PackedKey>()];
+    packed[8..].copy_from_slice(&namespace.to_le_bytes());
+    Key::unpack(packed)
+}
+
+/// The key under which a delivery id is found.
+fn key_of(hash_key: u128, namespace: u32, delivery: DeliveryId) -> Key {
+    Key::of_bytes(hash_key, namespace, &delivery.to_u128().to_le_bytes())
+}
+
+impl Default for Letters {
+    fn default() -> Self {
+        Self { by_delivery: Index::new(), by_timer: Index::new(), several: FxHashMap::default() }
+    }
 }
 
 impl Letters {
-    pub(crate) fn put(&mut self, delivery: DeliveryId, letter: Letter) -> Option<Letter> {
-        let old = self.by_delivery.insert(delivery.to_u128(), letter);
-        if old.is_none() {
-            self.by_key.entry(letter.key).or_default().push(delivery.to_u128());
+    /// Where the letter of a timer stands that has exactly one.
+    pub(crate) fn only(&self, timer: Key) -> Option<Location> {
+        if self.several.contains_key(&timer) { None } else { self.latest(timer) }
+    }
+
+    /// Puts a letter in; answers where the same one stood before. `only` is the delivery id of the
+    /// timer's letter, where it has exactly one.
+    pub(crate) fn put(
+        &mut self,
+        hash_key: u128,
+        letter: NewLetter,
+        only: Option<DeliveryId>,
+    ) -> Option<Location> {
+        let NewLetter { delivery, timer, due_ms, died_ms, location } = letter;
+        let key = key_of(hash_key, timer.namespace(), delivery);
+        let entry =
+            |key, at_ms| Entry::new(key, 0, Claimable { at_ms, kind: Kind::First }, location);
+        let old = self.by_delivery.put(entry(key, due_ms)).map(|old| old.location());
+        let latest = self.by_timer.get(timer);
+        self.by_timer.put(entry(timer, died_ms));
+        match (self.several.get_mut(&timer), latest) {
+            (Some(several), _) => {
+                several.retain(|(_, known)| *known != delivery);
+                several.push_back((died_ms, delivery));
+            }
+            (None, Some(latest)) => {
+                if let Some(first) = only.filter(|first| *first != delivery) {
+                    let both = [(latest.claimable().at_ms, first), (died_ms, delivery)];
+                    self.several.insert(timer, both.into());
+                }
+            }
+            (None, None) => {}
         }
         old
     }
 
-    pub(crate) fn remove(&mut self, delivery: DeliveryId) -> Option<Letter> {
-        let letter = self.by_delivery.remove(&delivery.to_u128())?;
-        if let Some(ids) = self.by_key.get_mut(&letter.key) {
-            ids.retain(|id| *id != delivery.to_u128());
-            if ids.is_empty() {
-                self.by_key.remove(&letter.key);
+    /// Takes a letter of this timer out; answers where it stood.
+    pub(crate) fn remove(
+        &mut self,
+        hash_key: u128,
+        timer: Key,
+        delivery: DeliveryId,
+    ) -> Option<Location> {
+        let key = key_of(hash_key, timer.namespace(), delivery);
+        if self.by_delivery.get(key).is_none() || self.by_timer.get(timer).is_none() {
+            return self.remove_damaged(key, timer);
+        }
+        let gone = self.by_delivery.remove(key)?.location();
+        let Some(several) = self.several.get_mut(&timer) else {
+            self.by_timer.remove(timer);
+            return Some(gone);
+        };
+        if let Some(place) = several.iter().position(|(_, known)| *known == delivery) {
+            several.remove(place);
+        }
+        let (latest, left) = (several.back().copied(), several.len());
+        if left < 2 {
+            self.several.remove(&timer);
+        }
+        match latest.and_then(|(died_ms, latest)| {
+            let key = key_of(hash_key, timer.namespace(), latest);
+            Some((died_ms, self.by_delivery.get(key)?.location()))
+        }) {
+            Some((at_ms, location)) => {
+                let claimable = Claimable { at_ms, kind: Kind::First };
+                self.by_timer.put(Entry::new(timer, 0, claimable, location));
+            }
+            None => drop(self.by_timer.remove(timer)),
+        }
+        Some(gone)
+    }
+
+    /// Takes out a letter of which only one name is known, by looking for its place.
+    fn remove_damaged(&mut self, delivery: Key, timer: Key) -> Option<Location> {
+        let known = self.by_delivery.get(delivery).or_else(|| self.by_timer.get(timer))?;
+        let location = known.location();
+        for index in [&mut self.by_delivery, &mut self.by_timer] {
+            let mut cursor = Some(Cursor::START);
+            while let Some(scan) = cursor.and_then(|from| index.scan(from)) {
+                cursor = scan.next;
+                let here = scan.entries().find(|entry| entry.location() == location);
+                if let Some(entry) = here {
+                    index.remove(entry.key(timer.namespace()));
+                    break;
+                }
             }
         }
-        Some(letter)
+        Some(location)
     }
 
-    pub(crate) fn get(&self, delivery: DeliveryId) -> Option<Letter> {
-        self.by_delivery.get(&delivery.to_u128()).copied()
+    /// Where the letter with this delivery id stands.
+    pub(crate) fn get(
+        &self,
+        hash_key: u128,
+        namespace: u32,
+        delivery: DeliveryId,
+    ) -> Option<Location> {
+        Some(self.by_delivery.get(key_of(hash_key, namespace, delivery))?.location())
     }
 
-    /// All dead letters of a timer, oldest first.
-    pub(crate) fn of(&self, key: Key) -> impl Iterator<Item = Letter> {
-        let ids = self.by_key.get(&key).map_or(&[][..], Vec::as_slice);
-        ids.iter().filter_map(|id| self.by_delivery.get(id).copied())
+    /// Where the latest dead letter of a timer stands.
+    pub(crate) fn latest(&self, timer: Key) -> Option<Location> {
+        Some(self.by_timer.get(timer)?.location())
     }
 
-    /// The latest dead letter of a timer.
-    pub(crate) fn latest(&self, key: Key) -> Option<(DeliveryId, Letter)> {
-        let id = DeliveryId::from_u128(*self.by_key.get(&key)?.last()?);
-        Some((id, self.get(id)?))
+    /// Where all dead letters of a timer stand, oldest first.
+    pub(crate) fn of(&self, hash_key: u128, timer: Key) -> Vec<Location> {
+        match self.several.get(&timer) {
+            Some(several) => several
+                .iter()
+                .filter_map(|(_, id)| self.get(hash_key, timer.namespace(), *id))
+                .collect(),
+            None => self.latest(timer).into_iter().collect(),
+        }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.by_delivery.len()
+    pub(crate) const fn by_delivery(&self) -> &Index {
+        &self.by_delivery
+    }
+
+    /// One entry for each letter.
+    pub(crate) fn into_index(self) -> Index {
+        self.by_delivery
+    }
+
+    pub(crate) const fn len(&self) -> u64 {
+        self.by_delivery.len() as u64
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.by_delivery.heap_bytes() + self.by_timer.heap_bytes()
     }
 }

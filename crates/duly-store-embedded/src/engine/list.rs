@@ -1,12 +1,8 @@
-//! Listing: a pass over the index in small slices, so that it holds nothing else up.
+//! Listing: a pass over an index of the namespace in small slices, so that it holds nothing else up.
 //!
-//! A pass keeps the `limit` + 1 smallest positions seen so far. An entry never leaves its table
-//! while its timer is unchanged, so one pass sees each such timer exactly once; what changes
-//! during the pass may be seen as it was or as it is. At the end the page is read afresh, and what
-//! is no longer as it was listed is left out.
-//!
-//! The cost of a call is one pass over the index whatever the page holds; runs sorted by namespace
-//! would make it a seek.
+//! A pass keeps the `limit` + 1 smallest positions seen so far. It sees each timer that does not
+//! change exactly once; what changes during the pass may be seen as it was or as it is. At the end
+//! the page is read afresh, and what is no longer as it was listed is left out.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +12,12 @@ use duly_store::{
     query::{ListState, PAGE_BYTES, PAGE_MAX, Position},
 };
 
-use crate::index::{Entry, Index, Kind, TABLES};
+use crate::index::{Cursor, Entry, Index, Kind};
 
-use super::{Engine, view::Known};
+use super::{Engine, namespaces::Namespace, view::Known};
 
 /// Tables of a slice that only looks at memory.
-const TABLES_PER_SLICE: usize = 64;
+const TABLES_PER_SLICE: usize = 16;
 /// Records read in one slice.
 const READS_PER_SLICE: usize = 256;
 /// Bytes of records after which a slice ends.
@@ -33,12 +29,11 @@ pub(crate) struct Listing {
     request: ListRequest,
     number: u32,
     source: Source,
-    table: usize,
+    /// Where the pass goes on; `None` at the end.
+    cursor: Option<Cursor>,
     /// Entries of the present table that are still to be looked at.
     rest: Vec<Entry>,
-    /// Where the walk over dead letters is.
-    letter: Option<(u64, u128)>,
-    smallest: BTreeMap<Position, Found>,
+    smallest: BTreeMap<Position, Entry>,
 }
 
 /// Which structure is walked.
@@ -49,12 +44,14 @@ enum Source {
     Letters,
 }
 
-/// Something that may be on the page.
-#[derive(Debug, Clone, Copy)]
-enum Found {
-    Live(Entry),
-    Stub(Entry),
-    Letter(u128),
+impl Source {
+    fn index(self, namespace: &Namespace) -> &Index {
+        match self {
+            Self::Live => &namespace.live,
+            Self::Stubs => namespace.stubs.index(),
+            Self::Letters => namespace.letters.by_delivery(),
+        }
+    }
 }
 
 impl Listing {
@@ -78,116 +75,65 @@ impl Listing {
             request,
             number,
             source,
-            table: 0,
+            cursor: Some(Cursor::START),
             rest: Vec::new(),
-            letter: None,
             smallest: BTreeMap::new(),
         })
     }
 
     /// Goes on for one slice; the page when it is complete.
     pub(crate) fn slice(&mut self, engine: &Engine) -> Option<Result<Page>> {
-        let done = match self.source {
-            Source::Live => self.walk(engine, &engine.live),
-            Source::Stubs => self.walk(engine, &engine.stubs),
-            Source::Letters => self.walk_letters(engine),
-        };
-        match done {
-            Ok(false) => None,
-            Ok(true) => Some(self.page(engine)),
-            Err(error) => Some(Err(error)),
+        match self.walk(engine) {
+            false => None,
+            true => Some(self.page(engine)),
         }
     }
 
-    fn walk(&mut self, engine: &Engine, index: &Index) -> Result<bool> {
+    fn walk(&mut self, engine: &Engine) -> bool {
+        let Some(namespace) = engine.namespaces.get(self.number) else {
+            return true;
+        };
+        let index = self.source.index(namespace);
         let (mut reads, mut bytes) = (0, 0);
-        let mut tables = 0;
-        loop {
+        for _ in 0..=TABLES_PER_SLICE {
             while let Some(entry) = self.rest.pop() {
-                if self.look_at(engine, &entry)? {
+                if self.look_at(engine, index, &entry) {
                     reads += 1;
                     bytes += entry.location().bytes_estimate();
                 }
                 if reads >= READS_PER_SLICE || bytes >= BYTES_PER_SLICE {
-                    return Ok(false);
+                    return false;
                 }
             }
-            if self.table == TABLES {
-                return Ok(true);
-            }
-            if tables == TABLES_PER_SLICE {
-                return Ok(false);
-            }
-            let number = self.number;
-            let mine = index.table(self.table).filter(|e| e.key().namespace() == number);
-            self.rest = mine.collect();
-            self.table += 1;
-            tables += 1;
+            let Some(scan) = self.cursor.and_then(|cursor| index.scan(cursor)) else {
+                return true;
+            };
+            self.cursor = scan.next;
+            self.rest.extend(scan.entries());
         }
+        false
     }
 
     /// Looks at an entry; answers whether that took a read.
-    fn look_at(&mut self, engine: &Engine, entry: &Entry) -> Result<bool> {
+    fn look_at(&mut self, engine: &Engine, index: &Index, entry: &Entry) -> bool {
         let claimable = entry.claimable();
-        let found = match self.source {
-            Source::Stubs => Found::Stub(*entry),
-            _ => Found::Live(*entry),
-        };
-        if self.source == Source::Live {
-            let lease = engine.leases.get(&entry.key());
-            if !self.request.state.admits(engine.state_of(entry, lease)) {
-                return Ok(false);
-            }
+        let may_be_listed = match self.source {
             // A first attempt's time is its due time: most entries are judged without a read. One
             // that was moved between table and read comes as it is now.
-            let due_known = claimable.kind == Kind::First;
-            if due_known && !self.may_fit(claimable.at_ms) {
-                return Ok(false);
+            Source::Live => {
+                self.request.state.admits(engine.state_of(entry))
+                    && (claimable.kind == Kind::Retry || self.may_fit(claimable.at_ms))
             }
-            if engine.live.get(entry.key()) != Some(*entry) {
-                return Ok(false);
-            }
-        }
-        let view = match found {
-            Found::Stub(_) if engine.stubs.get(entry.key()) != Some(*entry) => return Ok(false),
-            found => self.read(engine, found),
+            Source::Letters => self.may_fit(claimable.at_ms),
+            Source::Stubs => claimable.at_ms > engine.now.wall_ms,
         };
-        if let Some(view) = view {
-            self.offer(&view, found);
+        if !may_be_listed || !is_unchanged(index, self.number, entry) {
+            return false;
         }
-        Ok(true)
-    }
-
-    fn walk_letters(&mut self, engine: &Engine) -> Result<bool> {
-        use std::ops::Bound::{Excluded, Included, Unbounded};
-        let Some(namespace) = engine.namespaces.get(self.number) else {
-            return Ok(true);
-        };
-        let start = match (self.letter, &self.request.after, self.request.due_from) {
-            (Some(seen), ..) => Excluded(seen),
-            (None, Some(after), _) => Included((after.due_at.unix_ms(), 0)),
-            (None, None, Some(from)) => Included((from.unix_ms(), 0)),
-            (None, None, None) => Unbounded,
-        };
-        let slice: Vec<(u64, u128)> =
-            namespace.letters.range((start, Unbounded)).take(READS_PER_SLICE).copied().collect();
-        let mut bytes = 0;
-        for &(due_ms, delivery) in &slice {
-            if bytes >= BYTES_PER_SLICE {
-                return Ok(false);
-            }
-            self.letter = Some((due_ms, delivery));
-            if !self.may_fit(due_ms) {
-                // They come in due order: none after this one fits either.
-                return Ok(true);
-            }
-            let found = Found::Letter(delivery);
-            if let Some(view) = self.read(engine, found) {
-                bytes += view.payload_bytes();
-                self.offer(&view, found);
-            }
+        if let Some(view) = self.read(engine, entry) {
+            self.offer(&view, entry);
         }
-        Ok(slice.len() < READS_PER_SLICE)
+        true
     }
 
     /// Whether something due then can be on the page.
@@ -203,24 +149,21 @@ impl Listing {
             && !(full && last.is_some_and(|(position, _)| due_at > position.due_at))
     }
 
-    fn read(&self, engine: &Engine, found: Found) -> Option<TimerView> {
-        let name = &self.request.namespace;
-        let known = match found {
-            Found::Live(entry) => Known::Live(entry, engine.leases.get(&entry.key()).copied()),
-            Found::Stub(entry) => Known::Ended(entry),
-            Found::Letter(delivery) => {
-                Known::Dead(engine.letters.get(duly_core::DeliveryId::from_u128(delivery))?)
-            }
+    fn read(&self, engine: &Engine, entry: &Entry) -> Option<TimerView> {
+        let known = match self.source {
+            Source::Live => Known::Live(entry.key(self.number), *entry),
+            Source::Stubs => Known::Ended(entry.location()),
+            Source::Letters => Known::Dead(entry.location()),
         };
         // A record that cannot be read is quarantined when it is claimed; a list leaves it out.
-        engine.view(name, known).ok().flatten()
+        engine.view(&self.request.namespace, known).ok().flatten()
     }
 
-    fn offer(&mut self, view: &TimerView, found: Found) {
+    fn offer(&mut self, view: &TimerView, entry: &Entry) {
         if !self.admits(view) {
             return;
         }
-        self.smallest.insert(Position::of(view), found);
+        self.smallest.insert(Position::of(view), *entry);
         if self.smallest.len() > self.request.limit + 1 {
             self.smallest.pop_last();
         }
@@ -248,13 +191,10 @@ impl Listing {
         let mut more = listed > self.request.limit;
         let mut last = None;
         let mut bytes = 0;
-        for (position, found) in smallest.into_iter().take(self.request.limit) {
-            let unchanged = match found {
-                Found::Live(entry) => engine.live.get(entry.key()) == Some(entry),
-                Found::Stub(entry) => engine.stubs.get(entry.key()) == Some(entry),
-                Found::Letter(_) => true,
-            };
-            if unchanged && let Some(view) = self.read(engine, found) {
+        let index = engine.namespaces.get(self.number).map(|ns| self.source.index(ns));
+        for (position, entry) in smallest.into_iter().take(self.request.limit) {
+            let unchanged = index.is_some_and(|index| is_unchanged(index, self.number, &entry));
+            if unchanged && let Some(view) = self.read(engine, &entry) {
                 bytes += view.payload_bytes();
                 page.timers.push(view);
             }
@@ -267,4 +207,10 @@ impl Listing {
         page.next = if more { last } else { None };
         Ok(page)
     }
+}
+
+/// Whether an entry is what it was, but for flags; that its timer was leased or is due now shows when
+/// it is read.
+fn is_unchanged(index: &Index, number: u32, entry: &Entry) -> bool {
+    index.get(entry.key(number)).is_some_and(|now| now.is_same_timer(entry))
 }

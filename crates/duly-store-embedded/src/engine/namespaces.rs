@@ -1,10 +1,10 @@
 //! The table of namespaces: settings, exact counts, totals, lanes.
 //!
-//! A namespace has a number that every record and index entry carries. A deleted one gives its
-//! number up for good: what is left of it drops out when it is met.
+//! A namespace has a number that every record carries, and indexes of its own. A deleted one gives
+//! its number up for good: what the journal still says of it is passed over.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -14,10 +14,19 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     format::record::NamespaceRecord,
-    index::{Claimable, Kind, NAMESPACE_MAX, PackedKey},
+    index::{Entry, Flags, Index, Key, Kind, NAMESPACE_MAX},
 };
 
-use super::lanes::{Lane, Lanes};
+use super::{
+    lanes::{Lane, Lanes},
+    letters::Letters,
+    stubs::Stubs,
+};
+
+/// Due timers held in memory, of all lanes together, above which each lane keeps fewer.
+const HELD_MAX: usize = 4 << 20;
+/// What a lane keeps then.
+const ROOM_WHEN_CROWDED: usize = 4_096;
 
 /// A namespace and all that is counted in it.
 #[derive(Debug)]
@@ -35,11 +44,12 @@ pub(crate) struct Namespace {
     pub(crate) retrying: u64,
     pub(crate) in_flight: u64,
     pub(crate) pending_bytes: u64,
-    /// Dead letters by (due, delivery id).
-    pub(crate) letters: BTreeSet<(u64, u128)>,
-    /// Stubs in the order in which they ended; some may have gone already.
-    pub(crate) stubs: VecDeque<(u64, PackedKey)>,
-    pub(crate) retained: u64,
+    /// Pending timers.
+    pub(crate) live: Index,
+    /// Stubs of ended timers.
+    pub(crate) stubs: Stubs,
+    /// Dead letters.
+    pub(crate) letters: Letters,
     /// Bytes of its record.
     pub(crate) record_bytes: u64,
 }
@@ -58,9 +68,9 @@ impl Namespace {
             retrying: 0,
             in_flight: 0,
             pending_bytes: 0,
-            letters: BTreeSet::new(),
-            stubs: VecDeque::new(),
-            retained: 0,
+            live: Index::new(),
+            stubs: Stubs::default(),
+            letters: Letters::default(),
             record_bytes: 0,
         }
     }
@@ -69,8 +79,19 @@ impl Namespace {
         self.first + self.retrying + self.in_flight
     }
 
-    pub(crate) fn dead(&self) -> u64 {
-        self.letters.len() as u64
+    pub(crate) const fn dead(&self) -> u64 {
+        self.letters.len()
+    }
+
+    /// How many of its timers have ended.
+    pub(crate) const fn ended(&self) -> u64 {
+        self.totals.delivered + self.totals.cancelled
+    }
+
+    fn held(&self) -> Held {
+        let bytes =
+            self.live.heap_bytes() + self.stubs.index().heap_bytes() + self.letters.heap_bytes();
+        Held { pending: self.live.len() as u64, dead: self.dead(), index_bytes: bytes as u64 }
     }
 
     /// Whether claims are granted.
@@ -108,8 +129,23 @@ pub(crate) struct Namespaces {
     next_number: u32,
     /// Bytes of the table of namespaces, as it is written at each roll.
     table_bytes: u64,
-    /// Lanes whose due sets are not empty.
+    /// Lanes in which something is due.
     pub(crate) active: BTreeSet<(NamespaceName, u8)>,
+    /// Due timers held in the windows of all lanes.
+    held: usize,
+    /// Pending timers of all namespaces.
+    pending: u64,
+    /// Dead letters of all namespaces.
+    dead: u64,
+    /// Memory of all indexes.
+    index_bytes: u64,
+}
+
+/// What a namespace adds to the counts over all.
+struct Held {
+    pending: u64,
+    dead: u64,
+    index_bytes: u64,
 }
 
 impl Namespaces {
@@ -123,6 +159,11 @@ impl Namespaces {
 
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Namespace> {
         self.by_number.get_mut(&number)
+    }
+
+    /// The entry of a pending timer.
+    pub(crate) fn live(&self, key: Key) -> Option<Entry> {
+        self.by_number.get(&key.namespace())?.live.get(key)
     }
 
     /// The number that a new namespace gets.
@@ -162,10 +203,17 @@ impl Namespaces {
 
     pub(crate) fn remove(&mut self, number: u32) -> Option<Namespace> {
         let gone = self.by_number.remove(&number)?;
+        let held = gone.held();
+        self.pending -= held.pending;
+        self.dead -= held.dead;
+        self.index_bytes -= held.index_bytes;
         self.table_bytes -= gone.record_bytes;
         self.by_name.remove(&gone.name);
-        for (lane, _) in gone.lanes.iter() {
-            self.active.remove(&(gone.name.clone(), lane));
+        for (number, lane) in gone.lanes.iter() {
+            self.active.remove(&(gone.name.clone(), number));
+            for kind in [Kind::First, Kind::Retry] {
+                self.held -= lane.due(kind).window().len();
+            }
         }
         Some(gone)
     }
@@ -186,15 +234,100 @@ impl Namespaces {
         self.by_number.iter().map(|(number, namespace)| (*number, namespace))
     }
 
-    /// Adds a timer to its lane's due set.
-    pub(crate) fn due(&mut self, number: u32, lane: u8, claimable: Claimable, key: PackedKey) {
+    /// Pending timers of all namespaces.
+    pub(crate) const fn pending(&self) -> u64 {
+        self.pending
+    }
+
+    /// Memory of all indexes.
+    pub(crate) const fn index_bytes(&self) -> u64 {
+        self.index_bytes
+    }
+
+    /// Dead letters of all namespaces.
+    pub(crate) const fn dead(&self) -> u64 {
+        self.dead
+    }
+
+    /// Does something with the entries of a namespace and keeps the counts over all namespaces.
+    pub(crate) fn with<T>(
+        &mut self,
+        number: u32,
+        change: impl FnOnce(&mut Namespace) -> T,
+    ) -> Option<T> {
+        let namespace = self.by_number.get_mut(&number)?;
+        let before = namespace.held();
+        let answer = change(namespace);
+        let after = namespace.held();
+        self.pending = self.pending + after.pending - before.pending;
+        self.dead = self.dead + after.dead - before.dead;
+        self.index_bytes = self.index_bytes + after.index_bytes - before.index_bytes;
+        Some(answer)
+    }
+
+    /// How many due timers a lane may hold in memory, of `room` as configured.
+    pub(crate) fn room(&self, room: usize) -> usize {
+        if self.held < HELD_MAX { room } else { room.min(ROOM_WHEN_CROWDED) }
+    }
+
+    /// Counts a timer as due in its lane.
+    pub(crate) fn surface(&mut self, number: u32, entry: &Entry, room: usize) {
+        let room = self.room(room);
         let Some(namespace) = self.by_number.get_mut(&number) else {
             return;
         };
-        if namespace.lanes.get(lane).is_some_and(Lane::is_idle) {
-            self.active.insert((namespace.name.clone(), lane));
+        let key = entry.key(number);
+        namespace.live.set_flags(key, entry.flags().with(Flags::SURFACED));
+        let Some(lane) = namespace.lanes.get_mut(entry.lane()) else {
+            return;
+        };
+        if lane.is_idle() {
+            self.active.insert((namespace.name.clone(), entry.lane()));
         }
-        namespace.lanes.due(lane, claimable, key);
+        let claimable = entry.claimable();
+        let due = lane.due_mut(claimable.kind);
+        let before = due.window().len();
+        due.add((claimable.at_ms, key.pack()), room);
+        self.held = self.held + due.window().len() - before;
+    }
+
+    /// No longer counts a timer as due, if it was; the entry may have left the index.
+    pub(crate) fn sink(&mut self, number: u32, entry: &Entry) {
+        if !entry.flags().has(Flags::SURFACED) {
+            return;
+        }
+        let Some(namespace) = self.by_number.get_mut(&number) else {
+            return;
+        };
+        let key = entry.key(number);
+        namespace.live.set_flags(key, entry.flags().without(Flags::SURFACED));
+        let Some(lane) = namespace.lanes.get_mut(entry.lane()) else {
+            return;
+        };
+        let claimable = entry.claimable();
+        let due = lane.due_mut(claimable.kind);
+        let before = due.window().len();
+        due.remove((claimable.at_ms, key.pack()));
+        self.held = self.held + due.window().len() - before;
+    }
+
+    /// Brings hidden timers back into a lane's window, as many as there is room for.
+    pub(crate) fn unhide(
+        &mut self,
+        number: u32,
+        lane: u8,
+        kind: Kind,
+        found: impl Iterator<Item = super::overdue::Place>,
+        room: usize,
+    ) {
+        let room = self.room(room);
+        let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(lane));
+        let Some(due) = lane.map(|lane| lane.due_mut(kind)) else {
+            return;
+        };
+        let before = due.window().len();
+        found.take(room.saturating_sub(before)).for_each(|place| due.unhide(place));
+        self.held = self.held + due.window().len() - before;
     }
 
     /// Brings [`Namespaces::active`] up to date for a lane that may have become idle.

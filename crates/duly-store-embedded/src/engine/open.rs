@@ -13,15 +13,15 @@ use rustc_hash::FxHashMap;
 use crate::{
     clock::{Times, ms},
     disk::Disk,
+    effect::Effect,
     format,
-    index::{Index, Key, TABLES},
     journal::{DIR, Journal, recovery},
     manifest::{self, Manifest},
     open::{OpenError, OpenReport},
     options::Options,
 };
 
-use super::{Engine, Publish, space::Space};
+use super::{Engine, space::Space};
 
 impl Engine {
     /// Opens the store on `disk`, which the caller has locked. Nothing is written until all of it
@@ -68,26 +68,24 @@ impl Engine {
             hash_key: manifest.hash_key,
             anchor,
             journal,
-            live: Index::new(),
-            stubs: Index::new(),
             leases: super::Leases::default(),
-            letters: super::Letters::default(),
             namespaces: super::Namespaces::default(),
-            calendar: Calendar::new(),
-            retries: Calendar::new(),
+            near: super::near::Near::new(),
+            refills: super::refill::Refills::default(),
             lease_ends: Calendar::new(),
             expiries: Calendar::new(),
-            stub_ends: Calendar::new(),
+            stub_passes: super::stubs::Passes::default(),
             unpublished: VecDeque::new(),
             unpublished_retries: FxHashMap::default(),
             popped: Vec::new(),
-            sweeping: None,
+            graves: super::graves::Graves::default(),
             space: Space::default(),
             poisoned: None,
             held_back: BTreeSet::new(),
             retry_due_max_ms: 0,
             last_wall_ms: 0,
             replaying: true,
+            replayed_letters: FxHashMap::default(),
             busy: false,
             wake: false,
             announced_ms: None,
@@ -102,8 +100,9 @@ impl Engine {
     ) -> Result<OpenReport, OpenError> {
         let disk = Arc::clone(&self.disk);
         let mut each = |location, decoded: format::record::Decoded| {
-            self.absorb(location, decoded.namespace, &decoded.record);
-            self.settle_unpublished();
+            let number = decoded.namespace;
+            let effect = Effect::of(self.hash_key, number, &decoded.record);
+            self.absorb(location, number, effect);
             Ok(())
         };
         let found = recovery::recover(disk.as_ref(), manifest, &mut each, progress)?;
@@ -154,8 +153,8 @@ impl Engine {
                 .map_err(|refusal| OpenError::Unwritable(refusal.to_string()))?;
         }
         self.replaying = false;
-        self.sweep_all();
-        self.fill_calendars();
+        self.replayed_letters = FxHashMap::default();
+        self.count_out_all();
         let released = self.release_nodes();
         let mark = self.journal.commit()?;
         if let Some(mark) = mark {
@@ -169,41 +168,9 @@ impl Engine {
         Ok(OpenReport { is_new, torn_tail: torn, frames, records, released, epoch: manifest.epoch })
     }
 
-    /// At replay only the ends of firings go into a calendar as they come; the rest is filled in
-    /// from the index at the end.
-    fn settle_unpublished(&mut self) {
-        self.unpublished_retries.clear();
-        for (_, publish) in std::mem::take(&mut self.unpublished) {
-            if let Some(expires_at) = publish.expires_at {
-                self.expiries.insert(expires_at.unix_ms() + 1, publish.key.pack());
-            }
-        }
-    }
-
-    fn fill_calendars(&mut self) {
-        for table in 0..TABLES {
-            let waiting: Vec<Publish> = self
-                .live
-                .table(table)
-                .filter(|entry| !self.leases.contains_key(&entry.key()))
-                .map(|entry| Publish {
-                    key: entry.key(),
-                    claimable: entry.claimable(),
-                    expires_at: None,
-                })
-                .collect();
-            waiting.into_iter().for_each(|publish| self.publish(publish));
-        }
-    }
-
     /// Ends the leases of nodes: every node of an embedded store ended with its process.
     fn release_nodes(&mut self) -> u64 {
-        let held: Vec<Key> = self
-            .leases
-            .iter()
-            .filter(|(_, lease)| lease.node.is_some())
-            .map(|(key, _)| *key)
-            .collect();
+        let held = self.leases.keys_where(|_, lease| lease.node.is_some());
         for key in &held {
             self.end_lease(*key, "the server stopped before a verdict");
         }

@@ -71,12 +71,13 @@ impl Engine {
     /// How many of a due set are claimable now. Exact unless a clock stepped back: then those that
     /// are in the future again are left out one by one.
     pub(super) fn claimable_count(&self, lane: &super::lanes::Lane, kind: Kind) -> u64 {
-        let set = lane.set(kind);
+        let due = lane.due(kind);
         let now_ms = self.clock_of(kind);
-        match set.last() {
-            Some((at_ms, _)) if *at_ms <= now_ms => set.len() as u64,
-            Some(_) => set.iter().take_while(|(at_ms, _)| *at_ms <= now_ms).count() as u64,
-            None => 0,
+        match due.window().last() {
+            Some((at_ms, _)) if *at_ms > now_ms => {
+                due.window().iter().take_while(|(at_ms, _)| *at_ms <= now_ms).count() as u64
+            }
+            _ => due.len(),
         }
     }
 
@@ -92,8 +93,8 @@ impl Engine {
     pub(super) fn next_due_in(&mut self) -> Option<Duration> {
         let now = &self.now;
         let left = [
-            self.calendar.next_due().map(|at| at.saturating_sub(now.wall_ms)),
-            self.retries.next_due().map(|at| at.saturating_sub(now.steady_ms)),
+            self.near.next_ms(Kind::First).map(|at| at.saturating_sub(now.wall_ms)),
+            self.near.next_ms(Kind::Retry).map(|at| at.saturating_sub(now.steady_ms)),
             self.held_back.first().map(|held| held.due_ms.saturating_sub(now.wall_ms)),
             self.expiries.next_due().map(|at| at.saturating_sub(now.wall_ms)),
             self.lease_ends.next_due().map(|at| at.saturating_sub(now.boot_ms)),

@@ -129,8 +129,8 @@ impl Engine {
         match self.view(name, known) {
             Ok(view) => Ok(view),
             Err(error) => {
-                if let Known::Live(entry, _) = known {
-                    self.quarantine(entry.key(), &entry, &error)?;
+                if let Known::Live(key, entry) = known {
+                    self.quarantine(key, &entry, &error)?;
                 }
                 Ok(None)
             }

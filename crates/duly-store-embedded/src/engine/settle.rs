@@ -44,7 +44,7 @@ impl Engine {
         let settlement = Settlement { token: token.clone(), namespace: None, verdict };
         if self.settle(&settlement).is_err()
             && let Some((key, nonce)) = leases::parse(token)
-            && let Some(lease) = self.leases.get_mut(&key).filter(|lease| lease.nonce == nonce)
+            && let Some(lease) = self.leases.get_mut(key).filter(|lease| lease.nonce == nonce)
         {
             let again_ms = self.now.boot_ms + super::time::AGAIN_MS;
             lease.ends_boot_ms = again_ms;
@@ -62,8 +62,8 @@ impl Engine {
         {
             return Ok(SettleOutcome::InvalidToken);
         }
-        let lease = self.leases.get(&key).copied().filter(|lease| lease.nonce == nonce);
-        let (Some(lease), Some(entry)) = (lease, self.entry(key)) else {
+        let lease = self.leases.get(key).copied().filter(|lease| lease.nonce == nonce);
+        let (Some(lease), Some(entry)) = (lease, self.namespaces.live(key)) else {
             return self.settled_before(key, nonce, &settlement.verdict);
         };
         self.settled(|engine| engine.take_verdict(key, &entry, &lease, &settlement.verdict))
@@ -163,18 +163,21 @@ impl Engine {
             return Ok(SettleOutcome::LeaseLost);
         };
         let damaged = |error: ReadError| Error::Damaged(error.to_string());
+        let Some(namespace) = self.namespaces.get(key.namespace()) else {
+            return Ok(SettleOutcome::LeaseLost);
+        };
         let mut known = Vec::new();
-        if let Some(entry) = self.live.get(key) {
+        if let Some(entry) = namespace.live.get(key) {
             known.push(self.load(entry.location()).map_err(damaged)?.last_settled);
         }
-        if let Some(entry) = self.stubs.get(key) {
+        if let Some(entry) = namespace.stubs.get(key, self.now.wall_ms) {
             // A cancelled timer forgets its tokens: most cancels do not look at the record.
             let stub = self.load_stub(entry.location()).map_err(damaged)?;
             let details = stub.details.filter(|_| stub.ended == Ended::Finished);
             known.push(details.and_then(|details| details.settled));
         }
-        for letter in self.letters.of(key) {
-            known.push(self.load(letter.location).map_err(damaged)?.last_settled);
+        for location in namespace.letters.of(self.hash_key, key) {
+            known.push(self.load(location).map_err(damaged)?.last_settled);
         }
         Ok(if known.contains(&Some(SettledToken { nonce, verdict })) {
             SettleOutcome::AlreadySettled
@@ -185,12 +188,7 @@ impl Engine {
 
     /// Ends all leases of a node.
     pub(crate) fn release_owner(&mut self, run: duly_store::NodeRun) -> u64 {
-        let held: Vec<Key> = self
-            .leases
-            .iter()
-            .filter(|(_, lease)| lease.node == Some(run.0))
-            .map(|(key, _)| *key)
-            .collect();
+        let held = self.leases.keys_where(|_, lease| lease.node == Some(run.0));
         for key in &held {
             self.end_lease(*key, "the node that held the lease is gone");
         }

@@ -53,7 +53,7 @@ impl Engine {
             return;
         }
         self.space.checked_ms = Some(now_ms);
-        let index_bytes = (self.live.heap_bytes() + self.stubs.heap_bytes()) as u64;
+        let index_bytes = self.namespaces.index_bytes();
         let index_max = self.options.index_memory_max_bytes;
         self.space.low = if index_bytes > index_max {
             Some(format!(

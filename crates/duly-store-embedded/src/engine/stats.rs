@@ -3,12 +3,12 @@
 use duly_core::{Millis, NamespaceName, Timestamp};
 use duly_store::{Health, Stats, query::LaneStats};
 
-use crate::index::{Key, Kind, TABLES};
+use crate::index::{Cursor, Flags, Key, Kind};
 
-use super::{Engine, HeldBack};
+use super::{Engine, HeldBack, namespaces::Namespace};
 
 impl Engine {
-    /// Counts of a namespace. Exact; only `next_due_at` costs a pass over the index.
+    /// Counts of a namespace. Exact; only `next_due_at` costs a pass over its index.
     pub(crate) fn stats(&self, name: &NamespaceName) -> Option<Stats> {
         let number = self.namespaces.number_of(name)?;
         let namespace = self.namespaces.get(number)?;
@@ -16,18 +16,18 @@ impl Engine {
             in_flight: namespace.in_flight,
             retrying: namespace.retrying,
             dead: namespace.dead(),
-            retained: namespace.retained,
+            retained: namespace.stubs.len(),
             pending_bytes: namespace.pending_bytes,
             paused: namespace.paused,
             totals: namespace.totals,
-            next_due_at: self.next_due_at(number),
+            next_due_at: self.next_due_at(number, namespace),
             ..Stats::default()
         };
         let mut oldest = None;
         for (slot, lane) in namespace.lanes.iter() {
             let due = self.claimable_count(lane, Kind::First);
             stats.due += due;
-            let first = lane.set(Kind::First).first().map(|(at_ms, _)| *at_ms);
+            let first = lane.due(Kind::First).window().first().map(|(at_ms, _)| *at_ms);
             oldest = oldest.into_iter().chain(first.filter(|_| due > 0)).min();
             let Some(key) = Self::lane_key(namespace, slot) else {
                 continue;
@@ -49,17 +49,19 @@ impl Engine {
         Some(stats)
     }
 
-    fn next_due_at(&self, number: u32) -> Option<Timestamp> {
-        (0..TABLES)
-            .flat_map(|table| self.live.table(table))
-            .filter(|entry| entry.key().namespace() == number)
-            .filter(|entry| !self.leases.contains_key(&entry.key()))
-            .map(|entry| entry.claimable())
-            .map(|claimable| claimable.at_ms.saturating_sub(self.clock_of(claimable.kind)))
-            .filter(|left_ms| *left_ms > 0)
-            .chain(self.held_back_in_ms(number))
-            .min()
-            .map(|left_ms| Timestamp::saturating_from_unix_ms(self.now.wall_ms + left_ms))
+    fn next_due_at(&self, number: u32, namespace: &Namespace) -> Option<Timestamp> {
+        let mut left_ms = self.held_back_in_ms(number);
+        let mut cursor = Some(Cursor::START);
+        while let Some(scan) = cursor.and_then(|from| namespace.live.scan(from)) {
+            cursor = scan.next;
+            let waiting = scan.entries().filter(|entry| !entry.flags().has(Flags::LEASED));
+            let ahead = waiting
+                .map(|entry| entry.claimable())
+                .map(|claimable| claimable.at_ms.saturating_sub(self.clock_of(claimable.kind)))
+                .filter(|left_ms| *left_ms > 0);
+            left_ms = left_ms.into_iter().chain(ahead).min();
+        }
+        left_ms.map(|left_ms| Timestamp::saturating_from_unix_ms(self.now.wall_ms + left_ms))
     }
 
     /// In how many milliseconds the first held-back retry of a namespace can be claimed.
@@ -73,26 +75,17 @@ impl Engine {
     pub(crate) fn health(&self) -> Health {
         let mut health = Health {
             location: self.disk.describe(),
-            index_bytes: (self.live.heap_bytes() + self.stubs.heap_bytes()) as u64,
+            pending: self.namespaces.pending(),
+            index_bytes: self.namespaces.index_bytes(),
             disk_bytes: self.journal.disk_bytes(),
-            dead: self.letters.len() as u64,
+            dead: self.namespaces.dead(),
             in_flight: self.leases.len() as u64,
-            calendar_bytes: [
-                &self.calendar,
-                &self.retries,
-                &self.lease_ends,
-                &self.expiries,
-                &self.stub_ends,
-            ]
-            .into_iter()
-            .map(|calendar| calendar.heap_bytes() as u64)
-            .sum(),
+            calendar_bytes: (self.near.heap_bytes()
+                + self.lease_ends.heap_bytes()
+                + self.expiries.heap_bytes()) as u64,
             ..Health::default()
         };
         let mut oldest_ms: Option<u64> = None;
-        for (_, namespace) in self.namespaces.iter() {
-            health.pending += namespace.pending();
-        }
         for (name, slot) in &self.namespaces.active {
             let number = self.namespaces.number_of(name);
             let namespace = number.and_then(|number| self.namespaces.get(number));
@@ -101,7 +94,7 @@ impl Engine {
             };
             for kind in [Kind::First, Kind::Retry] {
                 health.overdue += self.claimable_count(lane, kind);
-                let first = lane.set(kind).first().map(|(at_ms, _)| *at_ms);
+                let first = lane.due(kind).window().first().map(|(at_ms, _)| *at_ms);
                 oldest_ms = oldest_ms.into_iter().chain(first).min();
             }
         }

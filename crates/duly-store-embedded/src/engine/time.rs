@@ -12,7 +12,7 @@ use duly_store::Refusal;
 
 use crate::{
     format::record::{Cause, Record},
-    index::{Claimable, Entry, Key, Kind},
+    index::{Claimable, Entry, Flags, Key, Kind, PackedKey},
     journal::ReadError,
 };
 
@@ -29,50 +29,69 @@ impl Engine {
         self.busy = false;
         self.check_space();
         self.end_leases();
-        self.expire();
+        self.keep_near();
         self.surface(Kind::First);
         self.surface(Kind::Retry);
+        self.refill();
         self.hold_back_retries();
-        self.drop_stubs();
-        self.sweep_some();
-        let wall_ms = self.now.wall_ms;
-        self.busy |= self.calendar.prepare(wall_ms, PASS_MAX);
-        self.busy |= self.retries.prepare(self.now.steady_ms, PASS_MAX);
+        self.expire();
+        self.pass_over_stubs();
+        self.count_out();
+        for kind in [Kind::First, Kind::Retry] {
+            let now_ms = self.clock_of(kind);
+            self.busy |= self.near.window(kind).calendar.prepare(now_ms, PASS_MAX);
+        }
     }
 
-    /// Moves what has become due into the due sets of its lane.
+    /// Counts what has become due in its lane.
     fn surface(&mut self, kind: Kind) {
         let mut popped = std::mem::take(&mut self.popped);
-        let more = match kind {
-            Kind::First => self.calendar.pop_due(self.now.wall_ms, PASS_MAX, &mut popped),
-            Kind::Retry => self.retries.pop_due(self.now.steady_ms, PASS_MAX, &mut popped),
-        };
-        self.busy |= more;
+        let now_ms = self.clock_of(kind);
+        self.busy |= self.near.window(kind).calendar.pop_due(now_ms, PASS_MAX, &mut popped);
         for (at_ms, packed) in popped.drain(..) {
             let key = Key::unpack(packed);
-            let Some(entry) = self.live.get(key) else {
+            let Some(entry) = self.namespaces.live(key) else {
                 continue;
             };
-            let claimable = entry.claimable();
-            let agrees = claimable.at_ms == at_ms && claimable.kind == kind;
-            if !agrees || self.leases.contains_key(&key) || self.is_unpublished(&entry) {
+            let flags = entry.flags();
+            let waits = !flags.has(Flags::LEASED) && !flags.has(Flags::SURFACED);
+            let agrees = entry.claimable() == Claimable { at_ms, kind };
+            if !waits || !agrees || self.is_unpublished(key, &entry) {
                 continue;
             }
-            if kind == Kind::Retry && self.may_be_ahead() && self.hold_back(&entry) {
+            if kind == Kind::Retry && self.may_be_ahead() && self.hold_back(key, &entry) {
                 continue;
             }
-            self.namespaces.due(key.namespace(), entry.lane(), claimable, packed);
-            self.wake = true;
+            if kind == Kind::First && flags.has(Flags::EXPIRES) {
+                self.note_expiry(&entry, packed);
+            }
+            self.surface_entry(key, &entry);
         }
         self.popped = popped;
     }
 
+    fn surface_entry(&mut self, key: Key, entry: &Entry) {
+        let number = key.namespace();
+        self.namespaces.surface(number, entry, self.options.overdue_max);
+        self.check_window((number, entry.lane(), entry.claimable().kind));
+        self.wake = true;
+    }
+
+    /// Notes when a firing that has just become due expires.
+    fn note_expiry(&mut self, entry: &Entry, packed: PackedKey) {
+        // A record that cannot be read is found by the claim.
+        let timer = self.load(entry.location()).ok();
+        if let Some(expires_at) = timer.and_then(|timer| timer.expires_at()) {
+            self.expiries.insert(expires_at.unix_ms() + 1, packed);
+        }
+    }
+
     /// Whether an entry waits for its record to be durable; it is published when that is so. What
     /// got into a calendar before was of an earlier record.
-    fn is_unpublished(&self, entry: &Entry) -> bool {
+    fn is_unpublished(&self, key: Key, entry: &Entry) -> bool {
         !self.journal.is_durable(entry.location())
             && (entry.claimable().kind == Kind::First
-                || self.unpublished_retries.contains_key(&entry.key()))
+                || self.unpublished_retries.contains_key(&key))
     }
 
     /// Keeps due retries from being claimed while the wall clock is behind their due time, where a
@@ -81,15 +100,13 @@ impl Engine {
         let stepped_back = self.now.wall_ms < self.last_wall_ms;
         self.last_wall_ms = self.now.wall_ms;
         if stepped_back && self.may_be_ahead() {
-            let due: Vec<Key> = self
+            let lanes: Vec<(u32, u8)> = self
                 .namespaces
                 .iter()
-                .flat_map(|(_, namespace)| namespace.lanes.iter())
-                .flat_map(|(_, lane)| lane.set(Kind::Retry).iter())
-                .map(|(_, packed)| Key::unpack(*packed))
+                .flat_map(|(number, ns)| ns.lanes.iter().map(move |(slot, _)| (number, slot)))
                 .collect();
-            for entry in due.into_iter().filter_map(|key| self.live.get(key)).collect::<Vec<_>>() {
-                self.hold_back(&entry);
+            for (number, slot) in lanes {
+                self.hold_back_lane(number, slot);
             }
         }
         while let Some(held) = self.held_back.first().copied()
@@ -97,12 +114,28 @@ impl Engine {
         {
             self.held_back.remove(&held);
             let key = Key::unpack(held.key);
-            if let Some(entry) = self.live.get(key)
+            if let Some(entry) = self.namespaces.live(key)
                 && entry.claimable() == (Claimable { at_ms: held.at_ms, kind: Kind::Retry })
-                && !self.leases.contains_key(&key)
+                && !entry.flags().has(Flags::LEASED)
+                && !entry.flags().has(Flags::SURFACED)
             {
-                self.namespaces.due(key.namespace(), entry.lane(), entry.claimable(), held.key);
-                self.wake = true;
+                self.surface_entry(key, &entry);
+            }
+        }
+    }
+
+    /// Holds back what a lane shows of retries whose due time is ahead of the wall clock.
+    pub(super) fn hold_back_lane(&mut self, number: u32, slot: u8) {
+        if !self.may_be_ahead() {
+            return;
+        }
+        let lane = self.namespaces.get(number).and_then(|ns| ns.lanes.get(slot));
+        let due: Vec<Key> = lane.map_or(Vec::new(), |lane| {
+            lane.due(Kind::Retry).window().iter().map(|(_, key)| Key::unpack(*key)).collect()
+        });
+        for key in due {
+            if let Some(entry) = self.namespaces.live(key) {
+                self.hold_back(key, &entry);
             }
         }
     }
@@ -112,9 +145,9 @@ impl Engine {
         self.now.wall_ms < self.retry_due_max_ms
     }
 
-    /// Takes a retry that is due by the steady clock out of the due set if its due time is ahead
-    /// of the wall clock; answers whether it did.
-    fn hold_back(&mut self, entry: &Entry) -> bool {
+    /// Takes a retry that is due by the steady clock out of what is due if its due time is ahead of
+    /// the wall clock; answers whether it did.
+    pub(super) fn hold_back(&mut self, key: Key, entry: &Entry) -> bool {
         // A record that cannot be read is found by the claim.
         let Ok(timer) = self.load(entry.location()) else {
             return false;
@@ -122,15 +155,13 @@ impl Engine {
         if timer.due_at <= self.now.wall() {
             return false;
         }
-        let (key, claimable) = (entry.key(), entry.claimable());
         let number = key.namespace();
-        if let Some(namespace) = self.namespaces.get_mut(number) {
-            namespace.lanes.not_due(entry.lane(), claimable, key.pack());
-        }
+        self.namespaces.sink(number, entry);
         self.namespaces.refresh_active(number, entry.lane());
+        self.check_window((number, entry.lane(), Kind::Retry));
         self.held_back.insert(HeldBack {
             due_ms: timer.due_at.unix_ms(),
-            at_ms: claimable.at_ms,
+            at_ms: entry.claimable().at_ms,
             key: key.pack(),
         });
         true
@@ -141,7 +172,7 @@ impl Engine {
         self.busy |= self.lease_ends.pop_due(self.now.boot_ms, PASS_MAX, &mut popped);
         for (at_ms, packed) in popped.drain(..) {
             let key = Key::unpack(packed);
-            if self.leases.get(&key).is_some_and(|lease| lease.ends_boot_ms == at_ms) {
+            if self.leases.get(key).is_some_and(|lease| lease.ends_boot_ms == at_ms) {
                 self.end_lease(key, "the lease ended before a verdict");
             }
         }
@@ -150,7 +181,7 @@ impl Engine {
 
     /// Ends a lease without a verdict: the attempt counts and the firing is due again.
     pub(super) fn end_lease(&mut self, key: Key, reason: &str) {
-        let (Some(lease), Some(entry)) = (self.leases.get(&key).copied(), self.live.get(key))
+        let (Some(lease), Some(entry)) = (self.leases.get(key).copied(), self.namespaces.live(key))
         else {
             return;
         };
@@ -166,7 +197,7 @@ impl Engine {
         if let Err(Stop::Refused(_)) = ended {
             // No room to write it: the lease is over all the same, and tried again.
             let again_ms = self.now.boot_ms + AGAIN_MS;
-            if let Some(lease) = self.leases.get_mut(&key) {
+            if let Some(lease) = self.leases.get_mut(key) {
                 lease.ends_boot_ms = again_ms;
                 self.lease_ends.insert(again_ms, key.pack());
             }
@@ -212,10 +243,10 @@ impl Engine {
         self.busy |= self.expiries.pop_due(self.now.wall_ms, PASS_MAX, &mut popped);
         for (_, packed) in popped.drain(..) {
             let key = Key::unpack(packed);
-            let Some(entry) = self.live.get(key) else {
+            let Some(entry) = self.namespaces.live(key) else {
                 continue;
             };
-            if self.leases.contains_key(&key) {
+            if entry.flags().has(Flags::LEASED) {
                 continue;
             }
             match self.load(entry.location()) {
@@ -244,18 +275,6 @@ impl Engine {
     pub(super) fn give_up_expired(&mut self, key: Key, mut timer: Timer) -> Result<(), Stop> {
         timer.die(self.now.wall(), DeathReason::Expired);
         self.write(key.namespace(), &Record::Dead(Cause::Expired, Box::new(timer)))
-    }
-
-    fn drop_stubs(&mut self) {
-        let mut popped = std::mem::take(&mut self.popped);
-        self.busy |= self.stub_ends.pop_due(self.now.wall_ms, PASS_MAX, &mut popped);
-        for (at_ms, packed) in popped.drain(..) {
-            let key = Key::unpack(packed);
-            if self.stubs.get(key).is_some_and(|entry| entry.claimable().at_ms == at_ms) {
-                self.drop_stub(key);
-            }
-        }
-        self.popped = popped;
     }
 
     /// Makes a dead letter of a timer whose record cannot be read: reason `corrupt`, an id that
@@ -287,7 +306,6 @@ impl Engine {
         timer.death = Some(Death { at: now, reason: DeathReason::Corrupt });
         // Written first: refused for want of room, the timer stays what it is.
         self.write(key.namespace(), &Record::Dead(Cause::Expired, Box::new(timer)))?;
-        self.detach(key);
-        Ok(())
+        self.write(key.namespace(), &Record::Lost { key: key.pack() })
     }
 }

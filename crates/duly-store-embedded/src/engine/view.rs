@@ -4,48 +4,51 @@ use duly_core::{NamespaceName, State, Timer, TimerId};
 use duly_store::{Error, Refusal, TimerView, query::Body};
 
 use crate::{
-    index::{Entry, Key, Kind},
+    index::{Entry, Flags, Key, Kind, Location},
     journal::ReadError,
 };
 
-use super::{Engine, leases::Lease, letters::Letter};
+use super::{Engine, leases::Lease};
 
 /// What there is under a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Known {
     /// A pending timer.
-    Live(Entry, Option<Lease>),
+    Live(Key, Entry),
     /// A stub.
-    Ended(Entry),
+    Ended(Location),
     /// The latest dead letter.
-    Dead(Letter),
+    Dead(Location),
     /// Nothing.
     Nothing,
 }
 
 impl Engine {
     pub(super) fn look_up(&self, key: Key) -> Known {
-        if let Some(entry) = self.entry(key) {
-            Known::Live(entry, self.leases.get(&key).copied())
-        } else if let Some(entry) = self.stubs.get(key) {
+        let Some(namespace) = self.namespaces.get(key.namespace()) else {
+            return Known::Nothing;
+        };
+        if let Some(entry) = namespace.live.get(key) {
+            Known::Live(key, entry)
+        } else if let Some(entry) = namespace.stubs.get(key, self.now.wall_ms) {
             // A stub over a dead letter is the later of the two: a letter that comes to life
             // again, or a timer made in its place, takes the stub away.
-            Known::Ended(entry)
-        } else if let Some((_, letter)) = self.letters.latest(key) {
-            Known::Dead(letter)
+            Known::Ended(entry.location())
+        } else if let Some(location) = namespace.letters.latest(key) {
+            Known::Dead(location)
         } else {
             Known::Nothing
         }
     }
 
     /// State of a live entry.
-    pub(super) fn state_of(&self, entry: &Entry, lease: Option<&Lease>) -> State {
+    pub(super) const fn state_of(&self, entry: &Entry) -> State {
         let claimable = entry.claimable();
-        match (lease, claimable.kind) {
-            (Some(_), _) => State::InFlight,
-            (None, Kind::Retry) => State::Retrying,
-            (None, Kind::First) if claimable.at_ms <= self.now.wall_ms => State::Due,
-            (None, Kind::First) => State::Scheduled,
+        match claimable.kind {
+            _ if entry.flags().has(Flags::LEASED) => State::InFlight,
+            Kind::Retry => State::Retrying,
+            Kind::First if claimable.at_ms <= self.now.wall_ms => State::Due,
+            Kind::First => State::Scheduled,
         }
     }
 
@@ -92,15 +95,15 @@ impl Engine {
     ) -> Result<Option<TimerView>, ReadError> {
         Ok(match known {
             Known::Nothing => None,
-            Known::Live(entry, lease) => {
+            Known::Live(key, entry) => {
                 let timer = self.load(entry.location())?;
-                Some(self.live_view(name, timer, lease.as_ref()))
+                Some(self.live_view(name, timer, self.leases.get(key)))
             }
-            Known::Ended(entry) => {
-                Some(TimerView::stub(name.clone(), self.load_stub(entry.location())?))
+            Known::Ended(location) => {
+                Some(TimerView::stub(name.clone(), self.load_stub(location)?))
             }
-            Known::Dead(letter) => {
-                let timer = self.load(letter.location)?;
+            Known::Dead(location) => {
+                let timer = self.load(location)?;
                 Some(TimerView::whole(name.clone(), State::Dead, timer))
             }
         })

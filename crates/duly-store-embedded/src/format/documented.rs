@@ -128,7 +128,7 @@ fn example() -> Fixture {
     let ended_at = Timestamp::saturating_from_unix_ms(1_900_000_030_000);
     let stub = Stub::cancelled_unread(timer.id, timer.due_at, ended_at);
     let expires_at = Timestamp::from_unix_ms(1_900_086_430_000);
-    fixture.append(&Record::Ended { stub: Box::new(stub), expires_at });
+    fixture.append(&Record::Ended { stub: Box::new(stub), expires_at, number: 0 });
     fixture.sync();
     fixture
 }

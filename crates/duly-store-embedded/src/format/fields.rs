@@ -34,6 +34,11 @@ impl Writer<'_> {
         self.u64(value.unix_ms());
     }
 
+    /// Bytes of a length that both sides know.
+    pub(crate) fn array<const N: usize>(&mut self, bytes: &[u8; N]) {
+        self.0.extend_from_slice(bytes);
+    }
+
     /// Length and bytes; texts of this format are shorter than 4 GiB.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.u32(length(bytes.len()));
@@ -84,7 +89,8 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    /// Bytes of a length that both sides know.
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let taken = self.take(N)?;
         Ok(<[u8; N]>::try_from(taken).expect("take(N) answers exactly N bytes"))
     }

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use duly_core::{DeliveryId, NamespaceName, Settings, Stub, Timer, TimerId, Timestamp};
 use duly_store::query::Totals;
 
+use crate::index::PackedKey;
+
 use super::{
     ALIGN, DecodeError, align_up,
     fields::{Reader, Writer},
@@ -67,12 +69,16 @@ pub(crate) enum Record {
     Pending(Cause, Box<Timer>),
     /// A dead letter, whole.
     Dead(Cause, Box<Timer>),
-    /// A timer has ended; `expires_at` is when its stub goes (`None`: no stub is kept).
-    Ended { stub: Box<Stub>, expires_at: Option<Timestamp> },
+    /// A timer has ended; `expires_at` is when its stub goes (`None`: no stub is kept), `number` how
+    /// many of its namespace had ended before, modulo 2^32.
+    Ended { stub: Box<Stub>, expires_at: Option<Timestamp>, number: u32 },
     /// A lease was granted or extended.
     Lease(Lease),
-    /// A dead letter was dropped.
-    Purged(DeliveryId),
+    /// A dead letter of the timer with this key was dropped.
+    Purged { delivery: DeliveryId, key: PackedKey },
+    /// The record of the pending timer with this key cannot be read: the timer is gone. What is left
+    /// of it is a dead letter of its own.
+    Lost { key: PackedKey },
     /// A namespace as it is from here on.
     Namespace(Box<NamespaceRecord>),
     /// A namespace is gone, with all it held.
@@ -119,6 +125,7 @@ const LEASE: u8 = 4;
 const PURGED: u8 = 5;
 const NAMESPACE: u8 = 6;
 const NAMESPACE_GONE: u8 = 7;
+const LOST: u8 = 8;
 
 /// Bytes that a record takes on disk.
 pub(crate) fn bytes_on_disk(namespace: u32, record: &Record) -> u64 {
@@ -142,8 +149,9 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
             timer::encode(&mut writer, timer);
             (DEAD, *cause as u8)
         }
-        Record::Ended { stub, expires_at } => {
+        Record::Ended { stub, expires_at, number } => {
             writer.u64(expires_at.map_or(0, Timestamp::unix_ms));
+            writer.u32(*number);
             stub::encode(&mut writer, stub);
             (ENDED, 0)
         }
@@ -151,9 +159,14 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
             encode_lease(&mut writer, lease);
             (LEASE, 0)
         }
-        Record::Purged(delivery) => {
+        Record::Purged { delivery, key } => {
             writer.u128(delivery.to_u128());
+            writer.array(key);
             (PURGED, 0)
+        }
+        Record::Lost { key } => {
+            writer.array(key);
+            (LOST, 0)
         }
         Record::Namespace(namespace) => {
             settings::encode_namespace(&mut writer, namespace);
@@ -204,10 +217,14 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
                 0 => None,
                 ms => Some(Timestamp::saturating_from_unix_ms(ms)),
             };
-            Record::Ended { stub: Box::new(stub::decode(&mut body)?), expires_at }
+            let number = body.u32()?;
+            Record::Ended { stub: Box::new(stub::decode(&mut body)?), expires_at, number }
         }
         LEASE => Record::Lease(decode_lease(&mut body)?),
-        PURGED => Record::Purged(DeliveryId::from_u128(body.u128()?)),
+        PURGED => {
+            Record::Purged { delivery: DeliveryId::from_u128(body.u128()?), key: body.array()? }
+        }
+        LOST => Record::Lost { key: body.array()? },
         NAMESPACE => Record::Namespace(Box::new(settings::decode_namespace(&mut body)?)),
         NAMESPACE_GONE => Record::NamespaceGone,
         other => {

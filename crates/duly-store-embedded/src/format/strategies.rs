@@ -38,12 +38,18 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
     prop_oneof![
         4 => (cause(), timer()).prop_map(|(cause, timer)| Record::Pending(cause, timer.into())),
         2 => (cause(), timer()).prop_map(|(cause, timer)| Record::Dead(cause, timer.into())),
-        3 => (stub(), option::of(1..=Timestamp::MAX.unix_ms())).prop_map(|(stub, expires)| {
-            let expires_at = expires.and_then(Timestamp::from_unix_ms);
-            Record::Ended { stub: stub.into(), expires_at }
-        }),
+        3 => (stub(), option::of(1..=Timestamp::MAX.unix_ms()), any::<u32>()).prop_map(
+            |(stub, expires, number)| {
+                let expires_at = expires.and_then(Timestamp::from_unix_ms);
+                Record::Ended { stub: stub.into(), expires_at, number }
+            },
+        ),
         2 => lease().prop_map(Record::Lease),
-        1 => any::<u128>().prop_map(|bits| Record::Purged(DeliveryId::from_u128(bits))),
+        1 => (any::<u128>(), any::<[u8; 12]>()).prop_map(|(bits, key)| Record::Purged {
+            delivery: DeliveryId::from_u128(bits),
+            key,
+        }),
+        1 => any::<[u8; 12]>().prop_map(|key| Record::Lost { key }),
         2 => namespace().prop_map(|namespace| Record::Namespace(namespace.into())),
         1 => Just(Record::NamespaceGone),
     ]

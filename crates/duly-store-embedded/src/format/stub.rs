@@ -1,8 +1,8 @@
 //! Body of an ended timer's record.
 //!
 //! ```text
-//!  0 expires_at u64 (0: no stub is kept) | 8 ended_at u64 | 16 due_at u64 | 24 attempts u32
-//! 28 ended u8 (1 finished, 2 cancelled) | 29 flags u8 | 30 id (u32 length, bytes)
+//!  0 expires_at u64 (0: no stub is kept) | 8 number u32 | 12 ended_at u64 | 20 due_at u64
+//! 28 attempts u32 | 32 ended u8 (1 finished, 2 cancelled) | 33 flags u8 | 34 id (u32 length, bytes)
 //!    tagged fields | 0
 //! ```
 

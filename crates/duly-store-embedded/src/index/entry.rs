@@ -2,88 +2,39 @@
 //!
 //! ```text
 //!   word 0   fingerprint, low 64 bits
-//!   word 1   fingerprint, high 8 | namespace 24 | lane 8 | offset/16 24
+//!   word 1   fingerprint, high 8 | flags 8 | zero 16 | lane 8 | offset/16 24
 //!   word 2   due 43 | retry 1 | file 16 | size class 4
 //! ```
 //!
-//! Fingerprint and namespace are the key: 96 bits of which 72 come from a hash keyed per store, so
-//! nobody can construct two ids that collide. Due is in Unix milliseconds: the time at which it can
-//! be claimed (for a stub: at which it goes). The offset counts units of 16 bytes in a segment; the
-//! size class says how much to read in one call.
+//! The namespace is not in it: each namespace has an index of its own. Due is in Unix milliseconds:
+//! the time at which it can be claimed (for a stub: at which it goes). The offset counts units of 16
+//! bytes in a segment; the size class says how much to read in one call. A stub has no lane: the 24
+//! bits from there on are its number in the order of ends.
 
-use std::hash::Hasher;
-
-use siphasher::sip128::{Hasher128, SipHasher13};
+use super::{
+    key::{Fingerprint, Key},
+    span::position,
+};
 
 const OFFSET_BITS: u32 = 24;
+const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 const LANE_SHIFT: u32 = OFFSET_BITS;
-const NAMESPACE_SHIFT: u32 = LANE_SHIFT + 8;
-const HIGH_SHIFT: u32 = NAMESPACE_SHIFT + 24;
-const RETRY_SHIFT: u32 = 20;
+const FLAGS_SHIFT: u32 = 48;
+const FLAGS_MASK: u64 = 0xFF << FLAGS_SHIFT;
+const HIGH_SHIFT: u32 = 56;
+const CLASS_MASK: u64 = 0xF;
 const FILE_SHIFT: u32 = 4;
+const RETRY_SHIFT: u32 = 20;
+/// The bits of file and size class.
+const PLACE_MASK: u64 = (1 << RETRY_SHIFT) - 1;
 const DUE_SHIFT: u32 = 21;
-/// Largest namespace number.
-pub(crate) const NAMESPACE_MAX: u32 = (1 << 24) - 1;
+/// Largest number of a stub.
+pub(crate) const NUMBER_MAX: u32 = (1 << 24) - 1;
 /// Bytes read for a record of size class 0; each class doubles it.
 const CLASS_BYTES: u64 = 64;
 
-/// The second word of an empty slot: a due time that no timer has.
+/// The last word of an empty slot: a due time that no timer has.
 const EMPTY: u64 = u64::MAX;
-
-/// What a timer is found by: 72 bits of keyed hash and the number of its namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Key {
-    low: u64,
-    /// High 8 bits of the fingerprint, then the namespace.
-    high: u32,
-}
-
-/// A key in 12 bytes, for structures that hold very many.
-pub(crate) type PackedKey = [u8; 12];
-
-impl Key {
-    /// The key of an id, by the store's own hash key.
-    pub(crate) fn of(hash_key: u128, namespace: u32, id: &str) -> Self {
-        debug_assert!(namespace <= NAMESPACE_MAX, "namespace numbers have 24 bits");
-        let mut hasher = SipHasher13::new_with_key(&hash_key.to_le_bytes());
-        hasher.write(&namespace.to_le_bytes());
-        hasher.write(id.as_bytes());
-        let hash = hasher.finish128();
-        #[expect(clippy::cast_possible_truncation)]
-        let high = (hash.h2 as u32 & 0xFF) << 24 | namespace;
-        Self { low: hash.h1, high }
-    }
-
-    /// Number of its namespace.
-    pub(crate) const fn namespace(self) -> u32 {
-        self.high & NAMESPACE_MAX
-    }
-
-    /// Which table it lies in: 12 bits that do not take part in the place within the table.
-    pub(crate) const fn table(self) -> usize {
-        ((self.high >> 24) as usize) << 4 | (self.low & 0xF) as usize
-    }
-
-    /// The bits that decide its place within a table.
-    pub(crate) const fn spread(self) -> u64 {
-        self.low
-    }
-
-    pub(crate) fn pack(self) -> PackedKey {
-        let mut packed = [0; 12];
-        packed[..8].copy_from_slice(&self.low.to_le_bytes());
-        packed[8..].copy_from_slice(&self.high.to_le_bytes());
-        packed
-    }
-
-    pub(crate) fn unpack(packed: PackedKey) -> Self {
-        let (low, high) = packed.split_at(8);
-        Self {
-            low: u64::from_le_bytes(low.try_into().expect("8 of 12 bytes")),
-            high: u32::from_le_bytes(high.try_into().expect("4 of 12 bytes")),
-        }
-    }
-}
 
 /// Where a record stands: slot of the segment, offset in units of 16 bytes, size class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,44 +72,109 @@ impl Location {
     }
 }
 
+/// What else is known of a timer; changes without a change of the timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Flags(u8);
+
+impl Flags {
+    pub(crate) const NONE: Self = Self(0);
+    /// It is counted as due.
+    pub(crate) const SURFACED: Self = Self(1);
+    /// Somebody holds a lease on it.
+    pub(crate) const LEASED: Self = Self(2);
+    /// It has a time after which it is not to be delivered.
+    pub(crate) const EXPIRES: Self = Self(4);
+
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether all of `other` are set.
+    pub(crate) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
 /// An entry: 24 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry([u64; 3]);
 
 impl Entry {
-    pub(super) const EMPTY: Self = Self([0, 0, EMPTY]);
+    /// What a slot without an entry holds. No entry comes after it, so that a search that
+    /// stops at the first slot that is not below what it looks for stops here too.
+    pub(super) const EMPTY: Self = Self([u64::MAX, 0, EMPTY]);
 
+    /// An entry without flags.
     pub(crate) fn new(key: Key, lane: u8, claim: Claimable, location: Location) -> Self {
-        debug_assert!(claim.at_ms < 1 << 43, "times end at 2200");
-        let high = u64::from(key.high >> 24);
-        let word1 = high << HIGH_SHIFT
-            | u64::from(key.namespace()) << NAMESPACE_SHIFT
-            | u64::from(lane) << LANE_SHIFT
-            | u64::from(location.unit);
-        let word2 = claim.at_ms << DUE_SHIFT
-            | u64::from(claim.kind == Kind::Retry) << RETRY_SHIFT
-            | u64::from(location.slot) << FILE_SHIFT
-            | u64::from(location.class);
-        Self([key.low, word1, word2])
+        debug_assert!(claim.at_ms < (1 << 43) - 1, "times end at 2200");
+        let Fingerprint { low, high } = key.fingerprint();
+        let word1 = u64::from(high) << HIGH_SHIFT | u64::from(lane) << LANE_SHIFT;
+        let word2 = claim.at_ms << DUE_SHIFT | u64::from(claim.kind == Kind::Retry) << RETRY_SHIFT;
+        Self([low, word1, word2]).at(location)
+    }
+
+    /// The entry that [`Self::words`] gave; `None` for words that mark an empty slot.
+    pub(crate) fn from_words(words: [u64; 3]) -> Option<Self> {
+        let entry = Self(words);
+        (!entry.is_empty()).then_some(entry)
+    }
+
+    pub(crate) const fn words(&self) -> [u64; 3] {
+        self.0
     }
 
     pub(super) const fn is_empty(&self) -> bool {
         self.0[2] == EMPTY
     }
 
-    #[cfg(test)]
-    pub(super) const fn words(&self) -> [u64; 3] {
-        self.0
+    /// The low 64 bits of its fingerprint, by which an index is ordered.
+    pub(super) const fn low(&self) -> u64 {
+        self.0[0]
     }
 
-    pub(crate) const fn key(&self) -> Key {
-        let high = (self.0[1] >> HIGH_SHIFT) as u32;
-        let namespace = (self.0[1] >> NAMESPACE_SHIFT) as u32 & NAMESPACE_MAX;
-        Key { low: self.0[0], high: high << 24 | namespace }
+    pub(super) const fn position(&self) -> u64 {
+        position(self.0[0])
+    }
+
+    pub(super) const fn fingerprint(&self) -> Fingerprint {
+        Fingerprint { low: self.0[0], high: (self.0[1] >> HIGH_SHIFT) as u8 }
+    }
+
+    /// Its key, given the namespace whose index it comes from.
+    pub(crate) fn key(&self, namespace: u32) -> Key {
+        Key::from_parts(self.fingerprint(), namespace)
     }
 
     pub(crate) const fn lane(&self) -> u8 {
         (self.0[1] >> LANE_SHIFT) as u8
+    }
+
+    /// The number of a stub.
+    pub(crate) const fn number(&self) -> u32 {
+        (self.0[1] >> LANE_SHIFT) as u32 & NUMBER_MAX
+    }
+
+    /// A stub's entry with this number, modulo 2^24, in the place of the lane.
+    #[must_use]
+    pub(crate) const fn with_number(self, number: u32) -> Self {
+        let [low, word1, word2] = self.0;
+        let number = ((number & NUMBER_MAX) as u64) << LANE_SHIFT;
+        Self([low, word1 & !((NUMBER_MAX as u64) << LANE_SHIFT) | number, word2])
+    }
+
+    pub(crate) const fn flags(&self) -> Flags {
+        Flags((self.0[1] >> FLAGS_SHIFT) as u8)
+    }
+
+    /// The same with these flags and no others.
+    #[must_use]
+    pub(crate) const fn with_flags(self, flags: Flags) -> Self {
+        let [low, word1, word2] = self.0;
+        Self([low, word1 & !FLAGS_MASK | (flags.0 as u64) << FLAGS_SHIFT, word2])
     }
 
     pub(crate) const fn claimable(&self) -> Claimable {
@@ -170,9 +186,22 @@ impl Entry {
     pub(crate) const fn location(&self) -> Location {
         Location {
             slot: (self.0[2] >> FILE_SHIFT) as u16,
-            unit: (self.0[1] & ((1 << OFFSET_BITS) - 1)) as u32,
-            class: (self.0[2] & 0xF) as u8,
+            unit: (self.0[1] & OFFSET_MASK) as u32,
+            class: (self.0[2] & CLASS_MASK) as u8,
         }
+    }
+
+    /// The same with its record elsewhere.
+    #[must_use]
+    pub(super) const fn at(self, location: Location) -> Self {
+        let [low, word1, word2] = self.0;
+        let place = (location.slot as u64) << FILE_SHIFT | location.class as u64;
+        Self([low, word1 & !OFFSET_MASK | location.unit as u64, word2 & !PLACE_MASK | place])
+    }
+
+    /// Whether the two are equal but for their flags: the timer has not changed meanwhile.
+    pub(crate) fn is_same_timer(&self, other: &Self) -> bool {
+        self.with_flags(Flags::NONE) == other.with_flags(Flags::NONE)
     }
 }
 
@@ -189,3 +218,6 @@ pub(crate) struct Claimable {
     pub(crate) at_ms: u64,
     pub(crate) kind: Kind,
 }
+
+#[cfg(test)]
+mod tests;

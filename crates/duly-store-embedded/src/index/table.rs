@@ -1,108 +1,210 @@
-//! One small open-addressing table: linear probing, backward-shift deletion, any capacity.
+//! One small open-addressing table: the entries of one span, in the order of their fingerprints.
+//!
+//! Ordered linear probing: an entry lies at its home or behind it, with no empty slot between, and
+//! all entries are in order. So a search ends at the first slot that is not below what it looks
+//! for, whether it is there or not, and splitting, merging and scanning are copies from front to
+//! back. Nothing wraps around: the last slots are nobody's home.
+//!
+//! Capacities go in the steps of the common allocators' size classes (four to a doubling), so that
+//! what is not counted here is not used up there.
 
-use super::{Entry, Key};
+use super::{entry::Entry, key::Fingerprint, span::Span};
 
-/// A table grows when more than 7/8 of its slots are taken, by a quarter.
-const LOAD_NUMERATOR: usize = 7;
-const LOAD_DENOMINATOR: usize = 8;
-const CAPACITY_MIN: usize = 8;
+/// Slots at the end that are no homes. A run of entries that needs more makes the table grow.
+const TAIL: usize = 15;
+const SLOTS_MIN: usize = 2;
 
-/// A table; empty ones own no memory.
+/// The table of a span; an empty one owns no memory.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     slots: Box<[Entry]>,
-    len: usize,
+    len: u32,
+    /// How many slots, from the first, are homes.
+    homes: u32,
+    span: Span,
 }
 
 impl Table {
-    pub(super) fn get(&self, key: Key) -> Option<Entry> {
-        self.find(key).map(|place| self.slots[place])
+    pub(super) fn new(span: Span) -> Self {
+        Self { span, ..Self::default() }
     }
 
-    pub(super) fn put(&mut self, entry: Entry) -> Option<Entry> {
-        if let Some(place) = self.find(entry.key()) {
-            return Some(std::mem::replace(&mut self.slots[place], entry));
-        }
-        if (self.len + 1) * LOAD_DENOMINATOR > self.slots.len() * LOAD_NUMERATOR {
-            self.resize((self.slots.len() + self.slots.len() / 4).max(CAPACITY_MIN));
-        }
-        self.insert_new(entry);
-        self.len += 1;
-        None
+    /// A table with room for `len` entries.
+    pub(super) fn reserved(span: Span, len: usize) -> Self {
+        Self::filled(span, slots_for(len), std::iter::empty())
     }
 
-    pub(super) fn remove(&mut self, key: Key) -> Option<Entry> {
-        let mut hole = self.find(key)?;
-        let removed = self.slots[hole];
-        let mut next = self.after(hole);
-        // Entries behind the hole move up unless that would put them before their home.
-        while !self.slots[next].is_empty() {
-            let home = self.home(self.slots[next].key());
-            let distance_from_home = self.distance(home, next);
-            if distance_from_home >= self.distance(hole, next) {
-                self.slots[hole] = self.slots[next];
-                hole = next;
+    /// A table of `slots` slots, or more if the entries need it. They come in their order.
+    fn filled(span: Span, slots: usize, entries: impl Iterator<Item = Entry>) -> Self {
+        let homes = to_u32(slots.saturating_sub(TAIL).max(1));
+        let mut filled = vec![Entry::EMPTY; slots];
+        let mut len = 0;
+        let mut next = 0;
+        for entry in entries {
+            let place = span.home(entry.low(), homes).max(next);
+            if place < filled.len() {
+                filled[place] = entry;
+            } else {
+                filled.push(entry);
             }
-            next = self.after(next);
+            next = place + 1;
+            len += 1;
         }
-        self.slots[hole] = Entry::EMPTY;
-        self.len -= 1;
-        if self.len * 3 < self.slots.len() && self.slots.len() > CAPACITY_MIN {
-            self.resize((self.len + self.len / 4).max(CAPACITY_MIN));
+        // The last slot is empty, so that at least one more finds a place.
+        if len > 0 && next == filled.len() {
+            filled.resize(larger(next), Entry::EMPTY);
         }
-        Some(removed)
+        Self { slots: filled.into(), len, homes, span }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Entry> {
-        self.slots.iter().copied().filter(|entry| !entry.is_empty())
+    pub(super) const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    pub(super) const fn span(&self) -> Span {
+        self.span
     }
 
     pub(super) const fn heap_bytes(&self) -> usize {
         self.slots.len() * size_of::<Entry>()
     }
 
-    fn find(&self, key: Key) -> Option<usize> {
-        if self.slots.is_empty() {
-            return None;
+    pub(super) fn get(&self, fingerprint: Fingerprint) -> Option<Entry> {
+        self.find(fingerprint).ok().map(|place| self.slots[place])
+    }
+
+    /// For changes that leave the fingerprint as it is.
+    pub(super) fn get_mut(&mut self, fingerprint: Fingerprint) -> Option<&mut Entry> {
+        self.find(fingerprint).ok().map(|place| &mut self.slots[place])
+    }
+
+    /// Some bits of the slot where a search begins.
+    pub(super) fn touch(&self, fingerprint: Fingerprint) -> u64 {
+        self.slots.get(self.home(fingerprint.low)).map_or(0, Entry::low)
+    }
+
+    /// Adds an entry whose fingerprint is not there yet.
+    pub(super) fn add(&mut self, entry: Entry) {
+        let full = self.len() >= len_max(self.slots.len());
+        if full || self.insert(entry).is_none() {
+            self.rebuild(larger(self.slots.len()));
+            self.insert(entry).expect("a table just made has an empty slot at its end");
         }
-        let mut place = self.home(key);
-        while !self.slots[place].is_empty() {
-            if self.slots[place].key() == key {
-                return Some(place);
+        self.len += 1;
+    }
+
+    pub(super) fn remove(&mut self, fingerprint: Fingerprint) -> Option<Entry> {
+        let place = self.find(fingerprint).ok()?;
+        let removed = self.slots[place];
+        // Entries behind it move up, as far as there are some that are not at home.
+        let behind = place + 1;
+        let moving = self.slots[behind..]
+            .iter()
+            .enumerate()
+            .take_while(|(n, next)| !next.is_empty() && self.home(next.low()) < behind + n)
+            .count();
+        self.slots.copy_within(behind..behind + moving, place);
+        self.slots[place + moving] = Entry::EMPTY;
+        self.len -= 1;
+        if self.len == 0 {
+            *self = Self::new(self.span);
+        } else if self.len() * 3 < self.slots.len() && self.slots.len() > SLOTS_MIN {
+            self.rebuild(slots_for(self.len() + self.len() / 8));
+        }
+        Some(removed)
+    }
+
+    /// The entries from a position on, in order.
+    pub(super) fn from(&self, position: u64) -> impl Iterator<Item = Entry> {
+        self.iter().skip_while(move |entry| entry.position() < position)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Entry> {
+        self.slots.iter().copied().filter(|entry| !entry.is_empty())
+    }
+
+    /// The tables of the two halves of its span.
+    pub(super) fn split(&self) -> (Self, Self) {
+        let (first, second) = self.span.halves();
+        let ends = second.start();
+        let below = self.iter().take_while(|entry| entry.position() < ends).count();
+        let above = self.len() - below;
+        // They are going to grow.
+        let slots = |len| slots_for(len + len / 16);
+        (
+            Self::filled(first, slots(below), self.iter().take(below)),
+            Self::filled(second, slots(above), self.iter().skip(below)),
+        )
+    }
+
+    /// The table of a span from those of its halves.
+    pub(super) fn merged(span: Span, first: &Self, second: &Self) -> Self {
+        debug_assert_eq!(span.halves(), (first.span, second.span));
+        let slots = slots_for(first.len() + second.len());
+        Self::filled(span, slots, first.iter().chain(second.iter()))
+    }
+
+    /// The place of an entry, or the one where it belongs: the first that is not before it.
+    fn find(&self, fingerprint: Fingerprint) -> Result<usize, usize> {
+        let mut place = self.home(fingerprint.low);
+        for slot in &self.slots[place..] {
+            if slot.low() >= fingerprint.low {
+                if slot.low() > fingerprint.low || slot.is_empty() {
+                    return Err(place);
+                }
+                if slot.fingerprint() == fingerprint {
+                    return Ok(place);
+                }
             }
-            place = self.after(place);
+            place += 1;
         }
-        None
+        Err(place)
     }
 
-    fn insert_new(&mut self, entry: Entry) {
-        let mut place = self.home(entry.key());
-        while !self.slots[place].is_empty() {
-            place = self.after(place);
-        }
+    /// Puts an entry at its place; those behind move back by one, up to the next empty slot. `None`
+    /// if there is none.
+    fn insert(&mut self, entry: Entry) -> Option<()> {
+        let place = self.find(entry.fingerprint()).expect_err("it is not there yet");
+        let moving = self.slots[place..].iter().position(Entry::is_empty)?;
+        self.slots.copy_within(place..place + moving, place + 1);
         self.slots[place] = entry;
+        Some(())
     }
 
-    fn resize(&mut self, capacity: usize) {
-        // At least one slot stays empty, so that every probe ends.
-        let capacity = capacity.max(self.len + 2);
-        let old = std::mem::replace(&mut self.slots, vec![Entry::EMPTY; capacity].into());
-        for entry in old.iter().filter(|entry| !entry.is_empty()) {
-            self.insert_new(*entry);
-        }
+    fn rebuild(&mut self, slots: usize) {
+        *self = Self::filled(self.span, slots, self.iter());
     }
 
-    /// Multiply-shift range reduction (Lemire, "Fast random integer generation in an interval").
-    #[expect(clippy::cast_possible_truncation)]
-    const fn home(&self, key: Key) -> usize {
-        ((key.spread() as u128 * self.slots.len() as u128) >> 64) as usize
-    }
-
-    const fn after(&self, place: usize) -> usize {
-        if place + 1 == self.slots.len() { 0 } else { place + 1 }
-    }
-
-    const fn distance(&self, from: usize, to: usize) -> usize {
-        if to >= from { to - from } else { to + self.slots.len() - from }
+    const fn home(&self, low: u64) -> usize {
+        self.span.home(low, self.homes)
     }
 }
+
+/// Most entries in so many slots: 7/8 of them.
+const fn len_max(slots: usize) -> usize {
+    slots - slots / 8
+}
+
+/// Slots for so many entries.
+fn slots_for(len: usize) -> usize {
+    if len == 0 { 0 } else { rounded(len + len / 7) }
+}
+
+/// The next larger number of slots.
+fn larger(slots: usize) -> usize {
+    rounded(slots + 1)
+}
+
+/// The least number of slots, from `slots` on, that fill a size class of the allocator.
+fn rounded(slots: usize) -> usize {
+    let bytes = slots.max(SLOTS_MIN) * size_of::<Entry>();
+    let step = (bytes.next_power_of_two() / 8).max(16);
+    bytes.next_multiple_of(step) / size_of::<Entry>()
+}
+
+fn to_u32(count: usize) -> u32 {
+    u32::try_from(count).expect("a table is far below 4 G slots")
+}
+
+#[cfg(test)]
+mod tests;

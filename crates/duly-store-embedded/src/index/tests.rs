@@ -1,180 +1,324 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
 
-use super::{
-    entry::{Claimable, Kind, NAMESPACE_MAX},
-    *,
-};
+use super::*;
+
+const NAMESPACE: u32 = 3;
 
 fn key(n: u64) -> Key {
-    Key::of(7, 3, &n.to_string())
+    Key::of_bytes(7, NAMESPACE, &n.to_le_bytes())
 }
 
-fn entry(key: Key, due: u64) -> Entry {
-    Entry::new(key, 9, Claimable { at_ms: due, kind: Kind::First }, Location::new(5, 77, 100))
+fn entry(key: Key, at_ms: u64) -> Entry {
+    let claim = Claimable { at_ms, kind: Kind::First };
+    Entry::new(key, 9, claim, location(at_ms))
 }
 
-#[test]
-fn an_entry_is_24_bytes_and_gives_back_what_it_holds() {
-    assert_eq!(size_of::<Entry>(), 24);
-    let check = |namespace, lane, at_ms, kind, location: Location| {
-        let key = Key::of(1, namespace, "x");
-        let entry = Entry::new(key, lane, Claimable { at_ms, kind }, location);
-        assert_eq!((entry.key(), entry.lane(), entry.location()), (key, lane, location));
-        assert_eq!(entry.claimable(), Claimable { at_ms, kind });
-        assert_eq!(entry.key().namespace(), namespace);
-        assert!(!entry.is_empty());
-    };
-    check(0, 0, 0, Kind::First, Location::new(0, 0, 0));
-    let last = Location::new(u16::MAX, (1 << 24) - 1, u64::MAX);
-    check(NAMESPACE_MAX, 255, duly_core::Timestamp::MAX.unix_ms(), Kind::Retry, last);
+fn location(n: u64) -> Location {
+    Location::new(5, n % (1 << 24), 100)
 }
 
-#[test]
-fn keys_pack_and_unpack() {
-    let key = Key::of(u128::MAX, NAMESPACE_MAX, "…");
-    assert_eq!(Key::unpack(key.pack()), key);
-    assert_ne!(Key::of(1, 1, "a"), Key::of(1, 2, "a"));
-    assert_ne!(Key::of(1, 1, "a"), Key::of(2, 1, "a"));
-}
-
-#[test]
-fn size_classes_cover_the_record() {
-    for bytes in [1, 64, 65, 128, 129, 4096, 1 << 20] {
-        assert!(Location::new(0, 0, bytes).bytes_max() >= bytes, "{bytes}");
+fn filled(keys: std::ops::Range<u64>) -> Index {
+    let mut index = Index::new();
+    for n in keys {
+        index.put(entry(key(n), n));
     }
+    index
+}
+
+impl Index {
+    /// Panics unless all invariants hold.
+    fn check(&self) {
+        match &self.0 {
+            Root::One(table) => {
+                table.check();
+                assert!(table.len() <= TABLE_LEN_MAX);
+            }
+            Root::Many(directory) => {
+                directory.check();
+                assert!(directory.tables() > 1);
+            }
+        }
+    }
+
+    fn tables(&self) -> usize {
+        match &self.0 {
+            Root::One(_) => 1,
+            Root::Many(directory) => directory.tables(),
+        }
+    }
+}
+
+/// A whole pass, with something done before each step.
+fn pass(index: &mut Index, mut between: impl FnMut(&mut Index)) -> Vec<Entry> {
+    let mut found = Vec::new();
+    let mut next = Some(Cursor::START);
+    while let Some(cursor) = next {
+        between(index);
+        next = index.scan(cursor).and_then(|scan| {
+            assert!(scan.next.is_none_or(|next| next > cursor), "a step gets on");
+            found.extend(scan.entries());
+            scan.next
+        });
+    }
+    found
+}
+
+/// What is done to a range of keys.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Put,
+    Remove,
+    Relocate,
+    Flag,
+}
+
+/// Ranges of up to 8,000 keys among 20,000.
+fn steps() -> impl Strategy<Value = (Step, std::ops::Range<u64>)> {
+    let step = prop_oneof![
+        3 => Just(Step::Put),
+        3 => Just(Step::Remove),
+        1 => Just(Step::Relocate),
+        1 => Just(Step::Flag),
+    ];
+    let range = (0_u64..20_000, prop_oneof![1_u64..20, 1_u64..20_000])
+        .prop_map(|(from, more)| from..(from + more).min(20_000));
+    (step, range)
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
     #[test]
-    fn behaves_like_a_map(steps in prop::collection::vec((0_u64..200, 0_u8..3, 1_u64..1000), 1..600)) {
+    fn behaves_like_a_map_through_growth_and_shrinking(
+        steps in prop::collection::vec(steps(), 1..16),
+    ) {
         let mut index = Index::new();
-        let mut model: HashMap<u64, u64> = HashMap::new();
-        for (n, what, due) in steps {
-            match what {
-                0 | 1 => {
-                    let old = index.put(entry(key(n), due)).map(|e| e.claimable().at_ms);
-                    prop_assert_eq!(old, model.insert(n, due));
+        let mut model: HashMap<u64, Entry> = HashMap::new();
+        for (at_ms, (step, range)) in (0..).zip(steps) {
+            for n in range {
+                match step {
+                    Step::Put => {
+                        let new = entry(key(n), at_ms);
+                        assert_eq!(index.put(new), model.insert(n, new));
+                    }
+                    Step::Remove => assert_eq!(index.remove(key(n)), model.remove(&n)),
+                    Step::Relocate => {
+                        // Every third is asked for at a wrong place.
+                        let old = model.get(&n).map_or(location(0), Entry::location);
+                        let from = if n % 3 == 0 { Location::new(6, 1, 1) } else { old };
+                        let to = location(at_ms + 100);
+                        let there = model.get_mut(&n).filter(|held| held.location() == from);
+                        assert_eq!(index.relocate(key(n), from, to), there.is_some());
+                        there.into_iter().for_each(|held| *held = held.at(to));
+                    }
+                    Step::Flag => {
+                        let flags = if n % 2 == 0 { Flags::LEASED } else { Flags::EXPIRES };
+                        let held = model.get_mut(&n);
+                        assert_eq!(index.set_flags(key(n), flags), held.is_some());
+                        held.into_iter().for_each(|held| *held = held.with_flags(flags));
+                    }
                 }
-                _ => {
-                    let old = index.remove(key(n)).map(|e| e.claimable().at_ms);
-                    prop_assert_eq!(old, model.remove(&n));
-                }
+                assert_eq!(index.len(), model.len());
             }
-            prop_assert_eq!(index.len(), model.len());
+            index.check();
         }
-        for n in 0..200 {
-            prop_assert_eq!(index.get(key(n)).map(|e| e.claimable().at_ms), model.get(&n).copied());
+        for n in 0..20_000 {
+            prop_assert_eq!(index.get(key(n)), model.get(&n).copied());
         }
-        let walked = (0..TABLES).flat_map(|t| index.table(t)).count();
-        prop_assert_eq!(walked, model.len());
+        prop_assert_eq!(index.is_empty(), model.is_empty());
+        prop_assert!(!model.is_empty() || index.heap_bytes() == 0);
+        let mut expected: Vec<_> = model.into_values().collect();
+        expected.sort_by_key(Entry::low);
+        prop_assert_eq!(pass(&mut index, |_| ()), expected);
     }
 
     #[test]
-    fn one_table_survives_crowding(steps in prop::collection::vec((0_u64..60, prop::bool::ANY), 1..400)) {
-        let mut table = table::Table::default();
-        let mut model: HashMap<u64, u64> = HashMap::new();
-        for (i, (n, put)) in steps.into_iter().enumerate() {
-            let due = i as u64;
-            if put {
-                prop_assert_eq!(table.put(entry(key(n), due)).is_some(), model.insert(n, due).is_some());
-            } else {
-                prop_assert_eq!(table.remove(key(n)).is_some(), model.remove(&n).is_some());
+    fn a_pass_sees_what_stays_exactly_once_whatever_comes_and_goes(
+        stays in 1_u64..6_000,
+        before in 0_u64..20_000,
+        changes in prop::collection::vec(steps(), 1..12),
+    ) {
+        const STRANGERS: u64 = 1 << 32;
+        let mut index = filled(0..stays);
+        for n in 0..before {
+            index.put(entry(key(STRANGERS + n), n));
+        }
+        let mut changes = changes.into_iter();
+        let found = pass(&mut index, |index| {
+            for (step, range) in changes.by_ref().take(1) {
+                for n in range {
+                    match step {
+                        Step::Put => drop(index.put(entry(key(STRANGERS + n), n))),
+                        Step::Remove => drop(index.remove(key(STRANGERS + n))),
+                        Step::Relocate | Step::Flag => {
+                            index.set_flags(key(n), Flags::SURFACED);
+                            index.relocate(key(n), location(n), location(n));
+                        }
+                    }
+                }
+                index.check();
             }
-            for m in 0..60 {
-                prop_assert_eq!(table.get(key(m)).map(|e| e.claimable().at_ms), model.get(&m).copied());
+        });
+        let mut seen = HashMap::new();
+        for entry in &found {
+            *seen.entry(entry.fingerprint().low).or_insert(0) += 1;
+        }
+        for n in 0..stays {
+            prop_assert_eq!(seen.get(&key(n).fingerprint().low), Some(&1), "{}", n);
+        }
+        prop_assert!(found.is_sorted_by(|a, b| a.low() < b.low()), "in order, each once");
+    }
+}
+
+#[test]
+fn a_pass_over_a_growing_and_a_shrinking_index_meets_splits_and_merges() {
+    let mut index = filled(0..3_000);
+    let mut fresh = 1_000_000;
+    let mut tables = vec![];
+    let grown = pass(&mut index, |index| {
+        for _ in 0..(if fresh < 1_100_000 { 10_000 } else { 0 }) {
+            index.put(entry(key(fresh), 1));
+            fresh += 1;
+        }
+        tables.push(index.tables());
+    });
+    assert!(tables.is_sorted() && tables.len() > 20 && index.tables() > 40, "{tables:?}");
+    let met = |found: &[Entry]| {
+        let mut met = BTreeMap::new();
+        found.iter().for_each(|e| *met.entry(e.key(NAMESPACE)).or_insert(0) += 1);
+        (0..3_000).all(|n| met.get(&key(n)) == Some(&1))
+    };
+    assert!(met(&grown));
+    tables.clear();
+    let shrunk = pass(&mut index, |index| {
+        for _ in 0..(if fresh > 1_000_000 { 10_000 } else { 0 }) {
+            fresh -= 1;
+            index.remove(key(fresh));
+        }
+        tables.push(index.tables());
+    });
+    assert!(met(&shrunk));
+    assert!(tables.is_sorted_by(|a, b| a >= b) && tables.len() > 4, "{tables:?}");
+    assert_eq!(index.len(), 3_000);
+    index.check();
+}
+
+#[test]
+fn an_empty_index_owns_nothing_and_has_nothing_to_scan() {
+    assert!(size_of::<Index>() <= 56, "{} bytes", size_of::<Index>());
+    let mut index = Index::new();
+    assert_eq!((index.heap_bytes(), index.len()), (0, 0));
+    assert!(index.scan(Cursor::START).is_none());
+    assert_eq!(index.get(key(1)), None);
+    assert_eq!(index.remove(key(1)), None);
+    assert!(!index.set_flags(key(1), Flags::LEASED));
+    assert!(!index.relocate(key(1), location(1), location(2)));
+    index = filled(0..20_000);
+    (0..20_000).for_each(|n| assert!(index.remove(key(n)).is_some()));
+    assert_eq!((index.heap_bytes(), index.len()), (0, 0));
+    assert!(index.scan(Cursor::START).is_none());
+}
+
+#[test]
+fn an_entry_costs_at_most_34_bytes_however_many_there_are() {
+    let mut index = Index::new();
+    let mut tiny = vec![];
+    for n in 0..1_000_000 {
+        index.put(entry(key(n), n));
+        let len = index.len();
+        match len {
+            1 | 2 | 3 | 4 | 10 => tiny.push(index.heap_bytes()),
+            1_000 | 100_000 | 1_000_000 => {
+                let per_entry = index.heap_bytes() / len;
+                assert!((24..=34).contains(&per_entry), "{per_entry} bytes at {len}");
             }
+            _ => {}
         }
     }
+    assert_eq!(tiny, [48, 48, 72, 96, 312]);
+    index.check();
 }
 
 #[test]
-fn the_bits_of_an_entry_are_the_documented_ones() {
-    let key = Key::unpack([1, 2, 3, 4, 5, 6, 7, 8, 0xAA, 0xBB, 0xCC, 0xFE]);
-    assert_eq!(key.namespace(), 0x00CC_BBAA);
-    let claim = Claimable { at_ms: 0x0677_7777_7777, kind: Kind::Retry };
-    let location = Location::new(0x1234, 0x0056_789A, 64 << 11);
-    let entry = Entry::new(key, 0xCD, claim, location);
-    let words = [
-        0x0807_0605_0403_0201,
-        0xFE << 56 | 0x00CC_BBAA << 32 | 0xCD << 24 | 0x0056_789A,
-        0x0677_7777_7777 << 21 | 1 << 20 | 0x1234 << 4 | 11,
-    ];
-    assert_eq!(entry.words(), words);
-    let first = Entry::new(key, 0, Claimable { at_ms: 0, kind: Kind::First }, location);
-    assert_eq!(first.words()[2], 0x1234 << 4 | 11);
-}
-
-/// Checkpoints will hold fingerprints, so the hash is part of the format from the start.
-#[test]
-fn the_hash_of_an_id_is_frozen() {
-    let check = |hash_key, namespace, id, packed: &str| {
-        let hex: String =
-            Key::of(hash_key, namespace, id).pack().iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(hex, packed, "{hash_key} {namespace} {id:?}");
-    };
-    check(0, 0, "", "e106c3f5e281204a000000d5");
-    check(1, 1, "a", "a2a1f84ec455a9de010000c7");
-    check(u128::MAX, NAMESPACE_MAX, "order-4711", "9a80586117a6ccfdffffff32");
-}
-
-#[test]
-fn a_size_class_is_the_smallest_that_covers() {
-    let check = |bytes, bytes_max| assert_eq!(Location::new(0, 0, bytes).bytes_max(), bytes_max);
-    check(0, 64);
-    check(64, 64);
-    check(65, 128);
-    check(1 << 20, 1 << 20);
-    check((1 << 20) + 1, 2 << 20);
-    // The last class: the read tells the size.
-    check((2 << 20) + 1, 2 << 20);
-    check(256 << 20, 2 << 20);
-}
-
-#[test]
-#[should_panic(expected = "segments have at most 256 MiB")]
-fn a_place_past_256_mib_is_a_broken_invariant() {
-    let location = Location::new(0, 1 << 24, 64);
-    panic!("{location:?} is past what an entry can hold");
-}
-
-#[test]
-fn a_table_grows_in_small_steps_and_shrinks_again() {
-    let mut table = table::Table::default();
-    assert_eq!(table.heap_bytes(), 0, "an empty table owns nothing");
-    let mut before = 0;
-    for n in 0..5_000 {
-        table.put(entry(key(n), n));
-        let now = table.heap_bytes();
-        let grew = now - before;
-        assert!(before < 500 || grew <= before / 4 + 24, "{before} to {now} bytes at {n}");
-        before = now;
+fn a_reserved_index_hardly_changes_its_memory_while_it_is_filled() {
+    for len in [0_u64, 4, 2_048, 2_049, 30_000, 100_000] {
+        let mut sorted: Vec<_> = (0..len).map(key).collect();
+        sorted.sort_by_key(|key| key.fingerprint().low);
+        let mut index = Index::reserved(len as usize);
+        let reserved = index.heap_bytes();
+        assert!(reserved <= 48 * len as usize, "{reserved} bytes for {len}");
+        for (n, key) in (0..).zip(sorted) {
+            assert_eq!(index.put(entry(key, n)), None);
+        }
+        index.check();
+        let more = index.heap_bytes().abs_diff(reserved);
+        assert!(more <= reserved / 50, "{reserved} bytes and {more} more for {len}");
+        (0..len).for_each(|n| assert!(index.remove(key(n)).is_some()));
+        assert_eq!(index.heap_bytes(), 0);
     }
-    let per_entry = before / 5_000;
-    assert!((24..=35).contains(&per_entry), "{per_entry} bytes an entry");
-    for n in 0..4_990 {
-        table.remove(key(n));
-    }
-    assert!(table.heap_bytes() < 64 * 24, "{} bytes for 10 entries", table.heap_bytes());
-    assert!((4_990..5_000).all(|n| table.get(key(n)).is_some()));
+}
+
+/// Keys whose fingerprints begin with the same 20 bits.
+fn crowded(n: u64) -> Key {
+    let low = 0xABCD_E000_0000_0000 | key(n).fingerprint().low >> 20;
+    Key::from_parts(Fingerprint { low, high: 0 }, NAMESPACE)
 }
 
 #[test]
-fn a_pass_over_the_tables_meets_what_does_not_change_exactly_once() {
+fn fingerprints_that_begin_alike_make_a_long_table_not_a_large_directory() {
     let mut index = Index::new();
-    for n in 0..20_000 {
+    for n in 0..6_000 {
+        assert_eq!(index.put(entry(crowded(n), n)), None);
+    }
+    index.check();
+    assert!(index.heap_bytes() < 6_000 * 24 * 4, "{} bytes", index.heap_bytes());
+    let Root::Many(directory) = &index.0 else { panic!("more than one table") };
+    assert!(directory.depth() <= 8, "{} bits", directory.depth());
+    assert!((0..6_000).all(|n| index.get(crowded(n)) == Some(entry(crowded(n), n))));
+    // Others beside it come and go.
+    for n in 0..50_000 {
         index.put(entry(key(n), n));
     }
-    let mut met = HashMap::new();
-    for number in 0..TABLES {
-        for found in index.table(number) {
-            *met.entry(found.key()).or_insert(0) += 1;
-        }
-        // Others come and go meanwhile.
-        let stranger = 100_000 + number as u64;
-        index.put(entry(key(stranger), 1));
-        index.remove(key(stranger / 2 + 50_000));
+    index.check();
+    for n in 0..6_000 {
+        assert!(index.remove(crowded(n)).is_some());
     }
-    assert!((0..20_000).all(|n| met.get(&key(n)) == Some(&1)));
+    index.check();
+    assert_eq!(pass(&mut index, |_| ()).len(), 50_000);
+}
+
+#[test]
+fn uneven_tables_merge_only_with_their_other_half_and_as_far_as_they_can() {
+    let mut index = Index::new();
+    for n in 0..3_000 {
+        index.put(entry(crowded(n), n));
+    }
+    for n in 0..500 {
+        index.put(entry(key(n), n));
+        index.check();
+    }
+    for n in 0..500 {
+        assert!(index.remove(key(n)).is_some());
+        index.check();
+    }
+    for n in 0..3_000 {
+        assert!(index.remove(crowded(n)).is_some());
+        if n % 50 == 0 || n > 2_400 {
+            index.check();
+        }
+    }
+    assert_eq!(index.heap_bytes(), 0);
+}
+
+#[test]
+fn touching_reads_the_slot_where_the_search_begins() {
+    let mut index = Index::new();
+    assert_eq!(index.touch(key(1)), 0);
+    index.put(entry(key(1), 1));
+    assert_eq!(index.touch(key(1)), key(1).fingerprint().low);
+    let index = filled(0..10_000);
+    let at_home = (0..10_000).filter(|n| index.touch(key(*n)) == key(*n).fingerprint().low).count();
+    assert!(at_home > 1_000, "{at_home} of 10,000 are at home");
 }

@@ -1,0 +1,336 @@
+//! The near set: calendars of what can be claimed soon, filled ahead of time by a sweep.
+//!
+//! ```text
+//!            now            end_ms                      target_ms of a sweep
+//!   ──────────┼────────────────┼──────────────────────────────┼──────────────►
+//!   surfaced  │  in a calendar │  found by the sweep under way│  in the index only
+//! ```
+//!
+//! One sweep walks all indexes in small steps. It takes what lies between the end and its target,
+//! keeping the earliest where that is more than a calendar should hold, and then moves the end. What
+//! is added or moved while it runs and lies before its target is handed to it as well. Cancel and
+//! reschedule never look here: a popped entry that disagrees with the index is stale.
+//!
+//! Invariants, for each kind: every waiting entry (durable, not leased, not surfaced, not held back)
+//! before `end_ms` is in the calendar; no waiting entry at or after it is earlier than `beyond_ms`.
+
+use duly_core::NamespaceName;
+use duly_wheel::Calendar;
+
+use crate::index::{Claimable, Cursor, Entry, Flags, Kind, PackedKey};
+
+use super::{Engine, Publish, overdue::Place};
+
+/// How far ahead a calendar reaches, unless that is too many timers.
+const AHEAD_MS: u64 = 3_600_000;
+/// Tables of an index that one step of a sweep looks at.
+const TABLES_PER_STEP: usize = 8;
+/// Namespaces that one step of a sweep looks at.
+const NAMESPACES_PER_STEP: usize = 256;
+/// A calendar may hold one of so many pending timers, where that is more than the configured number.
+const SHARE: usize = 16;
+
+/// The calendars.
+#[derive(Debug)]
+pub(super) struct Near {
+    first: Window,
+    retry: Window,
+    sweep: Option<Sweep>,
+}
+
+/// The calendar of one kind, and how far it reaches.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) calendar: Calendar<PackedKey>,
+    end_ms: u64,
+    /// Nothing that waits at or after the end is earlier; it may have been cancelled since.
+    beyond_ms: u64,
+    /// Whether the last sweep left off because the calendar was full.
+    is_cut: bool,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { calendar: Calendar::new(), end_ms: 0, beyond_ms: u64::MAX, is_cut: false }
+    }
+}
+
+impl Window {
+    /// The earliest time at which something may become claimable.
+    fn next_ms(&self) -> Option<u64> {
+        let beyond = (self.beyond_ms < u64::MAX).then_some(self.beyond_ms);
+        self.calendar.next_due().into_iter().chain(beyond).min()
+    }
+}
+
+/// A walk over all indexes.
+#[derive(Debug)]
+struct Sweep {
+    /// The namespace under way, or the one behind which to go on.
+    name: Option<NamespaceName>,
+    number: Option<u32>,
+    cursor: Cursor,
+    first: Catch,
+    retry: Catch,
+}
+
+/// What a sweep found of one kind.
+#[derive(Debug)]
+struct Catch {
+    target_ms: u64,
+    found: Vec<Place>,
+    /// Most that it may end with.
+    max: usize,
+    is_cut: bool,
+    beyond_ms: u64,
+}
+
+impl Catch {
+    fn new(target_ms: u64, max: usize) -> Self {
+        Self { target_ms, found: Vec::new(), max, is_cut: false, beyond_ms: u64::MAX }
+    }
+
+    fn offer(&mut self, at_ms: u64, key: PackedKey) {
+        if at_ms >= self.target_ms {
+            self.beyond_ms = self.beyond_ms.min(at_ms);
+            return;
+        }
+        self.found.push((at_ms, key));
+        if self.found.len() >= self.max.saturating_mul(2) {
+            self.cut();
+        }
+    }
+
+    /// Lowers the target so far that at most `max` stay, but always keeps those of the earliest
+    /// millisecond.
+    fn cut(&mut self) {
+        if self.found.len() <= self.max {
+            return;
+        }
+        let (_, (last_ms, _), _) = self.found.select_nth_unstable(self.max);
+        let last_ms = *last_ms;
+        let first_ms = self.found.iter().map(|(at_ms, _)| *at_ms).min().unwrap_or(last_ms);
+        self.target_ms = if last_ms > first_ms { last_ms } else { first_ms + 1 };
+        self.is_cut = true;
+        if last_ms == first_ms {
+            // One millisecond has more than fit: they are taken all the same.
+            self.max = usize::MAX;
+        }
+        let (target_ms, beyond_ms) = (self.target_ms, &mut self.beyond_ms);
+        self.found.retain(|(at_ms, _)| {
+            let stays = *at_ms < target_ms;
+            if !stays {
+                *beyond_ms = (*beyond_ms).min(*at_ms);
+            }
+            stays
+        });
+    }
+}
+
+impl Near {
+    pub(super) fn new() -> Self {
+        Self { first: Window::default(), retry: Window::default(), sweep: None }
+    }
+
+    pub(super) const fn window(&mut self, kind: Kind) -> &mut Window {
+        match kind {
+            Kind::First => &mut self.first,
+            Kind::Retry => &mut self.retry,
+        }
+    }
+
+    /// Takes in a timer that waits.
+    fn insert(&mut self, claimable: Claimable, key: PackedKey) {
+        let at_ms = claimable.at_ms;
+        if let Some(sweep) = &mut self.sweep {
+            let catch = sweep.catch(claimable.kind);
+            if at_ms >= self_end(&self.first, &self.retry, claimable.kind) {
+                catch.offer(at_ms, key);
+            }
+        }
+        let window = self.window(claimable.kind);
+        if at_ms < window.end_ms {
+            window.calendar.insert(at_ms, key);
+        } else {
+            window.beyond_ms = window.beyond_ms.min(at_ms);
+        }
+    }
+
+    /// When something of a kind may become claimable, by its own clock.
+    pub(super) fn next_ms(&self, kind: Kind) -> Option<u64> {
+        match kind {
+            Kind::First => self.first.next_ms(),
+            Kind::Retry => self.retry.next_ms(),
+        }
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        let found = self.sweep.as_ref().map_or(0, |sweep| {
+            (sweep.first.found.capacity() + sweep.retry.found.capacity()) * size_of::<Place>()
+        });
+        self.first.calendar.heap_bytes() + self.retry.calendar.heap_bytes() + found
+    }
+}
+
+/// The end of a kind's calendar.
+const fn self_end(first: &Window, retry: &Window, kind: Kind) -> u64 {
+    match kind {
+        Kind::First => first.end_ms,
+        Kind::Retry => retry.end_ms,
+    }
+}
+
+impl Sweep {
+    const fn catch(&mut self, kind: Kind) -> &mut Catch {
+        match kind {
+            Kind::First => &mut self.first,
+            Kind::Retry => &mut self.retry,
+        }
+    }
+
+    fn offer(&mut self, number: u32, entry: &Entry, ends: [u64; 2]) {
+        let flags = entry.flags();
+        if flags.has(Flags::LEASED) || flags.has(Flags::SURFACED) {
+            return;
+        }
+        let Claimable { at_ms, kind } = entry.claimable();
+        let end_ms = match kind {
+            Kind::First => ends[0],
+            Kind::Retry => ends[1],
+        };
+        if at_ms >= end_ms {
+            self.catch(kind).offer(at_ms, entry.key(number).pack());
+        }
+    }
+}
+
+impl Engine {
+    /// Makes a timer claimable when its time comes.
+    pub(super) fn publish(&mut self, publish: Publish) {
+        let Publish { key, claimable } = publish;
+        let left_ms = claimable.at_ms.saturating_sub(self.clock_of(claimable.kind));
+        self.near.insert(claimable, key.pack());
+        let wall_ms = self.now.wall_ms.saturating_add(left_ms);
+        if self.announced_ms.is_none_or(|announced| wall_ms < announced) {
+            self.wake = true;
+        }
+    }
+
+    /// Most timers that a calendar should hold.
+    fn near_max(&self) -> usize {
+        let share = usize::try_from(self.namespaces.pending()).unwrap_or(usize::MAX) / SHARE;
+        self.options.near_max.max(share)
+    }
+
+    /// Keeps the calendars filled: one step of a sweep, if one is wanted or under way.
+    pub(super) fn keep_near(&mut self) {
+        let max = self.near_max();
+        for kind in [Kind::First, Kind::Retry] {
+            self.thin_out(kind, max);
+        }
+        if self.near.sweep.is_none() && self.wants_sweep(max) {
+            let target = |now_ms: u64, end_ms: u64| now_ms.saturating_add(AHEAD_MS).max(end_ms);
+            self.near.sweep = Some(Sweep {
+                name: None,
+                number: None,
+                cursor: Cursor::START,
+                first: Catch::new(target(self.now.wall_ms, self.near.first.end_ms), max),
+                retry: Catch::new(target(self.now.steady_ms, self.near.retry.end_ms), max),
+            });
+        }
+        if let Some(mut sweep) = self.near.sweep.take() {
+            if self.sweep_step(&mut sweep) {
+                self.end_sweep(sweep);
+            } else {
+                self.near.sweep = Some(sweep);
+            }
+        }
+        self.busy |= self.near.sweep.is_some();
+    }
+
+    /// Gives up the far half of a calendar that grew too large.
+    fn thin_out(&mut self, kind: Kind, max: usize) {
+        let now_ms = self.clock_of(kind);
+        let window = self.near.window(kind);
+        if window.calendar.len() <= 2 * max {
+            return;
+        }
+        let left_ms = window.end_ms.saturating_sub(now_ms);
+        let end_ms = now_ms + left_ms / 2;
+        if left_ms < 2 || end_ms >= window.end_ms {
+            return;
+        }
+        window.calendar.truncate(end_ms);
+        window.end_ms = end_ms;
+        window.beyond_ms = window.beyond_ms.min(end_ms);
+        window.is_cut = true;
+        // What a sweep under way found lies behind the old end: it would leave a gap.
+        self.near.sweep = None;
+    }
+
+    fn wants_sweep(&self, max: usize) -> bool {
+        [(&self.near.first, self.now.wall_ms), (&self.near.retry, self.now.steady_ms)]
+            .into_iter()
+            .any(|(window, now_ms)| {
+                let left_ms = window.end_ms.saturating_sub(now_ms);
+                if window.beyond_ms == u64::MAX {
+                    // Nothing waits beyond: only the first sweep of an opening has to find that out.
+                    return window.end_ms == 0;
+                }
+                let wanted_ms = now_ms.saturating_add(AHEAD_MS);
+                if window.is_cut {
+                    window.calendar.len() < max / 2 || left_ms == 0
+                } else {
+                    left_ms < AHEAD_MS / 2 && window.beyond_ms < wanted_ms
+                }
+            })
+    }
+
+    /// Walks on; answers whether everything was seen.
+    fn sweep_step(&self, sweep: &mut Sweep) -> bool {
+        let ends = [self.near.first.end_ms, self.near.retry.end_ms];
+        let (mut tables, mut namespaces) = (0, 0);
+        while tables < TABLES_PER_STEP && namespaces < NAMESPACES_PER_STEP {
+            let Some(number) = sweep.number else {
+                let Some((name, number)) = self.namespaces.names_after(sweep.name.as_ref()).next()
+                else {
+                    return true;
+                };
+                sweep.name = Some(name.clone());
+                sweep.number = Some(number);
+                sweep.cursor = Cursor::START;
+                namespaces += 1;
+                continue;
+            };
+            let namespace = self.namespaces.get(number);
+            let scan = namespace.and_then(|namespace| namespace.live.scan(sweep.cursor));
+            let next = scan.and_then(|scan| {
+                let next = scan.next;
+                scan.entries().for_each(|entry| sweep.offer(number, &entry, ends));
+                tables += 1;
+                next
+            });
+            match next {
+                Some(cursor) => sweep.cursor = cursor,
+                None => sweep.number = None,
+            }
+        }
+        false
+    }
+
+    fn end_sweep(&mut self, mut sweep: Sweep) {
+        for kind in [Kind::First, Kind::Retry] {
+            let catch = sweep.catch(kind);
+            catch.cut();
+            let window = self.near.window(kind);
+            for (at_ms, key) in catch.found.drain(..) {
+                window.calendar.insert(at_ms, key);
+            }
+            window.end_ms = catch.target_ms;
+            window.beyond_ms = catch.beyond_ms;
+            window.is_cut = catch.is_cut;
+        }
+        // What is due already surfaces in this step's passes or the next one's.
+        self.busy = true;
+    }
+}

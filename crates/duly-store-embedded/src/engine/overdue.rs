@@ -1,0 +1,140 @@
+//! What is due in a lane, of one kind: the earliest in a window, the rest only counted.
+//!
+//! ```text
+//!   due order  ───────────────────────────────────────────────►
+//!              [ window: held here, at most `room` ][ hidden: in the index only, counted ]
+//! ```
+//!
+//! A backlog may be as large as the store, so it is not held twice. What is counted here carries
+//! the flag *surfaced* in the index; when the window runs low, a pass over the namespace's index
+//! finds the next ones ([`super::refill`]).
+//!
+//! Invariants: nothing hidden is earlier than the last of a window that is not empty, but for what
+//! surfaced while a refill was under way, which the end of that refill puts right; the length is
+//! the exact count of the surfaced entries of the lane and kind.
+
+use std::collections::BTreeSet;
+
+use crate::index::PackedKey;
+
+/// A place in due order.
+pub(crate) type Place = (u64, PackedKey);
+
+/// The due timers of one lane and kind.
+#[derive(Debug, Default)]
+pub(crate) struct Overdue {
+    window: BTreeSet<Place>,
+    hidden: u64,
+    /// While a refill is under way: what surfaced since it began and may have been passed by.
+    late: Option<Vec<Place>>,
+}
+
+impl Overdue {
+    /// All that is due, hidden or not.
+    pub(crate) fn len(&self) -> u64 {
+        self.window.len() as u64 + self.hidden
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What is held, in due order.
+    pub(crate) const fn window(&self) -> &BTreeSet<Place> {
+        &self.window
+    }
+
+    /// Adds an entry that surfaced, keeping at most `room` in the window.
+    pub(crate) fn add(&mut self, place: Place, room: usize) {
+        let belongs = match self.window.last() {
+            _ if self.hidden == 0 && self.window.len() < room => true,
+            Some(last) => place < *last,
+            None => false,
+        };
+        if !belongs {
+            self.hidden += 1;
+            if let Some(late) = &mut self.late {
+                late.push(place);
+            }
+            return;
+        }
+        if self.window.insert(place) && self.window.len() > room {
+            self.window.pop_last();
+            self.hidden += 1;
+        }
+    }
+
+    /// Takes out an entry that was added before.
+    pub(crate) fn remove(&mut self, place: Place) {
+        if !self.window.remove(&place) {
+            debug_assert!(self.hidden > 0, "what is surfaced was added");
+            self.hidden = self.hidden.saturating_sub(1);
+        }
+    }
+
+    /// Begins a refill if the window runs low; answers whether it did.
+    pub(crate) fn begin_refill(&mut self, room: usize) -> bool {
+        let low = self.hidden > 0 && self.window.len() < room.div_ceil(4);
+        let begins = low && self.late.is_none();
+        if begins {
+            self.late = Some(Vec::new());
+        }
+        begins
+    }
+
+    /// What surfaced while the refill was under way; ends it.
+    pub(crate) fn end_refill(&mut self) -> Vec<Place> {
+        self.late.take().unwrap_or_default()
+    }
+
+    /// Brings something hidden into the window.
+    pub(crate) fn unhide(&mut self, place: Place) {
+        if self.hidden > 0 && self.window.insert(place) {
+            self.hidden -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(at_ms: u64) -> Place {
+        (at_ms, [0; 12])
+    }
+
+    fn held(overdue: &Overdue) -> Vec<u64> {
+        overdue.window().iter().map(|(at_ms, _)| *at_ms).collect()
+    }
+
+    #[test]
+    fn the_window_holds_the_earliest_and_the_rest_is_counted() {
+        let mut overdue = Overdue::default();
+        for at_ms in [5, 3, 9, 1, 7] {
+            overdue.add(place(at_ms), 3);
+        }
+        assert_eq!((held(&overdue), overdue.len()), (vec![1, 3, 5], 5));
+        overdue.remove(place(3));
+        overdue.remove(place(9));
+        assert_eq!((held(&overdue), overdue.len()), (vec![1, 5], 3));
+        overdue.add(place(6), 3);
+        assert_eq!(held(&overdue), [1, 5], "7 is hidden and earlier ones may be too");
+        overdue.add(place(2), 3);
+        assert_eq!(held(&overdue), [1, 2, 5]);
+        assert_eq!(overdue.len(), 5);
+    }
+
+    #[test]
+    fn a_refill_begins_once_and_sees_what_surfaced_meanwhile() {
+        let mut overdue = Overdue::default();
+        (1..=8).for_each(|at_ms| overdue.add(place(at_ms), 4));
+        assert!(!overdue.begin_refill(4), "the window is full");
+        (1..=4).for_each(|at_ms| overdue.remove(place(at_ms)));
+        assert!(overdue.begin_refill(4));
+        assert!(!overdue.begin_refill(4), "one at a time");
+        overdue.add(place(6), 4);
+        assert_eq!(overdue.end_refill(), [place(6)]);
+        [5, 6, 6].into_iter().for_each(|at_ms| overdue.unhide(place(at_ms)));
+        assert_eq!((held(&overdue), overdue.len()), (vec![5, 6], 5));
+    }
+}

@@ -1,0 +1,133 @@
+//! Bringing hidden due timers back: a pass over a namespace's index for one lane whose window runs
+//! low.
+//!
+//! Called by the tick, a few tables at a time; one pass at once.
+
+use std::collections::{BTreeSet, BinaryHeap};
+
+use crate::index::{Cursor, Entry, Flags, Key, Kind};
+
+use super::{Engine, overdue::Place};
+
+/// Tables that one step looks at.
+const TABLES_PER_STEP: usize = 16;
+
+/// A lane and kind.
+pub(super) type LaneOfKind = (u32, u8, Kind);
+
+/// The passes that are wanted and the one under way.
+#[derive(Debug, Default)]
+pub(super) struct Refills {
+    wanted: BTreeSet<LaneOfKind>,
+    pass: Option<Pass>,
+}
+
+impl Refills {
+    pub(super) fn want(&mut self, lane: LaneOfKind) {
+        self.wanted.insert(lane);
+    }
+}
+
+#[derive(Debug)]
+struct Pass {
+    lane: LaneOfKind,
+    cursor: Cursor,
+    /// The earliest so far, the last of them on top.
+    earliest: BinaryHeap<Place>,
+    room: usize,
+}
+
+impl Pass {
+    fn offer(&mut self, entry: &Entry) {
+        let (number, lane, kind) = self.lane;
+        let claimable = entry.claimable();
+        let flags = entry.flags();
+        let hidden = flags.has(Flags::SURFACED) && !flags.has(Flags::LEASED);
+        if hidden && entry.lane() == lane && claimable.kind == kind {
+            self.earliest.push((claimable.at_ms, entry.key(number).pack()));
+            if self.earliest.len() > self.room {
+                self.earliest.pop();
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Asks for a refill of a lane that runs low. What is in the window is found again and passed
+    /// over.
+    pub(super) fn check_window(&mut self, lane: LaneOfKind) {
+        let (number, slot, kind) = lane;
+        let room = self.namespaces.room(self.options.overdue_max);
+        let due = self.namespaces.get_mut(number).and_then(|ns| ns.lanes.get_mut(slot));
+        if due.is_some_and(|lane| lane.due_mut(kind).begin_refill(room)) {
+            self.refills.want(lane);
+            self.busy = true;
+        }
+    }
+
+    /// One step.
+    pub(super) fn refill(&mut self) {
+        let Some(mut pass) = self.refills.pass.take().or_else(|| self.next_refill()) else {
+            return;
+        };
+        self.busy = true;
+        for _ in 0..TABLES_PER_STEP {
+            let namespace = self.namespaces.get(pass.lane.0);
+            let scan = namespace.and_then(|namespace| namespace.live.scan(pass.cursor));
+            let next = scan.and_then(|scan| {
+                let next = scan.next;
+                scan.entries().for_each(|entry| pass.offer(&entry));
+                next
+            });
+            match next {
+                Some(cursor) => pass.cursor = cursor,
+                None => {
+                    self.end_refill(pass);
+                    return;
+                }
+            }
+        }
+        self.refills.pass = Some(pass);
+    }
+
+    fn next_refill(&mut self) -> Option<Pass> {
+        let lane = self.refills.wanted.pop_first()?;
+        let room = self.namespaces.room(self.options.overdue_max).max(1);
+        Some(Pass { lane, cursor: Cursor::START, earliest: BinaryHeap::new(), room })
+    }
+
+    fn end_refill(&mut self, pass: Pass) {
+        let (number, slot, kind) = pass.lane;
+        let Some(namespace) = self.namespaces.get_mut(number) else {
+            return;
+        };
+        let Some(lane) = namespace.lanes.get_mut(slot) else {
+            return;
+        };
+        let late = lane.due_mut(kind).end_refill();
+        let live = &namespace.live;
+        let mut found: Vec<Place> = pass.earliest.into_vec();
+        found.extend(late);
+        // Some were cancelled, claimed or moved since they were seen.
+        found.retain(|(at_ms, packed)| {
+            live.get(Key::unpack(*packed)).is_some_and(|entry| {
+                let (flags, claimable) = (entry.flags(), entry.claimable());
+                flags.has(Flags::SURFACED)
+                    && entry.lane() == slot
+                    && claimable.kind == kind
+                    && claimable.at_ms == *at_ms
+            })
+        });
+        found.sort_unstable();
+        found.dedup();
+        let window = lane.due(kind).window();
+        found.retain(|place| !window.contains(place));
+        let room = self.options.overdue_max;
+        self.namespaces.unhide(number, slot, kind, found.into_iter(), room);
+        // A retry whose due time is ahead of a wall clock that stepped back is not claimable.
+        if kind == Kind::Retry {
+            self.hold_back_lane(number, slot);
+        }
+        self.wake = true;
+    }
+}

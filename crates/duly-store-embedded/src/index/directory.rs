@@ -1,0 +1,223 @@
+//! Many tables under one directory: extendible hashing.
+//!
+//! The directory is indexed by the top bits of a position (see `span`); each of its pointers names
+//! the table of the span that the position is in. A table that has become too long is split in two
+//! by the next bit; where the directory has no such bit yet, it doubles (4 bytes a pointer). Two
+//! halves that have become short are merged. So no step copies more than two tables and, rarely, the
+//! directory.
+//!
+//! Invariants: the spans of the tables are disjoint and cover everything; exactly the pointers in a
+//! table's span name it; `len`, `table_bytes` and `deepest` are sums over the tables.
+
+use super::{
+    entry::Entry,
+    key::Fingerprint,
+    span::{DEPTH_MAX, Span, position},
+    table::Table,
+};
+
+/// Entries above which a table is split. They fill a size class (56 KiB).
+pub(super) const TABLE_LEN_MAX: usize = 2048;
+/// Two halves that hold less together are merged.
+const MERGED_LEN_MAX: usize = TABLE_LEN_MAX / 4;
+/// How many bits deeper than the average table may be the deepest. Hashes are even to far less than
+/// that; were they not, a table would rather be long than the directory large.
+const DEPTH_MORE: u8 = 6;
+
+#[derive(Debug)]
+pub(super) struct Directory {
+    tables: Vec<Table>,
+    /// Numbers of tables, by the top `depth` bits.
+    pointers: Box<[u32]>,
+    depth: u8,
+    /// Tables whose span is as deep as the directory: without any, it can be halved.
+    deepest: usize,
+    len: usize,
+    table_bytes: usize,
+}
+
+impl Directory {
+    /// A directory over the table of everything.
+    pub(super) fn new(table: Table) -> Self {
+        debug_assert_eq!(table.span(), Span::default());
+        Self::of(vec![table])
+    }
+
+    /// A directory with room for `len` entries.
+    pub(super) fn reserved(len: usize) -> Self {
+        // What nearly every table stays below.
+        let bound = |span: Span| {
+            let mean = (len as f64 * span.share()) as usize;
+            mean + 3 * mean.isqrt()
+        };
+        let mut tables = Vec::new();
+        let mut spans = vec![Span::default()];
+        while let Some(span) = spans.pop() {
+            if bound(span) > TABLE_LEN_MAX && span.depth() < DEPTH_MAX {
+                let (first, second) = span.halves();
+                spans.extend([second, first]);
+            } else {
+                tables.push(Table::reserved(span, bound(span)));
+            }
+        }
+        Self::of(tables)
+    }
+
+    /// A directory over these tables.
+    fn of(tables: Vec<Table>) -> Self {
+        let depths = || tables.iter().map(|table| table.span().depth());
+        let depth = depths().max().unwrap_or(0);
+        let mut directory = Self {
+            pointers: vec![0; 1 << depth].into(),
+            depth,
+            deepest: depths().filter(|other| *other == depth).count(),
+            len: tables.iter().map(Table::len).sum(),
+            table_bytes: tables.iter().map(Table::heap_bytes).sum(),
+            tables,
+        };
+        (0..directory.tables.len()).for_each(|number| directory.point_to(number));
+        directory
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) const fn heap_bytes(&self) -> usize {
+        self.table_bytes
+            + self.tables.capacity() * size_of::<Table>()
+            + self.pointers.len() * size_of::<u32>()
+    }
+
+    /// The table whose span has this position.
+    pub(super) fn table(&self, position: u64) -> &Table {
+        &self.tables[self.number(position)]
+    }
+
+    pub(super) fn get_mut(&mut self, fingerprint: Fingerprint) -> Option<&mut Entry> {
+        let number = self.number(position(fingerprint.low));
+        self.tables[number].get_mut(fingerprint)
+    }
+
+    /// Adds an entry whose fingerprint is not there yet.
+    pub(super) fn add(&mut self, entry: Entry) {
+        let number = self.number(entry.position());
+        self.change(number, |table| table.add(entry));
+        self.len += 1;
+        let table = &self.tables[number];
+        if table.len() > TABLE_LEN_MAX && table.span().depth() < self.depth_max() {
+            self.split(number);
+        }
+    }
+
+    pub(super) fn remove(&mut self, fingerprint: Fingerprint) -> Option<Entry> {
+        let number = self.number(position(fingerprint.low));
+        let old = self.change(number, |table| table.remove(fingerprint))?;
+        self.len -= 1;
+        let mut merged = Some(number);
+        while let Some(number) = merged {
+            merged = self.merge(number);
+        }
+        Some(old)
+    }
+
+    /// The only table, if there are no others; it leaves an empty one behind.
+    pub(super) fn take_only(&mut self) -> Option<Table> {
+        match &mut self.tables[..] {
+            [only] => Some(std::mem::take(only)),
+            _ => None,
+        }
+    }
+
+    fn number(&self, position: u64) -> usize {
+        // Two shifts, because no bits would need a shift by 64.
+        self.pointers[(position >> 1 >> (63 - self.depth)) as usize] as usize
+    }
+
+    /// Changes a table and keeps the sum of their sizes (which seldom changes: an addition at each
+    /// call would have every call wait for the one before).
+    fn change<T>(&mut self, number: usize, change: impl FnOnce(&mut Table) -> T) -> T {
+        let table = &mut self.tables[number];
+        let before = table.heap_bytes();
+        let result = change(table);
+        let after = table.heap_bytes();
+        if before != after {
+            self.table_bytes = self.table_bytes - before + after;
+        }
+        result
+    }
+
+    /// How deep a table may become by splitting.
+    fn depth_max(&self) -> u8 {
+        let average = (self.len / TABLE_LEN_MAX).checked_ilog2().unwrap_or(0);
+        u8::try_from(average).map_or(DEPTH_MAX, |average| (average + DEPTH_MORE).min(DEPTH_MAX))
+    }
+
+    fn split(&mut self, number: usize) {
+        let (first, second) = self.tables[number].split();
+        let depth = first.span().depth();
+        if depth > self.depth {
+            self.pointers = self.pointers.iter().flat_map(|number| [*number; 2]).collect();
+            self.depth = depth;
+            self.deepest = 0;
+        }
+        if depth == self.depth {
+            self.deepest += 2;
+        }
+        self.table_bytes += second.heap_bytes();
+        self.tables.push(second);
+        self.change(number, |table| *table = first);
+        self.point_to(self.tables.len() - 1);
+    }
+
+    /// Merges a table with the other half of its parent if both are short; answers the number of
+    /// the merged one.
+    fn merge(&mut self, number: usize) -> Option<usize> {
+        let table = &self.tables[number];
+        if table.len() >= MERGED_LEN_MAX {
+            return None;
+        }
+        let (parent, buddy) = table.span().parent_and_buddy()?;
+        let other = self.number(buddy.start());
+        // Otherwise that half is itself split.
+        let whole = self.tables[other].span() == buddy;
+        if !whole || table.len() + self.tables[other].len() >= MERGED_LEN_MAX {
+            return None;
+        }
+        if buddy.depth() == self.depth {
+            self.deepest -= 2;
+        }
+        let [first, second] =
+            if table.span().start() < buddy.start() { [number, other] } else { [other, number] };
+        let merged = Table::merged(parent, &self.tables[first], &self.tables[second]);
+        let (stays, goes) = (first.min(second), first.max(second));
+        self.change(stays, |table| *table = merged);
+        self.table_bytes -= self.tables.swap_remove(goes).heap_bytes();
+        self.point_to(stays);
+        if goes < self.tables.len() {
+            self.point_to(goes);
+        }
+        if self.tables.len() < self.tables.capacity() / 4 {
+            self.tables.shrink_to(self.tables.len() * 2);
+        }
+        while self.deepest == 0 {
+            self.halve();
+        }
+        Some(stays)
+    }
+
+    fn halve(&mut self) {
+        self.pointers = self.pointers.iter().copied().step_by(2).collect();
+        self.depth -= 1;
+        self.deepest = self.tables.iter().filter(|t| t.span().depth() == self.depth).count();
+    }
+
+    /// Points all pointers of a table's span to it.
+    fn point_to(&mut self, number: usize) {
+        let pointers = self.tables[number].span().pointers(self.depth);
+        self.pointers[pointers].fill(u32::try_from(number).expect("at most 2^24 tables"));
+    }
+}
+
+#[cfg(test)]
+mod check;
