@@ -16,7 +16,6 @@
 //! Names are relative, plain and at most one level deep: `MANIFEST`, `journal/00000001.log`.
 
 mod error;
-#[cfg_attr(not(test), expect(dead_code, reason = "checkpoints and runs are not called yet"))]
 pub(crate) mod fresh;
 mod real;
 mod sim;

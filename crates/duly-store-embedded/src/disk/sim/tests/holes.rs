@@ -47,8 +47,7 @@ fn an_unsynced_hole_stays_or_goes_sector_by_sector_with_its_room() {
         let found = after.read_file("f");
         assert_eq!(found.len(), SECTOR_BYTES * 8);
         assert!(found.iter().all(|byte| [0, 7].contains(byte)), "old bytes or zeros");
-        let old_sectors =
-            found.chunks(SECTOR_BYTES).filter(|sector| sector.iter().any(|byte| *byte == 7));
+        let old_sectors = found.chunks(SECTOR_BYTES).filter(|sector| sector.contains(&7));
         let old_bytes = old_sectors.count() as u64 * SECTOR;
         assert_eq!(after.open("f").unwrap().allocated_bytes().unwrap(), old_bytes);
         seen.insert(match old_bytes / SECTOR {
