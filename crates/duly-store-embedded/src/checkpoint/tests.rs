@@ -62,9 +62,9 @@ fn blocks(entries: &[u8]) -> Vec<Block<'_>> {
         Block::Entries(Entries::new(1, Which::Live, entries)),
         Block::Entries(Entries::new(1, Which::Stubs, &entries[..24 * 3])),
         namespace(4, "mail"),
-        Block::Several(Several { namespace: 4, letters: vec![letter; 30] }),
         Block::Entries(Entries::new(4, Which::Live, &entries[..24])),
         Block::Files(vec![file; 3]),
+        Block::Several(Several { namespace: 4, letters: vec![letter; 31] }),
     ]
 }
 
@@ -236,6 +236,27 @@ fn blocks_that_are_missing_doubled_or_absurd_are_noticed() {
             assert_eq!(damage_of(&disk).0, from as u64, "a length of {length}");
         }
     }
+}
+
+#[test]
+fn a_block_without_its_padding_is_noticed() {
+    let disk = disk(1);
+    write(&disk).unwrap();
+    let bytes = disk.read_file(FINAL);
+    let places = places(&bytes);
+    let mut padded = Vec::new();
+    for (index, pair) in places.windows(2).enumerate() {
+        let [(_, padding), (next, _)] = [pair[0], pair[1]];
+        if padding == next {
+            continue;
+        }
+        padded.push(index);
+        let [padding, next] = [padding, next].map(|at| usize::try_from(at).unwrap());
+        replace(&disk, &[&bytes[..padding], &bytes[next..]].concat());
+        let outcome = read_through(&disk);
+        assert!(matches!(outcome, Err(OpenError::Damaged { .. })), "block {index}: {outcome:?}");
+    }
+    assert!(padded.len() > 1 && padded.ends_with(&[6]), "also the last one: {padded:?}");
 }
 
 #[test]

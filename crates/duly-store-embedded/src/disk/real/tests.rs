@@ -198,6 +198,8 @@ fn a_hole_is_punched_where_the_file_system_can() {
     file.write_at(0, &[7; 1 << 20]).unwrap();
     file.sync_all().unwrap();
     let full_bytes = file.allocated_bytes().unwrap();
+    let error = file.punch_hole(u64::MAX, 1).unwrap_err();
+    assert!(error.to_string().contains("cannot punch a hole into"), "{error}");
     file.punch_hole(0, 1 << 20).unwrap();
     assert_eq!(file.len().unwrap(), 1 << 20);
 
