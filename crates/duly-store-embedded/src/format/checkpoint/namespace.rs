@@ -17,9 +17,6 @@ use crate::format::{
     settings,
 };
 
-/// Lanes have numbers of one byte.
-const LANES_MAX: u32 = 256;
-
 /// A namespace as it was copied.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Namespace {
@@ -55,12 +52,9 @@ impl Namespace {
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (number, lsn) = (reader.u32()?, reader.u64()?);
         let record = settings::decode_namespace(reader)?;
-        let count = reader.u32()?;
-        if count > LANES_MAX {
-            return Err(DecodeError::Impossible(format!("{count} lanes")));
-        }
+        // Ascending numbers of one byte: there are never more than 256.
         let mut lanes: Vec<Lane> = Vec::new();
-        for _ in 0..count {
+        for _ in 0..reader.u32()? {
             let lane = Lane { number: reader.u8()?, key: key_of(reader.text()?) };
             if lanes.last().is_some_and(|last| last.number >= lane.number) {
                 return Err(DecodeError::Impossible("the lanes are not sorted".into()));
