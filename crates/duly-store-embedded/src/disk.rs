@@ -9,11 +9,14 @@
 //! - bytes are durable after a successful [`File::sync_data`] or [`File::sync_all`], not before;
 //! - a created, renamed or removed *name* is durable after [`Disk::sync_dir`] of its directory, and
 //!   not through a sync of the file; a new directory's own name needs a sync of its parent;
-//! - after a failed sync nobody knows what is durable, and a later successful one proves nothing.
+//! - after a failed sync nobody knows what is durable, and a later successful one proves nothing;
+//!   a failed [`File::write_back`] is a failed sync in this respect, a successful one is none;
+//! - a hole ([`File::punch_hole`]) is a write of zeros: durable after a sync, not before.
 //!
 //! Names are relative, plain and at most one level deep: `MANIFEST`, `journal/00000001.log`.
 
 mod error;
+pub(crate) mod fresh;
 mod real;
 mod sim;
 
@@ -107,6 +110,31 @@ pub trait File: Send + Sync + Debug {
 
     /// Cuts the file, or extends it with zeros without reserving room for them.
     fn set_len(&self, len: u64) -> Result<(), Error>;
+
+    /// Gives the room of a range back: the file keeps its length and reads as zeros there. Only
+    /// blocks that lie wholly within the range free any room, so ask for whole ones. Where the
+    /// file system cannot do it nothing happens, bytes included; so does a wrapper that leaves
+    /// this out.
+    fn punch_hole(&self, _offset: u64, _len: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Starts to write the range out, after what was begun before has arrived: who writes much and
+    /// calls this now and then has little left to do at the sync, and lets others' syncs pass in
+    /// between. Promises nothing about durability. After an error nobody knows what is durable, as
+    /// after a failed sync.
+    fn write_back(&self, _offset: u64, _len: u64) -> Result<(), Error> {
+        self.sync_data()
+    }
+
+    /// Says that the range will be read soon. Only a hint: nothing can fail.
+    fn will_need(&self, _offset: u64, _len: u64) {}
+
+    /// Bytes that the file really takes on the disk: less than its length where it has holes, more
+    /// where room is given out in large blocks.
+    fn allocated_bytes(&self) -> Result<u64, Error> {
+        self.len()
+    }
 
     /// The name under which this handle was created or opened; a later rename does not change it.
     fn name(&self) -> &str;

@@ -8,6 +8,8 @@ use super::{Disk, Error, File, LOCK_NAME};
 pub(super) fn check(disk: &dyn Disk) {
     check_bytes(disk);
     check_length(disk);
+    check_holes(disk);
+    check_hints(disk);
     check_names(disk);
     check_directories(disk);
     check_open_handles(disk);
@@ -65,6 +67,44 @@ fn check_length(disk: &dyn Disk) {
     assert_eq!(bytes[..700], [7; 700]);
     assert_eq!(bytes[700..], [0; 800], "what was cut does not come back");
     disk.remove("length").unwrap();
+}
+
+fn check_holes(disk: &dyn Disk) {
+    const BLOCK: usize = 4096;
+    let file = create(disk, "holes", &[7; 16 * BLOCK]);
+    file.sync_all().unwrap();
+    let full_bytes = file.allocated_bytes().unwrap();
+    assert!(full_bytes >= 16 * BLOCK as u64, "{full_bytes}");
+    file.punch_hole(4 * BLOCK as u64, 8 * BLOCK as u64).unwrap();
+    file.sync_all().unwrap();
+    let bytes = read(&*file);
+    assert_eq!(bytes.len(), 16 * BLOCK, "the length stays");
+    assert_eq!(bytes[..4 * BLOCK], [7; 4 * BLOCK]);
+    assert_eq!(bytes[12 * BLOCK..], [7; 4 * BLOCK]);
+    // A file system without holes does nothing at all.
+    let inside = bytes[4 * BLOCK];
+    assert!([0, 7].contains(&inside), "{inside}");
+    assert_eq!(bytes[4 * BLOCK..12 * BLOCK], [inside; 8 * BLOCK], "all of it or nothing");
+    let left_bytes = file.allocated_bytes().unwrap();
+    assert_eq!(left_bytes < full_bytes, inside == 0, "{left_bytes} of {full_bytes}");
+
+    file.write_at(6 * BLOCK as u64, b"again").unwrap();
+    assert_eq!(read(&*file)[6 * BLOCK..][..5], *b"again");
+    let before = read(&*file);
+    file.punch_hole(0, 0).unwrap();
+    file.punch_hole(16 * BLOCK as u64, BLOCK as u64).unwrap();
+    assert!(read(&*file) == before, "nothing and what is behind the end change nothing");
+    disk.remove("holes").unwrap();
+}
+
+fn check_hints(disk: &dyn Disk) {
+    let file = create(disk, "hints", &[7; 10_000]);
+    for (offset, len) in [(0, 10_000), (4096, 1), (0, 0), (1 << 20, 5), (0, 1 << 20)] {
+        file.write_back(offset, len).unwrap();
+        file.will_need(offset, len);
+    }
+    assert_eq!(read(&*file), [7; 10_000]);
+    disk.remove("hints").unwrap();
 }
 
 fn check_names(disk: &dyn Disk) {

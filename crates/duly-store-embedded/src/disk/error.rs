@@ -37,6 +37,10 @@ pub enum Operation {
     Length,
     /// Changing a file's length.
     SetLength,
+    /// Giving room within a file back.
+    PunchHole,
+    /// Beginning to write a file out.
+    WriteBack,
 }
 
 impl fmt::Display for Operation {
@@ -56,6 +60,8 @@ impl fmt::Display for Operation {
             Self::Sync => "sync",
             Self::Length => "get the length of",
             Self::SetLength => "change the length of",
+            Self::PunchHole => "punch a hole into",
+            Self::WriteBack => "write back",
         })
     }
 }
@@ -176,11 +182,11 @@ pub enum Error {
 
 impl Error {
     /// Whether there was no room, and nothing is lost: freeing some and trying again helps. A sync
-    /// that found no room is no such case; nobody knows what it left undone.
+    /// or write-back that found no room is no such case; nobody knows what it left undone.
     pub fn is_no_space(&self) -> bool {
         match self {
             Self::NoSpace { operation, .. } => {
-                !matches!(operation, Operation::Sync | Operation::SyncDir)
+                !matches!(operation, Operation::Sync | Operation::SyncDir | Operation::WriteBack)
             }
             _ => false,
         }

@@ -80,7 +80,7 @@ impl SimDisk {
     }
 
     /// Operations so far that changed something or tried to: create, rename, remove, make_dir,
-    /// write, set_len and every sync.
+    /// write, set_len, punch_hole, write_back and every sync.
     pub fn ops(&self) -> u64 {
         self.state.lock().ops
     }

@@ -39,8 +39,13 @@ impl Seed {
         Self(crc32c::crc32c(&hash_key.to_le_bytes()))
     }
 
-    fn crc(self, checked: &[u8]) -> u32 {
+    pub(super) fn crc(self, checked: &[u8]) -> u32 {
         crc32c::crc32c_append(self.0, checked)
+    }
+
+    /// Over a header without the checksum in it, which is the `u32` at `crc_at`.
+    pub(super) fn crc_around(self, header: &[u8], crc_at: usize) -> u32 {
+        crc32c::crc32c_append(self.crc(&header[..crc_at]), &header[crc_at + 4..])
     }
 }
 

@@ -253,7 +253,7 @@ fn limits() -> impl Strategy<Value = Limits> {
         })
 }
 
-fn namespace() -> impl Strategy<Value = NamespaceRecord> {
+pub(crate) fn namespace() -> impl Strategy<Value = NamespaceRecord> {
     let secret = "[A-Za-z0-9+/]{32}"
         .prop_map(|text| SigningSecret::new(&format!("whsec_{text}")).expect("24 bytes"));
     let settings = (

@@ -1,7 +1,7 @@
 //! An open handle on a real file: positioned reads and writes that finish what they began.
 
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use super::Access;
@@ -72,7 +72,62 @@ impl File for RealFile {
         self.change(Operation::SetLength, |file| file.set_len(len))
     }
 
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.change(Operation::PunchHole, |file| punch_hole(file, offset, len))
+    }
+
+    // Only Linux has a call for a range (`sync_file_range`), and the system's library that is used
+    // here does not offer it. Syncing the file does what is promised, and more.
+    fn write_back(&self, _offset: u64, _len: u64) -> Result<(), Error> {
+        self.change(Operation::WriteBack, std::fs::File::sync_data)
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        will_need(&self.file, offset, len);
+    }
+
+    fn allocated_bytes(&self) -> Result<u64, Error> {
+        let metadata = self.file.metadata().map_err(|e| self.error(Operation::Length, e))?;
+        // The unit of `st_blocks`, whatever the file system's own blocks are.
+        Ok(metadata.blocks().saturating_mul(512))
+    }
+
     fn name(&self) -> &str {
         &self.name
     }
 }
+
+#[cfg(target_os = "linux")]
+fn punch_hole(file: &std::fs::File, offset: u64, len: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::{Errno, retry_on_intr};
+
+    if len == 0 {
+        return Ok(());
+    }
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match retry_on_intr(|| fallocate(file, flags, offset, len)) {
+        // The file system, or the kernel, knows no holes.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        punched => Ok(punched?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn punch_hole(_file: &std::fs::File, _offset: u64, _len: u64) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn will_need(file: &std::fs::File, offset: u64, len: u64) {
+    use rustix::fs::{Advice, fadvise};
+
+    // No length would mean "up to the end".
+    if let Some(len) = std::num::NonZeroU64::new(len) {
+        // A hint that is not taken changes nothing but speed.
+        fadvise(file, offset, Some(len), Advice::WillNeed).ok();
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn will_need(_file: &std::fs::File, _offset: u64, _len: u64) {}

@@ -75,6 +75,8 @@ fn open_existing_changes_nothing() {
         file.write_at(0, b"lost"),
         file.set_len(0),
         file.sync_data(),
+        file.punch_hole(0, 4),
+        file.write_back(0, 4),
     ];
     for answer in refused {
         let error = answer.unwrap_err();
@@ -184,4 +186,31 @@ fn a_full_disk_is_told_apart() {
     let disk = RealDisk::new(Path::new("/dev"), Access::ReadWrite);
     let error = disk.file("full", file).write_at(0, b"x").unwrap_err();
     assert!(error.is_no_space(), "{error:?}");
+}
+
+/// The file systems that tests run on can do it; where the kernel refuses it is no error.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_hole_is_punched_where_the_file_system_can() {
+    let dir = temp_dir();
+    let disk = RealDisk::open_or_create(dir.path()).unwrap();
+    let file = disk.create("a").unwrap();
+    file.write_at(0, &[7; 1 << 20]).unwrap();
+    file.sync_all().unwrap();
+    let full_bytes = file.allocated_bytes().unwrap();
+    let error = file.punch_hole(u64::MAX, 1).unwrap_err();
+    assert!(error.to_string().contains("cannot punch a hole into"), "{error}");
+    file.punch_hole(0, 1 << 20).unwrap();
+    assert_eq!(file.len().unwrap(), 1 << 20);
+
+    use rustix::fs::{FallocateFlags, fallocate};
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let plain = OpenOptions::new().write(true).open(dir.path().join("a")).unwrap();
+    if fallocate(&plain, flags, 0, 1 << 20).is_ok() {
+        let mut bytes = vec![7; 1 << 20];
+        file.read_exact_at(0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        let left_bytes = file.allocated_bytes().unwrap();
+        assert!(left_bytes + (1 << 19) < full_bytes, "{left_bytes} of {full_bytes}");
+    }
 }

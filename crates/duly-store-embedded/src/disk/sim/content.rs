@@ -110,6 +110,18 @@ impl Content {
         self.length = Fate::Dirty;
     }
 
+    /// Zeroes a range within the file and frees the sectors that lie wholly in it.
+    pub(super) fn punch_hole(&mut self, range: Range<usize>, rng: &mut SmallRng) {
+        self.touch(sectors(range.clone()), rng);
+        self.cache[range.clone()].fill(0);
+        let whole = range.start.div_ceil(SECTOR_BYTES)..range.end / SECTOR_BYTES;
+        if !whole.is_empty() {
+            // Behind the last sector ever written there is nothing to free.
+            let taken = self.allocated.len();
+            self.allocated[whole.start.min(taken)..whole.end.min(taken)].fill(false);
+        }
+    }
+
     pub(super) fn sync(&mut self) {
         self.unsynced.retain(|_, sector| sector.fate == Fate::Settled);
         if self.length == Fate::Dirty {
@@ -174,6 +186,10 @@ impl Content {
     fn on_platter(bytes: Vec<u8>, allocated: &[bool]) -> Self {
         let mut allocated = allocated.to_vec();
         allocated.resize(bytes.len().div_ceil(SECTOR_BYTES), true);
+        // Of a hole that was not durable the old sectors are found again, with their room.
+        for (taken, sector) in allocated.iter_mut().zip(bytes.chunks(SECTOR_BYTES)) {
+            *taken |= sector.iter().any(|byte| *byte != 0);
+        }
         let platter_len = bytes.len();
         Self { cache: bytes, platter_len, allocated, ..Self::default() }
     }

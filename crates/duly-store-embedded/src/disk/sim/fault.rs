@@ -13,6 +13,9 @@ pub enum Fault {
     /// given up, as Linux does: the seed decides what reached the disk, and no later sync brings
     /// the rest back, though reads go on seeing it.
     ErrorAtSync(u64),
+    /// This write-back answers EIO, once, and gives up what it should have written, as a failed
+    /// sync does.
+    ErrorAtWriteBack(u64),
     /// This write finds the disk full, once. The seed decides how many of its bytes were written.
     NoSpaceAtWrite(u64),
 }
@@ -21,6 +24,7 @@ pub enum Fault {
 pub(super) struct Plan {
     crash: Countdown,
     sync_error: Countdown,
+    write_back_error: Countdown,
     no_space: Countdown,
 }
 
@@ -29,6 +33,7 @@ impl Plan {
         let (countdown, n) = match fault {
             Fault::CrashAtOp(n) => (&mut self.crash, n),
             Fault::ErrorAtSync(n) => (&mut self.sync_error, n),
+            Fault::ErrorAtWriteBack(n) => (&mut self.write_back_error, n),
             Fault::NoSpaceAtWrite(n) => (&mut self.no_space, n),
         };
         assert!(n > 0, "{fault:?}: 1 is the next one");
@@ -41,6 +46,10 @@ impl Plan {
 
     pub(super) fn sync_fails_now(&mut self) -> bool {
         self.sync_error.tick()
+    }
+
+    pub(super) fn write_back_fails_now(&mut self) -> bool {
+        self.write_back_error.tick()
     }
 
     pub(super) fn is_full_now(&mut self) -> bool {

@@ -71,6 +71,22 @@ impl File for SimFile {
         self.state.lock().set_len(self.key(), len)
     }
 
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.state.lock().punch_hole(self.key(), offset, len)
+    }
+
+    fn write_back(&self, _offset: u64, _len: u64) -> Result<(), Error> {
+        self.state.lock().write_back(self.key())
+    }
+
+    fn will_need(&self, _offset: u64, _len: u64) {}
+
+    fn allocated_bytes(&self) -> Result<u64, Error> {
+        let state = self.state.lock();
+        state.check_up(Operation::Length, &self.name)?;
+        Ok(state.content(self.inode).allocated_bytes())
+    }
+
     fn name(&self) -> &str {
         &self.name
     }

@@ -273,6 +273,46 @@ impl State {
         })
     }
 
+    /// Zeroes a range and frees its whole sectors; where the machine dies, a part of it.
+    pub(super) fn punch_hole(
+        &mut self,
+        (inode, name): (Inode, &str),
+        offset: u64,
+        len: u64,
+    ) -> Result<(), Error> {
+        let reach = self.begin(Operation::PunchHole, name)?;
+        let bytes = self.content(inode).len();
+        let clamp = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(bytes);
+        let (start, end) = (clamp(offset), clamp(offset.saturating_add(len)));
+        let end = match reach {
+            Reach::Whole => end,
+            Reach::Crash => self.rng.random_range(start..=end),
+        };
+        let (content, rng) = self.content_mut(inode);
+        let before_bytes = content.allocated_bytes();
+        content.punch_hole(start..end, rng);
+        let freed_bytes = before_bytes - content.allocated_bytes();
+        self.used_bytes = self.used_bytes.saturating_sub(freed_bytes);
+        match reach {
+            Reach::Whole => Ok(()),
+            Reach::Crash => Err(self.crashed(Operation::PunchHole, name)),
+        }
+    }
+
+    /// Makes nothing durable, since nobody may rely on it; but it can fail, and then it loses what
+    /// a failed sync loses.
+    pub(super) fn write_back(&mut self, (inode, name): (Inode, &str)) -> Result<(), Error> {
+        if self.begin(Operation::WriteBack, name)? == Reach::Crash {
+            return Err(self.crashed(Operation::WriteBack, name));
+        }
+        if self.plan.write_back_fails_now() {
+            let (content, rng) = self.content_mut(inode);
+            content.fail_sync(rng);
+            return Err(self.failed(Operation::WriteBack, name, Errno::IO));
+        }
+        Ok(())
+    }
+
     pub(super) fn sync_file(&mut self, (inode, name): (Inode, &str)) -> Result<(), Error> {
         if self.begin(Operation::Sync, name)? == Reach::Crash {
             return Err(self.crashed(Operation::Sync, name));

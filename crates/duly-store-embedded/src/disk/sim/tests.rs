@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::disk::contract;
 
+mod holes;
 mod model;
 
 const SEEDS: u64 = 200;
@@ -236,6 +237,9 @@ fn old_handles_fail_after_a_crash() {
         file.sync_all(),
         file.len().map(drop),
         file.set_len(9),
+        file.punch_hole(0, 1),
+        file.write_back(0, 1),
+        file.allocated_bytes().map(drop),
         disk.create("g").map(drop),
         disk.open("f").map(drop),
         disk.list("").map(drop),
@@ -261,6 +265,8 @@ fn scenario(disk: &SimDisk) -> Result<(), Error> {
     let file = disk.create("d/a")?;
     file.write_at(0, &[1; 1500])?;
     file.set_len(3000)?;
+    file.punch_hole(1536, 512)?;
+    file.write_back(0, 3000)?;
     file.sync_data()?;
     file.sync_all()?;
     disk.rename("d/a", "b")?;
@@ -273,8 +279,8 @@ fn scenario(disk: &SimDisk) -> Result<(), Error> {
 fn every_operation_is_a_crash_point() {
     let whole = SimDisk::new(0);
     scenario(&whole).unwrap();
-    assert_eq!(whole.ops(), 10);
-    for n in 1..=10 {
+    assert_eq!(whole.ops(), 12);
+    for n in 1..=12 {
         for seed in 0..20 {
             let disk = SimDisk::new(seed);
             disk.plan(Fault::CrashAtOp(n));
@@ -284,14 +290,14 @@ fn every_operation_is_a_crash_point() {
             assert!(disk.is_down() && disk.list("").is_err());
             let next = disk.crash();
             next.list("").unwrap();
-            if n == 9 {
+            if n == 11 {
                 let found = next.names();
                 assert!(found.is_empty() || next.read_file("b")[..1500] == [1; 1500], "{found:?}");
             }
         }
     }
     let disk = SimDisk::new(0);
-    disk.plan(Fault::CrashAtOp(11));
+    disk.plan(Fault::CrashAtOp(13));
     scenario(&disk).unwrap();
 }
 

@@ -10,6 +10,8 @@ enum Step {
     Create(&'static str),
     Write(&'static str, u64, Vec<u8>),
     SetLen(&'static str, u64),
+    PunchHole(&'static str, u64, u64),
+    WriteBack(&'static str),
     Rename(&'static str, &'static str),
     Remove(&'static str),
     MakeDir,
@@ -19,14 +21,19 @@ enum Step {
 fn any_step() -> impl Strategy<Value = Step> {
     let name = || prop::sample::select(vec!["a", "b", "d/a", "d/b"]);
     let bytes = prop::collection::vec(any::<u8>(), 0..1500);
+    // Elsewhere a hole has no effect, which is no disagreement.
+    let holes = u32::from(cfg!(target_os = "linux"));
     prop_oneof![
-        name().prop_map(Step::Create),
-        (name(), 0..2000u64, bytes).prop_map(|(name, at, bytes)| Step::Write(name, at, bytes)),
-        (name(), 0..3000u64).prop_map(|(name, len)| Step::SetLen(name, len)),
-        (name(), name()).prop_map(|(from, to)| Step::Rename(from, to)),
-        name().prop_map(Step::Remove),
-        Just(Step::MakeDir),
-        name().prop_map(Step::Sync),
+        1 => name().prop_map(Step::Create),
+        1 => (name(), 0..2000u64, bytes).prop_map(|(name, at, bytes)| Step::Write(name, at, bytes)),
+        1 => (name(), 0..3000u64).prop_map(|(name, len)| Step::SetLen(name, len)),
+        holes => (name(), 0..3000u64, 0..3000u64)
+            .prop_map(|(name, at, len)| Step::PunchHole(name, at, len)),
+        1 => name().prop_map(Step::WriteBack),
+        1 => (name(), name()).prop_map(|(from, to)| Step::Rename(from, to)),
+        1 => name().prop_map(Step::Remove),
+        1 => Just(Step::MakeDir),
+        1 => name().prop_map(Step::Sync),
     ]
 }
 
@@ -36,6 +43,8 @@ fn take(disk: &dyn Disk, step: &Step) -> String {
         Step::Create(name) => disk.create(name).map(drop),
         Step::Write(name, at, bytes) => disk.open(name).and_then(|f| f.write_at(*at, bytes)),
         Step::SetLen(name, len) => disk.open(name).and_then(|f| f.set_len(*len)),
+        Step::PunchHole(name, at, len) => disk.open(name).and_then(|f| f.punch_hole(*at, *len)),
+        Step::WriteBack(name) => disk.open(name).and_then(|f| f.write_back(0, 3000)),
         Step::Rename(from, to) => disk.rename(from, to),
         Step::Remove(name) => disk.remove(name),
         Step::MakeDir => disk.make_dir("d"),

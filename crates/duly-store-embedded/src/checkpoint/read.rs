@@ -1,0 +1,193 @@
+//! Reading a checkpoint, block after block, through a window of the file.
+//!
+//! The end block has a fixed place, the last bytes of the file, and is read first: a file without
+//! it is refused before anything of it is used, and its counts say how much to expect. What then
+//! comes must add up to them.
+
+use std::sync::Arc;
+
+use super::FILES;
+use crate::{
+    disk::{Disk, File},
+    format::{
+        DecodeError,
+        checkpoint::{
+            BLOCK_HEADER_BYTES, Block, BlockHeader, END_BLOCK_BYTES, ENTRY_BYTES, End,
+            HEADER_BYTES, Header,
+        },
+        frame::Seed,
+    },
+    manifest::Manifest,
+    numbered::{check_origin, damaged},
+    open::OpenError,
+};
+
+/// Bytes read at once, unless a block is longer. Tests cross the boundaries with small files.
+const WINDOW_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 2 << 20 };
+
+/// An open checkpoint.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    file: Arc<dyn File>,
+    name: String,
+    seed: Seed,
+    header: Header,
+    end: End,
+    /// Where the end block begins.
+    end_at: u64,
+    /// Where the next block begins.
+    at: u64,
+    /// What was read so far.
+    seen: End,
+    /// Room for bytes of the file from `window_at` on, of which `filled` are there.
+    window: Vec<u8>,
+    filled: usize,
+    window_at: u64,
+}
+
+impl Reader {
+    /// Opens the checkpoint with this number and checks that it has its header and its end.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        number: u64,
+        manifest: &Manifest,
+    ) -> Result<Self, OpenError> {
+        let name = FILES.name(number);
+        let file = disk.open(&name)?;
+        let seed = manifest.frame_seed();
+        let length = file.len()?;
+        let Some(end_at) = length.checked_sub(END_BLOCK_BYTES).filter(|at| *at >= HEADER_BYTES)
+        else {
+            return Err(damaged(&name, 0, &format!("no checkpoint has {length} bytes")));
+        };
+        let mut bytes = [0; HEADER_BYTES as usize];
+        file.read_exact_at(0, &mut bytes)?;
+        let header = Header::read(&bytes, seed)
+            .map_err(|error| damaged(&name, 0, &format!("the checkpoint's header: {error}")))?;
+        check_origin(&name, header.version, header.store, manifest)?;
+        if header.number != number {
+            return Err(damaged(&name, 32, "the checkpoint was renamed"));
+        }
+        let mut bytes = [0; END_BLOCK_BYTES as usize];
+        file.read_exact_at(end_at, &mut bytes)?;
+        let end = read_end(&bytes, seed, end_at)
+            .map_err(|error| damaged(&name, end_at, &format!("the checkpoint's end: {error}")))?;
+        Ok(Self {
+            file,
+            name,
+            seed,
+            header,
+            end,
+            end_at,
+            at: HEADER_BYTES,
+            seen: End::default(),
+            window: Vec::new(),
+            filled: 0,
+            window_at: HEADER_BYTES,
+        })
+    }
+
+    pub(crate) const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What the whole checkpoint holds; its entries fit the file.
+    pub(crate) const fn end(&self) -> &End {
+        &self.end
+    }
+
+    /// The next block before the end; `None` when all were there. After an error there is nothing
+    /// more to be had.
+    pub(crate) fn next(&mut self) -> Result<Option<Block<'_>>, OpenError> {
+        if self.at == self.end_at {
+            self.check_seen()?;
+            return Ok(None);
+        }
+        let at = self.at;
+        self.fill(BLOCK_HEADER_BYTES)?;
+        let header = BlockHeader::read(self.rest()).map_err(|error| self.wrong(at, &error))?;
+        self.fill(header.block_bytes())?;
+        self.at += header.block_bytes();
+        let start = usize::try_from(at - self.window_at).expect("within the window");
+        let wrong = |error: &DecodeError| wrong(&self.name, at, error);
+        let payload =
+            header.payload(&self.window[start..self.filled], self.seed).map_err(|e| wrong(&e))?;
+        let block = Block::decode(&header, payload).map_err(|error| wrong(&error))?;
+        match &block {
+            Block::Namespace(namespace) => {
+                self.seen.namespaces += 1;
+                self.seen.highest_namespace = self.seen.highest_namespace.max(namespace.number);
+            }
+            Block::Entries(entries) => self.seen.entries += entries.len() as u64,
+            Block::Leases(_) | Block::Several(_) | Block::Files(_) => {}
+            Block::End(_) => return Err(damaged(&self.name, at, "an end before the end")),
+        }
+        self.seen.blocks += 1;
+        Ok(Some(block))
+    }
+
+    fn check_seen(&self) -> Result<(), OpenError> {
+        let End { blocks, namespaces, entries, highest_namespace } = self.seen;
+        let counted = (blocks, namespaces, entries);
+        if counted != (self.end.blocks, self.end.namespaces, self.end.entries)
+            || highest_namespace > self.end.highest_namespace
+        {
+            let what = format!("{:?} were read where there should be {:?}", self.seen, self.end);
+            return Err(damaged(&self.name, self.end_at, &what));
+        }
+        Ok(())
+    }
+
+    /// What the window has from the next block on.
+    fn rest(&self) -> &[u8] {
+        let start = usize::try_from(self.at - self.window_at).unwrap_or(usize::MAX);
+        self.window.get(start..self.filled).unwrap_or(&[])
+    }
+
+    /// Makes the window hold so many bytes from the next block on; they must end where
+    /// the end block begins, or before.
+    fn fill(&mut self, bytes: u64) -> Result<(), OpenError> {
+        let there = self.rest().len();
+        if there as u64 >= bytes {
+            return Ok(());
+        }
+        let left_bytes = self.end_at - self.at;
+        if bytes > left_bytes {
+            let what = format!("a block of {bytes} bytes where {left_bytes} are left");
+            return Err(damaged(&self.name, self.at, &what));
+        }
+        self.window.copy_within(self.filled - there..self.filled, 0);
+        (self.window_at, self.filled) = (self.at, there);
+        let wanted = usize::try_from(bytes.max(WINDOW_BYTES).min(left_bytes))
+            .expect("a block is little longer than 4 MiB");
+        if self.window.len() < wanted {
+            self.window.resize(wanted, 0);
+        }
+        self.file.read_exact_at(self.at + there as u64, &mut self.window[there..wanted])?;
+        self.filled = wanted;
+        let next = self.at + wanted as u64;
+        self.file.will_need(next, (self.end_at - next).min(2 * WINDOW_BYTES));
+        Ok(())
+    }
+
+    fn wrong(&self, at: u64, error: &DecodeError) -> OpenError {
+        wrong(&self.name, at, error)
+    }
+}
+
+fn wrong(name: &str, at: u64, error: &DecodeError) -> OpenError {
+    damaged(name, at, &format!("the checkpoint's block: {error}"))
+}
+
+fn read_end(bytes: &[u8], seed: Seed, end_at: u64) -> Result<End, DecodeError> {
+    let header = BlockHeader::read(bytes)?;
+    let payload = header.payload(bytes, seed)?;
+    let Block::End(end) = Block::decode(&header, payload)? else {
+        return Err(DecodeError::Impossible("it is another block".into()));
+    };
+    // Who makes room for them in advance can trust the number.
+    if end.entries > end_at / ENTRY_BYTES as u64 {
+        return Err(DecodeError::Impossible(format!("{} entries in {end_at} bytes", end.entries)));
+    }
+    Ok(end)
+}

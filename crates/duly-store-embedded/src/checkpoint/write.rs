@@ -1,0 +1,93 @@
+//! Writing a checkpoint, block after block.
+
+use std::sync::Arc;
+
+use super::FILES;
+use crate::{
+    disk::{
+        self, Disk,
+        fresh::{self, FreshFile, Throttle},
+    },
+    format::{
+        checkpoint::{Block, End, Header},
+        frame::Seed,
+    },
+};
+
+/// A checkpoint that is being written. Dropped, or after an error, it leaves nothing behind.
+pub(crate) struct Writer {
+    disk: Arc<dyn Disk>,
+    file: FreshFile,
+    number: u64,
+    seed: Seed,
+    /// The block being encoded.
+    block: Vec<u8>,
+    /// What was written so far.
+    end: End,
+}
+
+/// A checkpoint that has its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Finished {
+    pub(crate) bytes: u64,
+    pub(crate) end: End,
+}
+
+impl Writer {
+    /// Creates `checkpoints/<number>.tmp`.
+    pub(crate) fn create(
+        disk: Arc<dyn Disk>,
+        header: &Header,
+        seed: Seed,
+        throttle: Throttle,
+    ) -> Result<Self, disk::Error> {
+        let name = FILES.temporary_name(header.number);
+        let mut file = FreshFile::create(Arc::clone(&disk), name, throttle)?;
+        file.append(&header.encode(seed))?;
+        let (number, block, end) = (header.number, Vec::new(), End::default());
+        Ok(Self { disk, file, number, seed, block, end })
+    }
+
+    /// Bytes so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file.len()
+    }
+
+    /// Appends a block.
+    ///
+    /// # Panics
+    /// When it is an end, which is [`Writer::finish`]'s, or longer than a block may be.
+    pub(crate) fn block(&mut self, block: &Block<'_>) -> Result<(), disk::Error> {
+        match block {
+            Block::Namespace(namespace) => {
+                self.end.namespaces += 1;
+                self.end.highest_namespace = self.end.highest_namespace.max(namespace.number);
+            }
+            Block::Entries(entries) => self.end.entries += entries.len() as u64,
+            Block::Leases(_) | Block::Several(_) | Block::Files(_) => {}
+            Block::End(_) => panic!("a checkpoint ends by being finished"),
+        }
+        self.end.blocks += 1;
+        self.append(block)
+    }
+
+    fn append(&mut self, block: &Block<'_>) -> Result<(), disk::Error> {
+        self.block.clear();
+        block.encode(&mut self.block, self.seed);
+        self.file.append(&self.block)
+    }
+
+    /// Ends the checkpoint, makes it durable and gives it its name. All that it saw of the journal
+    /// must be durable before. After an error of the directory's sync it may have its name.
+    ///
+    /// `highest_namespace` is the highest number that a namespace ever had.
+    pub(crate) fn finish(mut self, highest_namespace: u32) -> Result<Finished, disk::Error> {
+        self.end.highest_namespace = self.end.highest_namespace.max(highest_namespace);
+        let end = self.end;
+        self.append(&Block::End(end))?;
+        let bytes = self.file.finish()?;
+        let (temporary, name) = (FILES.temporary_name(self.number), FILES.name(self.number));
+        fresh::publish(&*self.disk, &temporary, &name)?;
+        Ok(Finished { bytes, end })
+    }
+}

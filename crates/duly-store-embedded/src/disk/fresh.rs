@@ -1,0 +1,132 @@
+//! A file that is written once, front to back, under a temporary name.
+//!
+//! Runs and checkpoints are made with it: bytes are gathered into large writes, the kernel is asked
+//! to write back as the file grows, so that the sync at the end is short, and whoever paces the
+//! work hears of each write. A file that does not get to its end (an error, or a writer that is
+//! dropped) takes its temporary with it where the disk lets it.
+
+use std::sync::Arc;
+
+use super::{Disk, Error, File};
+
+/// Bytes of a write. Tests write small files and still cross every boundary.
+const CHUNK_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
+/// How much is written between two requests to write back.
+const WRITE_BACK_BYTES: u64 = 4 * CHUNK_BYTES as u64;
+
+/// Hears how many bytes each write had, and may take its time, to pace the writer.
+pub(crate) type Throttle = Box<dyn FnMut(u64) + Send>;
+
+/// See the module.
+pub(crate) struct FreshFile {
+    disk: Arc<dyn Disk>,
+    file: Arc<dyn File>,
+    name: String,
+    throttle: Throttle,
+    chunk: Vec<u8>,
+    /// Bytes handed to the disk.
+    written: u64,
+    /// Bytes whose write-back was asked for.
+    written_back: u64,
+    ending: Ending,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Removed,
+    Kept,
+}
+
+impl FreshFile {
+    /// Creates it; what an earlier attempt left under this name goes.
+    pub(crate) fn create(
+        disk: Arc<dyn Disk>,
+        name: String,
+        throttle: Throttle,
+    ) -> Result<Self, Error> {
+        let file = match disk.create(&name) {
+            Err(Error::AlreadyExists { .. }) => {
+                disk.remove(&name)?;
+                disk.create(&name)?
+            }
+            created => created?,
+        };
+        Ok(Self {
+            disk,
+            file,
+            name,
+            throttle,
+            chunk: Vec::with_capacity(CHUNK_BYTES),
+            written: 0,
+            written_back: 0,
+            ending: Ending::Removed,
+        })
+    }
+
+    /// Bytes appended so far.
+    pub(crate) fn len(&self) -> u64 {
+        self.written + self.chunk.len() as u64
+    }
+
+    /// Appends; after an error the file is good for nothing but being dropped.
+    pub(crate) fn append(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let room = CHUNK_BYTES - self.chunk.len();
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            self.chunk.extend_from_slice(now);
+            bytes = later;
+            if self.chunk.len() == CHUNK_BYTES {
+                self.write()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        if self.chunk.is_empty() {
+            return Ok(());
+        }
+        self.file.write_at(self.written, &self.chunk)?;
+        let bytes = self.chunk.len() as u64;
+        self.written += bytes;
+        self.chunk.clear();
+        (self.throttle)(bytes);
+        let behind_bytes = self.written - self.written_back;
+        if behind_bytes >= WRITE_BACK_BYTES {
+            self.file.write_back(self.written_back, behind_bytes)?;
+            self.written_back = self.written;
+        }
+        Ok(())
+    }
+
+    /// Makes the bytes durable and leaves the file under its temporary name; answers its length.
+    pub(crate) fn finish(mut self) -> Result<u64, Error> {
+        self.write()?;
+        self.file.sync_all()?;
+        self.ending = Ending::Kept;
+        Ok(self.written)
+    }
+}
+
+impl Drop for FreshFile {
+    fn drop(&mut self) {
+        if self.ending == Ending::Removed {
+            // Whatever went wrong was answered already; a left-over goes at the next attempt.
+            self.disk.remove(&self.name).ok();
+        }
+    }
+}
+
+/// Gives a finished file its final name, durably. The temporary goes where the rename fails; after
+/// a failed sync of the directory the file may have either name.
+pub(crate) fn publish(disk: &dyn Disk, temporary: &str, name: &str) -> Result<(), Error> {
+    if let Err(error) = disk.rename(temporary, name) {
+        disk.remove(temporary).ok();
+        return Err(error);
+    }
+    let (dir, _) = super::split_name(name)?;
+    disk.sync_dir(dir)
+}
+
+#[cfg(test)]
+mod tests;

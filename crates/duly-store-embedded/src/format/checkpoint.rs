@@ -1,0 +1,169 @@
+//! Checkpoints: what the engine knew at about one moment, in blocks.
+//!
+//! ```text
+//!  0  magic       8 bytes  "DULYCKP\n"
+//!  8  version     u32      format version
+//! 12  crc         u32      over bytes 0..12 and 16..96, seeded by the store
+//! 16  store       u128     the store's UUID
+//! 32  number      u64      number of the checkpoint, from 1
+//! 40  sequence    u64      replay point: segment,
+//! 48  offset      u64      byte in it,
+//! 56  lsn         u64      and lsn of the first frame to replay
+//! 64  epoch       u64      epoch in which it was written
+//! 72  begun_at    u64      Unix ms
+//! 80  reserved    16 bytes 0
+//! 96  blocks
+//! ```
+//!
+//! A block is
+//!
+//! ```text
+//!  0  kind     u32  see `Block`
+//!  4  length   u32  bytes of the payload, at most 4 MiB
+//!  8  count    u32  things in it
+//! 12  crc      u32  over bytes 0..12 and the payload, seeded by the store
+//! 16  payload, then zeros up to the next multiple of 16
+//! ```
+//!
+//! The last block is the *end* and nothing follows it; a file without it is no checkpoint.
+//! Lengths and counts are checked against the bytes that are there before anything is allocated.
+
+use super::{
+    DecodeError, align_up,
+    fields::{Reader, Writer},
+    frame::Seed,
+};
+
+mod block;
+mod entries;
+mod namespace;
+mod small;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use block::Block;
+pub(crate) use entries::{ENTRIES_MAX, ENTRY_BYTES, Entries, Which, append_entry};
+pub(crate) use namespace::{Lane, Namespace};
+pub(crate) use small::{
+    End, FILES_MAX, FileKind, FileSlot, LEASES_MAX, LETTERS_MAX, Lease, Leases, Letter, Several,
+};
+
+/// First bytes of a checkpoint.
+pub(crate) const MAGIC: &[u8; 8] = b"DULYCKP\n";
+/// Bytes of the header; the blocks begin here.
+pub(crate) const HEADER_BYTES: u64 = 96;
+/// Bytes of a block's header.
+pub(crate) const BLOCK_HEADER_BYTES: u64 = 16;
+/// Longest payload of a block.
+pub(crate) const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of the end block, the last ones of the file.
+pub(crate) const END_BLOCK_BYTES: u64 = BLOCK_HEADER_BYTES + End::PAYLOAD_BYTES;
+
+const HEADER_CRC_AT: usize = 12;
+const BLOCK_CRC_AT: usize = 12;
+
+/// Where replay of the journal begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReplayPoint {
+    /// Number of the segment.
+    pub(crate) sequence: u64,
+    /// Byte in it.
+    pub(crate) offset: u64,
+    /// Number of the first frame to replay.
+    pub(crate) lsn: u64,
+}
+
+/// A checkpoint's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) version: u32,
+    pub(crate) store: u128,
+    pub(crate) number: u64,
+    pub(crate) replay: ReplayPoint,
+    pub(crate) epoch: u64,
+    pub(crate) begun_at_ms: u64,
+}
+
+impl Header {
+    pub(crate) fn encode(&self, seed: Seed) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        let mut writer = Writer(&mut bytes);
+        writer.u32(self.version);
+        writer.u32(0);
+        writer.u128(self.store);
+        let ReplayPoint { sequence, offset, lsn } = self.replay;
+        for number in [self.number, sequence, offset, lsn, self.epoch, self.begun_at_ms, 0, 0] {
+            writer.u64(number);
+        }
+        let crc = seed.crc_around(&bytes, HEADER_CRC_AT);
+        bytes[HEADER_CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn read(bytes: &[u8], seed: Seed) -> Result<Self, DecodeError> {
+        let bytes =
+            bytes.get(..HEADER_BYTES as usize).ok_or(DecodeError::Truncated(bytes.len()))?;
+        let mut reader = Reader::new(bytes);
+        if &reader.array()? != MAGIC {
+            return Err(DecodeError::Impossible("another magic".into()));
+        }
+        let (version, crc, store) = (reader.u32()?, reader.u32()?, reader.u128()?);
+        if seed.crc_around(bytes, HEADER_CRC_AT) != crc {
+            return Err(DecodeError::Checksum);
+        }
+        Ok(Self {
+            version,
+            store,
+            number: reader.u64()?,
+            replay: ReplayPoint {
+                sequence: reader.u64()?,
+                offset: reader.u64()?,
+                lsn: reader.u64()?,
+            },
+            epoch: reader.u64()?,
+            begun_at_ms: reader.u64()?,
+        })
+    }
+}
+
+/// A block's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockHeader {
+    pub(crate) kind: u32,
+    pub(crate) length: u32,
+    pub(crate) count: u32,
+    pub(crate) crc: u32,
+}
+
+impl BlockHeader {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let header = Self {
+            kind: reader.u32()?,
+            length: reader.u32()?,
+            count: reader.u32()?,
+            crc: reader.u32()?,
+        };
+        if u64::from(header.length) > PAYLOAD_BYTES_MAX {
+            let what = format!("a block of {} bytes", header.length);
+            return Err(DecodeError::Impossible(what));
+        }
+        Ok(header)
+    }
+
+    /// Bytes of the whole block, padding included.
+    pub(crate) const fn block_bytes(&self) -> u64 {
+        align_up(BLOCK_HEADER_BYTES + self.length as u64)
+    }
+
+    /// The payload of the block that begins with this header, if its checksum is right.
+    pub(crate) fn payload<'a>(&self, block: &'a [u8], seed: Seed) -> Result<&'a [u8], DecodeError> {
+        let bytes = BLOCK_HEADER_BYTES as usize + self.length as usize;
+        let block = block.get(..bytes).ok_or(DecodeError::Truncated(block.len()))?;
+        if seed.crc_around(block, BLOCK_CRC_AT) != self.crc {
+            return Err(DecodeError::Checksum);
+        }
+        Ok(&block[BLOCK_HEADER_BYTES as usize..])
+    }
+}

@@ -1,0 +1,95 @@
+//! Entries of an index, 24 bytes each: nearly all of a checkpoint.
+//!
+//! ```text
+//! 0  namespace  u32
+//! 4  which      u8       1 live, 2 stubs, 3 dead letters, 4 dead letters by timer
+//! 5  reserved   3 bytes  0
+//! 8  entries, each three u64
+//! ```
+//!
+//! They stay bytes until they are looked at one by one, so that 100 million of them cost no copy.
+
+use super::PAYLOAD_BYTES_MAX;
+use crate::format::{
+    DecodeError,
+    fields::{Reader, Writer},
+};
+
+/// Bytes of an entry.
+pub(crate) const ENTRY_BYTES: usize = 24;
+/// Most entries in a block.
+pub(crate) const ENTRIES_MAX: usize = (PAYLOAD_BYTES_MAX as usize - 8) / ENTRY_BYTES;
+
+/// Which index of a namespace entries are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Which {
+    Live = 1,
+    Stubs = 2,
+    DeadLetters = 3,
+    DeadByTimer = 4,
+}
+
+impl Which {
+    fn from_u8(value: u8) -> Result<Self, DecodeError> {
+        [Self::Live, Self::Stubs, Self::DeadLetters, Self::DeadByTimer]
+            .into_iter()
+            .find(|which| *which as u8 == value)
+            .ok_or(DecodeError::Unknown { what: "index", value: u64::from(value) })
+    }
+}
+
+/// Entries of one index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entries<'a> {
+    pub(crate) namespace: u32,
+    pub(crate) which: Which,
+    bytes: &'a [u8],
+}
+
+impl<'a> Entries<'a> {
+    /// Entries that [`append_entry`] gathered in `bytes`, at most [`ENTRIES_MAX`].
+    pub(crate) fn new(namespace: u32, which: Which, bytes: &'a [u8]) -> Self {
+        assert!(bytes.len().is_multiple_of(ENTRY_BYTES), "{} bytes of entries", bytes.len());
+        Self { namespace, which, bytes }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.bytes.len() / ENTRY_BYTES
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = [u64; 3]> + use<'a> {
+        let (entries, _) = self.bytes.as_chunks::<ENTRY_BYTES>();
+        entries.iter().map(words)
+    }
+
+    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u32(self.namespace);
+        writer.u32(self.which as u32);
+        writer.0.extend_from_slice(self.bytes);
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'a>, count: usize) -> Result<Self, DecodeError> {
+        let namespace = reader.u32()?;
+        let [which, ..] = reader.array::<4>()?;
+        let which = Which::from_u8(which)?;
+        let bytes = reader.rest();
+        if count.checked_mul(ENTRY_BYTES) != Some(bytes.len()) {
+            let what = format!("{count} entries in {} bytes", bytes.len());
+            return Err(DecodeError::Impossible(what));
+        }
+        Ok(Self { namespace, which, bytes })
+    }
+}
+
+/// Appends an entry as [`Entries::new`] takes it.
+pub(crate) fn append_entry(bytes: &mut Vec<u8>, words: [u64; 3]) {
+    for word in words {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
+#[inline]
+fn words(entry: &[u8; ENTRY_BYTES]) -> [u64; 3] {
+    let (words, _) = entry.as_chunks::<8>();
+    [words[0], words[1], words[2]].map(u64::from_le_bytes)
+}

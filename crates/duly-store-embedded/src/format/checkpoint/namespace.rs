@@ -1,0 +1,75 @@
+//! A namespace in a checkpoint.
+//!
+//! ```text
+//! 0  number  u32
+//! 4  lsn     u64  of the newest record whose effect on the totals is in them
+//!    body         as in a namespace's record: name, times, totals, settings
+//!    lanes   u32  how many, then of each, ascending:
+//!                 number u8, key text: "" follows the namespace, "pull", "overflow", or an origin
+//! ```
+
+use duly_core::destination::LaneKey;
+
+use crate::format::{
+    DecodeError,
+    fields::{Reader, Writer},
+    record::NamespaceRecord,
+    settings,
+};
+
+/// A namespace as it was copied.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Namespace {
+    pub(crate) number: u32,
+    /// Records up to this one do not count in its totals again.
+    pub(crate) lsn: u64,
+    pub(crate) record: NamespaceRecord,
+    /// By number.
+    pub(crate) lanes: Vec<Lane>,
+}
+
+/// A lane and the number that index entries name it by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lane {
+    pub(crate) number: u8,
+    /// `None` for the lane that follows the namespace's own destination.
+    pub(crate) key: Option<LaneKey>,
+}
+
+impl Namespace {
+    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u32(self.number);
+        writer.u64(self.lsn);
+        settings::encode_namespace(writer, &self.record);
+        let lanes = u32::try_from(self.lanes.len()).expect("lanes have numbers of one byte");
+        writer.u32(lanes);
+        for lane in &self.lanes {
+            writer.u8(lane.number);
+            writer.text(lane.key.as_ref().map_or("", LaneKey::label));
+        }
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (number, lsn) = (reader.u32()?, reader.u64()?);
+        let record = settings::decode_namespace(reader)?;
+        // Ascending numbers of one byte: there are never more than 256.
+        let mut lanes: Vec<Lane> = Vec::new();
+        for _ in 0..reader.u32()? {
+            let lane = Lane { number: reader.u8()?, key: key_of(reader.text()?) };
+            if lanes.last().is_some_and(|last| last.number >= lane.number) {
+                return Err(DecodeError::Impossible("the lanes are not sorted".into()));
+            }
+            lanes.push(lane);
+        }
+        Ok(Self { number, lsn, record, lanes })
+    }
+}
+
+/// Origins are `scheme://host:port`, so the labels of the other lanes are none.
+fn key_of(label: &str) -> Option<LaneKey> {
+    if label.is_empty() {
+        return None;
+    }
+    let named = [LaneKey::Pull, LaneKey::Overflow].into_iter().find(|key| key.label() == label);
+    Some(named.unwrap_or_else(|| LaneKey::Origin(label.into())))
+}

@@ -1,0 +1,221 @@
+//! The blocks that stay small: leases, dead letters of timers with several, files, the end.
+//!
+//! ```text
+//! leases   namespace u32 | reserved u32 | each: key 12 bytes | nonce u64 | attempt u32 |
+//!          flags u8 (1: a node holds it) | node u64 | claimed_at u64 | lease_ms u64 | until u64
+//! several  namespace u32 | reserved u32 | each: key 12 bytes | died_at u64 | delivery u128
+//! files    each: slot u16 | kind u8 (1 segment, 2 run) | reserved 5 bytes | number u64
+//! end      blocks u64 | namespaces u64 | entries u64 | highest namespace number u32 |
+//!          reserved u32
+//! ```
+//!
+//! A key is 12 bytes as the index packs them.
+
+use duly_core::Timestamp;
+
+use super::PAYLOAD_BYTES_MAX;
+use crate::format::{
+    DecodeError,
+    fields::{Reader, Writer},
+};
+
+const LEASE_BYTES: usize = 57;
+const LETTER_BYTES: usize = 36;
+const FILE_BYTES: usize = 16;
+/// Namespace and reserved bytes in front of leases and letters.
+const PREFIX_BYTES: usize = 8;
+
+/// Most leases in a block.
+pub(crate) const LEASES_MAX: usize = (PAYLOAD_BYTES_MAX as usize - PREFIX_BYTES) / LEASE_BYTES;
+/// Most letters in a block.
+pub(crate) const LETTERS_MAX: usize = (PAYLOAD_BYTES_MAX as usize - PREFIX_BYTES) / LETTER_BYTES;
+/// Most files in a block.
+pub(crate) const FILES_MAX: usize = PAYLOAD_BYTES_MAX as usize / FILE_BYTES;
+
+/// Leases under way in one namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Leases {
+    pub(crate) namespace: u32,
+    pub(crate) leases: Vec<Lease>,
+}
+
+/// A lease under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) key: [u8; 12],
+    pub(crate) nonce: u64,
+    pub(crate) attempt: u32,
+    /// `None` for a consumer.
+    pub(crate) node: Option<u64>,
+    pub(crate) claimed_at: Timestamp,
+    pub(crate) lease_ms: u64,
+    pub(crate) until: Timestamp,
+}
+
+impl Leases {
+    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u32(self.namespace);
+        writer.u32(0);
+        for lease in &self.leases {
+            writer.0.extend_from_slice(&lease.key);
+            writer.u64(lease.nonce);
+            writer.u32(lease.attempt);
+            writer.u8(u8::from(lease.node.is_some()));
+            writer.u64(lease.node.unwrap_or(0));
+            writer.time(lease.claimed_at);
+            writer.u64(lease.lease_ms);
+            writer.time(lease.until);
+        }
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Self, DecodeError> {
+        let (namespace, _reserved) = (reader.u32()?, reader.u32()?);
+        let leases = each(reader, count, LEASE_BYTES, |reader| {
+            let (key, nonce, attempt) = (reader.array()?, reader.u64()?, reader.u32()?);
+            let (flags, node) = (reader.u8()?, reader.u64()?);
+            Ok(Lease {
+                key,
+                nonce,
+                attempt,
+                node: (flags & 1 != 0).then_some(node),
+                claimed_at: reader.time()?,
+                lease_ms: reader.u64()?,
+                until: reader.time()?,
+            })
+        })?;
+        Ok(Self { namespace, leases })
+    }
+}
+
+/// Dead letters of timers in one namespace that have more than one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Several {
+    pub(crate) namespace: u32,
+    pub(crate) letters: Vec<Letter>,
+}
+
+/// A dead letter of a timer that has several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Letter {
+    /// Of the timer.
+    pub(crate) key: [u8; 12],
+    pub(crate) died_ms: u64,
+    pub(crate) delivery: u128,
+}
+
+impl Several {
+    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u32(self.namespace);
+        writer.u32(0);
+        for letter in &self.letters {
+            writer.0.extend_from_slice(&letter.key);
+            writer.u64(letter.died_ms);
+            writer.u128(letter.delivery);
+        }
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Self, DecodeError> {
+        let (namespace, _reserved) = (reader.u32()?, reader.u32()?);
+        let letters = each(reader, count, LETTER_BYTES, |reader| {
+            Ok(Letter { key: reader.array()?, died_ms: reader.u64()?, delivery: reader.u128()? })
+        })?;
+        Ok(Self { namespace, letters })
+    }
+}
+
+/// What kind of file has a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    Segment = 1,
+    Run = 2,
+}
+
+/// The file that locations with this slot point into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileSlot {
+    pub(crate) slot: u16,
+    pub(crate) kind: FileKind,
+    /// Sequence of the segment, or id of the run.
+    pub(crate) number: u64,
+}
+
+pub(super) fn encode_files(writer: &mut Writer<'_>, files: &[FileSlot]) {
+    for file in files {
+        let [low, high] = file.slot.to_le_bytes();
+        writer.0.extend_from_slice(&[low, high, file.kind as u8, 0, 0, 0, 0, 0]);
+        writer.u64(file.number);
+    }
+}
+
+pub(super) fn decode_files(
+    reader: &mut Reader<'_>,
+    count: usize,
+) -> Result<Vec<FileSlot>, DecodeError> {
+    each(reader, count, FILE_BYTES, |reader| {
+        let slot = reader.u16()?;
+        let [kind, _reserved @ ..] = reader.array::<6>()?;
+        let kind = match kind {
+            1 => FileKind::Segment,
+            2 => FileKind::Run,
+            other => {
+                return Err(DecodeError::Unknown { what: "kind of file", value: other.into() });
+            }
+        };
+        Ok(FileSlot { slot, kind, number: reader.u64()? })
+    })
+}
+
+/// The last block: what a whole checkpoint has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct End {
+    /// Blocks before this one.
+    pub(crate) blocks: u64,
+    pub(crate) namespaces: u64,
+    /// Entries of all indexes.
+    pub(crate) entries: u64,
+    /// Highest number that a namespace ever had; none is given out twice.
+    pub(crate) highest_namespace: u32,
+}
+
+impl End {
+    /// Bytes of its payload.
+    pub(crate) const PAYLOAD_BYTES: u64 = 32;
+
+    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u64(self.blocks);
+        writer.u64(self.namespaces);
+        writer.u64(self.entries);
+        writer.u32(self.highest_namespace);
+        writer.u32(0);
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let end = Self {
+            blocks: reader.u64()?,
+            namespaces: reader.u64()?,
+            entries: reader.u64()?,
+            highest_namespace: reader.u32()?,
+        };
+        reader.u32()?;
+        Ok(end)
+    }
+}
+
+/// Reads `count` things of `bytes` bytes each, which are all that is left.
+fn each<T>(
+    reader: &mut Reader<'_>,
+    count: usize,
+    bytes: usize,
+    mut read: impl FnMut(&mut Reader<'_>) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
+    let rest = reader.rest();
+    if count.checked_mul(bytes) != Some(rest.len()) {
+        return Err(DecodeError::Impossible(format!("{count} things in {} bytes", rest.len())));
+    }
+    let mut rest = Reader::new(rest);
+    let mut all = Vec::with_capacity(count);
+    for _ in 0..count {
+        all.push(read(&mut rest)?);
+    }
+    Ok(all)
+}

@@ -1,0 +1,87 @@
+//! What runs and checkpoints have in common: numbers for names, and the store that they are of.
+//!
+//! A numbered file is `<dir>/<16 decimal digits>.<suffix>`, from 1. It is written under the same
+//! name with the suffix `tmp`; who opens a store removes what a crash left of those.
+
+use crate::{
+    disk::{self, Disk},
+    format,
+    manifest::Manifest,
+    open::OpenError,
+};
+
+/// Suffix of files that are not whole yet.
+const TEMPORARY: &str = ".tmp";
+
+/// A directory of numbered files.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Numbered {
+    pub(crate) dir: &'static str,
+    /// With its dot.
+    pub(crate) suffix: &'static str,
+}
+
+impl Numbered {
+    pub(crate) fn name(&self, number: u64) -> String {
+        format!("{}/{number:016}{}", self.dir, self.suffix)
+    }
+
+    pub(crate) fn temporary_name(&self, number: u64) -> String {
+        format!("{}/{number:016}{TEMPORARY}", self.dir)
+    }
+
+    /// The numbers that there are, ascending. Other names are left alone, but one that has the
+    /// suffix and no number that Duly gives is refused.
+    pub(crate) fn list(&self, disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
+        let mut numbers = Vec::new();
+        for name in disk.list(self.dir)? {
+            if let Some(digits) = name.strip_suffix(self.suffix) {
+                let number = digits.parse().unwrap_or(0);
+                let full_name = format!("{}/{name}", self.dir);
+                if number == 0 || self.name(number) != full_name {
+                    return Err(damaged(&full_name, 0, "not a name that Duly gives"));
+                }
+                numbers.push(number);
+            }
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Removes what writers that were interrupted left.
+    pub(crate) fn remove_temporaries(&self, disk: &dyn Disk) -> Result<(), disk::Error> {
+        for name in disk.list(self.dir)? {
+            if name.ends_with(TEMPORARY) {
+                disk.remove(&format!("{}/{name}", self.dir))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a file of another store, or of a format that this build does not read.
+pub(crate) fn check_origin(
+    name: &str,
+    version: u32,
+    store: u128,
+    manifest: &Manifest,
+) -> Result<(), OpenError> {
+    if store != manifest.store {
+        return Err(damaged(name, 16, "the file belongs to another store"));
+    }
+    // A newer build may have written it in a way that its manifest says this one can read.
+    if version > format::VERSION.max(manifest.version) {
+        return Err(OpenError::Newer { found: version, known: format::VERSION, features: 0 });
+    }
+    if version < format::VERSION_READ_MIN {
+        return Err(OpenError::Older { found: version, oldest: format::VERSION_READ_MIN });
+    }
+    Ok(())
+}
+
+pub(crate) fn damaged(file: &str, offset: u64, what: &str) -> OpenError {
+    OpenError::Damaged { file: file.into(), offset, what: what.into() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Opening a run: header, trailer and directory are checked before anything is believed.
+//!
+//! The records are not read; each has its own checksum and is checked when it is.
+
+use std::sync::Arc;
+
+use super::FILES;
+use crate::{
+    disk::{Disk, File},
+    format::run::{
+        Directory, Group, HEADER_BYTES, Header, Kind, RUN_BYTES_MAX, TRAILER_BYTES, Trailer,
+    },
+    manifest::Manifest,
+    numbered::{check_origin, damaged},
+    open::OpenError,
+};
+
+/// An open run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) id: u64,
+    pub(crate) kind: Kind,
+    /// Bytes of the file.
+    pub(crate) length: u64,
+    /// By (hour, namespace).
+    pub(crate) groups: Vec<Group>,
+    pub(crate) records: u64,
+    /// Where the records end.
+    pub(crate) records_end: u64,
+    /// Earliest and latest time of a record; 0 without any.
+    pub(crate) time_min_ms: u64,
+    pub(crate) time_max_ms: u64,
+    pub(crate) created_at_ms: u64,
+}
+
+/// Opens the run with this id.
+pub(crate) fn open(disk: &dyn Disk, id: u64, manifest: &Manifest) -> Result<Run, OpenError> {
+    let name = FILES.name(id);
+    let file = disk.open(&name)?;
+    let seed = manifest.frame_seed();
+    let length = file.len()?;
+    if !(HEADER_BYTES + TRAILER_BYTES..=RUN_BYTES_MAX).contains(&length) {
+        let what = format!("no run has {length} bytes");
+        return Err(damaged(&name, 0, &what));
+    }
+    let bytes = read(&*file, 0, HEADER_BYTES)?;
+    let header = Header::read(&bytes, seed)
+        .map_err(|error| damaged(&name, 0, &format!("the run's header: {error}")))?;
+    check_origin(&name, header.version, header.store, manifest)?;
+    if header.id != id {
+        return Err(damaged(&name, 32, "the run was renamed"));
+    }
+    let trailer_at = length - TRAILER_BYTES;
+    let bytes = read(&*file, trailer_at, TRAILER_BYTES)?;
+    let trailer = Trailer::read(&bytes, seed, length)
+        .map_err(|error| damaged(&name, trailer_at, &format!("the run's trailer: {error}")))?;
+    if trailer.id != id {
+        return Err(damaged(&name, trailer_at + 16, "the trailer is of another run"));
+    }
+    let at = trailer.directory_at;
+    let bytes = read(&*file, at, trailer_at - at)?;
+    let directory = Directory::decode(&bytes, &trailer, seed).map_err(|wrong| {
+        damaged(&name, at + wrong.offset, &format!("the run's directory: {}", wrong.error))
+    })?;
+    Ok(Run {
+        file,
+        id,
+        kind: header.kind,
+        length,
+        groups: directory.groups,
+        records: trailer.records,
+        records_end: trailer.directory_at,
+        time_min_ms: trailer.time_min_ms,
+        time_max_ms: trailer.time_max_ms,
+        created_at_ms: header.created_at_ms,
+    })
+}
+
+fn read(file: &dyn File, offset: u64, count: u64) -> Result<Vec<u8>, OpenError> {
+    let mut bytes = vec![0; usize::try_from(count).expect("a run has at most 256 MiB")];
+    file.read_exact_at(offset, &mut bytes)?;
+    Ok(bytes)
+}
