@@ -13,9 +13,9 @@ pub(crate) mod fields;
 pub(crate) mod frame;
 pub(crate) mod record;
 pub(crate) mod segment;
-mod settings;
-mod stub;
-mod timer;
+pub(crate) mod settings;
+pub(crate) mod stub;
+pub(crate) mod timer;
 
 #[cfg(test)]
 mod documented;

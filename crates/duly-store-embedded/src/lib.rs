@@ -19,6 +19,8 @@
 pub mod check;
 mod clock;
 pub mod disk;
+#[cfg_attr(not(test), expect(dead_code, reason = "absorb is next to take effects"))]
+mod effect;
 mod engine;
 mod format;
 mod index;
