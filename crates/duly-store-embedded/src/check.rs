@@ -100,7 +100,7 @@ pub fn check_disk(
         *count += 1;
         Ok(())
     };
-    let found = recovery::recover(disk, &manifest, &mut each, progress)?;
+    let found = recovery::recover_records(disk, &manifest, &mut each, progress)?;
     Ok(Report {
         location: disk.describe(),
         format: manifest.version,

@@ -1,11 +1,22 @@
-//! What a record does to the state: the few fields that [`crate::engine`] looks at when it absorbs
-//! one, live and at replay alike.
+//! What a record does to the state: the few fields that `absorb` needs, hashed and without the
+//! strings that only the record's reader wants.
 //!
-//! An effect holds no strings but where a delivery id has to be worked out, so that hundreds of
-//! thousands of them a second can be read back.
+//! ```text
+//!   live     Record ──────── of ──┐
+//!                                 ├─► Effect ──► absorb
+//!   replay   bytes ─── skim ──────┘
+//! ```
+//!
+//! * Both ways answer the same: `skim(encode(record)) == of(record)`, which a property test holds.
+//! * An effect is small and, for what is common (a timer without a destination of its
+//!   own, the end of one), nothing on the heap: replay moves millions of them between threads.
+//! * What is rare or large is boxed.
+//!
+//! Made by the engine for what it writes and by [`crate::journal::recovery`] for what it reads.
 
 use duly_core::{
-    DeliveryId, Incarnation, Timer, TimerId, destination::LaneKey, stub::Ended, timer::DeathReason,
+    DeliveryId, Destination, Incarnation, Timer, TimerId, Timestamp, destination::LaneKey,
+    stub::Ended, timer::DeathReason,
 };
 
 use crate::{
@@ -13,37 +24,36 @@ use crate::{
     index::{Claimable, Key, Kind},
 };
 
-/// What a record does.
-#[derive(Debug, Clone, PartialEq)]
+mod skim;
+
+pub(crate) use skim::Skimmed;
+
+/// What one record does.
+#[derive(Debug, PartialEq)]
 pub(crate) enum Effect {
-    /// The timer is pending from here on, and nothing else.
+    /// A timer is pending from here on.
     Pending(Pending),
-    /// The firing is a dead letter from here on.
-    Dead {
-        key: Key,
-        cause: Cause,
-        due_ms: u64,
-        died_ms: u64,
-        /// Whether its record was lost: then the key is not that of the timer it came from.
-        is_corrupt: bool,
-        firing: Box<FiringName>,
-    },
-    /// The timer has ended; `ends_ms` is when its stub goes, if one is kept.
+    /// A dead letter was sent again: a timer is pending, the letter is gone.
+    Redriven(Box<Redriven>),
+    /// A firing is a dead letter from here on.
+    Dead { key: Key, cause: Cause, died_of: DiedOf, due_ms: u64, died_ms: u64, firing: Box<Firing> },
+    /// A timer has ended; `ends_ms` is when its stub goes (`None`: no stub is kept), `number` how
+    /// many had ended before.
     Ended { key: Key, ended: Ended, ends_ms: Option<u64>, number: u32 },
     /// A lease was granted or extended.
-    Lease { key: Key, lease: Lease },
-    /// A dead letter of this timer is gone.
+    Lease { key: Key, lease: Box<Lease> },
+    /// A dead letter of this timer was dropped.
     Purged { key: Key, delivery: DeliveryId },
     /// The record of a pending timer is lost, and the timer with it.
     Lost { key: Key },
-    /// The namespace as it is from here on.
+    /// A namespace as it is from here on.
     Namespace(Box<NamespaceRecord>),
-    /// The namespace and all it held are gone.
+    /// A namespace is gone, with all it held.
     NamespaceGone,
 }
 
-/// A pending timer.
-#[derive(Debug, Clone, PartialEq)]
+/// A timer that is pending, as the index has it.
+#[derive(Debug, PartialEq)]
 pub(crate) struct Pending {
     pub(crate) key: Key,
     pub(crate) cause: Cause,
@@ -52,125 +62,171 @@ pub(crate) struct Pending {
     pub(crate) lane: LaneOf,
     /// From when on it has expired.
     pub(crate) expires_ms: Option<u64>,
-    /// Of a redriven dead letter.
-    pub(crate) firing: Option<Box<FiringName>>,
 }
 
-/// A lease as it was written.
+/// A timer whose dead letter was sent again; the cause is [`Cause::Redriven`], and only here.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Redriven {
+    pub(crate) pending: Pending,
+    /// The firing whose letter is gone.
+    pub(crate) firing: Firing,
+}
+
+/// The lane that a timer asks for.
+#[derive(Debug, PartialEq)]
+pub(crate) enum LaneOf {
+    /// It follows its namespace.
+    Default,
+    /// It names pull.
+    Pull,
+    /// It names a receiver.
+    Origin(Box<LaneKey>),
+}
+
+/// What made a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiedOf {
+    /// What became of its firing; it is no longer pending.
+    Firing,
+    /// Its record could not be read: the letter has an id of its own, under which nothing was
+    /// pending.
+    Corruption,
+}
+
+/// What a delivery id is made of, besides the name of the namespace.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Firing {
+    pub(crate) id: TimerId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) occurrence: u32,
+}
+
+/// A lease without the timer's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) nonce: u64,
     pub(crate) attempt: u32,
     /// `None` for a consumer.
     pub(crate) node: Option<u64>,
-    pub(crate) claimed_at_ms: u64,
+    pub(crate) claimed_at: Timestamp,
     pub(crate) lease_ms: u64,
-    pub(crate) until_ms: u64,
-    /// Whether it extends a lease that was granted before.
+    pub(crate) until: Timestamp,
+    /// Whether this extends a lease that was granted before.
     pub(crate) extends: bool,
 }
 
-/// The lane that a timer asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LaneOf {
-    /// Where its namespace delivers.
-    Default,
-    /// Pull.
-    Pull,
-    /// The lane of its own destination.
-    Origin(Box<LaneKey>),
-}
-
-/// What, with the name of its namespace, a delivery id is made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FiringName {
-    pub(crate) id: TimerId,
-    pub(crate) incarnation: Incarnation,
-    pub(crate) occurrence: u32,
-}
-
-impl FiringName {
-    fn of(timer: &Timer) -> Box<Self> {
-        let Timer { id, incarnation, occurrence, .. } = timer;
-        Box::new(Self { id: id.clone(), incarnation: *incarnation, occurrence: *occurrence })
-    }
-
-    pub(crate) fn delivery_id(&self, namespace: &str) -> DeliveryId {
-        DeliveryId::of(namespace, self.id.as_str(), self.incarnation, self.occurrence)
-    }
-}
-
-/// When, and as what, a timer can be claimed: a first attempt by the wall clock, a retry by the
-/// steady one.
-pub(crate) const fn claimable_at(due_ms: u64, next_attempt_ms: Option<u64>) -> Claimable {
-    match next_attempt_ms {
-        None => Claimable { at_ms: due_ms, kind: Kind::First },
-        Some(at_ms) => Claimable { at_ms, kind: Kind::Retry },
-    }
-}
-
 impl Effect {
-    /// The effect of a record that was just made.
+    /// What `record` of the namespace with this number does.
     pub(crate) fn of(hash_key: u128, namespace: u32, record: &Record) -> Self {
-        let key_of = |id: &TimerId| Key::of(hash_key, namespace, id.as_str());
+        let key = |id: &TimerId| Key::of(hash_key, namespace, id.as_str());
         match record {
-            Record::Pending(cause, timer) => Self::Pending(Pending {
-                key: key_of(&timer.id),
-                cause: *cause,
-                claimable: claimable_at(
-                    timer.due_at.unix_ms(),
-                    timer.next_attempt_at.map(duly_core::Timestamp::unix_ms),
-                ),
-                due_ms: timer.due_at.unix_ms(),
-                lane: LaneOf::of(timer),
-                expires_ms: timer.expires_at().map(|at| at.unix_ms() + 1),
-                firing: (*cause == Cause::Redriven).then(|| FiringName::of(timer)),
-            }),
-            Record::Dead(cause, timer) => Self::Dead {
-                key: key_of(&timer.id),
-                cause: *cause,
-                due_ms: timer.due_at.unix_ms(),
-                died_ms: timer.death.map_or(0, |death| death.at.unix_ms()),
-                is_corrupt: timer.death.is_some_and(|death| death.reason == DeathReason::Corrupt),
-                firing: FiringName::of(timer),
-            },
+            Record::Pending(cause, timer) => {
+                let firing = (*cause == Cause::Redriven).then(|| Firing::of(timer));
+                Self::pending(Pending::of(key(&timer.id), *cause, timer), firing)
+            }
+            Record::Dead(cause, timer) => {
+                let (died_of, died_ms) =
+                    timer.death.map_or((DiedOf::Firing, timer.due_at.unix_ms()), |death| {
+                        (DiedOf::of(death.reason), death.at.unix_ms())
+                    });
+                Self::Dead {
+                    key: key(&timer.id),
+                    cause: *cause,
+                    died_of,
+                    due_ms: timer.due_at.unix_ms(),
+                    died_ms,
+                    firing: Box::new(Firing::of(timer)),
+                }
+            }
             Record::Ended { stub, expires_at, number } => Self::Ended {
-                key: key_of(&stub.id),
+                key: key(&stub.id),
                 ended: stub.ended,
-                ends_ms: expires_at.map(duly_core::Timestamp::unix_ms),
+                ends_ms: expires_at.map(Timestamp::unix_ms),
                 number: *number,
             },
-            Record::Lease(lease) => Self::Lease { key: key_of(&lease.id), lease: Lease::of(lease) },
+            Record::Lease(lease) => {
+                Self::Lease { key: key(&lease.id), lease: Box::new(Lease::of(lease)) }
+            }
             Record::Purged { delivery, key } => {
                 Self::Purged { key: Key::unpack(*key), delivery: *delivery }
             }
             Record::Lost { key } => Self::Lost { key: Key::unpack(*key) },
-            Record::Namespace(record) => Self::Namespace(record.clone()),
+            Record::Namespace(namespace) => Self::Namespace(namespace.clone()),
             Record::NamespaceGone => Self::NamespaceGone,
+        }
+    }
+
+    fn pending(pending: Pending, redriven: Option<Firing>) -> Self {
+        match redriven {
+            None => Self::Pending(pending),
+            Some(firing) => Self::Redriven(Box::new(Redriven { pending, firing })),
         }
     }
 }
 
+impl Pending {
+    fn of(key: Key, cause: Cause, timer: &Timer) -> Self {
+        let due_ms = timer.due_at.unix_ms();
+        Self {
+            key,
+            cause,
+            claimable: claimable(due_ms, timer.next_attempt_at),
+            due_ms,
+            lane: LaneOf::of(timer.destination.as_ref()),
+            expires_ms: timer.expires_at().map(expired_from),
+        }
+    }
+}
+
+/// When, and as what, a timer can be claimed: a first attempt by the wall clock, a retry by the
+/// steady one. A retry whose due time the wall clock has stepped back behind is held back besides.
+fn claimable(due_ms: u64, next_attempt_at: Option<Timestamp>) -> Claimable {
+    match next_attempt_at {
+        None => Claimable { at_ms: due_ms, kind: Kind::First },
+        Some(at) => Claimable { at_ms: at.unix_ms(), kind: Kind::Retry },
+    }
+}
+
+/// From when on a firing has expired that may be claimed until `expires_at`.
+const fn expired_from(expires_at: Timestamp) -> u64 {
+    expires_at.unix_ms() + 1
+}
+
 impl LaneOf {
-    fn of(timer: &Timer) -> Self {
-        match &timer.destination {
+    fn of(destination: Option<&Destination>) -> Self {
+        match destination {
             None => Self::Default,
-            Some(duly_core::Destination::Pull) => Self::Pull,
+            Some(Destination::Pull) => Self::Pull,
             Some(other) => Self::Origin(Box::new(other.lane_key())),
         }
     }
 }
 
-impl Lease {
-    fn of(lease: &record::Lease) -> Self {
-        Self {
-            nonce: lease.nonce,
-            attempt: lease.attempt,
-            node: lease.node,
-            claimed_at_ms: lease.claimed_at.unix_ms(),
-            lease_ms: lease.lease_ms,
-            until_ms: lease.until.unix_ms(),
-            extends: lease.extends,
-        }
+impl DiedOf {
+    fn of(reason: DeathReason) -> Self {
+        if reason == DeathReason::Corrupt { Self::Corruption } else { Self::Firing }
     }
 }
+
+impl Firing {
+    fn of(timer: &Timer) -> Self {
+        let (incarnation, occurrence) = (timer.incarnation, timer.occurrence);
+        Self { id: timer.id.clone(), incarnation, occurrence }
+    }
+
+    /// The delivery id, given the name of the namespace.
+    pub(crate) fn delivery_id(&self, namespace: &str) -> DeliveryId {
+        DeliveryId::of(namespace, self.id.as_str(), self.incarnation, self.occurrence)
+    }
+}
+
+impl Lease {
+    fn of(lease: &record::Lease) -> Self {
+        let record::Lease { id: _, nonce, attempt, node, claimed_at, lease_ms, until, extends } =
+            *lease;
+        Self { nonce, attempt, node, claimed_at, lease_ms, until, extends }
+    }
+}
+
+#[cfg(test)]
+mod tests;

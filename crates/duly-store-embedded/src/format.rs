@@ -20,9 +20,9 @@ pub(crate) mod record;
 #[cfg_attr(not(test), expect(unused_imports, reason = "runs are not written yet"))]
 pub(crate) mod run;
 pub(crate) mod segment;
-mod settings;
-mod stub;
-mod timer;
+pub(crate) mod settings;
+pub(crate) mod stub;
+pub(crate) mod timer;
 
 #[cfg(test)]
 mod documented;

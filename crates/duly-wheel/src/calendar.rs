@@ -146,23 +146,6 @@ impl<T: Copy> Calendar<T> {
         map_bytes + self.eras.values().map(Node::heap_bytes).sum::<usize>()
     }
 
-    /// Removes every entry with a due time `>= from_ms`; answers how many went. Looks at the
-    /// entries of the buckets that `from_ms` cuts through, and at none of those before.
-    pub fn truncate(&mut self, from_ms: u64) -> usize {
-        let era = era_of(from_ms);
-        let later = self.eras.split_off(&era);
-        let mut removed = 0;
-        for (at, mut node) in later {
-            let first_low = if at == era { low_of(from_ms) } else { 0 };
-            removed += node.truncate(first_low);
-            if !node.is_empty() {
-                self.eras.insert(at, node);
-            }
-        }
-        self.len -= removed;
-        removed
-    }
-
     /// Removes all entries and releases their memory.
     pub fn clear(&mut self) {
         *self = Self::new();

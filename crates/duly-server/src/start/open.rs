@@ -92,7 +92,7 @@ struct Teller {
 
 impl Teller {
     fn tell(&mut self, progress: Progress) {
-        let Progress { segments_done, segments, records } = progress;
+        let Progress { segments_done, segments, records, .. } = progress;
         let text = format!(
             "{BEGINNING}: {segments_done} of {segments} journal segments read, {records} records"
         );

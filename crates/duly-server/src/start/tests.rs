@@ -112,7 +112,9 @@ async fn while_the_store_opens_health_is_answered_and_calls_are_told_to_come_aga
     let (head, ready) = bench.call("GET", "/readyz").await;
     assert!(head.starts_with("HTTP/1.1 503"), "{head}");
     assert_eq!(ready["reasons"][0], BEGINNING);
-    let progress = Progress { segments_done: 3, segments: 10, records: 1_234 };
+    let (bytes_done, bytes_total) = (3 << 20, 10 << 20);
+    let progress =
+        Progress { segments_done: 3, segments: 10, records: 1_234, bytes_done, bytes_total };
     bench.tell.send(Tell::Progress(progress)).unwrap();
     loop {
         let (_, ready) = bench.call("GET", "/readyz").await;

@@ -102,7 +102,11 @@ fn a_healthy_directory_is_clean_and_counted() {
     let fixture = fixture();
     let report = check_disk(&fixture.disk, &mut |progress| seen.push(progress)).expect("healthy");
     assert_eq!((report.segments, report.frames, report.records.pending), (2, 4, 5));
-    let progress = |segments_done, records| Progress { segments_done, segments: 2, records };
+    let (segments, bytes_total) = (2, 2 * SEGMENT_BYTES_MIN);
+    let progress = |segments_done, records| {
+        let bytes_done = segments_done as u64 * SEGMENT_BYTES_MIN;
+        Progress { segments_done, segments, records, bytes_done, bytes_total }
+    };
     assert_eq!(seen, [progress(1, 3), progress(2, 5)]);
 }
 

@@ -5,10 +5,10 @@
 //! * counts of a namespace equal a full scan of the index, the leases and the letters;
 //! * every location that the state holds is counted in its segment.
 
-use duly_core::{Timestamp, stub::Ended};
+use duly_core::stub::Ended;
 
 use crate::{
-    effect::{self, Effect, FiringName},
+    effect::{self, DiedOf, Effect, Firing},
     format::record::{self, Cause, Record},
     index::{Entry, Flags, Key, Kind, Location},
 };
@@ -31,8 +31,13 @@ impl Engine {
         }
         match effect {
             Effect::Pending(pending) => self.absorb_pending(location, number, &pending),
-            Effect::Dead { key, cause, due_ms, died_ms, is_corrupt, firing } => {
-                if !is_corrupt {
+            Effect::Redriven(redriven) => {
+                let delivery = self.delivery_of(number, &redriven.firing);
+                self.drop_letter(redriven.pending.key, delivery);
+                self.absorb_pending(location, number, &redriven.pending);
+            }
+            Effect::Dead { key, cause, died_of, due_ms, died_ms, firing } => {
+                if died_of == DiedOf::Firing {
                     self.detach(key);
                 }
                 let totals = &mut self.namespace(number).totals;
@@ -62,7 +67,7 @@ impl Engine {
     }
 
     fn absorb_pending(&mut self, location: Location, number: u32, pending: &effect::Pending) {
-        let effect::Pending { key, cause, claimable, due_ms, ref lane, expires_ms, .. } = *pending;
+        let effect::Pending { key, cause, claimable, due_ms, ref lane, expires_ms } = *pending;
         self.detach(key);
         let totals = &mut self.namespace(number).totals;
         match cause {
@@ -73,10 +78,6 @@ impl Engine {
         }
         if matches!(cause, Cause::Created | Cause::Redriven) {
             self.drop_stub(key);
-        }
-        if let Some(firing) = &pending.firing {
-            let delivery = self.delivery_of(number, firing);
-            self.drop_letter(key, delivery);
         }
         if claimable.kind == Kind::Retry {
             self.retry_due_max_ms = self.retry_due_max_ms.max(due_ms);
@@ -109,7 +110,7 @@ impl Engine {
         }
     }
 
-    fn delivery_of(&self, number: u32, firing: &FiringName) -> duly_core::DeliveryId {
+    fn delivery_of(&self, number: u32, firing: &Firing) -> duly_core::DeliveryId {
         let namespace = self.namespaces.get(number).expect("absorb checked that it is there");
         firing.delivery_id(namespace.name.as_str())
     }
@@ -181,10 +182,10 @@ impl Engine {
         self.journal.retain(location);
         // The wall clock is only asked how much of the lease is left after a restart, and never
         // believed beyond the lease itself.
-        let left_ms = lease.until_ms.saturating_sub(self.now.wall_ms).min(lease.lease_ms);
+        let left_ms = lease.until.unix_ms().saturating_sub(self.now.wall_ms).min(lease.lease_ms);
         // What the boot-time clock said at the claim is believed as long as this process knows it.
         let claimed_boot_ms = known_claim.unwrap_or_else(|| {
-            let ago_ms = self.now.wall_ms.saturating_sub(lease.claimed_at_ms);
+            let ago_ms = self.now.wall_ms.saturating_sub(lease.claimed_at.unix_ms());
             self.now.boot_ms.saturating_sub(ago_ms)
         });
         // A node's lease lives as long as the node.
@@ -195,10 +196,10 @@ impl Engine {
                 nonce: lease.nonce,
                 attempt: lease.attempt,
                 node: lease.node,
-                claimed_at: Timestamp::saturating_from_unix_ms(lease.claimed_at_ms),
+                claimed_at: lease.claimed_at,
                 ends_boot_ms,
                 claimed_boot_ms,
-                until: Timestamp::saturating_from_unix_ms(lease.until_ms),
+                until: lease.until,
                 location,
             },
         );

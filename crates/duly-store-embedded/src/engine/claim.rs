@@ -66,6 +66,9 @@ impl Engine {
         };
         let mut taken = 0;
         while taken < most && room.total > 0 {
+            if !self.is_filled(number, &lane.lane, kind) {
+                break;
+            }
             let Some(entry) = self.earliest(number, &lane.lane, kind) else {
                 break;
             };
@@ -83,7 +86,7 @@ impl Engine {
             }
             if timer.due_at > self.now.wall() {
                 // The wall clock stepped back behind a retry's due time.
-                self.hold_back(key, &entry);
+                self.hold_back_retry(key, &entry);
                 continue;
             }
             let bytes = firing_bytes(&timer);
@@ -101,6 +104,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether the earliest of a lane of the port is at hand, not hidden; where there are few it is
+    /// brought back now.
+    fn is_filled(&mut self, number: u32, lane: &Lane, kind: Kind) -> bool {
+        let Some(namespace) = self.namespaces.get(number) else {
+            return false;
+        };
+        let numbers = namespace.lanes.numbers_of(&lane.key, &namespace.settings.destination);
+        numbers.into_iter().flatten().all(|slot| self.fill_at_once((number, slot, kind)))
+    }
+
     /// Whether there is more to claim in a lane of the port, at hand or hidden.
     fn has_claimable(&self, number: u32, lane: &Lane) -> bool {
         let Some(namespace) = self.namespaces.get(number).filter(|ns| ns.is_claimable()) else {
@@ -108,9 +121,7 @@ impl Engine {
         };
         let own = &namespace.settings.destination;
         let numbers = namespace.lanes.numbers_of(&lane.key, own).into_iter().flatten();
-        numbers.filter_map(|slot| namespace.lanes.get(slot)).any(|lane| {
-            [Kind::First, Kind::Retry].into_iter().any(|kind| self.claimable_count(lane, kind) > 0)
-        })
+        numbers.filter_map(|slot| namespace.lanes.get(slot)).any(|lane| !lane.is_idle())
     }
 
     /// The earliest claimable entry of a lane of the port.

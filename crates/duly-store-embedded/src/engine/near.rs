@@ -8,8 +8,9 @@
 //!
 //! One sweep walks all indexes in small steps. It takes what lies between the end and its target,
 //! keeping the earliest where that is more than a calendar should hold, and then moves the end. What
-//! is added or moved while it runs and lies before its target is handed to it as well. Cancel and
-//! reschedule never look here: a popped entry that disagrees with the index is stale.
+//! is added or moved while it runs and lies before its target is handed to it as well. A calendar
+//! into which too much was put meanwhile is made anew by a sweep that begins at the present. Cancel
+//! and reschedule never look here: a popped entry that disagrees with the index is stale.
 //!
 //! Invariants, for each kind: every waiting entry (durable, not leased, not surfaced, not held back)
 //! before `end_ms` is in the calendar; no waiting entry at or after it is earlier than `beyond_ms`.
@@ -47,15 +48,42 @@ pub(super) struct Window {
     beyond_ms: u64,
     /// Whether the last sweep left off because the calendar was full.
     is_cut: bool,
+    /// How many timers are too many.
+    full_at: usize,
 }
 
 impl Default for Window {
     fn default() -> Self {
-        Self { calendar: Calendar::new(), end_ms: 0, beyond_ms: u64::MAX, is_cut: false }
+        let full_at = usize::MAX;
+        Self { calendar: Calendar::new(), end_ms: 0, beyond_ms: u64::MAX, is_cut: false, full_at }
     }
 }
 
 impl Window {
+    /// Moves the end as far as nothing waits behind it.
+    fn reach(&mut self, now_ms: u64) {
+        let free_until_ms = self.beyond_ms.min(now_ms.saturating_add(AHEAD_MS));
+        if self.end_ms > 0 && self.calendar.len() <= self.full_at {
+            self.end_ms = self.end_ms.max(free_until_ms);
+        }
+    }
+
+    fn wants_sweep(&self, now_ms: u64, max: usize) -> bool {
+        if self.end_ms == 0 || self.calendar.len() > self.full_at {
+            // The first of an opening, or one to make the calendar anew.
+            return true;
+        }
+        if self.beyond_ms == u64::MAX {
+            return false;
+        }
+        let left_ms = self.end_ms.saturating_sub(now_ms);
+        if self.is_cut {
+            self.calendar.len() < max / 2 || left_ms == 0
+        } else {
+            left_ms < AHEAD_MS / 2 && self.beyond_ms < now_ms.saturating_add(AHEAD_MS)
+        }
+    }
+
     /// The earliest time at which something may become claimable.
     fn next_ms(&self) -> Option<u64> {
         let beyond = (self.beyond_ms < u64::MAX).then_some(self.beyond_ms);
@@ -77,6 +105,8 @@ struct Sweep {
 /// What a sweep found of one kind.
 #[derive(Debug)]
 struct Catch {
+    /// Where it begins: at the end of the calendar, or at 0 to make it anew.
+    from_ms: u64,
     target_ms: u64,
     found: Vec<Place>,
     /// Most that it may end with.
@@ -86,11 +116,22 @@ struct Catch {
 }
 
 impl Catch {
-    fn new(target_ms: u64, max: usize) -> Self {
-        Self { target_ms, found: Vec::new(), max, is_cut: false, beyond_ms: u64::MAX }
+    fn new(window: &Window, now_ms: u64, max: usize) -> Self {
+        let is_full = window.calendar.len() > window.full_at;
+        Self {
+            from_ms: if is_full { 0 } else { window.end_ms },
+            target_ms: now_ms.saturating_add(AHEAD_MS).max(window.end_ms),
+            found: Vec::new(),
+            max,
+            is_cut: false,
+            beyond_ms: u64::MAX,
+        }
     }
 
     fn offer(&mut self, at_ms: u64, key: PackedKey) {
+        if at_ms < self.from_ms {
+            return;
+        }
         if at_ms >= self.target_ms {
             self.beyond_ms = self.beyond_ms.min(at_ms);
             return;
@@ -143,10 +184,7 @@ impl Near {
     fn insert(&mut self, claimable: Claimable, key: PackedKey) {
         let at_ms = claimable.at_ms;
         if let Some(sweep) = &mut self.sweep {
-            let catch = sweep.catch(claimable.kind);
-            if at_ms >= self_end(&self.first, &self.retry, claimable.kind) {
-                catch.offer(at_ms, key);
-            }
+            sweep.catch(claimable.kind).offer(at_ms, key);
         }
         let window = self.window(claimable.kind);
         if at_ms < window.end_ms {
@@ -172,14 +210,6 @@ impl Near {
     }
 }
 
-/// The end of a kind's calendar.
-const fn self_end(first: &Window, retry: &Window, kind: Kind) -> u64 {
-    match kind {
-        Kind::First => first.end_ms,
-        Kind::Retry => retry.end_ms,
-    }
-}
-
 impl Sweep {
     const fn catch(&mut self, kind: Kind) -> &mut Catch {
         match kind {
@@ -188,17 +218,10 @@ impl Sweep {
         }
     }
 
-    fn offer(&mut self, number: u32, entry: &Entry, ends: [u64; 2]) {
+    fn offer(&mut self, number: u32, entry: &Entry) {
         let flags = entry.flags();
-        if flags.has(Flags::LEASED) || flags.has(Flags::SURFACED) {
-            return;
-        }
-        let Claimable { at_ms, kind } = entry.claimable();
-        let end_ms = match kind {
-            Kind::First => ends[0],
-            Kind::Retry => ends[1],
-        };
-        if at_ms >= end_ms {
+        if !flags.has(Flags::LEASED) && !flags.has(Flags::SURFACED) {
+            let Claimable { at_ms, kind } = entry.claimable();
             self.catch(kind).offer(at_ms, entry.key(number).pack());
         }
     }
@@ -225,18 +248,18 @@ impl Engine {
     /// Keeps the calendars filled: one step of a sweep, if one is wanted or under way.
     pub(super) fn keep_near(&mut self) {
         let max = self.near_max();
-        for kind in [Kind::First, Kind::Retry] {
-            self.thin_out(kind, max);
-        }
-        if self.near.sweep.is_none() && self.wants_sweep(max) {
-            let target = |now_ms: u64, end_ms: u64| now_ms.saturating_add(AHEAD_MS).max(end_ms);
-            self.near.sweep = Some(Sweep {
-                name: None,
-                number: None,
-                cursor: Cursor::START,
-                first: Catch::new(target(self.now.wall_ms, self.near.first.end_ms), max),
-                retry: Catch::new(target(self.now.steady_ms, self.near.retry.end_ms), max),
-            });
+        if self.near.sweep.is_none() {
+            self.near.first.reach(self.now.wall_ms);
+            self.near.retry.reach(self.now.steady_ms);
+            if self.wants_sweep(max) {
+                self.near.sweep = Some(Sweep {
+                    name: None,
+                    number: None,
+                    cursor: Cursor::START,
+                    first: Catch::new(&self.near.first, self.now.wall_ms, max),
+                    retry: Catch::new(&self.near.retry, self.now.steady_ms, max),
+                });
+            }
         }
         if let Some(mut sweep) = self.near.sweep.take() {
             if self.sweep_step(&mut sweep) {
@@ -248,47 +271,14 @@ impl Engine {
         self.busy |= self.near.sweep.is_some();
     }
 
-    /// Gives up the far half of a calendar that grew too large.
-    fn thin_out(&mut self, kind: Kind, max: usize) {
-        let now_ms = self.clock_of(kind);
-        let window = self.near.window(kind);
-        if window.calendar.len() <= 2 * max {
-            return;
-        }
-        let left_ms = window.end_ms.saturating_sub(now_ms);
-        let end_ms = now_ms + left_ms / 2;
-        if left_ms < 2 || end_ms >= window.end_ms {
-            return;
-        }
-        window.calendar.truncate(end_ms);
-        window.end_ms = end_ms;
-        window.beyond_ms = window.beyond_ms.min(end_ms);
-        window.is_cut = true;
-        // What a sweep under way found lies behind the old end: it would leave a gap.
-        self.near.sweep = None;
-    }
-
     fn wants_sweep(&self, max: usize) -> bool {
         [(&self.near.first, self.now.wall_ms), (&self.near.retry, self.now.steady_ms)]
             .into_iter()
-            .any(|(window, now_ms)| {
-                let left_ms = window.end_ms.saturating_sub(now_ms);
-                if window.beyond_ms == u64::MAX {
-                    // Nothing waits beyond: only the first sweep of an opening has to find that out.
-                    return window.end_ms == 0;
-                }
-                let wanted_ms = now_ms.saturating_add(AHEAD_MS);
-                if window.is_cut {
-                    window.calendar.len() < max / 2 || left_ms == 0
-                } else {
-                    left_ms < AHEAD_MS / 2 && window.beyond_ms < wanted_ms
-                }
-            })
+            .any(|(window, now_ms)| window.wants_sweep(now_ms, max))
     }
 
     /// Walks on; answers whether everything was seen.
     fn sweep_step(&self, sweep: &mut Sweep) -> bool {
-        let ends = [self.near.first.end_ms, self.near.retry.end_ms];
         let (mut tables, mut namespaces) = (0, 0);
         while tables < TABLES_PER_STEP && namespaces < NAMESPACES_PER_STEP {
             let Some(number) = sweep.number else {
@@ -306,7 +296,7 @@ impl Engine {
             let scan = namespace.and_then(|namespace| namespace.live.scan(sweep.cursor));
             let next = scan.and_then(|scan| {
                 let next = scan.next;
-                scan.entries().for_each(|entry| sweep.offer(number, &entry, ends));
+                scan.entries().for_each(|entry| sweep.offer(number, &entry));
                 tables += 1;
                 next
             });
@@ -319,16 +309,21 @@ impl Engine {
     }
 
     fn end_sweep(&mut self, mut sweep: Sweep) {
+        let max = self.near_max();
         for kind in [Kind::First, Kind::Retry] {
             let catch = sweep.catch(kind);
             catch.cut();
             let window = self.near.window(kind);
+            if catch.from_ms == 0 {
+                window.calendar.clear();
+            }
             for (at_ms, key) in catch.found.drain(..) {
                 window.calendar.insert(at_ms, key);
             }
             window.end_ms = catch.target_ms;
             window.beyond_ms = catch.beyond_ms;
             window.is_cut = catch.is_cut;
+            window.full_at = 2 * window.calendar.len().max(max);
         }
         // What is due already surfaces in this step's passes or the next one's.
         self.busy = true;

@@ -105,7 +105,7 @@ impl Engine {
             self.absorb(location, number, effect);
             Ok(())
         };
-        let found = recovery::recover(disk.as_ref(), manifest, &mut each, progress)?;
+        let found = recovery::recover_records(disk.as_ref(), manifest, &mut each, progress)?;
         let (torn, frames, records) = (found.torn, found.frames, found.records);
 
         let table_bytes = self.namespaces.table_bytes();

@@ -44,6 +44,11 @@ impl Overdue {
         &self.window
     }
 
+    /// Whether part of it is hidden.
+    pub(crate) const fn has_hidden(&self) -> bool {
+        self.hidden > 0
+    }
+
     /// Adds an entry that surfaced, keeping at most `room` in the window.
     pub(crate) fn add(&mut self, place: Place, room: usize) {
         let belongs = match self.window.last() {

@@ -40,13 +40,13 @@ impl Engine {
             last = Some(name);
             let number = self.namespaces.number_of(name);
             if let Some(namespace) = number.and_then(|number| self.namespaces.get(number)) {
-                ready.lanes.extend(self.ready_lanes(namespace));
+                ready.lanes.extend(Self::ready_lanes(namespace));
             }
         }
         Ok(ready)
     }
 
-    fn ready_lanes(&self, namespace: &Namespace) -> Vec<ReadyLane> {
+    fn ready_lanes(namespace: &Namespace) -> Vec<ReadyLane> {
         let mut by_key: BTreeMap<LaneKey, (u64, u64)> = BTreeMap::new();
         if namespace.is_claimable() {
             for (slot, lane) in namespace.lanes.iter() {
@@ -54,8 +54,8 @@ impl Engine {
                     continue;
                 };
                 let counts = by_key.entry(key).or_default();
-                counts.0 += self.claimable_count(lane, Kind::First);
-                counts.1 += self.claimable_count(lane, Kind::Retry);
+                counts.0 += lane.due(Kind::First).len();
+                counts.1 += lane.due(Kind::Retry).len();
             }
         }
         by_key
@@ -66,19 +66,6 @@ impl Engine {
                 ReadyLane { lane, first, retry }
             })
             .collect()
-    }
-
-    /// How many of a due set are claimable now. Exact unless a clock stepped back: then those that
-    /// are in the future again are left out one by one.
-    pub(super) fn claimable_count(&self, lane: &super::lanes::Lane, kind: Kind) -> u64 {
-        let due = lane.due(kind);
-        let now_ms = self.clock_of(kind);
-        match due.window().last() {
-            Some((at_ms, _)) if *at_ms > now_ms => {
-                due.window().iter().take_while(|(at_ms, _)| *at_ms <= now_ms).count() as u64
-            }
-            _ => due.len(),
-        }
     }
 
     /// The clock that a kind of claim follows, in milliseconds.

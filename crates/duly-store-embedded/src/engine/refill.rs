@@ -9,6 +9,8 @@ use crate::index::{Cursor, Entry, Flags, Key, Kind};
 
 use super::{Engine, overdue::Place};
 
+/// Pending timers of a namespace up to which a claim that finds an empty window waits for the pass.
+const AT_ONCE: usize = 65_536;
 /// Tables that one step looks at.
 const TABLES_PER_STEP: usize = 16;
 
@@ -90,10 +92,44 @@ impl Engine {
         self.refills.pass = Some(pass);
     }
 
+    /// Fills an empty window on the spot, where that is a short piece of work; answers whether the
+    /// earliest due timer of the lane is in the window.
+    pub(super) fn fill_at_once(&mut self, lane: LaneOfKind) -> bool {
+        let (number, slot, kind) = lane;
+        let Some(namespace) = self.namespaces.get(number) else {
+            return true;
+        };
+        let due = namespace.lanes.get(slot).map(|lane| lane.due(kind));
+        if !due.is_some_and(|due| due.window().is_empty() && !due.is_empty()) {
+            return true;
+        }
+        if namespace.live.len() > AT_ONCE {
+            return false;
+        }
+        self.refills.wanted.remove(&lane);
+        if self.refills.pass.as_ref().is_some_and(|pass| pass.lane == lane) {
+            self.refills.pass = None;
+        }
+        let mut pass = self.pass_for(lane);
+        let mut cursor = Some(Cursor::START);
+        while let Some(scan) = cursor.and_then(|from| {
+            self.namespaces.get(number).and_then(|namespace| namespace.live.scan(from))
+        }) {
+            cursor = scan.next;
+            scan.entries().for_each(|entry| pass.offer(&entry));
+        }
+        self.end_refill(pass);
+        true
+    }
+
     fn next_refill(&mut self) -> Option<Pass> {
         let lane = self.refills.wanted.pop_first()?;
+        Some(self.pass_for(lane))
+    }
+
+    fn pass_for(&self, lane: LaneOfKind) -> Pass {
         let room = self.namespaces.room(self.options.overdue_max).max(1);
-        Some(Pass { lane, cursor: Cursor::START, earliest: BinaryHeap::new(), room })
+        Pass { lane, cursor: Cursor::START, earliest: BinaryHeap::new(), room }
     }
 
     fn end_refill(&mut self, pass: Pass) {

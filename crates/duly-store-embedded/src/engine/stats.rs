@@ -25,14 +25,14 @@ impl Engine {
         };
         let mut oldest = None;
         for (slot, lane) in namespace.lanes.iter() {
-            let due = self.claimable_count(lane, Kind::First);
+            let due = lane.due(Kind::First).len();
             stats.due += due;
             let first = lane.due(Kind::First).window().first().map(|(at_ms, _)| *at_ms);
             oldest = oldest.into_iter().chain(first.filter(|_| due > 0)).min();
             let Some(key) = Self::lane_key(namespace, slot) else {
                 continue;
             };
-            let retry_due = self.claimable_count(lane, Kind::Retry);
+            let retry_due = lane.due(Kind::Retry).len();
             match stats.lanes.iter_mut().find(|known| known.key == key) {
                 Some(known) => {
                     known.due += due;
@@ -93,7 +93,7 @@ impl Engine {
                 continue;
             };
             for kind in [Kind::First, Kind::Retry] {
-                health.overdue += self.claimable_count(lane, kind);
+                health.overdue += lane.due(kind).len();
                 let first = lane.due(kind).window().first().map(|(at_ms, _)| *at_ms);
                 oldest_ms = oldest_ms.into_iter().chain(first).min();
             }

@@ -12,11 +12,11 @@ use duly_store::Refusal;
 
 use crate::{
     format::record::{Cause, Record},
-    index::{Claimable, Entry, Flags, Key, Kind, PackedKey},
+    index::{Claimable, Cursor, Entry, Flags, Key, Kind, PackedKey},
     journal::ReadError,
 };
 
-use super::{Engine, HeldBack, Stop};
+use super::{Engine, HeldBack, Stop, overdue::Overdue};
 
 /// Entries that one pass takes from one calendar.
 const PASS_MAX: usize = 4096;
@@ -29,11 +29,11 @@ impl Engine {
         self.busy = false;
         self.check_space();
         self.end_leases();
+        self.hold_back();
         self.keep_near();
         self.surface(Kind::First);
         self.surface(Kind::Retry);
         self.refill();
-        self.hold_back_retries();
         self.expire();
         self.pass_over_stubs();
         self.count_out();
@@ -59,7 +59,7 @@ impl Engine {
             if !waits || !agrees || self.is_unpublished(key, &entry) {
                 continue;
             }
-            if kind == Kind::Retry && self.may_be_ahead() && self.hold_back(key, &entry) {
+            if kind == Kind::Retry && self.may_be_ahead() && self.hold_back_retry(key, &entry) {
                 continue;
             }
             if kind == Kind::First && flags.has(Flags::EXPIRES) {
@@ -94,11 +94,14 @@ impl Engine {
                 || self.unpublished_retries.contains_key(&key))
     }
 
-    /// Keeps due retries from being claimed while the wall clock is behind their due time, where a
-    /// step back has put it (P2). In all other times this does nothing.
-    fn hold_back_retries(&mut self) {
+    /// Keeps what is due from being claimed while the wall clock is behind its due time, where a step
+    /// back has put it (P2). In all other times this does nothing.
+    fn hold_back(&mut self) {
         let stepped_back = self.now.wall_ms < self.last_wall_ms;
         self.last_wall_ms = self.now.wall_ms;
+        if stepped_back {
+            self.sink_what_is_ahead();
+        }
         if stepped_back && self.may_be_ahead() {
             let lanes: Vec<(u32, u8)> = self
                 .namespaces
@@ -124,6 +127,47 @@ impl Engine {
         }
     }
 
+    /// After a step back of the wall clock: what is in the future again is no longer counted as due,
+    /// and waits in the calendar.
+    fn sink_what_is_ahead(&mut self) {
+        let numbers: Vec<u32> = self.namespaces.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            for entry in self.surfaced_ahead(number) {
+                self.namespaces.sink(number, &entry);
+                self.namespaces.refresh_active(number, entry.lane());
+                let (key, claimable) = (entry.key(number), entry.claimable());
+                self.check_window((number, entry.lane(), claimable.kind));
+                self.publish(super::Publish { key, claimable });
+            }
+        }
+    }
+
+    /// First attempts of a namespace that are counted as due and are not any more.
+    fn surfaced_ahead(&self, number: u32) -> Vec<Entry> {
+        let Some(namespace) = self.namespaces.get(number) else {
+            return Vec::new();
+        };
+        let wall_ms = self.now.wall_ms;
+        let is_ahead = |entry: &Entry| {
+            let Claimable { at_ms, kind } = entry.claimable();
+            kind == Kind::First && at_ms > wall_ms && entry.flags().has(Flags::SURFACED)
+        };
+        let dues = || namespace.lanes.iter().map(|(_, lane)| lane.due(Kind::First));
+        let mut ahead = Vec::new();
+        if dues().any(Overdue::has_hidden) {
+            let mut cursor = Some(Cursor::START);
+            while let Some(scan) = cursor.and_then(|from| namespace.live.scan(from)) {
+                cursor = scan.next;
+                ahead.extend(scan.entries().filter(is_ahead));
+            }
+        } else {
+            let late = dues().flat_map(|due| due.window().range((wall_ms + 1, [0; 12])..));
+            let entries = late.filter_map(|(_, packed)| namespace.live.get(Key::unpack(*packed)));
+            ahead.extend(entries.filter(is_ahead));
+        }
+        ahead
+    }
+
     /// Holds back what a lane shows of retries whose due time is ahead of the wall clock.
     pub(super) fn hold_back_lane(&mut self, number: u32, slot: u8) {
         if !self.may_be_ahead() {
@@ -135,7 +179,7 @@ impl Engine {
         });
         for key in due {
             if let Some(entry) = self.namespaces.live(key) {
-                self.hold_back(key, &entry);
+                self.hold_back_retry(key, &entry);
             }
         }
     }
@@ -147,7 +191,7 @@ impl Engine {
 
     /// Takes a retry that is due by the steady clock out of what is due if its due time is ahead of
     /// the wall clock; answers whether it did.
-    pub(super) fn hold_back(&mut self, key: Key, entry: &Entry) -> bool {
+    pub(super) fn hold_back_retry(&mut self, key: Key, entry: &Entry) -> bool {
         // A record that cannot be read is found by the claim.
         let Ok(timer) = self.load(entry.location()) else {
             return false;

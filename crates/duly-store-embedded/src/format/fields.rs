@@ -82,7 +82,8 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0 }
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+    /// The next `count` bytes as they are.
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let end = self.at.checked_add(count).ok_or(DecodeError::Truncated(self.at))?;
         let taken = self.bytes.get(self.at..end).ok_or(DecodeError::Truncated(self.bytes.len()))?;
         self.at = end;

@@ -46,7 +46,7 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    fn from_u8(value: u8) -> Result<Self, DecodeError> {
+    pub(crate) fn from_u8(value: u8) -> Result<Self, DecodeError> {
         [
             Self::Created,
             Self::Replaced,
@@ -118,14 +118,14 @@ pub(crate) struct Decoded {
     pub(crate) record: Record,
 }
 
-const PENDING: u8 = 1;
-const DEAD: u8 = 2;
-const ENDED: u8 = 3;
-const LEASE: u8 = 4;
-const PURGED: u8 = 5;
-const NAMESPACE: u8 = 6;
-const NAMESPACE_GONE: u8 = 7;
-const LOST: u8 = 8;
+pub(crate) const PENDING: u8 = 1;
+pub(crate) const DEAD: u8 = 2;
+pub(crate) const ENDED: u8 = 3;
+pub(crate) const LEASE: u8 = 4;
+pub(crate) const PURGED: u8 = 5;
+pub(crate) const NAMESPACE: u8 = 6;
+pub(crate) const NAMESPACE_GONE: u8 = 7;
+pub(crate) const LOST: u8 = 8;
 
 /// Bytes that a record takes on disk.
 pub(crate) fn bytes_on_disk(namespace: u32, record: &Record) -> u64 {
@@ -195,8 +195,16 @@ pub(crate) fn bytes_of(header: &[u8]) -> Option<u64> {
     Some(HEADER_BYTES as u64 + u64::from(u32::from_le_bytes(length.try_into().ok()?)))
 }
 
-/// Checks and decodes the record at the beginning of `bytes`.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+/// What stands in front of a body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Header {
+    pub(crate) kind: u8,
+    pub(crate) cause: u8,
+    pub(crate) namespace: u32,
+}
+
+/// Checks the record at the beginning of `bytes` against its checksum; answers its header and body.
+pub(crate) fn check(bytes: &[u8]) -> Result<(Header, &[u8]), DecodeError> {
     let total = bytes_of(bytes).ok_or(DecodeError::Truncated(bytes.len()))?;
     let total = usize::try_from(total).map_err(|_| DecodeError::Truncated(bytes.len()))?;
     let bytes = bytes.get(..total).ok_or(DecodeError::Truncated(bytes.len()))?;
@@ -208,7 +216,13 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let (_length, kind, cause, _reserved) =
         (header.u32()?, header.u8()?, header.u8()?, header.u16()?);
     let namespace = header.u32()?;
-    let mut body = Reader::new(&bytes[HEADER_BYTES..]);
+    Ok((Header { kind, cause, namespace }, &bytes[HEADER_BYTES..]))
+}
+
+/// Checks and decodes the record at the beginning of `bytes`.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+    let (Header { kind, cause, namespace }, body) = check(bytes)?;
+    let mut body = Reader::new(body);
     let record = match kind {
         PENDING => Record::Pending(Cause::from_u8(cause)?, Box::new(timer::decode(&mut body)?)),
         DEAD => Record::Dead(Cause::from_u8(cause)?, Box::new(timer::decode(&mut body)?)),
@@ -248,7 +262,7 @@ fn encode_lease(writer: &mut Writer<'_>, lease: &Lease) {
     writer.text(lease.id.as_str());
 }
 
-fn decode_lease(body: &mut Reader<'_>) -> Result<Lease, DecodeError> {
+pub(crate) fn decode_lease(body: &mut Reader<'_>) -> Result<Lease, DecodeError> {
     let (nonce, attempt, flags) = (body.u64()?, body.u32()?, body.u8()?);
     let node = body.u64()?;
     Ok(Lease {

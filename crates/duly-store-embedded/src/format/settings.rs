@@ -50,7 +50,7 @@ pub(super) fn encode_namespace(w: &mut Writer<'_>, namespace: &NamespaceRecord) 
     w.end();
 }
 
-pub(super) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, DecodeError> {
+pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, DecodeError> {
     let name = NamespaceName::new(r.text()?)?;
     let paused = r.u8()? != 0;
     let (created_at, updated_at) = (r.time()?, r.time()?);

@@ -18,20 +18,23 @@ use super::{
     timer,
 };
 
-const DETAILS: u8 = 1;
-const FIRED_AT: u8 = 2;
+pub(crate) const DETAILS: u8 = 1;
+pub(crate) const FIRED_AT: u8 = 2;
 const HISTORY: u8 = 3;
-const SETTLED: u8 = 4;
+pub(crate) const SETTLED: u8 = 4;
 
 const MAYBE_DELIVERED: u8 = 1;
+
+pub(crate) const FINISHED: u8 = 1;
+pub(crate) const CANCELLED: u8 = 2;
 
 pub(super) fn encode(w: &mut Writer<'_>, stub: &Stub) {
     w.time(stub.ended_at);
     w.time(stub.due_at);
     w.u32(stub.attempts);
     w.u8(match stub.ended {
-        Ended::Finished => 1,
-        Ended::Cancelled => 2,
+        Ended::Finished => FINISHED,
+        Ended::Cancelled => CANCELLED,
     });
     w.u8(if stub.maybe_delivered { MAYBE_DELIVERED } else { 0 });
     w.text(stub.id.as_str());
@@ -60,8 +63,8 @@ pub(super) fn encode(w: &mut Writer<'_>, stub: &Stub) {
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Stub, DecodeError> {
     let (ended_at, due_at, attempts) = (r.time()?, r.time()?, r.u32()?);
     let ended = match r.u8()? {
-        1 => Ended::Finished,
-        2 => Ended::Cancelled,
+        FINISHED => Ended::Finished,
+        CANCELLED => Ended::Cancelled,
         other => {
             return Err(DecodeError::Unknown { what: "end", value: u64::from(other) });
         }

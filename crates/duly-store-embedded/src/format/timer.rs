@@ -23,20 +23,20 @@ use super::{
     fields::{Reader, Writer},
 };
 
-const PAYLOAD: u8 = 1;
+pub(crate) const PAYLOAD: u8 = 1;
 const HEADERS: u8 = 2;
 const TAGS: u8 = 3;
 const SLOT_KEY: u8 = 4;
-const DESTINATION: u8 = 5;
+pub(crate) const DESTINATION: u8 = 5;
 const RETRY: u8 = 6;
-const EXPIRE_AFTER: u8 = 7;
+pub(crate) const EXPIRE_AFTER: u8 = 7;
 const TRACE_PARENT: u8 = 8;
 const UPDATED_AT: u8 = 9;
-const NEXT_ATTEMPT_AT: u8 = 10;
+pub(crate) const NEXT_ATTEMPT_AT: u8 = 10;
 const FIRED_AT: u8 = 11;
 const HISTORY: u8 = 12;
-const LAST_SETTLED: u8 = 13;
-const DEATH: u8 = 14;
+pub(crate) const LAST_SETTLED: u8 = 13;
+pub(crate) const DEATH: u8 = 14;
 
 const MAYBE_DELIVERED: u8 = 1;
 
@@ -164,7 +164,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Timer, DecodeError> {
     Ok(timer)
 }
 
-pub(super) fn unknown_tag(tag: u8) -> DecodeError {
+pub(crate) fn unknown_tag(tag: u8) -> DecodeError {
     DecodeError::Unknown { what: "field", value: u64::from(tag) }
 }
 
@@ -179,7 +179,11 @@ fn code_in<T: PartialEq>(all: &[T], value: &T) -> u8 {
     u8::try_from(place + 1).expect("enumerations of this format have fewer than 255 members")
 }
 
-fn from_code<T: Copy>(all: &[T], code: u8, what: &'static str) -> Result<T, DecodeError> {
+pub(crate) fn from_code<T: Copy>(
+    all: &[T],
+    code: u8,
+    what: &'static str,
+) -> Result<T, DecodeError> {
     usize::from(code)
         .checked_sub(1)
         .and_then(|place| all.get(place).copied())
@@ -187,7 +191,7 @@ fn from_code<T: Copy>(all: &[T], code: u8, what: &'static str) -> Result<T, Deco
 }
 
 const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Binary];
-const METHODS: [Method; 3] = [Method::Post, Method::Put, Method::Patch];
+pub(crate) const METHODS: [Method; 3] = [Method::Post, Method::Put, Method::Patch];
 const VERDICTS: [Verdict; 4] = [Verdict::Ack, Verdict::Retry, Verdict::Dead, Verdict::Release];
 
 fn form_code(form: Form) -> u8 {
@@ -221,11 +225,15 @@ fn decode_tags(r: &mut Reader<'_>) -> Result<Tags, DecodeError> {
     Ok(Tags::from_stored(tags))
 }
 
+/// Codes of destinations.
+pub(crate) const PULL: u8 = 1;
+pub(crate) const HTTP: u8 = 2;
+
 pub(super) fn encode_destination(w: &mut Writer<'_>, destination: &Destination) {
     match destination {
-        Destination::Pull => w.u8(1),
+        Destination::Pull => w.u8(PULL),
         Destination::Http(http) => {
-            w.u8(2);
+            w.u8(HTTP);
             w.u8(code_in(&METHODS, &http.method));
             w.u64(http.timeout.ms());
             w.text(http.url().as_str());
@@ -236,8 +244,8 @@ pub(super) fn encode_destination(w: &mut Writer<'_>, destination: &Destination) 
 
 pub(super) fn decode_destination(r: &mut Reader<'_>) -> Result<Destination, DecodeError> {
     match r.u8()? {
-        1 => Ok(Destination::Pull),
-        2 => {
+        PULL => Ok(Destination::Pull),
+        HTTP => {
             let method = from_code(&METHODS, r.u8()?, "method")?;
             let timeout = r.millis()?;
             let mut http = HttpDestination::from_stored(r.text()?)?;

@@ -10,6 +10,7 @@ use duly_store::query::Totals;
 
 use crate::{
     disk::{Disk, SimDisk},
+    effect::Effect,
     format::record::{Cause, Decoded, NamespaceRecord, Record},
     index::Location,
     manifest::Manifest,
@@ -92,15 +93,43 @@ pub(crate) fn id_of(record: &Record) -> Option<&str> {
     }
 }
 
-/// Reads a disk as opening and checking do.
+/// Reads a disk as opening and checking do: record by record and skimmed, with the same findings.
 pub(crate) fn reread(disk: &SimDisk, manifest: &Manifest) -> Result<Reread, OpenError> {
     let mut records = Vec::new();
     let mut each = |location, decoded| {
         records.push((location, decoded));
         Ok(())
     };
-    let found = recovery::recover(disk, manifest, &mut each, &mut |_| {})?;
-    Ok(Reread { records, found })
+    let read = recovery::recover_records(disk, manifest, &mut each, &mut |_| {});
+    let mut replayed: Vec<recovery::Replayed> = Vec::new();
+    let mut each_batch = |batch| {
+        replayed.extend(batch);
+        Ok(())
+    };
+    let skimmed = recovery::recover(disk, manifest, None, &mut each_batch, &mut |_| {});
+    // What was handed over before a refusal counts too.
+    assert_eq!(replayed.len(), records.len());
+    for (replayed, (location, Decoded { namespace, record })) in replayed.iter().zip(&records) {
+        assert_eq!((replayed.location, replayed.namespace), (*location, *namespace));
+        assert_eq!(replayed.effect, Effect::of(manifest.hash_key, *namespace, record));
+    }
+    let answer = |read: &Result<_, OpenError>| match read {
+        Ok(found) => text_of(found),
+        Err(error) => error.to_string(),
+    };
+    assert_eq!(answer(&read), answer(&skimmed), "one walk, one answer");
+    Ok(Reread { records, found: read? })
+}
+
+/// All that was found, as text.
+fn text_of(found: &recovery::Found) -> String {
+    let segments: Vec<_> = found
+        .segments
+        .iter()
+        .map(|found| (found.sequence, found.slot, found.length, found.end, found.unsure_from))
+        .collect();
+    let recovery::Found { segments: _, next_lsn, unused, torn, frames, records } = found;
+    format!("{segments:?} {next_lsn} {unused:?} {torn} {frames} {records}")
 }
 
 impl Fixture {

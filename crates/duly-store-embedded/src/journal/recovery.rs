@@ -14,23 +14,35 @@
 //! * No segment at all is right only before the first one was made, which the epoch tells.
 //!
 //! Nothing is written here, so a refused directory is as it was.
+//!
+//! ```text
+//!   walk (segments, checks) ─► frames ─┬─► recover          skims them in a thread of its own
+//!                                      └─► recover_records  decodes them whole
+//! ```
 
 use std::sync::Arc;
 
 use crate::{
     disk::{self, Disk, File},
-    format::{self, ALIGN, frame, record, segment},
+    format::{record, segment},
     index::Location,
-    manifest::{self, Manifest},
+    manifest::Manifest,
     open::OpenError,
-    options::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN},
 };
 
-use super::DIR;
-
+mod checks;
+#[cfg_attr(not(test), expect(dead_code, reason = "the engine's opening is next to use it"))]
+mod pipeline;
 mod scan;
+mod walk;
 
-use scan::{Frame, Scan};
+#[cfg_attr(
+    not(test),
+    expect(unused_imports, reason = "the engine's opening is next to use it")
+)]
+pub(crate) use pipeline::{Replayed, recover};
+
+use walk::{Halt, Visitor, WholeFrame, walk};
 
 /// A segment that recovery read.
 #[derive(Debug)]
@@ -42,7 +54,7 @@ pub(crate) struct FoundSegment {
     /// Where its last valid frame ends.
     pub(crate) end: u64,
     /// Where the frames begin that may never have been synced.
-    unsure_from: u64,
+    pub(super) unsure_from: u64,
 }
 
 impl FoundSegment {
@@ -81,6 +93,20 @@ impl Found {
     }
 }
 
+/// Where a replay begins that need not begin at the oldest segment: a place that was the end of the
+/// journal once, everything before it durable and known otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReplayPoint {
+    pub(crate) sequence: u64,
+    /// Where the frame begins, or would.
+    pub(crate) offset: u64,
+    /// Its number.
+    pub(crate) lsn: u64,
+    /// Epoch of the opening in which this was the end. What stands here with an older one is left
+    /// over from before a cut.
+    pub(crate) epoch: u32,
+}
+
 /// How far recovery is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
@@ -90,178 +116,40 @@ pub struct Progress {
     pub segments: usize,
     /// Records read.
     pub records: u64,
+    /// Bytes of segments read.
+    pub bytes_done: u64,
+    /// Bytes of segments in all.
+    pub bytes_total: u64,
 }
 
-/// Reads the whole journal and hands every record, in order, to `each`.
-pub(crate) fn recover(
+/// Reads the whole journal and hands every record, whole and in order, to `each`.
+pub(crate) fn recover_records(
     disk: &dyn Disk,
     manifest: &Manifest,
     each: &mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Found, OpenError> {
-    let sequences = sequences(disk)?;
-    let mut found = Found::nothing();
-    let mut epoch = 0;
-    for (place, &sequence) in sequences.iter().enumerate() {
-        let last = place + 1 == sequences.len();
-        let name = super::segment_name(sequence);
-        let file = disk.open(&name)?;
-        let length = file.len()?;
-        check_length(&name, length)?;
-        let mut scan =
-            Scan::new(file.as_ref(), length, manifest.frame_seed(), epoch, found.next_lsn);
-        let Some(header) = scan.segment_header()? else {
-            if last && scan.later_frame(|_| true)?.is_none() {
-                found.unused = Some(name);
-                break;
-            }
-            return Err(damaged(&name, 0, "the segment's header is not valid"));
-        };
-        check_header(&name, &header, manifest, sequence, length)?;
-        if place == 0 {
-            found.next_lsn = header.base_lsn;
-            scan.lsn = header.base_lsn;
-        } else if header.base_lsn != found.next_lsn {
-            let what = format!(
-                "frames {} to {} are missing before it",
-                found.next_lsn,
-                header.base_lsn.saturating_sub(1)
-            );
-            return Err(damaged(&name, 0, &what));
-        }
-        let slot = u16::try_from(place).map_err(|_| damaged(&name, 0, "too many segments"))?;
-        while let Some(Frame { start, header }) = scan.next_frame()? {
-            let bytes = scan.bytes_of(Frame { start, header })?;
-            found.frames += 1;
-            found.records += each_record(&name, start, header.count, bytes, slot, each)?;
-        }
-        // The header of the next segment is checked against this lsn; but a crash in a roll leaves
-        // one without a header.
-        found.torn = check_tail(&name, &mut scan)?;
-        found.next_lsn = scan.lsn;
-        epoch = scan.epoch;
-        if u64::from(epoch) > manifest.epoch {
-            let what = format!(
-                "it has epoch {} but {name} was written in epoch {epoch}: it is an old copy",
-                manifest.epoch
-            );
-            return Err(damaged(manifest::NAME, manifest::EPOCH_AT, &what));
-        }
-        let (end, unsure_from) = (scan.at, scan.unsure_from());
-        found.segments.push(FoundSegment { sequence, slot, file, length, end, unsure_from });
-        progress(Progress {
-            segments_done: place + 1,
-            segments: sequences.len(),
-            records: found.records,
-        });
-    }
-    if found.segments.is_empty() && manifest.epoch > manifest::EPOCH_BEFORE_JOURNAL {
-        let what = "the journal is gone although the store was in use: mount or restore it";
-        return Err(damaged(DIR, 0, what));
-    }
-    Ok(found)
+    walk(disk, manifest, None, &mut Decoder { each, progress }).map_err(Halt::refusal)
 }
 
-fn sequences(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
-    let mut sequences = Vec::new();
-    for name in disk.list(DIR)? {
-        if let Some(number) = name.strip_suffix(".log") {
-            let sequence = number.parse().unwrap_or(0);
-            let full_name = format!("{DIR}/{name}");
-            if sequence == 0 || super::segment_name(sequence) != full_name {
-                return Err(damaged(&full_name, 0, "not a name that Duly gives"));
-            }
-            sequences.push(sequence);
-        }
-    }
-    sequences.sort_unstable();
-    if let Some(gap) = sequences.windows(2).find(|pair| pair[1] != pair[0] + 1) {
-        let missing = super::segment_name(gap[0] + 1);
-        return Err(damaged(&missing, 0, "the segment is missing"));
-    }
-    Ok(sequences)
+/// Decodes what a walk comes by.
+struct Decoder<'a> {
+    each: &'a mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
+    progress: &'a mut dyn FnMut(Progress),
 }
 
-fn check_header(
-    name: &str,
-    header: &segment::Header,
-    manifest: &Manifest,
-    sequence: u64,
-    length: u64,
-) -> Result<(), OpenError> {
-    if header.store != manifest.store {
-        return Err(damaged(name, 16, "the segment belongs to another store"));
+impl Visitor for Decoder<'_> {
+    fn frame(&mut self, frame: &WholeFrame<'_>) -> Result<(), Halt> {
+        frame.each_record(|place, bytes| {
+            let decoded = record::decode(bytes).map_err(|error| place.damaged(&error))?;
+            Ok((self.each)(place.location(bytes), decoded)?)
+        })
     }
-    // A newer build may have written it in a way that its manifest says this one can read.
-    if header.version > format::VERSION.max(manifest.version) {
-        return Err(OpenError::Newer {
-            found: header.version,
-            known: format::VERSION,
-            features: 0,
-        });
-    }
-    if header.version < format::VERSION_READ_MIN {
-        return Err(OpenError::Older { found: header.version, oldest: format::VERSION_READ_MIN });
-    }
-    if header.sequence != sequence || header.length != length {
-        return Err(damaged(name, 32, "the segment was renamed, cut or extended"));
-    }
-    Ok(())
-}
 
-fn damaged(file: &str, offset: u64, what: &str) -> OpenError {
-    OpenError::Damaged { file: file.into(), offset, what: what.into() }
-}
-
-/// Segments have their full length before they get their name, so another length is no trace of a
-/// crash.
-fn check_length(name: &str, length: u64) -> Result<(), OpenError> {
-    if (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&length) {
-        return Ok(());
+    fn progress(&mut self, progress: Progress) -> Result<(), Halt> {
+        (self.progress)(progress);
+        Ok(())
     }
-    let what =
-        format!("it has {length} bytes; segments have {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}");
-    Err(damaged(name, 0, &what))
-}
-
-/// Hands over the records of a frame; answers how many.
-fn each_record(
-    name: &str,
-    start: u64,
-    count: u32,
-    frame: &[u8],
-    slot: u16,
-    each: &mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
-) -> Result<u64, OpenError> {
-    let mut at = frame::HEADER_BYTES;
-    for _ in 0..count {
-        let offset = start + at as u64;
-        let rest = frame.get(at..).unwrap_or(&[]);
-        let decoded =
-            record::decode(rest).map_err(|error| damaged(name, offset, &error.to_string()))?;
-        let bytes = record::bytes_of(rest).unwrap_or(0);
-        each(Location::new(slot, offset / ALIGN, bytes), decoded)?;
-        at += usize::try_from(format::align_up(bytes)).unwrap_or(usize::MAX);
-    }
-    if at != frame.len() {
-        return Err(damaged(name, start, "the frame's record count is wrong"));
-    }
-    Ok(u64::from(count))
-}
-
-/// Whether something was cut off the tail; refuses when a later frame shows that it had been
-/// durable.
-fn check_tail(name: &str, scan: &mut Scan<'_>) -> Result<bool, OpenError> {
-    let missing = scan.lsn;
-    if let Some(witness) = scan.later_frame(|header| header.durable_lsn() >= missing)? {
-        let what = format!(
-            "frame {missing} is damaged although frame {} at byte {} was written after it was \
-             durable",
-            witness.header.lsn, witness.start
-        );
-        return Err(damaged(name, scan.at, &what));
-    }
-    scan.has_leftovers()
 }
 
 #[cfg(test)]

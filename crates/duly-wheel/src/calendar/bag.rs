@@ -195,20 +195,6 @@ impl<T: Copy> Bag<T> {
         self.span = Span::of(&self.open);
     }
 
-    /// Removes the entries at or after `first_low`; answers how many.
-    pub(super) fn truncate(&mut self, first_low: u32) -> usize {
-        if self.is_empty() || self.span.max < first_low {
-            return 0;
-        }
-        let mut old = mem::take(self);
-        let before = old.len();
-        while !old.is_empty() {
-            let block = old.pop_block();
-            block.into_iter().filter(|e| e.low() < first_low).for_each(|e| self.push(e));
-        }
-        before - self.len()
-    }
-
     pub(super) fn heap_bytes(&self) -> usize {
         let entries = self.open.capacity()
             + self.sealed.iter().map(|block| block.entries.capacity()).sum::<usize>();

@@ -226,26 +226,6 @@ impl<T: Copy> Node<T> {
         false
     }
 
-    /// Removes the entries at or after `first_low`; answers how many.
-    pub(super) fn truncate(&mut self, first_low: u32) -> usize {
-        let mut removed = self.bag.truncate(first_low);
-        let Some(children) = &mut self.children else {
-            return removed;
-        };
-        let mut from_slot = Some(0);
-        while let Some((slot, child)) = from_slot.and_then(|from| children.first_mut(from)) {
-            removed += child.truncate(first_low);
-            if child.is_empty() {
-                children.remove(slot);
-            }
-            from_slot = slot.checked_add(1);
-        }
-        if children.is_empty() {
-            self.children = None;
-        }
-        removed
-    }
-
     /// Heap bytes below this node.
     pub(super) fn heap_bytes(&self) -> usize {
         let children = self.children.as_ref().map_or(0, |children| {

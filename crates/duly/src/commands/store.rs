@@ -56,7 +56,7 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
 
 /// One line that is written over; it does not matter whether anybody sees it.
 fn show(progress: Progress) {
-    let Progress { segments_done, segments, records } = progress;
+    let Progress { segments_done, segments, records, .. } = progress;
     let end = if segments_done == segments { "\n" } else { "\r" };
     let line = format!("segment {segments_done} of {segments}, {records} records{end}");
     io::stderr().write_all(line.as_bytes()).ok();

@@ -1,6 +1,6 @@
 //! Walking the frames of one segment, a window of the file at a time.
 //!
-//! Called by [`super::recover`] alone, which decides what a frame's absence means.
+//! Called by [`super::walk`] alone, which decides what a frame's absence means.
 
 use std::collections::VecDeque;
 
@@ -73,6 +73,11 @@ impl<'a> Scan<'a> {
     ) -> Self {
         let window = Window { file, length, start: 0, bytes: Vec::new() };
         Self { window, seed, at: segment::HEADER_BYTES, epoch, lsn, unsure: VecDeque::new() }
+    }
+
+    /// Goes to a place where frame `lsn` begins, or would.
+    pub(super) const fn begin_at(&mut self, offset: u64, lsn: u64) {
+        (self.at, self.lsn) = (offset, lsn);
     }
 
     /// The segment's header, if it is valid.

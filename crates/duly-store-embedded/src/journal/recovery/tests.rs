@@ -1,13 +1,16 @@
 use crate::{
     disk::SimDisk,
-    format::record::Record,
+    format::{self, ALIGN, frame, record::Record},
     journal::{
+        DIR,
         fixture::{
             FIRST, Fixture, NAMESPACE, Reread, manifest as manifest_of_fixtures, pending,
             pending_with, reread,
         },
         segment_name,
     },
+    manifest,
+    options::SEGMENT_BYTES_MIN,
 };
 
 use super::*;
@@ -275,7 +278,7 @@ fn lengths_that_no_segment_has_are_refused_before_anything_is_read() {
     let disk = crate::disk::RealDisk::open_or_create(dir.path()).expect("open");
     disk.make_dir(DIR).expect("made");
     disk.create(FIRST).expect("made").set_len(1 << 40).expect("a sparse file");
-    let error = recover(&disk, &fixture.manifest, &mut |_, _| Ok(()), &mut |_| {});
+    let error = recover_records(&disk, &fixture.manifest, &mut |_, _| Ok(()), &mut |_| {});
     assert!(is_damage(&error.expect_err("a terabyte"), FIRST, 0));
 }
 

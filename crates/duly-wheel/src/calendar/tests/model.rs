@@ -31,9 +31,6 @@ enum Step {
     MoveClock {
         by_ms: i64,
     },
-    Truncate {
-        ahead_ms: i64,
-    },
 }
 
 #[derive(Default)]
@@ -63,12 +60,6 @@ impl Model {
             first.remove();
         }
         self.len -= 1;
-    }
-
-    fn truncate(&mut self, from_ms: u64) -> usize {
-        let gone = self.values.split_off(&from_ms).into_values().map(|values| values.len()).sum();
-        self.len -= gone;
-        gone
     }
 
     fn has_due(&self, now_ms: u64) -> bool {
@@ -115,10 +106,6 @@ impl Pair {
             Step::Prepare { budget } => {
                 self.calendar.prepare(self.now_ms, budget);
             }
-            Step::Truncate { ahead_ms } => {
-                let from_ms = self.now_ms.saturating_add_signed(ahead_ms);
-                assert_eq!(self.calendar.truncate(from_ms), self.model.truncate(from_ms));
-            }
             Step::MoveClock { by_ms } => self.now_ms = self.now_ms.saturating_add_signed(by_ms),
         }
         assert_eq!(self.calendar.len(), self.model.len);
@@ -152,7 +139,6 @@ fn step() -> impl Strategy<Value = Step> {
         6 => limit.prop_map(|limit| Step::Pop { limit }),
         3 => (0..1_500_usize).prop_map(|budget| Step::Prepare { budget }),
         4 => distance_ms().prop_map(|by_ms| Step::MoveClock { by_ms }),
-        1 => distance_ms().prop_map(|ahead_ms| Step::Truncate { ahead_ms }),
     ]
 }
 

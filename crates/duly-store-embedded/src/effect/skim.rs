@@ -1,0 +1,186 @@
+//! From a record's bytes to its effect, without the record in between.
+//!
+//! Everything that an effect is made of is checked as [`record::decode`] checks it, and so are the
+//! checksum, the kind and the way from field to field up to the last byte. What only the reader
+//! of the whole record wants is stepped over: payload, headers, tags, history and their like.
+
+use duly_core::{
+    DeliveryId, Incarnation, TimerId, Timestamp, ids::TIMER_ID_BYTES_MAX, stub::Ended,
+    timer::DeathReason,
+};
+
+use crate::{
+    format::{
+        DecodeError,
+        fields::Reader,
+        record::{self, Cause, HEADER_BYTES, Header},
+        settings, stub, timer,
+    },
+    index::{Key, NAMESPACE_MAX},
+};
+
+use super::{DiedOf, Effect, Firing, LaneOf, Lease, Pending, claimable, expired_from};
+
+mod origin;
+
+/// Bytes of a timer's body that no effect depends on: the hash of its request; its attempts, the
+/// budget they count from, its flags.
+const REQUEST_HASH_BYTES: usize = 16;
+const ATTEMPTS_AND_FLAGS_BYTES: usize = 4 + 4 + 1;
+
+/// What a record does, with what stands beside that in its header.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Skimmed {
+    pub(crate) namespace: u32,
+    /// Bytes of the record, without the padding behind it.
+    pub(crate) bytes: u64,
+    pub(crate) effect: Effect,
+}
+
+impl Effect {
+    /// Checks the record at the beginning of `bytes` and tells what it does.
+    pub(crate) fn skim(hash_key: u128, bytes: &[u8]) -> Result<Skimmed, DecodeError> {
+        let (Header { kind, cause, namespace }, body) = record::check(bytes)?;
+        if namespace > NAMESPACE_MAX {
+            return Err(DecodeError::Unknown { what: "namespace", value: namespace.into() });
+        }
+        let key = |id: &str| Key::of(hash_key, namespace, id);
+        let bytes = (HEADER_BYTES + body.len()) as u64;
+        let mut reader = Reader::new(body);
+        let r = &mut reader;
+        let effect = match kind {
+            record::PENDING => {
+                let (cause, timer) = (Cause::from_u8(cause)?, Timer::skim(r)?);
+                let redriven = (cause == Cause::Redriven).then(|| timer.firing()).transpose()?;
+                let key = key(timer.id);
+                Self::pending(timer.pending(key, cause), redriven)
+            }
+            record::DEAD => {
+                let (cause, timer) = (Cause::from_u8(cause)?, Timer::skim(r)?);
+                let (died_ms, died_of) = timer.death.unwrap_or((timer.due_ms, DiedOf::Firing));
+                let firing = Box::new(timer.firing()?);
+                let (key, due_ms) = (key(timer.id), timer.due_ms);
+                Self::Dead { key, cause, died_of, due_ms, died_ms, firing }
+            }
+            record::ENDED => skim_ended(r, key)?,
+            record::LEASE => {
+                let lease = record::decode_lease(r)?;
+                Self::Lease { key: key(lease.id.as_str()), lease: Box::new(Lease::of(&lease)) }
+            }
+            record::PURGED => {
+                let delivery = DeliveryId::from_u128(r.u128()?);
+                Self::Purged { key: Key::unpack(r.array()?), delivery }
+            }
+            record::LOST => Self::Lost { key: Key::unpack(r.array()?) },
+            record::NAMESPACE => Self::Namespace(Box::new(settings::decode_namespace(r)?)),
+            record::NAMESPACE_GONE => Self::NamespaceGone,
+            other => {
+                return Err(DecodeError::Unknown { what: "record kind", value: other.into() });
+            }
+        };
+        if !reader.is_done() {
+            return Err(DecodeError::Impossible("bytes left over after the record".into()));
+        }
+        Ok(Skimmed { namespace, bytes, effect })
+    }
+}
+
+/// What an effect can need of a timer.
+struct Timer<'a> {
+    id: &'a str,
+    due_ms: u64,
+    incarnation: Incarnation,
+    occurrence: u32,
+    next_attempt_at: Option<Timestamp>,
+    lane: LaneOf,
+    expires_ms: Option<u64>,
+    death: Option<(u64, DiedOf)>,
+}
+
+impl<'a> Timer<'a> {
+    fn skim(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (due_at, _created_at) = (r.time()?, r.time()?);
+        let incarnation = Incarnation(r.u64()?);
+        r.take(REQUEST_HASH_BYTES)?;
+        let (_revision, occurrence) = (r.u32()?, r.u32()?);
+        r.take(ATTEMPTS_AND_FLAGS_BYTES)?;
+        let mut skimmed = Self {
+            id: timer_id(r)?,
+            due_ms: due_at.unix_ms(),
+            incarnation,
+            occurrence,
+            next_attempt_at: None,
+            lane: LaneOf::Default,
+            expires_ms: None,
+            death: None,
+        };
+        while let Some((tag, mut field)) = r.field()? {
+            match tag {
+                timer::DESTINATION => skimmed.lane = origin::lane_of(&mut field)?,
+                timer::EXPIRE_AFTER => {
+                    let expires_at = due_at.saturating_add(field.millis()?);
+                    skimmed.expires_ms = Some(expired_from(expires_at));
+                }
+                timer::NEXT_ATTEMPT_AT => skimmed.next_attempt_at = Some(field.time()?),
+                timer::DEATH => {
+                    let at_ms = field.time()?.unix_ms();
+                    let reason = timer::from_code(&DeathReason::ALL, field.u8()?, "death reason")?;
+                    skimmed.death = Some((at_ms, DiedOf::of(reason)));
+                }
+                timer::PAYLOAD..=timer::LAST_SETTLED => {}
+                other => return Err(timer::unknown_tag(other)),
+            }
+        }
+        Ok(skimmed)
+    }
+
+    fn pending(self, key: Key, cause: Cause) -> Pending {
+        let claimable = claimable(self.due_ms, self.next_attempt_at);
+        let Self { due_ms, lane, expires_ms, .. } = self;
+        Pending { key, cause, claimable, due_ms, lane, expires_ms }
+    }
+
+    fn firing(&self) -> Result<Firing, DecodeError> {
+        let (incarnation, occurrence) = (self.incarnation, self.occurrence);
+        Ok(Firing { id: TimerId::new(self.id)?, incarnation, occurrence })
+    }
+}
+
+fn skim_ended(r: &mut Reader<'_>, key: impl Fn(&str) -> Key) -> Result<Effect, DecodeError> {
+    let ends_ms = match r.u64()? {
+        0 => None,
+        ms => Some(Timestamp::saturating_from_unix_ms(ms).unix_ms()),
+    };
+    let number = r.u32()?;
+    let (_ended_at, _due_at, _attempts) = (r.time()?, r.time()?, r.u32()?);
+    let ended = match r.u8()? {
+        stub::FINISHED => Ended::Finished,
+        stub::CANCELLED => Ended::Cancelled,
+        other => return Err(DecodeError::Unknown { what: "end", value: other.into() }),
+    };
+    let _flags = r.u8()?;
+    let key = key(timer_id(r)?);
+    let mut has_details = false;
+    while let Some((tag, _)) = r.field()? {
+        match tag {
+            stub::DETAILS => has_details = true,
+            stub::FIRED_AT..=stub::SETTLED if has_details => {}
+            stub::FIRED_AT..=stub::SETTLED => {
+                return Err(DecodeError::Impossible("a stub's field before its details".into()));
+            }
+            other => return Err(timer::unknown_tag(other)),
+        }
+    }
+    Ok(Effect::Ended { key, ended, ends_ms, number })
+}
+
+/// The next text, which must be what a timer can have as its id. For plain ASCII, as nearly all
+/// ids are, that is seen at a glance; about the rest the type is asked.
+fn timer_id<'a>(r: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
+    let id = r.text()?;
+    let is_plain = id.bytes().all(|byte| byte.is_ascii_graphic()) && id.len() <= TIMER_ID_BYTES_MAX;
+    if !is_plain || id.len() <= 2 {
+        TimerId::new(id)?;
+    }
+    Ok(id)
+}

@@ -1,0 +1,87 @@
+use proptest::prelude::*;
+
+use crate::format::fields::Writer;
+
+use super::*;
+
+/// What the whole decoder says of a URL.
+fn parsed(url: &str) -> Option<LaneKey> {
+    let http = HttpDestination::from_stored(url).ok()?;
+    Some(Destination::Http(http).lane_key())
+}
+
+fn check(url: &str) {
+    if let Some(origin) = plain_origin(url) {
+        assert_eq!(parsed(url), Some(LaneKey::Origin(origin.into())), "{url:?}");
+    }
+    assert_eq!(lane_key(url).ok(), parsed(url), "{url:?}");
+}
+
+#[test]
+fn usual_receivers_are_told_by_their_text() {
+    for (url, origin) in [
+        ("https://example.com/hook", "https://example.com"),
+        ("http://a.example:8080/", "http://a.example:8080"),
+        ("https://localhost:65535/?q=1", "https://localhost:65535"),
+        ("http://10.in-addr.example/a@b:c", "http://10.in-addr.example"),
+    ] {
+        assert_eq!(plain_origin(url), Some(origin));
+        check(url);
+    }
+}
+
+#[test]
+fn receivers_whose_text_is_not_their_origin_are_parsed() {
+    for url in [
+        "https://127.0.0.1/",
+        "https://0x7f.1/",
+        "https://a.0xf/",
+        "https://[::1]:80/",
+        "https://a.example:443/",
+        "http://a.example:080/",
+        "http://a.example:/",
+        "http://a.example:65536/",
+        "https://user@a.example/",
+        "https://a.example\\@b.example/",
+        "https://a.exa\tmple/",
+        "https://xn--bcher-kva.example/",
+        "https://xn--zzzz.example/",
+        "https://A.example/",
+        "https://a.example./",
+        "https:///",
+        "https:a.example/",
+        "ftp://a.example/",
+        "a.example",
+        "",
+    ] {
+        assert_eq!(plain_origin(url), None, "{url:?}");
+        check(url);
+    }
+}
+
+#[test]
+fn codes_of_later_builds_are_refused_by_name() {
+    let refused = |bytes: &[u8], what: &'static str, value: u64| {
+        let answer = lane_of(&mut Reader::new(bytes));
+        assert_eq!(answer, Err(DecodeError::Unknown { what, value }));
+    };
+    refused(&[0], "destination", 0);
+    refused(&[3], "destination", 3);
+    refused(&[timer::HTTP, 4], "method", 4);
+    assert_eq!(lane_of(&mut Reader::new(&[timer::PULL])), Ok(LaneOf::Pull));
+    let mut bytes = vec![timer::HTTP, 1];
+    Writer(&mut bytes).u64(30_000);
+    Writer(&mut bytes).text("not a URL");
+    assert!(lane_of(&mut Reader::new(&bytes)).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_look_at_the_text_never_says_what_parsing_does_not(
+        url in "(http|https|ftp)://[a-z0-9.:@x-]{0,12}(\\.(exam|0x)?[a-f0-9]{0,3})?(:[0-9]{0,6})?[/?#\\\\\t]?.{0,4}",
+    ) {
+        check(&url);
+    }
+}

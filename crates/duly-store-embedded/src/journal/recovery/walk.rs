@@ -1,0 +1,259 @@
+//! The walk over the segments: which are read, in which order, and what stops it.
+//!
+//! It hands every frame that counts to a [`Visitor`], which makes of the records what it wants. The
+//! rules are those of [`super`]; the visitor adds none, except that a record it cannot read is
+//! damage too.
+
+use std::sync::Arc;
+
+use crate::{
+    disk::{self, Disk, File},
+    format::{self, ALIGN, frame, record, segment},
+    index::Location,
+    journal::{DIR, segment_name},
+    manifest::{self, Manifest},
+    open::OpenError,
+};
+
+use super::{
+    Found, FoundSegment, Progress, ReplayPoint,
+    checks::{check_header, check_length, check_point, check_tail, damaged, sequences},
+    scan::{Frame, Scan},
+};
+
+/// Progress is told at least this often.
+const PROGRESS_BYTES: u64 = 8 << 20;
+
+/// What a walk's findings go to.
+pub(super) trait Visitor {
+    /// Takes the records of the next frame.
+    fn frame(&mut self, frame: &WholeFrame<'_>) -> Result<(), Halt>;
+
+    /// Is told how far the walk is.
+    fn progress(&mut self, progress: Progress) -> Result<(), Halt>;
+}
+
+/// Why a walk did not reach the end.
+pub(super) enum Halt {
+    /// The directory is refused.
+    Refused(OpenError),
+    /// Nobody listens any more.
+    Unheard,
+}
+
+impl Halt {
+    /// The reason, for visitors that listen to the end.
+    pub(super) fn refusal(self) -> OpenError {
+        match self {
+            Self::Refused(error) => error,
+            Self::Unheard => unreachable!("only a visitor ends a walk in this way"),
+        }
+    }
+}
+
+impl From<OpenError> for Halt {
+    fn from(error: OpenError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<disk::Error> for Halt {
+    fn from(error: disk::Error) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+/// A frame whose checksum holds.
+pub(super) struct WholeFrame<'a> {
+    name: &'a str,
+    slot: u16,
+    start: u64,
+    pub(super) header: frame::Header,
+    bytes: &'a [u8],
+}
+
+/// Where a record stands.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    name: &'a str,
+    slot: u16,
+    offset: u64,
+}
+
+impl Place<'_> {
+    /// The location of the record whose bytes begin here.
+    pub(super) fn location(self, bytes: &[u8]) -> Location {
+        let bytes = record::bytes_of(bytes).unwrap_or(0);
+        Location::new(self.slot, self.offset / ALIGN, bytes)
+    }
+
+    pub(super) fn damaged(self, error: &format::DecodeError) -> OpenError {
+        damaged(self.name, self.offset, &error.to_string())
+    }
+}
+
+impl WholeFrame<'_> {
+    /// Hands over every record: its place, and the frame's bytes from there on. `each` refuses what
+    /// is not a whole record.
+    pub(super) fn each_record(
+        &self,
+        mut each: impl FnMut(Place<'_>, &[u8]) -> Result<(), Halt>,
+    ) -> Result<(), Halt> {
+        let mut at = frame::HEADER_BYTES;
+        for _ in 0..self.header.count {
+            let offset = self.start + at as u64;
+            let rest = self.bytes.get(at..).unwrap_or(&[]);
+            each(Place { name: self.name, slot: self.slot, offset }, rest)?;
+            let bytes = record::bytes_of(rest).unwrap_or(0);
+            at += usize::try_from(format::align_up(bytes)).unwrap_or(usize::MAX);
+        }
+        if at != self.bytes.len() {
+            let what = "the frame's record count is wrong";
+            return Err(damaged(self.name, self.start, what).into());
+        }
+        Ok(())
+    }
+}
+
+/// A segment before it is read.
+struct Named {
+    sequence: u64,
+    name: String,
+    file: Arc<dyn File>,
+    length: u64,
+}
+
+/// Walks over the journal, from its beginning or from a replay point on.
+pub(super) fn walk(
+    disk: &dyn Disk,
+    manifest: &Manifest,
+    from: Option<ReplayPoint>,
+    visitor: &mut dyn Visitor,
+) -> Result<Found, Halt> {
+    let segments = segments(disk, from)?;
+    let skipped = from.map_or(0, |point| point.offset);
+    let bytes_total = segments.iter().map(|segment| segment.length).sum::<u64>();
+    let mut walk = Walk {
+        manifest,
+        from,
+        visitor,
+        found: Found::nothing(),
+        epoch: from.map_or(0, |point| point.epoch),
+        progress: Progress {
+            segments_done: 0,
+            segments: segments.len(),
+            records: 0,
+            bytes_done: 0,
+            bytes_total: bytes_total.saturating_sub(skipped),
+        },
+    };
+    for segment in segments {
+        if !walk.segment(segment)? {
+            break;
+        }
+    }
+    let found = walk.found;
+    if found.segments.is_empty() && manifest.epoch > manifest::EPOCH_BEFORE_JOURNAL {
+        let what = "the journal is gone although the store was in use: mount or restore it";
+        return Err(damaged(DIR, 0, what).into());
+    }
+    Ok(found)
+}
+
+/// Opens what is to be read; nothing is read while one of them cannot be right.
+fn segments(disk: &dyn Disk, from: Option<ReplayPoint>) -> Result<Vec<Named>, Halt> {
+    let sequences = sequences(disk, from)?.into_iter();
+    let open = sequences.map(|sequence| {
+        let name = segment_name(sequence);
+        let file = disk.open(&name)?;
+        let length = file.len()?;
+        check_length(&name, length)?;
+        Ok(Named { sequence, name, file, length })
+    });
+    open.collect()
+}
+
+/// A walk under way.
+struct Walk<'a> {
+    manifest: &'a Manifest,
+    from: Option<ReplayPoint>,
+    visitor: &'a mut dyn Visitor,
+    found: Found,
+    /// Epoch of the last frame.
+    epoch: u32,
+    progress: Progress,
+}
+
+impl Walk<'_> {
+    /// Reads the next segment; answers whether it is one, and not left from a crash in a roll.
+    fn segment(&mut self, segment: Named) -> Result<bool, Halt> {
+        let Named { sequence, name, file, length } = segment;
+        let place = self.found.segments.len();
+        let is_last = place + 1 == self.progress.segments;
+        let point = self.from.filter(|_| place == 0);
+        let seed = self.manifest.frame_seed();
+        let mut scan = Scan::new(file.as_ref(), length, seed, self.epoch, self.found.next_lsn);
+        let Some(header) = scan.segment_header()? else {
+            // A segment that a replay point is in was in use.
+            if is_last && point.is_none() && scan.later_frame(|_| true)?.is_none() {
+                self.found.unused = Some(name);
+                return Ok(false);
+            }
+            return Err(damaged(&name, 0, "the segment's header is not valid").into());
+        };
+        check_header(&name, &header, self.manifest, sequence, length)?;
+        if let Some(point) = point {
+            check_point(&name, &header, point)?;
+            scan.begin_at(point.offset, point.lsn);
+        } else if place == 0 {
+            scan.begin_at(segment::HEADER_BYTES, header.base_lsn);
+        } else if header.base_lsn != self.found.next_lsn {
+            let what = format!(
+                "frames {} to {} are missing before it",
+                self.found.next_lsn,
+                header.base_lsn.saturating_sub(1)
+            );
+            return Err(damaged(&name, 0, &what).into());
+        }
+        let slot = u16::try_from(place).map_err(|_| damaged(&name, 0, "too many segments"))?;
+        let begin = point.map_or(0, |point| point.offset);
+        let bytes_before = self.progress.bytes_done;
+        while let Some(Frame { start, header }) = scan.next_frame()? {
+            let bytes = scan.bytes_of(Frame { start, header })?;
+            self.visitor.frame(&WholeFrame { name: &name, slot, start, header, bytes })?;
+            self.found.frames += 1;
+            self.found.records += u64::from(header.count);
+            let bytes_done = bytes_before + scan.at - begin;
+            if bytes_done - self.progress.bytes_done >= PROGRESS_BYTES {
+                self.tell(place, bytes_done)?;
+            }
+        }
+        // The header of the next segment is checked against this lsn; but a crash in a roll leaves
+        // one without a header.
+        self.found.torn = check_tail(&name, &mut scan)?;
+        self.found.next_lsn = scan.lsn;
+        self.epoch = scan.epoch;
+        self.check_epoch(&name)?;
+        let (end, unsure_from) = (scan.at, scan.unsure_from());
+        self.found.segments.push(FoundSegment { sequence, slot, file, length, end, unsure_from });
+        self.tell(place + 1, bytes_before + length - begin)?;
+        Ok(true)
+    }
+
+    fn check_epoch(&self, name: &str) -> Result<(), OpenError> {
+        let (epoch, known) = (self.epoch, self.manifest.epoch);
+        if u64::from(epoch) <= known {
+            return Ok(());
+        }
+        let what = format!(
+            "it has epoch {known} but {name} was written in epoch {epoch}: it is an old copy"
+        );
+        Err(damaged(manifest::NAME, manifest::EPOCH_AT, &what))
+    }
+
+    fn tell(&mut self, segments_done: usize, bytes_done: u64) -> Result<(), Halt> {
+        let records = self.found.records;
+        self.progress = Progress { segments_done, records, bytes_done, ..self.progress };
+        self.visitor.progress(self.progress)
+    }
+}
