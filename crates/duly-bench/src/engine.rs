@@ -51,11 +51,12 @@ use crate::{
     targets, usage,
 };
 
-/// Measures what the options ask for.
+/// Measures what the options ask for. The first thing that does not go as a row says ends the run;
+/// the report has what was measured until then, and why it ended. What was written to the disk is
+/// removed in any case.
 ///
 /// # Errors
-/// The first thing that did not go as the row says; there is no report then. What was written to
-/// the disk is removed in either case.
+/// What made the first row impossible; there is no report then.
 pub fn run(options: &Options) -> Result<Report> {
     let parent = options.parent();
     let scratch = Scratch::make_in(&parent)?;
@@ -71,7 +72,13 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut report = Report::new(command(), machine);
     for round in 1..=options.runs {
         let mut bench = Bench { options, folder: scratch.path(), round, report: &mut report };
-        bench.round()?;
+        if let Err(error) = bench.round() {
+            if report.rows.is_empty() {
+                return Err(error);
+            }
+            report.failed = Some(error.to_string());
+            break;
+        }
     }
     targets::judge(&mut report, options.timers.into());
     Ok(report)

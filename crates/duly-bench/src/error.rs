@@ -68,6 +68,9 @@ pub enum Error {
         /// What came.
         found: String,
     },
+    /// Some rows were not measured.
+    #[error("the run ended early: {0}")]
+    EndedEarly(String),
     /// Nothing became claimable any more.
     #[error("{claimed} of {timers} firings were claimed, then none for {patience:?}")]
     Stalled {

@@ -47,7 +47,10 @@ fn main() -> ExitCode {
     let done = match Cli::parse().subject {
         Subject::Engine { options, json } => {
             clear_up_on_signals();
-            engine::run(&options).and_then(|report| show(&report, json.as_deref()))
+            engine::run(&options).and_then(|report| {
+                show(&report, json.as_deref())?;
+                report.failed.map_or(Ok(()), |failed| Err(Error::EndedEarly(failed)))
+            })
         }
         Subject::Step { step } => engine::carry_out(&step),
     };

@@ -21,6 +21,9 @@ pub struct Report {
     pub machine: Machine,
     /// What was measured, in that order.
     pub rows: Vec<Row>,
+    /// What ended the run before all of it was measured. The rows above stand; the last of them may
+    /// lack figures.
+    pub failed: Option<String>,
 }
 
 /// One thing that was measured.
@@ -98,7 +101,13 @@ impl Verdict {
 impl Report {
     /// A report without rows.
     pub(crate) const fn new(command: String, machine: Machine) -> Self {
-        Self { command, version: env!("CARGO_PKG_VERSION"), machine, rows: Vec::new() }
+        Self {
+            command,
+            version: env!("CARGO_PKG_VERSION"),
+            machine,
+            rows: Vec::new(),
+            failed: None,
+        }
     }
 
     /// The row of this name, new at its first round.

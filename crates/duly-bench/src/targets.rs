@@ -56,6 +56,8 @@ const TARGETS: &[Asked] = &[
     asked(("latency", "p99.99"), 20 * M, AtMost(50.0), "p99.99 ≤ 50 ms"),
     asked(("resident", "resident"), 10 * M, AtMost(40.0), "≤ 40 B at 10 M"),
     asked(("resident", "resident"), 100 * M, AtMost(36.0), "≤ 36 B at 100 M"),
+    asked(("resident", "reopened after kill"), 10 * M, AtMost(40.0), "≤ 40 B at 10 M"),
+    asked(("resident", "reopened after kill"), 100 * M, AtMost(36.0), "≤ 36 B at 100 M"),
     asked(("disk", "settled/logical"), ANY, AtMost(2.0), "≤ 2x logical after settling"),
     asked(("reclaim", "within limit after"), 10 * M, AtMost(120.0), "≤ 3x live + 1 GiB in 2 min"),
     asked(("killed", "open"), 5 * M, AtMost(1.0), "5 M ≤ 1 s"),

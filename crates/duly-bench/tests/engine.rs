@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use clap::ValueEnum as _;
-use duly_bench::engine::{self, Name, Options};
+use duly_bench::{
+    engine::{self, Name, Options},
+    report::Report,
+};
 
 fn options(rows: &[Name]) -> Options {
     Options {
@@ -31,6 +34,13 @@ fn options(rows: &[Name]) -> Options {
     }
 }
 
+/// A run to its end.
+fn run(options: &Options) -> Report {
+    let report = engine::run(options).expect("a report");
+    assert_eq!(report.failed, None);
+    report
+}
+
 /// How many items a row has.
 fn items(name: &str) -> Option<u64> {
     Some(match name {
@@ -51,7 +61,7 @@ fn items(name: &str) -> Option<u64> {
 fn every_row_is_measured_and_leaves_nothing() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let options = Options { dir: Some(dir.path().to_owned()), ..options(&[Name::All]) };
-    let report = engine::run(&options).unwrap();
+    let report = run(&options);
     let names = Name::value_variants().iter().map(|name| name.as_str());
     let more = ["floor-64", "latency-floor", "killed-cold", "redrive", "purge"];
     for name in names.filter(|name| *name != "all").chain(more) {
@@ -88,7 +98,7 @@ fn every_row_is_measured_and_leaves_nothing() {
 
 #[test]
 fn figures_stand_beside_floors_and_targets() {
-    let report = engine::run(&options(&[Name::Ingest, Name::Hot, Name::Latency])).unwrap();
+    let report = run(&options(&[Name::Ingest, Name::Hot, Name::Latency]));
     let with_target =
         [("ingest", "per_second"), ("hot", "1 M in"), ("latency", "p99.9"), ("latency", "p99.99")];
     for (row, figure) in with_target {
@@ -115,7 +125,7 @@ fn latency_over_time_is_written_and_drawn() {
         mixed: false,
         ..options(&[Name::Latency])
     };
-    engine::run(&options).unwrap();
+    run(&options);
     let text = std::fs::read_to_string(series).unwrap();
     // Ten tenths of a second, and as many more as the last answer took.
     assert!(text.lines().count() > 10, "{text}");
@@ -136,7 +146,7 @@ fn a_disk_with_too_little_room_is_refused_before_anything_is_written() {
 #[test]
 fn only_the_rows_asked_for_are_there_with_all_their_rounds() {
     let options = Options { runs: 2, ..options(&[Name::Cancel, Name::Fire]) };
-    let report = engine::run(&options).unwrap();
+    let report = run(&options);
     let names: Vec<_> = report.rows.iter().map(|row| row.name).collect();
     assert_eq!(names, ["cancel", "fire"]);
     for row in &report.rows {
@@ -144,4 +154,13 @@ fn only_the_rows_asked_for_are_there_with_all_their_rounds() {
     }
     let text = report.to_string();
     assert!(text.contains("cancel") && text.contains("fire"), "{text}");
+}
+
+#[test]
+fn what_was_measured_stands_when_a_later_row_fails() {
+    let options = Options { program: Some("/bin/true".into()), ..options(&[]) };
+    let options = Options { rows: vec![Name::Floor, Name::Ingest, Name::Open], ..options };
+    let report = engine::run(&options).unwrap();
+    assert!(report.find("ingest").is_some() && report.find("open").is_none());
+    assert!(report.failed.is_some_and(|failed| failed.contains("another process")));
 }

@@ -78,10 +78,9 @@ pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
             .add("firings", "/s", rows::per_second(done.fired, ran.elapsed))
             .add("ack p99.9", "ms", done.ack_latencies.quantile_ms(0.999));
     }
-    let all = ran.items + done_beside.as_ref().map_or(0, |done| done.cancelled + 2 * done.fired);
-    let call_bytes = rows::each(spent.committed_bytes, all) * f64::from(options.latency_batch);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes")]
-    let floor = floor(bench, &pace, (call_bytes as usize).max(1))?;
+    // What cancels and firings added is spread over the calls: the same bytes in all.
+    let call_bytes = usize::try_from(spent.committed_bytes / pace.calls).expect("a call's bytes");
+    let floor = floor(bench, &pace, call_bytes.max(1))?;
     let row = bench.report.row(Name::Latency.as_str(), String::new(), ran.items);
     for (name, share) in QUANTILES {
         let about = "append + fdatasync of the same bytes at the same times";

@@ -32,6 +32,8 @@ use crate::{
 const NAMESPACES: u32 = 1_000;
 /// Pages that are read while nothing else goes on, as the floor.
 const QUIET_PAGES: u64 = 200;
+/// For no longer than this.
+const QUIET_MAX: Duration = Duration::from_secs(10);
 /// Seconds of a pair of stretches.
 const PAIR_SECONDS: u32 = 2;
 
@@ -59,7 +61,8 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     ingest::fill(&scene, options.timers, options.batch, options.in_flight)?;
     let mut lister = Lister::new(&scene, options.timers);
     let mut quiet = Pages::none();
-    while quiet.latencies.count() < QUIET_PAGES {
+    let began = Instant::now();
+    while quiet.latencies.count() < QUIET_PAGES && began.elapsed() < QUIET_MAX {
         lister.visit(&mut quiet)?;
     }
 

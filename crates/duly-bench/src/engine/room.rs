@@ -9,6 +9,8 @@ use crate::{
 
 /// Journal bytes of a timer beside its payload.
 const OVERHEAD_BYTES: u64 = 112;
+/// Schedules a second that go on while lists are read.
+const LISTS_RATE: u64 = 1_000_000;
 /// Segments that are made ahead, and checkpoints.
 const BASE_BYTES: u64 = 1 << 30;
 /// The store takes no timers below this.
@@ -47,6 +49,7 @@ fn written_bytes(options: &Options) -> u64 {
         let bytes = ((u64::from(timers) * each) as f64 * name.writes_each()) as u64;
         let more = match name {
             Name::Latency => u64::from(options.rate) * u64::from(options.seconds) * each,
+            Name::Lists => LISTS_RATE * u64::from(options.seconds) * each,
             _ => 0,
         };
         bytes + more

@@ -32,6 +32,15 @@ pub(super) enum Due {
     AtOnce,
 }
 
+impl Due {
+    const fn from(self, first: Timestamp) -> Dues {
+        match self {
+            Self::Spread => Dues::SpreadFrom(first),
+            Self::AtOnce => Dues::AllAt(first),
+        }
+    }
+}
+
 /// What a scene begins with.
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
@@ -72,12 +81,8 @@ impl Scene {
         let clock = Arc::new(LeapClock::default());
         let namespaces = names(setup.namespaces);
         let first: Timestamp = clock.now().saturating_add(AHEAD);
-        let dues = match setup.due {
-            Due::Spread => Dues::SpreadFrom(first),
-            Due::AtOnce => Dues::AllAt(first),
-        };
         let payload_bytes = usize::try_from(setup.payload_bytes).expect("at most 256 KiB");
-        let workload = Workload::new(Arc::clone(&namespaces), dues, payload_bytes);
+        let workload = Workload::new(Arc::clone(&namespaces), setup.due.from(first), payload_bytes);
         let mut scene = Self { store: None, clock, path, payload_bytes, namespaces, workload };
         scene.open()?;
         for name in &*scene.namespaces {
@@ -87,12 +92,13 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Timers in a namespace of their own, which is made, due `ahead` of the scene's present.
-    pub(super) fn beside(&self, name: &str, ahead: Millis) -> Result<Workload> {
+    /// Timers in a namespace of their own, which is made; the first is due `ahead` of the scene's
+    /// present.
+    pub(super) fn beside(&self, name: &str, due: Due, ahead: Millis) -> Result<Workload> {
         let namespace = NamespaceName::new(name).expect("letters and dashes");
         let put = Put::IfAbsent(Box::default());
         block_on(self.store().put_namespace(namespace.clone(), put))?;
-        let dues = Dues::AllAt(self.clock.now().saturating_add(ahead));
+        let dues = due.from(self.clock.now().saturating_add(ahead));
         Ok(Workload::new([namespace].into(), dues, self.payload_bytes))
     }
 

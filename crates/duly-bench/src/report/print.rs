@@ -39,6 +39,9 @@ impl fmt::Display for Report {
         for row in &self.rows {
             writeln!(f, "{:width$}  {}", row.name, row.about)?;
         }
+        if let Some(failed) = &self.failed {
+            writeln!(f, "\nThe run ended early: {failed}")?;
+        }
         Ok(())
     }
 }

@@ -29,10 +29,10 @@ pub(super) struct Point {
     pub(super) seconds: f64,
     /// Items answered in it, by the second.
     pub(super) per_second: f64,
-    /// Of calls that were scheduled in it.
-    pub(super) p99_ms: f64,
-    /// Of calls that were scheduled in it.
-    pub(super) max_ms: f64,
+    /// Of calls that were scheduled in it, if any was.
+    pub(super) p99_ms: Option<f64>,
+    /// Of calls that were scheduled in it, if any was.
+    pub(super) max_ms: Option<f64>,
 }
 
 impl Series {
@@ -71,9 +71,15 @@ impl Series {
         self.0.iter().enumerate().map(move |(place, interval)| Point {
             seconds: place as f64 * seconds,
             per_second: interval.answered as f64 / seconds,
-            p99_ms: interval.latencies.quantile_ms(0.99),
-            max_ms: interval.latencies.quantile_ms(1.0),
+            p99_ms: interval.quantile_ms(0.99),
+            max_ms: interval.quantile_ms(1.0),
         })
+    }
+}
+
+impl Interval {
+    fn quantile_ms(&self, share: f64) -> Option<f64> {
+        (self.latencies.count() > 0).then(|| self.latencies.quantile_ms(share))
     }
 }
 
@@ -91,12 +97,17 @@ fn csv(ran: &Series, floor: &Series) -> String {
             return text;
         };
         let own = own.map_or(",,".to_owned(), |own| {
-            format!("{:.0},{:.3},{:.3}", own.per_second, own.p99_ms, own.max_ms)
+            format!("{:.0},{},{}", own.per_second, shown(own.p99_ms), shown(own.max_ms))
         });
-        let floor = floor
-            .map_or(",".to_owned(), |floor| format!("{:.3},{:.3}", floor.p99_ms, floor.max_ms));
+        let floor = floor.map_or(",".to_owned(), |floor| {
+            format!("{},{}", shown(floor.p99_ms), shown(floor.max_ms))
+        });
         writeln!(text, "{seconds:.1},{own},{floor}").expect("a string takes all");
     }
+}
+
+fn shown(ms: Option<f64>) -> String {
+    ms.map_or_else(String::new, |ms| format!("{ms:.3}"))
 }
 
 #[cfg(test)]
@@ -111,12 +122,13 @@ mod tests {
         series.record(ms(110), ms(350), ms(240), 7);
         let points: Vec<_> = series.points().collect();
         assert_eq!(points.len(), 4);
-        assert!((points[1].max_ms - 240.0).abs() < 1.0 && points[2].max_ms.abs() < 0.1);
+        assert!((points[1].max_ms.unwrap() - 240.0).abs() < 1.0);
+        assert_eq!(points[2].max_ms, None);
         assert!((points[3].per_second - 70.0).abs() < 0.1 && points[1].per_second.abs() < 0.1);
         let text = csv(&series, &Series::until(ms(100)));
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 5);
-        assert!(lines[1].starts_with("0.0,50,2.00") && lines[1].ends_with(",0.000,0.000"), "{text}");
+        assert!(lines[1].starts_with("0.0,50,2.00") && lines[1].ends_with(",,"), "{text}");
         assert!(lines[4].ends_with(",,"), "{text}");
     }
 }
