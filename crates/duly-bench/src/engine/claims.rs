@@ -85,7 +85,7 @@ pub(super) fn measure_hot(bench: &mut Bench<'_>, scene: &Scene, name: Name) -> R
     let options = bench.options;
     let then = if name == Name::Hot { Then::Ack } else { Then::Keep };
     let pending = scene.pending()?;
-    let hot = scene.beside(name.as_str(), HOT_AHEAD)?;
+    let hot = scene.beside(name.as_str(), Due::AtOnce, HOT_AHEAD)?;
     let firings = options.hot();
     let writer = Writer { store: scene.store(), in_flight: options.in_flight };
     let batches = ingest::batches(&hot, 0..firings, options.batch);

@@ -18,13 +18,15 @@ mod series;
 
 use std::{thread, time::Instant};
 
-use duly_core::Millis;
-
 use self::{
     mixed::Beside,
     open_loop::{Pace, Ran},
 };
-use super::{Bench, Name, rows, scene::Scene, writer::Expected};
+use super::{
+    Bench, Name, rows,
+    scene::{AHEAD, Due, Scene},
+    writer::Expected,
+};
 use crate::{
     error::{Error, Result},
     floor::Ring,
@@ -34,14 +36,12 @@ use crate::{
 
 /// Namespace of the timers that are scheduled.
 const NAMESPACE: &str = "latency";
-/// How far ahead they are due.
-const AHEAD: Millis = Millis::from_secs(100 * 24 * 3_600);
 
 /// Measures the row and its floor.
 pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
     let options = bench.options;
     let pace = Pace::new(options.rate, options.latency_batch, options.duration());
-    let timers = scene.beside(NAMESPACE, AHEAD)?;
+    let timers = scene.beside(NAMESPACE, Due::Spread, AHEAD)?;
     let beside = options.mixed.then(|| Beside::new(scene, &pace, options));
     let progress = Progress::new("commits", pace.calls);
     let span = Span::begin();

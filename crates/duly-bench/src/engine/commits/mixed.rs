@@ -67,7 +67,7 @@ pub(super) fn batch(
     call: u64,
     some_fire: bool,
 ) -> Vec<Command> {
-    let first = u32::try_from(call * u64::from(pace.batch)).expect("a rate times an hour fits");
+    let first = u32::try_from(call * u64::from(pace.batch)).expect("a pace has no more items");
     let soon = scene.now().saturating_add(SOON);
     (first..first + pace.batch)
         .map(|n| match some_fire && n % SHARE == 0 {

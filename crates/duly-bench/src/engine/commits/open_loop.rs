@@ -32,7 +32,9 @@ impl Pace {
     /// So many items a second for so long, in calls of `batch`.
     pub(super) fn new(rate: u32, batch: u32, duration: Duration) -> Self {
         let calls = duration.as_secs() * u64::from(rate) / u64::from(batch);
-        Self { calls: calls.max(1), batch, rate }
+        // Timers have numbers of 32 bits.
+        let calls_max = u64::from(u32::MAX / batch);
+        Self { calls: calls.clamp(1, calls_max), batch, rate }
     }
 
     /// When a call is sent, from the beginning on.
@@ -152,6 +154,8 @@ mod tests {
         let tenth = Pace::new(200_000, 200, Duration::from_secs(3)).share(10);
         assert_eq!((tenth.calls, tenth.at(1)), (300, Duration::from_millis(10)));
         assert_eq!(Pace::new(1, 100, Duration::from_secs(1)).calls, 1);
+        let most = Pace::new(10_000_000, 1_000, Duration::from_secs(3_600));
+        assert!(most.calls * 1_000 <= u64::from(u32::MAX));
     }
 
     #[test]
