@@ -70,7 +70,9 @@ pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
         .add("sync p50", "ms", spent.syncs.quantile_ms(0.5))
         .add("sync max", "ms", spent.syncs.quantile_ms(1.0))
         .add("sent late p99.9", "ms", ran.sent_late.quantile_ms(0.999))
-        .add("sent late max", "ms", ran.sent_late.quantile_ms(1.0));
+        .add("sent late max", "ms", ran.sent_late.quantile_ms(1.0))
+        .add("from the call p99.9", "ms", ran.from_call.quantile_ms(0.999))
+        .add("from the call max", "ms", ran.from_call.quantile_ms(1.0));
     rows::add_latencies(row, &ran.latencies);
     if let Some(done) = &done_beside {
         row.add("cancels", "/s", rows::per_second(done.cancelled, ran.elapsed))

@@ -58,6 +58,8 @@ pub(super) struct Ran {
     pub(super) latencies: Latencies,
     /// From the scheduled time to the call: how late the generator was.
     pub(super) sent_late: Latencies,
+    /// From the call to the answer: what is left without that.
+    pub(super) from_call: Latencies,
     /// The same over time.
     pub(super) series: Series,
     /// Items of all calls.
@@ -72,6 +74,7 @@ impl Ran {
         Self {
             latencies: Latencies::new(),
             sent_late: Latencies::new(),
+            from_call: Latencies::new(),
             series: Series::until(pace.at(pace.calls)),
             items: 0,
             elapsed: Duration::ZERO,
@@ -136,6 +139,7 @@ fn take_answers(
         let done = began.elapsed();
         ran.record(pace, call.number, done, expected.of_all(&outcomes)?);
         ran.sent_late.record(call.sent_at.saturating_sub(pace.at(call.number)));
+        ran.from_call.record(done.saturating_sub(call.sent_at));
         progress.at(call.number);
     }
     Ok(ran)
