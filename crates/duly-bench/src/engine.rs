@@ -1,9 +1,12 @@
-//! The embedded engine, driven in process through the `Store` port on a real directory.
+//! The embedded engine, driven through the `Store` port on a real directory.
 //!
 //! ```text
-//!   round ──┬─ floor, floor-64                          the disk alone
-//!           ├─ ingest ─► existing ─► open ─► reschedule ─► cancel     one store, in this order
-//!           └─ ingest-serial · ingest-4x64 · fire · claim             a fresh store each
+//!   round ──┬─ floor, floor-64                                      the disk alone
+//!           ├─ ingest ─► existing ─► open ─► reschedule ─► -cold ─► cancel   one store, this order
+//!           ├─ ingest-serial · ingest-4x64 · fire · claim · fire-cold
+//!           │  · lists · reclaim · dead                             a fresh store each
+//!           ├─ latency ─► hot ─► hot-claim                          one store that stays filled
+//!           └─ resident · disk · writes ─► idle ─► killed           one store in another process
 //! ```
 //!
 //! There is no HTTP and no runtime: callers block on the futures of the port, so CPU beyond the
@@ -11,42 +14,53 @@
 //! filled store fills it first when `ingest` is not asked for. Rows run in the order above.
 
 mod cancel;
+mod child;
 mod claims;
+mod commits;
+mod consumer;
+mod dead;
 mod existing;
 mod ingest;
+mod lists;
+mod name;
 mod open;
 mod options;
+mod reclaim;
 mod reschedule;
+mod room;
 mod rows;
 mod scene;
+mod settle;
+mod standing;
+mod step;
 mod syncs;
 mod writer;
 
-use std::{fs, path::Path};
+use std::path::Path;
 
-pub use open::{Reopened, reopen};
-pub use options::{Name, Options};
+pub use name::Name;
+pub use options::Options;
+use scene::{Due, Scene, Setup};
+pub use step::carry_out;
 
 use crate::{
     error::{Error, Result},
     machine::{self, Machine},
     report::Report,
-    usage,
+    scratch::Scratch,
+    targets, usage,
 };
 
-/// Measures what the options ask for.
+/// Measures what the options ask for. The first thing that does not go as a row says ends the run;
+/// the report has what was measured until then, and why it ended. What was written to the disk is
+/// removed in any case.
 ///
 /// # Errors
-/// The first thing that did not go as the row says; there is no report then. What was written to
-/// the disk is removed in either case.
+/// What made the first row impossible; there is no report then.
 pub fn run(options: &Options) -> Result<Report> {
     let parent = options.parent();
-    fs::create_dir_all(&parent).map_err(Error::io("make", &parent))?;
-    let folder = tempfile::Builder::new()
-        .prefix("engine-")
-        .tempdir_in(&parent)
-        .map_err(Error::io("make a folder in", &parent))?;
-    let machine = Machine::of(folder.path());
+    let scratch = Scratch::make_in(&parent)?;
+    let machine = Machine::of(scratch.path());
     usage::resident_gain_bytes();
     if let Some(filesystem) = &machine.filesystem
         && machine::is_memory(filesystem)
@@ -54,11 +68,19 @@ pub fn run(options: &Options) -> Result<Report> {
     {
         return Err(Error::MemoryDisk { path: parent, filesystem: filesystem.clone() });
     }
+    room::check(options, &scratch)?;
     let mut report = Report::new(command(), machine);
     for round in 1..=options.runs {
-        let mut bench = Bench { options, folder: folder.path(), round, report: &mut report };
-        bench.round()?;
+        let mut bench = Bench { options, folder: scratch.path(), round, report: &mut report };
+        if let Err(error) = bench.round() {
+            if report.rows.is_empty() {
+                return Err(error);
+            }
+            report.failed = Some(error.to_string());
+            break;
+        }
     }
+    targets::judge(&mut report, options.timers.into());
     Ok(report)
 }
 
@@ -77,34 +99,67 @@ impl Bench<'_> {
             self.tell(Name::Floor);
             syncs::measure(self)?;
         }
-        if Name::ON_FILLED.iter().any(|name| options.wants(*name)) {
-            self.tell(Name::Ingest);
-            let mut scene = ingest::measure(self)?;
-            for name in Name::ON_FILLED.into_iter().filter(|name| options.wants(*name)) {
-                if name != Name::Ingest {
-                    self.tell(name);
-                }
-                match name {
-                    Name::Existing => existing::measure(self, &scene)?,
-                    Name::Open => open::measure(self, &mut scene)?,
-                    Name::Reschedule => reschedule::measure(self, &scene)?,
-                    Name::Cancel => cancel::measure(self, &scene)?,
-                    _ => {}
-                }
-            }
-            scene.remove()?;
+        if options.wants_any(&Name::ON_FILLED) {
+            self.on_filled()?;
         }
-        for name in Name::ON_FRESH.into_iter().filter(|name| options.wants(*name)) {
+        for name in wanted(options, &Name::ON_FRESH) {
             self.tell(name);
             match name {
                 Name::IngestSerial => ingest::measure_serial(self)?,
                 Name::Ingest4x64 => ingest::measure_4x64(self)?,
                 Name::Fire => claims::measure_fire(self)?,
                 Name::Claim => claims::measure_claim(self)?,
+                Name::FireCold => claims::measure_fire_cold(self)?,
+                Name::Lists => lists::measure(self)?,
+                Name::Reclaim => reclaim::measure(self)?,
+                Name::Dead => dead::measure(self)?,
                 _ => {}
             }
         }
+        if options.wants_any(&Name::BESIDE_PENDING) {
+            self.beside_pending()?;
+        }
+        if options.wants_any(&Name::ELSEWHERE) {
+            for name in wanted(options, &Name::ELSEWHERE) {
+                self.tell(name);
+            }
+            standing::measure(self)?;
+        }
         Ok(())
+    }
+
+    fn on_filled(&mut self) -> Result<()> {
+        self.tell(Name::Ingest);
+        let mut scene = ingest::measure(self)?;
+        for name in wanted(self.options, &Name::ON_FILLED) {
+            if name != Name::Ingest {
+                self.tell(name);
+            }
+            match name {
+                Name::Existing => existing::measure(self, &scene)?,
+                Name::Open => open::measure(self, &mut scene)?,
+                Name::Reschedule => reschedule::measure(self, &scene)?,
+                Name::RescheduleCold => reschedule::measure_cold(self, &scene)?,
+                Name::Cancel => cancel::measure(self, &scene)?,
+                _ => {}
+            }
+        }
+        scene.remove()
+    }
+
+    fn beside_pending(&mut self) -> Result<()> {
+        let options = self.options;
+        let scene = Scene::fresh(self.folder, &Setup::new(Due::Spread, options.payload_bytes))?;
+        eprintln!("round {} of {}: filling a store", self.round, options.runs);
+        ingest::fill(&scene, options.timers, options.batch, options.in_flight)?;
+        for name in wanted(options, &Name::BESIDE_PENDING) {
+            self.tell(name);
+            match name {
+                Name::Latency => commits::measure(self, &scene)?,
+                name => claims::measure_hot(self, &scene, name)?,
+            }
+        }
+        scene.remove()
     }
 
     /// Says on standard error what takes its time.
@@ -112,6 +167,11 @@ impl Bench<'_> {
         let (round, runs) = (self.round, self.options.runs);
         eprintln!("round {round} of {runs}: {}", name.as_str());
     }
+}
+
+/// Those of some rows that are asked for, in their order.
+fn wanted(options: &Options, names: &[Name]) -> impl Iterator<Item = Name> {
+    names.iter().copied().filter(|name| options.wants(*name))
 }
 
 /// The command as a person would type it.

@@ -32,6 +32,28 @@ pub enum Error {
         /// Its file system.
         filesystem: String,
     },
+    /// There is too little room for what would be written.
+    #[error(
+        "the rows asked for need about {} free in {}, which has {}: name another disk with --dir, \
+         fewer --timers or --rows, or pass --allow-low-disk",
+        gib(*needed), path.display(), gib(*free)
+    )]
+    LowDisk {
+        /// The folder.
+        path: PathBuf,
+        /// Bytes that must be free.
+        needed: u64,
+        /// Bytes that are.
+        free: u64,
+    },
+    /// A plot could not be drawn.
+    #[error("cannot draw {}: {reason}", path.display())]
+    Plot {
+        /// The file.
+        path: PathBuf,
+        /// What the drawing library said.
+        reason: String,
+    },
     /// The store could not be opened.
     #[error("cannot open the store: {0}")]
     Open(#[from] OpenError),
@@ -46,6 +68,9 @@ pub enum Error {
         /// What came.
         found: String,
     },
+    /// Some rows were not measured.
+    #[error("the run ended early: {0}")]
+    EndedEarly(String),
     /// Nothing became claimable any more.
     #[error("{claimed} of {timers} firings were claimed, then none for {patience:?}")]
     Stalled {
@@ -56,6 +81,11 @@ pub enum Error {
         /// How long none came.
         patience: Duration,
     },
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for a person to read")]
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
 impl Error {

@@ -7,7 +7,7 @@ use std::{
     fs::{self, File},
     io::Write as _,
     os::unix::fs::FileExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -34,34 +34,72 @@ pub(crate) struct Floor {
 
 /// Writes and syncs `commits` times `commit_bytes` bytes in `folder`.
 pub(crate) fn measure(folder: &Path, commit_bytes: usize, commits: u32) -> Result<Floor> {
-    let path = folder.join("floor");
-    let measured = write_and_sync(&path, commit_bytes, commits).map_err(Error::io("write", &path));
-    fs::remove_file(&path).map_err(Error::io("remove", &path))?;
-    measured
+    let mut ring = Ring::make_in(folder)?;
+    let mut latencies = Latencies::new();
+    let began = Instant::now();
+    for _ in 0..commits {
+        let one = Instant::now();
+        ring.commit(commit_bytes)?;
+        latencies.record(one.elapsed());
+    }
+    let bytes = u64::from(commits) * commit_bytes as u64;
+    Ok(Floor { latencies, elapsed: began.elapsed(), bytes })
 }
 
-fn write_and_sync(path: &Path, commit_bytes: usize, commits: u32) -> std::io::Result<Floor> {
+/// A file that was filled before and is written over from front to end, again and again; it goes
+/// with its owner.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    file: File,
+    path: PathBuf,
+    offset: usize,
+    /// What is written, cut as needed.
+    pattern: Vec<u8>,
+}
+
+impl Ring {
+    /// Fills a file in `folder`.
+    pub(crate) fn make_in(folder: &Path) -> Result<Self> {
+        let path = folder.join("floor");
+        let file = filled(&path).map_err(Error::io("fill", &path))?;
+        let pattern = (0..=u8::MAX).cycle().take(FILL_BYTES).collect();
+        Ok(Self { file, path, offset: 0, pattern })
+    }
+
+    /// Writes so many bytes and syncs them.
+    pub(crate) fn commit(&mut self, bytes: usize) -> Result<()> {
+        self.write_and_sync(bytes).map_err(Error::io("write", &self.path))
+    }
+
+    fn write_and_sync(&mut self, bytes: usize) -> std::io::Result<()> {
+        let mut rest = bytes;
+        while rest > 0 {
+            if self.offset == FILE_BYTES {
+                self.offset = 0;
+            }
+            let piece = rest.min(FILL_BYTES).min(FILE_BYTES - self.offset);
+            self.file.write_all_at(&self.pattern[..piece], self.offset as u64)?;
+            self.offset += piece;
+            rest -= piece;
+        }
+        self.file.sync_data()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The folder that it is in goes at the end of the run in any case.
+        fs::remove_file(&self.path).ok();
+    }
+}
+
+fn filled(path: &Path) -> std::io::Result<File> {
     let mut file = File::create(path)?;
     for _ in 0..FILE_BYTES / FILL_BYTES {
         file.write_all(&[0; FILL_BYTES])?;
     }
     file.sync_all()?;
-    let commit: Vec<u8> = (0..=u8::MAX).cycle().take(commit_bytes).collect();
-    let mut latencies = Latencies::new();
-    let (mut offset, mut bytes) = (0, 0);
-    let began = Instant::now();
-    for _ in 0..commits {
-        if offset + commit_bytes > FILE_BYTES {
-            offset = 0;
-        }
-        let one = Instant::now();
-        file.write_all_at(&commit, offset as u64)?;
-        file.sync_data()?;
-        latencies.record(one.elapsed());
-        offset += commit_bytes;
-        bytes += commit_bytes as u64;
-    }
-    Ok(Floor { latencies, elapsed: began.elapsed(), bytes })
+    Ok(file)
 }
 
 #[cfg(test)]

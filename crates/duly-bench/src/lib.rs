@@ -11,8 +11,9 @@
 //!
 //! * It promises that a figure is of work that was done: every outcome is looked at, counts are
 //!   compared with what the store says, and a row that is not right is an error, not a figure.
-//! * It refuses to judge: targets and verdicts are for who reads the report. The floor of the disk
-//!   stands in the same report, because a machine shared with others is as fast as they let it be.
+//! * A figure stands beside its floor, measured in the same run, because a machine shared with others
+//!   is as fast as they let it be; and beside what the design asks for at that size (`targets`).
+//! * It refuses to fail for being slow: a missed target is a word in the report, not an error.
 //!
 //! Start reading at [`engine`].
 
@@ -23,8 +24,13 @@ mod floor;
 mod latency;
 mod machine;
 mod meter;
+mod pages;
+mod progress;
 pub mod report;
+mod scratch;
+mod targets;
 mod usage;
 mod workload;
 
 pub use error::{Error, Result};
+pub use scratch::remove_on_interrupt;

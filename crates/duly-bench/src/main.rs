@@ -6,11 +6,13 @@ use std::{
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
-    process::ExitCode,
+    process::{self, ExitCode},
+    thread,
 };
 
 use clap::{Parser, Subcommand};
 use duly_bench::{Error, engine, report::Report};
+use tokio::signal::unix::{SignalKind, signal};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -33,27 +35,24 @@ enum Subject {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
-    /// Open a store's folder once and print what that took, as JSON: a step of `engine`.
+    /// Work of `engine` that needs a process of its own; prints what it found, as JSON.
     #[command(hide = true)]
-    Reopen {
-        /// The store's folder.
-        folder: PathBuf,
+    Step {
+        /// What to do, as JSON.
+        step: String,
     },
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().subject {
         Subject::Engine { options, json } => {
-            engine::run(&options).and_then(|report| show(&report, json.as_deref()))
-        }
-        Subject::Reopen { folder } => engine::reopen(&folder).and_then(|reopened| {
-            let text = serde_json::to_string(&reopened).map_err(io::Error::from);
-            text.and_then(|text| writeln!(io::stdout(), "{text}")).map_err(|source| Error::Io {
-                what: "write to",
-                path: "stdout".into(),
-                source,
+            clear_up_on_signals();
+            engine::run(&options).and_then(|report| {
+                show(&report, json.as_deref())?;
+                report.failed.map_or(Ok(()), |failed| Err(Error::EndedEarly(failed)))
             })
-        }),
+        }
+        Subject::Step { step } => engine::carry_out(&step),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -62,6 +61,29 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Removes what is on the disk when the process is asked to stop; a run is nothing to wait for.
+fn clear_up_on_signals() {
+    let wait = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let mut end = signal(SignalKind::terminate())?;
+            tokio::select! {
+                done = tokio::signal::ctrl_c() => done,
+                _ = end.recv() => Ok(()),
+            }
+        })
+    };
+    thread::spawn(move || {
+        // Without signals the folder stays when one comes, and nothing else is lost.
+        let waited: io::Result<()> = wait();
+        if waited.is_ok() {
+            eprintln!("interrupted: removing what was written");
+            duly_bench::remove_on_interrupt();
+            process::exit(130);
+        }
+    });
 }
 
 /// Prints the report, and writes it to a file if one is named.

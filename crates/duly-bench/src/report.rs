@@ -1,6 +1,7 @@
 //! What was found: rows of figures, each with its rounds.
 //!
-//! A figure's value is the median of its rounds. The same report prints as tables for people and
+//! A figure's value is the median of its rounds. Beside it may stand its floor, measured in the same
+//! run, and the target that the design sets for it. The same report prints as tables for people and
 //! serializes for programs.
 
 mod print;
@@ -20,6 +21,9 @@ pub struct Report {
     pub machine: Machine,
     /// What was measured, in that order.
     pub rows: Vec<Row>,
+    /// What ended the run before all of it was measured. The rows above stand; the last of them may
+    /// lack figures.
+    pub failed: Option<String>,
 }
 
 /// One thing that was measured.
@@ -46,12 +50,64 @@ pub struct Figure {
     pub median: f64,
     /// Every round, in order.
     pub rounds: Vec<f64>,
+    /// What the machine alone does, in the same unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Floor>,
+    /// What the design asks for at this size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<Target>,
+}
+
+/// What a figure cannot be expected to beat: measured beside it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Floor {
+    /// What was measured.
+    pub about: &'static str,
+    /// The median of the rounds.
+    pub median: f64,
+    /// Every round, in order.
+    pub rounds: Vec<f64>,
+}
+
+/// What the design asks for, and whether the figure is that.
+#[derive(Debug, Clone, Serialize)]
+pub struct Target {
+    /// As the design words it.
+    pub text: &'static str,
+    /// Met or missed.
+    pub verdict: Verdict,
+}
+
+/// Whether a target is met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It is.
+    Met,
+    /// It is not.
+    Missed,
+}
+
+impl Verdict {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Missed => "missed",
+        }
+    }
 }
 
 impl Report {
     /// A report without rows.
     pub(crate) const fn new(command: String, machine: Machine) -> Self {
-        Self { command, version: env!("CARGO_PKG_VERSION"), machine, rows: Vec::new() }
+        Self {
+            command,
+            version: env!("CARGO_PKG_VERSION"),
+            machine,
+            rows: Vec::new(),
+            failed: None,
+        }
     }
 
     /// The row of this name, new at its first round.
@@ -72,13 +128,30 @@ impl Report {
 impl Row {
     /// Adds a round's value to a figure.
     pub(crate) fn add(&mut self, name: &'static str, unit: &'static str, value: f64) -> &mut Self {
-        let known = self.figures.iter_mut().find(|figure| figure.name == name);
-        match known {
+        match self.figures.iter_mut().find(|figure| figure.name == name) {
             Some(figure) => {
                 figure.rounds.push(value);
                 figure.median = median(&figure.rounds);
             }
-            None => self.figures.push(Figure { name, unit, median: value, rounds: vec![value] }),
+            None => self.figures.push(Figure {
+                name,
+                unit,
+                median: value,
+                rounds: vec![value],
+                floor: None,
+                target: None,
+            }),
+        }
+        self
+    }
+
+    /// Puts a round's floor beside a figure that is there.
+    pub(crate) fn beside(&mut self, name: &str, about: &'static str, value: f64) -> &mut Self {
+        if let Some(figure) = self.figures.iter_mut().find(|figure| figure.name == name) {
+            let floor =
+                figure.floor.get_or_insert(Floor { about, median: value, rounds: Vec::new() });
+            floor.rounds.push(value);
+            floor.median = median(&floor.rounds);
         }
         self
     }
@@ -119,14 +192,18 @@ mod tests {
         let machine = Machine::of(std::path::Path::new("."));
         let mut report = Report::new("duly-bench engine".to_owned(), machine);
         for value in [3.0, 1.0, 2.0] {
-            report.row("floor", "the disk".to_owned(), 10).add("p50", "ms", value);
+            let row = report.row("floor", "the disk".to_owned(), 10);
+            row.add("p50", "ms", value).beside("p50", "nothing", value / 2.0);
         }
         let row = report.find("floor").unwrap();
         assert_eq!((report.rows.len(), row.items), (1, 10));
         let figure = row.figure("p50").unwrap();
         assert_eq!((figure.median, figure.rounds.len()), (2.0, 3));
+        let floor = figure.floor.as_ref().unwrap();
+        assert_eq!((floor.median, floor.rounds.len()), (1.0, 3));
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["rows"][0]["figures"][0]["median"], 2.0);
+        assert_eq!(json["rows"][0]["figures"][0]["floor"]["median"], 1.0);
         assert!(report.to_string().contains("floor"), "{report}");
     }
 }

@@ -31,6 +31,7 @@ pub(crate) struct Span {
     engine: Duration,
     sync: Duration,
     committed_bytes: u64,
+    disk: DiskBytes,
 }
 
 /// What a span took.
@@ -46,6 +47,8 @@ pub(crate) struct Spent {
     pub(crate) sync: Duration,
     /// Bytes appended to the journal.
     pub(crate) committed_bytes: u64,
+    /// Bytes that came from and went to the disk.
+    pub(crate) disk: DiskBytes,
     /// The engine's own syncs.
     pub(crate) syncs: Latencies,
 }
@@ -57,6 +60,7 @@ impl Span {
         drop(meter.take_syncs());
         Self {
             committed_bytes: meter.committed_bytes(),
+            disk: DiskBytes::of_process(),
             engine: threads_cpu(ENGINE_THREAD),
             sync: threads_cpu(SYNC_THREAD),
             process: cpu(ClockId::ProcessCPUTime),
@@ -74,9 +78,44 @@ impl Span {
             engine: threads_cpu(ENGINE_THREAD).saturating_sub(self.engine),
             sync: threads_cpu(SYNC_THREAD).saturating_sub(self.sync),
             committed_bytes: meter.committed_bytes() - self.committed_bytes,
+            disk: DiskBytes::of_process().since(self.disk),
             syncs: meter.take_syncs(),
         }
     }
+}
+
+/// Bytes that this process made the disk read and write, past the page cache; 0 where `/proc` does
+/// not say.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct DiskBytes {
+    /// Read from it.
+    pub(crate) read: u64,
+    /// Written to it.
+    pub(crate) written: u64,
+}
+
+impl DiskBytes {
+    /// Since the process began.
+    pub(crate) fn of_process() -> Self {
+        let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+        };
+        Self { read: field("read_bytes:"), written: field("write_bytes:") }
+    }
+
+    const fn since(self, before: Self) -> Self {
+        Self {
+            read: self.read.saturating_sub(before.read),
+            written: self.written.saturating_sub(before.written),
+        }
+    }
+}
+
+/// CPU that this process has used.
+pub(crate) fn process_cpu() -> Duration {
+    cpu(ClockId::ProcessCPUTime)
 }
 
 /// CPU that the calling thread has used.
@@ -115,10 +154,19 @@ pub(crate) fn resident_gain_bytes() -> u64 {
 }
 
 /// Memory of this process that is resident; 0 where `/proc` does not say.
-fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
+    memory_bytes("VmRSS:")
+}
+
+/// The most memory of this process that ever was resident; 0 where `/proc` does not say.
+pub(crate) fn resident_peak_bytes() -> u64 {
+    memory_bytes("VmHWM:")
+}
+
+fn memory_bytes(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = status.lines().find_map(|line| {
-        line.strip_prefix("VmRSS:")?.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
+        line.strip_prefix(name)?.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
     });
     kib.unwrap_or(0) * 1_024
 }
@@ -129,7 +177,12 @@ pub(crate) fn disk_bytes(folder: &Path) -> Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let entry = entry.map_err(Error::io("read", folder))?;
-        let metadata = entry.metadata().map_err(Error::io("look at", entry.path()))?;
+        let metadata = match entry.metadata() {
+            Ok(metadata) => metadata,
+            // The engine removes files while it works.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(Error::io("look at", entry.path())(error)),
+        };
         sum += if metadata.is_dir() { disk_bytes(&entry.path())? } else { metadata.blocks() * 512 };
     }
     Ok(sum)

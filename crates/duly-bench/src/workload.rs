@@ -4,13 +4,18 @@
 //! request can be repeated exactly, and the load generator's memory does not grow with the timers.
 //! Answers are asked for without payload and headers, as they are for a batch over the network.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use duly_core::{
-    NamespaceName, Payload, Schedule, TimerId, Timestamp,
+    Millis, NamespaceName, Payload, Schedule, TimerId, Timestamp,
     payload::Form,
     schedule::{IfExists, Patch, When},
 };
-use duly_store::{Command, Operation, command::Answer};
+use duly_store::{
+    Command, Operation,
+    command::{Answer, Letter},
+};
 use rand::{RngCore as _, SeedableRng as _, rngs::SmallRng, seq::SliceRandom as _};
 
 /// Bytes of which payloads are cut: enough that neighbours differ.
@@ -32,45 +37,70 @@ pub(crate) enum Dues {
 /// Makes commands.
 #[derive(Debug, Clone)]
 pub(crate) struct Workload {
-    namespace: NamespaceName,
+    namespaces: Arc<[NamespaceName]>,
     dues: Dues,
     pool: Bytes,
     payload_bytes: usize,
 }
 
 impl Workload {
-    pub(crate) fn new(namespace: NamespaceName, dues: Dues, payload_bytes: usize) -> Self {
+    /// Timers that go round the namespaces, of which there must be one.
+    pub(crate) fn new(namespaces: Arc<[NamespaceName]>, dues: Dues, payload_bytes: usize) -> Self {
+        assert!(!namespaces.is_empty(), "a timer has a namespace");
         let mut pool = vec![0; POOL_BYTES + payload_bytes];
         SmallRng::seed_from_u64(SEED).fill_bytes(&mut pool);
-        Self { namespace, dues, pool: pool.into(), payload_bytes }
+        Self { namespaces, dues, pool: pool.into(), payload_bytes }
+    }
+
+    /// Bytes that a caller gives for one timer, of which nothing can be left out: its id, its due
+    /// time and its payload.
+    pub(crate) fn logical_bytes_each(&self) -> u64 {
+        (id(0).as_str().len() + size_of::<u64>() + self.payload_bytes) as u64
     }
 
     /// Schedules timer `n`: the same request each time.
     pub(crate) fn schedule(&self, n: u32) -> Command {
-        let mut schedule = Schedule::new(id(n), When::At(self.due_at(n)));
+        self.schedule_at(n, self.due_at(n))
+    }
+
+    /// Schedules timer `n` for another time than its own.
+    pub(crate) fn schedule_at(&self, n: u32, due_at: Timestamp) -> Command {
+        let mut schedule = Schedule::new(id(n), When::At(due_at));
         #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
         let start = mix(u64::from(n)) as usize % POOL_BYTES;
         let bytes = self.pool.slice(start..start + self.payload_bytes);
         schedule.payload = Some(Payload { form: Form::Binary, bytes });
         let schedule = Box::new(schedule);
-        self.command(Operation::Schedule { schedule, if_exists: IfExists::Fail })
+        self.command(n, Operation::Schedule { schedule, if_exists: IfExists::Fail })
     }
 
     /// Cancels timer `n`.
     pub(crate) fn cancel(&self, n: u32) -> Command {
-        self.command(Operation::Cancel { id: id(n), if_revision: None })
+        self.command(n, Operation::Cancel { id: id(n), if_revision: None })
     }
 
-    /// Moves timer `n` by an hour.
-    pub(crate) fn reschedule(&self, n: u32) -> Command {
-        let hour = duly_core::Millis::from_secs(3_600);
-        let when = Some(When::At(self.due_at(n).saturating_add(hour)));
+    /// Moves timer `n` to so many hours after its own time.
+    pub(crate) fn reschedule(&self, n: u32, hours: u64) -> Command {
+        let later = Millis::from_secs(hours * 3_600);
+        let when = Some(When::At(self.due_at(n).saturating_add(later)));
         let patch = Box::new(Patch { when, ..Patch::default() });
-        self.command(Operation::Reschedule { id: id(n), patch, if_revision: None })
+        self.command(n, Operation::Reschedule { id: id(n), patch, if_revision: None })
     }
 
-    fn command(&self, operation: Operation) -> Command {
-        Command { namespace: self.namespace.clone(), operation, answer: Answer::Brief }
+    /// Sends the dead letter of timer `n` again, a day later.
+    pub(crate) fn redrive(&self, n: u32) -> Command {
+        let (letter, delay) = (Letter::Timer(id(n)), Millis::from_secs(24 * 3_600));
+        self.command(n, Operation::Redrive { letter, delay })
+    }
+
+    /// Drops the dead letter of timer `n`.
+    pub(crate) fn purge(&self, n: u32) -> Command {
+        self.command(n, Operation::Purge { letter: Letter::Timer(id(n)) })
+    }
+
+    fn command(&self, n: u32, operation: Operation) -> Command {
+        let namespace = self.namespaces[n as usize % self.namespaces.len()].clone();
+        Command { namespace, operation, answer: Answer::Brief }
     }
 
     fn due_at(&self, n: u32) -> Timestamp {
@@ -111,10 +141,12 @@ mod tests {
     #[test]
     fn a_number_always_makes_the_same_request() {
         let first = Timestamp::from_unix_ms(2_000_000_000_000).unwrap();
-        let namespace = NamespaceName::new("bench").unwrap();
-        let workload = Workload::new(namespace, Dues::SpreadFrom(first), 128);
+        let namespaces = ["a", "b"].map(|name| NamespaceName::new(name).unwrap());
+        let workload = Workload::new(namespaces.into(), Dues::SpreadFrom(first), 128);
         assert_eq!(workload.schedule(7), workload.clone().schedule(7));
         assert_ne!(workload.schedule(7), workload.schedule(8));
+        assert_eq!(workload.schedule(7).namespace, workload.cancel(9).namespace);
+        assert_ne!(workload.schedule(7).namespace, workload.cancel(8).namespace);
         for n in 0..1_000 {
             let due_ms = workload.due_at(n).unix_ms();
             assert!((first.unix_ms()..first.unix_ms() + SPREAD_MS).contains(&due_ms), "{n}");

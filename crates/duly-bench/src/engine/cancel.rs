@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
+    progress::Progress,
     usage::Span,
     workload,
 };
@@ -20,11 +21,15 @@ pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
         .map(|numbers| numbers.iter().map(|n| scene.workload.cancel(*n)).collect());
     let writer = Writer { store: scene.store(), in_flight: options.in_flight };
     let span = Span::begin();
-    let sent = writer.send(batches, Expected::Cancelled)?;
+    let sent = writer.send(
+        batches,
+        Expected::Cancelled,
+        Progress::new("cancelled", options.timers.into()),
+    )?;
     let spent = span.end();
-    Error::unless_equal("pending timers", 0, scene.stats()?.pending())?;
+    Error::unless_equal("pending timers", 0, scene.pending()?)?;
     let about = format!("durable cancels in random order, batches of {}", options.batch);
     let row = bench.report.row(Name::Cancel.as_str(), about, sent.items);
     rows::add_sent(row, &sent, &spent);
-    Ok(())
+    rows::add_floor(row, bench.folder, sent.items, &spent)
 }

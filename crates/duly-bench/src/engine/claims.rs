@@ -1,190 +1,148 @@
-//! A hot second: every timer is due at one instant, and one consumer takes them all.
+//! Every timer is due at one instant, and one consumer takes them all: warm, cold, and beside
+//! others that stay pending.
 
-use std::{
-    collections::VecDeque,
-    thread,
-    time::{Duration, Instant},
-};
-
-use duly_core::{destination::LaneKey, namespace::LEASE_MAX};
-use duly_store::{
-    ClaimRequest, Firing, Lane, LaneClaim, Owner, SettleOutcome, SettleVerdict, Settlement, Store,
-    StoreFuture,
-};
-use futures::executor::block_on;
+use duly_core::{Millis, NamespaceName};
 
 use super::{
-    Bench, Name, ingest, rows,
-    scene::{Due, SHARD, Scene},
+    Bench, Name,
+    consumer::{Consumer, Then},
+    ingest, rows,
+    scene::{AHEAD, Due, Scene, Setup},
+    writer::{Expected, Writer},
 };
 use crate::{
     error::{Error, Result},
-    latency::Latencies,
+    pages,
+    progress::Progress,
     usage::{Span, own_thread_cpu},
 };
 
-/// How long nothing may be claimable before a row is given up.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait when nothing is claimable yet.
-const PAUSE: Duration = Duration::from_micros(200);
-/// Payload bytes of one claim: never what ends it.
-const CLAIM_BYTES_MAX: u64 = 1 << 30;
+/// How far ahead a hot second is scheduled: longer than scheduling it takes, and two of them before
+/// the first of the other timers is due.
+const HOT_AHEAD: Millis = Millis::from_secs(6 * 3_600);
+/// Firings for which a hot second has its target.
+const HOT_OF_TARGET: u64 = 1_000_000;
 
-/// What becomes of a claimed firing.
+/// Whether the records are in the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
-    Ack,
-    Keep,
+enum Cache {
+    Warm,
+    Cold,
+}
+
+/// Firings that are due, to be taken.
+struct Takes<'a> {
+    name: Name,
+    about: String,
+    scene: &'a Scene,
+    namespace: &'a NamespaceName,
+    firings: u32,
+    /// What makes them due.
+    leap: Millis,
+    then: Then,
 }
 
 /// Claim, read, durable ack.
 pub(super) fn measure_fire(bench: &mut Bench<'_>) -> Result<()> {
-    let batch = bench.options.batch;
-    let about = format!(
-        "all due at one instant: claim + read + durable ack, one consumer, batches of {batch}; \
-         p50… of an ack"
-    );
-    measure(bench, Name::Fire, about, Then::Ack)
+    measure(bench, Name::Fire, Then::Ack, Cache::Warm)
 }
 
 /// Claim and read.
 pub(super) fn measure_claim(bench: &mut Bench<'_>) -> Result<()> {
-    let batch = bench.options.batch;
-    let about = format!(
-        "all due at one instant: claim + read only, one consumer, batches of {batch}; p50… of a \
-         claim"
-    );
-    measure(bench, Name::Claim, about, Then::Keep)
+    measure(bench, Name::Claim, Then::Keep, Cache::Warm)
 }
 
-fn measure(bench: &mut Bench<'_>, name: Name, about: String, then: Then) -> Result<()> {
+/// Claim, read, durable ack, with records that are on the disk only.
+pub(super) fn measure_fire_cold(bench: &mut Bench<'_>) -> Result<()> {
+    measure(bench, Name::FireCold, Then::Ack, Cache::Cold)
+}
+
+fn measure(bench: &mut Bench<'_>, name: Name, then: Then, cache: Cache) -> Result<()> {
     let options = bench.options;
-    let scene = Scene::fresh(bench.folder, options, Due::AtOnce)?;
+    let scene = Scene::fresh(bench.folder, &Setup::new(Due::AtOnce, options.payload_bytes))?;
     ingest::fill(&scene, options.timers, options.batch, options.in_flight)?;
-    let mut consumer = Consumer {
-        store: scene.store(),
-        request: claim_request(&scene, options.batch),
-        settles_max: options.in_flight as usize,
-        settles: VecDeque::new(),
-        claim_latencies: Latencies::new(),
-        settle_latencies: Latencies::new(),
-        claimed: 0,
-        payload_bytes: 0,
-        first_after: None,
-    };
+    let mut plain = None;
+    if cache == Cache::Cold {
+        pages::drop_cached(scene.path())?;
+        plain = Some(pages::read_plainly(scene.path())?);
+        pages::drop_cached(scene.path())?;
+    }
+    let cold = if cache == Cache::Cold { ", page cache cold" } else { "" };
+    let about = format!("all due at one instant{cold}: {}", told(then, options.batch));
+    let namespace = &scene.namespaces[0];
+    let firings = options.timers;
+    take(bench, Takes { name, about, scene: &scene, namespace, firings, leap: AHEAD, then })?;
+    if let Some(plain) = plain {
+        let megabytes = rows::per_second(plain.bytes, plain.elapsed) / 1e6;
+        let row = bench.report.row(name.as_str(), String::new(), firings.into());
+        row.beside("disk read", "plain reading of all files, cold", megabytes);
+    }
+    scene.remove()
+}
+
+/// A hot second on a store with other timers, which stay pending.
+pub(super) fn measure_hot(bench: &mut Bench<'_>, scene: &Scene, name: Name) -> Result<()> {
+    let options = bench.options;
+    let then = if name == Name::Hot { Then::Ack } else { Then::Keep };
+    let pending = scene.pending()?;
+    let hot = scene.beside(name.as_str(), Due::AtOnce, HOT_AHEAD)?;
+    let firings = options.hot();
+    let writer = Writer { store: scene.store(), in_flight: options.in_flight };
+    let batches = ingest::batches(&hot, 0..firings, options.batch);
+    writer.send(batches, Expected::Created, Progress::new("scheduled", firings.into()))?;
+    let about =
+        format!("due at one instant beside {pending} pending: {}", told(then, options.batch));
+    let namespace = &NamespaceName::new(name.as_str()).expect("letters and dashes");
+    take(bench, Takes { name, about, scene, namespace, firings, leap: HOT_AHEAD, then })?;
+    Error::unless_equal("pending timers beside", pending, scene.pending()?)
+}
+
+fn told(then: Then, batch: u32) -> String {
+    match then {
+        Then::Ack => {
+            format!("claim + read + durable ack, one consumer, batches of {batch}; p50… of an ack")
+        }
+        _ => format!("claim + read only, one consumer, batches of {batch}; p50… of a claim"),
+    }
+}
+
+fn take(bench: &mut Bench<'_>, takes: Takes<'_>) -> Result<()> {
+    let Takes { name, about, scene, namespace, firings, leap, then } = takes;
+    let options = bench.options;
+    let (batch, settles_max) = (options.batch, options.in_flight);
+    let mut consumer = Consumer::new(scene.store(), namespace, batch, settles_max, then);
     let cpu_before = own_thread_cpu();
     let span = Span::begin();
-    scene.leap_to_due();
-    consumer.take_all(u64::from(options.timers), then)?;
+    scene.leap(leap);
+    consumer.take(|| firings.into(), Progress::new("claimed", firings.into()))?;
     let spent = span.end();
     let cpu = own_thread_cpu().saturating_sub(cpu_before);
-    let read = u64::from(options.timers) * u64::from(options.payload_bytes);
+
+    let read = u64::from(firings) * u64::from(options.payload_bytes);
     Error::unless_equal("bytes of payload", read, consumer.payload_bytes)?;
-    let in_flight = if then == Then::Keep { consumer.claimed } else { 0 };
-    let stats = scene.stats()?;
-    Error::unless_equal("firings in flight", in_flight, stats.in_flight)?;
-    Error::unless_equal("pending timers", in_flight, stats.pending())?;
+    Error::unless_equal("firings", firings.into(), consumer.claimed)?;
+    let (acked, kept) =
+        if then == Then::Keep { (0, consumer.claimed) } else { (consumer.claimed, 0) };
+    Error::unless_equal("acks", acked, consumer.settled)?;
+    let stats = scene.stats(namespace)?;
+    Error::unless_equal("firings in flight", kept, stats.in_flight)?;
+    Error::unless_equal("pending timers", kept, stats.pending())?;
+    Error::unless_equal("firings delivered", acked, stats.totals.delivered)?;
+
     let row = bench.report.row(name.as_str(), about, consumer.claimed);
     rows::add_spent(row, consumer.claimed, &spent);
     rows::add_callers(row, consumer.claimed, &spent, cpu);
     let latencies = match then {
-        Then::Ack => &consumer.settle_latencies,
         Then::Keep => &consumer.claim_latencies,
+        _ => &consumer.settle_latencies,
     };
     rows::add_latencies(row, latencies);
     let first_after = consumer.first_after.unwrap_or_default();
-    row.add("first firing after", "ms", first_after.as_secs_f64() * 1e3);
-    drop(consumer);
-    scene.remove()
-}
-
-fn claim_request(scene: &Scene, batch: u32) -> ClaimRequest {
-    let lane = Lane { namespace: scene.namespace.clone(), key: LaneKey::Pull };
-    let first_max = batch as usize;
-    ClaimRequest {
-        lanes: vec![LaneClaim { lane, first_max, retry_max: 0 }],
-        total_max: first_max,
-        bytes_max: CLAIM_BYTES_MAX,
-        owner: Owner::Consumer { lease: Some(LEASE_MAX) },
-    }
-}
-
-/// Asks for the next claim before it settles the last one, so that the engine always has work.
-struct Consumer<'a> {
-    store: &'a dyn Store,
-    request: ClaimRequest,
-    settles_max: usize,
-    settles: VecDeque<(Instant, StoreFuture<'a, Vec<SettleOutcome>>)>,
-    claim_latencies: Latencies,
-    settle_latencies: Latencies,
-    claimed: u64,
-    payload_bytes: u64,
-    first_after: Option<Duration>,
-}
-
-impl Consumer<'_> {
-    fn take_all(&mut self, timers: u64, then: Then) -> Result<()> {
-        let began = Instant::now();
-        let mut progress_at = began;
-        let mut next = (Instant::now(), self.store.claim(SHARD, self.request.clone()));
-        while self.claimed < timers {
-            let claimed = block_on(next.1)?;
-            self.claim_latencies.record(next.0.elapsed());
-            if claimed.firings.is_empty() {
-                if progress_at.elapsed() > PATIENCE {
-                    let claimed = self.claimed;
-                    return Err(Error::Stalled { claimed, timers, patience: PATIENCE });
-                }
-                thread::sleep(PAUSE);
-            } else {
-                progress_at = Instant::now();
-                self.first_after.get_or_insert_with(|| began.elapsed());
-            }
-            next = (Instant::now(), self.store.claim(SHARD, self.request.clone()));
-            self.claimed += claimed.firings.len() as u64;
-            self.payload_bytes += claimed.firings.iter().map(payload_bytes).sum::<u64>();
-            if then == Then::Ack && !claimed.firings.is_empty() {
-                self.ack(claimed.firings)?;
-            }
-        }
-        while !self.settles.is_empty() {
-            self.take_settled()?;
-        }
-        Ok(())
-    }
-
-    fn ack(&mut self, firings: Vec<Firing>) -> Result<()> {
-        while self.settles.len() >= self.settles_max {
-            self.take_settled()?;
-        }
-        let settlements = firings
-            .into_iter()
-            .map(|firing| Settlement {
-                token: firing.token,
-                namespace: Some(firing.namespace),
-                verdict: SettleVerdict::Ack,
-            })
-            .collect();
-        self.settles.push_back((Instant::now(), self.store.settle(SHARD, settlements)));
-        Ok(())
-    }
-
-    fn take_settled(&mut self) -> Result<()> {
-        let Some((began, answer)) = self.settles.pop_front() else {
-            return Ok(());
-        };
-        let outcomes = block_on(answer)?;
-        self.settle_latencies.record(began.elapsed());
-        match outcomes.iter().find(|outcome| **outcome != SettleOutcome::Ok) {
-            None => Ok(()),
-            Some(other) => Err(Error::Unexpected {
-                expected: SettleOutcome::Ok.as_str().to_owned(),
-                found: other.as_str().to_owned(),
-            }),
-        }
-    }
-}
-
-fn payload_bytes(firing: &Firing) -> u64 {
-    firing.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64)
+    let seconds_each = spent.elapsed.as_secs_f64() / rows::each(consumer.claimed, 1);
+    row.add("first firing after", "ms", first_after.as_secs_f64() * 1e3)
+        .add("payload read", "MB/s", rows::per_second(consumer.payload_bytes, spent.elapsed) / 1e6)
+        .add("disk read", "MB/s", rows::per_second(spent.disk.read, spent.elapsed) / 1e6)
+        .add("read from disk", "B each", rows::each(spent.disk.read, consumer.claimed))
+        .add("1 M in", "s", seconds_each * rows::each(HOT_OF_TARGET, 1));
+    rows::add_floor(row, bench.folder, consumer.claimed, &spent)
 }

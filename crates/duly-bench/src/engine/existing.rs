@@ -5,7 +5,7 @@ use super::{
     scene::Scene,
     writer::{Expected, Writer},
 };
-use crate::{error::Result, usage::Span};
+use crate::{error::Result, progress::Progress, usage::Span};
 
 /// Repeats every schedule in the order of the first time.
 pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
@@ -13,7 +13,11 @@ pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
     let writer = Writer { store: scene.store(), in_flight: options.in_flight };
     let batches = ingest::batches(&scene.workload, 0..options.timers, options.batch);
     let span = Span::begin();
-    let sent = writer.send(batches, Expected::Existing)?;
+    let sent = writer.send(
+        batches,
+        Expected::Existing,
+        Progress::new("repeated", options.timers.into()),
+    )?;
     let spent = span.end();
     let about = format!("the same schedules again, batches of {}: idempotent", options.batch);
     let row = bench.report.row(Name::Existing.as_str(), about, sent.items);

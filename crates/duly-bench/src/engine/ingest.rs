@@ -2,15 +2,16 @@
 
 use std::thread;
 
-use duly_store::{Command, Store};
+use duly_store::{Command, Store as _};
 
 use super::{
     Bench, Name, rows,
-    scene::{Due, Scene},
+    scene::{Due, Scene, Setup},
     writer::{Expected, Sent, Writer},
 };
 use crate::{
     error::{Error, Result},
+    progress::Progress,
     usage::{Span, Spent, disk_bytes, resident_gain_bytes},
     workload::Workload,
 };
@@ -23,19 +24,18 @@ pub(super) const SMALL_BATCH: u32 = 64;
 /// Fills a store and answers it; adds the row, with what a pending timer costs, if it is wanted.
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Scene> {
     let options = bench.options;
-    let scene = Scene::fresh(bench.folder, options, Due::Spread)?;
+    let scene = Scene::fresh(bench.folder, &Setup::new(Due::Spread, options.payload_bytes))?;
     let (sent, spent) = fill(&scene, options.timers, options.batch, options.in_flight)?;
     if !options.wants(Name::Ingest) {
         return Ok(scene);
     }
+    let (resident, disk) = (resident_gain_bytes(), disk_bytes(scene.path())?);
     let (batch, in_flight) = (options.batch, options.in_flight);
     let about = format!(
         "durable schedules, one writer, batches of {batch}, {in_flight} under way, due over 30 days"
     );
-    add_row(bench, Name::Ingest, about, &sent, &spent);
-    let resident = resident_gain_bytes();
+    add_row(bench, Name::Ingest, about, &sent, &spent)?;
     let health = scene.store().health();
-    let disk = disk_bytes(scene.path())?;
     bench
         .report
         .row(Name::Ingest.as_str(), String::new(), sent.items)
@@ -49,18 +49,18 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Scene> {
 /// One batch at a time.
 pub(super) fn measure_serial(bench: &mut Bench<'_>) -> Result<()> {
     let options = bench.options;
-    let scene = Scene::fresh(bench.folder, options, Due::Spread)?;
+    let scene = Scene::fresh(bench.folder, &Setup::new(Due::Spread, options.payload_bytes))?;
     let (sent, spent) = fill(&scene, options.timers, options.batch, 1)?;
     let about =
         format!("durable schedules, one writer, batches of {}, one at a time", options.batch);
-    add_row(bench, Name::IngestSerial, about, &sent, &spent);
-    scene.remove()
+    scene.remove()?;
+    add_row(bench, Name::IngestSerial, about, &sent, &spent)
 }
 
 /// Four writers with small batches, each one at a time.
 pub(super) fn measure_4x64(bench: &mut Bench<'_>) -> Result<()> {
     let options = bench.options;
-    let scene = Scene::fresh(bench.folder, options, Due::Spread)?;
+    let scene = Scene::fresh(bench.folder, &Setup::new(Due::Spread, options.payload_bytes))?;
     let writer = Writer { store: scene.store(), in_flight: 1 };
     let span = Span::begin();
     let sent = thread::scope(|scope| {
@@ -69,19 +69,26 @@ pub(super) fn measure_4x64(bench: &mut Bench<'_>) -> Result<()> {
                 let (writer, workload) = (&writer, &scene.workload);
                 let numbers = (own..options.timers).step_by(SMALL_WRITERS as usize);
                 scope.spawn(move || {
-                    writer.send(batches(workload, numbers, SMALL_BATCH), Expected::Created)
+                    // Four of the same speed: what the first one says is true of all.
+                    let share = u64::from(options.timers / SMALL_WRITERS);
+                    let progress = match own {
+                        0 => Progress::new("scheduled by one of four", share),
+                        _ => Progress::silent(),
+                    };
+                    let batches = batches(workload, numbers, SMALL_BATCH);
+                    writer.send(batches, Expected::Created, progress)
                 })
             })
             .collect();
         Sent::sum(writers.into_iter().map(|writer| writer.join().expect("writers do not panic")))
     })?;
     let spent = span.end();
-    check(&scene, options.timers)?;
+    Error::unless_equal("pending timers", options.timers.into(), scene.pending()?)?;
     let about = format!(
         "durable schedules, {SMALL_WRITERS} writers, batches of {SMALL_BATCH}, one at a time each"
     );
-    add_row(bench, Name::Ingest4x64, about, &sent, &spent);
-    scene.remove()
+    scene.remove()?;
+    add_row(bench, Name::Ingest4x64, about, &sent, &spent)
 }
 
 /// Schedules timers `0..timers`.
@@ -93,14 +100,12 @@ pub(super) fn fill(
 ) -> Result<(Sent, Spent)> {
     let writer = Writer { store: scene.store(), in_flight };
     let span = Span::begin();
-    let sent = writer.send(batches(&scene.workload, 0..timers, batch), Expected::Created)?;
+    let progress = Progress::new("scheduled", timers.into());
+    let batches = batches(&scene.workload, 0..timers, batch);
+    let sent = writer.send(batches, Expected::Created, progress)?;
     let spent = span.end();
-    check(scene, timers)?;
+    Error::unless_equal("pending timers", timers.into(), scene.pending()?)?;
     Ok((sent, spent))
-}
-
-fn check(scene: &Scene, timers: u32) -> Result<()> {
-    Error::unless_equal("pending timers", u64::from(timers), scene.stats()?.pending())
 }
 
 /// Schedules of these numbers, so many in a batch.
@@ -116,7 +121,14 @@ pub(super) fn batches(
     })
 }
 
-fn add_row(bench: &mut Bench<'_>, name: Name, about: String, sent: &Sent, spent: &Spent) {
+fn add_row(
+    bench: &mut Bench<'_>,
+    name: Name,
+    about: String,
+    sent: &Sent,
+    spent: &Spent,
+) -> Result<()> {
     let row = bench.report.row(name.as_str(), about, sent.items);
     rows::add_sent(row, sent, spent);
+    rows::add_floor(row, bench.folder, sent.items, spent)
 }

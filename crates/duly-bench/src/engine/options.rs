@@ -1,31 +1,35 @@
 //! What can be asked of the engine benchmark.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, value_parser};
+
+use super::Name;
 
 /// Where the default folder is made.
 const DEFAULT_PARENT: &str = "target/duly-bench";
+/// Firings of a hot second, unless fewer timers are asked for.
+const HOT_DEFAULT: u32 = 1_000_000;
 
 /// What the engine benchmark takes.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// Timers of each row.
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1_000_000, value_parser = value_parser!(u32).range(1..=1_000_000_000))]
     pub timers: u32,
     /// Timers of one call.
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=10_000))]
     pub batch: u32,
     /// Bytes of each payload.
-    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(0..=262_144))]
+    #[arg(long, default_value_t = 128, value_parser = value_parser!(u32).range(0..=262_144))]
     pub payload_bytes: u32,
     /// Calls that a pipelining writer keeps under way.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(1..=1_000))]
     pub in_flight: u32,
     /// Rounds; the median of them is shown.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=1_000))]
     pub runs: u32,
-    /// Only these rows, separated by commas.
+    /// Only these rows, separated by commas; `all`, or nothing, for every one.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub rows: Vec<Name>,
     /// Folder in which a fresh one is made and removed; decides which disk is measured. Default:
@@ -35,6 +39,42 @@ pub struct Options {
     /// Measure although the folder is on a file system in memory.
     #[arg(long)]
     pub allow_memory_disk: bool,
+    /// Measure although the disk seems to have too little room.
+    #[arg(long)]
+    pub allow_low_disk: bool,
+    /// Row latency, and lists: for how long.
+    #[arg(long, default_value_t = 10, value_parser = value_parser!(u32).range(1..=3_600))]
+    pub seconds: u32,
+    /// Row latency: schedules per second.
+    #[arg(long, default_value_t = 200_000, value_parser = value_parser!(u32).range(1..=10_000_000))]
+    pub rate: u32,
+    /// Row latency: schedules of one call.
+    #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=10_000))]
+    pub latency_batch: u32,
+    /// Row latency: cancels and firings go on beside, each a tenth of the rate.
+    #[arg(long)]
+    pub mixed: bool,
+    /// Row latency: write commit latency by the tenth of a second to this file, as CSV.
+    #[arg(long, value_name = "FILE")]
+    pub series: Option<PathBuf>,
+    /// Row latency: draw commit latency and throughput over time into this file, as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Firings of a hot second (rows hot and hot-claim). Default: 1 M, or --timers if that is less.
+    #[arg(long, value_parser = value_parser!(u32).range(1..))]
+    pub hot: Option<u32>,
+    /// Dead letters of row dead. Default: --timers.
+    #[arg(long, value_parser = value_parser!(u32).range(2..))]
+    pub dead: Option<u32>,
+    /// Longest wait for the files of a store to stop changing.
+    #[arg(long, default_value_t = 60, value_parser = value_parser!(u32).range(1..=3_600))]
+    pub settle_seconds: u32,
+    /// Longest wait for space after cancels (row reclaim).
+    #[arg(long, default_value_t = 120, value_parser = value_parser!(u32).range(1..=3_600))]
+    pub reclaim_seconds: u32,
+    /// How long row idle looks.
+    #[arg(long, default_value_t = 10, value_parser = value_parser!(u32).range(1..=3_600))]
+    pub idle_seconds: u32,
     /// The `duly-bench` binary, for what needs a process of its own; the running one when absent.
     #[arg(skip)]
     pub program: Option<PathBuf>,
@@ -48,69 +88,26 @@ impl Options {
 
     /// Whether a row is asked for; without any name all are.
     pub(crate) fn wants(&self, name: Name) -> bool {
-        self.rows.is_empty() || self.rows.contains(&name)
+        self.rows.is_empty() || self.rows.contains(&Name::All) || self.rows.contains(&name)
     }
-}
 
-/// A row of the report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Name {
-    /// The disk alone: append and fdatasync of the bytes of one batch, and of a batch of 64.
-    Floor,
-    /// Schedules in batches, one writer, several batches under way.
-    Ingest,
-    /// The same schedules again: nothing changes.
-    Existing,
-    /// Close and open again.
-    Open,
-    /// Reschedules in random order.
-    Reschedule,
-    /// Cancels in random order.
-    Cancel,
-    /// Schedules in batches, one writer, one batch at a time.
-    IngestSerial,
-    /// Schedules by 4 writers in batches of 64, each one batch at a time.
-    #[value(name = "ingest-4x64")]
-    Ingest4x64,
-    /// All due at one instant: claim, read, durable ack.
-    Fire,
-    /// All due at one instant: claim and read only.
-    Claim,
-}
-
-impl Name {
-    /// Rows on one filled store, in their order; `Ingest` fills it in any case.
-    pub(crate) const ON_FILLED: [Self; 5] =
-        [Self::Ingest, Self::Existing, Self::Open, Self::Reschedule, Self::Cancel];
-    /// Rows on a fresh store each.
-    pub(crate) const ON_FRESH: [Self; 4] =
-        [Self::IngestSerial, Self::Ingest4x64, Self::Fire, Self::Claim];
-
-    /// Its name on the command line and in reports.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Floor => "floor",
-            Self::Ingest => "ingest",
-            Self::Existing => "existing",
-            Self::Open => "open",
-            Self::Reschedule => "reschedule",
-            Self::Cancel => "cancel",
-            Self::IngestSerial => "ingest-serial",
-            Self::Ingest4x64 => "ingest-4x64",
-            Self::Fire => "fire",
-            Self::Claim => "claim",
-        }
+    /// Whether any of these rows is asked for.
+    pub(crate) fn wants_any(&self, names: &[Name]) -> bool {
+        names.iter().any(|name| self.wants(*name))
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Firings of a hot second.
+    pub(crate) fn hot(&self) -> u32 {
+        self.hot.unwrap_or_else(|| self.timers.min(HOT_DEFAULT))
+    }
 
-    #[test]
-    fn a_row_has_one_name() {
-        for name in Name::value_variants() {
-            assert_eq!(name.to_possible_value().unwrap().get_name(), name.as_str());
-        }
+    /// Dead letters.
+    pub(crate) fn dead(&self) -> u32 {
+        self.dead.unwrap_or(self.timers)
+    }
+
+    /// How long rows that go by time go.
+    pub(crate) fn duration(&self) -> Duration {
+        Duration::from_secs(self.seconds.into())
     }
 }

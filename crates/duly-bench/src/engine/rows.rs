@@ -1,9 +1,12 @@
 //! How costs become figures of a row.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use super::writer::Sent;
-use crate::{latency::Latencies, report::Row, usage::Spent};
+use crate::{error::Result, floor, latency::Latencies, report::Row, usage::Spent};
+
+/// Most commits of the floor beside a row.
+const FLOOR_COMMITS_MAX: u64 = 500;
 
 /// Figures of batches that a writer sent.
 pub(super) fn add_sent(row: &mut Row, sent: &Sent, spent: &Spent) {
@@ -28,6 +31,32 @@ pub(super) fn add_spent(row: &mut Row, items: u64, spent: &Spent) {
     }
 }
 
+/// Puts the disk's own speed beside a row's: the same bytes in as many syncs, as far as they go.
+/// A row that wrote nothing has none.
+pub(super) fn add_floor(row: &mut Row, folder: &Path, items: u64, spent: &Spent) -> Result<()> {
+    let disk = disk_alone(folder, items, spent)?;
+    if disk > 0.0 {
+        row.beside("per_second", FLOOR_ABOUT, disk);
+    }
+    Ok(())
+}
+
+/// What the floor beside a row is, for a person.
+pub(super) const FLOOR_ABOUT: &str = "same bytes, same syncs: append + fdatasync";
+
+/// Items a second that the disk alone can take when each has the bytes, and each sync the items,
+/// that they had in this span; 0 when it wrote nothing.
+pub(super) fn disk_alone(folder: &Path, items: u64, spent: &Spent) -> Result<f64> {
+    let syncs = spent.syncs.count();
+    if syncs == 0 || spent.committed_bytes == 0 || items == 0 {
+        return Ok(0.0);
+    }
+    let commit_bytes = usize::try_from(spent.committed_bytes / syncs).unwrap_or(usize::MAX);
+    let commits = u32::try_from(syncs.min(FLOOR_COMMITS_MAX)).unwrap_or(u32::MAX);
+    let floor = floor::measure(folder, commit_bytes, commits)?;
+    Ok(each(items, syncs) * per_second(u64::from(commits), floor.elapsed))
+}
+
 /// CPU of the threads that made the calls, and what is left of the process's: threads that ended
 /// meanwhile, such as one that fills a segment ahead.
 pub(super) fn add_callers(row: &mut Row, items: u64, spent: &Spent, callers: Duration) {
@@ -44,6 +73,7 @@ pub(super) fn add_latencies(row: &mut Row, latencies: &Latencies) {
     row.add("p50", "ms", latencies.quantile_ms(0.5))
         .add("p99", "ms", latencies.quantile_ms(0.99))
         .add("p99.9", "ms", latencies.quantile_ms(0.999))
+        .add("p99.99", "ms", latencies.quantile_ms(0.9999))
         .add("max", "ms", latencies.quantile_ms(1.0));
 }
 

@@ -7,12 +7,11 @@ use std::{
     time::Duration,
 };
 
-use duly_core::{Millis, NamespaceName, Timestamp, env::Clock as _, shard::ShardId};
+use duly_core::{Millis, NamespaceName, Settings, Timestamp, env::Clock as _, shard::ShardId};
 use duly_store::{Stats, Store as _, namespaces::Put};
 use duly_store_embedded::{EmbeddedStore, Options as StoreOptions};
 use futures::executor::block_on;
 
-use super::Options;
 use crate::{
     clock::LeapClock,
     error::{Error, Result},
@@ -22,7 +21,7 @@ use crate::{
 /// The embedded store is one shard.
 pub(super) const SHARD: ShardId = ShardId(0);
 /// How far ahead the first timer is due: none is while a row fills the store.
-const AHEAD: Millis = Millis::from_secs(24 * 3_600);
+pub(super) const AHEAD: Millis = Millis::from_secs(24 * 3_600);
 
 /// Whether a scene's timers are due apart or together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,41 +32,84 @@ pub(super) enum Due {
     AtOnce,
 }
 
+impl Due {
+    const fn from(self, first: Timestamp) -> Dues {
+        match self {
+            Self::Spread => Dues::SpreadFrom(first),
+            Self::AtOnce => Dues::AllAt(first),
+        }
+    }
+}
+
+/// What a scene begins with.
+#[derive(Debug, Clone)]
+pub(super) struct Setup {
+    /// When its timers are due.
+    pub(super) due: Due,
+    /// Bytes of each payload.
+    pub(super) payload_bytes: u32,
+    /// Namespaces that its timers go round.
+    pub(super) namespaces: u32,
+    /// Settings of each.
+    pub(super) settings: Settings,
+}
+
+impl Setup {
+    /// One namespace with the settings of one that says nothing.
+    pub(super) fn new(due: Due, payload_bytes: u32) -> Self {
+        Self { due, payload_bytes, namespaces: 1, settings: Settings::default() }
+    }
+}
+
 /// A store, open or closed, and what is sent to it.
 #[derive(Debug)]
 pub(super) struct Scene {
     store: Option<EmbeddedStore>,
     clock: Arc<LeapClock>,
     path: PathBuf,
-    /// The namespace of all timers.
-    pub(super) namespace: NamespaceName,
+    payload_bytes: usize,
+    /// The namespaces of its timers.
+    pub(super) namespaces: Arc<[NamespaceName]>,
     /// The timers.
     pub(super) workload: Workload,
 }
 
 impl Scene {
-    /// A fresh store without timers.
-    pub(super) fn fresh(folder: &Path, options: &Options, due: Due) -> Result<Self> {
+    /// A fresh store without timers, below `folder`.
+    pub(super) fn fresh(folder: &Path, setup: &Setup) -> Result<Self> {
         let path = folder.join("store");
         let clock = Arc::new(LeapClock::default());
-        let namespace = NamespaceName::new("bench").expect("letters");
+        let namespaces = names(setup.namespaces);
         let first: Timestamp = clock.now().saturating_add(AHEAD);
-        let dues = match due {
-            Due::Spread => Dues::SpreadFrom(first),
-            Due::AtOnce => Dues::AllAt(first),
-        };
-        let payload_bytes = usize::try_from(options.payload_bytes).expect("at most 256 KiB");
-        let workload = Workload::new(namespace.clone(), dues, payload_bytes);
-        let mut scene = Self { store: None, clock, path, namespace, workload };
+        let payload_bytes = usize::try_from(setup.payload_bytes).expect("at most 256 KiB");
+        let workload = Workload::new(Arc::clone(&namespaces), setup.due.from(first), payload_bytes);
+        let mut scene = Self { store: None, clock, path, payload_bytes, namespaces, workload };
         scene.open()?;
-        let put = Put::IfAbsent(Box::default());
-        block_on(scene.store().put_namespace(scene.namespace.clone(), put))?;
+        for name in &*scene.namespaces {
+            let put = Put::IfAbsent(Box::new(setup.settings.clone()));
+            block_on(scene.store().put_namespace(name.clone(), put))?;
+        }
         Ok(scene)
+    }
+
+    /// Timers in a namespace of their own, which is made; the first is due `ahead` of the scene's
+    /// present.
+    pub(super) fn beside(&self, name: &str, due: Due, ahead: Millis) -> Result<Workload> {
+        let namespace = NamespaceName::new(name).expect("letters and dashes");
+        let put = Put::IfAbsent(Box::default());
+        block_on(self.store().put_namespace(namespace.clone(), put))?;
+        let dues = due.from(self.clock.now().saturating_add(ahead));
+        Ok(Workload::new([namespace].into(), dues, self.payload_bytes))
     }
 
     /// The open store.
     pub(super) fn store(&self) -> &EmbeddedStore {
         self.store.as_ref().expect("a scene is closed only between close and open")
+    }
+
+    /// The store's clock.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// The store's folder.
@@ -88,16 +130,21 @@ impl Scene {
         self.store = None;
     }
 
-    /// Makes timers of [`Due::AtOnce`] due.
-    pub(super) fn leap_to_due(&self) {
-        self.clock.leap(Duration::from_millis(AHEAD.ms()));
+    /// Sets the clock forward; [`AHEAD`] makes timers of [`Due::AtOnce`] due.
+    pub(super) fn leap(&self, by: Millis) {
+        self.clock.leap(Duration::from_millis(by.ms()));
     }
 
-    /// What the store says of the namespace.
-    pub(super) fn stats(&self) -> Result<Stats> {
-        let stats = block_on(self.store().stats(SHARD, self.namespace.clone()))?;
+    /// Pending timers of all its namespaces.
+    pub(super) fn pending(&self) -> Result<u64> {
+        self.namespaces.iter().map(|name| Ok(self.stats(name)?.pending())).sum()
+    }
+
+    /// What the store says of a namespace.
+    pub(super) fn stats(&self, namespace: &NamespaceName) -> Result<Stats> {
+        let stats = block_on(self.store().stats(SHARD, namespace.clone()))?;
         stats.ok_or_else(|| Error::Unexpected {
-            expected: format!("namespace {}", self.namespace),
+            expected: format!("namespace {namespace}"),
             found: "none".to_owned(),
         })
     }
@@ -107,4 +154,11 @@ impl Scene {
         self.close();
         fs::remove_dir_all(&self.path).map_err(Error::io("remove", &self.path))
     }
+}
+
+/// So many names, the same each time.
+pub(super) fn names(count: u32) -> Arc<[NamespaceName]> {
+    (0..count)
+        .map(|n| NamespaceName::new(&format!("bench-{n}")).expect("letters, digits and a dash"))
+        .collect()
 }

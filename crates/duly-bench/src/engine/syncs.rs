@@ -4,7 +4,7 @@ use super::{
     Bench,
     ingest::{self, SMALL_BATCH},
     rows,
-    scene::{Due, Scene},
+    scene::{Due, Scene, Setup},
 };
 use crate::{error::Result, floor};
 
@@ -35,7 +35,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
 
 /// What one timer takes in the journal, by scheduling one batch.
 fn journal_bytes_each(bench: &Bench<'_>) -> Result<f64> {
-    let scene = Scene::fresh(bench.folder, bench.options, Due::Spread)?;
+    let scene = Scene::fresh(bench.folder, &Setup::new(Due::Spread, bench.options.payload_bytes))?;
     let (sent, spent) = ingest::fill(&scene, bench.options.batch, bench.options.batch, 1)?;
     scene.remove()?;
     Ok(rows::each(spent.committed_bytes, sent.items))

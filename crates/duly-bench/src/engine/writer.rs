@@ -12,6 +12,7 @@ use super::scene::SHARD;
 use crate::{
     error::{Error, Result},
     latency::Latencies,
+    progress::Progress,
     usage::own_thread_cpu,
 };
 
@@ -31,6 +32,7 @@ pub(super) enum Expected {
     Existing,
     Changed,
     Cancelled,
+    Purged,
 }
 
 /// What sending took.
@@ -50,7 +52,7 @@ impl Sent {
         Self { latencies: Latencies::new(), cpu: Duration::ZERO, items: 0 }
     }
 
-    /// Adds what another caller sent at the same time.
+    /// Adds what another caller sent, or the same at another time.
     pub(super) fn add(&mut self, other: &Self) {
         self.latencies.add(&other.latencies);
         self.cpu += other.cpu;
@@ -74,6 +76,7 @@ impl Writer<'_> {
         &self,
         mut batches: impl Iterator<Item = Vec<Command>>,
         expected: Expected,
+        mut progress: Progress,
     ) -> Result<Sent> {
         let cpu_before = own_thread_cpu();
         let mut sent = Sent::nothing();
@@ -82,6 +85,7 @@ impl Writer<'_> {
             while under_way.len() >= self.in_flight as usize {
                 take_answer(&mut under_way, expected, &mut sent)?;
             }
+            progress.at(sent.items);
             let Some(batch) = batches.next() else {
                 break;
             };
@@ -102,15 +106,20 @@ fn take_answer(under_way: &mut Under<'_>, expected: Expected, sent: &mut Sent) -
     };
     let outcomes = block_on(answer)?;
     sent.latencies.record(began.elapsed());
-    if let Some(other) = outcomes.iter().find(|outcome| !expected.is(outcome)) {
-        let (expected, found) = (format!("{expected:?}"), format!("{other:?}"));
-        return Err(Error::Unexpected { expected, found });
-    }
-    sent.items += outcomes.len() as u64;
+    sent.items += expected.of_all(&outcomes)?;
     Ok(())
 }
 
 impl Expected {
+    /// How many outcomes there are; an error unless all are as expected.
+    pub(super) fn of_all(self, outcomes: &[Outcome]) -> Result<u64> {
+        if let Some(other) = outcomes.iter().find(|outcome| !self.is(outcome)) {
+            let (expected, found) = (format!("{self:?}"), format!("{other:?}"));
+            return Err(Error::Unexpected { expected, found });
+        }
+        Ok(outcomes.len() as u64)
+    }
+
     const fn is(self, outcome: &Outcome) -> bool {
         matches!(
             (self, outcome),
@@ -118,6 +127,7 @@ impl Expected {
                 | (Self::Existing, Outcome::Existing(_))
                 | (Self::Changed, Outcome::Changed(_))
                 | (Self::Cancelled, Outcome::Cancelled { already: false, .. })
+                | (Self::Purged, Outcome::Purged)
         )
     }
 }

@@ -1,4 +1,5 @@
-//! The report as tables: what every row has side by side, then what is particular to one.
+//! The report as tables: what every row has side by side, what is particular to one, and figures
+//! beside their floors and targets.
 
 use std::fmt;
 
@@ -17,6 +18,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("p50", "p50 ms"),
     ("p99", "p99"),
     ("p99.9", "p99.9"),
+    ("p99.99", "p99.99"),
     ("max", "max"),
 ];
 
@@ -27,13 +29,18 @@ impl fmt::Display for Report {
         if self.machine.build == "debug" {
             writeln!(f, "This is a debug build: its figures say nothing.\n")?;
         }
-        write_table(f, &self.side_by_side(), 1)?;
+        write_table(f, &self.side_by_side(), 1..=COLUMNS.len() + 1)?;
         writeln!(f)?;
-        write_table(f, &self.particular(), 2)?;
+        write_table(f, &self.particular(), 2..=2)?;
+        writeln!(f)?;
+        write_table(f, &self.judged(), 2..=4)?;
         writeln!(f)?;
         let width = self.rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
         for row in &self.rows {
             writeln!(f, "{:width$}  {}", row.name, row.about)?;
+        }
+        if let Some(failed) = &self.failed {
+            writeln!(f, "\nThe run ended early: {failed}")?;
         }
         Ok(())
     }
@@ -80,6 +87,37 @@ impl Report {
         }
         table
     }
+
+    /// Figures that have a floor or a target.
+    fn judged(&self) -> Table {
+        let mut table = bare();
+        table.set_header([
+            "ROW", "FIGURE", "VALUE", "FLOOR", "RATIO", "UNIT", "TARGET", "", "FLOOR IS",
+        ]);
+        let figures = self
+            .rows
+            .iter()
+            .flat_map(|row| row.figures.iter().map(move |figure| (row.name, figure)));
+        for (row, figure) in figures {
+            let (floor, target) = (figure.floor.as_ref(), figure.target.as_ref());
+            if floor.is_none() && target.is_none() {
+                continue;
+            }
+            let ratio = floor.filter(|floor| floor.median > 0.0);
+            table.add_row([
+                row,
+                figure.name,
+                &shown(figure.median),
+                &floor.map_or_else(String::new, |floor| shown(floor.median)),
+                &ratio.map_or_else(String::new, |floor| shown(figure.median / floor.median)),
+                figure.unit,
+                target.map_or("", |target| target.text),
+                target.map_or("", |target| target.verdict.as_str()),
+                floor.map_or("", |floor| floor.about),
+            ]);
+        }
+        table
+    }
 }
 
 /// Figures without a column, and those with one whose rounds are worth seeing.
@@ -96,11 +134,14 @@ fn bare() -> Table {
     table
 }
 
-/// Writes a table whose columns from `first_number` on, as far as they hold numbers, stand right.
-fn write_table(f: &mut fmt::Formatter<'_>, table: &Table, first_number: usize) -> fmt::Result {
+/// Writes a table whose columns of these places hold numbers, which stand right.
+fn write_table(
+    f: &mut fmt::Formatter<'_>,
+    table: &Table,
+    numbers: std::ops::RangeInclusive<usize>,
+) -> fmt::Result {
     let mut table = table.clone();
-    let last = if first_number == 2 { 2 } else { COLUMNS.len() + 1 };
-    for place in first_number..=last {
+    for place in numbers {
         if let Some(column) = table.column_mut(place) {
             column.set_cell_alignment(CellAlignment::Right);
         }

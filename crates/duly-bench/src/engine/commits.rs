@@ -1,0 +1,155 @@
+//! Commit latency at a given rate: batches are sent at their scheduled times whether or not the last
+//! was answered, and their latency counts from those times, so that nothing hides behind a stall
+//! (no coordinated omission). The store holds pending timers meanwhile.
+//!
+//! ```text
+//!   open_loop   who sends by the schedule, who takes the answers
+//!   mixed       cancels and firings beside
+//!   series      by the tenth of a second, as CSV; plot draws it
+//! ```
+//!
+//! The floor has the same schedule: what is due is appended and synced together, the bytes of a
+//! batch each. The log that absorbs all is one file; nothing else is done.
+
+mod mixed;
+mod open_loop;
+mod plot;
+mod series;
+
+use std::{thread, time::Instant};
+
+use self::{
+    mixed::Beside,
+    open_loop::{Pace, Ran},
+};
+use super::{
+    Bench, Name, rows,
+    scene::{AHEAD, Due, Scene},
+    writer::Expected,
+};
+use crate::{
+    error::{Error, Result},
+    floor::Ring,
+    progress::Progress,
+    usage::Span,
+};
+
+/// Namespace of the timers that are scheduled.
+const NAMESPACE: &str = "latency";
+
+/// Measures the row and its floor.
+pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
+    let options = bench.options;
+    let pace = Pace::new(options.rate, options.latency_batch, options.duration());
+    let timers = scene.beside(NAMESPACE, Due::Spread, AHEAD)?;
+    let beside = options.mixed.then(|| Beside::new(scene, &pace, options));
+    let progress = Progress::new("commits", pace.calls);
+    let span = Span::begin();
+    let (ran, done_beside) = thread::scope(|scope| {
+        let others = beside.as_ref().map(|beside| beside.start(scope, scene));
+        let batch = |call| mixed::batch(scene, &timers, &pace, call, beside.is_some());
+        let ran = open_loop::run(scene.store(), &pace, batch, Expected::Created, progress);
+        // Whoever takes firings waits for the last one: not part of the figures, of the counts.
+        let others = others.map(mixed::Others::join).transpose();
+        Ok::<_, Error>((ran?, others?))
+    })?;
+    let spent = span.end();
+    check(bench, scene, &ran, done_beside.as_ref())?;
+
+    let more = if options.mixed { "; cancels and firings beside, a tenth of it each" } else { "" };
+    let about = format!(
+        "open loop, {}/s in batches of {}, {} pending{more}; latency from the scheduled time",
+        options.rate, options.latency_batch, options.timers
+    );
+    let row = bench.report.row(Name::Latency.as_str(), about, ran.items);
+    row.add("per_second", "/s", rows::per_second(ran.items, ran.elapsed))
+        .add("elapsed", "s", ran.elapsed.as_secs_f64())
+        .add("cpu", "µs", rows::micros_each(spent.process, ran.items))
+        .add("cpu_engine", "µs", rows::micros_each(spent.engine, ran.items))
+        .add("cpu_sync", "µs", rows::micros_each(spent.sync, ran.items))
+        .add("sync p50", "ms", spent.syncs.quantile_ms(0.5))
+        .add("sync max", "ms", spent.syncs.quantile_ms(1.0))
+        .add("sent late p99.9", "ms", ran.sent_late.quantile_ms(0.999))
+        .add("sent late max", "ms", ran.sent_late.quantile_ms(1.0))
+        .add("from the call p99.9", "ms", ran.from_call.quantile_ms(0.999))
+        .add("from the call max", "ms", ran.from_call.quantile_ms(1.0));
+    rows::add_latencies(row, &ran.latencies);
+    if let Some(done) = &done_beside {
+        row.add("cancels", "/s", rows::per_second(done.cancelled, ran.elapsed))
+            .add("cancel p99.9", "ms", done.cancel_latencies.quantile_ms(0.999))
+            .add("firings", "/s", rows::per_second(done.fired, ran.elapsed))
+            .add("ack p99.9", "ms", done.ack_latencies.quantile_ms(0.999));
+    }
+    // What cancels and firings added is spread over the calls: the same bytes in all.
+    let call_bytes = usize::try_from(spent.committed_bytes / pace.calls).expect("a call's bytes");
+    let floor = floor(bench, &pace, call_bytes.max(1))?;
+    let row = bench.report.row(Name::Latency.as_str(), String::new(), ran.items);
+    for (name, share) in QUANTILES {
+        let about = "append + fdatasync of the same bytes at the same times";
+        row.beside(name, about, floor.latencies.quantile_ms(share));
+    }
+    write_files(bench, &ran, &floor)
+}
+
+const QUANTILES: [(&str, f64); 5] =
+    [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
+
+/// Nothing may be missing: what was answered is what the store counts.
+fn check(bench: &Bench<'_>, scene: &Scene, ran: &Ran, beside: Option<&mixed::Done>) -> Result<()> {
+    let (cancelled, fired) = beside.map_or((0, 0), |done| (done.cancelled, done.fired));
+    let timers = u64::from(bench.options.timers);
+    Error::unless_equal("pending timers", timers - cancelled, scene.pending()?)?;
+    let namespace = duly_core::NamespaceName::new(NAMESPACE).expect("letters");
+    let stats = scene.stats(&namespace)?;
+    Error::unless_equal("pending new timers", ran.items - fired, stats.pending())?;
+    Error::unless_equal("firings delivered", fired, stats.totals.delivered)
+}
+
+/// The disk alone: whatever is due is appended and synced together.
+fn floor(bench: &mut Bench<'_>, pace: &Pace, call_bytes: usize) -> Result<Ran> {
+    let mut ring = Ring::make_in(bench.folder)?;
+    let mut ran = Ran::new(pace);
+    let mut progress = Progress::new("commits of the floor", pace.calls);
+    let began = Instant::now();
+    let (mut call, mut commits) = (0, 0);
+    while call < pace.calls {
+        thread::sleep(pace.at(call).saturating_sub(began.elapsed()));
+        let now = began.elapsed();
+        let due = (call..pace.calls).take_while(|call| pace.at(*call) <= now).count().max(1);
+        ring.commit(call_bytes * due)?;
+        let done = began.elapsed();
+        for _ in 0..due {
+            ran.record(pace, call, done, u64::from(pace.batch));
+            call += 1;
+        }
+        commits += 1;
+        progress.at(call);
+    }
+    ran.elapsed = began.elapsed();
+    let about = format!(
+        "the disk alone: {call_bytes} B a batch at the same times, those due together in one append \
+         and fdatasync"
+    );
+    let row = bench.report.row("latency-floor", about, ran.items);
+    row.add("per_second", "/s", rows::per_second(ran.items, ran.elapsed)).add(
+        "commits",
+        "/s",
+        rows::per_second(commits, ran.elapsed),
+    );
+    rows::add_latencies(row, &ran.latencies);
+    Ok(ran)
+}
+
+fn write_files(bench: &Bench<'_>, ran: &Ran, floor: &Ran) -> Result<()> {
+    if let Some(path) = &bench.options.series {
+        series::write_csv(path, &ran.series, &floor.series)?;
+    }
+    if let Some(path) = &bench.options.plot {
+        let title = format!(
+            "Commit latency, open loop at {}/s, {} timers pending",
+            bench.options.rate, bench.options.timers
+        );
+        plot::draw(path, &title, &ran.series, &floor.series)?;
+    }
+    Ok(())
+}

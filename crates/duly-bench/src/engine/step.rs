@@ -1,0 +1,51 @@
+//! What a process of its own does: the child's side of [`super::child`].
+
+mod dead;
+mod fill;
+mod open;
+
+use std::io::{self, Write as _};
+
+use serde::{Deserialize, Serialize};
+
+pub(super) use dead::{DeadStep, Letters, Work};
+pub(super) use fill::{Acked, FillStep, Filled, Idle, Request, Usage};
+pub(super) use open::{End, OpenStep, Opened};
+
+use crate::error::{Error, Result};
+
+/// A step.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Step {
+    /// Open a folder and say what that took.
+    Open(OpenStep),
+    /// Fill a store and keep it open, for requests.
+    Fill(FillStep),
+    /// Make dead letters, and take them away again.
+    Dead(DeadStep),
+}
+
+/// Carries out a step that is given as JSON, and prints what it found.
+///
+/// # Errors
+/// Whatever goes wrong; what was printed until then stands.
+pub fn carry_out(step: &str) -> Result<()> {
+    // A parent that is killed leaves no child behind that goes on writing.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).ok();
+    let step = serde_json::from_str(step).map_err(|error| Error::Unexpected {
+        expected: "a step".to_owned(),
+        found: error.to_string(),
+    })?;
+    match step {
+        Step::Open(step) => step.carry_out(),
+        Step::Fill(step) => step.carry_out(),
+        Step::Dead(step) => step.carry_out(),
+    }
+}
+
+/// Prints one answer as a line.
+fn tell(answer: &impl Serialize) -> Result<()> {
+    let line = serde_json::to_string(answer).map_err(io::Error::from);
+    line.and_then(|line| writeln!(io::stdout(), "{line}")).map_err(Error::io("write to", "stdout"))
+}
