@@ -30,7 +30,11 @@ use crate::{
     clock::Times,
     disk::{self, Disk},
     effect::Effect,
-    format::record::Record,
+    files::{Files, ReadError},
+    format::{
+        frame,
+        record::{self, Decoded, Record},
+    },
     index::{Claimable, Key, Kind, Location, PackedKey},
     journal::{AppendError, Journal, Mark, Position},
     options::Options,
@@ -39,6 +43,7 @@ use crate::{
 mod absorb;
 mod cancel;
 mod change;
+mod checkpoint;
 mod claim;
 mod dead;
 mod graves;
@@ -46,12 +51,14 @@ pub(crate) mod lanes;
 pub(crate) mod leases;
 mod letters;
 pub(crate) mod list;
+mod load;
 mod namespace_ops;
 pub(crate) mod namespaces;
 mod near;
 mod open;
 mod overdue;
 mod ready;
+mod reclaim;
 mod refill;
 mod schedule;
 mod settle;
@@ -60,6 +67,7 @@ mod stats;
 mod stubs;
 mod time;
 mod view;
+pub(crate) mod work;
 
 use leases::Leases;
 use namespaces::Namespaces;
@@ -72,12 +80,22 @@ pub(crate) struct Engine {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     random: StdRng,
+    store: u128,
     hash_key: u128,
+    /// What the checksums of this store's files start from.
+    seed: frame::Seed,
     /// Times of the present step.
     now: Times,
     /// What the steady clock starts from: wall and boot time at open, in milliseconds.
     anchor: (u64, u64),
     journal: Journal,
+    /// The files that locations point into.
+    files: Files,
+    checkpoints: checkpoint::Checkpoints,
+    /// Work for the background.
+    outbox: work::Outbox,
+    /// How fast the background may write.
+    pace: work::Pace,
     leases: Leases,
     /// Settings and counts, and the entries of all timers.
     namespaces: Namespaces,
@@ -108,8 +126,10 @@ pub(crate) struct Engine {
     last_wall_ms: u64,
     /// Whether records come from the journal being read back.
     replaying: bool,
-    /// The latest dead letter of each timer, while records are read back.
-    replayed_letters: FxHashMap<Key, duly_core::DeliveryId>,
+    /// The frame whose records are being read back.
+    replay_lsn: u64,
+    /// Retries of a checkpoint whose expiry is still to be looked up.
+    retries_that_expire: Vec<Key>,
     /// Whether the loop has more to do at once.
     busy: bool,
     /// Set when something may have become claimable earlier than was said.
@@ -146,7 +166,9 @@ impl Engine {
     /// Reads the clocks and does what time has brought: the first call of every step.
     pub(crate) fn begin_step(&mut self) {
         self.now = Times::read(self.clock.as_ref(), self.anchor);
+        self.busy = false;
         if self.poisoned.is_none() {
+            self.checkpoint_step();
             self.tick();
         }
     }
@@ -278,8 +300,7 @@ impl Engine {
         })
     }
 
-    /// Begins a new segment: the old one is synced, the table of namespaces is written into the
-    /// new one, and segments that nothing needs are removed.
+    /// Begins a new segment; the old one is synced.
     fn roll(&mut self) -> Result<(), Stop> {
         if self.space.is_full(self.now.boot_ms) {
             return Err(Stop::Refused(space::disk_full()));
@@ -288,7 +309,7 @@ impl Engine {
             self.poison(&error);
             return Err(Stop::Poisoned);
         }
-        if let Err(error) = self.journal.roll() {
+        if let Err(error) = self.journal.roll(&mut self.files) {
             if error.is_no_space() {
                 // The old segment was synced before: what it holds can fire.
                 self.publish_durable();
@@ -299,47 +320,33 @@ impl Engine {
             return Err(Stop::Poisoned);
         }
         self.publish_durable();
-        if let Err(refusal) = self.append_namespaces() {
-            // Without its table the segment must never become the oldest.
-            self.poison_because(&refusal.to_string());
-            return Err(Stop::Poisoned);
-        }
         self.space.spare_asked = false;
-        match self.journal.drop_dead_prefix() {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                self.poison(&error);
-                Err(Stop::Poisoned)
-            }
-        }
-    }
-
-    /// Writes the table of namespaces, with which every segment begins: once the segments before
-    /// are gone, nothing else says what the records in this one belong to.
-    fn append_namespaces(&mut self) -> Result<(), Refusal> {
-        for (number, namespace) in self.namespaces.iter() {
-            let record = Record::Namespace(Box::new(namespace.record()));
-            self.journal.append(number, &record).map_err(|_| Refusal::Exhausted {
-                reason: "the table of namespaces does not fit a journal segment; raise \
-                         store.segment_bytes"
-                    .into(),
-                retry_after: None,
-            })?;
-        }
         Ok(())
     }
 
+    /// Reads a record, wherever it stands.
+    fn read(&self, location: Location) -> Result<Decoded, ReadError> {
+        match self.journal.under_construction(location) {
+            Some(bytes) => record::decode(bytes).map_err(|source| ReadError::Damaged {
+                file: "the frame under construction".into(),
+                offset: 0,
+                source,
+            }),
+            None => self.files.read(location),
+        }
+    }
+
     /// Reads the timer that an index entry points at.
-    fn load(&self, location: Location) -> Result<Timer, crate::journal::ReadError> {
-        match self.journal.read(location)?.record {
+    fn load_timer(&self, location: Location) -> Result<Timer, ReadError> {
+        match self.read(location)?.record {
             Record::Pending(_, timer) | Record::Dead(_, timer) => Ok(*timer),
             other => Err(wrong_kind(&other)),
         }
     }
 
     /// Reads the stub that an index entry points at.
-    fn load_stub(&self, location: Location) -> Result<Stub, crate::journal::ReadError> {
-        match self.journal.read(location)?.record {
+    fn load_stub(&self, location: Location) -> Result<Stub, ReadError> {
+        match self.read(location)?.record {
             Record::Ended { stub, .. } => Ok(*stub),
             other => Err(wrong_kind(&other)),
         }
@@ -358,14 +365,14 @@ impl Engine {
     }
 }
 
-fn wrong_kind(record: &Record) -> crate::journal::ReadError {
+fn wrong_kind(record: &Record) -> ReadError {
     let name = match record {
         Record::Pending(..) => "pending",
         Record::Dead(..) => "dead",
         Record::Ended { .. } => "ended",
         _ => "other",
     };
-    crate::journal::ReadError::Damaged {
+    ReadError::Damaged {
         file: "index".into(),
         offset: 0,
         source: crate::format::DecodeError::Impossible(format!(

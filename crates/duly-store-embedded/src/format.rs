@@ -9,10 +9,6 @@
 //! version before can read it, keeps a reader of that version, and adds a golden directory to the
 //! tests.
 
-#[cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "checkpoints are not written yet")
-)]
 pub(crate) mod checkpoint;
 pub(crate) mod fields;
 pub(crate) mod frame;

@@ -1,4 +1,4 @@
-//! The journal: numbered segments of frames, the only place where timers are written.
+//! The journal: numbered segments of frames, the place where everything is written first.
 //!
 //! ```text
 //!   append(record) ──► frame under construction (memory) ──► location, at once
@@ -7,20 +7,21 @@
 //! ```
 //!
 //! * A location is known when the record is appended, so the index can point at it before it is
-//!   written; [`Journal::read`] looks into the frame under construction too.
+//!   written; [`Journal::under_construction`] is where it is read from then.
 //! * A frame is written by one call and never empty. Only the active segment has unsynced bytes:
 //!   [`Journal::roll`] syncs the old segment, and the header of the new one, first.
 //! * A write or sync that fails leaves the file in an unknown state; the caller stops for good.
 //!
 //! Called by the engine alone, from one thread.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     disk::{self, Disk, File},
+    files::{DataFile, Files},
     format::{
         self, ALIGN, align_up, frame,
-        record::{self, Decoded, Record},
+        record::{self, Record},
         segment,
     },
     index::Location,
@@ -31,12 +32,10 @@ pub(crate) mod recovery;
 mod spare;
 mod sticky;
 
-pub(crate) use spare::write_spare;
+pub(crate) use spare::{recycle, write_spare};
 
 /// Directory of the segments.
 pub(crate) const DIR: &str = "journal";
-/// Read at once for a record of unknown size.
-const FIRST_READ_BYTES: usize = 64;
 
 /// Name of a segment's file.
 pub(crate) fn segment_name(sequence: u64) -> String {
@@ -58,17 +57,6 @@ pub(crate) struct Mark {
     pub(crate) file: Arc<dyn File>,
 }
 
-/// Why a record could not be read back.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
-    #[error("{file} at byte {offset}: {source}")]
-    Damaged { file: String, offset: u64, source: format::DecodeError },
-    #[error(transparent)]
-    Disk(#[from] disk::Error),
-    #[error("no segment in slot {0}")]
-    NoSegment(u16),
-}
-
 /// Why a record could not be appended.
 #[derive(Debug)]
 pub(crate) enum AppendError {
@@ -78,8 +66,10 @@ pub(crate) enum AppendError {
     TooLarge { bytes: u64, bytes_max: u64 },
 }
 
+/// The segment that is written to.
 #[derive(Debug)]
-struct Segment {
+struct Active {
+    sequence: u64,
     slot: u16,
     file: Arc<dyn File>,
     length: u64,
@@ -93,12 +83,8 @@ pub(crate) struct Journal {
     seed: frame::Seed,
     epoch: u32,
     segment_bytes: u64,
-    segments: BTreeMap<u64, Segment>,
-    /// Sequence number of the segment in each slot that the index can name.
-    slots: Vec<Option<u64>>,
-    /// Records that the state points at, per slot.
-    live: Vec<u64>,
-    active: u64,
+    /// The segment that is written to; `None` before the first one.
+    active: Option<Active>,
     /// Where the next frame begins in the active segment.
     end: u64,
     frame: Vec<u8>,
@@ -106,6 +92,7 @@ pub(crate) struct Journal {
     next_lsn: u64,
     durable_lsn: u64,
     durable: Position,
+    bytes_written: u64,
 }
 
 impl Journal {
@@ -117,47 +104,59 @@ impl Journal {
             seed: manifest.frame_seed(),
             epoch: 0,
             segment_bytes,
-            segments: BTreeMap::new(),
-            slots: Vec::new(),
-            live: Vec::new(),
-            active: 0,
+            active: None,
             end: segment::HEADER_BYTES,
             frame: Vec::new(),
             frame_records: 0,
             next_lsn: 1,
             durable_lsn: 0,
             durable: Position::default(),
+            bytes_written: 0,
         }
     }
 
-    /// Takes over what recovery found. Its records have been counted already, by slot.
-    pub(crate) fn adopt(&mut self, epoch: u32, found: recovery::Found) {
+    /// Takes over what recovery found; `slot` is that of its last segment.
+    pub(crate) fn adopt(&mut self, epoch: u32, found: recovery::Found, slot: u16) {
         self.epoch = epoch;
         self.next_lsn = found.next_lsn;
         self.durable_lsn = found.next_lsn - 1;
-        self.slots.clear();
-        for segment in found.segments {
-            let slot = segment.slot;
-            debug_assert_eq!(usize::from(slot), self.slots.len(), "slots come in order");
-            self.slots.push(Some(segment.sequence));
-            self.active = segment.sequence;
-            self.end = segment.end;
-            let length = segment.length;
-            let file = sticky::sticky(segment.file);
-            self.segments.insert(segment.sequence, Segment { slot, file, length });
+        if let Some(last) = found.segments.into_iter().next_back() {
+            self.end = last.end;
+            self.durable = Position { sequence: last.sequence, offset: self.end };
+            let (sequence, length) = (last.sequence, last.length);
+            let file = sticky::sticky(last.file);
+            self.active = Some(Active { sequence, slot, file, length });
         }
-        self.live.resize(self.slots.len().max(self.live.len()), 0);
-        self.durable = Position { sequence: self.active, offset: self.end };
     }
 
-    /// Whether nothing has been written to the active segment.
-    pub(crate) const fn is_active_empty(&self) -> bool {
-        self.end == segment::HEADER_BYTES && self.frame_records == 0
+    /// Number of the active segment; 0 before the first one.
+    pub(crate) fn active_sequence(&self) -> u64 {
+        self.active.as_ref().map_or(0, |active| active.sequence)
     }
 
-    /// Bytes of all segment files.
-    pub(crate) fn disk_bytes(&self) -> u64 {
-        self.segments.values().map(|segment| segment.length).sum()
+    /// Where the next frame will stand, and its number: the frame under construction must have been
+    /// committed.
+    pub(crate) fn replay_point(&self) -> recovery::ReplayPoint {
+        assert_eq!(self.frame_records, 0, "a replay point is between two frames");
+        recovery::ReplayPoint {
+            sequence: self.active_sequence(),
+            offset: self.end,
+            lsn: self.next_lsn,
+            epoch: self.epoch,
+        }
+    }
+
+    /// Bytes written to the journal in its life, as far as this process knows: to tell growth.
+    pub(crate) const fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
+    /// The record under construction that stands at this place, if one does.
+    pub(crate) fn under_construction(&self, location: Location) -> Option<&[u8]> {
+        let active = self.active.as_ref()?;
+        let offset = location.unit() * ALIGN;
+        let start = offset.checked_sub(self.end).filter(|_| location.slot() == active.slot)?;
+        Some(self.frame.get(usize::try_from(start).ok()?..).unwrap_or(&[]))
     }
 
     /// The newest frame that is known to be durable.
@@ -172,7 +171,7 @@ impl Journal {
 
     /// Whether an eighth of the active segment has been written.
     pub(crate) fn active_is_begun(&self) -> bool {
-        self.segments.get(&self.active).is_some_and(|active| self.end >= active.length / 8)
+        self.active.as_ref().is_some_and(|active| self.end >= active.length / 8)
     }
 
     /// Bytes of the frame under construction.
@@ -192,10 +191,8 @@ impl Journal {
         }
         let start = self.frame.len();
         let bytes = record::encode(&mut self.frame, namespace, record);
-        let (slot, length) = self
-            .segments
-            .get(&self.active)
-            .map_or((0, 0), |segment| (segment.slot, segment.length));
+        let (slot, length) =
+            self.active.as_ref().map_or((0, 0), |active| (active.slot, active.length));
         if self.end + self.frame.len() as u64 > length {
             let frame_bytes = (self.frame.len() - start + frame::HEADER_BYTES) as u64;
             self.frame.truncate(reserved);
@@ -228,17 +225,18 @@ impl Journal {
             durable_lsn: self.durable_lsn,
         };
         frame::seal(&mut self.frame, self.seed, identity);
-        let segment = self.segments.get(&self.active).expect("append checked the room in it");
-        segment.file.write_at(self.end, &self.frame)?;
+        let active = self.active.as_ref().expect("append checked the room in it");
+        active.file.write_at(self.end, &self.frame)?;
         self.end += self.frame.len() as u64;
+        self.bytes_written += self.frame.len() as u64;
         debug_assert_eq!(self.end, align_up(self.end), "frames end aligned");
         self.next_lsn += 1;
         self.frame.clear();
         self.frame_records = 0;
         Ok(Some(Mark {
             lsn,
-            position: Position { sequence: self.active, offset: self.end },
-            file: Arc::clone(&segment.file),
+            position: Position { sequence: active.sequence, offset: self.end },
+            file: Arc::clone(&active.file),
         }))
     }
 
@@ -248,26 +246,22 @@ impl Journal {
         self.durable = self.durable.max(position);
     }
 
-    /// Whether the record at this place is durable.
-    pub(crate) fn is_durable(&self, location: Location) -> bool {
-        let sequence = self.slots.get(usize::from(location.slot())).copied().flatten();
-        sequence.is_some_and(|sequence| {
-            Position { sequence, offset: location.unit() * ALIGN } < self.durable
-        })
+    /// Whether what stands at this place of a segment is durable.
+    pub(crate) fn is_durable(&self, sequence: u64, offset: u64) -> bool {
+        Position { sequence, offset } < self.durable
     }
 
     /// Begins a new segment; the frame under construction must have been committed. On success
     /// everything before is durable. Where there is no room for a segment, nothing has changed.
-    pub(crate) fn roll(&mut self) -> Result<(), disk::Error> {
+    pub(crate) fn roll(&mut self, files: &mut Files) -> Result<(), disk::Error> {
         assert_eq!(self.frame_records, 0, "a frame never spans segments");
-        if let Some(old) = self.segments.get(&self.active) {
+        if let Some(old) = &self.active {
             old.file.sync_data()?;
-            let position = Position { sequence: self.active, offset: self.end };
+            let position = Position { sequence: old.sequence, offset: self.end };
             self.synced(self.written_lsn(), position);
         }
-        let sequence = self.active + 1;
+        let sequence = self.active_sequence() + 1;
         let name = segment_name(sequence);
-        let slot = self.free_slot()?;
         let length = self.segment_bytes;
         let header = segment::Header {
             version: format::VERSION,
@@ -276,95 +270,15 @@ impl Journal {
             base_lsn: self.next_lsn,
             length,
         };
+        files.check_room()?;
         spare::take(self.disk.as_ref(), &header, &name)?;
         let file = sticky::sticky(self.disk.open(&name)?);
         self.disk.sync_dir(DIR)?;
-        self.slots[usize::from(slot)] = Some(sequence);
-        self.segments.insert(sequence, Segment { slot, file, length });
-        self.live.resize(self.slots.len().max(self.live.len()), 0);
-        self.active = sequence;
+        let slot = files.add(DataFile::segment(sequence, Arc::clone(&file), length))?;
+        self.active = Some(Active { sequence, slot, file, length });
         self.end = segment::HEADER_BYTES;
         self.durable = Position { sequence, offset: self.end };
         Ok(())
-    }
-
-    /// Reads a record back, checking it.
-    pub(crate) fn read(&self, location: Location) -> Result<Decoded, ReadError> {
-        let slot = location.slot();
-        let sequence = self
-            .slots
-            .get(usize::from(slot))
-            .copied()
-            .flatten()
-            .ok_or(ReadError::NoSegment(slot))?;
-        let segment = &self.segments[&sequence];
-        let offset = location.unit() * ALIGN;
-        let damaged = |source| ReadError::Damaged { file: segment_name(sequence), offset, source };
-        if sequence == self.active && offset >= self.end {
-            let start = usize::try_from(offset - self.end).expect("a frame fits memory");
-            let bytes = self.frame.get(start..).unwrap_or(&[]);
-            return record::decode(bytes).map_err(damaged);
-        }
-        let guess = usize::try_from(location.bytes_max()).unwrap_or(FIRST_READ_BYTES);
-        let mut bytes = vec![0; guess.max(FIRST_READ_BYTES)];
-        let got = segment.file.read_at(offset, &mut bytes)?;
-        bytes.truncate(got);
-        let total = record::bytes_of(&bytes).unwrap_or(0);
-        if total > got as u64 && offset + total <= segment.length {
-            bytes.resize(usize::try_from(total).expect("a segment fits memory"), 0);
-            segment.file.read_exact_at(offset, &mut bytes)?;
-        }
-        record::decode(&bytes).map_err(damaged)
-    }
-
-    /// Counts a record as pointed at.
-    pub(crate) fn retain(&mut self, location: Location) {
-        let slot = usize::from(location.slot());
-        if slot >= self.live.len() {
-            self.live.resize(slot + 1, 0);
-        }
-        self.live[slot] += 1;
-    }
-
-    /// Counts a record as no longer pointed at.
-    pub(crate) fn release(&mut self, location: Location) {
-        let live = &mut self.live[usize::from(location.slot())];
-        assert!(*live > 0, "a record was released twice");
-        *live -= 1;
-    }
-
-    /// Removes segments that nothing points at, oldest first and never past one that is needed:
-    /// a cancel is then never dropped before the schedule that it cancels. The newest sealed
-    /// segment always stays: until the active one holds a durable table of namespaces, theirs is
-    /// the only one.
-    pub(crate) fn drop_dead_prefix(&mut self) -> Result<u64, disk::Error> {
-        let mut dropped = 0;
-        while let Some((&sequence, segment)) = self.segments.first_key_value() {
-            if sequence + 1 >= self.active || self.live[usize::from(segment.slot)] > 0 {
-                break;
-            }
-            self.disk.remove(&segment_name(sequence))?;
-            // One by one: names that came back out of order would look like a missing segment.
-            self.disk.sync_dir(DIR)?;
-            self.slots[usize::from(segment.slot)] = None;
-            self.segments.remove(&sequence);
-            dropped += 1;
-        }
-        Ok(dropped)
-    }
-
-    /// A slot without a segment. An index entry can name 65,536; past that the journal is full.
-    fn free_slot(&mut self) -> Result<u16, disk::Error> {
-        let free = self.slots.iter().position(Option::is_none);
-        let place = free.unwrap_or(self.slots.len());
-        let slot = u16::try_from(place).map_err(|_| disk::Error::NoSpace {
-            operation: disk::Operation::Create,
-            name: format!("{DIR}: 65536 segments are in use"),
-        })?;
-        if free.is_none() {
-            self.slots.push(None);
-        }
-        Ok(slot)
     }
 }
 

@@ -17,20 +17,16 @@
 //! `docs/internals/disk-format.md`.
 
 pub mod check;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "checkpoints are not written yet")
-)]
 mod checkpoint;
 mod clock;
 pub mod disk;
 mod effect;
 mod engine;
+mod files;
 mod format;
 mod index;
 mod journal;
 mod manifest;
-#[cfg_attr(not(test), expect(dead_code, reason = "runs and checkpoints are not written yet"))]
 mod numbered;
 mod open;
 mod options;

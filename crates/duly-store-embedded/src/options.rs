@@ -20,6 +20,9 @@ pub struct Options {
     pub index_memory_max_bytes: u64,
     /// Requests that may wait for the engine.
     pub queue_max: usize,
+    /// A checkpoint is taken when the journal has grown by so many bytes, or by as many as the last
+    /// checkpoint had if that is more.
+    pub checkpoint_bytes: u64,
     /// Timers that the calendar of what is near may hold, where one of 16 pending is less.
     pub near_max: usize,
     /// Due timers of one lane that are held in memory; the rest is found again when they are gone.
@@ -36,6 +39,7 @@ impl Default for Options {
             min_free_percent: 5,
             index_memory_max_bytes: memory_share(),
             queue_max: 100_000,
+            checkpoint_bytes: 128 << 20,
             near_max: 1_000_000,
             overdue_max: 262_144,
             random_seed: None,
@@ -44,11 +48,6 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Most bytes of the table of namespaces, with which every segment begins.
-    pub(crate) const fn namespaces_bytes_max(&self) -> u64 {
-        self.segment_bytes / 2
-    }
-
     /// Checks every bound.
     pub fn check(&self) -> Result<(), Invalid> {
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes)

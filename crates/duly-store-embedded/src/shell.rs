@@ -10,6 +10,7 @@
 //! that must be durable leave from the syncer, in the order of their frames; it tells the engine
 //! first, so whoever sees an answer finds the timer claimable.
 
+mod background;
 mod inbox;
 mod run;
 mod syncer;

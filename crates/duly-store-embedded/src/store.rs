@@ -189,22 +189,40 @@ fn run_inline<T>(
     work: impl FnOnce(&mut Engine) -> Result<T>,
 ) -> Result<T> {
     engine.check_usable()?;
-    engine.begin_step();
-    while engine.is_busy() {
-        engine.begin_step();
-    }
+    settle_down(engine)?;
     let result = work(engine);
+    write_durably(engine)?;
+    settle_down(engine)?;
+    if engine.take_wake() {
+        wakeups.send_modify(|count| *count += 1);
+    }
+    result
+}
+
+/// Steps until there is nothing more to do without waiting, background work included.
+fn settle_down(engine: &mut Engine) -> Result<()> {
+    loop {
+        engine.begin_step();
+        write_durably(engine)?;
+        let work = engine.take_work();
+        if work.is_empty() && !engine.is_busy() {
+            return Ok(());
+        }
+        for work in work {
+            work()(engine);
+        }
+    }
+}
+
+/// Writes and syncs what was appended.
+fn write_durably(engine: &mut Engine) -> Result<()> {
     if let Some(mark) = engine.commit()? {
         if let Err(error) = mark.file.sync_data() {
             return Err(engine.poison(&error));
         }
         engine.synced(mark.lsn, mark.position);
     }
-    engine.begin_step();
-    if engine.take_wake() {
-        wakeups.send_modify(|count| *count += 1);
-    }
-    result
+    Ok(())
 }
 
 impl Store for EmbeddedStore {

@@ -71,7 +71,7 @@ fn fixture() -> Fixture {
     for id in ["1", "2", "3"] {
         fixture.frame(id, 0);
     }
-    fixture.journal.roll().expect("room");
+    fixture.roll().expect("room");
     fixture.append(&pending("4", 0));
     fixture.append(&pending("5", 0));
     fixture.sync();

@@ -53,7 +53,13 @@ fn blocks(entries: &[u8]) -> Vec<Block<'_>> {
             panic!("another record");
         };
         let (record, lanes) = (*record, Vec::new());
-        Block::Namespace(Box::new(Namespace { number, lsn: 99, record, lanes }))
+        Block::Namespace(Box::new(Namespace {
+            number,
+            lsn: 99,
+            record,
+            lanes,
+            counts: [1, 2, 3, 4],
+        }))
     };
     let letter = Letter { key: [1; 12], died_ms: 2, delivery: 3 };
     let file = FileSlot { slot: 1, kind: FileKind::Segment, number: 7 };

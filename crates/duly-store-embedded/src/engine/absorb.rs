@@ -6,10 +6,11 @@
 //! * every location that the state holds is counted in its segment.
 
 use duly_core::stub::Ended;
+use duly_store::query::Totals;
 
 use crate::{
     effect::{self, DiedOf, Effect, Firing},
-    format::record::{self, Cause, Record},
+    format::record::Cause,
     index::{Entry, Flags, Key, Kind, Location},
 };
 
@@ -19,11 +20,7 @@ impl Engine {
     /// Takes a record that stands at `location` into the state.
     pub(super) fn absorb(&mut self, location: Location, number: u32, effect: Effect) {
         if let Effect::Namespace(namespace) = effect {
-            let record = Record::Namespace(namespace);
-            let bytes = record::bytes_on_disk(number, &record);
-            if let Record::Namespace(namespace) = record {
-                self.namespaces.put(number, *namespace, bytes);
-            }
+            self.namespaces.put(number, *namespace);
             return;
         }
         if self.namespaces.get(number).is_none() {
@@ -40,25 +37,33 @@ impl Engine {
                 if died_of == DiedOf::Firing {
                     self.detach(key);
                 }
-                let totals = &mut self.namespace(number).totals;
-                totals.dead += 1;
-                totals.failed += u64::from(cause == Cause::AttemptFailed);
+                self.count(number, |totals| {
+                    totals.dead += 1;
+                    totals.failed += u64::from(cause == Cause::AttemptFailed);
+                });
                 let delivery = self.delivery_of(number, &firing);
                 let letter = NewLetter { delivery, timer: key, due_ms, died_ms, location };
                 self.absorb_letter(number, letter);
             }
             Effect::Ended { key, ended, ends_ms, number: order } => {
                 self.detach(key);
-                let totals = &mut self.namespace(number).totals;
-                match ended {
+                self.count(number, |totals| match ended {
                     Ended::Finished => totals.delivered += 1,
                     Ended::Cancelled => totals.cancelled += 1,
+                });
+                if self.replaying {
+                    self.drop_stub(key);
                 }
                 if let Some(ends_ms) = ends_ms {
                     self.keep_stub(key, NewStub { ends_ms, number: order, location });
                 }
             }
-            Effect::Lease { key, lease } => self.absorb_lease(location, key, &lease),
+            Effect::Lease { key, lease } => {
+                if !lease.extends {
+                    self.count(number, |totals| totals.fired += 1);
+                }
+                self.restore_lease(key, &lease);
+            }
             Effect::Purged { key, delivery } => self.drop_letter(key, delivery),
             Effect::Lost { key } => self.detach(key),
             Effect::NamespaceGone => self.forget_namespace(number),
@@ -69,14 +74,14 @@ impl Engine {
     fn absorb_pending(&mut self, location: Location, number: u32, pending: &effect::Pending) {
         let effect::Pending { key, cause, claimable, due_ms, ref lane, expires_ms } = *pending;
         self.detach(key);
-        let totals = &mut self.namespace(number).totals;
-        match cause {
+        self.count(number, |totals| match cause {
             Cause::Created | Cause::Replaced => totals.scheduled += 1,
             Cause::Rescheduled => totals.rescheduled += 1,
             Cause::AttemptFailed => totals.failed += 1,
             Cause::Redriven | Cause::Expired | Cause::Released => {}
-        }
-        if matches!(cause, Cause::Created | Cause::Redriven) {
+        });
+        // At replay a stub may be there that a checkpoint copied after this record.
+        if self.replaying || matches!(cause, Cause::Created | Cause::Redriven) {
             self.drop_stub(key);
         }
         if claimable.kind == Kind::Retry {
@@ -89,7 +94,7 @@ impl Engine {
             namespace.pending_bytes += location.bytes_estimate();
             namespace.live.put(Entry::new(key, lane, claimable, location).with_flags(flags));
         });
-        self.journal.retain(location);
+        self.files.retain(location);
         if claimable.kind == Kind::Retry
             && let Some(expires_ms) = expires_ms
         {
@@ -121,23 +126,16 @@ impl Engine {
         // cannot be read is still found by its delivery id.
         let first = self.namespace(number).letters.only(letter.timer);
         let first = first.and_then(|location| {
-            // At replay the files are not at hand yet.
-            let replayed = self.replayed_letters.get(&letter.timer).copied();
-            replayed.or_else(|| {
-                let timer = self.load(location).ok()?;
-                Some(timer.delivery_id(self.namespace(number).name.as_str()))
-            })
+            let timer = self.load_timer(location).ok()?;
+            Some(timer.delivery_id(self.namespace(number).name.as_str()))
         });
-        if self.replaying {
-            self.replayed_letters.insert(letter.timer, letter.delivery);
-        }
         let old = self.namespaces.with(number, |ns| ns.letters.put(hash_key, letter, first));
         let old = old.flatten();
         let namespace = self.namespace(number);
         let (dead, max_dead) = (namespace.dead(), namespace.settings.limits.max_dead);
-        self.journal.retain(letter.location);
+        self.files.retain(letter.location);
         if let Some(old) = old {
-            self.journal.release(old);
+            self.files.release(old);
         }
         if dead == max_dead && !self.replaying {
             let name = &self.namespace(number).name;
@@ -149,11 +147,18 @@ impl Engine {
         }
     }
 
-    fn absorb_lease(&mut self, location: Location, key: Key, lease: &effect::Lease) {
-        let number = key.namespace();
-        if !lease.extends {
-            self.namespace(number).totals.fired += 1;
+    /// Changes the totals of a namespace, unless a checkpoint has that change in them.
+    fn count(&mut self, number: u32, change: impl FnOnce(&mut Totals)) {
+        let (replaying, lsn) = (self.replaying, self.replay_lsn);
+        let namespace = self.namespace(number);
+        if !replaying || lsn > namespace.captured_lsn {
+            change(&mut namespace.totals);
         }
+    }
+
+    /// Puts a lease on a live entry.
+    pub(super) fn restore_lease(&mut self, key: Key, lease: &effect::Lease) {
+        let number = key.namespace();
         // At replay the timer's record may have gone with its segment: a later one, still to come,
         // has taken its place.
         let Some(entry) = self.namespaces.live(key) else {
@@ -163,23 +168,19 @@ impl Engine {
         let known_claim = old
             .filter(|old| old.nonce == lease.nonce && !self.replaying)
             .map(|old| old.claimed_boot_ms);
-        match old {
-            Some(old) => self.journal.release(old.location),
-            None => {
-                self.namespaces.sink(number, &entry);
-                let namespace = self.namespace(number);
-                *namespace.waiting_mut(entry.claimable().kind) -= 1;
-                namespace.in_flight += 1;
-                let flags = entry.flags().without(Flags::SURFACED).with(Flags::LEASED);
-                namespace.live.set_flags(key, flags);
-                if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
-                    lane.in_flight += 1;
-                }
-                self.namespaces.refresh_active(number, entry.lane());
-                self.check_window((number, entry.lane(), entry.claimable().kind));
+        if old.is_none() {
+            self.namespaces.sink(number, &entry);
+            let namespace = self.namespace(number);
+            *namespace.waiting_mut(entry.claimable().kind) -= 1;
+            namespace.in_flight += 1;
+            let flags = entry.flags().without(Flags::SURFACED).with(Flags::LEASED);
+            namespace.live.set_flags(key, flags);
+            if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
+                lane.in_flight += 1;
             }
+            self.namespaces.refresh_active(number, entry.lane());
+            self.check_window((number, entry.lane(), entry.claimable().kind));
         }
-        self.journal.retain(location);
         // The wall clock is only asked how much of the lease is left after a restart, and never
         // believed beyond the lease itself.
         let left_ms = lease.until.unix_ms().saturating_sub(self.now.wall_ms).min(lease.lease_ms);
@@ -200,7 +201,7 @@ impl Engine {
                 ends_boot_ms,
                 claimed_boot_ms,
                 until: lease.until,
-                location,
+                lease_ms: lease.lease_ms,
             },
         );
         if lease.node.is_none() {
@@ -210,10 +211,9 @@ impl Engine {
 
     /// Takes the lease off a live entry, which then waits again.
     fn end_lease_state(&mut self, key: Key, entry: &Entry) {
-        let Some(lease) = self.leases.remove(key) else {
+        if self.leases.remove(key).is_none() {
             return;
-        };
-        self.journal.release(lease.location);
+        }
         let Some(namespace) = self.namespaces.get_mut(key.namespace()) else {
             return;
         };
@@ -235,7 +235,7 @@ impl Engine {
             self.end_lease_state(key, &entry);
         }
         self.namespaces.sink(number, &entry);
-        self.journal.release(entry.location());
+        self.files.release(entry.location());
         self.namespaces.with(number, |namespace| {
             namespace.live.remove(key);
             *namespace.waiting_mut(entry.claimable().kind) -= 1;
@@ -253,7 +253,7 @@ impl Engine {
         let number = timer.namespace();
         let gone = self.namespaces.with(number, |ns| ns.letters.remove(hash_key, timer, delivery));
         if let Some(location) = gone.flatten() {
-            self.journal.release(location);
+            self.files.release(location);
         }
     }
 
@@ -263,9 +263,7 @@ impl Engine {
             return;
         };
         for key in self.leases.keys_where(|key, _| key.namespace() == number) {
-            if let Some(lease) = self.leases.remove(key) {
-                self.journal.release(lease.location);
-            }
+            self.leases.remove(key);
         }
         self.bury(gone);
     }

@@ -73,7 +73,7 @@ impl Engine {
                 break;
             };
             let key = entry.key(number);
-            let timer = match self.load(entry.location()) {
+            let timer = match self.load_timer(entry.location()) {
                 Ok(timer) => timer,
                 Err(error) => {
                     self.settled(|engine| engine.quarantine(key, &entry, &error))?;

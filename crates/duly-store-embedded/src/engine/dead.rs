@@ -23,7 +23,7 @@ impl Engine {
         delay: Millis,
     ) -> Result<Outcome, Stop> {
         let location = self.letter_location(number, name, named)?;
-        let mut timer = self.load(location).map_err(|error| {
+        let mut timer = self.load_timer(location).map_err(|error| {
             Stop::Refused(Refusal::NotFound(format!("that can be read: {error}")))
         })?;
         let key = self.key(number, timer.id.as_str());
@@ -69,7 +69,7 @@ impl Engine {
         named: &Named,
     ) -> Result<Outcome, Stop> {
         let location = self.letter_location(number, name, named)?;
-        let known = self.load(location).ok();
+        let known = self.load_timer(location).ok();
         // What cannot be read can be dropped all the same, by the name that it was asked for.
         let delivery = match (&known, named) {
             (Some(timer), _) => timer.delivery_id(name.as_str()),

@@ -32,7 +32,7 @@ impl Engine {
             let scan = index.scan(self.graves.cursor.unwrap_or(Cursor::START));
             let next = scan.and_then(|scan| {
                 let next = scan.next;
-                scan.entries().for_each(|entry| self.journal.release(entry.location()));
+                scan.entries().for_each(|entry| self.files.release(entry.location()));
                 next
             });
             self.graves.cursor = next;

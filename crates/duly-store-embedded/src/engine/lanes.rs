@@ -41,6 +41,11 @@ impl Lane {
         Self { key, pending: 0, in_flight: 0, first, retry }
     }
 
+    /// What it is keyed by; `None` for the lane that follows the namespace.
+    pub(crate) const fn key(&self) -> Option<&LaneKey> {
+        self.key.as_ref()
+    }
+
     /// What of a kind is due.
     pub(crate) const fn due(&self, kind: Kind) -> &Overdue {
         match kind {
@@ -81,6 +86,28 @@ impl Lanes {
         };
         self.by_number.entry(number).or_insert_with(|| Lane::new(key)).pending += 1;
         number
+    }
+
+    /// Takes over a lane as a checkpoint has it, without timers.
+    pub(crate) fn restore(&mut self, number: u8, key: Option<LaneKey>) {
+        if let Some(origin @ LaneKey::Origin(_)) = &key {
+            self.origins.insert(origin.clone(), number);
+        }
+        self.by_number.insert(number, Lane::new(key));
+    }
+
+    /// Counts a timer of a checkpoint in. A lane that the checkpoint does not name came up after its
+    /// namespace was copied: the record that made the timer is about to be replayed.
+    pub(crate) fn rejoin(&mut self, number: u8) {
+        let lane = self.by_number.entry(number).or_insert_with(|| Lane::new(None));
+        lane.pending += 1;
+    }
+
+    /// Lets go of restored lanes in which nothing is.
+    pub(crate) fn drop_empty(&mut self) {
+        self.by_number.retain(|_, lane| lane.pending > 0);
+        let by_number = &self.by_number;
+        self.origins.retain(|_, number| by_number.contains_key(number));
     }
 
     fn number_for(&mut self, key: &LaneKey) -> Option<u8> {

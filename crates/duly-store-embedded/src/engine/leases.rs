@@ -7,7 +7,10 @@ use duly_core::{Timestamp, shard::ShardId};
 use duly_store::Token;
 use rustc_hash::FxHashMap;
 
-use crate::index::{Key, Location, PackedKey};
+use crate::{
+    format::checkpoint as layout,
+    index::{Key, PackedKey},
+};
 
 /// A lease under way.
 #[derive(Debug, Clone, Copy)]
@@ -23,11 +26,17 @@ pub(crate) struct Lease {
     pub(crate) claimed_boot_ms: u64,
     /// End by the wall clock, for people.
     pub(crate) until: Timestamp,
-    /// Where it is written.
-    pub(crate) location: Location,
+    /// How long it was granted for.
+    pub(crate) lease_ms: u64,
 }
 
 impl Lease {
+    /// As it stands in a checkpoint.
+    pub(crate) fn in_checkpoint(&self, key: Key) -> layout::Lease {
+        let Self { nonce, attempt, node, claimed_at, lease_ms, until, .. } = *self;
+        layout::Lease { key: key.pack(), nonce, attempt, node, claimed_at, lease_ms, until }
+    }
+
     /// When it ends, by the wall clock; a node's has no end.
     pub(crate) fn leased_until(&self) -> Option<Timestamp> {
         self.node.is_none().then_some(self.until)

@@ -11,7 +11,10 @@ use std::collections::VecDeque;
 use duly_core::DeliveryId;
 use rustc_hash::FxHashMap;
 
-use crate::index::{Claimable, Cursor, Entry, Index, Key, Kind, Location, PackedKey};
+use crate::{
+    format::checkpoint as layout,
+    index::{Claimable, Cursor, Entry, Index, Key, Kind, Location, PackedKey},
+};
 
 /// A letter that comes in.
 #[derive(Debug, Clone, Copy)]
@@ -173,6 +176,31 @@ impl Letters {
                 .collect(),
             None => self.latest(timer).into_iter().collect(),
         }
+    }
+
+    pub(crate) const fn by_timer(&self) -> &Index {
+        &self.by_timer
+    }
+
+    /// The letters of timers that have several, in order for each timer.
+    pub(crate) fn several(&self) -> Vec<layout::Letter> {
+        let letter = |key: &Key, (died_ms, delivery): &Died| layout::Letter {
+            key: key.pack(),
+            died_ms: *died_ms,
+            delivery: delivery.to_u128(),
+        };
+        let all = self.several.iter();
+        all.flat_map(|(key, died)| died.iter().map(move |died| letter(key, died))).collect()
+    }
+
+    /// Takes over what a checkpoint has.
+    pub(crate) fn restore(&mut self, letter: &layout::Letter) {
+        let several = self.several.entry(Key::unpack(letter.key)).or_default();
+        several.push_back((letter.died_ms, DeliveryId::from_u128(letter.delivery)));
+    }
+
+    pub(crate) const fn indexes_mut(&mut self) -> (&mut Index, &mut Index) {
+        (&mut self.by_delivery, &mut self.by_timer)
     }
 
     pub(crate) const fn by_delivery(&self) -> &Index {

@@ -8,7 +8,7 @@ use duly_store::{
     namespaces::{Activity, DeleteMode, Namespace, Put, Secrets},
 };
 
-use crate::format::record::{self, NamespaceRecord, Record};
+use crate::format::record::{NamespaceRecord, Record};
 
 use super::Engine;
 
@@ -50,7 +50,6 @@ impl Engine {
                 retry_after: duly_core::Millis::from_secs(3_600),
             })?,
         };
-        self.check_table(number, &record)?;
         let view = self.write_namespace(number, record)?;
         self.evict_stubs(number);
         Ok((view, is_new))
@@ -109,24 +108,6 @@ impl Engine {
             .ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
         let namespace = self.namespaces.get(number).expect("a name leads to its namespace");
         Ok((number, namespace.record()))
-    }
-
-    /// Refuses settings that do not fit the table of namespaces, with which every segment begins.
-    fn check_table(&self, number: u32, record: &NamespaceRecord) -> Result<()> {
-        let record = Record::Namespace(Box::new(record.clone()));
-        let others = self.namespaces.table_bytes() - self.namespaces.bytes_of(number);
-        let bytes = others + record::bytes_on_disk(number, &record);
-        let bytes_max = self.options.namespaces_bytes_max();
-        if bytes <= bytes_max {
-            return Ok(());
-        }
-        Err(Error::Overloaded {
-            reason: format!(
-                "the settings of all namespaces would take {bytes} bytes and {bytes_max} are \
-                 allowed; delete namespaces, shorten their settings, or raise store.segment_bytes"
-            ),
-            retry_after: duly_core::Millis::from_secs(60),
-        })
     }
 
     fn write_namespace(&mut self, number: u32, record: NamespaceRecord) -> Result<Namespace> {

@@ -50,8 +50,8 @@ pub(crate) struct Namespace {
     pub(crate) stubs: Stubs,
     /// Dead letters.
     pub(crate) letters: Letters,
-    /// Bytes of its record.
-    pub(crate) record_bytes: u64,
+    /// The totals have in them what the records up to this frame did, as a checkpoint says.
+    pub(crate) captured_lsn: u64,
 }
 
 impl Namespace {
@@ -71,7 +71,7 @@ impl Namespace {
             live: Index::new(),
             stubs: Stubs::default(),
             letters: Letters::default(),
-            record_bytes: 0,
+            captured_lsn: 0,
         }
     }
 
@@ -127,8 +127,6 @@ pub(crate) struct Namespaces {
     by_number: FxHashMap<u32, Namespace>,
     by_name: BTreeMap<NamespaceName, u32>,
     next_number: u32,
-    /// Bytes of the table of namespaces, as it is written at each roll.
-    table_bytes: u64,
     /// Lanes in which something is due.
     pub(crate) active: BTreeSet<(NamespaceName, u8)>,
     /// Due timers held in the windows of all lanes.
@@ -171,19 +169,23 @@ impl Namespaces {
         (self.next_number < NAMESPACE_MAX).then_some(self.next_number + 1)
     }
 
-    /// Bytes of the table of namespaces.
-    pub(crate) const fn table_bytes(&self) -> u64 {
-        self.table_bytes
+    /// Highest number that a namespace has had.
+    pub(crate) const fn highest_number(&self) -> u32 {
+        self.next_number
     }
 
-    /// Bytes that a namespace takes in the table.
-    pub(crate) fn bytes_of(&self, number: u32) -> u64 {
-        self.by_number.get(&number).map_or(0, |namespace| namespace.record_bytes)
+    /// Lets go of lanes that a checkpoint named and in which nothing is.
+    pub(crate) fn settle_lanes(&mut self) {
+        self.by_number.values_mut().for_each(|namespace| namespace.lanes.drop_empty());
     }
 
-    /// Writes what a record of this size says.
-    pub(crate) fn put(&mut self, number: u32, record: NamespaceRecord, record_bytes: u64) {
-        self.table_bytes = self.table_bytes - self.bytes_of(number) + record_bytes;
+    /// Numbers up to this one have been used.
+    pub(crate) fn reserve_numbers(&mut self, highest: u32) {
+        self.next_number = self.next_number.max(highest);
+    }
+
+    /// Takes over what a record says.
+    pub(crate) fn put(&mut self, number: u32, record: NamespaceRecord) {
         self.next_number = self.next_number.max(number);
         self.by_name.insert(record.name.clone(), number);
         match self.by_number.get_mut(&number) {
@@ -191,11 +193,10 @@ impl Namespaces {
                 known.settings = record.settings;
                 known.paused = record.paused;
                 known.updated_at = record.updated_at;
-                known.totals = record.totals;
-                known.record_bytes = record_bytes;
             }
             None => {
-                let namespace = Namespace { record_bytes, ..Namespace::new(record) };
+                let namespace = Namespace::new(record);
+                self.index_bytes += namespace.held().index_bytes;
                 self.by_number.insert(number, namespace);
             }
         }
@@ -207,8 +208,9 @@ impl Namespaces {
         self.pending -= held.pending;
         self.dead -= held.dead;
         self.index_bytes -= held.index_bytes;
-        self.table_bytes -= gone.record_bytes;
-        self.by_name.remove(&gone.name);
+        if self.by_name.get(&gone.name) == Some(&number) {
+            self.by_name.remove(&gone.name);
+        }
         for (number, lane) in gone.lanes.iter() {
             self.active.remove(&(gone.name.clone(), number));
             for kind in [Kind::First, Kind::Retry] {

@@ -5,23 +5,25 @@ use std::{
     sync::Arc,
 };
 
-use duly_core::{Invalid, env::Clock};
+use duly_core::env::Clock;
 use duly_wheel::Calendar;
 use rand::RngCore;
 use rustc_hash::FxHashMap;
 
 use crate::{
+    checkpoint,
     clock::{Times, ms},
     disk::Disk,
-    effect::Effect,
+    files::{FileId, Files},
     format,
-    journal::{DIR, Journal, recovery},
+    journal::{DIR, Journal, recovery, segment_name},
     manifest::{self, Manifest},
     open::{OpenError, OpenReport},
     options::Options,
+    runs,
 };
 
-use super::{Engine, space::Space};
+use super::{Engine, space::Space, work::Pace};
 
 impl Engine {
     /// Opens the store on `disk`, which the caller has locked. Nothing is written until all of it
@@ -65,9 +67,15 @@ impl Engine {
             disk,
             clock,
             random,
+            store: manifest.store,
             hash_key: manifest.hash_key,
+            seed: manifest.frame_seed(),
             anchor,
             journal,
+            files: Files::default(),
+            checkpoints: super::checkpoint::Checkpoints::default(),
+            outbox: super::work::Outbox::default(),
+            pace: Pace::Unlimited,
             leases: super::Leases::default(),
             namespaces: super::Namespaces::default(),
             near: super::near::Near::new(),
@@ -85,7 +93,8 @@ impl Engine {
             retry_due_max_ms: 0,
             last_wall_ms: 0,
             replaying: true,
-            replayed_letters: FxHashMap::default(),
+            replay_lsn: 0,
+            retries_that_expire: Vec::new(),
             busy: false,
             wake: false,
             announced_ms: None,
@@ -98,31 +107,19 @@ impl Engine {
         is_new: bool,
         progress: &mut dyn FnMut(recovery::Progress),
     ) -> Result<OpenReport, OpenError> {
+        let found = self.load(manifest, progress)?;
         let disk = Arc::clone(&self.disk);
-        let mut each = |location, decoded: format::record::Decoded| {
-            let number = decoded.namespace;
-            let effect = Effect::of(self.hash_key, number, &decoded.record);
-            self.absorb(location, number, effect);
-            Ok(())
-        };
-        let found = recovery::recover_records(disk.as_ref(), manifest, &mut each, progress)?;
         let (torn, frames, records) = (found.torn, found.frames, found.records);
 
-        let table_bytes = self.namespaces.table_bytes();
-        if table_bytes > self.options.namespaces_bytes_max() {
-            let allowed =
-                format!("at least {}: twice the settings of all namespaces", table_bytes * 2);
-            let segment_bytes = self.options.segment_bytes;
-            let invalid = Invalid::new("store.segment_bytes", segment_bytes, allowed);
-            return Err(OpenError::Options(invalid));
-        }
         // From here on things are written.
         let begins_journal = found.segments.is_empty();
         if begins_journal {
             manifest.epoch = manifest::EPOCH_BEFORE_JOURNAL - 1;
         }
         manifest.begin_epoch();
-        disk.make_dir(DIR)?;
+        for dir in [DIR, runs::FILES.dir, checkpoint::FILES.dir] {
+            disk.make_dir(dir)?;
+        }
         manifest.write(disk.as_ref())?;
         if let Some(unused) = &found.unused {
             disk.remove(unused)?;
@@ -140,21 +137,19 @@ impl Engine {
         if let Some(last) = found.segments.last() {
             last.make_durable()?;
         }
-        self.journal.adopt(epoch, found);
+        self.remove_left_overs()?;
+        let slot = found.segments.last().map_or(0, |last| last.slot);
+        self.journal.adopt(epoch, found, slot);
         if begins_journal {
-            self.journal.roll()?;
+            self.journal.roll(&mut self.files)?;
             // From now on a store without segments has lost them.
             manifest.begin_epoch();
             manifest.write(disk.as_ref())?;
         }
-        if self.journal.is_active_empty() {
-            // A crash came between the roll and the table of namespaces.
-            self.append_namespaces()
-                .map_err(|refusal| OpenError::Unwritable(refusal.to_string()))?;
-        }
         self.replaying = false;
-        self.replayed_letters = FxHashMap::default();
+        self.namespaces.settle_lanes();
         self.count_out_all();
+        self.reclaim();
         let released = self.release_nodes();
         let mark = self.journal.commit()?;
         if let Some(mark) = mark {
@@ -166,6 +161,43 @@ impl Engine {
             return Err(OpenError::Unwritable(self.poisoned.clone().unwrap_or_default()));
         }
         Ok(OpenReport { is_new, torn_tail: torn, frames, records, released, epoch: manifest.epoch })
+    }
+
+    /// Removes what writers that were interrupted left: temporary files, runs and segments that
+    /// nothing names.
+    fn remove_left_overs(&self) -> Result<(), OpenError> {
+        let disk = self.disk.as_ref();
+        for files in [runs::FILES, checkpoint::FILES] {
+            files.remove_temporaries(disk)?;
+        }
+        for id in runs::FILES.list(disk)? {
+            if self.files.slot_of(FileId::Run(id)).is_none() {
+                disk.remove(&runs::FILES.name(id))?;
+            }
+        }
+        for sequence in recovery::all_sequences(disk)? {
+            if self.files.slot_of(FileId::Segment(sequence)).is_none() {
+                disk.remove(&segment_name(sequence))?;
+            }
+        }
+        let kept = |number: &u64| self.checkpoints.kept.iter().any(|kept| kept.number == *number);
+        for number in checkpoint::list(disk)?.iter().filter(|number| !kept(number)) {
+            disk.remove(&checkpoint::FILES.name(*number))?;
+        }
+        Ok(())
+    }
+
+    /// Gives up what a checkpoint that turned out to be damaged has left.
+    pub(super) fn forget_everything(&mut self) {
+        self.namespaces = super::Namespaces::default();
+        self.leases = super::Leases::default();
+        let latest = self.checkpoints.latest;
+        self.files = Files::default();
+        self.files.checkpoint_begins(latest);
+        self.lease_ends = Calendar::new();
+        self.expiries = Calendar::new();
+        self.stub_passes = super::stubs::Passes::default();
+        self.retries_that_expire = Vec::new();
     }
 
     /// Ends the leases of nodes: every node of an embedded store ended with its process.

@@ -10,9 +10,9 @@ use duly_core::{
 use duly_store::{Error, SettleOutcome, SettleVerdict, Settlement, Token};
 
 use crate::{
+    files::ReadError,
     format::record::{self, Cause, Record},
     index::{Entry, Key},
-    journal::ReadError,
 };
 
 use super::{Engine, Stop, leases, leases::Lease};
@@ -77,7 +77,7 @@ impl Engine {
         verdict: &SettleVerdict,
     ) -> Result<SettleOutcome, Stop> {
         let number = key.namespace();
-        let mut timer = match self.load(entry.location()) {
+        let mut timer = match self.load_timer(entry.location()) {
             Ok(timer) => timer,
             Err(error) => {
                 self.quarantine(key, entry, &error)?;
@@ -168,7 +168,7 @@ impl Engine {
         };
         let mut known = Vec::new();
         if let Some(entry) = namespace.live.get(key) {
-            known.push(self.load(entry.location()).map_err(damaged)?.last_settled);
+            known.push(self.load_timer(entry.location()).map_err(damaged)?.last_settled);
         }
         if let Some(entry) = namespace.stubs.get(key, self.now.wall_ms) {
             // A cancelled timer forgets its tokens: most cancels do not look at the record.
@@ -177,7 +177,7 @@ impl Engine {
             known.push(details.and_then(|details| details.settled));
         }
         for location in namespace.letters.of(self.hash_key, key) {
-            known.push(self.load(location).map_err(damaged)?.last_settled);
+            known.push(self.load_timer(location).map_err(damaged)?.last_settled);
         }
         Ok(if known.contains(&Some(SettledToken { nonce, verdict })) {
             SettleOutcome::AlreadySettled

@@ -77,7 +77,7 @@ impl Engine {
             location: self.disk.describe(),
             pending: self.namespaces.pending(),
             index_bytes: self.namespaces.index_bytes(),
-            disk_bytes: self.journal.disk_bytes(),
+            disk_bytes: self.files.bytes(),
             dead: self.namespaces.dead(),
             in_flight: self.leases.len() as u64,
             calendar_bytes: (self.near.heap_bytes()

@@ -57,6 +57,10 @@ impl Stubs {
         &self.index
     }
 
+    pub(crate) const fn index_mut(&mut self) -> &mut Index {
+        &mut self.index
+    }
+
     pub(crate) fn into_index(self) -> Index {
         self.index
     }
@@ -134,11 +138,11 @@ impl Engine {
         }
         let claimable = Claimable { at_ms: ends_ms, kind: Kind::First };
         let entry = Entry::new(key, 0, claimable, location).with_number(order);
-        self.journal.retain(location);
+        self.files.retain(location);
         let number = key.namespace();
         let old = self.namespaces.with(number, |namespace| namespace.stubs.index.put(entry));
         if let Some(old) = old.flatten() {
-            self.journal.release(old.location());
+            self.files.release(old.location());
         }
         self.note_stub_end(number, ends_ms);
         self.evict_stubs(number);
@@ -147,7 +151,7 @@ impl Engine {
     pub(super) fn drop_stub(&mut self, key: Key) {
         let old = self.namespaces.with(key.namespace(), |ns| ns.stubs.index.remove(key));
         if let Some(old) = old.flatten() {
-            self.journal.release(old.location());
+            self.files.release(old.location());
         }
     }
 

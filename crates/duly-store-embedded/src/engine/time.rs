@@ -11,22 +11,26 @@ use duly_core::{
 use duly_store::Refusal;
 
 use crate::{
-    format::record::{Cause, Record},
+    files::{FileId, ReadError},
+    format::{
+        self,
+        record::{Cause, Record},
+    },
     index::{Claimable, Cursor, Entry, Flags, Key, Kind, PackedKey},
-    journal::ReadError,
 };
 
 use super::{Engine, HeldBack, Stop, overdue::Overdue};
 
 /// Entries that one pass takes from one calendar.
 const PASS_MAX: usize = 4096;
+/// Records that one pass reads to learn when they expire.
+const LOOK_UPS_MAX: usize = 256;
 /// When an end that could not be written is tried again.
 pub(super) const AGAIN_MS: u64 = 1_000;
 
 impl Engine {
     /// Brings the state up to the present step's time.
     pub(super) fn tick(&mut self) {
-        self.busy = false;
         self.check_space();
         self.end_leases();
         self.hold_back();
@@ -80,7 +84,7 @@ impl Engine {
     /// Notes when a firing that has just become due expires.
     fn note_expiry(&mut self, entry: &Entry, packed: PackedKey) {
         // A record that cannot be read is found by the claim.
-        let timer = self.load(entry.location()).ok();
+        let timer = self.load_timer(entry.location()).ok();
         if let Some(expires_at) = timer.and_then(|timer| timer.expires_at()) {
             self.expiries.insert(expires_at.unix_ms() + 1, packed);
         }
@@ -89,7 +93,16 @@ impl Engine {
     /// Whether an entry waits for its record to be durable; it is published when that is so. What
     /// got into a calendar before was of an earlier record.
     fn is_unpublished(&self, key: Key, entry: &Entry) -> bool {
-        !self.journal.is_durable(entry.location())
+        let location = entry.location();
+        let file = self.files.get(location.slot());
+        // What is in a run was durable before it got there.
+        let is_durable = file.is_none_or(|file| match file.id {
+            FileId::Segment(sequence) => {
+                self.journal.is_durable(sequence, location.unit() * format::ALIGN)
+            }
+            FileId::Run(_) => true,
+        });
+        !is_durable
             && (entry.claimable().kind == Kind::First
                 || self.unpublished_retries.contains_key(&key))
     }
@@ -193,7 +206,7 @@ impl Engine {
     /// the wall clock; answers whether it did.
     pub(super) fn hold_back_retry(&mut self, key: Key, entry: &Entry) -> bool {
         // A record that cannot be read is found by the claim.
-        let Ok(timer) = self.load(entry.location()) else {
+        let Ok(timer) = self.load_timer(entry.location()) else {
             return false;
         };
         if timer.due_at <= self.now.wall() {
@@ -234,7 +247,7 @@ impl Engine {
         // The firing is due again from when the lease ended, not from when that was noticed.
         let ago_ms = self.now.boot_ms.saturating_sub(lease.ends_boot_ms);
         let since = Timestamp::saturating_from_unix_ms(self.now.steady_ms.saturating_sub(ago_ms));
-        let ended = match self.load(entry.location()) {
+        let ended = match self.load_timer(entry.location()) {
             Ok(timer) => self.fail_attempt(key, timer, attempt, Wait::None, since).map(drop),
             Err(error) => self.quarantine(key, &entry, &error),
         };
@@ -282,7 +295,19 @@ impl Engine {
         Ok(next)
     }
 
+    /// Looks up when some of the retries expire that a checkpoint brought.
+    fn look_up_expiries(&mut self) {
+        let rest = self.retries_that_expire.len().saturating_sub(LOOK_UPS_MAX);
+        for key in self.retries_that_expire.split_off(rest) {
+            if let Some(entry) = self.namespaces.live(key) {
+                self.note_expiry(&entry, key.pack());
+            }
+        }
+        self.busy |= !self.retries_that_expire.is_empty();
+    }
+
     fn expire(&mut self) {
+        self.look_up_expiries();
         let mut popped = std::mem::take(&mut self.popped);
         self.busy |= self.expiries.pop_due(self.now.wall_ms, PASS_MAX, &mut popped);
         for (_, packed) in popped.drain(..) {
@@ -293,7 +318,7 @@ impl Engine {
             if entry.flags().has(Flags::LEASED) {
                 continue;
             }
-            match self.load(entry.location()) {
+            match self.load_timer(entry.location()) {
                 Ok(timer) if self.is_expired(&timer) => {
                     if let Err(Stop::Refused(_)) = self.give_up_expired(key, timer) {
                         self.expiries.insert(self.now.wall_ms + AGAIN_MS, packed);

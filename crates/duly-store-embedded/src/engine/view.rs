@@ -4,8 +4,8 @@ use duly_core::{NamespaceName, State, Timer, TimerId};
 use duly_store::{Error, Refusal, TimerView, query::Body};
 
 use crate::{
+    files::ReadError,
     index::{Entry, Flags, Key, Kind, Location},
-    journal::ReadError,
 };
 
 use super::{Engine, leases::Lease};
@@ -96,14 +96,14 @@ impl Engine {
         Ok(match known {
             Known::Nothing => None,
             Known::Live(key, entry) => {
-                let timer = self.load(entry.location())?;
+                let timer = self.load_timer(entry.location())?;
                 Some(self.live_view(name, timer, self.leases.get(key)))
             }
             Known::Ended(location) => {
                 Some(TimerView::stub(name.clone(), self.load_stub(location)?))
             }
             Known::Dead(location) => {
-                let timer = self.load(location)?;
+                let timer = self.load_timer(location)?;
                 Some(TimerView::whole(name.clone(), State::Dead, timer))
             }
         })

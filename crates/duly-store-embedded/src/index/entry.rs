@@ -53,6 +53,12 @@ impl Location {
         Self { slot, unit, class }
     }
 
+    /// The same place in the file of another slot.
+    #[must_use]
+    pub(crate) const fn in_slot(self, slot: u16) -> Self {
+        Self { slot, ..self }
+    }
+
     pub(crate) const fn slot(self) -> u16 {
         self.slot
     }

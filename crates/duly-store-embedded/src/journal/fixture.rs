@@ -11,7 +11,11 @@ use duly_store::query::Totals;
 use crate::{
     disk::{Disk, SimDisk},
     effect::Effect,
-    format::record::{Cause, Decoded, NamespaceRecord, Record},
+    files::{DataFile, FileId, Files, ReadError},
+    format::{
+        ALIGN,
+        record::{self, Cause, Decoded, NamespaceRecord, Record},
+    },
     index::Location,
     manifest::Manifest,
     open::OpenError,
@@ -30,6 +34,7 @@ pub(crate) struct Fixture {
     pub(crate) disk: SimDisk,
     pub(crate) manifest: Manifest,
     pub(crate) journal: Journal,
+    pub(crate) files: Files,
 }
 
 /// What was read back, and what it was read by.
@@ -140,9 +145,30 @@ impl Fixture {
         disk.sync_dir("").expect("synced");
         let manifest = manifest();
         let mut journal = Self::journal_on(&disk, &manifest);
-        journal.adopt(1, recovery::Found::nothing());
-        journal.roll().expect("the first segment");
-        Self { disk, manifest, journal }
+        journal.adopt(1, recovery::Found::nothing(), 0);
+        let mut files = Files::default();
+        journal.roll(&mut files).expect("the first segment");
+        Self { disk, manifest, journal, files }
+    }
+
+    /// Begins the next segment.
+    pub(crate) fn roll(&mut self) -> Result<(), crate::disk::Error> {
+        self.journal.roll(&mut self.files)
+    }
+
+    pub(crate) fn is_durable(&self, location: Location) -> bool {
+        let FileId::Segment(sequence) = self.files.get(location.slot()).expect("a file").id else {
+            unreachable!("a journal has segments only")
+        };
+        self.journal.is_durable(sequence, location.unit() * ALIGN)
+    }
+
+    /// Reads a record back.
+    pub(crate) fn read(&self, location: Location) -> Result<Decoded, ReadError> {
+        match self.journal.under_construction(location) {
+            Some(bytes) => Ok(record::decode(bytes).expect("what is appended can be read")),
+            None => self.files.read(location),
+        }
     }
 
     fn journal_on(disk: &SimDisk, manifest: &Manifest) -> Journal {
@@ -158,8 +184,16 @@ impl Fixture {
         if let Some(unused) = &found.unused {
             disk.remove(unused).expect("removed");
         }
-        journal.adopt(u32::try_from(manifest.epoch).expect("small"), found);
-        (Self { disk, manifest, journal }, records)
+        let mut files = Files::default();
+        let mut slot = 0;
+        for segment in &found.segments {
+            let file = Arc::clone(&segment.file);
+            let file = DataFile::segment(segment.sequence, file, segment.length);
+            slot = files.add(file).expect("a slot");
+            assert_eq!(slot, segment.slot, "slots come in order");
+        }
+        journal.adopt(u32::try_from(manifest.epoch).expect("small"), found, slot);
+        (Self { disk, manifest, journal, files }, records)
     }
 
     pub(crate) fn append(&mut self, record: &Record) -> Location {
@@ -187,7 +221,7 @@ impl Fixture {
     }
 
     pub(crate) fn read_id(&self, location: Location) -> String {
-        let decoded = self.journal.read(location).expect("it reads back");
+        let decoded = self.read(location).expect("it reads back");
         id_of(&decoded.record).expect("a timer").to_owned()
     }
 }

@@ -31,15 +31,10 @@ use crate::{
 };
 
 mod checks;
-#[cfg_attr(not(test), expect(dead_code, reason = "the engine's opening is next to use it"))]
 mod pipeline;
 mod scan;
 mod walk;
 
-#[cfg_attr(
-    not(test),
-    expect(unused_imports, reason = "the engine's opening is next to use it")
-)]
 pub(crate) use pipeline::{Replayed, recover};
 
 use walk::{Halt, Visitor, WholeFrame, walk};
@@ -130,6 +125,37 @@ pub(crate) fn recover_records(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Found, OpenError> {
     walk(disk, manifest, None, &mut Decoder { each, progress }).map_err(Halt::refusal)
+}
+
+/// The numbers of the segments from a replay point on, or of all, in order and without a gap.
+pub(crate) fn sequences_from(
+    disk: &dyn Disk,
+    from: Option<ReplayPoint>,
+) -> Result<Vec<u64>, OpenError> {
+    checks::sequences(disk, from)
+}
+
+/// The numbers of all segments, in order.
+pub(crate) fn all_sequences(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
+    checks::sequences_there(disk)
+}
+
+/// Opens a segment that is not read back because a checkpoint covers it; answers its length.
+pub(crate) fn open_sealed(
+    disk: &dyn Disk,
+    sequence: u64,
+    manifest: &Manifest,
+) -> Result<(Arc<dyn File>, u64), OpenError> {
+    let name = super::segment_name(sequence);
+    let file = disk.open(&name)?;
+    let length = file.len()?;
+    checks::check_length(&name, length)?;
+    let mut bytes = [0; segment::HEADER_BYTES as usize];
+    file.read_exact_at(0, &mut bytes)?;
+    let header = segment::Header::read(&bytes)
+        .ok_or_else(|| checks::damaged(&name, 0, "the segment's header is not valid"))?;
+    checks::check_header(&name, &header, manifest, sequence, length)?;
+    Ok((file, length))
 }
 
 /// Decodes what a walk comes by.

@@ -1,4 +1,5 @@
-//! Segments full of zeros, made ahead so that the syncs of a journal in use need no metadata.
+//! Segments whose blocks are written already, made ahead so that the syncs of a journal in use need
+//! no metadata: files of zeros, or segments that nothing needs any more.
 //!
 //! The spare is written by a thread of the shell while the journal goes on. A roll that finds none
 //! makes its own segment under another name, so neither ever touches the half-written file of the
@@ -49,6 +50,21 @@ pub(super) fn take(
     file.write_at(0, &header.encode())?;
     file.sync_data()?;
     disk.rename(source, name)
+}
+
+/// Makes the spare out of a segment that nothing needs, if there is no spare and it has the length
+/// that segments have; answers whether it did. What the segment held is no frame of the journal any
+/// more: its lsns lie behind.
+pub(crate) fn recycle(
+    disk: &dyn Disk,
+    name: &str,
+    segment_bytes: u64,
+) -> Result<bool, disk::Error> {
+    if spare_bytes(disk)? == segment_bytes || disk.open(name)?.len()? != segment_bytes {
+        return Ok(false);
+    }
+    disk.rename(name, SPARE)?;
+    Ok(true)
 }
 
 /// Length of the spare; 0 when there is none.

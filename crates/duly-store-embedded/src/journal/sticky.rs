@@ -63,6 +63,18 @@ impl File for Sticky {
         self.file.len()
     }
 
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.file.punch_hole(offset, len)
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        self.file.will_need(offset, len);
+    }
+
+    fn allocated_bytes(&self) -> Result<u64, Error> {
+        self.file.allocated_bytes()
+    }
+
     fn set_len(&self, len: u64) -> Result<(), Error> {
         self.file.set_len(len)
     }

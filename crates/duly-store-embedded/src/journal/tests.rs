@@ -9,6 +9,7 @@ use crate::{
 };
 
 use super::*;
+use crate::files::ReadError;
 
 mod rolling;
 
@@ -38,16 +39,16 @@ fn a_record_is_durable_when_its_frame_was_synced() {
     let first = fixture.append(&pending("first", 0));
     let mark = fixture.commit();
     let second = fixture.append(&pending("second", 0));
-    assert!(!fixture.journal.is_durable(first));
+    assert!(!fixture.is_durable(first));
     mark.file.sync_data().expect("synced");
     fixture.journal.synced(mark.lsn, mark.position);
-    assert!(fixture.journal.is_durable(first));
-    assert!(!fixture.journal.is_durable(second));
+    assert!(fixture.is_durable(first));
+    assert!(!fixture.is_durable(second));
     assert_eq!((fixture.journal.durable_lsn(), fixture.journal.written_lsn()), (1, 1));
     // Word of an older sync changes nothing.
     fixture.sync();
     fixture.journal.synced(mark.lsn, mark.position);
-    assert!(fixture.journal.is_durable(second));
+    assert!(fixture.is_durable(second));
     assert_eq!(fixture.journal.durable_lsn(), 2);
 }
 
@@ -67,13 +68,13 @@ fn a_full_segment_says_so_and_a_roll_makes_room() {
     assert!(matches!(full, Err(AppendError::Full)), "{full:?}");
     assert_eq!(fixture.read_id(first), "first", "a refused record leaves no trace");
     fixture.commit();
-    assert!(!fixture.journal.is_durable(first));
-    fixture.journal.roll().expect("room");
-    assert!(fixture.journal.is_durable(first), "a roll syncs what is before it");
+    assert!(!fixture.is_durable(first));
+    fixture.roll().expect("room");
+    assert!(fixture.is_durable(first), "a roll syncs what is before it");
     let second = fixture.append(&pending("second", NEARLY_A_SEGMENT));
     fixture.sync();
     assert_ne!(first.slot(), second.slot());
-    assert_eq!(fixture.journal.disk_bytes(), 2 * SEGMENT_BYTES_MIN);
+    assert_eq!(fixture.files.bytes(), 2 * SEGMENT_BYTES_MIN);
     let reread = reread(&fixture.disk, &fixture.manifest).expect("it is whole");
     assert_eq!(reread.ids(), ["first", "second"]);
     assert_eq!(reread.found.next_lsn, 3);
@@ -100,11 +101,11 @@ fn a_record_that_fits_no_segment_is_told_from_one_that_does_not_fit_this_one() {
 fn a_roll_takes_the_spare_if_it_has_the_right_size() {
     let mut fixture = Fixture::new(1);
     write_spare(&fixture.disk, SEGMENT_BYTES_MIN).expect("room");
-    fixture.journal.roll().expect("room");
+    fixture.roll().expect("room");
     assert_eq!(fixture.disk.names(), [FIRST, &segment_name(2)]);
     // The setting was changed since the spare was written.
     write_spare(&fixture.disk, 2 * SEGMENT_BYTES_MIN).expect("room");
-    fixture.journal.roll().expect("room");
+    fixture.roll().expect("room");
     assert_eq!(fixture.disk.read_file(&segment_name(3)).len() as u64, SEGMENT_BYTES_MIN);
 }
 
@@ -113,7 +114,7 @@ fn a_roll_does_not_touch_a_spare_that_is_being_written() {
     let mut fixture = Fixture::new(1);
     let half = fixture.disk.create("journal/spare.tmp").expect("made");
     half.write_at(0, &[0; 100]).expect("written");
-    fixture.journal.roll().expect("room");
+    fixture.roll().expect("room");
     assert_eq!(fixture.disk.read_file("journal/spare.tmp").len(), 100);
     assert_eq!(fixture.disk.read_file(&segment_name(2)).len() as u64, SEGMENT_BYTES_MIN);
     drop(half);
@@ -126,68 +127,13 @@ fn a_full_disk_leaves_no_half_segment_and_the_old_one_in_use() {
     let first = fixture.append(&pending("first", 0));
     fixture.commit();
     fixture.disk.plan(Fault::NoSpaceAtWrite(1));
-    let error = fixture.journal.roll().expect_err("no room");
+    let error = fixture.roll().expect_err("no room");
     assert!(error.is_no_space(), "{error}");
     assert_eq!(fixture.disk.names(), [FIRST]);
     let second = fixture.append(&pending("second", 0));
     fixture.sync();
     assert_eq!([fixture.read_id(first), fixture.read_id(second)], ["first", "second"]);
-    fixture.journal.roll().expect("there is room again");
-}
-
-#[test]
-fn past_65536_segments_the_journal_is_full() {
-    let mut fixture = Fixture::new(1);
-    fixture.journal.slots.resize(1 << 16, Some(1));
-    let error = fixture.journal.roll().expect_err("no slot");
-    assert!(error.is_no_space(), "{error}");
-    fixture.journal.slots[77] = None;
-    fixture.journal.roll().expect("a slot");
-    assert_eq!(fixture.append(&pending("a", 0)).slot(), 77);
-}
-
-#[test]
-fn segments_go_from_the_oldest_on_and_never_past_one_that_is_needed() {
-    let mut fixture = Fixture::new(1);
-    let mut places = Vec::new();
-    for id in ["1", "2", "3", "4", "5"] {
-        let place = fixture.append(&pending(id, 0));
-        fixture.journal.retain(place);
-        fixture.sync();
-        fixture.journal.roll().expect("room");
-        places.push(place);
-    }
-    let sequences =
-        |fixture: &Fixture| -> Vec<u64> { fixture.journal.segments.keys().copied().collect() };
-    let drop_dead = |fixture: &mut Fixture| fixture.journal.drop_dead_prefix().expect("fine");
-    assert_eq!(drop_dead(&mut fixture), 0);
-    fixture.journal.release(places[1]);
-    assert_eq!(drop_dead(&mut fixture), 0, "2 is behind 1");
-    fixture.journal.release(places[0]);
-    assert_eq!(drop_dead(&mut fixture), 2);
-    assert_eq!(sequences(&fixture), [3, 4, 5, 6]);
-    assert!(!fixture.disk.names().contains(&segment_name(2)));
-    for place in &places[2..] {
-        fixture.journal.release(*place);
-    }
-    assert_eq!(drop_dead(&mut fixture), 2);
-    assert_eq!(sequences(&fixture), [5, 6], "the newest sealed one stays with the active one");
-    // Slots are used again, and what is left still reads back in order.
-    fixture.journal.roll().expect("room");
-    assert_eq!(fixture.append(&pending("7", 0)).slot(), 0);
-    fixture.sync();
-    let reread = reread(&fixture.disk, &fixture.manifest).expect("whole");
-    assert_eq!(reread.ids(), ["5", "7"]);
-}
-
-#[test]
-#[should_panic(expected = "released twice")]
-fn a_record_released_twice_is_a_broken_invariant() {
-    let mut fixture = Fixture::new(1);
-    let place = fixture.append(&pending("1", 0));
-    fixture.journal.retain(place);
-    fixture.journal.release(place);
-    fixture.journal.release(place);
+    fixture.roll().expect("there is room again");
 }
 
 #[test]
@@ -198,14 +144,14 @@ fn a_damaged_record_is_noticed_when_it_is_read() {
     let offset = place.unit() * ALIGN;
     for (at, mask) in [(4, 0xFF), (7, 0x80), (20, 1), (150, 1)] {
         fixture.disk.corrupt(FIRST, offset + at, mask);
-        let error = fixture.journal.read(place).expect_err("damaged");
+        let error = fixture.read(place).expect_err("damaged");
         let named = matches!(&error, ReadError::Damaged { file, offset: o, .. } if file == FIRST && *o == offset);
         assert!(named, "byte {at}: {error}");
         fixture.disk.corrupt(FIRST, offset + at, mask);
     }
     assert_eq!(fixture.read_id(place), "1");
-    let nowhere = fixture.journal.read(Location::new(9, 4, 100));
-    assert!(matches!(nowhere, Err(ReadError::NoSegment(9))), "{nowhere:?}");
+    let nowhere = fixture.read(Location::new(9, 4, 100));
+    assert!(matches!(nowhere, Err(ReadError::NoFile(9))), "{nowhere:?}");
 }
 
 /// Appends, commits, syncs, rolls: ids by the frame they were in, and how many frames a sync
@@ -215,7 +161,7 @@ fn scenario(fixture: &mut Fixture, steps: &[(u8, usize)]) -> Result<(), disk::Er
         let record = pending(&n.to_string(), *payload_bytes);
         if matches!(fixture.journal.append(NAMESPACE, &record), Err(AppendError::Full)) {
             fixture.journal.commit()?;
-            fixture.journal.roll()?;
+            fixture.roll()?;
             fixture.append(&record);
         }
         if *what > 0 {
@@ -286,10 +232,10 @@ proptest! {
         prop_assert_eq!(reread.ids(), expected);
 
         let (mut next, _) = cut_off.reopen(disk);
-        if next.journal.segments.contains_key(&next.journal.active) {
+        if next.journal.active_sequence() > 0 {
             let full = next.journal.append(NAMESPACE, &pending("next", 0)).is_err();
             if full {
-                next.journal.roll().expect("room");
+                next.roll().expect("room");
                 next.append(&pending("next", 0));
             }
             next.sync();

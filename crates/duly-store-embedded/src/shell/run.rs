@@ -20,6 +20,7 @@ use crate::{
 
 use super::{
     Inbox, Request, Waiter,
+    background::Background,
     inbox::{Answer, Intake},
     syncer::Syncer,
 };
@@ -63,6 +64,7 @@ pub(crate) fn start(
             drop(panic_watch);
         })?
     };
+    let background = Background::start(Arc::clone(&shared.inbox))?;
     thread::Builder::new().name("duly-engine".into()).spawn(move || {
         let _watch = EngineWatch { shared: shared.clone(), syncer: Arc::clone(&syncer) };
         let mut shell = Shell {
@@ -76,8 +78,10 @@ pub(crate) fn start(
             health_at: Instant::now(),
             health_stale: false,
             spare: None,
+            background,
         };
         shell.run();
+        shell.background.stop();
         syncer.stop();
         if sync_thread.join().is_err() {
             tracing::error!("the syncing thread panicked");
@@ -139,6 +143,7 @@ struct Shell {
     health_at: Instant,
     health_stale: bool,
     spare: Option<JoinHandle<()>>,
+    background: Background,
 }
 
 /// Answers of one step, by when they may leave.
@@ -166,6 +171,7 @@ impl Shell {
                 self.shared.wakeups.send_modify(|count| *count += 1);
             }
             self.write_spare();
+            self.send_work();
             self.refresh_health();
             if closing && self.work.is_empty() && self.lists.is_empty() {
                 self.last_sync();
@@ -271,6 +277,13 @@ impl Shell {
                 }
             }
             Err(error) => fail(answers, &error),
+        }
+    }
+
+    /// Hands over what the engine wants done in the background.
+    fn send_work(&mut self) {
+        for work in self.engine.take_work() {
+            self.background.send(work);
         }
     }
 

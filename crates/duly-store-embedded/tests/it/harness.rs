@@ -43,6 +43,8 @@ pub(crate) fn options(seed: u64) -> Options {
         // Small near sets and windows for two seeds of three: then every timer goes through them.
         near_max: [1_000_000, 2, 5][(seed % 3) as usize],
         overdue_max: [262_144, 3, 8][(seed % 3) as usize],
+        // A checkpoint every few dozen records for one of two.
+        checkpoint_bytes: [128 << 20, 8 << 10][(seed % 2) as usize],
         ..Options::default()
     }
 }

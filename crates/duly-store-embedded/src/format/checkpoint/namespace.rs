@@ -3,6 +3,7 @@
 //! ```text
 //! 0  number  u32
 //! 4  lsn     u64  of the newest record whose effect on the totals is in them
+//!    counts  4 x u64  about how many entries follow of each index, so that room can be made
 //!    body         as in a namespace's record: name, times, totals, settings
 //!    lanes   u32  how many, then of each, ascending:
 //!                 number u8, key text: "" follows the namespace, "pull", "overflow", or an origin
@@ -26,6 +27,8 @@ pub(crate) struct Namespace {
     pub(crate) record: NamespaceRecord,
     /// By number.
     pub(crate) lanes: Vec<Lane>,
+    /// About how many entries of each index follow: a hint.
+    pub(crate) counts: [u64; 4],
 }
 
 /// A lane and the number that index entries name it by.
@@ -40,6 +43,9 @@ impl Namespace {
     pub(super) fn encode(&self, writer: &mut Writer<'_>) {
         writer.u32(self.number);
         writer.u64(self.lsn);
+        for count in self.counts {
+            writer.u64(count);
+        }
         settings::encode_namespace(writer, &self.record);
         let lanes = u32::try_from(self.lanes.len()).expect("lanes have numbers of one byte");
         writer.u32(lanes);
@@ -51,6 +57,7 @@ impl Namespace {
 
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (number, lsn) = (reader.u32()?, reader.u64()?);
+        let counts = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?];
         let record = settings::decode_namespace(reader)?;
         // Ascending numbers of one byte: there are never more than 256.
         let mut lanes: Vec<Lane> = Vec::new();
@@ -61,7 +68,7 @@ impl Namespace {
             }
             lanes.push(lane);
         }
-        Ok(Self { number, lsn, record, lanes })
+        Ok(Self { number, lsn, record, lanes, counts })
     }
 }
 

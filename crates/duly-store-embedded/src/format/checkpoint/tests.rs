@@ -171,7 +171,7 @@ fn lanes_that_no_namespace_has_are_refused() {
             crate::format::record::Record::Namespace(record) => *record,
             other => panic!("{other:?}"),
         };
-        let namespace = Namespace { number: 1, lsn: 2, record, lanes };
+        let namespace = Namespace { number: 1, lsn: 2, record, lanes, counts: [0; 4] };
         encoded(&Block::Namespace(Box::new(namespace)))
     };
     assert!(decoded(&with(vec![lane(0, None), lane(1, Some(LaneKey::Pull))])).is_ok());
@@ -205,7 +205,7 @@ fn namespace() -> impl Strategy<Value = Namespace> {
     (any::<u32>(), any::<u64>(), strategies::namespace(), lanes).prop_map(
         |(number, lsn, record, lanes)| {
             let lanes = lanes.into_iter().map(|(number, key)| Lane { number, key }).collect();
-            Namespace { number, lsn, record, lanes }
+            Namespace { number, lsn, record, lanes, counts: [5, 0, u64::MAX, 7] }
         },
     )
 }

@@ -11,8 +11,8 @@ use crate::{
 
 use super::{ReplayPoint, scan::Scan};
 
-/// The segments to be read, in order and without a gap.
-pub(super) fn sequences(disk: &dyn Disk, from: Option<ReplayPoint>) -> Result<Vec<u64>, OpenError> {
+/// The segments that there are, in order.
+pub(super) fn sequences_there(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
     let mut sequences = Vec::new();
     for name in disk.list(DIR)? {
         if let Some(number) = name.strip_suffix(".log") {
@@ -25,6 +25,12 @@ pub(super) fn sequences(disk: &dyn Disk, from: Option<ReplayPoint>) -> Result<Ve
         }
     }
     sequences.sort_unstable();
+    Ok(sequences)
+}
+
+/// The segments to be read, in order and without a gap.
+pub(super) fn sequences(disk: &dyn Disk, from: Option<ReplayPoint>) -> Result<Vec<u64>, OpenError> {
+    let mut sequences = sequences_there(disk)?;
     if let Some(point) = from {
         sequences.retain(|sequence| *sequence >= point.sequence);
         if sequences.first() != Some(&point.sequence) {

@@ -179,7 +179,7 @@ fn damage_at_the_end_of_a_sealed_segment_is_noticed() {
     let mut fixture = Fixture::new(1);
     fixture.frame("first", 0);
     let (from, _) = fixture.frame("damaged", 0);
-    fixture.journal.roll().expect("room");
+    fixture.roll().expect("room");
     fixture.disk.corrupt(FIRST, from + 40, 1);
     let error = read(&fixture).expect_err("the segment was synced before the next began");
     assert!(is_damage(&error, &segment_name(2), 0), "{error}");
@@ -191,7 +191,7 @@ fn a_missing_segment_is_named() {
     let mut fixture = Fixture::new(1);
     for id in ["1", "2", "3"] {
         fixture.frame(id, 0);
-        fixture.journal.roll().expect("room");
+        fixture.roll().expect("room");
     }
     fixture.disk.remove(&segment_name(3)).expect("removed");
     let error = read(&fixture).expect_err("a gap");
@@ -209,7 +209,7 @@ fn a_missing_segment_is_named() {
 fn a_damaged_header_is_refused_unless_the_segment_was_never_used() {
     let mut fixture = Fixture::new(1);
     fixture.frame("1", 0);
-    fixture.journal.roll().expect("room");
+    fixture.roll().expect("room");
     let second = segment_name(2);
     for end in 0..64 {
         let whole = fixture.disk.read_file(&second);
@@ -228,7 +228,7 @@ fn a_damaged_header_is_refused_unless_the_segment_was_never_used() {
         assert!(is_damage(&error, &second, 0), "bit {bit}: {error}");
         fixture.disk.corrupt(&second, bit / 8, 1 << (bit % 8));
     }
-    fixture.journal.roll().expect("room");
+    fixture.roll().expect("room");
     fixture.disk.corrupt(&second, 0, 1);
     let error = read(&fixture).expect_err("it is not the last one");
     assert!(is_damage(&error, &second, 0), "{error}");

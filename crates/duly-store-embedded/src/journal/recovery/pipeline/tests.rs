@@ -7,6 +7,7 @@ use duly_core::DeliveryId;
 
 use crate::{
     disk::SimDisk,
+    files::Files,
     format::record::Record,
     index::Key,
     journal::{
@@ -33,7 +34,7 @@ fn long_journal() -> Fixture {
     for first in (0..RECORDS).step_by(FRAME_RECORDS as usize) {
         let bytes = u64::from(FRAME_RECORDS + 1) * 32;
         if fixture.journal.end + bytes > SEGMENT_BYTES_MIN {
-            fixture.journal.roll().expect("room");
+            fixture.roll().expect("room");
         }
         for number in first..first + FRAME_RECORDS {
             fixture.append(&Record::Purged {
@@ -144,9 +145,10 @@ fn progress_is_told_within_large_segments_and_ends_at_all() {
     disk.make_dir(DIR).expect("made");
     let segment_bytes = 64 << 20;
     let mut journal = Journal::new(Arc::new(disk.clone()), &manifest(), segment_bytes);
-    journal.adopt(1, Found::nothing());
+    journal.adopt(1, Found::nothing(), 0);
+    let mut files = Files::default();
     for _ in 0..2 {
-        journal.roll().expect("room");
+        journal.roll(&mut files).expect("room");
         for _ in 0..30 {
             journal.append(NAMESPACE, &pending("large", 1 << 20)).expect("room");
             let mark = journal.commit().expect("written").expect("a frame");

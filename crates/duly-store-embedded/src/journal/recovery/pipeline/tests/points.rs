@@ -55,7 +55,7 @@ fn journal_with_point() -> (Fixture, ReplayPoint) {
         }
         fixture.frame(&format!("{n}b"), 0);
         if n < 4 {
-            fixture.journal.roll().expect("room");
+            fixture.roll().expect("room");
         }
     }
     (fixture, point.expect("set in the third"))
@@ -135,7 +135,7 @@ fn the_header_of_the_points_segment_is_checked() {
     // Also where the segment looks as if it had never been used.
     let mut fixture = Fixture::new(1);
     fixture.frame("1", 0);
-    fixture.journal.roll().expect("room");
+    fixture.roll().expect("room");
     let point = end_of(&fixture);
     assert_eq!(keys(&fixture.disk, &fixture, point).expect("whole").0, []);
     fixture.disk.zero(&segment_name(2), 0..64);

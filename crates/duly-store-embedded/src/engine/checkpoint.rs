@@ -1,0 +1,456 @@
+//! Taking checkpoints while the engine goes on.
+//!
+//! ```text
+//!   begin (replay point) ─► walk: namespace, its entries, leases, letters … ─► files ─► durable? ─► name
+//!                             a few tables a step        │ pieces
+//!                                                        ▼
+//!                                                  background: write
+//! ```
+//!
+//! Invariants:
+//! * a step copies only what is written: it waits for the frame under construction;
+//! * a checkpoint gets its name when everything it saw is durable;
+//! * the newest two stay; what they need stays too ([`Engine::reclaim`]).
+
+use std::{collections::VecDeque, sync::Arc};
+
+use duly_core::NamespaceName;
+
+use crate::{
+    checkpoint::{self, FILES, Finished, Writer},
+    disk::{self, Disk},
+    format::{
+        self,
+        checkpoint::{self as layout, Block, Entries, Which, append_entry},
+    },
+    index::{Cursor, Flags, Index},
+    journal::recovery::ReplayPoint,
+};
+
+use super::{Engine, namespaces::Namespace};
+
+/// Checkpoints that are kept.
+const KEPT: usize = 2;
+/// Tables that one step copies.
+const TABLES_PER_STEP: usize = 4;
+/// Namespaces that one step copies.
+const NAMESPACES_PER_STEP: usize = 64;
+/// Bytes of pieces above which the walk waits for the writer.
+const PIECES_BYTES_MAX: usize = 4 << 20;
+/// Entries of one block.
+const BLOCK_ENTRIES: usize = 32_768;
+/// When a checkpoint that failed is tried again.
+const AGAIN_MS: u64 = 10_000;
+
+/// A part of a checkpoint on its way to the writer.
+pub(super) enum Piece {
+    Namespace(Box<layout::Namespace>),
+    Entries { namespace: u32, which: Which, bytes: Vec<u8> },
+    Leases(layout::Leases),
+    Several(layout::Several),
+    Files(Vec<layout::FileSlot>),
+}
+
+impl std::fmt::Debug for Piece {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Piece").finish_non_exhaustive()
+    }
+}
+
+impl Piece {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Entries { bytes, .. } => bytes.len(),
+            Self::Leases(leases) => 64 * leases.leases.len(),
+            Self::Several(several) => 40 * several.letters.len(),
+            Self::Namespace(_) | Self::Files(_) => 1_024,
+        }
+    }
+
+    fn write(&self, writer: &mut Writer) -> Result<(), disk::Error> {
+        match self {
+            Self::Namespace(namespace) => writer.block(&Block::Namespace(namespace.clone())),
+            Self::Entries { namespace, which, bytes } => {
+                writer.block(&Block::Entries(Entries::new(*namespace, *which, bytes)))
+            }
+            Self::Leases(leases) => writer.block(&Block::Leases(leases.clone())),
+            Self::Several(several) => writer.block(&Block::Several(several.clone())),
+            Self::Files(files) => writer.block(&Block::Files(files.clone())),
+        }
+    }
+}
+
+/// A checkpoint that can be loaded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kept {
+    pub(super) number: u64,
+    /// The segment in which its replay begins.
+    pub(super) sequence: u64,
+}
+
+/// What there is of checkpoints.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    /// Oldest first.
+    pub(super) kept: VecDeque<Kept>,
+    /// Number of the latest that was begun.
+    pub(super) latest: u64,
+    taking: Option<Taking>,
+    /// Bytes of the journal when the latest was begun.
+    begun_at_bytes: u64,
+    /// Bytes of the latest.
+    bytes: u64,
+    /// Not before, by the boot-time clock.
+    not_before_ms: u64,
+    /// Whether files are being removed.
+    pub(super) is_reclaiming: bool,
+}
+
+impl Checkpoints {
+    /// The older of the kept two; while there are not two, nothing may go.
+    pub(super) fn oldest(&self) -> Option<Kept> {
+        self.kept.front().copied().filter(|_| self.kept.len() == KEPT)
+    }
+}
+
+/// A checkpoint under way.
+struct Taking {
+    number: u64,
+    replay: ReplayPoint,
+    place: Place,
+    pieces: Vec<Piece>,
+    pieces_bytes: usize,
+    /// Here, or away in the background.
+    writer: Option<Box<Writer>>,
+    /// The newest frame that it saw something of.
+    seen_lsn: u64,
+}
+
+impl std::fmt::Debug for Taking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Taking").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// Where the walk is.
+enum Place {
+    /// Behind this namespace, or at the beginning.
+    Behind(Option<NamespaceName>),
+    /// In an index of a namespace.
+    In { name: NamespaceName, number: u32, which: Which, cursor: Cursor },
+    /// All namespaces were seen.
+    Done,
+    /// The table of files was seen too: what is left waits for durability.
+    Ended,
+}
+
+impl Engine {
+    /// One step: begins a checkpoint if one is due, goes on with the one under way. Called before
+    /// anything is appended.
+    pub(super) fn checkpoint_step(&mut self) {
+        if self.journal.frame_bytes() > 0 {
+            return;
+        }
+        if self.checkpoints.taking.is_none() {
+            if self.wants_checkpoint() {
+                self.begin_checkpoint();
+            }
+            return;
+        }
+        self.walk_on();
+        self.hand_over();
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        let checkpoints = &self.checkpoints;
+        if self.now.boot_ms < checkpoints.not_before_ms {
+            return false;
+        }
+        let grown = self.journal.bytes_written() - checkpoints.begun_at_bytes;
+        let needed = self.options.checkpoint_bytes.max(checkpoints.bytes);
+        let waiting = self.files.empty_bytes();
+        let too_many = self.options.checkpoint_bytes.max(self.files.bytes() / 4);
+        grown >= needed || (grown > 0 && waiting > too_many)
+    }
+
+    fn begin_checkpoint(&mut self) {
+        let number = self.checkpoints.latest + 1;
+        self.checkpoints.latest = number;
+        self.checkpoints.begun_at_bytes = self.journal.bytes_written();
+        self.files.checkpoint_begins(number);
+        let replay = self.journal.replay_point();
+        self.checkpoints.taking = Some(Taking {
+            number,
+            replay,
+            place: Place::Behind(None),
+            pieces: Vec::new(),
+            pieces_bytes: 0,
+            writer: None,
+            seen_lsn: self.journal.written_lsn(),
+        });
+        let header = layout::Header {
+            version: format::VERSION,
+            store: self.store,
+            number,
+            replay: layout::ReplayPoint {
+                sequence: replay.sequence,
+                offset: replay.offset,
+                lsn: replay.lsn,
+            },
+            epoch: u64::from(replay.epoch),
+            begun_at_ms: self.now.wall_ms,
+        };
+        let (disk, seed, pace) = (Arc::clone(&self.disk), self.seed, self.pace);
+        self.in_background(
+            move || Writer::create(disk, &header, seed, pace.throttle()),
+            move |engine, created| engine.writer_back(number, created.map(Box::new)),
+        );
+        self.busy = true;
+    }
+
+    /// The writer comes back from the background.
+    fn writer_back(&mut self, number: u64, writer: Result<Box<Writer>, disk::Error>) {
+        let taking = self.checkpoints.taking.as_mut().filter(|taking| taking.number == number);
+        match (taking, writer) {
+            (Some(taking), Ok(writer)) => taking.writer = Some(writer),
+            (_, Err(error)) => self.give_up_checkpoint(&error),
+            (None, Ok(_)) => {}
+        }
+        self.busy = true;
+    }
+
+    fn give_up_checkpoint(&mut self, error: &disk::Error) {
+        tracing::warn!(%error, "a checkpoint could not be written; it is tried again");
+        self.checkpoints.taking = None;
+        self.checkpoints.not_before_ms = self.now.boot_ms + AGAIN_MS;
+        if error.is_no_space() && self.checkpoints.kept.len() == KEPT {
+            // The newer one is enough to open with; its elder's room may be all there is.
+            self.drop_oldest_checkpoint();
+        }
+    }
+
+    fn walk_on(&mut self) {
+        let Some(mut taking) = self.checkpoints.taking.take() else {
+            return;
+        };
+        let (mut tables, mut namespaces) = (0, 0);
+        while taking.pieces_bytes < PIECES_BYTES_MAX
+            && tables < TABLES_PER_STEP
+            && namespaces < NAMESPACES_PER_STEP
+        {
+            match std::mem::replace(&mut taking.place, Place::Done) {
+                Place::Behind(behind) => {
+                    taking.place = self.copy_next_namespace(&mut taking, behind.as_ref());
+                    namespaces += 1;
+                }
+                Place::In { name, number, which, cursor } => {
+                    taking.place = self.copy_table(&mut taking, name, (number, which), cursor);
+                    tables += 1;
+                }
+                Place::Done => {
+                    taking.push(Piece::Files(self.files.slots()));
+                    taking.place = Place::Ended;
+                }
+                Place::Ended => {
+                    taking.place = Place::Ended;
+                    break;
+                }
+            }
+        }
+        if !matches!(taking.place, Place::Ended) || !taking.pieces.is_empty() {
+            taking.seen_lsn = self.journal.written_lsn();
+        }
+        let waits = taking.writer.is_none() && taking.pieces_bytes >= PIECES_BYTES_MAX;
+        self.busy |= !waits && !matches!(taking.place, Place::Ended);
+        self.checkpoints.taking = Some(taking);
+    }
+
+    fn copy_next_namespace(&self, taking: &mut Taking, behind: Option<&NamespaceName>) -> Place {
+        let Some((name, number)) = self.namespaces.names_after(behind).next() else {
+            return Place::Done;
+        };
+        let Some(namespace) = self.namespaces.get(number) else {
+            return Place::Behind(Some(name.clone()));
+        };
+        let lane = |(number, lane): (u8, &super::lanes::Lane)| layout::Lane {
+            number,
+            key: lane.key().cloned(),
+        };
+        taking.push(Piece::Namespace(Box::new(layout::Namespace {
+            number,
+            lsn: self.journal.written_lsn(),
+            record: namespace.record(),
+            lanes: namespace.lanes.iter().map(lane).collect(),
+            counts: index_of_all(namespace).map(|index| index.len() as u64),
+        })));
+        Place::In { name: name.clone(), number, which: Which::Live, cursor: Cursor::START }
+    }
+
+    fn copy_table(
+        &self,
+        taking: &mut Taking,
+        name: NamespaceName,
+        (number, which): (u32, Which),
+        cursor: Cursor,
+    ) -> Place {
+        let Some(namespace) = self.namespaces.get(number) else {
+            return Place::Behind(Some(name));
+        };
+        let mut next = None;
+        if let Some(scan) = index_of(namespace, which).scan(cursor) {
+            next = scan.next;
+            let mut bytes = Vec::new();
+            let mut leases = Vec::new();
+            for entry in scan.entries() {
+                append_entry(&mut bytes, entry.with_flags(kept_flags(entry.flags())).words());
+                if which == Which::Live && entry.flags().has(Flags::LEASED) {
+                    let key = entry.key(number);
+                    leases.extend(self.leases.get(key).map(|lease| lease.in_checkpoint(key)));
+                }
+            }
+            taking.push_entries(number, which, bytes);
+            if !leases.is_empty() {
+                taking.push(Piece::Leases(layout::Leases { namespace: number, leases }));
+            }
+        }
+        match (next, after(which)) {
+            (Some(cursor), _) => Place::In { name, number, which, cursor },
+            (None, Some(which)) => Place::In { name, number, which, cursor: Cursor::START },
+            (None, None) => {
+                for letters in namespace.letters.several().chunks(layout::LETTERS_MAX) {
+                    let letters = letters.to_vec();
+                    taking.push(Piece::Several(layout::Several { namespace: number, letters }));
+                }
+                Place::Behind(Some(name))
+            }
+        }
+    }
+
+    /// Gives the writer what has come together, or the end once that is durable.
+    fn hand_over(&mut self) {
+        let Some(taking) = &mut self.checkpoints.taking else {
+            return;
+        };
+        let is_ended = matches!(taking.place, Place::Ended);
+        let has_enough = taking.pieces_bytes >= PIECES_BYTES_MAX || is_ended;
+        if taking.writer.is_none() || !has_enough {
+            return;
+        }
+        let number = taking.number;
+        if !taking.pieces.is_empty() {
+            let Some(mut writer) = taking.writer.take() else {
+                return;
+            };
+            let pieces = std::mem::take(&mut taking.pieces);
+            taking.pieces_bytes = 0;
+            self.in_background(
+                move || {
+                    pieces.iter().try_for_each(|piece| piece.write(&mut writer)).map(|()| writer)
+                },
+                move |engine, writer| engine.writer_back(number, writer),
+            );
+        } else if taking.seen_lsn <= self.journal.durable_lsn()
+            && let Some(writer) = taking.writer.take()
+        {
+            let kept = Kept { number, sequence: taking.replay.sequence };
+            let highest = self.namespaces.highest_number();
+            self.in_background(
+                move || writer.finish(highest),
+                move |engine, finished| engine.checkpoint_taken(kept, finished),
+            );
+        }
+    }
+
+    fn checkpoint_taken(&mut self, kept: Kept, finished: Result<Finished, disk::Error>) {
+        match finished {
+            Ok(Finished { bytes, end }) => {
+                tracing::debug!(number = kept.number, bytes, entries = end.entries, "checkpoint");
+                self.checkpoints.taking = None;
+                self.checkpoints.bytes = bytes;
+                self.checkpoints.kept.push_back(kept);
+                if self.checkpoints.kept.len() > KEPT {
+                    self.drop_oldest_checkpoint();
+                } else {
+                    self.reclaim();
+                }
+            }
+            Err(error) => self.give_up_checkpoint(&error),
+        }
+    }
+
+    fn drop_oldest_checkpoint(&mut self) {
+        let Some(oldest) = self.checkpoints.kept.pop_front() else {
+            return;
+        };
+        let disk = Arc::clone(&self.disk);
+        self.in_background(
+            move || remove_checkpoint(disk.as_ref(), oldest.number),
+            |engine, removed| {
+                if let Err(error) = removed {
+                    tracing::warn!(%error, "an old checkpoint could not be removed");
+                }
+                engine.reclaim();
+            },
+        );
+    }
+}
+
+fn remove_checkpoint(disk: &dyn Disk, number: u64) -> Result<(), disk::Error> {
+    match disk.remove(&FILES.name(number)) {
+        Err(error) if !error.is_not_found() => return Err(error),
+        _ => {}
+    }
+    disk.sync_dir(checkpoint::FILES.dir)
+}
+
+impl Taking {
+    fn push(&mut self, piece: Piece) {
+        self.pieces_bytes += piece.bytes();
+        self.pieces.push(piece);
+    }
+
+    /// Joins what comes from neighbouring tables.
+    fn push_entries(&mut self, number: u32, which: Which, bytes: Vec<u8>) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.pieces_bytes += bytes.len();
+        if let Some(Piece::Entries { namespace, which: last, bytes: before }) =
+            self.pieces.last_mut()
+            && (*namespace, *last) == (number, which)
+            && before.len() + bytes.len() <= BLOCK_ENTRIES * layout::ENTRY_BYTES
+        {
+            before.extend_from_slice(&bytes);
+            return;
+        }
+        self.pieces.push(Piece::Entries { namespace: number, which, bytes });
+    }
+}
+
+/// What is due is found again by time, and leases stand beside the entries.
+const fn kept_flags(flags: Flags) -> Flags {
+    flags.without(Flags::SURFACED).without(Flags::LEASED)
+}
+
+const fn after(which: Which) -> Option<Which> {
+    match which {
+        Which::Live => Some(Which::Stubs),
+        Which::Stubs => Some(Which::DeadLetters),
+        Which::DeadLetters => Some(Which::DeadByTimer),
+        Which::DeadByTimer => None,
+    }
+}
+
+fn index_of(namespace: &Namespace, which: Which) -> &Index {
+    match which {
+        Which::Live => &namespace.live,
+        Which::Stubs => namespace.stubs.index(),
+        Which::DeadLetters => namespace.letters.by_delivery(),
+        Which::DeadByTimer => namespace.letters.by_timer(),
+    }
+}
+
+fn index_of_all(namespace: &Namespace) -> [&Index; 4] {
+    [Which::Live, Which::Stubs, Which::DeadLetters, Which::DeadByTimer]
+        .map(|which| index_of(namespace, which))
+}

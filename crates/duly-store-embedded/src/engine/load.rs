@@ -1,0 +1,280 @@
+//! Coming up: the newest checkpoint that reads back, then the journal from its replay point on.
+//!
+//! ```text
+//!   checkpoint ─► namespaces, entries, leases, letters, table of files
+//!   journal    ─► records from the replay point on ─► absorb
+//! ```
+//!
+//! What the checkpoint copied too early is overwritten by the records that follow; what is counted
+//! per file, lane and state is counted here, entry by entry.
+
+use std::sync::Arc;
+
+use crate::{
+    checkpoint::{self, Reader},
+    disk::Disk,
+    effect,
+    files::{DataFile, FileId},
+    format::checkpoint::{self as layout, Block, Which},
+    index::{Entry, Flags, Index, Key, Kind},
+    journal::{
+        recovery::{self, Found, ReplayPoint, Replayed},
+        segment_name,
+    },
+    manifest::Manifest,
+    numbered::damaged,
+    open::OpenError,
+    runs,
+};
+
+use super::{Engine, checkpoint::Kept, namespaces::Namespace};
+
+impl Engine {
+    /// Brings the state up from what is on the disk. Writes nothing.
+    pub(super) fn load(
+        &mut self,
+        manifest: &Manifest,
+        progress: &mut dyn FnMut(recovery::Progress),
+    ) -> Result<Found, OpenError> {
+        let point = self.load_newest_checkpoint(manifest)?;
+        let disk = Arc::clone(&self.disk);
+        let slots = self.open_segments(disk.as_ref(), point)?;
+        let mut each = |batch: Vec<Replayed>| {
+            for replayed in batch {
+                self.replay(&slots, replayed);
+            }
+            Ok(())
+        };
+        let mut found = recovery::recover(disk.as_ref(), manifest, point, &mut each, progress)?;
+        for (place, segment) in found.segments.iter_mut().enumerate() {
+            segment.slot = slots[place];
+        }
+        if let Some(slot) = self.files.missing() {
+            let what = format!("records are in the file of slot {slot}, which is missing");
+            return Err(damaged(checkpoint::FILES.dir, 0, &what));
+        }
+        Ok(found)
+    }
+
+    fn replay(&mut self, slots: &[u16], replayed: Replayed) {
+        let Replayed { location, lsn, namespace, effect, .. } = replayed;
+        self.replay_lsn = lsn;
+        self.absorb(location.in_slot(slots[usize::from(location.slot())]), namespace, effect);
+    }
+
+    /// Answers where the replay begins; `None`: at the first segment of the store's life.
+    fn load_newest_checkpoint(
+        &mut self,
+        manifest: &Manifest,
+    ) -> Result<Option<ReplayPoint>, OpenError> {
+        let disk = Arc::clone(&self.disk);
+        let numbers = checkpoint::list(disk.as_ref())?;
+        self.checkpoints.latest = numbers.first().copied().unwrap_or(0);
+        self.files.checkpoint_begins(self.checkpoints.latest);
+        let mut refusal = None;
+        for (place, &number) in numbers.iter().enumerate() {
+            let loaded = self.load_checkpoint(disk.as_ref(), number, manifest);
+            match loaded {
+                Ok(point) => {
+                    self.keep_older(disk.as_ref(), &numbers[place + 1..], manifest);
+                    self.checkpoints.kept.push_back(Kept { number, sequence: point.sequence });
+                    return Ok(Some(point));
+                }
+                Err(error) => {
+                    tracing::error!(%error, number, "a checkpoint cannot be loaded");
+                    self.forget_everything();
+                    refusal.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(refusal) = refusal {
+            return if self.begins_at_the_first_segment()? { Ok(None) } else { Err(refusal) };
+        }
+        let first = recovery::all_sequences(disk.as_ref())?.first().copied();
+        if first.is_some_and(|first| first > 1) {
+            let what = "there is no checkpoint although the journal's first segments are gone";
+            return Err(damaged(checkpoint::FILES.dir, 0, what));
+        }
+        Ok(None)
+    }
+
+    fn begins_at_the_first_segment(&self) -> Result<bool, OpenError> {
+        Ok(recovery::all_sequences(self.disk.as_ref())?.first() == Some(&1))
+    }
+
+    /// The checkpoint before the loaded one stays as the older of the two, if its header reads back.
+    fn keep_older(&mut self, disk: &dyn Disk, older: &[u64], manifest: &Manifest) {
+        let Some(&number) = older.first() else {
+            return;
+        };
+        if let Ok(reader) = Reader::open(disk, number, manifest) {
+            let sequence = reader.header().replay.sequence;
+            self.checkpoints.kept.push_back(Kept { number, sequence });
+        }
+    }
+
+    fn load_checkpoint(
+        &mut self,
+        disk: &dyn Disk,
+        number: u64,
+        manifest: &Manifest,
+    ) -> Result<ReplayPoint, OpenError> {
+        let mut reader = Reader::open(disk, number, manifest)?;
+        let header = *reader.header();
+        let name = checkpoint::FILES.name(number);
+        let epoch = u32::try_from(header.epoch)
+            .map_err(|_| damaged(&name, 64, "the epoch is past its range"))?;
+        self.namespaces.reserve_numbers(reader.end().highest_namespace);
+        while let Some(block) = reader.next()? {
+            match block {
+                Block::Namespace(namespace) => self.load_namespace(*namespace),
+                Block::Entries(entries) => {
+                    let number = entries.namespace;
+                    let loaded = self.load_entries(&entries);
+                    loaded.ok_or_else(|| {
+                        damaged(&name, 0, &format!("entries of namespace {number} before it"))
+                    })?;
+                }
+                Block::Leases(leases) => self.load_leases(&leases),
+                Block::Several(several) => {
+                    for letter in &several.letters {
+                        self.namespaces.with(several.namespace, |ns| ns.letters.restore(letter));
+                    }
+                }
+                Block::Files(files) => self.open_files(disk, &files, manifest)?,
+                Block::End(_) => {}
+            }
+        }
+        let layout::ReplayPoint { sequence, offset, lsn } = header.replay;
+        Ok(ReplayPoint { sequence, offset, lsn, epoch })
+    }
+
+    fn load_namespace(&mut self, copied: layout::Namespace) {
+        let layout::Namespace { number, lsn, record, lanes, counts } = copied;
+        self.namespaces.put(number, record);
+        self.namespaces.with(number, |namespace| {
+            namespace.captured_lsn = lsn;
+            for lane in lanes {
+                namespace.lanes.restore(lane.number, lane.key);
+            }
+            let reserved = counts.map(|count| {
+                Index::reserved(usize::try_from(count).unwrap_or(usize::MAX).min(RESERVED_MAX))
+            });
+            let [live, stubs, by_delivery, by_timer] = reserved;
+            namespace.live = live;
+            *namespace.stubs.index_mut() = stubs;
+            let letters = namespace.letters.indexes_mut();
+            *letters.0 = by_delivery;
+            *letters.1 = by_timer;
+        });
+    }
+
+    /// `None` if the namespace is not there.
+    fn load_entries(&mut self, entries: &layout::Entries<'_>) -> Option<()> {
+        let (number, which) = (entries.namespace, entries.which);
+        let (files, now_ms) = (&mut self.files, self.now.wall_ms);
+        let mut retries = Vec::new();
+        self.namespaces.with(number, |namespace| {
+            for entry in entries.iter().filter_map(Entry::from_words) {
+                match which {
+                    Which::Live => {
+                        load_live(namespace, entry);
+                        let flags = entry.flags();
+                        if flags.has(Flags::EXPIRES) && entry.claimable().kind == Kind::Retry {
+                            retries.push(entry.key(number));
+                        }
+                        files.retain(entry.location());
+                    }
+                    Which::Stubs if entry.claimable().at_ms <= now_ms => {}
+                    Which::Stubs => {
+                        namespace.stubs.index_mut().put(entry);
+                        files.retain(entry.location());
+                    }
+                    Which::DeadLetters => {
+                        namespace.letters.indexes_mut().0.put(entry);
+                        files.retain(entry.location());
+                    }
+                    Which::DeadByTimer => drop(namespace.letters.indexes_mut().1.put(entry)),
+                }
+            }
+        })?;
+        self.retries_that_expire.extend(retries);
+        if which == Which::Stubs {
+            self.note_stub_end(number, now_ms);
+        }
+        Some(())
+    }
+
+    fn load_leases(&mut self, leases: &layout::Leases) {
+        for lease in &leases.leases {
+            self.restore_lease(Key::unpack(lease.key), &restored(lease));
+        }
+    }
+
+    /// Opens the files of a checkpoint. One that is gone was not needed, or is missed later on.
+    fn open_files(
+        &mut self,
+        disk: &dyn Disk,
+        files: &[layout::FileSlot],
+        manifest: &Manifest,
+    ) -> Result<(), OpenError> {
+        for slot in files {
+            let id = FileId::of(slot);
+            let opened = match id {
+                FileId::Segment(sequence) => open_segment(disk, sequence, manifest),
+                FileId::Run(id) => runs::open(disk, id, manifest).map(DataFile::run),
+            };
+            match opened {
+                Ok(file) => self.files.put(slot.slot, file),
+                Err(OpenError::Disk(error)) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The slots of the segments that are about to be replayed, in order.
+    fn open_segments(
+        &mut self,
+        disk: &dyn Disk,
+        from: Option<ReplayPoint>,
+    ) -> Result<Vec<u16>, OpenError> {
+        let mut slots = Vec::new();
+        for sequence in recovery::sequences_from(disk, from)? {
+            let slot = match self.files.slot_of(FileId::Segment(sequence)) {
+                Some(slot) => slot,
+                None => {
+                    let file = disk.open(&segment_name(sequence))?;
+                    let length = file.len()?;
+                    self.files.add(DataFile::segment(sequence, file, length))?
+                }
+            };
+            slots.push(slot);
+        }
+        Ok(slots)
+    }
+}
+
+/// Room is made ahead for so many entries at most: a count is only a hint.
+const RESERVED_MAX: usize = 1 << 30;
+
+fn load_live(namespace: &mut Namespace, entry: Entry) {
+    *namespace.waiting_mut(entry.claimable().kind) += 1;
+    namespace.pending_bytes += entry.location().bytes_estimate();
+    namespace.lanes.rejoin(entry.lane());
+    namespace.live.put(entry);
+}
+
+fn restored(lease: &layout::Lease) -> effect::Lease {
+    let layout::Lease { key: _, nonce, attempt, node, claimed_at, lease_ms, until } = *lease;
+    effect::Lease { nonce, attempt, node, claimed_at, lease_ms, until, extends: true }
+}
+
+fn open_segment(
+    disk: &dyn Disk,
+    sequence: u64,
+    manifest: &Manifest,
+) -> Result<DataFile, OpenError> {
+    let (file, length) = recovery::open_sealed(disk, sequence, manifest)?;
+    Ok(DataFile::segment(sequence, file, length))
+}

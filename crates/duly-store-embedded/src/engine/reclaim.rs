@@ -1,0 +1,74 @@
+//! Giving files back: what nothing has pointed at since before the older kept checkpoint began.
+//!
+//! One rule for all cases. A cancellation is durable, and in both checkpoints, before the record that
+//! it cancelled goes; a location that moved is in both before the old copy goes; a segment is behind
+//! both replay points. A segment of the right length becomes the next spare, if there is none.
+
+use std::sync::Arc;
+
+use crate::{
+    disk::{self, Disk},
+    files::FileId,
+    journal, runs,
+};
+
+use super::Engine;
+
+impl Engine {
+    /// Removes what can go, in the background.
+    pub(super) fn reclaim(&mut self) {
+        let Some(oldest) = self.checkpoints.oldest() else {
+            return;
+        };
+        if self.checkpoints.is_reclaiming {
+            return;
+        }
+        let is_behind = |id: FileId| match id {
+            FileId::Segment(sequence) => sequence < oldest.sequence,
+            FileId::Run(_) => true,
+        };
+        let gone: Vec<(u16, FileId)> = self
+            .files
+            .reclaimable(oldest.number)
+            .into_iter()
+            .filter_map(|slot| Some((slot, self.files.get(slot)?.id)))
+            .filter(|(_, id)| is_behind(*id))
+            .collect();
+        if gone.is_empty() {
+            return;
+        }
+        self.checkpoints.is_reclaiming = true;
+        let (disk, segment_bytes) = (Arc::clone(&self.disk), self.options.segment_bytes);
+        self.in_background(
+            move || {
+                let removed = remove(disk.as_ref(), &gone, segment_bytes);
+                (gone, removed)
+            },
+            |engine, (gone, removed)| engine.reclaimed(&gone, removed),
+        );
+    }
+
+    fn reclaimed(&mut self, gone: &[(u16, FileId)], removed: Result<(), disk::Error>) {
+        self.checkpoints.is_reclaiming = false;
+        match removed {
+            Ok(()) => gone.iter().for_each(|(slot, _)| self.files.remove(*slot)),
+            // They are tried again after the next checkpoint.
+            Err(error) => tracing::warn!(%error, "files that nothing needs could not be removed"),
+        }
+    }
+}
+
+fn remove(disk: &dyn Disk, gone: &[(u16, FileId)], segment_bytes: u64) -> Result<(), disk::Error> {
+    for (_, id) in gone {
+        let name = id.name();
+        if matches!(id, FileId::Segment(_)) && journal::recycle(disk, &name, segment_bytes)? {
+            continue;
+        }
+        match disk.remove(&name) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
+    }
+    disk.sync_dir(journal::DIR)?;
+    disk.sync_dir(runs::FILES.dir)
+}

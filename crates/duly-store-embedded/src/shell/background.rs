@@ -1,0 +1,56 @@
+//! The thread that does what would keep the engine from its callers: it reads, writes and removes
+//! whole files, one piece of work after the other, and hands each result back through the inbox.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{self, Sender},
+    },
+    thread::{self, JoinHandle},
+};
+
+use crate::engine::work::Work;
+
+use super::{Answer, Inbox};
+
+/// A handle of the thread.
+pub(super) struct Background {
+    work: Option<Sender<Work>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    pub(super) fn start(inbox: Arc<Inbox>) -> std::io::Result<Self> {
+        let (sender, receiver) = mpsc::channel::<Work>();
+        let thread = thread::Builder::new().name("duly-background".into()).spawn(move || {
+            for work in receiver {
+                let sequel = work();
+                inbox.push_always(Box::new(move |engine| {
+                    sequel(engine);
+                    Answer::Now(Box::new(|_| {}))
+                }));
+            }
+        })?;
+        Ok(Self { work: Some(sender), thread: Some(thread) })
+    }
+
+    /// Queues a piece of work. One that finds the thread gone is dropped: a panic in it was logged,
+    /// and what hangs on it is not done until the next opening.
+    pub(super) fn send(&self, work: Work) {
+        if let Some(sender) = &self.work
+            && sender.send(work).is_err()
+        {
+            tracing::error!("the background thread is gone; no checkpoint is taken any more");
+        }
+    }
+
+    /// Lets the thread finish what it is at, and ends it.
+    pub(super) fn stop(&mut self) {
+        drop(self.work.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the background thread panicked");
+        }
+    }
+}
