@@ -94,7 +94,7 @@ pub(crate) enum DiedOf {
 }
 
 /// What a delivery id is made of, besides the name of the namespace.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Firing {
     pub(crate) id: TimerId,
     pub(crate) incarnation: Incarnation,

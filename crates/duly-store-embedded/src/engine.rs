@@ -30,13 +30,14 @@ use crate::{
     clock::Times,
     disk::{self, Disk},
     effect::Effect,
-    files::{Files, ReadError},
+    files::{FileId, Files, ReadError},
     format::{
         frame,
         record::{self, Decoded, Record},
     },
     index::{Claimable, Key, Kind, Location, PackedKey},
     journal::{AppendError, Journal, Mark, Position},
+    manifest::Manifest,
     options::Options,
 };
 
@@ -60,6 +61,7 @@ mod overdue;
 mod ready;
 mod reclaim;
 mod refill;
+mod rewrite;
 mod schedule;
 mod settle;
 mod space;
@@ -80,7 +82,7 @@ pub(crate) struct Engine {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     random: StdRng,
-    store: u128,
+    manifest: Manifest,
     hash_key: u128,
     /// What the checksums of this store's files start from.
     seed: frame::Seed,
@@ -92,6 +94,7 @@ pub(crate) struct Engine {
     /// The files that locations point into.
     files: Files,
     checkpoints: checkpoint::Checkpoints,
+    rewriter: rewrite::Rewriter,
     /// Work for the background.
     outbox: work::Outbox,
     /// How fast the background may write.
@@ -128,6 +131,8 @@ pub(crate) struct Engine {
     replaying: bool,
     /// The frame whose records are being read back.
     replay_lsn: u64,
+    /// Files that a checkpoint names and that are not there, while a store is opened.
+    missing_files: Vec<(u16, FileId)>,
     /// Retries of a checkpoint whose expiry is still to be looked up.
     retries_that_expire: Vec<Key>,
     /// Whether the loop has more to do at once.
@@ -169,6 +174,7 @@ impl Engine {
         self.busy = false;
         if self.poisoned.is_none() {
             self.checkpoint_step();
+            self.rewrite_step();
             self.tick();
         }
     }
@@ -321,6 +327,7 @@ impl Engine {
         }
         self.publish_durable();
         self.space.spare_asked = false;
+        self.rewriter.is_wanted = true;
         Ok(())
     }
 

@@ -188,6 +188,10 @@ impl Files {
         self.slots.get_mut(usize::from(slot))?.file.as_mut()
     }
 
+    pub(crate) fn counts(&self, slot: u16) -> Option<&Counts> {
+        Some(&self.slots.get(usize::from(slot))?.counts)
+    }
+
     pub(crate) fn slot_of(&self, id: FileId) -> Option<u16> {
         self.by_id.get(&id).copied()
     }
@@ -199,10 +203,11 @@ impl Files {
         })
     }
 
-    /// A slot that is pointed at without a file, if there is one.
-    pub(crate) fn missing(&self) -> Option<u16> {
+    /// A slot without a file whose records are pointed at, if there is one, and how many.
+    pub(crate) fn missing(&self) -> Option<(u16, u64)> {
         let is_missing = |slot: &Slot| slot.file.is_none() && slot.counts.live > 0;
-        u16::try_from(self.slots.iter().position(is_missing)?).ok()
+        let place = self.slots.iter().position(is_missing)?;
+        Some((u16::try_from(place).ok()?, self.slots[place].counts.live))
     }
 
     /// As it stands in a checkpoint.

@@ -13,7 +13,6 @@ pub(crate) mod checkpoint;
 pub(crate) mod fields;
 pub(crate) mod frame;
 pub(crate) mod record;
-#[cfg_attr(not(test), expect(unused_imports, reason = "runs are not written yet"))]
 pub(crate) mod run;
 pub(crate) mod segment;
 pub(crate) mod settings;

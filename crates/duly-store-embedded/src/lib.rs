@@ -30,7 +30,6 @@ mod manifest;
 mod numbered;
 mod open;
 mod options;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "runs are not written yet"))]
 mod runs;
 mod shell;
 mod store;

@@ -23,6 +23,9 @@ pub struct Options {
     /// A checkpoint is taken when the journal has grown by so many bytes, or by as many as the last
     /// checkpoint had if that is more.
     pub checkpoint_bytes: u64,
+    /// Bytes of the newest sealed segments that are left as they are: what is cancelled or fires
+    /// before it is older is never written a second time.
+    pub young_bytes: u64,
     /// Timers that the calendar of what is near may hold, where one of 16 pending is less.
     pub near_max: usize,
     /// Due timers of one lane that are held in memory; the rest is found again when they are gone.
@@ -40,6 +43,7 @@ impl Default for Options {
             index_memory_max_bytes: memory_share(),
             queue_max: 100_000,
             checkpoint_bytes: 128 << 20,
+            young_bytes: 512 << 20,
             near_max: 1_000_000,
             overdue_max: 262_144,
             random_seed: None,

@@ -190,7 +190,7 @@ impl Engine {
         });
         let header = layout::Header {
             version: format::VERSION,
-            store: self.store,
+            store: self.manifest.store,
             number,
             replay: layout::ReplayPoint {
                 sequence: replay.sequence,
@@ -368,6 +368,7 @@ impl Engine {
                 self.checkpoints.taking = None;
                 self.checkpoints.bytes = bytes;
                 self.checkpoints.kept.push_back(kept);
+                self.rewriter.is_wanted = true;
                 if self.checkpoints.kept.len() > KEPT {
                     self.drop_oldest_checkpoint();
                 } else {

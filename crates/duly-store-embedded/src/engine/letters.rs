@@ -152,6 +152,30 @@ impl Letters {
         Some(location)
     }
 
+    /// The entry of the letter with this delivery id.
+    pub(crate) fn entry(
+        &self,
+        hash_key: u128,
+        namespace: u32,
+        delivery: DeliveryId,
+    ) -> Option<Entry> {
+        self.by_delivery.get(key_of(hash_key, namespace, delivery))
+    }
+
+    /// Moves the location of a letter, if it still stands at the old place; answers whether it did.
+    pub(crate) fn relocate(
+        &mut self,
+        hash_key: u128,
+        timer: Key,
+        delivery: DeliveryId,
+        (from, to): (Location, Location),
+    ) -> bool {
+        let key = key_of(hash_key, timer.namespace(), delivery);
+        let did = self.by_delivery.relocate(key, from, to);
+        self.by_timer.relocate(timer, from, to);
+        did
+    }
+
     /// Where the letter with this delivery id stands.
     pub(crate) fn get(
         &self,

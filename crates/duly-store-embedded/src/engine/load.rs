@@ -49,10 +49,12 @@ impl Engine {
         for (place, segment) in found.segments.iter_mut().enumerate() {
             segment.slot = slots[place];
         }
-        if let Some(slot) = self.files.missing() {
-            let what = format!("records are in the file of slot {slot}, which is missing");
-            return Err(damaged(checkpoint::FILES.dir, 0, &what));
+        if let Some((slot, records)) = self.files.missing() {
+            let named = self.missing_files.iter().find(|(missing, _)| *missing == slot);
+            let name = named.map_or_else(|| format!("file {slot}"), |(_, id)| id.name());
+            return Err(damaged(&name, 0, &format!("it is missing, with {records} timers in it")));
         }
+        self.missing_files = Vec::new();
         Ok(found)
     }
 
@@ -226,7 +228,9 @@ impl Engine {
             };
             match opened {
                 Ok(file) => self.files.put(slot.slot, file),
-                Err(OpenError::Disk(error)) if error.is_not_found() => {}
+                Err(OpenError::Disk(error)) if error.is_not_found() => {
+                    self.missing_files.push((slot.slot, id));
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -89,8 +89,10 @@ impl Namespace {
     }
 
     fn held(&self) -> Held {
-        let bytes =
-            self.live.heap_bytes() + self.stubs.index().heap_bytes() + self.letters.heap_bytes();
+        let bytes = size_of::<Self>()
+            + self.live.heap_bytes()
+            + self.stubs.index().heap_bytes()
+            + self.letters.heap_bytes();
         Held { pending: self.live.len() as u64, dead: self.dead(), index_bytes: bytes as u64 }
     }
 

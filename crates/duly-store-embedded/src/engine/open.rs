@@ -67,13 +67,14 @@ impl Engine {
             disk,
             clock,
             random,
-            store: manifest.store,
+            manifest: *manifest,
             hash_key: manifest.hash_key,
             seed: manifest.frame_seed(),
             anchor,
             journal,
             files: Files::default(),
             checkpoints: super::checkpoint::Checkpoints::default(),
+            rewriter: super::rewrite::Rewriter::default(),
             outbox: super::work::Outbox::default(),
             pace: Pace::Unlimited,
             leases: super::Leases::default(),
@@ -94,6 +95,7 @@ impl Engine {
             last_wall_ms: 0,
             replaying: true,
             replay_lsn: 0,
+            missing_files: Vec::new(),
             retries_that_expire: Vec::new(),
             busy: false,
             wake: false,
@@ -165,12 +167,16 @@ impl Engine {
 
     /// Removes what writers that were interrupted left: temporary files, runs and segments that
     /// nothing names.
-    fn remove_left_overs(&self) -> Result<(), OpenError> {
-        let disk = self.disk.as_ref();
+    fn remove_left_overs(&mut self) -> Result<(), OpenError> {
+        let disk = Arc::clone(&self.disk);
+        let disk = disk.as_ref();
         for files in [runs::FILES, checkpoint::FILES] {
             files.remove_temporaries(disk)?;
         }
-        for id in runs::FILES.list(disk)? {
+        let ids = runs::FILES.list(disk)?;
+        self.rewriter.latest_run = ids.last().copied().unwrap_or(0);
+        self.rewriter.is_wanted = true;
+        for id in ids {
             if self.files.slot_of(FileId::Run(id)).is_none() {
                 disk.remove(&runs::FILES.name(id))?;
             }
@@ -198,6 +204,7 @@ impl Engine {
         self.expiries = Calendar::new();
         self.stub_passes = super::stubs::Passes::default();
         self.retries_that_expire = Vec::new();
+        self.missing_files = Vec::new();
     }
 
     /// Ends the leases of nodes: every node of an embedded store ended with its process.

@@ -229,7 +229,7 @@ impl Engine {
         self.busy |= self.lease_ends.pop_due(self.now.boot_ms, PASS_MAX, &mut popped);
         for (at_ms, packed) in popped.drain(..) {
             let key = Key::unpack(packed);
-            if self.leases.get(key).is_some_and(|lease| lease.ends_boot_ms == at_ms) {
+            if self.leases.get(key).is_some_and(|lease| lease.ends_boot_ms <= at_ms) {
                 self.end_lease(key, "the lease ended before a verdict");
             }
         }
@@ -253,11 +253,7 @@ impl Engine {
         };
         if let Err(Stop::Refused(_)) = ended {
             // No room to write it: the lease is over all the same, and tried again.
-            let again_ms = self.now.boot_ms + AGAIN_MS;
-            if let Some(lease) = self.leases.get_mut(key) {
-                lease.ends_boot_ms = again_ms;
-                self.lease_ends.insert(again_ms, key.pack());
-            }
+            self.lease_ends.insert(self.now.boot_ms + AGAIN_MS, key.pack());
         }
     }
 

@@ -73,6 +73,11 @@ impl Engine {
         }));
     }
 
+    /// How fast background work may write from now on.
+    pub(crate) const fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
     /// The work that was handed over since the last call.
     pub(crate) fn take_work(&mut self) -> Vec<Work> {
         std::mem::take(&mut self.outbox.0)

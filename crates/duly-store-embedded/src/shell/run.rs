@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::{
     disk::{self, Disk},
-    engine::Engine,
+    engine::{Engine, work::Pace},
     journal,
 };
 
@@ -39,6 +39,10 @@ const HEALTH_IDLE: Duration = Duration::from_millis(10);
 /// Age after which it is renewed under load.
 const HEALTH_BUSY: Duration = Duration::from_millis(100);
 
+/// What background work may write in a second: enough to keep up with ingest at full rate, less than
+/// what the disks of today's machines take.
+const BACKGROUND_BYTES_PER_SECOND: u64 = 300 << 20;
+
 /// What the threads share with the callers.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
@@ -50,7 +54,7 @@ pub(crate) struct Shared {
 
 /// Starts the threads over an opened engine.
 pub(crate) fn start(
-    engine: Engine,
+    mut engine: Engine,
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
     shared: Shared,
@@ -64,6 +68,7 @@ pub(crate) fn start(
             drop(panic_watch);
         })?
     };
+    engine.set_pace(Pace::BytesPerSecond(BACKGROUND_BYTES_PER_SECOND));
     let background = Background::start(Arc::clone(&shared.inbox))?;
     thread::Builder::new().name("duly-engine".into()).spawn(move || {
         let _watch = EngineWatch { shared: shared.clone(), syncer: Arc::clone(&syncer) };

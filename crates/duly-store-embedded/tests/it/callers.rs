@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-use duly_core::{Settings, State, env::Clock};
+use duly_core::{Millis, Settings, env::Clock};
 use duly_store::{
     Error, Store,
     conformance::ManualClock,
     namespaces::{Put, Secrets},
 };
 use duly_store_embedded::{
-    EmbeddedStore,
+    EmbeddedStore, Options,
     disk::{Disk, SimDisk},
 };
 
@@ -83,31 +83,28 @@ fn callers_of_an_engine_that_panicked_are_told() {
 }
 
 #[test]
-fn p10_namespaces_that_do_not_fit_their_table_are_refused() {
+fn p10_namespaces_past_the_memory_of_the_index_are_refused() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
-    let store = open(Shell::Inline, &disk, &clock, 7);
-    let url = format!("http://example.org/{}", "x".repeat(2_000));
-    let http = duly_core::destination::HttpDestination::new(&url).unwrap();
-    let settings =
-        Settings { destination: duly_core::Destination::Http(http), ..Settings::default() };
+    let options = Options { index_memory_max_bytes: 1 << 20, ..options(6) };
+    let on: Arc<dyn Disk> = Arc::new(disk.clone());
+    let by: Arc<dyn Clock> = Arc::new(clock.clone());
+    let store = EmbeddedStore::open_inline(on, options, by).unwrap();
     let mut made = 0;
     let refusal = loop {
-        match put(&store, &format!("n-{made}"), settings.clone()) {
+        match put(&store, &format!("n-{made}"), Settings::default()) {
             Ok(()) => made += 1,
             Err(error) => break error,
         }
         assert!(made < 10_000, "there is a limit");
+        clock.advance(Millis::from_ms(100));
     };
     assert_eq!(refusal.code().as_str(), "resource_exhausted");
     assert!(made > 100, "{made}");
-    // The table fits every segment that is begun from now on.
-    for round in 0..3_000 {
-        apply(&store, "n-0", vec![schedule(&format!("t-{round}"), 60_000, 500)]).unwrap();
-    }
+    // What is there stays usable.
+    put(&store, "n-0", Settings::default()).unwrap();
     store.close();
     drop(store);
-    let store = open(Shell::Inline, &disk, &clock, 8);
+    let store = open(Shell::Inline, &disk, &clock, 6);
     let all = wait(store.list_namespaces(None, 10_000)).unwrap();
     assert_eq!(all.len(), made);
-    assert_eq!(get(&store, "n-0", "t-2999").unwrap().state, State::Scheduled);
 }

@@ -36,7 +36,7 @@ pub(crate) struct EmbeddedHarness {
 /// Options for small stores.
 pub(crate) fn options(seed: u64) -> Options {
     Options {
-        segment_bytes: 1 << 20,
+        segment_bytes: [1 << 20, 512 << 10][(seed % 2) as usize],
         min_free_bytes: 0,
         min_free_percent: 0,
         random_seed: Some(seed),
@@ -45,6 +45,7 @@ pub(crate) fn options(seed: u64) -> Options {
         overdue_max: [262_144, 3, 8][(seed % 3) as usize],
         // A checkpoint every few dozen records for one of two.
         checkpoint_bytes: [128 << 20, 8 << 10][(seed % 2) as usize],
+        young_bytes: 1,
         ..Options::default()
     }
 }

@@ -92,7 +92,8 @@ fn p10_dead_segments_are_dropped_without_a_restart() {
         assert!(matches!(twins.step(&step), Stepped::Done(_)), "a healthy disk takes {step:?}");
         let names = twins.subject.disk.names();
         let segments = names.iter().filter(|name| name.ends_with(".log")).count();
-        assert!(segments <= 3, "dead segments are dropped: {names:?}");
+        // Two checkpoints have to begin before one goes.
+        assert!(segments <= 6, "dead segments are dropped: {names:?}");
     }
 }
 

@@ -10,7 +10,10 @@ use duly_store::{
     query::{Body, ListState, Position, Totals},
 };
 
-use crate::steps::{SHARD, wait};
+use crate::{
+    steps::{SHARD, wait},
+    workload::RETENTION,
+};
 
 /// Timers of a page: small, so that paging is a part of every look.
 const PAGE: usize = 7;
@@ -64,6 +67,15 @@ impl Snapshot {
             }
         }
         listed
+    }
+
+    /// Without the stubs that had ended at this time.
+    pub(crate) fn without_stubs_over(mut self, at: Timestamp) -> Self {
+        self.timers.retain(|_, view| match &view.body {
+            Body::Stub(stub) => stub.ended_at.saturating_add(RETENTION) > at,
+            Body::Whole(_) => true,
+        });
+        self
     }
 
     /// Ids of the timers of a namespace that fire sooner or later.

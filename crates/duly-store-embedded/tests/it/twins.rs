@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use duly_core::{Millis, env::Clock};
+use duly_core::{Millis, Timestamp, env::Clock};
 use duly_store::{Error, conformance::ManualClock};
 use duly_store_embedded::{
     EmbeddedStore, OpenError, Options,
@@ -44,6 +44,13 @@ pub(crate) fn small(seed: u64) -> Options {
     }
 }
 
+/// As [`open_inline`], with checkpoints, rewriting, and the files they let go, between the steps.
+fn open_busy(disk: &SimDisk, clock: &ManualClock, seed: u64) -> Result<EmbeddedStore, OpenError> {
+    let options = Options { checkpoint_bytes: 16 << 10, young_bytes: 1, ..small(seed) };
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    EmbeddedStore::open_inline(disk, options, Arc::new(clock.clone()))
+}
+
 /// Opens an inline store.
 pub(crate) fn open_inline(
     disk: &SimDisk,
@@ -57,7 +64,7 @@ pub(crate) fn open_inline(
 
 impl Node {
     fn open(disk: SimDisk, clock: &ManualClock, seed: u64, tokens: Tokens) -> Self {
-        let store = open_inline(&disk, clock, seed).unwrap_or_else(|error| {
+        let store = open_busy(&disk, clock, seed).unwrap_or_else(|error| {
             panic!("what a crash leaves behind is opened: {error}");
         });
         Self { disk, store, tokens }
@@ -65,7 +72,7 @@ impl Node {
 
     /// What this store would show after a restart; it goes on as it was.
     fn after_restart(&self, clock: &ManualClock, seed: u64) -> Snapshot {
-        let store = open_inline(&copy(&self.disk, seed), clock, seed).expect("the twin opens");
+        let store = open_busy(&copy(&self.disk, seed), clock, seed).expect("the twin opens");
         Snapshot::of(&store)
     }
 }
@@ -85,9 +92,11 @@ pub(crate) fn copy(disk: &SimDisk, seed: u64) -> SimDisk {
         put(&name).expect("a healthy disk takes a copy");
     }
     copy.sync_dir("").expect("a healthy disk is synced");
-    copy.sync_dir("journal")
-        .or_else(|error| error.is_not_found().then_some(()).ok_or(error))
-        .expect("a healthy disk is synced");
+    for dir in ["journal", "runs", "checkpoints"] {
+        copy.sync_dir(dir)
+            .or_else(|error| error.is_not_found().then_some(()).ok_or(error))
+            .expect("a healthy disk is synced");
+    }
     copy
 }
 
@@ -105,6 +114,8 @@ pub(crate) struct Twins {
     pub(crate) subject: Node,
     twin: Node,
     openings: u64,
+    /// The latest that the wall clock has been.
+    latest: Timestamp,
 }
 
 impl Twins {
@@ -113,7 +124,8 @@ impl Twins {
         let (clock, openings) = (ManualClock::default(), 1_000 * seed);
         let subject = Node::open(SimDisk::new(seed), &clock, openings, Tokens::new());
         let twin = Node::open(SimDisk::new(seed), &clock, openings, Tokens::new());
-        Self { clock, subject, twin, openings }
+        let latest = Timestamp::MIN;
+        Self { clock, subject, twin, openings, latest }
     }
 
     /// The step of a line of a script, with the clock moved where it says so.
@@ -129,10 +141,20 @@ impl Twins {
 
     /// Takes a step with both; the twin only once the subject has.
     pub(crate) fn step(&mut self, step: &Step) -> Stepped {
+        self.latest = self.latest.max(now(&self.clock));
+        // The machine may go down in what the store does besides; what comes then is not done.
+        let down = || Stepped::Failed(Error::InDoubt { reason: "the machine is down".into() });
+        if self.subject.disk.is_down() {
+            return down();
+        }
         let answer = match perform(&self.subject.store, step, &mut self.subject.tokens) {
             Ok(answer) => answer,
             Err(error) => return Stepped::Failed(error),
         };
+        let is_unread = format!("{answer:?}").contains("cannot be read now");
+        if self.subject.disk.is_down() && (is_unread || matches!(step, Step::Tick)) {
+            return down();
+        }
         let twins = perform(&self.twin.store, step, &mut self.twin.tokens);
         assert_eq!(Ok(&answer), twins.as_ref(), "both answer the same to {step:?}");
         Stepped::Done(answer)
@@ -163,9 +185,12 @@ impl Twins {
             Loss::Process => self.subject.disk.kill(),
         };
         let left = between(left, &self.clock);
-        let store = open_inline(&left, &self.clock, seed)
+        let store = open_busy(&left, &self.clock, seed)
             .map_err(|error| format!("it does not open: {error}"))?;
-        let found = Snapshot::of(&store);
+        // A stub whose time came and went before the clock stepped back may be there again or not.
+        let latest = self.latest.max(now(&self.clock));
+        let [found, before, after] = [Snapshot::of(&store), before, after]
+            .map(|snapshot| snapshot.without_stubs_over(latest));
         found.check_between(&before, &after)?;
         store.close();
         // From here on both go on from what the subject has.
@@ -184,4 +209,9 @@ pub(crate) enum Loss {
     Power,
     /// kill -9.
     Process,
+}
+
+fn now(clock: &ManualClock) -> Timestamp {
+    let wall_ms = u64::try_from(clock.wall().as_millis()).expect("before 2200");
+    Timestamp::saturating_from_unix_ms(wall_ms)
 }

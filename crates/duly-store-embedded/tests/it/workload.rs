@@ -14,6 +14,9 @@ use crate::steps::{
 /// Payloads of this size fill a segment in ten.
 pub(crate) const LARGE_BYTES: usize = 6_000;
 
+/// How long stubs last where any are kept.
+pub(crate) const RETENTION: Millis = Millis::from_secs(600);
+
 /// A step, or time that passes.
 #[derive(Debug, Clone)]
 pub(crate) enum Line {
@@ -25,7 +28,7 @@ pub(crate) enum Line {
 pub(crate) fn settings() -> Settings {
     Settings {
         retry: RetryPolicy::Schedule(vec![Millis::from_secs(1), Millis::from_secs(10)]),
-        retention: Millis::from_secs(600),
+        retention: RETENTION,
         ..Settings::default()
     }
 }
