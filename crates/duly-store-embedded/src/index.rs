@@ -13,14 +13,18 @@
 
 mod directory;
 mod entry;
+mod held;
 mod key;
+mod load;
 mod span;
 mod table;
 
 use directory::{Directory, TABLE_LEN_MAX};
 pub(crate) use entry::{Claimable, Entry, Flags, Kind, Location, NUMBER_MAX};
+pub(crate) use held::Held;
 use key::Fingerprint;
 pub(crate) use key::{Key, NAMESPACE_MAX, PackedKey};
+pub(crate) use load::Loader;
 pub(crate) use span::Cursor;
 use span::{Span, position};
 use table::Table;
@@ -43,20 +47,22 @@ impl Index {
         Self(Root::One(Table::new(Span::default())))
     }
 
-    /// An index with room for so many entries: none of the puts that follow has to make a table
-    /// larger or split one (but for a few). Puts in the order of a scan are the fastest then; without
-    /// the room they are the slowest, because they crowd the front of a table.
-    pub(crate) fn reserved(len: usize) -> Self {
-        Self(if len <= TABLE_LEN_MAX {
-            Root::One(Table::reserved(Span::default(), len))
-        } else {
-            Root::Many(Box::new(Directory::reserved(len)))
-        })
+    /// Begins an index of about `len` entries that come in the order of a scan. See [`Loader`].
+    pub(crate) fn load(len: usize) -> Loader {
+        Loader::new(len)
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<Entry> {
         let fingerprint = key.fingerprint();
-        self.table(fingerprint).get(fingerprint)
+        let table = self.table(fingerprint);
+        table.find(fingerprint).ok().map(|place| *table.at(place))
+    }
+
+    /// An entry, to be read and then perhaps replaced or removed without a second search.
+    #[inline]
+    pub(crate) fn find(&mut self, key: Key) -> Option<Held<'_>> {
+        Held::find(self, key)
     }
 
     /// Reads the slot at which the search for a key begins and gives some bits of it.
@@ -73,42 +79,33 @@ impl Index {
 
     /// Puts an entry in; answers the one it replaces.
     pub(crate) fn put(&mut self, entry: Entry) -> Option<Entry> {
-        if let Some(held) = self.get_mut(entry.fingerprint()) {
-            return Some(std::mem::replace(held, entry));
-        }
         match &mut self.0 {
-            Root::One(table) if table.len() < TABLE_LEN_MAX => table.add(entry),
             Root::One(table) => {
-                let mut directory = Box::new(Directory::new(std::mem::take(table)));
-                directory.add(entry);
-                self.0 = Root::Many(directory);
+                let old = table.put(&entry);
+                if table.len() > TABLE_LEN_MAX {
+                    let directory = Directory::new(vec![std::mem::take(table)]);
+                    self.0 = Root::Many(Box::new(directory));
+                }
+                old
             }
-            Root::Many(directory) => directory.add(entry),
+            Root::Many(directory) => directory.put(&entry),
         }
-        None
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<Entry> {
-        match &mut self.0 {
-            Root::One(table) => table.remove(key.fingerprint()),
-            Root::Many(directory) => {
-                let old = directory.remove(key.fingerprint())?;
-                self.collapse();
-                Some(old)
-            }
-        }
+        self.find(key).map(Held::remove)
     }
 
     /// Gives an entry these flags and no others; answers whether there is one.
     pub(crate) fn set_flags(&mut self, key: Key, flags: Flags) -> bool {
-        let entry = self.get_mut(key.fingerprint());
-        entry.map(|entry| *entry = entry.with_flags(flags)).is_some()
+        let held = self.find(key);
+        held.map(|mut held| held.replace(held.entry().with_flags(flags))).is_some()
     }
 
     /// Moves an entry from one location to another, if it is there; answers whether it was.
     pub(crate) fn relocate(&mut self, key: Key, from: Location, to: Location) -> bool {
-        let entry = self.get_mut(key.fingerprint()).filter(|entry| entry.location() == from);
-        entry.map(|entry| *entry = entry.at(to)).is_some()
+        let held = self.find(key).filter(|held| held.entry().location() == from);
+        held.map(|mut held| held.replace(held.entry().at(to))).is_some()
     }
 
     /// One step of a scan: the entries from a position on, as far as one table goes (so at most
@@ -145,6 +142,7 @@ impl Index {
         }
     }
 
+    #[inline]
     fn table(&self, fingerprint: Fingerprint) -> &Table {
         match &self.0 {
             Root::One(table) => table,
@@ -156,14 +154,6 @@ impl Index {
         match &self.0 {
             Root::One(table) => table,
             Root::Many(directory) => directory.table(position),
-        }
-    }
-
-    /// For changes that leave the fingerprint as it is.
-    fn get_mut(&mut self, fingerprint: Fingerprint) -> Option<&mut Entry> {
-        match &mut self.0 {
-            Root::One(table) => table.get_mut(fingerprint),
-            Root::Many(directory) => directory.get_mut(fingerprint),
         }
     }
 

@@ -7,16 +7,30 @@ use std::sync::Arc;
 
 use duly_core::{
     Destination, Settings, State, Timer, Timestamp,
+    headers::Headers,
     lifecycle::{self, Decision, Event},
 };
 use duly_store::{ClaimRequest, Claimed, Error, Firing, Lane, LaneClaim, Owner};
 
 use crate::{
-    format::record::{self, Record},
-    index::{Entry, Key, Kind},
+    files::ReadError,
+    format::record::{self, Decoded, Record},
+    index::{Entry, Key, Kind, Location},
 };
 
 use super::{Engine, Stop, leases};
+
+/// Records that are read at once.
+const READ_AT_ONCE: usize = 1_024;
+
+/// What became of a claimable timer.
+enum Taken {
+    Granted(Box<Firing>),
+    /// It is not claimable any more.
+    Passed,
+    /// It is larger than what is left of the claim's bytes.
+    NoRoom,
+}
 
 /// What is left of a claim's limits.
 struct Room {
@@ -66,42 +80,65 @@ impl Engine {
         };
         let mut taken = 0;
         while taken < most && room.total > 0 {
-            if !self.is_filled(number, &lane.lane, kind) {
+            let wanted = (most - taken).min(room.total).min(READ_AT_ONCE);
+            let entries = self.earliest(number, &lane.lane, kind, wanted);
+            if entries.is_empty() {
                 break;
             }
-            let Some(entry) = self.earliest(number, &lane.lane, kind) else {
-                break;
-            };
-            let key = entry.key(number);
-            let timer = match self.load_timer(entry.location()) {
-                Ok(timer) => timer,
-                Err(error) => {
-                    self.settled(|engine| engine.quarantine(key, &entry, &error))?;
-                    continue;
+            let locations: Vec<Location> = entries.iter().map(Entry::location).collect();
+            for (entry, read) in entries.iter().zip(self.read_many(&locations)) {
+                let timer = read.and_then(timer_of);
+                match self.claim_one(number, lane, entry, timer, request, room)? {
+                    Taken::Granted(firing) => {
+                        taken += 1;
+                        claimed.firings.push(*firing);
+                    }
+                    Taken::Passed => {}
+                    Taken::NoRoom => {
+                        room.total = 0;
+                        break;
+                    }
                 }
-            };
-            if self.is_expired(&timer) {
-                self.settled(|engine| engine.give_up_expired(key, timer))?;
-                continue;
             }
-            if timer.due_at > self.now.wall() {
-                // The wall clock stepped back behind a retry's due time.
-                self.hold_back_retry(key, &entry);
-                continue;
-            }
-            let bytes = firing_bytes(&timer);
-            if room.granted && bytes > room.bytes {
-                room.total = 0;
-                break;
-            }
-            let firing = self.grant(number, &lane.lane, &entry, timer, request)?;
-            room.bytes = room.bytes.saturating_sub(bytes);
-            room.total -= 1;
-            room.granted = true;
-            taken += 1;
-            claimed.firings.push(firing);
         }
         Ok(())
+    }
+
+    fn claim_one(
+        &mut self,
+        number: u32,
+        lane: &LaneClaim,
+        entry: &Entry,
+        timer: Result<Timer, ReadError>,
+        request: &ClaimRequest,
+        room: &mut Room,
+    ) -> Result<Taken, Error> {
+        let key = entry.key(number);
+        let timer = match timer {
+            Ok(timer) => timer,
+            Err(error) => {
+                self.settled(|engine| engine.quarantine(key, entry, &error))?;
+                return Ok(Taken::Passed);
+            }
+        };
+        if self.is_expired(&timer) {
+            self.settled(|engine| engine.give_up_expired(key, timer))?;
+            return Ok(Taken::Passed);
+        }
+        if timer.due_at > self.now.wall() {
+            // The wall clock stepped back behind a retry's due time.
+            self.hold_back_retry(key, entry);
+            return Ok(Taken::Passed);
+        }
+        let bytes = firing_bytes(&timer);
+        if room.granted && bytes > room.bytes {
+            return Ok(Taken::NoRoom);
+        }
+        let firing = self.grant(number, &lane.lane, entry, timer, request)?;
+        room.bytes = room.bytes.saturating_sub(bytes);
+        room.total -= 1;
+        room.granted = true;
+        Ok(Taken::Granted(Box::new(firing)))
     }
 
     /// Whether the earliest of a lane of the port is at hand, not hidden; where there are few it is
@@ -124,20 +161,48 @@ impl Engine {
         numbers.filter_map(|slot| namespace.lanes.get(slot)).any(|lane| !lane.is_idle())
     }
 
-    /// The earliest claimable entry of a lane of the port.
-    fn earliest(&self, number: u32, lane: &Lane, kind: Kind) -> Option<Entry> {
-        let namespace = self.namespaces.get(number).filter(|namespace| namespace.is_claimable())?;
-        let own = &namespace.settings.destination;
+    /// The earliest claimable entries of a lane of the port, at most `wanted`, in due order; none
+    /// while the earliest is hidden.
+    fn earliest(&mut self, number: u32, lane: &Lane, kind: Kind, wanted: usize) -> Vec<Entry> {
+        if !self.is_filled(number, lane, kind) {
+            return Vec::new();
+        }
+        let Some(namespace) = self.namespaces.get(number).filter(|ns| ns.is_claimable()) else {
+            return Vec::new();
+        };
         let now_ms = self.clock_of(kind);
-        namespace
-            .lanes
-            .numbers_of(&lane.key, own)
+        let numbers = namespace.lanes.numbers_of(&lane.key, &namespace.settings.destination);
+        let mut lanes = numbers
             .into_iter()
             .flatten()
-            .filter_map(|slot| namespace.lanes.get(slot)?.due(kind).window().first().copied())
-            .filter(|(at_ms, _)| *at_ms <= now_ms)
-            .min()
-            .and_then(|(_, packed)| namespace.live.get(Key::unpack(packed)))
+            .filter_map(|slot| Some(namespace.lanes.get(slot)?.due(kind)));
+        let (first, second) = (lanes.next(), lanes.next());
+        // Behind the end of a window with hidden timers another lane's may not come first.
+        let hidden_from = [first, second]
+            .into_iter()
+            .flatten()
+            .filter(|due| due.has_hidden())
+            .filter_map(|due| due.window().last().copied())
+            .min();
+        let mut first = first.map(|due| due.window().iter().copied().peekable());
+        let mut second = second.map(|due| due.window().iter().copied().peekable());
+        let mut entries = Vec::with_capacity(wanted);
+        while entries.len() < wanted {
+            let heads = [&mut first, &mut second].map(|lane| lane.as_mut()?.peek().copied());
+            let next = match heads {
+                [Some(one), Some(other)] if other < one => second.as_mut(),
+                [Some(_), _] => first.as_mut(),
+                _ => second.as_mut(),
+            };
+            let Some(place) = next.and_then(Iterator::next) else {
+                break;
+            };
+            if place.0 > now_ms || hidden_from.is_some_and(|last| place > last) {
+                break;
+            }
+            entries.extend(namespace.live.get(Key::unpack(place.1)));
+        }
+        entries
     }
 
     fn grant(
@@ -174,6 +239,7 @@ impl Engine {
         });
         let claimable_at = self.wall_of(entry);
         self.settled(|engine| engine.write(number, &record))?;
+        self.leases.keep_head(key, || head_of(&timer));
         Ok(Firing {
             token: leases::token(key, nonce),
             delivery_id: timer.delivery_id(lane.namespace.as_str()),
@@ -216,6 +282,29 @@ impl Engine {
                 .err()
                 .unwrap_or_else(|| Error::InDoubt { reason: "a write failed".into() }),
         })
+    }
+}
+
+fn timer_of(decoded: Decoded) -> Result<Timer, ReadError> {
+    match decoded.record {
+        Record::Pending(_, timer) => Ok(*timer),
+        other => Err(super::wrong_kind(&other)),
+    }
+}
+
+/// The timer without what its end does not need.
+fn head_of(timer: &Timer) -> Timer {
+    Timer {
+        id: timer.id.clone(),
+        history: timer.history.clone(),
+        payload: None,
+        headers: Headers::default(),
+        tags: duly_core::schedule::Tags::default(),
+        slot_key: None,
+        destination: None,
+        retry: None,
+        trace_parent: None,
+        ..*timer
     }
 }
 

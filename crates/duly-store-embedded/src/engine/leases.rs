@@ -3,7 +3,7 @@
 //! A token's own bytes are the timer's packed key and the lease's random nonce. The nonce is what
 //! fences: a lease that ended and was granted again has another one.
 
-use duly_core::{Timestamp, shard::ShardId};
+use duly_core::{Timer, Timestamp, shard::ShardId};
 use duly_store::Token;
 use rustc_hash::FxHashMap;
 
@@ -51,11 +51,18 @@ const MAPS: usize = 256;
 pub(crate) struct Leases {
     maps: Box<[FxHashMap<Key, Lease>]>,
     len: usize,
+    /// The timers of some leases as they were claimed, without payload and headers: an ack of one
+    /// reads nothing.
+    heads: FxHashMap<Key, Box<Timer>>,
 }
+
+/// Most heads that are kept.
+const HEADS_MAX: usize = 65_536;
 
 impl Default for Leases {
     fn default() -> Self {
-        Self { maps: (0..MAPS).map(|_| FxHashMap::default()).collect(), len: 0 }
+        let maps = (0..MAPS).map(|_| FxHashMap::default()).collect();
+        Self { maps, len: 0, heads: FxHashMap::default() }
     }
 }
 
@@ -72,7 +79,20 @@ impl Leases {
         self.len += usize::from(self.maps[map_of(key)].insert(key, lease).is_none());
     }
 
+    /// Keeps the head of a timer whose lease was just put, if there is room.
+    pub(crate) fn keep_head(&mut self, key: Key, head: impl FnOnce() -> Timer) {
+        if self.heads.len() < HEADS_MAX {
+            self.heads.insert(key, Box::new(head()));
+        }
+    }
+
+    /// The head of a leased timer, if it was kept.
+    pub(crate) fn head(&self, key: Key) -> Option<&Timer> {
+        self.heads.get(&key).map(Box::as_ref)
+    }
+
     pub(crate) fn remove(&mut self, key: Key) -> Option<Lease> {
+        self.heads.remove(&key);
         let lease = self.maps[map_of(key)].remove(&key)?;
         self.len -= 1;
         Some(lease)

@@ -16,7 +16,7 @@ use crate::{
     effect,
     files::{DataFile, FileId},
     format::checkpoint::{self as layout, Block, Which},
-    index::{Entry, Flags, Index, Key, Kind},
+    index::{Entry, Flags, Index, Key, Kind, Loader},
     journal::{
         recovery::{self, Found, ReplayPoint, Replayed},
         segment_name,
@@ -27,7 +27,7 @@ use crate::{
     runs,
 };
 
-use super::{Engine, checkpoint::Kept, namespaces::Namespace};
+use super::{Engine, checkpoint::Kept};
 
 impl Engine {
     /// Brings the state up from what is on the disk. Writes nothing.
@@ -127,17 +127,26 @@ impl Engine {
         let epoch = u32::try_from(header.epoch)
             .map_err(|_| damaged(&name, 64, "the epoch is past its range"))?;
         self.namespaces.reserve_numbers(reader.end().highest_namespace);
+        let mut loading = Loading::default();
         while let Some(block) = reader.next()? {
             match block {
-                Block::Namespace(namespace) => self.load_namespace(*namespace),
+                Block::Namespace(namespace) => {
+                    self.end_loading(std::mem::take(&mut loading));
+                    loading.counts = namespace.counts;
+                    self.load_namespace(*namespace);
+                }
                 Block::Entries(entries) => {
+                    let part = (entries.namespace, entries.which);
+                    if loading.part != Some(part) {
+                        let next = loading.next(part);
+                        self.end_loading(std::mem::replace(&mut loading, next));
+                    }
                     let number = entries.namespace;
-                    let loaded = self.load_entries(&entries);
-                    loaded.ok_or_else(|| {
+                    self.load_entries(&entries, &mut loading).ok_or_else(|| {
                         damaged(&name, 0, &format!("entries of namespace {number} before it"))
                     })?;
                 }
-                Block::Leases(leases) => self.load_leases(&leases),
+                Block::Leases(leases) => loading.leases.push(leases),
                 Block::Several(several) => {
                     for letter in &several.letters {
                         self.namespaces.with(several.namespace, |ns| ns.letters.restore(letter));
@@ -147,64 +156,64 @@ impl Engine {
                 Block::End(_) => {}
             }
         }
+        self.end_loading(loading);
         let layout::ReplayPoint { sequence, offset, lsn } = header.replay;
         Ok(ReplayPoint { sequence, offset, lsn, epoch })
     }
 
     fn load_namespace(&mut self, copied: layout::Namespace) {
-        let layout::Namespace { number, lsn, record, lanes, counts } = copied;
+        let layout::Namespace { number, lsn, record, lanes, counts: _ } = copied;
         self.namespaces.put(number, record);
         self.namespaces.with(number, |namespace| {
             namespace.captured_lsn = lsn;
             for lane in lanes {
                 namespace.lanes.restore(lane.number, lane.key);
             }
-            let reserved = counts.map(|count| {
-                Index::reserved(usize::try_from(count).unwrap_or(usize::MAX).min(RESERVED_MAX))
-            });
-            let [live, stubs, by_delivery, by_timer] = reserved;
-            namespace.live = live;
-            *namespace.stubs.index_mut() = stubs;
-            let letters = namespace.letters.indexes_mut();
-            *letters.0 = by_delivery;
-            *letters.1 = by_timer;
         });
     }
 
     /// `None` if the namespace is not there.
-    fn load_entries(&mut self, entries: &layout::Entries<'_>) -> Option<()> {
+    fn load_entries(&mut self, entries: &layout::Entries<'_>, loading: &mut Loading) -> Option<()> {
         let (number, which) = (entries.namespace, entries.which);
         let (files, now_ms) = (&mut self.files, self.now.wall_ms);
-        let mut retries = Vec::new();
-        self.namespaces.with(number, |namespace| {
-            for entry in entries.iter().filter_map(Entry::from_words) {
-                match which {
-                    Which::Live => {
-                        load_live(namespace, entry);
-                        let flags = entry.flags();
-                        if flags.has(Flags::EXPIRES) && entry.claimable().kind == Kind::Retry {
-                            retries.push(entry.key(number));
-                        }
-                        files.retain(entry.location());
+        let namespace = self.namespaces.get_mut(number)?;
+        for entry in entries.iter().filter_map(Entry::from_words) {
+            match which {
+                Which::Live => {
+                    let kind = entry.claimable().kind;
+                    *namespace.waiting_mut(kind) += 1;
+                    namespace.pending_bytes += entry.location().bytes_estimate();
+                    namespace.lanes.rejoin(entry.lane());
+                    if kind == Kind::Retry && entry.flags().has(Flags::EXPIRES) {
+                        self.retries_that_expire.push(entry.key(number));
                     }
-                    Which::Stubs if entry.claimable().at_ms <= now_ms => {}
-                    Which::Stubs => {
-                        namespace.stubs.index_mut().put(entry);
-                        files.retain(entry.location());
-                    }
-                    Which::DeadLetters => {
-                        namespace.letters.indexes_mut().0.put(entry);
-                        files.retain(entry.location());
-                    }
-                    Which::DeadByTimer => drop(namespace.letters.indexes_mut().1.put(entry)),
                 }
+                Which::Stubs if entry.claimable().at_ms <= now_ms => continue,
+                Which::Stubs | Which::DeadLetters | Which::DeadByTimer => {}
             }
-        })?;
-        self.retries_that_expire.extend(retries);
-        if which == Which::Stubs {
-            self.note_stub_end(number, now_ms);
+            if which != Which::DeadByTimer {
+                files.retain(entry.location());
+            }
+            loading.loader.get_or_insert_with(|| Index::load(0)).push(entry);
         }
         Some(())
+    }
+
+    /// Puts an index in its place, and the leases that came with it on it.
+    fn end_loading(&mut self, loading: Loading) {
+        if let (Some((number, which)), Some(loader)) = (loading.part, loading.loader) {
+            let index = loader.finish();
+            self.namespaces.with(number, |namespace| match which {
+                Which::Live => namespace.live = index,
+                Which::Stubs => *namespace.stubs.index_mut() = index,
+                Which::DeadLetters => *namespace.letters.indexes_mut().0 = index,
+                Which::DeadByTimer => *namespace.letters.indexes_mut().1 = index,
+            });
+            if which == Which::Stubs {
+                self.note_stub_end(number, self.now.wall_ms);
+            }
+        }
+        loading.leases.iter().for_each(|leases| self.load_leases(leases));
     }
 
     fn load_leases(&mut self, leases: &layout::Leases) {
@@ -259,14 +268,24 @@ impl Engine {
     }
 }
 
-/// Room is made ahead for so many entries at most: a count is only a hint.
-const RESERVED_MAX: usize = 1 << 30;
+/// The index that is being loaded.
+#[derive(Default)]
+struct Loading {
+    part: Option<(u32, Which)>,
+    loader: Option<Loader>,
+    /// Leases on its entries.
+    leases: Vec<layout::Leases>,
+    /// About how many entries each index of the namespace gets.
+    counts: [u64; 4],
+}
 
-fn load_live(namespace: &mut Namespace, entry: Entry) {
-    *namespace.waiting_mut(entry.claimable().kind) += 1;
-    namespace.pending_bytes += entry.location().bytes_estimate();
-    namespace.lanes.rejoin(entry.lane());
-    namespace.live.put(entry);
+impl Loading {
+    /// The one for another index of the namespace.
+    fn next(&self, part: (u32, Which)) -> Self {
+        let count = self.counts[part.1 as usize - 1];
+        let loader = Index::load(usize::try_from(count).unwrap_or(usize::MAX));
+        Self { part: Some(part), loader: Some(loader), leases: Vec::new(), counts: self.counts }
+    }
 }
 
 fn restored(lease: &layout::Lease) -> effect::Lease {

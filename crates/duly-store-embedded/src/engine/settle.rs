@@ -77,7 +77,9 @@ impl Engine {
         verdict: &SettleVerdict,
     ) -> Result<SettleOutcome, Stop> {
         let number = key.namespace();
-        let mut timer = match self.load_timer(entry.location()) {
+        let head = self.leases.head(key).filter(|_| *verdict == SettleVerdict::Ack).cloned();
+        let loaded = head.map_or_else(|| self.load_timer(entry.location()), Ok);
+        let mut timer = match loaded {
             Ok(timer) => timer,
             Err(error) => {
                 self.quarantine(key, entry, &error)?;

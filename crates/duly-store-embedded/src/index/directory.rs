@@ -37,34 +37,8 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// A directory over the table of everything.
-    pub(super) fn new(table: Table) -> Self {
-        debug_assert_eq!(table.span(), Span::default());
-        Self::of(vec![table])
-    }
-
-    /// A directory with room for `len` entries.
-    pub(super) fn reserved(len: usize) -> Self {
-        // What nearly every table stays below.
-        let bound = |span: Span| {
-            let mean = (len as f64 * span.share()) as usize;
-            mean + 3 * mean.isqrt()
-        };
-        let mut tables = Vec::new();
-        let mut spans = vec![Span::default()];
-        while let Some(span) = spans.pop() {
-            if bound(span) > TABLE_LEN_MAX && span.depth() < DEPTH_MAX {
-                let (first, second) = span.halves();
-                spans.extend([second, first]);
-            } else {
-                tables.push(Table::reserved(span, bound(span)));
-            }
-        }
-        Self::of(tables)
-    }
-
-    /// A directory over these tables.
-    fn of(tables: Vec<Table>) -> Self {
+    /// A directory over these tables, those of disjoint spans that cover everything.
+    pub(super) fn new(tables: Vec<Table>) -> Self {
         let depths = || tables.iter().map(|table| table.span().depth());
         let depth = depths().max().unwrap_or(0);
         let mut directory = Self {
@@ -75,7 +49,12 @@ impl Directory {
             table_bytes: tables.iter().map(Table::heap_bytes).sum(),
             tables,
         };
-        (0..directory.tables.len()).for_each(|number| directory.point_to(number));
+        let mut number = 0;
+        while number < directory.tables.len() {
+            directory.point_to(number);
+            directory.split_long(number);
+            number += 1;
+        }
         directory
     }
 
@@ -90,35 +69,49 @@ impl Directory {
     }
 
     /// The table whose span has this position.
+    #[inline]
     pub(super) fn table(&self, position: u64) -> &Table {
         &self.tables[self.number(position)]
     }
 
-    pub(super) fn get_mut(&mut self, fingerprint: Fingerprint) -> Option<&mut Entry> {
+    /// The number of the table and the place in it where an entry is.
+    #[inline]
+    pub(super) fn find(&self, fingerprint: Fingerprint) -> Option<(usize, usize)> {
         let number = self.number(position(fingerprint.low));
-        self.tables[number].get_mut(fingerprint)
+        let place = self.tables[number].find_to_remove(fingerprint)?;
+        Some((number, place))
     }
 
-    /// Adds an entry whose fingerprint is not there yet.
-    pub(super) fn add(&mut self, entry: Entry) {
+    /// What [`Self::find`] has found.
+    pub(super) fn at(&self, (number, place): (usize, usize)) -> &Entry {
+        self.tables[number].at(place)
+    }
+
+    /// The same, for changes that leave the fingerprint as it is.
+    pub(super) fn at_mut(&mut self, (number, place): (usize, usize)) -> &mut Entry {
+        self.tables[number].at_mut(place)
+    }
+
+    /// Puts an entry in; answers the one it replaces.
+    pub(super) fn put(&mut self, entry: &Entry) -> Option<Entry> {
         let number = self.number(entry.position());
-        self.change(number, |table| table.add(entry));
-        self.len += 1;
-        let table = &self.tables[number];
-        if table.len() > TABLE_LEN_MAX && table.span().depth() < self.depth_max() {
-            self.split(number);
+        let old = self.change(number, |table| table.put(entry));
+        if old.is_none() {
+            self.len += 1;
+            self.split_long(number);
         }
+        old
     }
 
-    pub(super) fn remove(&mut self, fingerprint: Fingerprint) -> Option<Entry> {
-        let number = self.number(position(fingerprint.low));
-        let old = self.change(number, |table| table.remove(fingerprint))?;
+    /// Takes out what [`Self::find`] has found.
+    pub(super) fn remove(&mut self, (number, place): (usize, usize)) -> Entry {
+        let old = self.change(number, |table| table.remove(place));
         self.len -= 1;
         let mut merged = Some(number);
         while let Some(number) = merged {
             merged = self.merge(number);
         }
-        Some(old)
+        old
     }
 
     /// The only table, if there are no others; it leaves an empty one behind.
@@ -129,6 +122,7 @@ impl Directory {
         }
     }
 
+    #[inline]
     fn number(&self, position: u64) -> usize {
         // Two shifts, because no bits would need a shift by 64.
         self.pointers[(position >> 1 >> (63 - self.depth)) as usize] as usize
@@ -136,6 +130,7 @@ impl Directory {
 
     /// Changes a table and keeps the sum of their sizes (which seldom changes: an addition at each
     /// call would have every call wait for the one before).
+    #[inline]
     fn change<T>(&mut self, number: usize, change: impl FnOnce(&mut Table) -> T) -> T {
         let table = &mut self.tables[number];
         let before = table.heap_bytes();
@@ -147,10 +142,24 @@ impl Directory {
         result
     }
 
-    /// How deep a table may become by splitting.
-    fn depth_max(&self) -> u8 {
-        let average = (self.len / TABLE_LEN_MAX).checked_ilog2().unwrap_or(0);
-        u8::try_from(average).map_or(DEPTH_MAX, |average| (average + DEPTH_MORE).min(DEPTH_MAX))
+    /// Splits a table that has become too long, and the halves as far as they are too long.
+    fn split_long(&mut self, mut number: usize) {
+        let mut added = self.tables.len();
+        loop {
+            while self.is_long(number) {
+                self.split(number);
+            }
+            if added == self.tables.len() {
+                return;
+            }
+            number = added;
+            added += 1;
+        }
+    }
+
+    fn is_long(&self, number: usize) -> bool {
+        let table = &self.tables[number];
+        table.len() > TABLE_LEN_MAX && table.span().depth() < depth_max(self.len)
     }
 
     fn split(&mut self, number: usize) {
@@ -217,6 +226,12 @@ impl Directory {
         let pointers = self.tables[number].span().pointers(self.depth);
         self.pointers[pointers].fill(u32::try_from(number).expect("at most 2^24 tables"));
     }
+}
+
+/// How deep a table may become by splitting in an index of so many entries.
+pub(super) fn depth_max(len: usize) -> u8 {
+    let average = (len / TABLE_LEN_MAX).checked_ilog2().unwrap_or(0);
+    u8::try_from(average).map_or(DEPTH_MAX, |average| (average + DEPTH_MORE).min(DEPTH_MAX))
 }
 
 #[cfg(test)]

@@ -11,12 +11,12 @@
 /// Longest prefix of a span.
 pub(super) const DEPTH_MAX: u8 = 24;
 
-/// The position of a fingerprint, of its low 64 bits x. As fractions: x (4 - x) / 3.
+/// The position of a fingerprint, of its low 64 bits x. As fractions: x + x (1 - x) / 3.
+#[inline]
 pub(super) const fn position(low: u64) -> u64 {
-    // The product is below 2^128. None of the steps ever decreases with `low`.
-    let x = (low >> 1) as u128;
-    let three_quarters = ((x * ((1 << 65) - x)) >> 64) as u64;
-    three_quarters + three_quarters / 3
+    // It never decreases with `low`: the second term falls by 1 at most where the first rises by 1.
+    let product = (low as u128 * !low as u128) >> 64;
+    low + product as u64 / 3
 }
 
 /// Where a scan goes on: the next position that it has not seen. Only the order of the fingerprints
@@ -40,6 +40,12 @@ impl Span {
     pub(super) fn new(prefix: u32, depth: u8) -> Self {
         debug_assert!(depth <= DEPTH_MAX && prefix >> depth == 0, "the prefix has {depth} bits");
         Self { prefix, depth }
+    }
+
+    /// The largest one that begins at this position, which another ended at.
+    pub(super) fn largest_at(start: u64) -> Self {
+        let depth = (64 - start.trailing_zeros()) as u8;
+        Self::new((start >> 1 >> (63 - depth)) as u32, depth)
     }
 
     pub(super) const fn depth(self) -> u8 {
@@ -70,16 +76,9 @@ impl Span {
         Some((Self::new(self.prefix >> 1, depth), Self::new(self.prefix ^ 1, self.depth)))
     }
 
-    /// How many of all fingerprints are in it, as a fraction.
-    pub(super) fn share(self) -> f64 {
-        // The inverse of `position`.
-        let low = |position: f64| 2.0 - (4.0 - 3.0 * position).sqrt();
-        let scale = f64::from(1_u32 << self.depth);
-        low(f64::from(self.prefix + 1) / scale) - low(f64::from(self.prefix) / scale)
-    }
-
     /// Spreads the fingerprints in it over `0..homes`, as evenly as can be and in their order:
     /// multiply-shift range reduction (Lemire, "Fast random integer generation in an interval").
+    #[inline]
     pub(super) const fn home(self, low: u64, homes: u32) -> usize {
         // Over a part of the positions they are even enough; over all only the hash itself is.
         let even = if self.depth == 0 { low } else { position(low) << self.depth };

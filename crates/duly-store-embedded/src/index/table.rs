@@ -13,6 +13,8 @@ use super::{entry::Entry, key::Fingerprint, span::Span};
 /// Slots at the end that are no homes. A run of entries that needs more makes the table grow.
 const TAIL: usize = 15;
 const SLOTS_MIN: usize = 2;
+/// Slots that a search compares at once.
+const FIRST: usize = 4;
 
 /// The table of a span; an empty one owns no memory.
 #[derive(Debug, Default)]
@@ -29,9 +31,9 @@ impl Table {
         Self { span, ..Self::default() }
     }
 
-    /// A table with room for `len` entries.
-    pub(super) fn reserved(span: Span, len: usize) -> Self {
-        Self::filled(span, slots_for(len), std::iter::empty())
+    /// A table of these entries, which come in their order.
+    pub(super) fn of(span: Span, entries: &[Entry]) -> Self {
+        Self::filled(span, slots_for(entries.len()), entries.iter().copied())
     }
 
     /// A table of `slots` slots, or more if the entries need it. They come in their order.
@@ -50,9 +52,8 @@ impl Table {
             next = place + 1;
             len += 1;
         }
-        // The last slot is empty, so that at least one more finds a place.
-        if len > 0 && next == filled.len() {
-            filled.resize(larger(next), Entry::EMPTY);
+        if next > slots {
+            filled.resize(rounded(next), Entry::EMPTY);
         }
         Self { slots: filled.into(), len, homes, span }
     }
@@ -69,32 +70,39 @@ impl Table {
         self.slots.len() * size_of::<Entry>()
     }
 
-    pub(super) fn get(&self, fingerprint: Fingerprint) -> Option<Entry> {
-        self.find(fingerprint).ok().map(|place| self.slots[place])
+    /// What [`Self::find`] has found.
+    pub(super) const fn at(&self, place: usize) -> &Entry {
+        &self.slots[place]
     }
 
-    /// For changes that leave the fingerprint as it is.
-    pub(super) fn get_mut(&mut self, fingerprint: Fingerprint) -> Option<&mut Entry> {
-        self.find(fingerprint).ok().map(|place| &mut self.slots[place])
+    /// The same, for changes that leave the fingerprint as it is.
+    pub(super) const fn at_mut(&mut self, place: usize) -> &mut Entry {
+        &mut self.slots[place]
     }
 
     /// Some bits of the slot where a search begins.
+    #[inline]
     pub(super) fn touch(&self, fingerprint: Fingerprint) -> u64 {
         self.slots.get(self.home(fingerprint.low)).map_or(0, Entry::low)
     }
 
-    /// Adds an entry whose fingerprint is not there yet.
-    pub(super) fn add(&mut self, entry: Entry) {
-        let full = self.len() >= len_max(self.slots.len());
-        if full || self.insert(entry).is_none() {
-            self.rebuild(larger(self.slots.len()));
-            self.insert(entry).expect("a table just made has an empty slot at its end");
+    /// Puts an entry in; answers the one it replaces.
+    ///
+    /// By reference: a copy before the search would have to wait for the processor to finish with
+    /// the caller's writes, which stand behind the ones of the put before.
+    #[inline]
+    pub(super) fn put(&mut self, entry: &Entry) -> Option<Entry> {
+        match self.find(entry.fingerprint()) {
+            Ok(place) => Some(std::mem::replace(&mut self.slots[place], *entry)),
+            Err(place) => {
+                self.insert(place, entry);
+                None
+            }
         }
-        self.len += 1;
     }
 
-    pub(super) fn remove(&mut self, fingerprint: Fingerprint) -> Option<Entry> {
-        let place = self.find(fingerprint).ok()?;
+    /// Takes out what [`Self::find`] has found.
+    pub(super) fn remove(&mut self, place: usize) -> Entry {
         let removed = self.slots[place];
         // Entries behind it move up, as far as there are some that are not at home.
         let behind = place + 1;
@@ -111,7 +119,7 @@ impl Table {
         } else if self.len() * 3 < self.slots.len() && self.slots.len() > SLOTS_MIN {
             self.rebuild(slots_for(self.len() + self.len() / 8));
         }
-        Some(removed)
+        removed
     }
 
     /// The entries from a position on, in order.
@@ -145,8 +153,26 @@ impl Table {
     }
 
     /// The place of an entry, or the one where it belongs: the first that is not before it.
-    fn find(&self, fingerprint: Fingerprint) -> Result<usize, usize> {
+    #[inline]
+    pub(super) fn find(&self, fingerprint: Fingerprint) -> Result<usize, usize> {
         let mut place = self.home(fingerprint.low);
+        // Most searches end within the first few slots. To count those takes no branch that the
+        // processor could guess wrong.
+        if let Some((first, _)) = self.slots[place..].split_first_chunk::<FIRST>() {
+            place += first.iter().filter(|slot| slot.low() < fingerprint.low).count();
+        }
+        self.find_from(place, fingerprint)
+    }
+
+    /// The same, for removals: while the processor waits for the first slots it guesses where the
+    /// search ends, and reads the slots behind, which have to move, at the same time.
+    #[inline]
+    pub(super) fn find_to_remove(&self, fingerprint: Fingerprint) -> Option<usize> {
+        self.find_from(self.home(fingerprint.low), fingerprint).ok()
+    }
+
+    #[inline]
+    fn find_from(&self, mut place: usize, fingerprint: Fingerprint) -> Result<usize, usize> {
         for slot in &self.slots[place..] {
             if slot.low() >= fingerprint.low {
                 if slot.low() > fingerprint.low || slot.is_empty() {
@@ -161,20 +187,29 @@ impl Table {
         Err(place)
     }
 
-    /// Puts an entry at its place; those behind move back by one, up to the next empty slot. `None`
-    /// if there is none.
-    fn insert(&mut self, entry: Entry) -> Option<()> {
-        let place = self.find(entry.fingerprint()).expect_err("it is not there yet");
-        let moving = self.slots[place..].iter().position(Entry::is_empty)?;
-        self.slots.copy_within(place..place + moving, place + 1);
-        self.slots[place] = entry;
-        Some(())
+    /// Puts an entry at its place; those behind move back by one, up to the next empty slot.
+    #[inline(never)]
+    fn insert(&mut self, place: usize, entry: &Entry) {
+        let home = self.home(entry.low());
+        let Some(run) = self.slots[home..].iter().position(Entry::is_empty) else {
+            let before = self.iter().take_while(|other| other.low() <= entry.low()).count();
+            let all = self.iter().take(before).chain([*entry]).chain(self.iter().skip(before));
+            *self = Self::filled(self.span, larger(self.slots.len()), all);
+            return;
+        };
+        self.slots.copy_within(place..home + run, place + 1);
+        self.slots[place] = *entry;
+        self.len += 1;
+        if self.len() > len_max(self.slots.len()) {
+            self.rebuild(larger(self.slots.len()));
+        }
     }
 
     fn rebuild(&mut self, slots: usize) {
         *self = Self::filled(self.span, slots, self.iter());
     }
 
+    #[inline]
     const fn home(&self, low: u64) -> usize {
         self.span.home(low, self.homes)
     }

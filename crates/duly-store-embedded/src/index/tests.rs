@@ -4,13 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-const NAMESPACE: u32 = 3;
+pub(super) const NAMESPACE: u32 = 3;
 
-fn key(n: u64) -> Key {
+pub(super) fn key(n: u64) -> Key {
     Key::of_bytes(7, NAMESPACE, &n.to_le_bytes())
 }
 
-fn entry(key: Key, at_ms: u64) -> Entry {
+pub(super) fn entry(key: Key, at_ms: u64) -> Entry {
     let claim = Claimable { at_ms, kind: Kind::First };
     Entry::new(key, 9, claim, location(at_ms))
 }
@@ -19,7 +19,7 @@ fn location(n: u64) -> Location {
     Location::new(5, n % (1 << 24), 100)
 }
 
-fn filled(keys: std::ops::Range<u64>) -> Index {
+pub(super) fn filled(keys: std::ops::Range<u64>) -> Index {
     let mut index = Index::new();
     for n in keys {
         index.put(entry(key(n), n));
@@ -29,7 +29,7 @@ fn filled(keys: std::ops::Range<u64>) -> Index {
 
 impl Index {
     /// Panics unless all invariants hold.
-    fn check(&self) {
+    pub(super) fn check(&self) {
         match &self.0 {
             Root::One(table) => {
                 table.check();
@@ -42,7 +42,7 @@ impl Index {
         }
     }
 
-    fn tables(&self) -> usize {
+    pub(super) fn tables(&self) -> usize {
         match &self.0 {
             Root::One(_) => 1,
             Root::Many(directory) => directory.tables(),
@@ -51,7 +51,7 @@ impl Index {
 }
 
 /// A whole pass, with something done before each step.
-fn pass(index: &mut Index, mut between: impl FnMut(&mut Index)) -> Vec<Entry> {
+pub(super) fn pass(index: &mut Index, mut between: impl FnMut(&mut Index)) -> Vec<Entry> {
     let mut found = Vec::new();
     let mut next = Some(Cursor::START);
     while let Some(cursor) = next {
@@ -241,25 +241,6 @@ fn an_entry_costs_at_most_34_bytes_however_many_there_are() {
     index.check();
 }
 
-#[test]
-fn a_reserved_index_hardly_changes_its_memory_while_it_is_filled() {
-    for len in [0_u64, 4, 2_048, 2_049, 30_000, 100_000] {
-        let mut sorted: Vec<_> = (0..len).map(key).collect();
-        sorted.sort_by_key(|key| key.fingerprint().low);
-        let mut index = Index::reserved(len as usize);
-        let reserved = index.heap_bytes();
-        assert!(reserved <= 48 * len as usize, "{reserved} bytes for {len}");
-        for (n, key) in (0..).zip(sorted) {
-            assert_eq!(index.put(entry(key, n)), None);
-        }
-        index.check();
-        let more = index.heap_bytes().abs_diff(reserved);
-        assert!(more <= reserved / 50, "{reserved} bytes and {more} more for {len}");
-        (0..len).for_each(|n| assert!(index.remove(key(n)).is_some()));
-        assert_eq!(index.heap_bytes(), 0);
-    }
-}
-
 /// Keys whose fingerprints begin with the same 20 bits.
 fn crowded(n: u64) -> Key {
     let low = 0xABCD_E000_0000_0000 | key(n).fingerprint().low >> 20;
@@ -287,6 +268,24 @@ fn fingerprints_that_begin_alike_make_a_long_table_not_a_large_directory() {
     }
     index.check();
     assert_eq!(pass(&mut index, |_| ()).len(), 50_000);
+}
+
+#[test]
+fn a_long_table_is_split_to_the_end_once_the_directory_may_be_deep_enough() {
+    // All in the first 512th.
+    let low = |n: u64| key(n).fingerprint().low >> 9;
+    let first = |n| Key::from_parts(Fingerprint { low: low(n), high: 0 }, NAMESPACE);
+    let mut index = Index::new();
+    for n in 0..12_000 {
+        index.put(entry(first(n), n));
+    }
+    index.check();
+    let elsewhere = |n: &u64| key(*n).fingerprint().low > 1 << 57;
+    (0..60_000).filter(elsewhere).for_each(|n| assert_eq!(index.put(entry(key(n), n)), None));
+    let tables = index.tables();
+    index.put(entry(first(12_000), 1));
+    assert!(index.tables() > tables + 3, "more than one split");
+    index.check();
 }
 
 #[test]

@@ -11,7 +11,7 @@ impl Directory {
             let table = &self.tables[*number as usize];
             let span = table.span();
             assert_eq!(span.start(), expected, "spans follow each other");
-            assert!(table.len() <= TABLE_LEN_MAX || span.depth() >= self.depth_max());
+            assert!(table.len() <= TABLE_LEN_MAX || span.depth() >= depth_max(self.len));
             table.check();
             let pointers_more = span.pointers(self.depth).len() - 1;
             assert!(pointers.by_ref().take(pointers_more).all(|other| other == number));

@@ -41,8 +41,6 @@ proptest! {
         prop_assert!(span.home(first, homes) <= (homes as usize) / 1_000, "from the first slot on");
         let last = span.home(after - 1, homes);
         prop_assert!(last + 1 + (homes as usize) / 1_000 >= homes as usize, "to the last: {}", last);
-        let share = (after - first) as f64 / 2_f64.powi(64);
-        prop_assert!((span.share() / share - 1.0).abs() < 1e-3, "{} {}", span.share(), share);
     }
 
     #[test]
@@ -62,10 +60,21 @@ proptest! {
 
 #[test]
 fn twice_as_many_fingerprints_are_at_the_last_positions_as_at_the_first() {
-    let share = |prefix| Span::new(prefix, 10).share() * 1024.0;
-    let (first, last) = (share(0), share(1023));
-    assert!((0.74..0.76).contains(&first) && (1.49..1.51).contains(&last), "{first} {last}");
-    assert_eq!(Span::default().share(), 1.0);
+    let slope = |low: u64| (position(low + (1 << 40)) - position(low)) as f64 / 2_f64.powi(40);
+    let (first, last) = (slope(0), slope(u64::MAX - (1 << 41)));
+    assert!((1.33..1.34).contains(&first) && (0.66..0.67).contains(&last), "{first} {last}");
     assert_eq!(Span::default().parent_and_buddy(), None);
-    assert_eq!((position(0), position(u64::MAX) >> 32), (0, u64::from(u32::MAX)));
+    assert_eq!((position(0), position(u64::MAX)), (0, u64::MAX));
+}
+
+#[test]
+fn the_largest_span_at_a_position_begins_there_and_its_parent_does_not() {
+    assert_eq!(Span::largest_at(0), Span::default());
+    for span in [Span::new(1, 1), Span::new(3, 2), Span::new(0xABCDEF, 24), Span::new(6, 9)] {
+        let largest = Span::largest_at(span.start());
+        assert_eq!(largest.start(), span.start());
+        assert!(largest.depth() <= span.depth());
+        let (parent, _) = largest.parent_and_buddy().expect("it does not begin at 0");
+        assert!(parent.start() < span.start());
+    }
 }
