@@ -18,7 +18,6 @@ use crate::{
     format::{
         self, ALIGN, checkpoint,
         record::{self, Decoded},
-        run,
     },
     index::Location,
     journal::segment_name,
@@ -70,8 +69,6 @@ pub(crate) struct DataFile {
     pub(crate) id: FileId,
     pub(crate) file: Arc<dyn File>,
     pub(crate) length: u64,
-    /// What a run holds; `None` for a segment.
-    pub(crate) kind: Option<run::Kind>,
     /// Whether a rewrite found records in it that it could not move.
     pub(crate) is_stuck: bool,
     /// Bytes that were given back to the file system.
@@ -81,12 +78,12 @@ pub(crate) struct DataFile {
 impl DataFile {
     pub(crate) const fn segment(sequence: u64, file: Arc<dyn File>, length: u64) -> Self {
         let id = FileId::Segment(sequence);
-        Self { id, file, length, kind: None, is_stuck: false, hole_bytes: 0 }
+        Self { id, file, length, is_stuck: false, hole_bytes: 0 }
     }
 
     pub(crate) fn run(run: runs::Run) -> Self {
-        let (id, length, kind) = (FileId::Run(run.id), run.length, Some(run.kind));
-        Self { id, file: run.file, length, kind, is_stuck: false, hole_bytes: 0 }
+        let (id, length) = (FileId::Run(run.id), run.length);
+        Self { id, file: run.file, length, is_stuck: false, hole_bytes: 0 }
     }
 
     /// Bytes that it takes, holes left out.

@@ -65,18 +65,6 @@ impl Index {
         Held::find(self, key)
     }
 
-    /// Reads the slot at which the search for a key begins and gives some bits of it.
-    ///
-    /// In a large index nearly every search waits for one read of main memory. Who looks up several
-    /// keys touches all of them first: these reads do not depend on each other, so the processor
-    /// does them at the same time. The result means nothing, but it has to be used (xor the results
-    /// of all keys and give them to [`std::hint::black_box`]), or the compiler leaves the read out.
-    #[must_use = "unless the bits are used, nothing is read"]
-    pub(crate) fn touch(&self, key: Key) -> u64 {
-        let fingerprint = key.fingerprint();
-        self.table(fingerprint).touch(fingerprint)
-    }
-
     /// Puts an entry in; answers the one it replaces.
     pub(crate) fn put(&mut self, entry: Entry) -> Option<Entry> {
         match &mut self.0 {

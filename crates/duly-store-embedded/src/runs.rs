@@ -20,7 +20,9 @@ mod write;
 mod tests;
 
 pub(crate) use read::{Run, open};
-pub(crate) use write::{Finished, Pushed, Writer};
+#[cfg(test)]
+pub(crate) use write::Finished;
+pub(crate) use write::{Pushed, Writer};
 
 /// Where runs are.
 pub(crate) const FILES: Numbered = Numbered { dir: "runs", suffix: ".run" };

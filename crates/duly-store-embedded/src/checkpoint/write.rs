@@ -48,11 +48,6 @@ impl Writer {
         Ok(Self { disk, file, number, seed, block, end })
     }
 
-    /// Bytes so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.file.len()
-    }
-
     /// Appends a block.
     ///
     /// # Panics

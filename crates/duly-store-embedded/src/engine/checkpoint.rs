@@ -37,8 +37,9 @@ const TABLES_PER_STEP: usize = 4;
 const NAMESPACES_PER_STEP: usize = 64;
 /// Bytes of pieces above which the walk waits for the writer.
 const PIECES_BYTES_MAX: usize = 4 << 20;
-/// Entries of one block.
+/// Entries of one block: neighbouring tables share one.
 const BLOCK_ENTRIES: usize = 32_768;
+const _: () = assert!(BLOCK_ENTRIES <= layout::ENTRIES_MAX, "a block takes them");
 /// When a checkpoint that failed is tried again.
 const AGAIN_MS: u64 = 10_000;
 
@@ -248,7 +249,9 @@ impl Engine {
                     tables += 1;
                 }
                 Place::Done => {
-                    taking.push(Piece::Files(self.files.slots()));
+                    for files in self.files.slots().chunks(layout::FILES_MAX) {
+                        taking.push(Piece::Files(files.to_vec()));
+                    }
                     taking.place = Place::Ended;
                 }
                 Place::Ended => {
@@ -309,7 +312,8 @@ impl Engine {
                 }
             }
             taking.push_entries(number, which, bytes);
-            if !leases.is_empty() {
+            for leases in leases.chunks(layout::LEASES_MAX) {
+                let leases = leases.to_vec();
                 taking.push(Piece::Leases(layout::Leases { namespace: number, leases }));
             }
         }

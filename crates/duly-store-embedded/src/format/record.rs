@@ -127,13 +127,6 @@ pub(crate) const NAMESPACE: u8 = 6;
 pub(crate) const NAMESPACE_GONE: u8 = 7;
 pub(crate) const LOST: u8 = 8;
 
-/// Bytes that a record takes on disk.
-pub(crate) fn bytes_on_disk(namespace: u32, record: &Record) -> u64 {
-    let mut bytes = Vec::new();
-    encode(&mut bytes, namespace, record);
-    bytes.len() as u64
-}
-
 /// Appends a record to `out`, padded to the alignment. Answers its bytes without the padding.
 pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 {
     debug_assert_eq!(out.len() as u64 % ALIGN, 0, "records start aligned");

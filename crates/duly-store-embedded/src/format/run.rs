@@ -28,7 +28,9 @@ mod directory;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use directory::{Directory, GROUP_BYTES, Group, Misplaced};
+#[cfg(test)]
+pub(crate) use directory::Misplaced;
+pub(crate) use directory::{Directory, GROUP_BYTES, Group};
 
 /// First bytes of a run.
 pub(crate) const MAGIC: &[u8; 8] = b"DULYRUN\n";

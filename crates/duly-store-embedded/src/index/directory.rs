@@ -12,7 +12,7 @@
 use super::{
     entry::Entry,
     key::Fingerprint,
-    span::{DEPTH_MAX, Span, position},
+    span::{DEPTH_MAX, position},
     table::Table,
 };
 

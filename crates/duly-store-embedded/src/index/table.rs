@@ -80,12 +80,6 @@ impl Table {
         &mut self.slots[place]
     }
 
-    /// Some bits of the slot where a search begins.
-    #[inline]
-    pub(super) fn touch(&self, fingerprint: Fingerprint) -> u64 {
-        self.slots.get(self.home(fingerprint.low)).map_or(0, Entry::low)
-    }
-
     /// Puts an entry in; answers the one it replaces.
     ///
     /// By reference: a copy before the search would have to wait for the processor to finish with

@@ -310,14 +310,3 @@ fn uneven_tables_merge_only_with_their_other_half_and_as_far_as_they_can() {
     }
     assert_eq!(index.heap_bytes(), 0);
 }
-
-#[test]
-fn touching_reads_the_slot_where_the_search_begins() {
-    let mut index = Index::new();
-    assert_eq!(index.touch(key(1)), 0);
-    index.put(entry(key(1), 1));
-    assert_eq!(index.touch(key(1)), key(1).fingerprint().low);
-    let index = filled(0..10_000);
-    let at_home = (0..10_000).filter(|n| index.touch(key(*n)) == key(*n).fingerprint().low).count();
-    assert!(at_home > 1_000, "{at_home} of 10,000 are at home");
-}

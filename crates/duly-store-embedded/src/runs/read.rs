@@ -17,6 +17,7 @@ use crate::{
 
 /// An open run.
 #[derive(Debug)]
+#[cfg_attr(not(test), expect(dead_code, reason = "an offline check looks at the rest"))]
 pub(crate) struct Run {
     pub(crate) file: Arc<dyn File>,
     pub(crate) id: u64,

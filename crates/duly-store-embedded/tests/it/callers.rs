@@ -21,7 +21,7 @@ use duly_store_embedded::{
 
 use crate::{
     harness::{Shell, open, options},
-    steps::{SHARD, apply, claim_request, get, name, schedule, wait},
+    steps::{SHARD, apply, claim_request, name, schedule, wait},
 };
 
 fn put(store: &dyn Store, namespace: &str, settings: Settings) -> Result<(), Error> {
