@@ -5,6 +5,8 @@
 use duly_core::Millis;
 use duly_store::Refusal;
 
+use crate::disk;
+
 use super::Engine;
 
 /// How often the disk is asked.
@@ -20,6 +22,9 @@ pub(super) struct Space {
     full_until_ms: u64,
     /// Whether the spare segment for the next roll has been asked for.
     pub(super) spare_asked: bool,
+    /// Whether there was no room for it: what is left of the active segment then belongs to cancels
+    /// and settles.
+    spare_failed: bool,
 }
 
 impl Space {
@@ -55,7 +60,14 @@ impl Engine {
         self.space.checked_ms = Some(now_ms);
         let index_bytes = self.namespaces.index_bytes();
         let index_max = self.options.index_memory_max_bytes;
-        self.space.low = if index_bytes > index_max {
+        if self.space.spare_failed
+            && self.disk.space().is_ok_and(|space| space.free_bytes >= self.options.segment_bytes)
+        {
+            (self.space.spare_failed, self.space.spare_asked) = (false, false);
+        }
+        self.space.low = if self.space.spare_failed {
+            Some(DISK_FULL.into())
+        } else if index_bytes > index_max {
             Some(format!(
                 "the index takes {index_bytes} bytes of memory and store.index_memory_max_bytes \
                  allows {index_max}; raise it or cancel timers"
@@ -92,6 +104,19 @@ impl Engine {
     /// Why new timers are refused, if they are.
     pub(crate) fn low_space(&self) -> Option<&str> {
         self.space.low.as_deref()
+    }
+
+    /// The spare was made, or could not be.
+    pub(crate) fn spare_made(&mut self, made: Result<(), disk::Error>) {
+        self.space.spare_failed = match made {
+            Ok(()) => false,
+            Err(error) => {
+                tracing::warn!(%error, "no spare journal segment could be written ahead");
+                error.is_no_space()
+            }
+        };
+        self.space.checked_ms = None;
+        self.check_space();
     }
 
     /// Whether a spare segment should be written: once the active one is in real use, so that a

@@ -300,10 +300,13 @@ impl Shell {
             return;
         }
         let (disk, segment_bytes) = (Arc::clone(&self.disk), self.segment_bytes);
+        let inbox = Arc::clone(&self.shared.inbox);
         let thread = thread::Builder::new().name("duly-spare".into()).spawn(move || {
-            if let Err(error) = journal::write_spare(disk.as_ref(), segment_bytes) {
-                tracing::warn!(%error, "no spare journal segment could be written ahead");
-            }
+            let made = journal::write_spare(disk.as_ref(), segment_bytes);
+            inbox.push_always(Box::new(move |engine| {
+                engine.spare_made(made);
+                Answer::Now(Box::new(|_| {}))
+            }));
         });
         self.spare = thread.ok();
     }
