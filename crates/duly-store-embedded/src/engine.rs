@@ -95,6 +95,8 @@ pub(crate) struct Engine {
     files: Files,
     checkpoints: checkpoint::Checkpoints,
     rewriter: rewrite::Rewriter,
+    /// When the journal last grew, by the boot-time clock.
+    journal_grew_ms: u64,
     /// Work for the background.
     outbox: work::Outbox,
     /// How fast the background may write.
@@ -186,7 +188,12 @@ impl Engine {
             return Err(Error::InDoubt { reason: reason.clone() });
         }
         match self.journal.commit() {
-            Ok(mark) => Ok(mark),
+            Ok(mark) => {
+                if mark.is_some() {
+                    self.journal_grew_ms = self.now.boot_ms;
+                }
+                Ok(mark)
+            }
             Err(error) => Err(self.poison(&error)),
         }
     }

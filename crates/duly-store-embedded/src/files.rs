@@ -258,10 +258,12 @@ impl Files {
         empty.map(|(slot, ..)| slot).collect()
     }
 
-    /// Bytes of files that nothing points at: they wait for a checkpoint.
-    pub(crate) fn empty_bytes(&self) -> u64 {
-        let empty = self.iter().filter(|(_, _, counts)| counts.live == 0);
-        empty.map(|(_, file, _)| file.bytes()).sum()
+    /// Bytes of files that nothing points at and that wait for later checkpoints than this one to be
+    /// the oldest that is kept.
+    pub(crate) fn waiting_bytes(&self, oldest_kept: u64) -> u64 {
+        let waits = |counts: &Counts| counts.live == 0 && counts.emptied_at > oldest_kept;
+        let waiting = self.iter().filter(|(_, _, counts)| waits(counts));
+        waiting.map(|(_, file, _)| file.bytes()).sum()
     }
 
     /// Bytes of all files.

@@ -40,6 +40,8 @@ const PIECES_BYTES_MAX: usize = 4 << 20;
 /// Entries of one block: neighbouring tables share one.
 const BLOCK_ENTRIES: usize = 32_768;
 const _: () = assert!(BLOCK_ENTRIES <= layout::ENTRIES_MAX, "a block takes them");
+/// How long nothing is written before it counts as quiet.
+const QUIET_MS: u64 = 2_000;
 /// When a checkpoint that failed is tried again.
 const AGAIN_MS: u64 = 10_000;
 
@@ -169,9 +171,18 @@ impl Engine {
         }
         let grown = self.journal.bytes_written() - checkpoints.begun_at_bytes;
         let needed = self.options.checkpoint_bytes.max(checkpoints.bytes);
-        let waiting = self.files.empty_bytes();
-        let too_many = self.options.checkpoint_bytes.max(self.files.bytes() / 4);
-        grown >= needed || (grown > 0 && waiting > too_many)
+        grown >= needed || self.wants_room()
+    }
+
+    /// Whether so many bytes wait for a checkpoint to be given back that one is worth it: many, or
+    /// any while nothing else is written.
+    fn wants_room(&self) -> bool {
+        let oldest = self.checkpoints.oldest().map_or(0, |oldest| oldest.number);
+        let waiting = self.files.waiting_bytes(oldest);
+        let is_quiet =
+            self.now.boot_ms.saturating_sub(self.journal_grew_ms) >= QUIET_MS && waiting > 0;
+        waiting > self.options.checkpoint_bytes.max(self.files.bytes() / 16)
+            || (is_quiet && waiting > self.options.checkpoint_bytes / 2)
     }
 
     fn begin_checkpoint(&mut self) {

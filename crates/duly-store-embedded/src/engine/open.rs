@@ -75,6 +75,7 @@ impl Engine {
             files: Files::default(),
             checkpoints: super::checkpoint::Checkpoints::default(),
             rewriter: super::rewrite::Rewriter::default(),
+            journal_grew_ms: 0,
             outbox: super::work::Outbox::default(),
             pace: Pace::Unlimited,
             leases: super::Leases::default(),

@@ -32,10 +32,10 @@ use super::{Engine, work::Pace};
 
 mod gather;
 
-use gather::{Candidate, Gathered};
+use gather::{Candidate, Gathered, Mark};
 
 /// Bytes of live records, by size class, that one job takes on.
-const JOB_BYTES: u64 = 64 << 20;
+const JOB_BYTES: u64 = 32 << 20;
 /// Files that one job takes on.
 const JOB_FILES: usize = 16;
 /// Records that one step looks at.
@@ -88,7 +88,7 @@ enum State {
     Idle,
     /// Something is away in the background.
     Away,
-    /// A file was read; its records are looked at.
+    /// A part of a file was read; its records are looked at.
     Judging { job: Job, slot: u16, gathered: Gathered, next: usize },
     /// Runs were written; locations move.
     Moving { sources: Vec<u16>, slots: Vec<u16>, moves: std::vec::IntoIter<Move> },
@@ -187,6 +187,11 @@ impl Engine {
             self.write_runs(job);
             return;
         };
+        self.read_part(job, slot, None);
+    }
+
+    /// Has the next part of a file read, or the next file.
+    fn read_part(&mut self, job: Job, slot: u16, from: Option<Mark>) {
         let Some(file) = self.files.get(slot) else {
             self.read_next(job);
             return;
@@ -195,7 +200,7 @@ impl Engine {
         let (hash_key, seed) = (self.hash_key, self.seed);
         self.rewriter.state = State::Away;
         self.in_background(
-            move || gather::gather(file.as_ref(), id, length, hash_key, seed),
+            move || gather::Source { file, id, length, hash_key, seed }.part(from),
             move |engine, gathered| match gathered {
                 Ok(gathered) => {
                     engine.rewriter.state = State::Judging { job, slot, gathered, next: 0 };
@@ -229,6 +234,8 @@ impl Engine {
         self.busy = true;
         if end < gathered.candidates.len() {
             self.rewriter.state = State::Judging { job, slot, gathered, next: end };
+        } else if let Some(next) = gathered.next {
+            self.read_part(job, slot, Some(next));
         } else {
             self.read_next(job);
         }

@@ -16,6 +16,10 @@ use super::DIR;
 pub(super) const SPARE: &str = "journal/spare";
 const SPARE_TEMPORARY: &str = "journal/spare.tmp";
 const NEXT_TEMPORARY: &str = "journal/next.tmp";
+/// Suffix of segments that wait to be a spare.
+const RECYCLED_SUFFIX: &str = ".old";
+/// How many of them are kept.
+const RECYCLED_MAX: usize = 8;
 /// Bytes after which a spare is synced while it is written: so much at most stands in the disk's
 /// queue before a sync of the journal.
 const SMOOTH_BYTES: u64 = 4 << 20;
@@ -26,6 +30,9 @@ const FILL_BYTES: usize = 1 << 20;
 pub(crate) fn write_spare(disk: &dyn Disk, segment_bytes: u64) -> Result<(), disk::Error> {
     if spare_bytes(disk)? == segment_bytes {
         return Ok(());
+    }
+    if take_recycled(disk, segment_bytes)? {
+        return disk.sync_dir(DIR);
     }
     write_zeros(disk, SPARE_TEMPORARY, segment_bytes, Some(SMOOTH_BYTES))?;
     disk.rename(SPARE_TEMPORARY, SPARE)?;
@@ -40,7 +47,7 @@ pub(super) fn take(
     header: &segment::Header,
     name: &str,
 ) -> Result<(), disk::Error> {
-    let source = if spare_bytes(disk)? == header.length {
+    let source = if spare_bytes(disk)? == header.length || take_recycled(disk, header.length)? {
         SPARE
     } else {
         write_zeros(disk, NEXT_TEMPORARY, header.length, None)?;
@@ -52,19 +59,39 @@ pub(super) fn take(
     disk.rename(source, name)
 }
 
-/// Makes the spare out of a segment that nothing needs, if there is no spare and it has the length
-/// that segments have; answers whether it did. What the segment held is no frame of the journal any
+/// Keeps a segment that nothing needs to be a spare one day, if it has the length that segments have
+/// and not too many wait already; answers whether it did. What it held is no frame of the journal any
 /// more: its lsns lie behind.
 pub(crate) fn recycle(
     disk: &dyn Disk,
     name: &str,
     segment_bytes: u64,
 ) -> Result<bool, disk::Error> {
-    if spare_bytes(disk)? == segment_bytes || disk.open(name)?.len()? != segment_bytes {
+    if recycled(disk)?.len() >= RECYCLED_MAX || disk.open(name)?.len()? != segment_bytes {
         return Ok(false);
     }
-    disk.rename(name, SPARE)?;
+    let waiting = name.strip_suffix(".log").unwrap_or(name);
+    disk.rename(name, &format!("{waiting}{RECYCLED_SUFFIX}"))?;
     Ok(true)
+}
+
+/// Names of segments that wait to be a spare.
+fn recycled(disk: &dyn Disk) -> Result<Vec<String>, disk::Error> {
+    let names = disk.list(DIR)?.into_iter().filter(|name| name.ends_with(RECYCLED_SUFFIX));
+    Ok(names.map(|name| format!("{DIR}/{name}")).collect())
+}
+
+/// Makes the spare out of a recycled segment, if one of this length waits.
+fn take_recycled(disk: &dyn Disk, segment_bytes: u64) -> Result<bool, disk::Error> {
+    for name in recycled(disk)? {
+        if disk.open(&name)?.len()? == segment_bytes {
+            disk.rename(&name, SPARE)?;
+            return Ok(true);
+        }
+        // Segments have another length now.
+        disk.remove(&name)?;
+    }
+    Ok(false)
 }
 
 /// Length of the spare; 0 when there is none.

@@ -1,6 +1,6 @@
-//! Reading a whole file for the rewriter: its records, skimmed, and their bytes.
+//! Reading a file for the rewriter, part by part: its records, skimmed, and their bytes.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use crate::{
     disk::{self, File},
@@ -9,6 +9,9 @@ use crate::{
     format::{ALIGN, align_up, frame, record, run, segment},
 };
 
+/// Bytes of a part, unless a frame or record is longer.
+const PART_BYTES: u64 = 4 << 20;
+
 /// A record that may be live.
 #[derive(Debug)]
 pub(super) struct Candidate {
@@ -16,89 +19,168 @@ pub(super) struct Candidate {
     pub(super) effect: Effect,
     /// Where it stands in its file.
     pub(super) unit: u32,
-    /// Its bytes, padding included, among those of the file.
+    /// Its bytes, padding included, among those of the part.
     pub(super) start: usize,
     pub(super) end: usize,
     /// Its bytes without the padding.
     pub(super) bytes: u64,
 }
 
-/// A file that was read.
-#[derive(Debug)]
+/// A part of a file.
+#[derive(Debug, Default)]
 pub(super) struct Gathered {
     pub(super) bytes: Vec<u8>,
     pub(super) candidates: Vec<Candidate>,
+    /// Where the next part begins; `None` at the end.
+    pub(super) next: Option<Mark>,
 }
 
-/// Reads a file. Records that cannot be read are left out: nothing points at their new place, so
-/// they stay where they are.
-pub(super) fn gather(
-    file: &dyn File,
-    id: FileId,
-    length: u64,
-    hash_key: u128,
-    seed: frame::Seed,
-) -> Result<Gathered, disk::Error> {
-    let mut bytes = vec![0; usize::try_from(length).expect("a file has at most 256 MiB")];
-    file.read_exact_at(0, &mut bytes)?;
-    let mut candidates = Vec::new();
-    let mut take = |start: usize, end: usize| {
-        let mut at = start;
-        while at < end {
-            let rest = &bytes[at..end];
-            let Some(total) = record::bytes_of(rest) else {
-                return;
+/// Where a part of a file begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    at: u64,
+    /// Of a segment: number of the next frame, and epoch of the one before.
+    lsn: u64,
+    epoch: u32,
+    /// Of a run: where its records end.
+    end: u64,
+}
+
+/// A file that is read.
+pub(super) struct Source {
+    pub(super) file: Arc<dyn File>,
+    pub(super) id: FileId,
+    pub(super) length: u64,
+    pub(super) hash_key: u128,
+    pub(super) seed: frame::Seed,
+}
+
+impl Source {
+    /// Reads a part. Records that cannot be read are left out: they stay where they are.
+    pub(super) fn part(&self, from: Option<Mark>) -> Result<Gathered, disk::Error> {
+        let begin = match from {
+            Some(mark) => Some(mark),
+            None => self.begin()?,
+        };
+        let Some(mark) = begin else {
+            return Ok(Gathered::default());
+        };
+        let bytes = self.read(mark.at, PART_BYTES)?;
+        match self.id {
+            FileId::Segment(_) => self.frames(mark, bytes),
+            FileId::Run(_) => self.records(mark, bytes),
+        }
+    }
+
+    /// Where the first part begins; `None` if the file is not what it should be.
+    fn begin(&self) -> Result<Option<Mark>, disk::Error> {
+        Ok(match self.id {
+            FileId::Segment(_) => {
+                let header = segment::Header::read(&self.read(0, segment::HEADER_BYTES)?);
+                let (at, end) = (segment::HEADER_BYTES, self.length);
+                header.map(|header| Mark { at, lsn: header.base_lsn, epoch: 0, end })
+            }
+            FileId::Run(_) => {
+                let at = self.length.saturating_sub(run::TRAILER_BYTES);
+                let trailer = self.read(at, run::TRAILER_BYTES)?;
+                let trailer = run::Trailer::read(&trailer, self.seed, self.length).ok();
+                let at = run::HEADER_BYTES;
+                trailer.map(|trailer| Mark { at, lsn: 0, epoch: 0, end: trailer.directory_at })
+            }
+        })
+    }
+
+    fn read(&self, at: u64, count: u64) -> Result<Vec<u8>, disk::Error> {
+        let count = count.min(self.length.saturating_sub(at));
+        let mut bytes = vec![0; usize::try_from(count).expect("a file has at most 256 MiB")];
+        self.file.read_exact_at(at, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The frames of a segment, up to the first that is not the next one: behind it may be what an
+    /// earlier life of the file left.
+    fn frames(&self, from: Mark, mut bytes: Vec<u8>) -> Result<Gathered, disk::Error> {
+        let mut mark = from;
+        let mut candidates = Vec::new();
+        loop {
+            let at = usize::try_from(mark.at - from.at).expect("within the part");
+            let rest = &bytes[at.min(bytes.len())..];
+            let is_cut = rest.len() < frame::HEADER_BYTES && mark.at + 64 < self.length;
+            if is_cut && at > 0 {
+                break;
+            }
+            let header = frame::Header::read(rest)
+                .filter(|header| header.lsn == mark.lsn && header.epoch >= mark.epoch);
+            let Some(header) = header else {
+                return Ok(Gathered { bytes, candidates, next: None });
             };
+            let frame_bytes = header.frame_bytes();
+            if frame_bytes > rest.len() as u64 {
+                if at > 0 && mark.at + frame_bytes <= self.length {
+                    break;
+                }
+                let longer = self.read(mark.at, frame_bytes)?;
+                if (longer.len() as u64) < frame_bytes {
+                    return Ok(Gathered { bytes, candidates, next: None });
+                }
+                bytes = longer;
+                continue;
+            }
+            let end = at + usize::try_from(frame_bytes).expect("it is in memory");
+            if !frame::is_intact(&bytes[at..end], self.seed, &header) {
+                return Ok(Gathered { bytes, candidates, next: None });
+            }
+            self.take(from.at, &bytes, at + frame::HEADER_BYTES..end, &mut candidates);
+            let (at, lsn, epoch) = (from.at + end as u64, mark.lsn + 1, header.epoch);
+            mark = Mark { at, lsn, epoch, ..mark };
+        }
+        Ok(Gathered { bytes, candidates, next: Some(mark) })
+    }
+
+    /// The records of a run.
+    fn records(&self, mark: Mark, mut bytes: Vec<u8>) -> Result<Gathered, disk::Error> {
+        let begin = mark.at;
+        let left = usize::try_from(mark.end.saturating_sub(begin)).unwrap_or(usize::MAX);
+        bytes.truncate(left);
+        let mut candidates = Vec::new();
+        let mut end = self.take(begin, &bytes, 0..bytes.len(), &mut candidates);
+        if end == 0 && bytes.len() < left {
+            // A record that is longer than a part.
+            let total = record::bytes_of(&bytes).map_or(0, align_up);
+            bytes = self.read(begin, total.min(left as u64))?;
+            end = self.take(begin, &bytes, 0..bytes.len(), &mut candidates);
+        }
+        let at = begin + end as u64;
+        let next = (end > 0 && at < mark.end).then_some(Mark { at, ..mark });
+        Ok(Gathered { bytes, candidates, next })
+    }
+
+    /// Takes the whole records in a range of the part's bytes; answers where the last one ends.
+    fn take(
+        &self,
+        begin: u64,
+        bytes: &[u8],
+        range: Range<usize>,
+        candidates: &mut Vec<Candidate>,
+    ) -> usize {
+        let mut at = range.start;
+        while let Some(total) = bytes.get(at..range.end).and_then(record::bytes_of) {
             let padded = usize::try_from(align_up(total)).unwrap_or(usize::MAX);
-            let stop = at.saturating_add(padded).min(end);
-            if let Ok(Skimmed { namespace, bytes, effect }) = Effect::skim(hash_key, rest)
+            let end = at.saturating_add(padded);
+            if end > range.end {
+                break;
+            }
+            let skimmed = Effect::skim(self.hash_key, &bytes[at..range.end]);
+            if let Ok(Skimmed { namespace, bytes, effect }) = skimmed
                 && is_kept(&effect)
             {
-                let unit = u32::try_from(at as u64 / ALIGN).expect("at most 256 MiB");
-                candidates.push(Candidate { namespace, effect, unit, start: at, end: stop, bytes });
+                let unit = u32::try_from((begin + at as u64) / ALIGN).expect("at most 256 MiB");
+                candidates.push(Candidate { namespace, effect, unit, start: at, end, bytes });
             }
-            at = stop;
+            at = end;
         }
-    };
-    match id {
-        FileId::Segment(_) => {
-            for frame in frames_of(&bytes, seed) {
-                take(frame.start + frame::HEADER_BYTES, frame.end);
-            }
-        }
-        FileId::Run(_) => {
-            let trailer_at = bytes.len().saturating_sub(run::TRAILER_BYTES as usize);
-            let trailer = run::Trailer::read(&bytes[trailer_at..], seed, length);
-            let end = trailer.map_or(trailer_at, |trailer| {
-                usize::try_from(trailer.directory_at).expect("within the file")
-            });
-            take(run::HEADER_BYTES as usize, end);
-        }
+        at
     }
-    Ok(Gathered { bytes, candidates })
-}
-
-/// Where the frames of a segment stand, up to the first that is not the next one: behind it may be
-/// what an earlier life of the file left.
-fn frames_of(bytes: &[u8], seed: frame::Seed) -> Vec<Range<usize>> {
-    let mut frames = Vec::new();
-    let Some(segment) = segment::Header::read(bytes) else {
-        return frames;
-    };
-    let (mut at, mut lsn, mut epoch) = (segment::HEADER_BYTES as usize, segment.base_lsn, 0);
-    while let Some(header) = bytes.get(at..).and_then(frame::Header::read) {
-        let end = usize::try_from(header.frame_bytes()).map_or(usize::MAX, |len| at + len);
-        let is_next = header.lsn == lsn && header.epoch >= epoch;
-        let Some(whole) = bytes.get(at..end).filter(|_| is_next) else {
-            break;
-        };
-        if !frame::is_intact(whole, seed, &header) {
-            break;
-        }
-        frames.push(at..end);
-        (at, lsn, epoch) = (end, lsn + 1, header.epoch);
-    }
-    frames
 }
 
 const fn is_kept(effect: &Effect) -> bool {
