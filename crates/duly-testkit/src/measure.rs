@@ -126,6 +126,7 @@ fn server_options(options: &Options, dir: &Path, round: u32) -> ServerOptions {
         data: dir.join(format!("data-{round}")),
         log: dir.join("server.log"),
         listen: std::net::SocketAddr::from(([127, 0, 0, 1], 0)),
+        settings: &[],
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Options {
     pub log: PathBuf,
     /// Where it listens; port 0 picks a free one.
     pub listen: SocketAddr,
+    /// Settings by their environment variables.
+    pub settings: &'static [(&'static str, &'static str)],
 }
 
 /// A running child.
@@ -53,6 +55,7 @@ impl Server {
             .arg(&options.data)
             .arg("--listen")
             .arg(options.listen.to_string())
+            .envs(options.settings.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log.try_clone()?)

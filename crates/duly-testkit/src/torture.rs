@@ -67,6 +67,13 @@ pub struct Options {
     pub judge: Option<PathBuf>,
 }
 
+/// So small that segments roll, checkpoints are taken and files are rewritten all the time.
+const SMALL_FILES: &[(&str, &str)] = &[
+    ("DULY_STORE__SEGMENT_BYTES", "256KiB"),
+    ("DULY_STORE__CHECKPOINT_BYTES", "256KiB"),
+    ("DULY_STORE__YOUNG_BYTES", "256KiB"),
+];
+
 /// Runs, judges and reports; keeps the evidence of a failure.
 pub async fn run(options: &Options) -> Result<Report> {
     let dir = tempfile::Builder::new().prefix("duly-torture-").tempdir()?;
@@ -77,6 +84,7 @@ pub async fn run(options: &Options) -> Result<Report> {
         data: dir.path().join("data"),
         log: dir.path().join("server.log"),
         listen: std::net::SocketAddr::from(([127, 0, 0, 1], 0)),
+        settings: SMALL_FILES,
     };
     let outcome = drive(options, &start, receiver, phase, phases).await;
     match outcome {

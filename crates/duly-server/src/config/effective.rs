@@ -90,6 +90,8 @@ pub(super) fn config(values: Values) -> Config {
                 _ => PathBuf::new(),
             },
             segment_bytes: number("store.segment_bytes").unwrap_or(0),
+            checkpoint_bytes: number("store.checkpoint_bytes").unwrap_or(0),
+            young_bytes: number("store.young_bytes").unwrap_or(0),
             index_memory_max_bytes: number("store.index_memory_max"),
             min_free_bytes: number("store.min_free_bytes").unwrap_or(0),
             min_free_percent: u8::try_from(size("store.min_free_percent")).unwrap_or(u8::MAX),

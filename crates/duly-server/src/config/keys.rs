@@ -107,6 +107,18 @@ pub const KEYS: &[Key] = &[
         doc: "Bytes of a journal segment, a multiple of 4 KiB.",
     },
     Key {
+        name: "store.checkpoint_bytes",
+        kind: Kind::Bytes { low: 64 * 1024, high: 64 * GIB },
+        default: "128MiB",
+        doc: "A checkpoint is taken when the journal has grown by so much, or by the size of the last checkpoint (24 bytes for each timer) if that is more. Less makes a start after a crash faster and writes more.",
+    },
+    Key {
+        name: "store.young_bytes",
+        kind: Kind::Bytes { low: 64 * 1024, high: 64 * GIB },
+        default: "512MiB",
+        doc: "The newest part of the journal, which is left as it is: timers that are cancelled or fire while they are in it are written only once.",
+    },
+    Key {
         name: "store.index_memory_max",
         kind: Kind::BytesOrAuto { low: MIB, high: 1024 * GIB },
         default: "auto",

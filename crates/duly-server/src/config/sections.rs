@@ -61,6 +61,10 @@ pub struct Store {
     pub data: PathBuf,
     /// Bytes of a journal segment.
     pub segment_bytes: u64,
+    /// Growth of the journal after which a checkpoint is taken.
+    pub checkpoint_bytes: u64,
+    /// Bytes of the newest part of the journal, which is not rewritten.
+    pub young_bytes: u64,
     /// Memory of the index; `None` is the store's own choice.
     pub index_memory_max_bytes: Option<u64>,
     /// Free bytes below which new timers are refused.

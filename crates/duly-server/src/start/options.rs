@@ -10,6 +10,8 @@ pub(super) fn store_options(config: &Config) -> duly_store_embedded::Options {
     let defaults = duly_store_embedded::Options::default();
     duly_store_embedded::Options {
         segment_bytes: config.store.segment_bytes,
+        checkpoint_bytes: config.store.checkpoint_bytes,
+        young_bytes: config.store.young_bytes,
         min_free_bytes: config.store.min_free_bytes,
         min_free_percent: config.store.min_free_percent,
         index_memory_max_bytes: config
