@@ -310,6 +310,10 @@ impl Engine {
         let Some(namespace) = self.namespaces.get(number) else {
             return Place::Behind(Some(name));
         };
+        if which == Which::DeadLetters {
+            copy_letters(taking, number, namespace);
+            return Place::Behind(Some(name));
+        }
         let mut next = None;
         if let Some(scan) = index_of(namespace, which).scan(cursor) {
             next = scan.next;
@@ -331,13 +335,7 @@ impl Engine {
         match (next, after(which)) {
             (Some(cursor), _) => Place::In { name, number, which, cursor },
             (None, Some(which)) => Place::In { name, number, which, cursor: Cursor::START },
-            (None, None) => {
-                for letters in namespace.letters.several().chunks(layout::LETTERS_MAX) {
-                    let letters = letters.to_vec();
-                    taking.push(Piece::Several(layout::Several { namespace: number, letters }));
-                }
-                Place::Behind(Some(name))
-            }
+            (None, None) => Place::Behind(Some(name)),
         }
     }
 
@@ -454,6 +452,24 @@ const fn after(which: Which) -> Option<Which> {
         Which::Stubs => Some(Which::DeadLetters),
         Which::DeadLetters => Some(Which::DeadByTimer),
         Which::DeadByTimer => None,
+    }
+}
+
+/// The letters of a namespace, at one moment: the entries by delivery id, those by timer and the
+/// lists of timers with several name each other.
+fn copy_letters(taking: &mut Taking, number: u32, namespace: &Namespace) {
+    for which in [Which::DeadLetters, Which::DeadByTimer] {
+        let mut cursor = Some(Cursor::START);
+        while let Some(scan) = cursor.and_then(|from| index_of(namespace, which).scan(from)) {
+            cursor = scan.next;
+            let mut bytes = Vec::new();
+            scan.entries().for_each(|entry| append_entry(&mut bytes, entry.words()));
+            taking.push_entries(number, which, bytes);
+        }
+    }
+    for letters in namespace.letters.several().chunks(layout::LETTERS_MAX) {
+        let letters = letters.to_vec();
+        taking.push(Piece::Several(layout::Several { namespace: number, letters }));
     }
 }
 

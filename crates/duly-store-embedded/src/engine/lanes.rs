@@ -99,7 +99,13 @@ impl Lanes {
     /// Counts a timer of a checkpoint in. A lane that the checkpoint does not name came up after its
     /// namespace was copied: the record that made the timer is about to be replayed.
     pub(crate) fn rejoin(&mut self, number: u8) {
-        let lane = self.by_number.entry(number).or_insert_with(|| Lane::new(None));
+        // The record finds these two by their numbers, and so keeps the key that they get here.
+        let key = match number {
+            PULL => Some(LaneKey::Pull),
+            OVERFLOW => Some(LaneKey::Overflow),
+            _ => None,
+        };
+        let lane = self.by_number.entry(number).or_insert_with(|| Lane::new(key));
         lane.pending += 1;
     }
 
@@ -162,5 +168,26 @@ impl Lanes {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, &Lane)> {
         self.by_number.iter().map(|(number, lane)| (*number, lane))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use duly_core::destination::HttpDestination;
+
+    #[test]
+    fn lanes_that_came_up_behind_a_checkpoint_have_their_own_keys_after_the_replay() {
+        let own = HttpDestination::new("https://own.test/").map(Destination::Http);
+        let own = own.expect("the URL is allowed");
+        let mut lanes = Lanes::default();
+        for lane in [PULL, PULL, OVERFLOW, OVERFLOW] {
+            lanes.rejoin(lane);
+        }
+        // Each record takes its timer out and puts it in again; the others hold the lane.
+        lanes.leave(PULL);
+        assert_eq!(lanes.join(&LaneOf::Pull), PULL);
+        assert_eq!(lanes.key_of(PULL, &own), Some(LaneKey::Pull));
+        assert_eq!(lanes.key_of(OVERFLOW, &own), Some(LaneKey::Overflow));
     }
 }

@@ -106,8 +106,11 @@ impl Letters {
         delivery: DeliveryId,
     ) -> Option<Location> {
         let key = key_of(hash_key, timer.namespace(), delivery);
-        if self.by_delivery.get(key).is_none() || self.by_timer.get(timer).is_none() {
-            return self.remove_damaged(key, timer);
+        match (self.by_delivery.get(key), self.by_timer.get(timer)) {
+            (Some(_), Some(_)) => {}
+            // At replay: the checkpoint copied what was left when this one had gone.
+            (None, _) if delivery != UNKNOWN_DELIVERY => return None,
+            _ => return self.remove_damaged(key, timer),
         }
         let gone = self.by_delivery.remove(key)?.location();
         let Some(several) = self.several.get_mut(&timer) else {

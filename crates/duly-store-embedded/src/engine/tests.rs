@@ -27,6 +27,10 @@ use crate::{
 
 use super::Engine;
 
+mod fuzzy;
+mod loose;
+mod shown;
+
 /// An engine, its disk and its clock.
 struct Bench {
     engine: Engine,

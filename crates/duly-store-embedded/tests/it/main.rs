@@ -6,7 +6,9 @@
 //! `DULY_CRASH_STRIDE` (1: every pair of crash points), and `DULY_CRASH_OP` (start at this one);
 //! name one module after `--test it` with them, they mean something to several.
 
+mod background_faults;
 mod callers;
+mod checkpoint_crashes;
 mod conformance;
 mod crash_points;
 mod failed_disk;
@@ -18,6 +20,7 @@ mod model;
 mod races;
 mod refusals;
 mod rolls;
+mod rot;
 mod seeds;
 mod simulation;
 mod snapshot;

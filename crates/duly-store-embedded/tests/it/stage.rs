@@ -25,6 +25,7 @@ pub(crate) struct Stage {
     store: Option<EmbeddedStore>,
     pub(crate) tokens: Tokens,
     openings: u64,
+    options: fn(u64) -> Options,
 }
 
 /// Opens a disk with either shell.
@@ -43,9 +44,13 @@ pub(crate) fn open(
 
 impl Stage {
     pub(crate) fn new(shell: Shell, disk: FaultyDisk) -> Self {
-        let clock = ManualClock::default();
-        let mut stage =
-            Self { shell, clock, disk, store: None, tokens: Tokens::new(), openings: 0 };
+        Self::with(shell, disk, small)
+    }
+
+    /// With the options that `options` makes of a seed.
+    pub(crate) fn with(shell: Shell, disk: FaultyDisk, options: fn(u64) -> Options) -> Self {
+        let (clock, tokens) = (ManualClock::default(), Tokens::new());
+        let mut stage = Self { shell, clock, disk, store: None, tokens, openings: 0, options };
         stage.open();
         stage
     }
@@ -53,7 +58,7 @@ impl Stage {
     fn open(&mut self) {
         self.openings += 1;
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
-        let opened = open(self.shell, disk, &self.clock, small(self.openings));
+        let opened = open(self.shell, disk, &self.clock, (self.options)(self.openings));
         self.store = Some(opened.unwrap_or_else(|error| panic!("it does not open: {error}")));
     }
 

@@ -44,11 +44,19 @@ pub(crate) fn small(seed: u64) -> Options {
     }
 }
 
+/// With checkpoints, rewriting, and the files they let go, between the steps.
+pub(crate) fn busy(seed: u64) -> Options {
+    Options { checkpoint_bytes: 16 << 10, young_bytes: 1, ..small(seed) }
+}
+
 /// As [`open_inline`], with checkpoints, rewriting, and the files they let go, between the steps.
-fn open_busy(disk: &SimDisk, clock: &ManualClock, seed: u64) -> Result<EmbeddedStore, OpenError> {
-    let options = Options { checkpoint_bytes: 16 << 10, young_bytes: 1, ..small(seed) };
+pub(crate) fn open_busy(
+    disk: &SimDisk,
+    clock: &ManualClock,
+    seed: u64,
+) -> Result<EmbeddedStore, OpenError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    EmbeddedStore::open_inline(disk, options, Arc::new(clock.clone()))
+    EmbeddedStore::open_inline(disk, busy(seed), Arc::new(clock.clone()))
 }
 
 /// Opens an inline store.

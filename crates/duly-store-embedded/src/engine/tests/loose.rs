@@ -1,0 +1,350 @@
+//! An engine whose commits, syncs and background work happen when a seed says so, as with threads,
+//! and that is crashed in between.
+//!
+//! What it knew is kept for each frame. After a crash the frames that are found say what it has to
+//! know then, to the last count.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use duly_core::{
+    Destination, Millis, NamespaceName, Payload, Schedule, Settings, TimerId,
+    destination::{HttpDestination, LaneKey},
+    env::Clock,
+    payload::Form,
+    schedule::{Change, IfExists, Patch, When},
+    timer::{AttemptOutcome, Wait},
+};
+use duly_store::{
+    ClaimRequest, Command, Firing, Lane, LaneClaim, Operation, Outcome, Owner, SettleVerdict,
+    Settlement,
+    command::{Answer, Letter},
+    conformance::ManualClock,
+    namespaces::{Activity, DeleteMode, Put, Secrets},
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use crate::{
+    disk::{Disk, SimDisk},
+    engine::{
+        Engine,
+        work::{Sequel, Work},
+    },
+    journal::Mark,
+    options::Options,
+};
+
+use super::shown::{FILLER, Shown, check_files, difference, shown, still};
+
+const NAMESPACES: [&str; 3] = ["aa", "bb", "cc"];
+const IDS: u32 = 5;
+/// So many that their index has several tables, and the walks of the others are cut anywhere.
+const FILL: u32 = 2_100;
+
+/// How it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Power,
+    Kill,
+}
+
+/// See the module.
+pub(super) struct Loose {
+    pub(super) engine: Engine,
+    disk: SimDisk,
+    clock: ManualClock,
+    random: StdRng,
+    openings: u64,
+    marks: VecDeque<Mark>,
+    work: VecDeque<Work>,
+    sequels: VecDeque<Sequel>,
+    firings: BTreeMap<&'static str, Vec<Firing>>,
+    /// By frame: what was known when it had been written.
+    known: BTreeMap<u64, Shown>,
+    /// Entries of a namespace that was deleted may still be counted.
+    deleted: bool,
+    pub(super) made: u64,
+}
+
+fn name(text: &str) -> NamespaceName {
+    NamespaceName::new(text).unwrap()
+}
+
+fn id(text: &str) -> TimerId {
+    TimerId::new(text).unwrap()
+}
+
+fn http(url: &str) -> Destination {
+    Destination::Http(HttpDestination::new(url).unwrap())
+}
+
+fn open(disk: &SimDisk, clock: &ManualClock, seed: u64) -> Engine {
+    let options = Options {
+        segment_bytes: 64 * 1024,
+        min_free_bytes: 0,
+        min_free_percent: 0,
+        checkpoint_bytes: 8 << 10,
+        young_bytes: 1,
+        near_max: 8,
+        overdue_max: 4,
+        random_seed: Some(seed),
+        ..Options::default()
+    };
+    let on: Arc<dyn Disk> = Arc::new(disk.clone());
+    let by: Arc<dyn Clock> = Arc::new(clock.clone());
+    let opened = Engine::open(on, options, by, &mut |_| {});
+    opened.unwrap_or_else(|error| panic!("it does not open: {error}")).0
+}
+
+impl Loose {
+    pub(super) fn new(seed: u64) -> Self {
+        let (disk, clock) = (SimDisk::new(seed), ManualClock::default());
+        let openings = seed * 1_000;
+        let mut loose = Self {
+            engine: open(&disk, &clock, openings),
+            disk,
+            clock,
+            random: StdRng::seed_from_u64(seed),
+            openings,
+            marks: VecDeque::new(),
+            work: VecDeque::new(),
+            sequels: VecDeque::new(),
+            firings: BTreeMap::new(),
+            known: BTreeMap::new(),
+            deleted: false,
+            made: 0,
+        };
+        for namespace in NAMESPACES.into_iter().chain([FILLER]) {
+            loose.put(namespace);
+        }
+        for i in 0..FILL {
+            loose.schedule(FILLER, &format!("f{i}"), 1_000_000_000, 10, None);
+        }
+        loose.commit();
+        loose.sync_all();
+        loose
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.random.random_range(0..from.len())]
+    }
+
+    fn settings(&mut self, namespace: &str) -> Settings {
+        let destination = match namespace {
+            "bb" => http("https://own.test/"),
+            _ => Destination::Pull,
+        };
+        let retention = Millis::from_secs(600);
+        Settings {
+            destination,
+            retention,
+            weight: self.random.random_range(1..5),
+            ..Settings::default()
+        }
+    }
+
+    fn put(&mut self, namespace: &str) {
+        let put =
+            Put::Replace { settings: Box::new(self.settings(namespace)), secrets: Secrets::Set };
+        self.engine.put_namespace(&name(namespace), put).unwrap();
+    }
+
+    fn apply(&mut self, namespace: &str, operation: Operation) -> Outcome {
+        let namespace = name(namespace);
+        let outcome = self.engine.apply(Command { namespace, operation, answer: Answer::Whole });
+        assert!(!matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+        outcome
+    }
+
+    fn schedule(
+        &mut self,
+        namespace: &str,
+        timer: &str,
+        after_ms: u64,
+        bytes: usize,
+        destination: Option<Destination>,
+    ) {
+        let mut schedule = Schedule::new(id(timer), When::After(Millis::from_ms(after_ms)));
+        self.made += 1;
+        let bytes = format!("{:0bytes$}", self.made).into_bytes();
+        schedule.payload = Some(Payload { form: Form::Binary, bytes: bytes.into() });
+        schedule.destination = destination;
+        let schedule = Box::new(schedule);
+        self.apply(namespace, Operation::Schedule { schedule, if_exists: IfExists::Replace });
+    }
+
+    /// One step of the loop: what the seed picks.
+    pub(super) fn step(&mut self) {
+        match self.random.random_range(0..100) {
+            0..42 => self.change(),
+            42..56 => self.begin_step(),
+            56..66 => self.sync_one(),
+            66..81 => self.do_work(),
+            81..96 => self.run_sequel(),
+            _ => {
+                let by_ms = self.pick(&[1, 100, 700, 20_000]);
+                self.clock.advance(Millis::from_ms(by_ms));
+                self.begin_step();
+            }
+        }
+        self.commit();
+    }
+
+    fn begin_step(&mut self) {
+        self.engine.begin_step();
+        self.deleted = self.engine.is_busy() && self.deleted;
+        self.work.extend(self.engine.take_work());
+    }
+
+    /// Writes what was appended, and keeps what is known then.
+    fn commit(&mut self) {
+        self.marks.extend(self.engine.commit().unwrap());
+        let written = self.engine.lsns().0;
+        self.known.entry(written).or_insert_with(|| shown(&self.engine));
+    }
+
+    fn sync_one(&mut self) {
+        if let Some(mark) = self.marks.pop_front() {
+            mark.file.sync_data().unwrap();
+            self.engine.synced(mark.lsn, mark.position);
+        }
+    }
+
+    fn sync_all(&mut self) {
+        while !self.marks.is_empty() {
+            self.sync_one();
+        }
+    }
+
+    fn do_work(&mut self) {
+        self.work.extend(self.engine.take_work());
+        if let Some(work) = self.work.pop_front() {
+            self.sequels.push_back(work());
+        }
+    }
+
+    fn run_sequel(&mut self) {
+        if let Some(sequel) = self.sequels.pop_front() {
+            sequel(&mut self.engine);
+            self.work.extend(self.engine.take_work());
+        }
+    }
+
+    fn change(&mut self) {
+        self.begin_step();
+        let namespace = self.pick(&NAMESPACES);
+        let timer = format!("t{}", self.random.random_range(0..IDS));
+        let is_there = self.engine.get_namespace(&name(namespace)).is_some();
+        match self.random.random_range(0..100) {
+            _ if !is_there => self.put(namespace),
+            0..35 => {
+                let after_ms = self.pick(&[0, 0, 0, 300, 5_000, 31_536_000_000]);
+                let bytes = self.pick(&[1, 40, 700, 5_000, 9_000]);
+                let destination = match self.random.random_range(0..5) {
+                    0..2 => Some(Destination::Pull),
+                    2 => Some(http(&format!("https://{}.test/", self.made % 3))),
+                    _ => None,
+                };
+                self.schedule(namespace, &timer, after_ms, bytes, destination);
+            }
+            35..45 => {
+                drop(self.apply(namespace, Operation::Cancel { id: id(&timer), if_revision: None }))
+            }
+            45..55 => {
+                let when = When::After(Millis::from_ms(self.pick(&[0, 300, 5_000])));
+                let headers = Change::Reset;
+                let patch = Box::new(Patch { when: Some(when), headers, ..Patch::default() });
+                let operation = Operation::Reschedule { id: id(&timer), patch, if_revision: None };
+                self.apply(namespace, operation);
+            }
+            55..72 => self.claim(namespace),
+            72..88 => self.settle(namespace),
+            88..91 => {
+                let letter = Letter::Timer(id(&timer));
+                self.apply(namespace, Operation::Redrive { letter, delay: Millis::ZERO });
+            }
+            91..96 => {
+                drop(self.apply(namespace, Operation::Purge { letter: Letter::Timer(id(&timer)) }))
+            }
+            96 => self.put(namespace),
+            97 => {
+                let activity = self.pick(&[Activity::Running, Activity::Running, Activity::Paused]);
+                self.engine.set_activity(&name(namespace), activity).unwrap();
+            }
+            98 if self.random.random_ratio(1, 3) => {
+                self.engine.delete_namespace(&name(namespace), DeleteMode::Force).unwrap();
+                self.deleted = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn claim(&mut self, namespace: &'static str) {
+        let own = http("https://own.test/").lane_key();
+        let lanes = [LaneKey::Pull, own].map(|key| {
+            let lane = Lane { namespace: name(namespace), key };
+            LaneClaim { lane, first_max: 3, retry_max: 3 }
+        });
+        let request = ClaimRequest {
+            lanes: lanes.into(),
+            total_max: 3,
+            bytes_max: u64::MAX,
+            // Longer than the clock ever gets: no lease ends by itself.
+            owner: Owner::Consumer { lease: Some(Millis::from_secs(43_200)) },
+        };
+        let claimed = self.engine.claim(&request).unwrap().firings;
+        self.firings.entry(namespace).or_default().extend(claimed);
+    }
+
+    fn settle(&mut self, namespace: &'static str) {
+        let Some(firing) = self.firings.get_mut(namespace).and_then(Vec::pop) else {
+            return;
+        };
+        let verdict = match self.random.random_range(0..10) {
+            0..3 => SettleVerdict::Ack,
+            3..7 => SettleVerdict::Dead { reason: "no".into() },
+            7 => SettleVerdict::Release,
+            8 => SettleVerdict::Extend { lease: Millis::from_secs(43_200) },
+            _ => SettleVerdict::Retry {
+                wait: Wait::Exactly(Millis::from_ms(400)),
+                outcome: AttemptOutcome::Failed,
+                reason: "503".into(),
+            },
+        };
+        let settlement = Settlement { token: firing.token, namespace: None, verdict };
+        self.engine.settle(&settlement).unwrap();
+    }
+
+    /// Crashes, opens what is left and compares.
+    pub(super) fn end(&mut self, end: End) -> Result<(), String> {
+        if !self.deleted {
+            check_files(&self.engine);
+        }
+        let (written, durable) = self.engine.lsns();
+        let left = match end {
+            End::Power => self.disk.crash(),
+            End::Kill => self.disk.kill(),
+        };
+        self.openings += 1;
+        self.engine = open(&left, &self.clock, self.openings);
+        self.disk = left;
+        (self.marks, self.work, self.sequels) = Default::default();
+        let found = self.engine.lsns().0;
+        let lowest = if end == End::Kill { written } else { durable };
+        if !(lowest..=written).contains(&found) {
+            return Err(format!("frame {found} is the last, of {lowest} to {written}"));
+        }
+        let now_ms = self.clock.wall().as_millis() as u64;
+        let expected = still(&self.known[&found], now_ms);
+        let shown = still(&shown(&self.engine), now_ms);
+        if let Some(difference) = difference(&shown, &expected) {
+            return Err(format!("frame {found} of {durable} to {written}: {difference}"));
+        }
+        check_files(&self.engine);
+        self.known = BTreeMap::from([(found, expected)]);
+        self.deleted = false;
+        Ok(())
+    }
+}

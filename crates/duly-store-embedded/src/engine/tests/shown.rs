@@ -1,0 +1,148 @@
+//! Everything that an engine knows, in words: what it would show after a restart, and whether it
+//! agrees with itself.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    engine::{Engine, namespaces::Namespace},
+    index::{Cursor, Entry, Flags, Index, Key, Location},
+};
+
+/// What there is, by name, and when it ends by itself, if it does.
+pub(super) type Shown = BTreeMap<String, (u64, String)>;
+
+/// Namespaces of this name only fill the indexes: of their timers only the number is shown.
+pub(super) const FILLER: &str = "00";
+
+/// All that a restart has to bring back.
+pub(super) fn shown(engine: &Engine) -> Shown {
+    let mut shown = Shown::new();
+    for (number, namespace) in engine.namespaces.iter() {
+        show_namespace(&mut shown, namespace);
+        if namespace.name.as_str() != FILLER {
+            show_pending(&mut shown, engine, number, namespace);
+            show_stubs(&mut shown, engine, namespace);
+            show_letters(&mut shown, engine, number, namespace);
+        }
+    }
+    shown
+}
+
+/// Without what has ended by now.
+pub(super) fn still(shown: &Shown, now_ms: u64) -> Shown {
+    let mut shown = shown.clone();
+    shown.retain(|_, (ends_ms, _)| *ends_ms > now_ms);
+    shown
+}
+
+/// What is in one and not as it is there in the other.
+pub(super) fn difference(found: &Shown, expected: &Shown) -> Option<String> {
+    let name =
+        found.keys().chain(expected.keys()).find(|name| found.get(*name) != expected.get(*name))?;
+    Some(format!("{name} is {:?}\nnot {:?}", found.get(name), expected.get(name)))
+}
+
+fn entries(index: &Index) -> Vec<Entry> {
+    let (mut entries, mut cursor) = (Vec::new(), Some(Cursor::START));
+    while let Some(scan) = cursor.and_then(|from| index.scan(from)) {
+        cursor = scan.next;
+        entries.extend(scan.entries());
+    }
+    entries
+}
+
+fn forever(shown: &mut Shown, name: String, what: String) {
+    let twice = shown.insert(name.clone(), (u64::MAX, what));
+    assert_eq!(twice, None, "{name} is there once");
+}
+
+fn show_namespace(shown: &mut Shown, ns: &Namespace) {
+    let counts = (ns.first, ns.retrying, ns.in_flight, ns.pending_bytes, ns.dead(), ns.live.len());
+    let what = format!("{:?} {:?} {:?} {counts:?}", ns.view(), ns.paused, ns.totals);
+    forever(shown, format!("{} settings and counts", ns.name), what);
+    for (slot, lane) in ns.lanes.iter() {
+        let key = ns.lanes.key_of(slot, &ns.settings.destination);
+        let (pending, in_flight) = (lane.pending, lane.in_flight);
+        // The lane that follows the namespace has a key of its own here.
+        let follows = slot == crate::engine::lanes::DEFAULT;
+        let name = format!("{} lane {key:?} follows {follows}", ns.name);
+        forever(shown, name, format!("{pending} pending, {in_flight} leased"));
+    }
+}
+
+fn show_pending(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace) {
+    for entry in entries(&ns.live) {
+        let key = entry.key(number);
+        let timer = engine.load_timer(entry.location()).expect("a pending timer can be read");
+        assert_eq!(engine.key(number, timer.id.as_str()), key, "it is the timer of the entry");
+        let nonce = engine.leases.get(key).map(|lease| lease.nonce);
+        assert_eq!(nonce.is_some(), entry.flags().has(Flags::LEASED), "{timer:?}");
+        let key = ns.lanes.key_of(entry.lane(), &ns.settings.destination);
+        let what = format!("{:?} {nonce:?} {key:?} {timer:?}", entry.claimable());
+        forever(shown, format!("{} pending {}", ns.name, timer.id), what);
+    }
+}
+
+fn show_stubs(shown: &mut Shown, engine: &Engine, ns: &Namespace) {
+    for entry in entries(ns.stubs.index()) {
+        let stub = engine.load_stub(entry.location()).expect("a stub can be read");
+        let what = format!("{} {stub:?}", entry.number());
+        let name = format!("{} stub {}", ns.name, stub.id);
+        let twice = shown.insert(name, (entry.claimable().at_ms, what));
+        assert_eq!(twice, None, "a stub is there once");
+    }
+}
+
+fn show_letters(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace) {
+    let mut places: Vec<Location> = Vec::new();
+    for entry in entries(ns.letters.by_delivery()) {
+        let timer = engine.load_timer(entry.location()).expect("a letter can be read");
+        let delivery = timer.delivery_id(ns.name.as_str());
+        let there = ns.letters.get(engine.hash_key, number, delivery);
+        assert_eq!(there, Some(entry.location()), "{delivery} is the letter of the entry");
+        places.push(entry.location());
+        forever(shown, format!("{} letter {} {delivery}", ns.name, timer.id), format!("{timer:?}"));
+        let key = engine.key(number, timer.id.as_str());
+        let latest = ns.letters.latest(key);
+        forever(
+            shown,
+            format!("{} letter {} {delivery} by its timer", ns.name, timer.id),
+            format!("{}", latest.is_some()),
+        );
+    }
+    for entry in entries(ns.letters.by_timer()) {
+        let timer = engine.load_timer(entry.location()).expect("a letter can be read by its timer");
+        let key: Key = entry.key(number);
+        assert_eq!(engine.key(number, timer.id.as_str()), key, "it is a letter of the timer");
+        let delivery = timer.delivery_id(ns.name.as_str());
+        let of: Vec<String> = ns
+            .letters
+            .of(engine.hash_key, key)
+            .into_iter()
+            .map(|location| {
+                let timer = engine.load_timer(location).expect("a letter can be read");
+                timer.delivery_id(ns.name.as_str()).to_string()
+            })
+            .collect();
+        let is_counted = places.contains(&entry.location());
+        let what = format!("{delivery} of {of:?}, its record is counted: {is_counted}");
+        forever(shown, format!("{} letters of {}", ns.name, timer.id), what);
+    }
+}
+
+/// Checks what is counted by file against all entries.
+pub(super) fn check_files(engine: &Engine) {
+    let mut counted: BTreeMap<u16, u64> = BTreeMap::new();
+    for (_, ns) in engine.namespaces.iter() {
+        for index in [&ns.live, ns.stubs.index(), ns.letters.by_delivery()] {
+            for entry in entries(index) {
+                *counted.entry(entry.location().slot()).or_default() += 1;
+            }
+        }
+    }
+    for (slot, file, counts) in engine.files.iter() {
+        let live = counted.remove(&slot).unwrap_or(0);
+        assert_eq!(counts.live, live, "records of {} that are pointed at", file.id.name());
+    }
+    assert!(counted.is_empty(), "slots without a file are pointed at: {counted:?}");
+}

@@ -1,0 +1,208 @@
+//! EIO and ENOSPC in what the engine writes besides the journal: checkpoints, runs, names, removals.
+//!
+//! None of it is a reason to stop: the store goes on, tries again when ten seconds have passed, gives
+//! every file back in the end, and what was acknowledged survives a restart at any time.
+
+use duly_core::Millis;
+use duly_store_embedded::disk::{Operation, SimDisk};
+
+use crate::{
+    faulty::{Answers, FaultyDisk, Rule},
+    harness::Shell,
+    seeds::number,
+    snapshot::Snapshot,
+    stage::Stage,
+    steps::{Step, cancel, give_up, schedule},
+    twins::busy,
+    workload::{LARGE_BYTES, settings},
+};
+
+/// When what failed is tried again, and a little.
+const AGAIN: Millis = Millis::from_ms(11_000);
+
+fn stage(seed: u64) -> Stage {
+    let mut stage = Stage::with(Shell::Inline, FaultyDisk::new(SimDisk::new(seed)), busy);
+    stage.take(&Step::Put("shop", Box::new(settings())));
+    stage.take(&Step::Apply("shop", vec![schedule("dead", 0, 300)]));
+    stage.take(&Step::Claim("shop", 1));
+    stage.take(&Step::Settle("shop", "dead".into(), give_up()));
+    stage
+}
+
+/// A segment's worth of timers, half of which go again.
+fn fill(stage: &mut Stage, round: u64) {
+    let ids: Vec<String> = (0..10).map(|i| format!("r{round:02} {i}")).collect();
+    let made = ids.iter().map(|id| schedule(id, 90_000_000, LARGE_BYTES)).collect();
+    stage.take(&Step::Apply("shop", made));
+    stage.take(&Step::Apply("shop", ids.iter().step_by(2).map(|id| cancel(id)).collect()));
+}
+
+fn names(stage: &Stage, part: &str) -> Vec<String> {
+    stage.disk.sim.names().into_iter().filter(|name| name.contains(part)).collect()
+}
+
+/// Rounds with the clock moved on, so that what failed is tried again.
+fn go_on(stage: &mut Stage, rounds: std::ops::Range<u64>) {
+    for round in rounds {
+        stage.clock.advance(AGAIN);
+        fill(stage, round);
+    }
+}
+
+fn check_restarts(stage: &mut Stage, what: &str) {
+    let shown = Snapshot::of(stage.store());
+    stage.restart_killed();
+    assert!(Snapshot::of(stage.store()) == shown, "{what}: after kill -9");
+    stage.restart_crashed();
+    assert!(Snapshot::of(stage.store()) == shown, "{what}: after a power loss");
+}
+
+fn fails(operation: Operation, name: &'static str, answers: Answers) {
+    for after in 0..number("DULY_CRASH_STEPS", 5) {
+        for times in [1, 3] {
+            let what = format!("{operation} of {name} {answers:?} after {after}, {times} times");
+            let mut stage = stage(after + 1);
+            go_on(&mut stage, 0..2);
+            let rule = Rule { operation, name, answers, after, times };
+            stage.disk.fail(rule);
+            go_on(&mut stage, 2..5);
+            // A restart amid the failures.
+            if after % 2 == 1 {
+                check_restarts(&mut stage, &what);
+            }
+            go_on(&mut stage, 5..8);
+            stage.disk.heal();
+            let before = names(&stage, ".ckp");
+            go_on(&mut stage, 8..13);
+            assert!(stage.store().health().not_ready.is_empty(), "{what}: the store goes on");
+            // It was tried again: newer checkpoints are there, old segments are gone.
+            assert!(names(&stage, ".ckp") > before, "{what}: {before:?}");
+            assert_eq!(names(&stage, ".ckp").len(), 2, "{what}: {:?}", names(&stage, ".ckp"));
+            let segments = names(&stage, ".log");
+            assert!(segments.len() <= 7, "{what}: files are given back: {segments:?}");
+            check_restarts(&mut stage, &what);
+        }
+    }
+}
+
+#[test]
+fn p1_a_checkpoint_that_cannot_be_written_is_tried_again() {
+    for answers in [Answers::Broken, Answers::Full] {
+        for operation in [Operation::Create, Operation::Write, Operation::Sync] {
+            fails(operation, "checkpoints/", answers);
+        }
+    }
+}
+
+#[test]
+fn p1_a_checkpoint_that_cannot_be_named_is_tried_again() {
+    fails(Operation::Rename, ".ckp", Answers::Broken);
+    fails(Operation::Rename, ".ckp", Answers::Full);
+    fails(Operation::SyncDir, "checkpoints", Answers::Broken);
+}
+
+#[test]
+fn p1_a_checkpoint_that_cannot_be_removed_is_not_in_the_way() {
+    for operation in [Operation::Remove, Operation::SyncDir] {
+        fails(operation, "checkpoints", Answers::Broken);
+    }
+}
+
+#[test]
+fn p1_runs_that_cannot_be_written_are_tried_again() {
+    for answers in [Answers::Broken, Answers::Full] {
+        for operation in [Operation::Create, Operation::Write, Operation::Sync] {
+            fails(operation, "runs/", answers);
+        }
+    }
+}
+
+#[test]
+fn p1_runs_that_cannot_be_named_or_opened_are_tried_again() {
+    fails(Operation::Rename, "runs/", Answers::Broken);
+    fails(Operation::Rename, "runs/", Answers::Full);
+    fails(Operation::SyncDir, "runs", Answers::Broken);
+    fails(Operation::Open, "runs/", Answers::Broken);
+}
+
+#[test]
+fn p4_files_that_cannot_be_removed_go_later() {
+    fails(Operation::Remove, "runs/", Answers::Broken);
+    fails(Operation::Remove, ".log", Answers::Broken);
+    fails(Operation::Rename, "journal/spare", Answers::Broken);
+}
+
+/// A removal that fails half-way has recycled a segment already.
+#[test]
+fn p4_p10_a_removal_that_failed_half_way_is_done_again_from_the_start() {
+    for after in 0..4 {
+        let mut stage = stage(after + 1);
+        go_on(&mut stage, 0..3);
+        let rule = Rule {
+            operation: Operation::SyncDir,
+            name: "runs",
+            answers: Answers::Broken,
+            after,
+            times: 1,
+        };
+        stage.disk.fail(rule);
+        stage.disk.fail(Rule {
+            operation: Operation::Remove,
+            name: "runs/",
+            answers: Answers::Broken,
+            after,
+            times: 1,
+        });
+        go_on(&mut stage, 3..16);
+        let (segments, runs) = (names(&stage, ".log"), names(&stage, "runs/"));
+        assert!(segments.len() <= 7, "after {after}: {segments:?}");
+        assert!(runs.len() <= 16, "after {after}: {runs:?}");
+        check_restarts(&mut stage, "a removal that failed");
+    }
+}
+
+/// What a rewrite had written before it failed is of no use to the next.
+#[test]
+fn p10_a_rewrite_that_fails_again_and_again_fills_no_disk() {
+    let mut stage = stage(1);
+    // The first run of a job is written, the second one never.
+    for after in (1..40).step_by(2) {
+        stage.disk.fail(Rule {
+            operation: Operation::Rename,
+            name: "runs/",
+            answers: Answers::Full,
+            after,
+            times: 1,
+        });
+    }
+    let mut most = 0;
+    for round in 0..6 {
+        go_on(&mut stage, round..round + 1);
+        most = most.max(names(&stage, "runs/").len());
+    }
+    let shown = names(&stage, "runs/");
+    check_restarts(&mut stage, "a rewrite that fails");
+    let needed = names(&stage, "runs/");
+    assert!(shown.len() <= needed.len() + 2, "{shown:?} where {needed:?} are needed");
+}
+
+#[test]
+fn p10_while_the_disk_stays_full_one_checkpoint_stays_and_it_opens_with_it() {
+    let mut stage = stage(1);
+    go_on(&mut stage, 0..5);
+    let rule = Rule {
+        operation: Operation::Write,
+        name: "checkpoints/",
+        answers: Answers::Full,
+        after: 0,
+        times: u64::MAX,
+    };
+    stage.disk.fail(rule);
+    let newest = names(&stage, ".ckp").pop().expect("there are two");
+    go_on(&mut stage, 5..8);
+    assert_eq!(names(&stage, ".ckp"), [newest], "the older one is given up, the newer never");
+    check_restarts(&mut stage, "with one checkpoint");
+    go_on(&mut stage, 8..12);
+    assert_eq!(names(&stage, ".ckp").len(), 2, "room brings the second one back");
+    check_restarts(&mut stage, "with two");
+}

@@ -1,0 +1,188 @@
+//! A power loss, or kill -9, at every disk operation of checkpoints, rewrites, merges and removals.
+//!
+//! The script keeps alive, in old files, a little of everything that a checkpoint has to bring back:
+//! timers near and a year ahead, retries, leases, dead letters (two of them of one id), stubs.
+//! Around them timers come and go, so that files empty, are recycled and runs grow sparse.
+
+use std::collections::BTreeSet;
+
+use duly_store::{Operation, SettleVerdict};
+use duly_store_embedded::disk::Fault;
+
+use crate::{
+    crash_points::fires_what_is_pending,
+    seeds::number,
+    steps::{
+        Step, cancel, fire, give_up, payload, purge, put_timer, redrive, repay, reschedule,
+        retry_in, schedule,
+    },
+    twins::{Loss, Stepped, Twins},
+    workload::{LARGE_BYTES, Line, forgetful, settings},
+};
+
+const YEAR_MS: u64 = 31_536_000_000;
+/// One in so many crash points goes on for a while, over further checkpoints.
+const GOES_ON: u64 = 4;
+/// Lines that it goes on for.
+const LINES_AFTER: usize = 12;
+
+fn shop(operations: Vec<Operation>) -> Line {
+    Line::Take(Step::Apply("shop", operations))
+}
+
+fn claim(most: usize) -> Line {
+    Line::Take(Step::Claim("shop", most))
+}
+
+fn settle(id: &str, verdict: SettleVerdict) -> Line {
+    Line::Take(Step::Settle("shop", id.to_owned(), verdict))
+}
+
+/// What stays, all of it in the first segments.
+fn what_stays() -> Vec<Line> {
+    let now = ["leased", "retried", "dead", "twice", "acked", "extended"];
+    let mut lines = vec![
+        Line::Take(Step::Put("shop", Box::new(settings()))),
+        Line::Take(Step::Put("brief", Box::new(forgetful()))),
+        Line::Take(Step::Put("gone", Box::new(settings()))),
+        shop(now.iter().map(|id| schedule(id, 0, 200)).collect()),
+        shop(vec![
+            schedule("near", 900_000, 300),
+            schedule("year", YEAR_MS, 300),
+            schedule("put off", YEAR_MS, 20),
+            schedule("cancelled", YEAR_MS, LARGE_BYTES),
+        ]),
+        Line::Take(Step::Apply("gone", vec![schedule("x", 0, LARGE_BYTES), schedule("y", 9, 9)])),
+        Line::Take(Step::Claim("gone", 1)),
+        claim(10),
+        settle("retried", retry_in(3_600_000)),
+        settle("dead", give_up()),
+        settle("twice", give_up()),
+        settle("acked", SettleVerdict::Ack),
+        settle("extended", SettleVerdict::Extend { lease: duly_core::Millis::from_secs(3_000) }),
+        shop(vec![cancel("cancelled"), schedule("twice", 0, 100)]),
+        claim(10),
+        settle("twice", give_up()),
+    ];
+    lines.push(Line::Take(Step::Settle("gone", "x".to_owned(), give_up())));
+    lines
+}
+
+/// A segment full of timers, some of which stay for a round.
+fn round(number: u64) -> Vec<Line> {
+    let id = |i: u64| format!("r{number} {i}");
+    let made = (0..7).map(|i| {
+        let after_ms = [YEAR_MS, 800_000, 0][(i % 3) as usize] + number;
+        schedule(&id(i), after_ms, LARGE_BYTES + 100 * i as usize)
+    });
+    let mut lines = vec![shop(made.collect()), claim(2), settle(&id(2), SettleVerdict::Ack)];
+    lines.push(settle(&id(5), if number % 2 == 0 { give_up() } else { retry_in(700_000) }));
+    // Of the round before nearly all goes, out of runs by then: they grow sparse.
+    if let Some(before) = number.checked_sub(1) {
+        let old = |i: u64| format!("r{before} {i}");
+        lines.push(shop(vec![cancel(&old(0)), cancel(&old(1)), cancel(&old(3)), cancel(&old(4))]));
+        lines.push(shop(vec![reschedule(&old(6), 850_000), purge(&old(5)), cancel(&old(5))]));
+    }
+    lines
+}
+
+fn script() -> Vec<Line> {
+    let mut lines = what_stays();
+    for number in 0..6 {
+        lines.extend(round(number));
+        if number == 2 {
+            lines.push(Line::Take(Step::Delete("gone")));
+            lines.push(shop(vec![redrive("twice", 40_000), fire("put off"), cancel("put off")]));
+        }
+    }
+    let replacement = put_timer("near", 990_000, payload("other", 50), Default::default());
+    lines.push(Line::Advance(45_000));
+    lines.push(shop(vec![repay("year", payload("paid", 90)), replacement, purge("twice")]));
+    // The stubs end here: what they kept goes.
+    lines.push(Line::Advance(700_000));
+    for number in 6..9 {
+        lines.extend(round(number));
+    }
+    lines
+}
+
+/// What the script has to come by to mean something.
+#[test]
+fn the_script_takes_checkpoints_rewrites_merges_removes_and_recycles() {
+    let mut twins = Twins::new(1);
+    let (mut seen, mut gone, mut spares, mut several) = (BTreeSet::new(), 0, 0, 0);
+    for line in script() {
+        let step = twins.step_of(line);
+        let before: BTreeSet<String> = twins.subject.disk.names().into_iter().collect();
+        assert!(matches!(twins.step(&step), Stepped::Done(_)), "a healthy disk takes {step:?}");
+        let after: BTreeSet<String> = twins.subject.disk.names().into_iter().collect();
+        gone += before.difference(&after).filter(|name| name.starts_with("runs/")).count();
+        spares += usize::from(after.contains("journal/spare"));
+        several = several.max(after.iter().filter(|name| name.starts_with("runs/")).count());
+        seen.extend(after);
+    }
+    let count = |part: &str| seen.iter().filter(|name| name.contains(part)).count();
+    assert!(count(".ckp") >= 6, "checkpoints: {seen:?}");
+    assert!(count("runs/") >= 10 && several >= 3, "runs: {seen:?}");
+    assert!(gone >= 5, "{gone} runs went");
+    assert!(spares > 0, "segments are recycled");
+    assert!(!twins.subject.disk.names().contains(&"journal/0000000000000001.log".to_owned()));
+}
+
+fn crash_at(at_op: u64, seed: u64, loss: Loss) -> Result<bool, String> {
+    let mut twins = Twins::new(seed);
+    twins.subject.disk.plan(Fault::CrashAtOp(at_op));
+    let mut left = usize::MAX;
+    for line in script() {
+        let step = twins.step_of(line);
+        if left == 0 {
+            break;
+        }
+        left -= usize::from(left < usize::MAX);
+        while let Stepped::Failed(error) = twins.step(&step) {
+            if left < usize::MAX {
+                return Err(format!("it failed a second time, at {step:?}: {error}"));
+            }
+            left = if at_op.is_multiple_of(GOES_ON) { LINES_AFTER } else { 0 };
+            twins
+                .restart(loss, Some(&step), |left, _| left)
+                .map_err(|wrong| format!("after {step:.300?}: {wrong}"))?;
+        }
+    }
+    if left == usize::MAX {
+        return Ok(false);
+    }
+    if at_op.is_multiple_of(2 * GOES_ON) {
+        // What came of it is crashed once more.
+        twins.restart(Loss::Power, None, |left, _| left)?;
+    }
+    if at_op.is_multiple_of(3) {
+        fires_what_is_pending(&mut twins)?;
+    }
+    Ok(true)
+}
+
+fn every_operation(loss: Loss) {
+    let seed = number("DULY_CRASH_SEED", 1);
+    let stride = number("DULY_CRASH_STRIDE", 3);
+    let (mut at_op, mut points) = (number("DULY_CRASH_OP", 1), 0);
+    while crash_at(at_op, seed, loss).unwrap_or_else(|wrong| {
+        panic!(
+            "{loss:?} at operation {at_op}: {wrong}\nrepeat with: DULY_CRASH_SEED={seed} \
+             DULY_CRASH_OP={at_op} cargo test -p duly-store-embedded --test it checkpoint_crashes"
+        )
+    }) {
+        (at_op, points) = (at_op + stride, points + 1);
+    }
+    assert!(points > 0, "the script has operations");
+}
+
+#[test]
+fn p1_p4_t28_a_power_loss_at_any_operation_of_checkpoints_and_rewrites_loses_nothing() {
+    every_operation(Loss::Power);
+}
+
+#[test]
+fn p1_p4_t28_kill_9_at_any_operation_of_checkpoints_and_rewrites_loses_nothing() {
+    every_operation(Loss::Process);
+}

@@ -1,0 +1,338 @@
+//! Bits that flip, sectors that go and files that are missing, of what checkpoints and rewrites
+//! wrote: a store opens with everything, or says which file it is; only a damaged record costs its
+//! own timer, which becomes a dead letter.
+
+use duly_core::{Millis, State, timer::DeathReason};
+use duly_store::{
+    ListRequest, SettleVerdict, Store,
+    conformance::ManualClock,
+    query::{Body, ListState},
+};
+use duly_store_embedded::{
+    EmbeddedStore, OpenError, Options,
+    disk::{Disk, SimDisk},
+};
+
+use crate::{
+    seeds::number,
+    snapshot::Snapshot,
+    steps::{SHARD, Step, Tokens, cancel, claim, give_up, name, perform, schedule, settle, wait},
+    tail::refused,
+    twins::{copy, open_busy, small},
+    workload::settings,
+};
+
+const HOUR_MS: u64 = 3_600_000;
+const YEAR_MS: u64 = 31_536_000_000;
+const SECTOR_BYTES: u64 = 512;
+
+/// A closed store and what it showed.
+struct Left {
+    disk: SimDisk,
+    clock: ManualClock,
+    shown: Snapshot,
+}
+
+/// Timers due within the hour and in a year, a retry, a lease, dead letters and stubs, most of them
+/// in runs behind two checkpoints.
+fn fill(store: &EmbeddedStore) {
+    let mut tokens = Tokens::new();
+    let mut take = |step: Step| perform(store, &step, &mut tokens).expect("it is taken");
+    take(Step::Put("shop", Box::new(settings())));
+    let ids = ["leased", "retried", "dead", "acked"];
+    take(Step::Apply("shop", ids.iter().map(|id| schedule(id, 0, 400)).collect()));
+    take(Step::Claim("shop", 4));
+    take(Step::Settle("shop", "retried".into(), crate::steps::retry_in(HOUR_MS)));
+    take(Step::Settle("shop", "dead".into(), give_up()));
+    take(Step::Settle("shop", "acked".into(), SettleVerdict::Ack));
+    for i in 0..40 {
+        let (near, far) = (format!("n{i:02}"), format!("y{i:02}"));
+        let made = vec![schedule(&near, HOUR_MS + i, 900), schedule(&far, YEAR_MS + i, 4_000)];
+        take(Step::Apply("shop", made));
+        if i % 4 == 0 {
+            take(Step::Apply("shop", vec![cancel(&far)]));
+        }
+    }
+    // What the last checkpoint does not know yet.
+    take(Step::Apply("shop", vec![schedule("last", HOUR_MS, 40), cancel("n39")]));
+}
+
+fn left() -> Left {
+    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+    let store = open_busy(&disk, &clock, 1).expect("a new store opens");
+    fill(&store);
+    let shown = Snapshot::of(&store);
+    store.close();
+    drop(store);
+    assert_eq!(names(&disk, "checkpoints/").len(), 2, "{:?}", disk.names());
+    assert!(names(&disk, "runs/").len() > 2, "{:?}", disk.names());
+    assert!(!disk.names().contains(&first_segment()), "{:?}", disk.names());
+    Left { disk: copy(&disk, 1), clock, shown }
+}
+
+fn first_segment() -> String {
+    "journal/0000000000000001.log".to_owned()
+}
+
+fn names(disk: &SimDisk, dir: &str) -> Vec<String> {
+    disk.names().into_iter().filter(|name| name.starts_with(dir)).collect()
+}
+
+fn bytes_of(disk: &SimDisk, name: &str) -> u64 {
+    disk.read_file(name).len() as u64
+}
+
+/// Where the records of a run end, as its trailer says.
+fn directory_at(run: &[u8]) -> u64 {
+    let trailer = &run[run.len() - 64..];
+    assert_eq!(&trailer[..8], b"DULYRNE\n");
+    u64::from_le_bytes(trailer[32..40].try_into().expect("eight bytes"))
+}
+
+impl Left {
+    fn with(&self, change: impl FnOnce(&SimDisk)) -> SimDisk {
+        let disk = copy(&self.disk, 2);
+        change(&disk);
+        disk
+    }
+
+    /// Opens, looks, restarts and looks again: everything is there.
+    fn has_all(&self, disk: &SimDisk, what: &str) {
+        for seed in [2, 3] {
+            let store = open_busy(&disk.kill(), &self.clock, seed);
+            let store = store.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(Snapshot::of(&store) == self.shown, "{what}: something is lost");
+        }
+    }
+
+    /// Everything is there, or the opening is refused with this file's name; answers whether it is.
+    fn has_all_or_names(&self, disk: &SimDisk, name: &str, what: &str) -> bool {
+        match open_busy(&copy(disk, 3), &self.clock, 2) {
+            Ok(store) => {
+                assert!(Snapshot::of(&store) == self.shown, "{what}: something is lost");
+                true
+            }
+            Err(error) => {
+                let message = refused(disk).to_string();
+                assert!(message.contains(name), "{what}: {message} names {name}");
+                assert!(matches!(error, OpenError::Damaged { .. }), "{what}: {message}");
+                false
+            }
+        }
+    }
+}
+
+/// Damages of a file: bits of bytes here and there, and whole sectors.
+fn damages(bytes: u64, every: u64) -> impl Iterator<Item = (String, std::ops::Range<u64>, u8)> {
+    let every = (every * number("DULY_CRASH_STRIDE", 8) / 8).max(1);
+    let flips = (0..bytes).step_by(usize::try_from(every).expect("a small number"));
+    let flips = flips.map(|at| (format!("byte {at} flipped"), at..at + 1, 1 << (at % 8)));
+    let sectors = (0..bytes.div_ceil(SECTOR_BYTES)).map(move |sector| {
+        let start = sector * SECTOR_BYTES;
+        (format!("sector {sector} lost"), start..(start + SECTOR_BYTES).min(bytes), 0)
+    });
+    flips.chain(sectors)
+}
+
+fn damage(disk: &SimDisk, name: &str, range: std::ops::Range<u64>, mask: u8) {
+    match mask {
+        0 => disk.zero(name, range),
+        mask => disk.corrupt(name, range.start, mask),
+    }
+}
+
+#[test]
+fn p1_a_damaged_newest_checkpoint_gives_way_to_the_one_before_it() {
+    let left = left();
+    let newest = names(&left.disk, "checkpoints/").pop().expect("there are two");
+    for (what, range, mask) in damages(bytes_of(&left.disk, &newest), 97) {
+        let disk = left.with(|disk| damage(disk, &newest, range, mask));
+        left.has_all(&disk, &format!("{newest}: {what}"));
+    }
+    for cut in [0, 1, 96, 511, bytes_of(&left.disk, &newest) - 1] {
+        let disk = left.with(|disk| disk.open(&newest).unwrap().set_len(cut).unwrap());
+        left.has_all(&disk, &format!("{newest}: cut at {cut}"));
+    }
+}
+
+#[test]
+fn p1_a_missing_newest_checkpoint_gives_way_to_the_one_before_it() {
+    let left = left();
+    let newest = names(&left.disk, "checkpoints/").pop().expect("there are two");
+    let disk = left.with(|disk| disk.remove(&newest).expect("it is there"));
+    left.has_all(&disk, &format!("without {newest}"));
+}
+
+#[test]
+fn p1_the_older_checkpoint_is_not_needed() {
+    let left = left();
+    let older = names(&left.disk, "checkpoints/").remove(0);
+    for (what, range, mask) in damages(bytes_of(&left.disk, &older), 997) {
+        let disk = left.with(|disk| damage(disk, &older, range, mask));
+        left.has_all(&disk, &format!("{older}: {what}"));
+    }
+    let disk = left.with(|disk| disk.remove(&older).expect("it is there"));
+    left.has_all(&disk, &format!("without {older}"));
+}
+
+#[test]
+fn p1_two_damaged_checkpoints_are_refused_by_name() {
+    let left = left();
+    let both = names(&left.disk, "checkpoints/");
+    for (what, range, mask) in damages(bytes_of(&left.disk, &both[1]), 997) {
+        let disk = left.with(|disk| {
+            damage(disk, &both[1], range, mask);
+            disk.corrupt(&both[0], 200, 1);
+        });
+        let message = refused(&disk).to_string();
+        assert!(message.contains(&both[1]), "{what}: {message}");
+    }
+    let disk = left.with(|disk| both.iter().for_each(|name| disk.remove(name).unwrap()));
+    let message = refused(&disk).to_string();
+    assert!(message.contains("checkpoint"), "{message}");
+}
+
+#[test]
+fn p1_a_journal_from_the_first_segment_on_needs_no_checkpoint() {
+    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+    let options = Options { checkpoint_bytes: 16 << 10, young_bytes: 1 << 30, ..small(1) };
+    let on = std::sync::Arc::new(disk.clone());
+    let by = std::sync::Arc::new(clock.clone());
+    let store = EmbeddedStore::open_inline(on, options, by).expect("a new store opens");
+    fill(&store);
+    let shown = Snapshot::of(&store);
+    drop(store);
+    let left = Left { disk: copy(&disk, 1), clock, shown };
+    assert!(left.disk.names().contains(&first_segment()), "nothing was rewritten");
+    let all = names(&left.disk, "checkpoints/");
+    assert_eq!(all.len(), 2);
+    let damaged = left.with(|disk| all.iter().for_each(|name| disk.corrupt(name, 300, 4)));
+    left.has_all(&damaged, "both are damaged");
+    let gone = left.with(|disk| all.iter().for_each(|name| disk.remove(name).unwrap()));
+    left.has_all(&gone, "both are gone");
+}
+
+#[test]
+fn p1_t11_a_run_whose_frame_is_damaged_is_refused_by_name_or_not_needed() {
+    let left = left();
+    let mut refusals = 0;
+    for run in names(&left.disk, "runs/") {
+        let bytes = left.disk.read_file(&run);
+        let end = bytes.len() as u64;
+        let directory = directory_at(&bytes);
+        let places = (0..64).chain(directory..end).step_by(5);
+        for at in places {
+            let disk = left.with(|disk| disk.corrupt(&run, at, 1 << (at % 8)));
+            let all = left.has_all_or_names(&disk, &run, &format!("{run}: byte {at}"));
+            refusals += usize::from(!all);
+        }
+        for cut in [0, 63, 64, 200, end - 1] {
+            let disk = left.with(|disk| disk.open(&run).unwrap().set_len(cut).unwrap());
+            left.has_all_or_names(&disk, &run, &format!("{run}: cut at {cut}"));
+        }
+    }
+    assert!(refusals > 0, "some runs are in both checkpoints");
+}
+
+#[test]
+fn p1_t11_a_missing_run_or_segment_is_refused_by_name_or_not_needed() {
+    let left = left();
+    let mut refusals = 0;
+    let segments = names(&left.disk, "journal/").into_iter().filter(|name| name.ends_with(".log"));
+    let all: Vec<String> = segments.chain(names(&left.disk, "runs/")).collect();
+    let (_, but_the_last) = all.split_last().expect("there are files");
+    let active = all.iter().rfind(|name| name.ends_with(".log")).expect("there is a journal");
+    for gone in but_the_last.iter().chain(all.last()).filter(|name| *name != active) {
+        let disk = left.with(|disk| disk.remove(gone).expect("it is there"));
+        let number = gone.trim_end_matches(".log").rsplit('/').next().expect("a name");
+        let what = format!("without {gone}");
+        refusals += usize::from(!left.has_all_or_names(&disk, number, &what));
+    }
+    assert!(refusals > 1, "most files are needed");
+}
+
+/// What becomes of the timers of a damaged store within two hours: how many fire, and how many are
+/// dead letters with the reason `corrupt`.
+fn outcome(left: &Left, disk: &SimDisk, what: &str) -> (usize, usize) {
+    let clock = ManualClock::default();
+    let store = open_busy(disk, &clock, 2);
+    let store = store.unwrap_or_else(|error| panic!("{what}: {error}"));
+    clock.advance(Millis::from_ms(2 * HOUR_MS));
+    let mut fired = Vec::new();
+    loop {
+        let firings = claim(&store, "shop", 7).expect("claims are granted");
+        if firings.is_empty() {
+            break;
+        }
+        for firing in firings {
+            settle(&store, "shop", &firing.token, SettleVerdict::Ack).expect("it is settled");
+            fired.push(firing.id.to_string());
+        }
+    }
+    let expected = |id: &String| {
+        let view = left.shown.timers.iter().find(|(key, _)| key.1 == *id).map(|(_, view)| view);
+        view.is_some_and(|view| view.state.is_pending())
+    };
+    assert!(fired.iter().all(expected), "{what}: only what was pending fires: {fired:?}");
+    let request =
+        ListRequest { limit: 100, ..ListRequest::new(name("shop"), ListState::Only(State::Dead)) };
+    let dead = wait(store.list(SHARD, request)).expect("a list can be read").timers;
+    let is_corrupt = |body: &Body| match body {
+        Body::Whole(timer) => timer.death.is_some_and(|death| death.reason == DeathReason::Corrupt),
+        Body::Stub(_) => false,
+    };
+    let corrupt = dead.iter().filter(|view| is_corrupt(&view.body)).count();
+    (fired.len(), corrupt)
+}
+
+#[test]
+fn p3_t11_a_damaged_record_of_a_run_costs_its_own_timer_and_no_other() {
+    let left = left();
+    let (all, none) = outcome(&left, &left.with(|_| {}), "undamaged");
+    assert_eq!((all, none), (42, 0), "the leased, the retried, the last and 39 near ones");
+    let mut most = 0;
+    for run in names(&left.disk, "runs/") {
+        let bytes = left.disk.read_file(&run);
+        let end = directory_at(&bytes);
+        for (what, range, mask) in
+            damages(end, 1_501).filter(|(_, range, _)| range.start >= 64 && range.end <= end)
+        {
+            let what = format!("{run}: {what}");
+            let is_flip = mask != 0;
+            if !is_flip && (range.start / SECTOR_BYTES) % 5 != 0 {
+                continue;
+            }
+            let disk = left.with(|disk| damage(disk, &run, range, mask));
+            let (fired, corrupt) = outcome(&left, &disk, &what);
+            assert_eq!(fired + corrupt, all, "{what}: {fired} fired, {corrupt} are corrupt");
+            assert!(!is_flip || corrupt <= 1, "{what}: {corrupt} are corrupt");
+            most = most.max(corrupt);
+        }
+    }
+    assert!(most > 0, "some damage was met");
+}
+
+#[test]
+fn p3_t11_a_damaged_record_of_an_old_segment_is_neither_carried_over_nor_in_the_way() {
+    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+    let options = Options { checkpoint_bytes: 16 << 10, young_bytes: 1 << 30, ..small(1) };
+    let on = std::sync::Arc::new(disk.clone());
+    let by = std::sync::Arc::new(clock.clone());
+    let store = EmbeddedStore::open_inline(on, options, by).expect("a new store opens");
+    fill(&store);
+    let shown = Snapshot::of(&store);
+    drop(store);
+    let left = Left { disk: copy(&disk, 1), clock, shown };
+    let (all, _) = outcome(&left, &left.with(|_| {}), "undamaged");
+    let mut met = 0;
+    for at in (2_000..60_000).step_by(3_001) {
+        let what = format!("byte {at} flipped");
+        let disk = left.with(|disk| disk.corrupt(&first_segment(), at, 8));
+        // Opened with no young generation: all that is whole is carried over.
+        let (fired, corrupt) = outcome(&left, &disk, &what);
+        assert_eq!(fired + corrupt, all, "{what}: {fired} fired, {corrupt} are corrupt");
+        assert!(corrupt <= 1, "{what}: {corrupt} are corrupt");
+        met += corrupt;
+    }
+    assert!(met > 0, "some damage was met");
+}
