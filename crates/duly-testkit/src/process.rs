@@ -227,6 +227,7 @@ mod tests {
     async fn a_child_that_ends_early_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let options = Options {
+            settings: &[],
             bin: "/bin/false".into(),
             data: dir.path().join("data"),
             log: dir.path().join("log"),
