@@ -111,6 +111,20 @@ pub trait File: Send + Sync + Debug {
     /// Cuts the file, or extends it with zeros without reserving room for them.
     fn set_len(&self, len: u64) -> Result<(), Error>;
 
+    /// Gives an empty file this length, with room for all of it: later writes find no disk full. It
+    /// reads as zeros. Where the file system cannot reserve room the zeros are written.
+    fn reserve(&self, len: u64) -> Result<(), Error> {
+        let zeros = vec![0; 1 << 20];
+        let mut offset = 0;
+        while offset < len {
+            let count = (len - offset).min(zeros.len() as u64);
+            let part = usize::try_from(count).expect("at most 1 MiB");
+            self.write_at(offset, &zeros[..part])?;
+            offset += count;
+        }
+        Ok(())
+    }
+
     /// Gives the room of a range back: the file keeps its length and reads as zeros there. Only
     /// blocks that lie wholly within the range free any room, so ask for whole ones. Where the
     /// file system cannot do it nothing happens, bytes included; so does a wrapper that leaves

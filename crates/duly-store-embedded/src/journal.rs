@@ -32,7 +32,7 @@ pub(crate) mod recovery;
 mod spare;
 mod sticky;
 
-pub(crate) use spare::{recycle, write_spare};
+pub(crate) use spare::{Go, recycle, write_spare};
 
 /// Directory of the segments.
 pub(crate) const DIR: &str = "journal";

@@ -73,7 +73,10 @@ impl Engine {
 
     fn absorb_pending(&mut self, location: Location, number: u32, pending: &effect::Pending) {
         let effect::Pending { key, cause, claimable, due_ms, ref lane, expires_ms } = *pending;
-        self.detach(key);
+        // A new timer takes nobody's place.
+        if self.replaying || cause != Cause::Created {
+            self.detach(key);
+        }
         self.count(number, |totals| match cause {
             Cause::Created | Cause::Replaced => totals.scheduled += 1,
             Cause::Rescheduled => totals.rescheduled += 1,
@@ -92,7 +95,9 @@ impl Engine {
             let lane = namespace.lanes.join(lane);
             *namespace.waiting_mut(claimable.kind) += 1;
             namespace.pending_bytes += location.bytes_estimate();
-            namespace.live.put(Entry::new(key, lane, claimable, location).with_flags(flags));
+            let entry = Entry::new(key, lane, claimable, location).with_flags(flags);
+            let old = namespace.live.put(entry);
+            assert!(old.is_none(), "two timers under one key");
         });
         self.files.retain(location);
         if claimable.kind == Kind::Retry

@@ -1,12 +1,15 @@
 //! Segments whose blocks are written already, made ahead so that the syncs of a journal in use need
 //! no metadata: files of zeros, or segments that nothing needs any more.
 //!
-//! The spare is written by a thread of the shell while the journal goes on. A roll that finds none
-//! makes its own segment under another name, so neither ever touches the half-written file of the
-//! other.
+//! The spare is written by a thread of the shell while the journal goes on, at a pace that leaves the
+//! disk to the journal: where segments fill faster than that, zeros would cost more than they save,
+//! and a roll that finds no spare makes a segment whose room is only reserved. It does so under
+//! another name, so neither ever touches the half-written file of the other.
+
+use std::{sync::Arc, time::Duration};
 
 use crate::{
-    disk::{self, Disk},
+    disk::{self, Disk, File},
     format::segment,
 };
 
@@ -26,17 +29,34 @@ const SMOOTH_BYTES: u64 = 4 << 20;
 /// Bytes written at once when a segment is filled with zeros.
 const FILL_BYTES: usize = 1 << 20;
 
-/// Writes the spare, unless there is one of this length.
-pub(crate) fn write_spare(disk: &dyn Disk, segment_bytes: u64) -> Result<(), disk::Error> {
+/// How long writing [`SMOOTH_BYTES`] of a spare takes at least: 64 MB a second.
+const SMOOTH_TIME: Duration = Duration::from_micros(62_500);
+
+/// Writes the spare, unless there is one of this length. Gives up when `pause` says that nobody will
+/// need it; it is asked to let so much time pass now and then.
+pub(crate) fn write_spare(
+    disk: &dyn Disk,
+    segment_bytes: u64,
+    pause: &dyn Fn(Duration) -> Go,
+) -> Result<(), disk::Error> {
     if spare_bytes(disk)? == segment_bytes {
         return Ok(());
     }
     if take_recycled(disk, segment_bytes)? {
         return disk.sync_dir(DIR);
     }
-    write_zeros(disk, SPARE_TEMPORARY, segment_bytes, Some(SMOOTH_BYTES))?;
+    if write_zeros(disk, segment_bytes, pause)? == Go::Stop {
+        return Ok(());
+    }
     disk.rename(SPARE_TEMPORARY, SPARE)?;
     disk.sync_dir(DIR)
+}
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Go {
+    On,
+    Stop,
 }
 
 /// Makes a segment with this header and name out of the spare, or out of a new file when there is
@@ -50,7 +70,7 @@ pub(super) fn take(
     let source = if spare_bytes(disk)? == header.length || take_recycled(disk, header.length)? {
         SPARE
     } else {
-        write_zeros(disk, NEXT_TEMPORARY, header.length, None)?;
+        reserve(disk, NEXT_TEMPORARY, header.length)?;
         NEXT_TEMPORARY
     };
     let file = disk.open(source)?;
@@ -103,18 +123,30 @@ fn spare_bytes(disk: &dyn Disk) -> Result<u64, disk::Error> {
     }
 }
 
-/// Fills a new file with zeros and syncs it, at the end and, with `sync_every`, in between.
-fn write_zeros(
-    disk: &dyn Disk,
-    name: &str,
-    segment_bytes: u64,
-    sync_every: Option<u64>,
-) -> Result<(), disk::Error> {
+/// Makes a file whose room is reserved and syncs it.
+fn reserve(disk: &dyn Disk, name: &str, segment_bytes: u64) -> Result<(), disk::Error> {
+    let file = create(disk, name)?;
+    file.reserve(segment_bytes).and_then(|()| file.sync_all()).inspect_err(|_| {
+        // Half a segment is of no use; leaving it would keep the disk full.
+        drop(disk.remove(name));
+    })
+}
+
+fn create(disk: &dyn Disk, name: &str) -> Result<Arc<dyn File>, disk::Error> {
     match disk.remove(name) {
         Err(error) if !error.is_not_found() => return Err(error),
         _ => {}
     }
-    let file = disk.create(name)?;
+    disk.create(name)
+}
+
+/// Fills a new file with zeros and syncs it, at the end and in between.
+fn write_zeros(
+    disk: &dyn Disk,
+    segment_bytes: u64,
+    pause: &dyn Fn(Duration) -> Go,
+) -> Result<Go, disk::Error> {
+    let file = create(disk, SPARE_TEMPORARY)?;
     let zeros = vec![0; FILL_BYTES];
     let mut offset = 0;
     while offset < segment_bytes {
@@ -122,14 +154,18 @@ fn write_zeros(
         let part = usize::try_from(count).expect("at most FILL_BYTES");
         let written = file.write_at(offset, &zeros[..part]);
         if let Err(error) = written {
-            // Half a segment is of no use; leaving it would keep the disk full.
-            drop(disk.remove(name));
+            drop(disk.remove(SPARE_TEMPORARY));
             return Err(error);
         }
         offset += count;
-        if sync_every.is_some_and(|bytes| offset.is_multiple_of(bytes)) {
+        if offset.is_multiple_of(SMOOTH_BYTES) {
             file.sync_data()?;
+            if pause(SMOOTH_TIME) == Go::Stop {
+                drop(disk.remove(SPARE_TEMPORARY));
+                return Ok(Go::Stop);
+            }
         }
     }
-    file.sync_all()
+    file.sync_all()?;
+    Ok(Go::On)
 }

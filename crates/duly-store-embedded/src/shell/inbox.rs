@@ -139,6 +139,15 @@ impl Inbox {
         self.changed.notify_one();
     }
 
+    /// Lets some time pass; answers whether no more requests come.
+    pub(super) fn is_closed_after(&self, time: Duration) -> bool {
+        if self.state.lock().closed {
+            return true;
+        }
+        std::thread::sleep(time);
+        self.state.lock().closed
+    }
+
     /// Takes what there is beyond the `held` requests that were taken before and wait still, waiting
     /// up to `patience` for something. What is left stays in the bounded queue.
     pub(super) fn take(&self, patience: Duration, held: usize) -> Intake {

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::{
     disk::{self, Disk},
     engine::{Engine, work::Pace},
-    journal,
+    journal::{self, Go},
 };
 
 use super::{
@@ -302,7 +302,9 @@ impl Shell {
         let (disk, segment_bytes) = (Arc::clone(&self.disk), self.segment_bytes);
         let inbox = Arc::clone(&self.shared.inbox);
         let thread = thread::Builder::new().name("duly-spare".into()).spawn(move || {
-            let made = journal::write_spare(disk.as_ref(), segment_bytes);
+            // Once the engine is about to end, or has ended, nobody needs a spare.
+            let pause = |time| if inbox.is_closed_after(time) { Go::Stop } else { Go::On };
+            let made = journal::write_spare(disk.as_ref(), segment_bytes, &pause);
             inbox.push_always(Box::new(move |engine| {
                 engine.spare_made(made);
                 Answer::Now(Box::new(|_| {}))

@@ -72,6 +72,19 @@ impl File for RealFile {
         self.change(Operation::SetLength, |file| file.set_len(len))
     }
 
+    fn reserve(&self, len: u64) -> Result<(), Error> {
+        if self.change(Operation::SetLength, |file| reserve(file, len))? {
+            return Ok(());
+        }
+        let zeros = vec![0; 1 << 20];
+        for offset in (0..len).step_by(zeros.len()) {
+            let count =
+                usize::try_from(len - offset).map_or(zeros.len(), |left| left.min(zeros.len()));
+            self.write_at(offset, &zeros[..count])?;
+        }
+        Ok(())
+    }
+
     fn punch_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.change(Operation::PunchHole, |file| punch_hole(file, offset, len))
     }
@@ -95,6 +108,23 @@ impl File for RealFile {
     fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// Answers whether the file system can reserve room.
+#[cfg(target_os = "linux")]
+fn reserve(file: &std::fs::File, len: u64) -> io::Result<bool> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::{Errno, retry_on_intr};
+
+    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, len)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        reserved => Ok(reserved.map(|()| true)?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_file: &std::fs::File, _len: u64) -> io::Result<bool> {
+    Ok(false)
 }
 
 #[cfg(target_os = "linux")]
