@@ -16,6 +16,7 @@ use super::DIR;
 pub(super) const SPARE: &str = "journal/spare";
 const SPARE_TEMPORARY: &str = "journal/spare.tmp";
 const NEXT_TEMPORARY: &str = "journal/next.tmp";
+const RECYCLED_TEMPORARY: &str = "journal/recycled.tmp";
 /// Bytes after which a spare is synced while it is written: so much at most stands in the disk's
 /// queue before a sync of the journal.
 const SMOOTH_BYTES: u64 = 4 << 20;
@@ -40,16 +41,16 @@ pub(super) fn take(
     header: &segment::Header,
     name: &str,
 ) -> Result<(), disk::Error> {
-    let source = if spare_bytes(disk)? == header.length {
-        SPARE
+    // Taken out of everybody's reach first: other threads put spares there.
+    if spare_bytes(disk)? == header.length {
+        disk.rename(SPARE, NEXT_TEMPORARY)?;
     } else {
         write_zeros(disk, NEXT_TEMPORARY, header.length, None)?;
-        NEXT_TEMPORARY
-    };
-    let file = disk.open(source)?;
+    }
+    let file = disk.open(NEXT_TEMPORARY)?;
     file.write_at(0, &header.encode())?;
     file.sync_data()?;
-    disk.rename(source, name)
+    disk.rename(NEXT_TEMPORARY, name)
 }
 
 /// Makes the spare out of a segment that nothing needs, if there is no spare and it has the length
@@ -60,17 +61,26 @@ pub(crate) fn recycle(
     name: &str,
     segment_bytes: u64,
 ) -> Result<bool, disk::Error> {
-    if spare_bytes(disk)? == segment_bytes || disk.open(name)?.len()? != segment_bytes {
+    if spare_bytes(disk)? == segment_bytes || length_of(disk, name)? != segment_bytes {
         return Ok(false);
     }
-    disk.rename(name, SPARE)?;
+    // It is a spare when its old name is gone for good: a journal that takes it overwrites its
+    // header, and a power loss must not bring that back under the old name.
+    disk.rename(name, RECYCLED_TEMPORARY)?;
+    disk.sync_dir(DIR)?;
+    disk.rename(RECYCLED_TEMPORARY, SPARE)?;
     Ok(true)
 }
 
 /// Length of the spare; 0 when there is none.
 fn spare_bytes(disk: &dyn Disk) -> Result<u64, disk::Error> {
-    match disk.open(SPARE) {
-        Ok(spare) => spare.len(),
+    length_of(disk, SPARE)
+}
+
+/// Length of a file; 0 when there is none.
+fn length_of(disk: &dyn Disk, name: &str) -> Result<u64, disk::Error> {
+    match disk.open(name) {
+        Ok(file) => file.len(),
         Err(error) if error.is_not_found() => Ok(0),
         Err(error) => Err(error),
     }
@@ -106,3 +116,6 @@ fn write_zeros(
     }
     file.sync_all()
 }
+
+#[cfg(test)]
+mod tests;
