@@ -163,6 +163,22 @@ fn p1_a_missing_newest_checkpoint_gives_way_to_the_one_before_it() {
     left.has_all(&disk, &format!("without {newest}"));
 }
 
+/// An opening removes what nothing names, and what it removes is missed by neither checkpoint.
+#[test]
+fn p1_a_newest_checkpoint_that_rots_after_an_opening_gives_way_too() {
+    let left = left();
+    let mut disk = left.with(|_| {});
+    for seed in 3..6 {
+        drop(open_busy(&disk, &left.clock, seed).expect("nothing is wrong"));
+        disk = disk.kill();
+        let both = names(&disk, "checkpoints/");
+        assert_eq!(both.len(), 2, "{both:?}");
+        let rotten = copy(&disk, 2);
+        rotten.corrupt(&both[1], 150, 2);
+        left.has_all(&rotten, &format!("{} after opening {seed}", both[1]));
+    }
+}
+
 #[test]
 fn p1_the_older_checkpoint_is_not_needed() {
     let left = left();
