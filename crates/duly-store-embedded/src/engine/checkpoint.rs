@@ -25,6 +25,7 @@ use crate::{
     },
     index::{Cursor, Flags, Index},
     journal::recovery::ReplayPoint,
+    open::OpenError,
 };
 
 use super::{Engine, namespaces::Namespace};
@@ -393,12 +394,13 @@ impl Engine {
     }
 
     fn drop_oldest_checkpoint(&mut self) {
-        let Some(oldest) = self.checkpoints.kept.pop_front() else {
+        if self.checkpoints.kept.pop_front().is_none() {
             return;
-        };
+        }
         let disk = Arc::clone(&self.disk);
+        let kept: Vec<u64> = self.checkpoints.kept.iter().map(|kept| kept.number).collect();
         self.in_background(
-            move || remove_checkpoint(disk.as_ref(), oldest.number),
+            move || remove_others(disk.as_ref(), &kept),
             |engine, removed| {
                 if let Err(error) = removed {
                     tracing::warn!(%error, "an old checkpoint could not be removed");
@@ -409,12 +411,15 @@ impl Engine {
     }
 }
 
-fn remove_checkpoint(disk: &dyn Disk, number: u64) -> Result<(), disk::Error> {
-    match disk.remove(&FILES.name(number)) {
-        Err(error) if !error.is_not_found() => return Err(error),
-        _ => {}
+/// Removes the checkpoints that are not kept: the oldest, and what could not be removed before or
+/// got its name although it was given up.
+fn remove_others(disk: &dyn Disk, kept: &[u64]) -> Result<(), OpenError> {
+    let newest = kept.iter().max().copied().unwrap_or(0);
+    let others = checkpoint::list(disk)?;
+    for number in others.into_iter().filter(|number| *number < newest && !kept.contains(number)) {
+        disk.remove(&FILES.name(number))?;
     }
-    disk.sync_dir(checkpoint::FILES.dir)
+    Ok(disk.sync_dir(checkpoint::FILES.dir)?)
 }
 
 impl Taking {

@@ -340,7 +340,7 @@ impl Engine {
     }
 }
 
-/// Writes the survivors of a job into runs.
+/// Writes the survivors of a job into runs; all of them, or none is left.
 fn write(
     disk: &Arc<dyn Disk>,
     job: Job,
@@ -349,13 +349,33 @@ fn write(
     pace: Pace,
     now_ms: u64,
 ) -> Result<Written, OpenError> {
+    let moves = Vec::with_capacity(job.survivors.len());
+    let mut written = Written { ids: Vec::new(), runs: Vec::new(), moves };
+    match write_all(disk, job, first_run, manifest, (pace, now_ms), &mut written) {
+        Ok(()) => Ok(written),
+        Err(error) => {
+            for id in &written.ids {
+                // What cannot be removed goes at the next opening.
+                disk.remove(&runs::FILES.name(*id)).ok();
+            }
+            Err(error)
+        }
+    }
+}
+
+fn write_all(
+    disk: &Arc<dyn Disk>,
+    job: Job,
+    first_run: u64,
+    manifest: &Manifest,
+    (pace, now_ms): (Pace, u64),
+    written: &mut Written,
+) -> Result<(), OpenError> {
     let Job { mut survivors, bytes, .. } = job;
     survivors.sort_unstable_by_key(|survivor| {
         (survivor.kind as u8, run::hour_of(survivor.time_ms), survivor.namespace, survivor.time_ms)
     });
     let mut writer: Option<(run::Kind, runs::Writer)> = None;
-    let moves = Vec::with_capacity(survivors.len());
-    let mut written = Written { ids: Vec::new(), runs: Vec::new(), moves };
     for survivor in survivors {
         let record = &bytes[survivor.start..survivor.end];
         loop {
@@ -386,7 +406,7 @@ fn write(
     for id in &written.ids {
         written.runs.push(runs::open(disk.as_ref(), *id, manifest)?);
     }
-    Ok(written)
+    Ok(())
 }
 
 fn header(id: u64, kind: run::Kind, manifest: &Manifest, now_ms: u64) -> run::Header {

@@ -19,6 +19,7 @@ use super::DIR;
 pub(super) const SPARE: &str = "journal/spare";
 const SPARE_TEMPORARY: &str = "journal/spare.tmp";
 const NEXT_TEMPORARY: &str = "journal/next.tmp";
+const RECYCLED_TEMPORARY: &str = "journal/recycled.tmp";
 /// Suffix of segments that wait to be a spare.
 const RECYCLED_SUFFIX: &str = ".old";
 /// How many of them are kept.
@@ -42,7 +43,7 @@ pub(crate) fn write_spare(
     if spare_bytes(disk)? == segment_bytes {
         return Ok(());
     }
-    if take_recycled(disk, segment_bytes)? {
+    if take_recycled(disk, segment_bytes, SPARE)? {
         return disk.sync_dir(DIR);
     }
     if write_zeros(disk, segment_bytes, pause)? == Go::Stop {
@@ -67,16 +68,16 @@ pub(super) fn take(
     header: &segment::Header,
     name: &str,
 ) -> Result<(), disk::Error> {
-    let source = if spare_bytes(disk)? == header.length || take_recycled(disk, header.length)? {
-        SPARE
-    } else {
+    // Taken out of everybody's reach first: other threads put spares there.
+    if spare_bytes(disk)? == header.length {
+        disk.rename(SPARE, NEXT_TEMPORARY)?;
+    } else if !take_recycled(disk, header.length, NEXT_TEMPORARY)? {
         reserve(disk, NEXT_TEMPORARY, header.length)?;
-        NEXT_TEMPORARY
-    };
-    let file = disk.open(source)?;
+    }
+    let file = disk.open(NEXT_TEMPORARY)?;
     file.write_at(0, &header.encode())?;
     file.sync_data()?;
-    disk.rename(source, name)
+    disk.rename(NEXT_TEMPORARY, name)
 }
 
 /// Keeps a segment that nothing needs to be a spare one day, if it has the length that segments have
@@ -87,11 +88,15 @@ pub(crate) fn recycle(
     name: &str,
     segment_bytes: u64,
 ) -> Result<bool, disk::Error> {
-    if recycled(disk)?.len() >= RECYCLED_MAX || disk.open(name)?.len()? != segment_bytes {
+    if recycled(disk)?.len() >= RECYCLED_MAX || length_of(disk, name)? != segment_bytes {
         return Ok(false);
     }
+    // It can be a spare when its old name is gone for good: a journal that takes it overwrites its
+    // header, and a power loss must not bring that back under the old name.
+    disk.rename(name, RECYCLED_TEMPORARY)?;
+    disk.sync_dir(DIR)?;
     let waiting = name.strip_suffix(".log").unwrap_or(name);
-    disk.rename(name, &format!("{waiting}{RECYCLED_SUFFIX}"))?;
+    disk.rename(RECYCLED_TEMPORARY, &format!("{waiting}{RECYCLED_SUFFIX}"))?;
     Ok(true)
 }
 
@@ -101,23 +106,34 @@ fn recycled(disk: &dyn Disk) -> Result<Vec<String>, disk::Error> {
     Ok(names.map(|name| format!("{DIR}/{name}")).collect())
 }
 
-/// Makes the spare out of a recycled segment, if one of this length waits.
-fn take_recycled(disk: &dyn Disk, segment_bytes: u64) -> Result<bool, disk::Error> {
+/// Gives a recycled segment of this length another name, if one waits. Two threads may want the
+/// same: who comes second takes the next.
+fn take_recycled(disk: &dyn Disk, segment_bytes: u64, to: &str) -> Result<bool, disk::Error> {
     for name in recycled(disk)? {
-        if disk.open(&name)?.len()? == segment_bytes {
-            disk.rename(&name, SPARE)?;
-            return Ok(true);
+        let taken = if length_of(disk, &name)? == segment_bytes {
+            disk.rename(&name, to).map(|()| true)
+        } else {
+            // Segments have another length now.
+            disk.remove(&name).map(|()| false)
+        };
+        match taken {
+            Ok(true) => return Ok(true),
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
         }
-        // Segments have another length now.
-        disk.remove(&name)?;
     }
     Ok(false)
 }
 
 /// Length of the spare; 0 when there is none.
 fn spare_bytes(disk: &dyn Disk) -> Result<u64, disk::Error> {
-    match disk.open(SPARE) {
-        Ok(spare) => spare.len(),
+    length_of(disk, SPARE)
+}
+
+/// Length of a file; 0 when there is none.
+fn length_of(disk: &dyn Disk, name: &str) -> Result<u64, disk::Error> {
+    match disk.open(name) {
+        Ok(file) => file.len(),
         Err(error) if error.is_not_found() => Ok(0),
         Err(error) => Err(error),
     }
@@ -169,3 +185,6 @@ fn write_zeros(
     file.sync_all()?;
     Ok(Go::On)
 }
+
+#[cfg(test)]
+mod tests;

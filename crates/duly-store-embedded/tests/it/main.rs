@@ -7,8 +7,10 @@
 //! name one module after `--test it` with them, they mean something to several.
 
 mod background_faults;
+mod busy_races;
 mod callers;
 mod checkpoint_crashes;
+mod clock_steps;
 mod conformance;
 mod crash_points;
 mod failed_disk;

@@ -16,7 +16,9 @@ use duly_store_embedded::{
 use crate::{
     seeds::number,
     snapshot::Snapshot,
-    steps::{SHARD, Step, Tokens, cancel, claim, give_up, name, perform, schedule, settle, wait},
+    steps::{
+        SHARD, Step, Tokens, apply, cancel, claim, give_up, name, perform, schedule, settle, wait,
+    },
     tail::refused,
     twins::{copy, open_busy, small},
     workload::settings,
@@ -161,6 +163,46 @@ fn p1_a_missing_newest_checkpoint_gives_way_to_the_one_before_it() {
     let newest = names(&left.disk, "checkpoints/").pop().expect("there are two");
     let disk = left.with(|disk| disk.remove(&newest).expect("it is there"));
     left.has_all(&disk, &format!("without {newest}"));
+}
+
+/// Two checkpoints, of which only the older one points at most of the runs.
+fn emptied() -> Left {
+    let Left { disk, clock, .. } = left();
+    let store = open_busy(&disk, &clock, 2).expect("nothing is wrong");
+    let before = names(&disk, "checkpoints/");
+    let all: Vec<String> = Snapshot::of(&store).pending("shop");
+    let gone = all.iter().filter(|id| *id != "last" && *id != "leased").map(|id| cancel(id));
+    apply(&store, "shop", gone.collect()).expect("it is taken");
+    for i in 0.. {
+        if names(&disk, "checkpoints/") != before {
+            break;
+        }
+        assert!(i < 100, "a checkpoint is taken");
+        let filler = vec![schedule(&format!("filler {i}"), YEAR_MS, 1_000)];
+        apply(&store, "shop", filler).expect("it is taken");
+    }
+    let both = names(&disk, "checkpoints/");
+    assert_eq!(both[0], before[1], "one was taken: {both:?}");
+    let shown = Snapshot::of(&store);
+    drop(store);
+    Left { disk: copy(&disk, 1), clock, shown }
+}
+
+/// An opening removes what nothing names, and what it removes is missed by neither checkpoint.
+#[test]
+fn p1_a_newest_checkpoint_that_rots_after_an_opening_gives_way_too() {
+    for left in [left(), emptied()] {
+        let mut disk = left.with(|_| {});
+        for seed in 3..6 {
+            drop(open_busy(&disk, &left.clock, seed).expect("nothing is wrong"));
+            disk = disk.kill();
+            let both = names(&disk, "checkpoints/");
+            assert_eq!(both.len(), 2, "{both:?}");
+            let rotten = copy(&disk, 2);
+            rotten.corrupt(&both[1], 150, 2);
+            left.has_all(&rotten, &format!("{} after opening {seed}", both[1]));
+        }
+    }
 }
 
 #[test]

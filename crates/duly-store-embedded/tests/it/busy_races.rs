@@ -1,0 +1,173 @@
+//! Callers at odds while checkpoints, rewrites and removals go on beside them, with threads; then a
+//! crash, and everything that was answered is there, to the last count (T28).
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use duly_core::{Millis, State, schedule::IfExists};
+use duly_store::{Outcome, SettleOutcome, SettleVerdict, conformance::ManualClock};
+use duly_store_embedded::disk::SimDisk;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use crate::{
+    harness::Shell,
+    seeds::number,
+    snapshot::Snapshot,
+    stage::open,
+    steps::{
+        Step, Tokens, apply, cancel, claim, get, give_up, payload, perform, put_timer, reschedule,
+        settle,
+    },
+    twins::{Loss, busy},
+    workload::settings,
+};
+
+const CALLERS: u64 = 4;
+const CALLS: u64 = 300;
+const FAR_MS: u64 = 31_536_000_000;
+
+/// What all callers together were told.
+#[derive(Debug, Default)]
+struct Told {
+    scheduled: AtomicU64,
+    cancelled: AtomicU64,
+    rescheduled: AtomicU64,
+    fired: AtomicU64,
+    delivered: AtomicU64,
+    dead: AtomicU64,
+}
+
+fn add(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The last thing that happened to each of a caller's own timers.
+type Own = BTreeMap<String, State>;
+
+/// Calls about timers of its own, so that it knows how each of them ended, and claims of anybody's.
+fn call(store: &dyn duly_store::Store, caller: u64, seed: u64, told: &Told) -> Own {
+    let mut random = StdRng::seed_from_u64(seed * 100 + caller);
+    let mut own = Own::new();
+    let mut kept = Vec::new();
+    for call in 0..CALLS {
+        // Nobody claims these: they are far away.
+        let id = format!("c{caller} {}", random.random_range(0..12));
+        let one = |operation| apply(store, "shop", vec![operation]).expect("answered").remove(0);
+        match random.random_range(0..10) {
+            0..4 => {
+                let bytes = [10, 300, 3_000, 9_000][random.random_range(0..4)];
+                let payload = payload(&format!("{caller} {call}"), bytes);
+                let made = one(put_timer(&id, FAR_MS, payload, IfExists::Replace));
+                assert!(matches!(made, Outcome::Created(_) | Outcome::Replaced(_)), "{made:?}");
+                add(&told.scheduled);
+                own.insert(id, State::Scheduled);
+            }
+            4 | 5 => {
+                if let Outcome::Cancelled { already: false, .. } = one(cancel(&id)) {
+                    add(&told.cancelled);
+                    own.insert(id, State::Cancelled);
+                }
+            }
+            6 => {
+                if let Outcome::Changed(_) = one(reschedule(&id, FAR_MS + call)) {
+                    add(&told.rescheduled);
+                }
+            }
+            7 => {
+                let id = format!("now {seed} {caller} {call}");
+                let made = one(put_timer(&id, 0, payload(&id, 500), IfExists::Fail));
+                assert!(matches!(made, Outcome::Created(_)), "{made:?}");
+                add(&told.scheduled);
+            }
+            _ => {
+                let firings = claim(store, "shop", 2).expect("answered");
+                firings.iter().for_each(|_| add(&told.fired));
+                kept.extend(firings);
+                if let Some(firing) = kept.pop() {
+                    let (verdict, count) = match random.random_range(0..3) {
+                        0 => (give_up(), &told.dead),
+                        _ => (SettleVerdict::Ack, &told.delivered),
+                    };
+                    let settled = settle(store, "shop", &firing.token, verdict);
+                    assert_eq!(settled, Ok(SettleOutcome::Ok), "{}", firing.id);
+                    add(count);
+                }
+            }
+        }
+    }
+    own
+}
+
+fn race(seed: u64, loss: Loss) {
+    let (clock, mut disk) = (ManualClock::default(), SimDisk::new(seed));
+    let told = Told::default();
+    let mut own: Own = Own::new();
+    for opening in 0..3 {
+        let on = std::sync::Arc::new(disk.clone());
+        let store = open(Shell::Threads, on, &clock, busy(10 * seed + opening));
+        let store = store.unwrap_or_else(|error| panic!("seed {seed}, {loss:?}: {error}"));
+        let what = format!("seed {seed}, opening {opening}, {loss:?}");
+        if opening == 0 {
+            let put = Step::Put("shop", Box::new(settings()));
+            perform(&store, &put, &mut Tokens::new()).expect("a healthy store answers");
+        }
+        check(&store, &told, &own, &what);
+        thread::scope(|scope| {
+            let (store, told) = (&store, &told);
+            let callers: Vec<_> = (0..CALLERS)
+                .map(|caller| scope.spawn(move || call(store, caller, 10 * seed + opening, told)))
+                .collect();
+            for caller in callers {
+                own.extend(caller.join().expect("a caller does not panic"));
+            }
+        });
+        // Claims may be lost to a power loss until the next answer that waits for the disk.
+        let fence = put_timer("fence", FAR_MS, payload(&what, 9), IfExists::Replace);
+        apply(&store, "shop", vec![fence]).expect("a healthy store answers");
+        add(&told.scheduled);
+        check(&store, &told, &own, &what);
+        // The engine and what works beside it go on while the machine goes down.
+        disk = match loss {
+            Loss::Power => disk.crash(),
+            Loss::Process => disk.kill(),
+        };
+        drop(store);
+        clock.advance(Millis::from_ms(1));
+    }
+}
+
+fn check(store: &duly_store_embedded::EmbeddedStore, told: &Told, own: &Own, what: &str) {
+    let shown = Snapshot::of(store);
+    let (_, totals) = &shown.namespaces["shop"];
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    assert_eq!(totals.scheduled, count(&told.scheduled), "{what}: scheduled");
+    assert_eq!(totals.cancelled, count(&told.cancelled), "{what}: cancelled");
+    assert_eq!(totals.rescheduled, count(&told.rescheduled), "{what}: rescheduled");
+    assert_eq!(totals.fired, count(&told.fired), "{what}: fired");
+    assert_eq!(totals.delivered, count(&told.delivered), "{what}: delivered");
+    assert_eq!(totals.dead, count(&told.dead), "{what}: dead");
+    for (id, state) in own {
+        let found = get(store, "shop", id).map(|view| view.state);
+        assert_eq!(found, Some(*state), "{what}: {id}");
+    }
+}
+
+fn races(loss: Loss) {
+    let first = number("DULY_CRASH_SEED", 1);
+    for seed in first..first + number("DULY_CRASH_SEEDS", 2) {
+        race(seed, loss);
+    }
+}
+
+#[test]
+fn p1_p4_t28_callers_beside_checkpoints_and_rewrites_lose_nothing_to_kill_9() {
+    races(Loss::Process);
+}
+
+#[test]
+fn p1_p4_t28_callers_beside_checkpoints_and_rewrites_lose_nothing_to_a_power_loss() {
+    races(Loss::Power);
+}

@@ -1,0 +1,194 @@
+//! A wall clock that steps back and forth while sweeps, windows, passes over stubs, checkpoints and
+//! rewrites go on: nothing fires early, nothing is forgotten, nothing fires twice, counts are exact.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use duly_core::{Millis, Timestamp, env::Clock};
+use duly_store::{SettleOutcome, SettleVerdict, conformance::ManualClock};
+use duly_store_embedded::{EmbeddedStore, Options, disk::SimDisk};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use crate::{
+    seeds::number,
+    snapshot::Snapshot,
+    steps::{
+        SHARD, Step, Tokens, apply, cancel, claim, due, name, perform, reschedule, retry_in,
+        schedule, settle, wait,
+    },
+    twins::busy,
+    workload::settings,
+};
+
+const TIMERS: u64 = 60;
+
+/// A store, and what a test knows of it.
+struct Course {
+    disk: SimDisk,
+    clock: ManualClock,
+    store: Option<EmbeddedStore>,
+    random: StdRng,
+    seed: u64,
+    /// When each pending timer is due, in milliseconds after the start.
+    due_ms: BTreeMap<String, u64>,
+    /// Those of which an attempt failed: they wait by another clock.
+    retrying: BTreeSet<String>,
+    fired: BTreeSet<String>,
+}
+
+fn open(disk: &SimDisk, clock: &ManualClock, seed: u64) -> EmbeddedStore {
+    // Everything goes through the sweeps and the windows.
+    let options = Options { near_max: 3, overdue_max: 2, ..busy(seed) };
+    EmbeddedStore::open_inline(Arc::new(disk.clone()), options, Arc::new(clock.clone()))
+        .unwrap_or_else(|error| panic!("seed {seed}: {error}"))
+}
+
+impl Course {
+    fn new(seed: u64) -> Self {
+        let (disk, clock) = (SimDisk::new(seed), ManualClock::default());
+        let store = open(&disk, &clock, 1_000 * seed);
+        let put = Step::Put("shop", Box::new(settings()));
+        perform(&store, &put, &mut Tokens::new()).expect("a healthy store answers");
+        Self {
+            disk,
+            clock,
+            store: Some(store),
+            random: StdRng::seed_from_u64(seed),
+            seed: 1_000 * seed,
+            due_ms: BTreeMap::new(),
+            retrying: BTreeSet::new(),
+            fired: BTreeSet::new(),
+        }
+    }
+
+    fn store(&self) -> &EmbeddedStore {
+        self.store.as_ref().expect("a store is open between restarts")
+    }
+
+    fn now(&self) -> Timestamp {
+        let wall_ms = u64::try_from(self.clock.wall().as_millis()).expect("before 2200");
+        Timestamp::saturating_from_unix_ms(wall_ms)
+    }
+
+    fn one(&self, operation: duly_store::Operation) {
+        apply(self.store(), "shop", vec![operation]).expect("a healthy store answers");
+    }
+
+    fn time(&mut self) -> u64 {
+        let now_ms = self.now().unix_ms().saturating_sub(due(0).unix_ms());
+        let ahead = [0, 5_000, 60_000, 1_000_000, 3_000_000, 9_000_000];
+        now_ms + ahead[self.random.random_range(0..ahead.len())] + self.random.random_range(0..50)
+    }
+
+    fn step(&mut self, place: u64) {
+        match self.random.random_range(0..10) {
+            0..3 => {
+                for i in 0..TIMERS / 12 {
+                    let (id, at_ms) = (format!("t{place} {i}"), self.time());
+                    self.one(schedule(&id, at_ms, 1_500));
+                    self.due_ms.insert(id, at_ms);
+                }
+            }
+            3 => {
+                let some = self.random.random_range(0..=self.due_ms.len());
+                let Some(id) = self.due_ms.keys().nth(some).cloned() else {
+                    return;
+                };
+                if self.random.random() || self.retrying.contains(&id) {
+                    self.one(cancel(&id));
+                    self.retrying.remove(&id);
+                    self.due_ms.remove(&id);
+                } else {
+                    let at_ms = self.time();
+                    self.one(reschedule(&id, at_ms));
+                    self.due_ms.insert(id, at_ms);
+                }
+            }
+            4..7 => self.fire(5, place),
+            7 => {
+                let by_ms = self.random.random_range(-4_000_000..4_000_000);
+                self.clock.step_wall(by_ms);
+            }
+            8 => {
+                let by_ms = [10, 1_000, 50_000, 700_000][self.random.random_range(0..4)];
+                self.clock.advance(Millis::from_ms(by_ms));
+            }
+            _ => {
+                self.store = None;
+                self.disk = self.disk.kill();
+                self.seed += 1;
+                self.store = Some(open(&self.disk, &self.clock, self.seed));
+            }
+        }
+    }
+
+    fn fire(&mut self, most: usize, place: u64) {
+        for firing in claim(self.store(), "shop", most).expect("a healthy store answers") {
+            let id = firing.id.to_string();
+            assert!(firing.due_at <= self.now(), "step {place}: {id} fired early");
+            let at_ms = self.due_ms.get(&id).copied();
+            assert_eq!(at_ms.map(due), Some(firing.due_at), "step {place}: {id} is pending");
+            let again = firing.attempt == 1 && self.random.random_ratio(1, 4);
+            let verdict = if again { retry_in(30_000) } else { SettleVerdict::Ack };
+            let settled = settle(self.store(), "shop", &firing.token, verdict);
+            assert_eq!(settled, Ok(SettleOutcome::Ok), "step {place}: {id}");
+            if again {
+                self.retrying.insert(id);
+            } else {
+                self.retrying.remove(&id);
+                self.due_ms.remove(&id);
+                assert!(self.fired.insert(id), "step {place}: it fires once");
+            }
+        }
+    }
+
+    /// Counts agree with lists and with what is known.
+    fn check(&self, place: u64) {
+        let shown = Snapshot::of(self.store());
+        let pending: BTreeSet<String> = shown.pending("shop").into_iter().collect();
+        let known: BTreeSet<String> = self.due_ms.keys().cloned().collect();
+        assert_eq!(pending, known, "step {place}");
+        let stats = wait(duly_store::Store::stats(self.store(), SHARD, name("shop")));
+        let stats = stats.expect("counts can be read").expect("it is there");
+        let first = self.due_ms.iter().filter(|(id, _)| !self.retrying.contains(*id));
+        let is_due = first.filter(|(_, at_ms)| due(**at_ms) <= self.now()).count() as u64;
+        assert_eq!(stats.due, is_due, "step {place}: due at {:?}", self.now());
+        assert_eq!(stats.retrying, self.retrying.len() as u64, "step {place}: retrying");
+    }
+}
+
+fn course(seed: u64, steps: u64) {
+    let mut course = Course::new(seed);
+    for place in 0..steps {
+        course.step(place);
+        if place % 4 == 0 {
+            course.check(place);
+        }
+    }
+    // The clock goes on as clocks do: everything fires.
+    let mut rounds = 0;
+    while !course.due_ms.is_empty() {
+        course.clock.advance(Millis::from_secs(600));
+        course.fire(1_000, steps + rounds);
+        course.check(steps + rounds);
+        rounds += 1;
+        assert!(rounds < 200, "seed {seed}: these never fire: {:?}", course.due_ms);
+    }
+}
+
+#[test]
+fn p2_p3_t28_clock_steps_under_sweeps_windows_and_checkpoints_make_nothing_early_or_lost() {
+    let first = number("DULY_CRASH_SEED", 1);
+    for seed in first..first + number("DULY_CRASH_SEEDS", 12) {
+        let result = std::panic::catch_unwind(|| course(seed, number("DULY_CRASH_STEPS", 120)));
+        if let Err(wrong) = result {
+            eprintln!(
+                "repeat with: DULY_CRASH_SEED={seed} DULY_CRASH_SEEDS=1 cargo test -p \
+                 duly-store-embedded --test it clock_steps"
+            );
+            std::panic::resume_unwind(wrong);
+        }
+    }
+}
