@@ -12,7 +12,7 @@ use duly_store::{
     query::{ListState, PAGE_BYTES, PAGE_MAX, Position},
 };
 
-use crate::index::{Cursor, Entry, Index, Kind};
+use crate::index::{Cursor, Entry, Index, Key, Kind};
 
 use super::{Engine, namespaces::Namespace, view::Known};
 
@@ -33,7 +33,7 @@ pub(crate) struct Listing {
     cursor: Option<Cursor>,
     /// Entries of the present table that are still to be looked at.
     rest: Vec<Entry>,
-    smallest: BTreeMap<Position, Entry>,
+    smallest: BTreeMap<Position, Key>,
 }
 
 /// Which structure is walked.
@@ -116,10 +116,13 @@ impl Listing {
 
     /// Looks at an entry; answers whether that took a read.
     fn look_at(&mut self, engine: &Engine, index: &Index, entry: &Entry) -> bool {
+        // As it is now: it may have been moved, or have gone, since the table was looked at.
+        let Some(entry) = &index.get(entry.key(self.number)) else {
+            return false;
+        };
         let claimable = entry.claimable();
         let may_be_listed = match self.source {
-            // A first attempt's time is its due time: most entries are judged without a read. One
-            // that was moved between table and read comes as it is now.
+            // A first attempt's time is its due time: most entries are judged without a read.
             Source::Live => {
                 self.request.state.admits(engine.state_of(entry))
                     && (claimable.kind == Kind::Retry || self.may_fit(claimable.at_ms))
@@ -127,7 +130,7 @@ impl Listing {
             Source::Letters => self.may_fit(claimable.at_ms),
             Source::Stubs => claimable.at_ms > engine.now.wall_ms,
         };
-        if !may_be_listed || !is_unchanged(index, self.number, entry) {
+        if !may_be_listed {
             return false;
         }
         if let Some(view) = self.read(engine, entry) {
@@ -163,7 +166,7 @@ impl Listing {
         if !self.admits(view) {
             return;
         }
-        self.smallest.insert(Position::of(view), *entry);
+        self.smallest.insert(Position::of(view), entry.key(self.number));
         if self.smallest.len() > self.request.limit + 1 {
             self.smallest.pop_last();
         }
@@ -192,9 +195,14 @@ impl Listing {
         let mut last = None;
         let mut bytes = 0;
         let index = engine.namespaces.get(self.number).map(|ns| self.source.index(ns));
-        for (position, entry) in smallest.into_iter().take(self.request.limit) {
-            let unchanged = index.is_some_and(|index| is_unchanged(index, self.number, &entry));
-            if unchanged && let Some(view) = self.read(engine, &entry) {
+        for (position, key) in smallest.into_iter().take(self.request.limit) {
+            // A timer that has another place in the order by now comes there, or came before.
+            let entry = index.and_then(|index| index.get(key));
+            let view = entry.and_then(|entry| self.read(engine, &entry));
+            let still_here = |view: &TimerView| {
+                Position::of(view) == position && self.request.state.admits(view.state)
+            };
+            if let Some(view) = view.filter(still_here) {
                 bytes += view.payload_bytes();
                 page.timers.push(view);
             }
@@ -207,10 +215,4 @@ impl Listing {
         page.next = if more { last } else { None };
         Ok(page)
     }
-}
-
-/// Whether an entry is what it was, but for flags; that its timer was leased or is due now shows when
-/// it is read.
-fn is_unchanged(index: &Index, number: u32, entry: &Entry) -> bool {
-    index.get(entry.key(number)).is_some_and(|now| now.is_same_timer(entry))
 }

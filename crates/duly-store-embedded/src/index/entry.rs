@@ -204,11 +204,6 @@ impl Entry {
         let place = (location.slot as u64) << FILE_SHIFT | location.class as u64;
         Self([low, word1 & !OFFSET_MASK | location.unit as u64, word2 & !PLACE_MASK | place])
     }
-
-    /// Whether the two are equal but for their flags: the timer has not changed meanwhile.
-    pub(crate) fn is_same_timer(&self, other: &Self) -> bool {
-        self.with_flags(Flags::NONE) == other.with_flags(Flags::NONE)
-    }
 }
 
 /// Whether no attempt of the firing has failed yet.

@@ -228,7 +228,7 @@ fn p1_a_power_loss_after_a_half_way_removal_finds_no_segment_in_the_place_of_ano
             times: 50,
         });
         let mut round = 3;
-        while !names(&stage, "journal/").iter().any(|name| name.ends_with("spare")) && round < 12 {
+        while !names(&stage, "journal/").iter().any(|name| name.ends_with(".old")) && round < 12 {
             go_on(&mut stage, round..round + 1);
             round += 1;
         }
