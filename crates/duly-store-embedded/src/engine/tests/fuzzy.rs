@@ -19,7 +19,7 @@ fn run(seed: u64) -> Result<(), String> {
         for _ in 0..STEPS + seed % 37 {
             loose.step();
         }
-        let how = if (seed + end) % 2 == 0 { End::Kill } else { End::Power };
+        let how = if (seed + end).is_multiple_of(2) { End::Kill } else { End::Power };
         loose.end(how).map_err(|wrong| format!("end {end}, {how:?}: {wrong}"))?;
     }
     Ok(())
