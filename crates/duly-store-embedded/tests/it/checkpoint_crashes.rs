@@ -76,7 +76,8 @@ fn round(number: u64) -> Vec<Line> {
         schedule(&id(i), after_ms, LARGE_BYTES + 100 * i as usize)
     });
     let mut lines = vec![shop(made.collect()), claim(2), settle(&id(2), SettleVerdict::Ack)];
-    lines.push(settle(&id(5), if number % 2 == 0 { give_up() } else { retry_in(700_000) }));
+    lines
+        .push(settle(&id(5), if number.is_multiple_of(2) { give_up() } else { retry_in(700_000) }));
     // Of the round before nearly all goes, out of runs by then: they grow sparse.
     if let Some(before) = number.checked_sub(1) {
         let old = |i: u64| format!("r{before} {i}");

@@ -339,7 +339,7 @@ fn p3_t11_a_damaged_record_of_a_run_costs_its_own_timer_and_no_other() {
         {
             let what = format!("{run}: {what}");
             let is_flip = mask != 0;
-            if !is_flip && (range.start / SECTOR_BYTES) % 5 != 0 {
+            if !is_flip && !(range.start / SECTOR_BYTES).is_multiple_of(5) {
                 continue;
             }
             let disk = left.with(|disk| damage(disk, &run, range, mask));
