@@ -305,8 +305,7 @@ impl Engine {
                 Stop::Refused(too_large(bytes, bytes_max))
             }
             AppendError::Full => Stop::Refused(Refusal::Exhausted {
-                reason: "the record does not fit a journal segment beside the table of \
-                         namespaces; raise store.segment_bytes"
+                reason: "the record does not fit a journal segment; raise store.segment_bytes"
                     .into(),
                 retry_after: None,
             }),

@@ -12,11 +12,12 @@ use crate::{
     format::{
         DecodeError,
         checkpoint::{
-            BLOCK_HEADER_BYTES, Block, BlockHeader, END_BLOCK_BYTES, ENTRY_BYTES, End,
-            HEADER_BYTES, Header,
+            self as layout, BLOCK_HEADER_BYTES, Block, BlockHeader, END_BLOCK_BYTES, ENTRY_BYTES,
+            End, HEADER_BYTES, Header,
         },
         frame::Seed,
     },
+    journal::recovery::ReplayPoint,
     manifest::Manifest,
     numbered::{check_origin, damaged},
     open::OpenError,
@@ -89,6 +90,14 @@ impl Reader {
 
     pub(crate) const fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// Where replay of the journal begins.
+    pub(crate) fn replay_point(&self) -> Result<ReplayPoint, OpenError> {
+        let epoch = u32::try_from(self.header.epoch)
+            .map_err(|_| damaged(&self.name, 64, "the epoch is past its range"))?;
+        let layout::ReplayPoint { sequence, offset, lsn } = self.header.replay;
+        Ok(ReplayPoint { sequence, offset, lsn, epoch })
     }
 
     /// What the whole checkpoint holds; its entries fit the file.

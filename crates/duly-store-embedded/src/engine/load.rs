@@ -122,10 +122,8 @@ impl Engine {
         manifest: &Manifest,
     ) -> Result<ReplayPoint, OpenError> {
         let mut reader = Reader::open(disk, number, manifest)?;
-        let header = *reader.header();
+        let point = reader.replay_point()?;
         let name = checkpoint::FILES.name(number);
-        let epoch = u32::try_from(header.epoch)
-            .map_err(|_| damaged(&name, 64, "the epoch is past its range"))?;
         self.namespaces.reserve_numbers(reader.end().highest_namespace);
         let mut loading = Loading::default();
         while let Some(block) = reader.next()? {
@@ -157,8 +155,7 @@ impl Engine {
             }
         }
         self.end_loading(loading);
-        let layout::ReplayPoint { sequence, offset, lsn } = header.replay;
-        Ok(ReplayPoint { sequence, offset, lsn, epoch })
+        Ok(point)
     }
 
     fn load_namespace(&mut self, copied: layout::Namespace) {

@@ -105,7 +105,7 @@ pub(crate) fn reread(disk: &SimDisk, manifest: &Manifest) -> Result<Reread, Open
         records.push((location, decoded));
         Ok(())
     };
-    let read = recovery::recover_records(disk, manifest, &mut each, &mut |_| {});
+    let read = recovery::recover_records(disk, manifest, None, &mut each, &mut |_| {});
     let mut replayed: Vec<recovery::Replayed> = Vec::new();
     let mut each_batch = |batch| {
         replayed.extend(batch);

@@ -117,14 +117,16 @@ pub struct Progress {
     pub bytes_total: u64,
 }
 
-/// Reads the whole journal and hands every record, whole and in order, to `each`.
+/// Reads the journal, from its beginning or from `from` on, and hands every record, whole and in
+/// order, to `each`.
 pub(crate) fn recover_records(
     disk: &dyn Disk,
     manifest: &Manifest,
+    from: Option<ReplayPoint>,
     each: &mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Found, OpenError> {
-    walk(disk, manifest, None, &mut Decoder { each, progress }).map_err(Halt::refusal)
+    walk(disk, manifest, from, &mut Decoder { each, progress }).map_err(Halt::refusal)
 }
 
 /// The numbers of the segments from a replay point on, or of all, in order and without a gap.

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use duly_store::{Operation, SettleVerdict};
-use duly_store_embedded::disk::Fault;
+use duly_store_embedded::{check::check_disk, disk::Fault};
 
 use crate::{
     crash_points::fires_what_is_pending,
@@ -128,6 +128,9 @@ fn the_script_takes_checkpoints_rewrites_merges_removes_and_recycles() {
     assert!(gone >= 5, "{gone} runs went");
     assert!(spares > 0, "segments are recycled");
     assert!(!twins.subject.disk.names().contains(&"journal/0000000000000001.log".to_owned()));
+    // Segments that are gone for good are no damage.
+    let report = check_disk(&twins.subject.disk, &mut |_| {}).expect("nothing is wrong");
+    assert!(report.is_clean() && report.frames > 0, "{report}");
 }
 
 fn crash_at(at_op: u64, seed: u64, loss: Loss) -> Result<bool, String> {

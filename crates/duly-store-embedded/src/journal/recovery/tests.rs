@@ -278,7 +278,7 @@ fn lengths_that_no_segment_has_are_refused_before_anything_is_read() {
     let disk = crate::disk::RealDisk::open_or_create(dir.path()).expect("open");
     disk.make_dir(DIR).expect("made");
     disk.create(FIRST).expect("made").set_len(1 << 40).expect("a sparse file");
-    let error = recover_records(&disk, &fixture.manifest, &mut |_, _| Ok(()), &mut |_| {});
+    let error = recover_records(&disk, &fixture.manifest, None, &mut |_, _| Ok(()), &mut |_| {});
     assert!(is_damage(&error.expect_err("a terabyte"), FIRST, 0));
 }
 
