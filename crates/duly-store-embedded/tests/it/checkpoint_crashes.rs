@@ -4,19 +4,23 @@
 //! timers near and a year ahead, retries, leases, dead letters (two of them of one id), stubs.
 //! Around them timers come and go, so that files empty, are recycled and runs grow sparse.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use duly_store::{Operation, SettleVerdict};
-use duly_store_embedded::{check::check_disk, disk::Fault};
+use duly_store::{Operation, SettleVerdict, conformance::ManualClock};
+use duly_store_embedded::{
+    EmbeddedStore, Options,
+    check::check_disk,
+    disk::{Disk, Fault, SimDisk},
+};
 
 use crate::{
     crash_points::fires_what_is_pending,
     seeds::number,
     steps::{
-        Step, cancel, fire, give_up, payload, purge, put_timer, redrive, repay, reschedule,
-        retry_in, schedule,
+        Step, apply, cancel, fire, give_up, payload, perform, purge, put_timer, redrive, repay,
+        reschedule, retry_in, schedule,
     },
-    twins::{Loss, Stepped, Twins},
+    twins::{Loss, Stepped, Twins, small},
     workload::{LARGE_BYTES, Line, forgetful, settings},
 };
 
@@ -189,4 +193,28 @@ fn p1_p4_t28_a_power_loss_at_any_operation_of_checkpoints_and_rewrites_loses_not
 #[test]
 fn p1_p4_t28_kill_9_at_any_operation_of_checkpoints_and_rewrites_loses_nothing() {
     every_operation(Loss::Process);
+}
+
+/// Old segments go in any order: one that is needed stands before a gap.
+#[test]
+fn a_check_misses_no_segment_that_has_gone_for_good() {
+    let (disk, clock) = (SimDisk::new(3), ManualClock::default());
+    let options = Options { checkpoint_bytes: 16 << 10, ..small(3) };
+    let on: Arc<dyn Disk> = Arc::new(disk.clone());
+    let store = EmbeddedStore::open_inline(on, options, Arc::new(clock)).expect("it opens");
+    let mut tokens = Default::default();
+    perform(&store, &Step::Put("brief", Box::new(forgetful())), &mut tokens).expect("it is taken");
+    let kept = schedule("kept", 90_000_000, LARGE_BYTES);
+    apply(&store, "brief", vec![kept]).expect("it is taken");
+    for number in 0..80 {
+        let id = format!("t{number}");
+        let gone = vec![schedule(&id, 90_000_000, LARGE_BYTES), cancel(&id)];
+        apply(&store, "brief", gone).expect("it is taken");
+    }
+    drop(store);
+    let names = disk.names();
+    let segment = |number: u64| names.contains(&format!("journal/{number:016}.log"));
+    assert!(segment(1) && !segment(2), "there is a gap: {names:?}");
+    let report = check_disk(&disk, &mut |_| {}).expect("nothing is wrong");
+    assert!(report.is_clean(), "{report}");
 }
