@@ -42,12 +42,14 @@ use crate::{
 };
 
 mod absorb;
+pub(crate) mod backup;
 mod cancel;
 mod change;
 mod checkpoint;
 mod claim;
 mod dead;
 mod graves;
+pub(crate) mod inspect;
 pub(crate) mod lanes;
 pub(crate) mod leases;
 mod letters;
@@ -95,6 +97,7 @@ pub(crate) struct Engine {
     files: Files,
     checkpoints: checkpoint::Checkpoints,
     rewriter: rewrite::Rewriter,
+    backups: backup::Backups,
     /// Work for the background.
     outbox: work::Outbox,
     /// How fast the background may write.
@@ -242,6 +245,7 @@ impl Engine {
         );
         tracing::error!(%reason, "the store is poisoned");
         metrics::gauge!(duly_core::metric_names::POISONED).set(1.0);
+        self.backups.fail(&reason);
         self.poisoned = Some(reason.clone());
         Error::InDoubt { reason }
     }

@@ -1,6 +1,11 @@
 //! The store itself: the port's calls, turned into requests to the engine.
 
-use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+    time::Duration,
+};
 
 use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
@@ -12,8 +17,9 @@ use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use crate::{
+    backup::{self, BackupError, BackupProgress, BackupReport, Target},
     disk::{Disk, Lock, RealDisk},
-    engine::{Engine, list::Listing},
+    engine::{Engine, backup::Plan, list::Listing},
     journal::recovery::Progress,
     open::{OpenError, OpenReport},
     options::Options,
@@ -24,7 +30,10 @@ use crate::{
 #[derive(Debug)]
 pub struct EmbeddedStore {
     mode: Mode,
+    disk: Arc<dyn Disk>,
     report: OpenReport,
+    /// Held by the backup under way.
+    backup: Mutex<()>,
     _lock: Lock,
 }
 
@@ -77,12 +86,12 @@ impl EmbeddedStore {
             wakeups: Arc::new(watch::Sender::new(0)),
             health: Arc::new(Mutex::new(engine.health())),
         };
-        let thread =
-            shell::start(engine, disk, segment_bytes, shared.clone()).map_err(|error| {
+        let thread = shell::start(engine, Arc::clone(&disk), segment_bytes, shared.clone())
+            .map_err(|error| {
                 OpenError::Unwritable(format!("no thread could be started: {error}"))
             })?;
         let mode = Mode::Threads { shared, engine: Mutex::new(Some(thread)) };
-        Ok(Self { mode, report, _lock: lock })
+        Ok(Self { mode, disk, report, backup: Mutex::new(()), _lock: lock })
     }
 
     /// Opens a disk without any thread: each call is carried out, written and synced before it
@@ -99,7 +108,9 @@ impl EmbeddedStore {
         let engine = Arc::new(Mutex::new(engine));
         Ok(Self {
             mode: Mode::Inline { engine, wakeups: watch::Sender::new(0) },
+            disk,
             report,
+            backup: Mutex::new(()),
             _lock: lock,
         })
     }
@@ -107,6 +118,50 @@ impl EmbeddedStore {
     /// What opening found.
     pub const fn report(&self) -> OpenReport {
         self.report
+    }
+
+    /// Copies the store, as it is at one moment, into a directory that is empty or missing. Calls go
+    /// on meanwhile; this one blocks its thread until the copy is durable.
+    ///
+    /// # Errors
+    /// One clear reason; nothing is left in the directory.
+    pub fn backup(
+        &self,
+        target: &Path,
+        progress: &mut dyn FnMut(BackupProgress),
+    ) -> std::result::Result<BackupReport, BackupError> {
+        let _only = self.backup.try_lock().ok_or(BackupError::Busy)?;
+        let target = Target::check(target, self.disk.as_ref())?;
+        let held = self.hold()?;
+        let is_closed = || match &self.mode {
+            Mode::Threads { shared, .. } => shared.inbox.is_closed(),
+            Mode::Inline { .. } => false,
+        };
+        backup::copy(&self.disk, &target, &held.plan, &is_closed, progress)
+    }
+
+    /// Waits for a checkpoint and holds what belongs to it.
+    fn hold(&self) -> Result<Held<'_>> {
+        let (reply, answer) = mpsc::channel();
+        match &self.mode {
+            Mode::Threads { shared, .. } => {
+                shared.inbox.push(Request::Call(Box::new(move |engine| {
+                    match engine.check_usable() {
+                        Ok(()) => engine.pin(reply),
+                        Err(error) => drop(reply.send(Err(error))),
+                    }
+                    Answer::Now(Box::new(|_| {}))
+                })))?;
+            }
+            Mode::Inline { engine, wakeups } => {
+                run_inline(&mut engine.lock(), wakeups, move |engine| {
+                    engine.pin(reply);
+                    Ok(())
+                })?;
+            }
+        }
+        let plan = answer.recv().map_err(|_| shell::closed())??;
+        Ok(Held { store: self, plan })
     }
 
     /// Finishes what was asked, syncs and stops the threads. Later calls are refused.
@@ -412,6 +467,31 @@ fn own(shard: ShardId) -> Result<()> {
 
 fn refused<T: Send + 'static>(error: Error) -> StoreFuture<'static, T> {
     Box::pin(std::future::ready(Err(error)))
+}
+
+/// A plan of a backup. Dropped, its files may go again.
+struct Held<'a> {
+    store: &'a EmbeddedStore,
+    plan: Plan,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        match &self.store.mode {
+            Mode::Threads { shared, .. } => shared.inbox.push_always(Box::new(|engine| {
+                engine.unpin();
+                Answer::Now(Box::new(|_| {}))
+            })),
+            Mode::Inline { engine, wakeups } => {
+                // A store that is poisoned gives nothing back.
+                let unpin = |engine: &mut Engine| {
+                    engine.unpin();
+                    Ok(())
+                };
+                drop(run_inline(&mut engine.lock(), wakeups, unpin));
+            }
+        }
+    }
 }
 
 /// A claim that its caller has not seen yet. Dropped, whenever that is, its firings are handed back:

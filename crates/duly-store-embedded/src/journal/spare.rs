@@ -13,7 +13,7 @@ use crate::{
 use super::DIR;
 
 /// A segment that waits for its turn.
-pub(super) const SPARE: &str = "journal/spare";
+pub(crate) const SPARE: &str = "journal/spare";
 const SPARE_TEMPORARY: &str = "journal/spare.tmp";
 const NEXT_TEMPORARY: &str = "journal/next.tmp";
 /// Bytes after which a spare is synced while it is written: so much at most stands in the disk's
@@ -52,15 +52,16 @@ pub(super) fn take(
     disk.rename(source, name)
 }
 
-/// Makes the spare out of a segment that nothing needs, if there is no spare and it has the length
-/// that segments have; answers whether it did. What the segment held is no frame of the journal any
+/// Makes the spare out of a segment that nothing needs, if there is no spare, it has the length that
+/// segments have, and no backup shares it; answers whether it did. What the segment held is no frame of the journal any
 /// more: its lsns lie behind.
 pub(crate) fn recycle(
     disk: &dyn Disk,
     name: &str,
     segment_bytes: u64,
 ) -> Result<bool, disk::Error> {
-    if spare_bytes(disk)? == segment_bytes || disk.open(name)?.len()? != segment_bytes {
+    let has_one = spare_bytes(disk)? == segment_bytes;
+    if has_one || disk.open(name)?.len()? != segment_bytes || disk.is_shared(name)? {
         return Ok(false);
     }
     disk.rename(name, SPARE)?;

@@ -139,6 +139,11 @@ impl Inbox {
         self.changed.notify_one();
     }
 
+    /// Whether no more requests are taken.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
     /// Takes what there is beyond the `held` requests that were taken before and wait still, waiting
     /// up to `patience` for something. What is left stays in the bounded queue.
     pub(super) fn take(&self, patience: Duration, held: usize) -> Intake {

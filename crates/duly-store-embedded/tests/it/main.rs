@@ -6,7 +6,9 @@
 //! `DULY_CRASH_STRIDE` (1: every pair of crash points), and `DULY_CRASH_OP` (start at this one);
 //! name one module after `--test it` with them, they mean something to several.
 
+mod backup;
 mod callers;
+mod check;
 mod conformance;
 mod crash_points;
 mod failed_disk;
