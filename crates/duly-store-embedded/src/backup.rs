@@ -32,9 +32,6 @@ use crate::{
 mod copy;
 mod restore;
 
-#[cfg(test)]
-mod tests;
-
 pub use restore::restore;
 
 use copy::Copying;

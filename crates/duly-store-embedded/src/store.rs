@@ -1,11 +1,6 @@
 //! The store itself: the port's calls, turned into requests to the engine.
 
-use std::{
-    path::Path,
-    sync::{Arc, mpsc},
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 
 use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
@@ -17,14 +12,15 @@ use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use crate::{
-    backup::{self, BackupError, BackupProgress, BackupReport, Target},
     disk::{Disk, Lock, RealDisk},
-    engine::{Engine, backup::Plan, list::Listing},
+    engine::{Engine, list::Listing},
     journal::recovery::Progress,
     open::{OpenError, OpenReport},
     options::Options,
     shell::{self, Answer, Inbox, Request, Shared},
 };
+
+mod backup;
 
 /// An open data directory.
 #[derive(Debug)]
@@ -118,50 +114,6 @@ impl EmbeddedStore {
     /// What opening found.
     pub const fn report(&self) -> OpenReport {
         self.report
-    }
-
-    /// Copies the store, as it is at one moment, into a directory that is empty or missing. Calls go
-    /// on meanwhile; this one blocks its thread until the copy is durable.
-    ///
-    /// # Errors
-    /// One clear reason; nothing is left in the directory.
-    pub fn backup(
-        &self,
-        target: &Path,
-        progress: &mut dyn FnMut(BackupProgress),
-    ) -> std::result::Result<BackupReport, BackupError> {
-        let _only = self.backup.try_lock().ok_or(BackupError::Busy)?;
-        let target = Target::check(target, self.disk.as_ref())?;
-        let held = self.hold()?;
-        let is_closed = || match &self.mode {
-            Mode::Threads { shared, .. } => shared.inbox.is_closed(),
-            Mode::Inline { .. } => false,
-        };
-        backup::copy(&self.disk, &target, &held.plan, &is_closed, progress)
-    }
-
-    /// Waits for a checkpoint and holds what belongs to it.
-    fn hold(&self) -> Result<Held<'_>> {
-        let (reply, answer) = mpsc::channel();
-        match &self.mode {
-            Mode::Threads { shared, .. } => {
-                shared.inbox.push(Request::Call(Box::new(move |engine| {
-                    match engine.check_usable() {
-                        Ok(()) => engine.pin(reply),
-                        Err(error) => drop(reply.send(Err(error))),
-                    }
-                    Answer::Now(Box::new(|_| {}))
-                })))?;
-            }
-            Mode::Inline { engine, wakeups } => {
-                run_inline(&mut engine.lock(), wakeups, move |engine| {
-                    engine.pin(reply);
-                    Ok(())
-                })?;
-            }
-        }
-        let plan = answer.recv().map_err(|_| shell::closed())??;
-        Ok(Held { store: self, plan })
     }
 
     /// Finishes what was asked, syncs and stops the threads. Later calls are refused.
@@ -467,31 +419,6 @@ fn own(shard: ShardId) -> Result<()> {
 
 fn refused<T: Send + 'static>(error: Error) -> StoreFuture<'static, T> {
     Box::pin(std::future::ready(Err(error)))
-}
-
-/// A plan of a backup. Dropped, its files may go again.
-struct Held<'a> {
-    store: &'a EmbeddedStore,
-    plan: Plan,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        match &self.store.mode {
-            Mode::Threads { shared, .. } => shared.inbox.push_always(Box::new(|engine| {
-                engine.unpin();
-                Answer::Now(Box::new(|_| {}))
-            })),
-            Mode::Inline { engine, wakeups } => {
-                // A store that is poisoned gives nothing back.
-                let unpin = |engine: &mut Engine| {
-                    engine.unpin();
-                    Ok(())
-                };
-                drop(run_inline(&mut engine.lock(), wakeups, unpin));
-            }
-        }
-    }
 }
 
 /// A claim that its caller has not seen yet. Dropped, whenever that is, its firings are handed back:

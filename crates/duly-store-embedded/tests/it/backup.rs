@@ -106,9 +106,12 @@ fn restored(backup: &Path, clock: &ManualClock) -> (TempDir, EmbeddedStore) {
     (dir, store)
 }
 
+/// Makes a disk, in this directory if it is a real one.
+type Source = fn(&Path) -> Arc<dyn Disk>;
+
 #[test]
 fn p10_a_restored_store_is_the_source_as_it_was_at_the_backup() {
-    let sources: [fn(&Path) -> Arc<dyn Disk>; 2] = [
+    let sources: [Source; 2] = [
         |path| Arc::new(RealDisk::open_or_create(path.join("data")).expect("a directory")),
         |_| Arc::new(SimDisk::new(1)),
     ];
@@ -245,11 +248,28 @@ fn a_backup_that_fails_leaves_nothing_and_holds_nothing() {
             assert!(named.contains("simulated disk"), "{named}");
             let left = downed.expect("it got to the middle");
             let again = open(Shell::Inline, Arc::new(left), &clock, busy(2)).expect("it opens");
-            assert_eq!(Snapshot::of(&again).timers.len(), then.timers.len());
+            assert_eq!(Snapshot::of(&again).timers, then.timers, "the source is as it was");
         }
         let left = fs::read_dir(&target).map(Iterator::count).unwrap_or(0);
         assert_eq!((left, target.exists()), (0, is_there), "{}", target.display());
     }
+}
+
+#[test]
+fn what_a_killed_process_left_of_a_backup_is_no_store() {
+    let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
+    let store = opened(&dir.path().join("data"), &clock, 1);
+    let target = dir.path().join("backup");
+    back_up(&store, &target);
+    // The manifest is what is written last.
+    fs::remove_file(target.join("MANIFEST")).expect("removed");
+    let disk = Arc::new(RealDisk::open_or_create(&target).expect("a directory"));
+    let error = open(Shell::Inline, disk, &clock, busy(2)).expect_err("half a backup");
+    assert!(error.to_string().contains("the manifest is missing"), "{error}");
+    let refused = restore(&target, &dir.path().join("new"), &mut |_| {}).expect_err("refused");
+    assert!(refused.to_string().contains("the manifest is missing"), "{refused}");
+    let refused = store.backup(&target, &mut |_| {}).expect_err("refused");
+    assert!(matches!(refused, BackupError::NotEmpty(_)), "{refused}");
 }
 
 /// Ingest, cancels, rolls, checkpoints and rewriting go on in threads while backups are made; what
