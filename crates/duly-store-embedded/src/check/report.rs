@@ -152,6 +152,7 @@ impl fmt::Display for Report {
             Some(number) => writeln!(f, "opens from      checkpoint {number} and the journal")?,
             None => writeln!(f, "opens from      the journal")?,
         }
+        writeln!(f)?;
         self.tables(f)?;
         if self.torn_tail {
             writeln!(f, "tail            unacknowledged bytes, cut off at the next start")?;
@@ -227,7 +228,6 @@ fn table(
             *width = (*width).max(cell.chars().count());
         }
     }
-    writeln!(f)?;
     for line in &lines {
         let mut text = format!("{:<1$}", line[0], widths[0]);
         for (cell, width) in line.iter().zip(widths).skip(1) {

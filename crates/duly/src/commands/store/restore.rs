@@ -23,10 +23,10 @@ pub(super) fn run(from: &Path, data: &Path, printer: Printer) -> Outcome {
          Meanwhile what was due since the backup is overdue, and what the old server fired after it\n\
          would fire again. So look before you resume:\n\
          \n  \
-         duly store check --data {data}      reads all of it once more\n  \
+         duly store check --data {data}\n  \
          duly serve --data {data}\n  \
-         duly namespace stats NAMESPACE      shows what is due\n  \
-         duly namespace resume NAMESPACE     lets one namespace fire\n  \
-         duly resume --all                   lets all of them fire"
+         duly namespace stats NAMESPACE     shows what is due\n  \
+         duly namespace resume NAMESPACE    lets one namespace fire\n  \
+         duly resume --all                  lets all of them fire"
     ))
 }
