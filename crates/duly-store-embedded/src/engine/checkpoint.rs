@@ -166,6 +166,9 @@ impl Engine {
     }
 
     fn wants_checkpoint(&self) -> bool {
+        if self.backups.is_waiting() {
+            return true;
+        }
         let checkpoints = &self.checkpoints;
         if self.now.boot_ms < checkpoints.not_before_ms {
             return false;
@@ -236,7 +239,9 @@ impl Engine {
         tracing::warn!(%error, "a checkpoint could not be written; it is tried again");
         self.checkpoints.taking = None;
         self.checkpoints.not_before_ms = self.now.boot_ms + AGAIN_MS;
-        if error.is_no_space() && self.checkpoints.kept.len() == KEPT {
+        self.fail_backups(error);
+        let can_drop = self.checkpoints.kept.len() == KEPT && !self.backups.is_held();
+        if error.is_no_space() && can_drop {
             // The newer one is enough to open with; its elder's room may be all there is.
             self.drop_oldest_checkpoint();
         }
@@ -383,13 +388,21 @@ impl Engine {
                 self.checkpoints.bytes = bytes;
                 self.checkpoints.kept.push_back(kept);
                 self.rewriter.is_wanted = true;
+                self.answer_backups(kept);
                 if self.checkpoints.kept.len() > KEPT {
-                    self.drop_oldest_checkpoint();
+                    self.drop_old_checkpoints();
                 } else {
                     self.reclaim();
                 }
             }
             Err(error) => self.give_up_checkpoint(&error),
+        }
+    }
+
+    /// Drops all but the newest two, unless a backup copies one of them.
+    pub(super) fn drop_old_checkpoints(&mut self) {
+        while self.checkpoints.kept.len() > KEPT && !self.backups.is_held() {
+            self.drop_oldest_checkpoint();
         }
     }
 

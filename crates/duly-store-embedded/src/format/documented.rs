@@ -105,13 +105,14 @@ const ENDED_PARTS: &[(usize, &str)] = &[
     (4, "kind 3: ended; cause; reserved"),
     (4, "namespace number 1"),
     (8, "expires_at"),
+    (4, "number 0"),
     (8, "ended_at"),
     (8, "due_at"),
     (4, "attempts"),
     (2, "ended 2: cancelled; flags"),
     (6, "id: 2 bytes, \"t1\""),
     (1, "end of fields"),
-    (11, "padding"),
+    (7, "padding"),
 ];
 
 /// Two commits: a namespace and a timer; then the cancellation of the timer.
