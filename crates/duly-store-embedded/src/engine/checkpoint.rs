@@ -181,6 +181,10 @@ impl Engine {
     /// Whether so many bytes wait for a checkpoint to be given back that one is worth it: many, or
     /// any while nothing else is written.
     fn wants_room(&self) -> bool {
+        if self.backups.is_held() {
+            // Nothing goes meanwhile, so it would help nobody.
+            return false;
+        }
         let oldest = self.checkpoints.oldest().map_or(0, |oldest| oldest.number);
         let waiting = self.files.waiting_bytes(oldest);
         let is_quiet =
