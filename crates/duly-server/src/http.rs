@@ -13,6 +13,7 @@
 mod answer;
 mod app;
 mod apply;
+mod backup;
 mod batch;
 mod body;
 mod cursor;
@@ -37,6 +38,7 @@ mod timers;
 mod trace;
 
 pub use app::{App, ImplicitNamespaces, Limits, Parts};
+pub use backup::Backups;
 pub(crate) use front::Front;
 pub use guard::Guard;
 pub use openapi::openapi_json;
@@ -83,6 +85,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(namespaces::activity::pause_namespace))
         .routes(routes!(namespaces::activity::resume_namespace))
         .routes(routes!(namespaces::stats::namespace_stats))
+        .routes(routes!(backup::backup))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(metrics::metrics))

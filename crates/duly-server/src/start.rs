@@ -32,7 +32,7 @@ pub use error::StartError;
 use self::open::{BEGINNING, Opener};
 use crate::{
     config::Config,
-    http::{App, Front, Opening, Parts, opening_router, router},
+    http::{App, Backups, Front, Opening, Parts, opening_router, router},
     serve::{Serving, Settings},
     telemetry::Metrics,
 };
@@ -151,6 +151,7 @@ async fn open_and_run(
         implicit_namespaces: config.defaults.implicit_namespaces,
         guard: config.server.guard(listen.ip()),
         limits: config.server.limits(),
+        backups: Backups::of(config.store.backup_dir.clone(), Arc::clone(&store)),
         metrics,
     });
     Ok(Parted { app, node, store, report })

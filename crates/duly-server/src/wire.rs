@@ -8,6 +8,7 @@
 //!
 //! No other part of the project knows a field's name on the wire. Called by [`crate::http`].
 
+pub mod backup;
 pub mod batch;
 pub mod destination;
 pub mod duration;
@@ -31,6 +32,7 @@ pub mod stats;
 pub mod time;
 pub mod timer;
 
+pub use backup::{BackupIn, BackupOut};
 pub use batch::{BatchIn, BatchOut, CancelledOut, OperationIn, OperationResult};
 pub use destination::{DestinationIn, DestinationOut};
 pub use duration::{Duration, DurationOut};

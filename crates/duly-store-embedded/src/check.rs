@@ -1,139 +1,163 @@
-//! Offline check of a data directory: every checkpoint, the outline of every run, and the journal that
-//! a start would read back. Changes nothing. Records that stand in runs and in older segments are
-//! checked when they are read.
+//! Offline check of a data directory: reads everything, changes nothing.
+//!
+//! ```text
+//!   manifest ─► checkpoints, whole ─► state (as an opening loads it) ─► runs, segments, whole
+//!                                       │                                  │ each record
+//!                                       └──── is it pointed at? ◄──────────┘
+//! ```
+//!
+//! Every byte that has a checksum is read once and every record decoded; then each entry of the
+//! state must have met its record. A place that is damaged is noted and the check goes on behind it.
+//!
+//! Called by `duly store check`, on a directory that no server has open.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
+
+use duly_core::env::Clock;
 
 use crate::{
-    checkpoint,
-    disk::{Disk, RealDisk},
-    format::record::Record,
-    journal::recovery::{self, Progress, ReplayPoint},
-    manifest::Manifest,
+    clock::SystemClock,
+    disk::{self, Disk, RealDisk},
+    engine::inspect::Inspection,
+    manifest::{self, Manifest},
     open::OpenError,
-    runs,
 };
 
-/// What a check found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// The directory.
-    pub location: String,
-    /// Format of the directory.
-    pub format: u32,
-    /// How often it has been opened.
-    pub epoch: u64,
-    /// Journal segments.
-    pub segments: usize,
-    /// Frames read.
-    pub frames: u64,
-    /// Records read, by kind.
-    pub records: Counts,
-    /// Unacknowledged bytes at the end that the next opening cuts off.
-    pub torn_tail: bool,
+mod files;
+mod names;
+mod report;
+
+pub use report::{Counts, FilesOf, Finding, Holding, LeftOver, Report};
+
+/// How far a check is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being read.
+    pub what: &'static str,
+    /// Bytes read of it.
+    pub bytes_done: u64,
+    /// Bytes of it in all.
+    pub bytes_total: u64,
 }
 
-/// Records by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Whole timers.
-    pub pending: u64,
-    /// Dead letters.
-    pub dead: u64,
-    /// Ends of timers.
-    pub ended: u64,
-    /// Leases.
-    pub leases: u64,
-    /// Everything else.
-    pub other: u64,
-}
-
-impl Report {
-    /// Whether nothing is wrong. A torn tail is what a crash leaves; it is not wrong.
-    pub const fn is_clean(&self) -> bool {
-        true
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "data directory  {}", self.location)?;
-        writeln!(f, "format          {}, epoch {}", self.format, self.epoch)?;
-        writeln!(f, "journal         {} segments, {} frames", self.segments, self.frames)?;
-        let c = &self.records;
-        writeln!(
-            f,
-            "records         {} timers, {} dead letters, {} ends, {} leases, {} other",
-            c.pending, c.dead, c.ended, c.leases, c.other
-        )?;
-        if self.torn_tail {
-            writeln!(f, "tail            unacknowledged bytes, cut off at the next start")?;
-        }
-        write!(f, "verdict         clean: everything that a start reads holds")
-    }
-}
-
-/// Reads what a start would read, and the outline of the rest. The directory must not be open in a running server.
+/// Reads a whole data directory. It must not be open in a running server.
 ///
 /// # Errors
-/// What is wrong, with file and byte; or why it could not be read.
+/// Why it could not be read: there is no store, a server has it open, a newer Duly wrote it. What is
+/// damaged is no error but a finding.
 pub fn check(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Report, OpenError> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::open_existing(path)?);
     let _lock = disk.lock()?;
-    check_disk(disk.as_ref(), progress)
+    check_disk(disk, Arc::new(SystemClock), progress)
 }
 
-/// As [`check`], on any disk; the caller holds its lock.
+/// As [`check`], on any disk; the caller holds its lock. The clock says which stubs have ended.
 ///
 /// # Errors
 /// As [`check`].
 pub fn check_disk(
-    disk: &dyn Disk,
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, OpenError> {
-    let manifest = Manifest::read(disk)?.ok_or_else(|| OpenError::NoStore(disk.describe()))?;
-    let mut counts = Counts::default();
-    let mut each = |_, decoded: crate::format::record::Decoded| {
-        let count = match decoded.record {
-            Record::Pending(..) => &mut counts.pending,
-            Record::Dead(..) => &mut counts.dead,
-            Record::Ended { .. } => &mut counts.ended,
-            Record::Lease(_) => &mut counts.leases,
-            _ => &mut counts.other,
-        };
-        *count += 1;
-        Ok(())
+    let mut report = Report { location: disk.describe(), ..Report::default() };
+    let manifest = match Manifest::read(disk.as_ref()) {
+        Ok(manifest) => manifest.ok_or_else(|| OpenError::NoStore(disk.describe()))?,
+        Err(OpenError::Damaged { file, offset, what }) => {
+            let means = "without the manifest nothing else can be checked: restore a backup";
+            report.find(Finding { file, offset, what, means });
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
     };
-    // Where there are checkpoints the journal's oldest segments may have gone: what a start would
-    // read is the newest of them and the journal behind it.
-    let from = check_checkpoints(disk, &manifest)?;
-    for id in runs::FILES.list(disk)? {
-        runs::open(disk, id, &manifest)?;
-    }
-    let found = recovery::recover_records(disk, &manifest, from, &mut each, progress)?;
-    Ok(Report {
-        location: disk.describe(),
-        format: manifest.version,
-        epoch: manifest.epoch,
-        segments: found.segments.len(),
-        frames: found.frames,
-        records: counts,
-        torn_tail: found.torn,
-    })
+    (report.format, report.epoch) = (manifest.version, manifest.epoch);
+    let mut check = Check { disk, manifest, state: None, report, progress, done: 0, total: 0 };
+    check.checkpoints()?;
+    check.load(clock)?;
+    check.data_files()?;
+    check.entries();
+    check.names()?;
+    Ok(check.report)
 }
 
-/// Reads every checkpoint whole; answers where the replay of the newest begins.
-fn check_checkpoints(
-    disk: &dyn Disk,
-    manifest: &Manifest,
-) -> Result<Option<ReplayPoint>, OpenError> {
-    let mut newest = None;
-    for number in checkpoint::list(disk)? {
-        let mut reader = checkpoint::Reader::open(disk, number, manifest)?;
-        while reader.next()?.is_some() {}
-        newest = newest.or(Some(reader.replay_point()?));
+/// A check under way.
+struct Check<'a> {
+    disk: Arc<dyn Disk>,
+    manifest: Manifest,
+    /// `None` where it cannot be loaded.
+    state: Option<Inspection>,
+    report: Report,
+    progress: &'a mut dyn FnMut(Progress),
+    done: u64,
+    total: u64,
+}
+
+impl Check<'_> {
+    /// Loads the state as an opening would.
+    fn load(&mut self, clock: Arc<dyn Clock>) -> Result<(), OpenError> {
+        let tell = &mut *self.progress;
+        let mut told = |progress: crate::journal::recovery::Progress| {
+            let (bytes_done, bytes_total) = (progress.bytes_done, progress.bytes_total);
+            tell(Progress { what: "journal to replay", bytes_done, bytes_total });
+        };
+        let disk = Arc::clone(&self.disk);
+        match Inspection::load(disk, &self.manifest, clock, &mut told) {
+            Ok(state) => {
+                self.report.torn_tail = state.found.torn;
+                self.report.checkpoint = state.checkpoint();
+                self.report.namespaces = state.holdings();
+                self.state = Some(state);
+                Ok(())
+            }
+            Err(error) => self.note(error, "the store does not open: restore a backup"),
+        }
     }
-    Ok(newest)
+
+    /// Every entry must have met its record; each namespace must be counted right.
+    fn entries(&mut self) {
+        let Some(state) = &self.state else {
+            return;
+        };
+        for stray in state.strays() {
+            let (file, offset, what) = (stray.file, stray.offset, stray.what);
+            let means = "it was acknowledged and is lost; restore a backup to get it back";
+            // It says more than that the record is damaged.
+            self.report.findings.retain(|known| known.file != file || known.offset != offset);
+            self.report.find(Finding { file, offset, what, means });
+        }
+        for name in state.miscounted() {
+            let what = format!("the counts of namespace {name:?} are not those of its timers");
+            let file = manifest::NAME.to_owned();
+            let means = "its numbers are wrong; this is an error in Duly: please report it";
+            self.report.find(Finding { file, offset: 0, what, means });
+        }
+    }
+
+    /// Makes a finding of what is damaged or unreadable, and hands back what keeps the check from
+    /// going on.
+    fn note(&mut self, error: OpenError, means: &'static str) -> Result<(), OpenError> {
+        let (file, offset, what) = match error {
+            OpenError::Damaged { file, offset, what } => (file, offset, what),
+            OpenError::Disk(disk::Error::Io { ref name, ref source, .. }) => {
+                (name.clone(), 0, format!("it cannot be read: {source}"))
+            }
+            OpenError::Disk(disk::Error::UnexpectedEnd { ref name, offset, .. }) => {
+                (name.clone(), offset, "it ends early".to_owned())
+            }
+            OpenError::Disk(disk::Error::NotFound { ref name, .. }) => {
+                (name.clone(), 0, "it is missing".to_owned())
+            }
+            error => return Err(error),
+        };
+        self.report.find(Finding { file, offset, what, means });
+        Ok(())
+    }
+
+    fn tell(&mut self, what: &'static str, bytes: u64) {
+        self.done += bytes;
+        let (bytes_done, bytes_total) = (self.done, self.total);
+        (self.progress)(Progress { what, bytes_done, bytes_total });
+    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod sim;
 mod contract;
 
 use std::fmt::{self, Debug};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use error::{Error, Operation};
@@ -65,6 +66,17 @@ pub trait Disk: Send + Sync + Debug {
     /// Takes the exclusive lock of this directory, held until the answer is dropped or the process
     /// ends, however it ends. Does not wait: [`Error::Locked`] when somebody holds it.
     fn lock(&self) -> Result<Lock, Error>;
+
+    /// Whether a file has a name outside this directory too, such as in a backup: then it must not
+    /// be written over.
+    fn is_shared(&self, _name: &str) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// Where the operating system has a file (`""` is the root); `None` where it has none.
+    fn real_path(&self, _name: &str) -> Option<PathBuf> {
+        None
+    }
 
     /// Where this is, for messages to people.
     fn describe(&self) -> String;

@@ -42,12 +42,14 @@ use crate::{
 };
 
 mod absorb;
+pub(crate) mod backup;
 mod cancel;
 mod change;
 mod checkpoint;
 mod claim;
 mod dead;
 mod graves;
+pub(crate) mod inspect;
 pub(crate) mod lanes;
 pub(crate) mod leases;
 mod letters;
@@ -97,6 +99,7 @@ pub(crate) struct Engine {
     rewriter: rewrite::Rewriter,
     /// When the journal last grew, by the boot-time clock.
     journal_grew_ms: u64,
+    backups: backup::Backups,
     /// Work for the background.
     outbox: work::Outbox,
     /// How fast the background may write.
@@ -249,6 +252,7 @@ impl Engine {
         );
         tracing::error!(%reason, "the store is poisoned");
         metrics::gauge!(duly_core::metric_names::POISONED).set(1.0);
+        self.backups.fail(&reason);
         self.poisoned = Some(reason.clone());
         Error::InDoubt { reason }
     }

@@ -32,7 +32,7 @@ pub(crate) mod recovery;
 mod spare;
 mod sticky;
 
-pub(crate) use spare::{Go, recycle, write_spare};
+pub(crate) use spare::{Go, RECYCLED_SUFFIX, SPARE, recycle, write_spare};
 
 /// Directory of the segments.
 pub(crate) const DIR: &str = "journal";
@@ -162,6 +162,11 @@ impl Journal {
     /// The newest frame that is known to be durable.
     pub(crate) const fn durable_lsn(&self) -> u64 {
         self.durable_lsn
+    }
+
+    /// Up to where everything is durable, and the newest frame before it.
+    pub(crate) const fn durable(&self) -> (Position, u64) {
+        (self.durable, self.durable_lsn)
     }
 
     /// The newest frame that was written.

@@ -16,6 +16,7 @@
 //! Start reading at [`EmbeddedStore`], then the module `engine`; the format is in `format` and in
 //! `docs/internals/disk-format.md`.
 
+pub mod backup;
 pub mod check;
 mod checkpoint;
 mod clock;

@@ -32,6 +32,9 @@ pub(crate) const EPOCH_BEFORE_JOURNAL: u64 = 1;
 
 /// Name of the file.
 pub(crate) const NAME: &str = "MANIFEST";
+/// A file that says that the directory was restored from a backup: the next opening pauses every
+/// namespace, durably, and removes it.
+pub(crate) const RESTORED: &str = "RESTORED";
 const TEMPORARY: &str = "MANIFEST.tmp";
 const MAGIC: &[u8; 8] = b"DULYMAN\n";
 const BYTES: usize = 76;

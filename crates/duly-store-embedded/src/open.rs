@@ -76,6 +76,8 @@ pub struct OpenReport {
     pub records: u64,
     /// Push leases that were ended.
     pub released: u64,
+    /// Namespaces that were paused because the directory was restored from a backup.
+    pub paused: u64,
     /// How often the store has been opened.
     pub epoch: u64,
 }

@@ -14,12 +14,14 @@ use crate::{
 };
 
 mod read;
+mod walk;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use read::{Run, open};
+pub(crate) use walk::{Wrong, walk};
 #[cfg(test)]
 pub(crate) use write::Finished;
 pub(crate) use write::{Pushed, Writer};

@@ -20,11 +20,16 @@ use crate::{
     shell::{self, Answer, Inbox, Request, Shared},
 };
 
+mod backup;
+
 /// An open data directory.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     mode: Mode,
+    disk: Arc<dyn Disk>,
     report: OpenReport,
+    /// Held by the backup under way.
+    backup: Mutex<()>,
     _lock: Lock,
 }
 
@@ -77,12 +82,12 @@ impl EmbeddedStore {
             wakeups: Arc::new(watch::Sender::new(0)),
             health: Arc::new(Mutex::new(engine.health())),
         };
-        let thread =
-            shell::start(engine, disk, segment_bytes, shared.clone()).map_err(|error| {
+        let thread = shell::start(engine, Arc::clone(&disk), segment_bytes, shared.clone())
+            .map_err(|error| {
                 OpenError::Unwritable(format!("no thread could be started: {error}"))
             })?;
         let mode = Mode::Threads { shared, engine: Mutex::new(Some(thread)) };
-        Ok(Self { mode, report, _lock: lock })
+        Ok(Self { mode, disk, report, backup: Mutex::new(()), _lock: lock })
     }
 
     /// Opens a disk without any thread: each call is carried out, written and synced before it
@@ -99,7 +104,9 @@ impl EmbeddedStore {
         let engine = Arc::new(Mutex::new(engine));
         Ok(Self {
             mode: Mode::Inline { engine, wakeups: watch::Sender::new(0) },
+            disk,
             report,
+            backup: Mutex::new(()),
             _lock: lock,
         })
     }

@@ -13,7 +13,7 @@ use crate::{
     client::Client,
     commands::{
         cancel, cli_docs, config, dead, fire, get, lease, list, namespace, openapi, receive,
-        reschedule, schedule, serve, settle, store,
+        reschedule, resume, schedule, serve, settle, store,
     },
     failure::Failure,
     output::{Format, Printer},
@@ -61,6 +61,7 @@ enum Command {
     Lease(lease::Args),
     Settle(settle::Args),
     Namespace(namespace::Args),
+    Resume(resume::Args),
     Dead(dead::Args),
     Receive(receive::Args),
     Store(store::Args),
@@ -98,9 +99,10 @@ impl Cli {
             Command::Lease(args) => block_on(lease::run(args, &session()?)),
             Command::Settle(args) => block_on(settle::run(args, &session()?)),
             Command::Namespace(args) => block_on(namespace::run(args, &session()?)),
+            Command::Resume(args) => block_on(resume::run(args, &session()?)),
             Command::Dead(args) => block_on(dead::run(args, &session()?)),
             Command::Receive(args) => block_on(receive::run(args, printer)),
-            Command::Store(args) => store::run(args, printer),
+            Command::Store(args) => store::run(args, printer, session),
             Command::Config(args) => config::run(args, printer),
             Command::Openapi => openapi::run(printer),
             Command::CliDocs => cli_docs::run(printer),
@@ -109,7 +111,7 @@ impl Cli {
 }
 
 /// Runs a command that waits for one thing at a time.
-fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
+pub(crate) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -69,9 +69,16 @@ impl Client {
 
     /// A call to `/v1/namespaces`, or below it: every segment is percent-encoded.
     pub(crate) fn call(&self, method: Method, segments: &[&str]) -> Call<'_> {
+        let mut below = vec!["namespaces"];
+        below.extend(segments);
+        self.service(method, &below)
+    }
+
+    /// A call to what is about the service and no namespace, below `/v1`.
+    pub(crate) fn service(&self, method: Method, segments: &[&str]) -> Call<'_> {
         let mut url = self.server.clone();
         if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(["v1", "namespaces"]).extend(segments);
+            path.pop_if_empty().push("v1").extend(segments);
         }
         Call { client: self, method, url, body: None, wait: Duration::ZERO, hints: &[] }
     }

@@ -16,6 +16,7 @@ pub(crate) mod namespace;
 pub(crate) mod openapi;
 pub(crate) mod receive;
 pub(crate) mod reschedule;
+pub(crate) mod resume;
 pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod settle;

@@ -89,6 +89,10 @@ pub(super) fn config(values: Values) -> Config {
                 Some(Value::Path(path)) => path.clone(),
                 _ => PathBuf::new(),
             },
+            backup_dir: match of("store.backup_dir") {
+                Some(Value::Path(path)) if !path.as_os_str().is_empty() => Some(path.clone()),
+                _ => None,
+            },
             segment_bytes: number("store.segment_bytes").unwrap_or(0),
             checkpoint_bytes: number("store.checkpoint_bytes").unwrap_or(0),
             young_bytes: number("store.young_bytes").unwrap_or(0),

@@ -98,6 +98,12 @@ pub const KEYS: &[Key] = &[
         doc: "Data directory; made if it is not there.",
     },
     Key {
+        name: "store.backup_dir",
+        kind: Kind::PathOrNone,
+        default: "",
+        doc: "Directory below which `POST /v1/store/backup` may make backups, by its absolute path; without one, it makes none. On the file system of `store.data` most of a backup is hard links.",
+    },
+    Key {
         name: "store.segment_bytes",
         kind: Kind::Bytes {
             low: duly_store_embedded::SEGMENT_BYTES_MIN,

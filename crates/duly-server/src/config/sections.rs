@@ -59,6 +59,8 @@ impl Server {
 pub struct Store {
     /// Data directory.
     pub data: PathBuf,
+    /// Directory below which backups may go; `None`: there are none.
+    pub backup_dir: Option<PathBuf>,
     /// Bytes of a journal segment.
     pub segment_bytes: u64,
     /// Growth of the journal after which a checkpoint is taken.

@@ -44,6 +44,8 @@ pub enum Kind {
     },
     /// A path.
     Path,
+    /// An absolute path, or nothing.
+    PathOrNone,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A list of networks.
@@ -136,6 +138,7 @@ impl Kind {
                 format!("a duration from {low} to {high}, such as 30s or 1m30s")
             }
             Self::Path => "a path".to_owned(),
+            Self::PathOrNone => "an absolute path, or nothing".to_owned(),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Networks => "a list of networks such as 10.1.0.0/16 or fd00::/8 (in the \
                                environment and on the command line separated by commas)"
@@ -187,6 +190,10 @@ impl Kind {
                     _ => return None,
                 };
                 duration.within(low, high).ok().map(Value::Duration)
+            }
+            (Self::PathOrNone, Written::Text(text)) => {
+                let path = PathBuf::from(text);
+                (text.is_empty() || path.is_absolute()).then_some(Value::Path(path))
             }
             (Self::Path, Written::Text(text)) if !text.is_empty() => {
                 Some(Value::Path(PathBuf::from(text)))

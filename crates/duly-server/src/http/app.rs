@@ -8,7 +8,7 @@ use rand::RngCore;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    Problem,
+    Backups, Problem,
     body::{SHARE_BYTES, no_share},
     guard::Guard,
 };
@@ -49,6 +49,8 @@ pub struct Parts {
     pub guard: Guard,
     /// Bounds.
     pub limits: Limits,
+    /// Backups of the store.
+    pub backups: Backups,
     /// The recorder behind `/metrics`.
     pub metrics: Metrics,
 }
@@ -100,6 +102,11 @@ impl App {
     /// The bounds.
     pub(super) fn limits(&self) -> &Limits {
         &self.0.parts.limits
+    }
+
+    /// Backups of the store.
+    pub(super) fn backups(&self) -> &Backups {
+        &self.0.parts.backups
     }
 
     /// The recorder behind `/metrics`.

@@ -63,23 +63,24 @@ impl App {
         {
             return Err(error.clone().into());
         }
-        let mut results: Vec<Result<Outcome, Problem>> = Vec::new();
-        results.resize_with(count, || Err(no_outcome()));
+        let mut results: Vec<Option<Result<Outcome, Problem>>> = Vec::new();
+        results.resize_with(count, || None);
         for (places, answer) in answers {
             match answer {
                 Ok(outcomes) => {
                     for (place, outcome) in places.into_iter().zip(outcomes) {
-                        results[place] = Ok(outcome);
+                        results[place] = Some(Ok(outcome));
                     }
                 }
                 Err(error) => {
                     for place in places {
-                        results[place] = Err(error.clone().into());
+                        results[place] = Some(Err(error.clone().into()));
                     }
                 }
             }
         }
-        Ok(results)
+        // A fault is logged where it is made, so only where there is one.
+        Ok(results.into_iter().map(|result| result.unwrap_or_else(|| Err(no_outcome()))).collect())
     }
 
     async fn send_one(&self, command: Command) -> Result<Outcome, Problem> {

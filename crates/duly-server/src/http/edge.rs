@@ -13,8 +13,11 @@ use futures::FutureExt;
 use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
 use tokio::time::{Instant, timeout};
 
-use super::{App, Problem, described::Described, lease, query::Query};
+use super::{App, Problem, backup, described::Described, lease, query::Query};
 use crate::{telemetry::UNMATCHED, wire::firing::LEASE_WAIT_MAX};
+
+/// A copy takes as long as it takes.
+const BACKUP_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// The layer.
 pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -48,7 +51,11 @@ async fn guarded(limit: Duration, route: &str, request: Request, next: Next) -> 
 
 fn time_for(app: &App, route: &str) -> Duration {
     let limit = app.limits().request_timeout;
-    if route == lease::PATH { limit.saturating_add(LEASE_WAIT_MAX.to_std()) } else { limit }
+    match route {
+        lease::PATH => limit.saturating_add(LEASE_WAIT_MAX.to_std()),
+        backup::PATH => BACKUP_MAX,
+        _ => limit,
+    }
 }
 
 fn too_late(limit: Duration) -> Problem {

@@ -6,7 +6,7 @@ use axum::{Router, body::Body};
 use duly_core::{Millis, env::Clock};
 use duly_node::Node;
 use duly_server::{
-    http::{App, Guard, ImplicitNamespaces, Limits, Parts, router},
+    http::{App, Backups, Guard, ImplicitNamespaces, Limits, Parts, router},
     telemetry::Metrics,
 };
 use duly_sink::{Delivery, Envelope, Sink};
@@ -75,11 +75,26 @@ impl Bench {
         Self::on(implicit_namespaces, body_bytes_max, |store| store)
     }
 
+    /// One that makes these backups.
+    pub(crate) fn backing_up(backups: Backups) -> Self {
+        Self::made(ImplicitNamespaces::Create, 32 * 1024 * 1024, |store| store, backups)
+    }
+
     /// One whose store is what `wrap` makes of the reference store.
     pub(crate) fn on(
         implicit_namespaces: ImplicitNamespaces,
         body_bytes_max: usize,
         wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+    ) -> Self {
+        let none = Backups::new(None, |_| panic!("there is no directory for backups"));
+        Self::made(implicit_namespaces, body_bytes_max, wrap, none)
+    }
+
+    fn made(
+        implicit_namespaces: ImplicitNamespaces,
+        body_bytes_max: usize,
+        wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+        backups: Backups,
     ) -> Self {
         let clock = ManualClock::default();
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
@@ -105,6 +120,7 @@ impl Bench {
                 bodies_bytes_max: 256 * 1024 * 1024,
                 request_timeout: Duration::from_secs(30),
             },
+            backups,
             metrics: Metrics::install(),
         });
         Self { router: router(app), clock, store }

@@ -26,6 +26,7 @@ fn every_path_of_the_contract_is_described() {
     let document: Value = serde_json::from_str(&openapi_json()).unwrap();
     assert_eq!(document["openapi"].as_str().map(|v| &v[..3]), Some("3.1"));
     let ns = "/v1/namespaces/{namespace}";
+    assert!(document["paths"]["/v1/store/backup"]["post"].is_object());
     let calls = [
         ("post get", "/timers"),
         ("get patch delete", "/timers/{id}"),

@@ -80,7 +80,8 @@ fn fixture() -> Fixture {
 
 fn checked(disk: &SimDisk) -> Result<Report, OpenError> {
     let before = disk.ops();
-    let answer = check_disk(disk, &mut |_| {});
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+    let answer = check_disk(Arc::new(disk.clone()), clock, &mut |_| {});
     assert_eq!(disk.ops(), before, "a check changes nothing");
     answer
 }
@@ -91,23 +92,31 @@ fn a_healthy_directory_is_clean_and_counted() {
     make_store(dir.path()).close();
     let report = check_unchanged(dir.path()).expect("healthy");
     assert!(report.is_clean());
-    assert_eq!((report.format, report.epoch, report.segments, report.frames), (1, 2, 1, 1));
+    let segments = report.files_of("segments").count;
+    assert_eq!((report.format, report.epoch, segments, report.frames), (1, 2, 1, 1));
     assert_eq!(report.records, Counts { other: 1, ..Counts::default() });
     assert!(!report.torn_tail);
     let text = report.to_string();
-    assert!(text.ends_with("verdict         clean: everything that a start reads holds"));
+    assert!(text.ends_with("verdict         clean: every checksum, number and order holds"));
     assert!(text.contains(&dir.path().display().to_string()), "{text}");
 
     let mut seen = Vec::new();
     let fixture = fixture();
-    let report = check_disk(&fixture.disk, &mut |progress| seen.push(progress)).expect("healthy");
-    assert_eq!((report.segments, report.frames, report.records.pending), (2, 4, 5));
-    let (segments, bytes_total) = (2, 2 * SEGMENT_BYTES_MIN);
-    let progress = |segments_done, records| {
-        let bytes_done = segments_done as u64 * SEGMENT_BYTES_MIN;
-        Progress { segments_done, segments, records, bytes_done, bytes_total }
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+    let mut tell = |progress| seen.push(progress);
+    let report = check_disk(Arc::new(fixture.disk), clock, &mut tell).expect("no reason not to");
+    let segments = report.files_of("segments");
+    assert_eq!((segments.count, report.frames, report.records.pending), (2, 4, 5));
+    assert_eq!((segments.bytes, segments.records), (2 * SEGMENT_BYTES_MIN, 5));
+    let progress = |what, segments: u64| {
+        let (bytes_done, bytes_total) = (segments * SEGMENT_BYTES_MIN, 2 * SEGMENT_BYTES_MIN);
+        Progress { what, bytes_done, bytes_total }
     };
-    assert_eq!(seen, [progress(1, 3), progress(2, 5)]);
+    let (replay, files) = ("journal to replay", "runs and segments");
+    assert_eq!(
+        seen,
+        [progress(replay, 1), progress(replay, 2), progress(files, 1), progress(files, 2)]
+    );
 }
 
 #[test]
@@ -126,9 +135,10 @@ fn damage_is_named_with_file_and_byte() {
     let fixture = fixture();
     let check = |name: &str, at: u64, file: &str, offset: u64| {
         fixture.disk.corrupt(name, at, 0x10);
-        let error = checked(&fixture.disk).expect_err("damage");
-        let named = matches!(&error, OpenError::Damaged { file: f, offset: o, .. } if f == file && *o == offset);
-        assert!(named, "byte {at} of {name}: {error}");
+        let report = checked(&fixture.disk).expect("it is checked to the end");
+        assert!(!report.is_clean());
+        let is_it = |finding: &Finding| finding.file == file && finding.offset == offset;
+        assert!(report.findings.iter().any(is_it), "byte {at} of {name}: {report}");
         fixture.disk.corrupt(name, at, 0x10);
     };
     check("MANIFEST", 3, "MANIFEST", 0);
@@ -136,7 +146,7 @@ fn damage_is_named_with_file_and_byte() {
     check(FIRST, 20, FIRST, 0);
     check(FIRST, 64 + 40, FIRST, 64);
     check(&segment_name(2), 40, &segment_name(2), 0);
-    assert!(checked(&fixture.disk).is_ok(), "all of it was put right again");
+    assert!(checked(&fixture.disk).expect("whole").is_clean(), "all of it was put right again");
 }
 
 #[test]
@@ -152,8 +162,8 @@ fn a_directory_without_a_store_is_named_and_left_alone() {
     assert!(!dir.path().join("missing").exists());
 
     fs::write(dir.path().join("MANIFEST"), "a manifest of goods").expect("written");
-    let error = check_unchanged(dir.path()).expect_err("a foreign manifest");
-    assert!(matches!(&error, OpenError::Damaged { file, .. } if file == "MANIFEST"), "{error}");
+    let report = check_unchanged(dir.path()).expect("a foreign manifest");
+    assert!(!report.is_clean() && report.findings[0].file == "MANIFEST", "{report}");
 }
 
 #[test]
@@ -181,6 +191,6 @@ fn segments_of_another_store_are_named() {
     let fixture = fixture();
     let other = Manifest { store: 1, ..fixture.manifest };
     other.write(&fixture.disk).expect("written");
-    let error = checked(&fixture.disk).expect_err("not its segments");
-    assert!(error.to_string().contains("belongs to another store"), "{error}");
+    let report = checked(&fixture.disk).expect("it is checked to the end");
+    assert!(report.to_string().contains("belongs to another store"), "{report}");
 }

@@ -6,7 +6,7 @@
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -230,6 +230,16 @@ impl Disk for RealDisk {
             file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(failed)?;
         }
         Ok(Lock::new(file))
+    }
+
+    fn is_shared(&self, name: &str) -> Result<bool, Error> {
+        let metadata = self.path(name)?.metadata();
+        let metadata = metadata.map_err(|e| self.error(Operation::Open, name, e))?;
+        Ok(metadata.nlink() > 1)
+    }
+
+    fn real_path(&self, name: &str) -> Option<PathBuf> {
+        if name.is_empty() { Some(self.root.clone()) } else { self.path(name).ok() }
     }
 
     fn describe(&self) -> String {

@@ -8,81 +8,33 @@
 //! ```
 //!
 //! Invariants:
-//! * a step copies only what is written: it waits for the frame under construction;
+//! * a step copies only what is written: it waits for the frame under construction ([`walk`]);
 //! * a checkpoint gets its name when everything it saw is durable;
 //! * the newest two stay; what they need stays too ([`Engine::reclaim`]).
 
 use std::{collections::VecDeque, sync::Arc};
 
-use duly_core::NamespaceName;
-
 use crate::{
     checkpoint::{self, FILES, Finished, Writer},
     disk::{self, Disk},
-    format::{
-        self,
-        checkpoint::{self as layout, Block, Entries, Which, append_entry},
-    },
-    index::{Cursor, Flags, Index},
-    journal::recovery::ReplayPoint,
+    format::{self, checkpoint as layout},
     open::OpenError,
 };
 
-use super::{Engine, namespaces::Namespace};
+use super::Engine;
+
+mod walk;
+
+use walk::{Place, Taking};
 
 /// Checkpoints that are kept.
 const KEPT: usize = 2;
-/// Tables that one step copies.
-const TABLES_PER_STEP: usize = 4;
-/// Namespaces that one step copies.
-const NAMESPACES_PER_STEP: usize = 64;
 /// Bytes of pieces above which the walk waits for the writer.
 const PIECES_BYTES_MAX: usize = 4 << 20;
-/// Entries of one block: neighbouring tables share one.
-const BLOCK_ENTRIES: usize = 32_768;
-const _: () = assert!(BLOCK_ENTRIES <= layout::ENTRIES_MAX, "a block takes them");
 /// How long nothing is written before it counts as quiet.
 const QUIET_MS: u64 = 2_000;
 /// When a checkpoint that failed is tried again.
 const AGAIN_MS: u64 = 10_000;
-
-/// A part of a checkpoint on its way to the writer.
-pub(super) enum Piece {
-    Namespace(Box<layout::Namespace>),
-    Entries { namespace: u32, which: Which, bytes: Vec<u8> },
-    Leases(layout::Leases),
-    Several(layout::Several),
-    Files(Vec<layout::FileSlot>),
-}
-
-impl std::fmt::Debug for Piece {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Piece").finish_non_exhaustive()
-    }
-}
-
-impl Piece {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Entries { bytes, .. } => bytes.len(),
-            Self::Leases(leases) => 64 * leases.leases.len(),
-            Self::Several(several) => 40 * several.letters.len(),
-            Self::Namespace(_) | Self::Files(_) => 1_024,
-        }
-    }
-
-    fn write(&self, writer: &mut Writer) -> Result<(), disk::Error> {
-        match self {
-            Self::Namespace(namespace) => writer.block(&Block::Namespace(namespace.clone())),
-            Self::Entries { namespace, which, bytes } => {
-                writer.block(&Block::Entries(Entries::new(*namespace, *which, bytes)))
-            }
-            Self::Leases(leases) => writer.block(&Block::Leases(leases.clone())),
-            Self::Several(several) => writer.block(&Block::Several(several.clone())),
-            Self::Files(files) => writer.block(&Block::Files(files.clone())),
-        }
-    }
-}
 
 /// A checkpoint that can be loaded.
 #[derive(Debug, Clone, Copy)]
@@ -111,41 +63,10 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The older of the kept two; while there are not two, nothing may go.
+    /// The oldest that must be loadable; while there are not two, nothing may go.
     pub(super) fn oldest(&self) -> Option<Kept> {
-        self.kept.front().copied().filter(|_| self.kept.len() == KEPT)
+        self.kept.front().copied().filter(|_| self.kept.len() >= KEPT)
     }
-}
-
-/// A checkpoint under way.
-struct Taking {
-    number: u64,
-    replay: ReplayPoint,
-    place: Place,
-    pieces: Vec<Piece>,
-    pieces_bytes: usize,
-    /// Here, or away in the background.
-    writer: Option<Box<Writer>>,
-    /// The newest frame that it saw something of.
-    seen_lsn: u64,
-}
-
-impl std::fmt::Debug for Taking {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Taking").field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
-/// Where the walk is.
-enum Place {
-    /// Behind this namespace, or at the beginning.
-    Behind(Option<NamespaceName>),
-    /// In an index of a namespace.
-    In { name: NamespaceName, number: u32, which: Which, cursor: Cursor },
-    /// All namespaces were seen.
-    Done,
-    /// The table of files was seen too: what is left waits for durability.
-    Ended,
 }
 
 impl Engine {
@@ -166,6 +87,9 @@ impl Engine {
     }
 
     fn wants_checkpoint(&self) -> bool {
+        if self.backups.is_waiting() {
+            return true;
+        }
         let checkpoints = &self.checkpoints;
         if self.now.boot_ms < checkpoints.not_before_ms {
             return false;
@@ -178,6 +102,10 @@ impl Engine {
     /// Whether so many bytes wait for a checkpoint to be given back that one is worth it: many, or
     /// any while nothing else is written.
     fn wants_room(&self) -> bool {
+        if self.backups.is_held() {
+            // Nothing goes meanwhile, so it would help nobody.
+            return false;
+        }
         let oldest = self.checkpoints.oldest().map_or(0, |oldest| oldest.number);
         let waiting = self.files.waiting_bytes(oldest);
         let is_quiet =
@@ -236,107 +164,11 @@ impl Engine {
         tracing::warn!(%error, "a checkpoint could not be written; it is tried again");
         self.checkpoints.taking = None;
         self.checkpoints.not_before_ms = self.now.boot_ms + AGAIN_MS;
-        if error.is_no_space() && self.checkpoints.kept.len() == KEPT {
+        self.fail_backups(error);
+        let can_drop = self.checkpoints.kept.len() == KEPT && !self.backups.is_held();
+        if error.is_no_space() && can_drop {
             // The newer one is enough to open with; its elder's room may be all there is.
             self.drop_oldest_checkpoint();
-        }
-    }
-
-    fn walk_on(&mut self) {
-        let Some(mut taking) = self.checkpoints.taking.take() else {
-            return;
-        };
-        let (mut tables, mut namespaces) = (0, 0);
-        while taking.pieces_bytes < PIECES_BYTES_MAX
-            && tables < TABLES_PER_STEP
-            && namespaces < NAMESPACES_PER_STEP
-        {
-            match std::mem::replace(&mut taking.place, Place::Done) {
-                Place::Behind(behind) => {
-                    taking.place = self.copy_next_namespace(&mut taking, behind.as_ref());
-                    namespaces += 1;
-                }
-                Place::In { name, number, which, cursor } => {
-                    taking.place = self.copy_table(&mut taking, name, (number, which), cursor);
-                    tables += 1;
-                }
-                Place::Done => {
-                    for files in self.files.slots().chunks(layout::FILES_MAX) {
-                        taking.push(Piece::Files(files.to_vec()));
-                    }
-                    taking.place = Place::Ended;
-                }
-                Place::Ended => {
-                    taking.place = Place::Ended;
-                    break;
-                }
-            }
-        }
-        if !matches!(taking.place, Place::Ended) || !taking.pieces.is_empty() {
-            taking.seen_lsn = self.journal.written_lsn();
-        }
-        let waits = taking.writer.is_none() && taking.pieces_bytes >= PIECES_BYTES_MAX;
-        self.busy |= !waits && !matches!(taking.place, Place::Ended);
-        self.checkpoints.taking = Some(taking);
-    }
-
-    fn copy_next_namespace(&self, taking: &mut Taking, behind: Option<&NamespaceName>) -> Place {
-        let Some((name, number)) = self.namespaces.names_after(behind).next() else {
-            return Place::Done;
-        };
-        let Some(namespace) = self.namespaces.get(number) else {
-            return Place::Behind(Some(name.clone()));
-        };
-        let lane = |(number, lane): (u8, &super::lanes::Lane)| layout::Lane {
-            number,
-            key: lane.key().cloned(),
-        };
-        taking.push(Piece::Namespace(Box::new(layout::Namespace {
-            number,
-            lsn: self.journal.written_lsn(),
-            record: namespace.record(),
-            lanes: namespace.lanes.iter().map(lane).collect(),
-            counts: index_of_all(namespace).map(|index| index.len() as u64),
-        })));
-        Place::In { name: name.clone(), number, which: Which::Live, cursor: Cursor::START }
-    }
-
-    fn copy_table(
-        &self,
-        taking: &mut Taking,
-        name: NamespaceName,
-        (number, which): (u32, Which),
-        cursor: Cursor,
-    ) -> Place {
-        let Some(namespace) = self.namespaces.get(number) else {
-            return Place::Behind(Some(name));
-        };
-        if which == Which::DeadLetters {
-            copy_letters(taking, number, namespace);
-            return Place::Behind(Some(name));
-        }
-        let mut next = None;
-        if let Some(scan) = index_of(namespace, which).scan(cursor) {
-            next = scan.next;
-            let mut bytes = Vec::new();
-            let mut leases = Vec::new();
-            for entry in scan.entries() {
-                append_entry(&mut bytes, entry.with_flags(kept_flags(entry.flags())).words());
-                if which == Which::Live && entry.flags().has(Flags::LEASED) {
-                    let key = entry.key(number);
-                    leases.extend(self.leases.get(key).map(|lease| lease.in_checkpoint(key)));
-                }
-            }
-            taking.push_entries(number, which, bytes);
-            for leases in leases.chunks(layout::LEASES_MAX) {
-                let leases = leases.to_vec();
-                taking.push(Piece::Leases(layout::Leases { namespace: number, leases }));
-            }
-        }
-        match (next, after(which)) {
-            (Some(cursor), _) => Place::In { name, number, which, cursor },
-            (None, Some(which)) => Place::In { name, number, which, cursor: Cursor::START },
-            (None, None) => Place::Behind(Some(name)),
         }
     }
 
@@ -383,13 +215,21 @@ impl Engine {
                 self.checkpoints.bytes = bytes;
                 self.checkpoints.kept.push_back(kept);
                 self.rewriter.is_wanted = true;
+                self.answer_backups(kept);
                 if self.checkpoints.kept.len() > KEPT {
-                    self.drop_oldest_checkpoint();
+                    self.drop_old_checkpoints();
                 } else {
                     self.reclaim();
                 }
             }
             Err(error) => self.give_up_checkpoint(&error),
+        }
+    }
+
+    /// Drops all but the newest two, unless a backup copies one of them.
+    pub(super) fn drop_old_checkpoints(&mut self) {
+        while self.checkpoints.kept.len() > KEPT && !self.backups.is_held() {
+            self.drop_oldest_checkpoint();
         }
     }
 
@@ -420,74 +260,4 @@ fn remove_others(disk: &dyn Disk, kept: &[u64]) -> Result<(), OpenError> {
         disk.remove(&FILES.name(number))?;
     }
     Ok(disk.sync_dir(checkpoint::FILES.dir)?)
-}
-
-impl Taking {
-    fn push(&mut self, piece: Piece) {
-        self.pieces_bytes += piece.bytes();
-        self.pieces.push(piece);
-    }
-
-    /// Joins what comes from neighbouring tables.
-    fn push_entries(&mut self, number: u32, which: Which, bytes: Vec<u8>) {
-        if bytes.is_empty() {
-            return;
-        }
-        self.pieces_bytes += bytes.len();
-        if let Some(Piece::Entries { namespace, which: last, bytes: before }) =
-            self.pieces.last_mut()
-            && (*namespace, *last) == (number, which)
-            && before.len() + bytes.len() <= BLOCK_ENTRIES * layout::ENTRY_BYTES
-        {
-            before.extend_from_slice(&bytes);
-            return;
-        }
-        self.pieces.push(Piece::Entries { namespace: number, which, bytes });
-    }
-}
-
-/// What is due is found again by time, and leases stand beside the entries.
-const fn kept_flags(flags: Flags) -> Flags {
-    flags.without(Flags::SURFACED).without(Flags::LEASED)
-}
-
-const fn after(which: Which) -> Option<Which> {
-    match which {
-        Which::Live => Some(Which::Stubs),
-        Which::Stubs => Some(Which::DeadLetters),
-        Which::DeadLetters => Some(Which::DeadByTimer),
-        Which::DeadByTimer => None,
-    }
-}
-
-/// The letters of a namespace, at one moment: the entries by delivery id, those by timer and the
-/// lists of timers with several name each other.
-fn copy_letters(taking: &mut Taking, number: u32, namespace: &Namespace) {
-    for which in [Which::DeadLetters, Which::DeadByTimer] {
-        let mut cursor = Some(Cursor::START);
-        while let Some(scan) = cursor.and_then(|from| index_of(namespace, which).scan(from)) {
-            cursor = scan.next;
-            let mut bytes = Vec::new();
-            scan.entries().for_each(|entry| append_entry(&mut bytes, entry.words()));
-            taking.push_entries(number, which, bytes);
-        }
-    }
-    for letters in namespace.letters.several().chunks(layout::LETTERS_MAX) {
-        let letters = letters.to_vec();
-        taking.push(Piece::Several(layout::Several { namespace: number, letters }));
-    }
-}
-
-fn index_of(namespace: &Namespace, which: Which) -> &Index {
-    match which {
-        Which::Live => &namespace.live,
-        Which::Stubs => namespace.stubs.index(),
-        Which::DeadLetters => namespace.letters.by_delivery(),
-        Which::DeadByTimer => namespace.letters.by_timer(),
-    }
-}
-
-fn index_of_all(namespace: &Namespace) -> [&Index; 4] {
-    [Which::Live, Which::Stubs, Which::DeadLetters, Which::DeadByTimer]
-        .map(|which| index_of(namespace, which))
 }

@@ -15,7 +15,10 @@ use crate::{
     clock::{Times, ms},
     disk::Disk,
     files::{FileId, Files},
-    format,
+    format::{
+        self,
+        record::{NamespaceRecord, Record},
+    },
     journal::{DIR, Journal, recovery, segment_name},
     manifest::{self, Manifest},
     open::{OpenError, OpenReport},
@@ -23,7 +26,7 @@ use crate::{
     runs,
 };
 
-use super::{Engine, space::Space, work::Pace};
+use super::{Engine, Stop, space::Space, work::Pace};
 
 impl Engine {
     /// Opens the store on `disk`, which the caller has locked. Nothing is written until all of it
@@ -52,7 +55,8 @@ impl Engine {
         Ok((engine, report))
     }
 
-    fn empty(
+    /// An engine that has read nothing.
+    pub(super) fn empty(
         disk: Arc<dyn Disk>,
         options: Options,
         clock: Arc<dyn Clock>,
@@ -76,6 +80,7 @@ impl Engine {
             checkpoints: super::checkpoint::Checkpoints::default(),
             rewriter: super::rewrite::Rewriter::default(),
             journal_grew_ms: 0,
+            backups: super::backup::Backups::default(),
             outbox: super::work::Outbox::default(),
             pace: Pace::Unlimited,
             leases: super::Leases::default(),
@@ -154,16 +159,49 @@ impl Engine {
         self.count_out_all();
         self.reclaim();
         let released = self.release_nodes();
+        let is_restored = disk.list("")?.iter().any(|name| name == manifest::RESTORED);
+        let paused = if is_restored { self.pause_all()? } else { 0 };
         let mark = self.journal.commit()?;
         if let Some(mark) = mark {
             mark.file.sync_data()?;
             self.synced(mark.lsn, mark.position);
         }
+        if is_restored {
+            disk.remove(manifest::RESTORED)?;
+            disk.sync_dir("")?;
+        }
         self.begin_step();
         if self.poisoned.is_some() {
             return Err(OpenError::Unwritable(self.poisoned.clone().unwrap_or_default()));
         }
-        Ok(OpenReport { is_new, torn_tail: torn, frames, records, released, epoch: manifest.epoch })
+        let epoch = manifest.epoch;
+        Ok(OpenReport { is_new, torn_tail: torn, frames, records, released, paused, epoch })
+    }
+
+    /// Pauses every namespace of a store that was restored from a backup: what was overdue then, or
+    /// fired since the backup was made, is not to fire before somebody has looked at it.
+    fn pause_all(&mut self) -> Result<u64, OpenError> {
+        let running = self.namespaces.iter().filter(|(_, namespace)| !namespace.paused);
+        let mut running: Vec<_> =
+            running.map(|(number, namespace)| (number, namespace.record())).collect();
+        running.sort_unstable_by_key(|(number, _)| *number);
+        let count = running.len() as u64;
+        for (number, record) in running {
+            let updated_at = self.now.wall();
+            let record = NamespaceRecord { paused: true, updated_at, ..record };
+            self.write(number, &Record::Namespace(Box::new(record))).map_err(|stop| {
+                OpenError::Unwritable(match stop {
+                    Stop::Refused(refusal) => refusal.to_string(),
+                    Stop::Poisoned => self.poisoned.clone().unwrap_or_default(),
+                })
+            })?;
+        }
+        tracing::warn!(
+            namespaces = count,
+            "the store was restored from a backup and every namespace is paused: look at what is \
+             due, then `duly resume --all`, or `duly namespace resume` for one of them"
+        );
+        Ok(count)
     }
 
     /// Removes what writers that were interrupted left: temporary files, runs and segments that

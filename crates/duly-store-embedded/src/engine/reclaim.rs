@@ -2,7 +2,7 @@
 //!
 //! One rule for all cases. A cancellation is durable, and in both checkpoints, before the record that
 //! it cancelled goes; a location that moved is in both before the old copy goes; a segment is behind
-//! both replay points. A segment of the right length becomes the next spare, if there is none.
+//! both replay points. While a backup is copied nothing goes. A segment of the right length becomes the next spare, if there is none.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl Engine {
         let Some(oldest) = self.checkpoints.oldest() else {
             return;
         };
-        if self.checkpoints.is_reclaiming {
+        if self.checkpoints.is_reclaiming || self.backups.is_held() {
             return;
         }
         let is_behind = |id: FileId| match id {

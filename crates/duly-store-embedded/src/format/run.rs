@@ -60,7 +60,7 @@ pub(crate) enum Kind {
     Pending = 1,
     /// Stubs, by when they expire.
     Stubs = 2,
-    /// Dead letters, by when they died.
+    /// Dead letters, by when they were due.
     DeadLetters = 3,
 }
 

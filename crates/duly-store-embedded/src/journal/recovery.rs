@@ -17,26 +17,30 @@
 //!
 //! ```text
 //!   walk (segments, checks) ─► frames ─┬─► recover          skims them in a thread of its own
-//!                                      └─► recover_records  decodes them whole
+//!                                      └─► recover_records  decodes them whole, for tests
 //! ```
 
 use std::sync::Arc;
 
 use crate::{
     disk::{self, Disk, File},
-    format::{record, segment},
-    index::Location,
+    format::segment,
     manifest::Manifest,
     open::OpenError,
 };
+#[cfg(test)]
+use crate::{format::record, index::Location};
 
+mod alone;
 mod checks;
 mod pipeline;
 mod scan;
 mod walk;
 
+pub(crate) use alone::{Alone, read_alone};
 pub(crate) use pipeline::{Replayed, recover};
 
+#[cfg(test)]
 use walk::{Halt, Visitor, WholeFrame, walk};
 
 /// A segment that recovery read.
@@ -119,6 +123,7 @@ pub struct Progress {
 
 /// Reads the journal, from its beginning or from `from` on, and hands every record, whole and in
 /// order, to `each`.
+#[cfg(test)]
 pub(crate) fn recover_records(
     disk: &dyn Disk,
     manifest: &Manifest,
@@ -161,11 +166,13 @@ pub(crate) fn open_sealed(
 }
 
 /// Decodes what a walk comes by.
+#[cfg(test)]
 struct Decoder<'a> {
     each: &'a mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
     progress: &'a mut dyn FnMut(Progress),
 }
 
+#[cfg(test)]
 impl Visitor for Decoder<'_> {
     fn frame(&mut self, frame: &WholeFrame<'_>) -> Result<(), Halt> {
         frame.each_record(|place, bytes| {

@@ -16,12 +16,12 @@ use crate::{
 use super::DIR;
 
 /// A segment that waits for its turn.
-pub(super) const SPARE: &str = "journal/spare";
+pub(crate) const SPARE: &str = "journal/spare";
 const SPARE_TEMPORARY: &str = "journal/spare.tmp";
 const NEXT_TEMPORARY: &str = "journal/next.tmp";
 const RECYCLED_TEMPORARY: &str = "journal/recycled.tmp";
 /// Suffix of segments that wait to be a spare.
-const RECYCLED_SUFFIX: &str = ".old";
+pub(crate) const RECYCLED_SUFFIX: &str = ".old";
 /// How many of them are kept.
 const RECYCLED_MAX: usize = 8;
 /// Bytes after which a spare is synced while it is written: so much at most stands in the disk's
@@ -80,15 +80,16 @@ pub(super) fn take(
     disk.rename(NEXT_TEMPORARY, name)
 }
 
-/// Keeps a segment that nothing needs to be a spare one day, if it has the length that segments have
-/// and not too many wait already; answers whether it did. What it held is no frame of the journal any
-/// more: its lsns lie behind.
+/// Keeps a segment that nothing needs to be a spare one day, if it has the length that segments have,
+/// no backup shares it and not too many wait already; answers whether it did. What it held is no
+/// frame of the journal any more: its lsns lie behind.
 pub(crate) fn recycle(
     disk: &dyn Disk,
     name: &str,
     segment_bytes: u64,
 ) -> Result<bool, disk::Error> {
-    if recycled(disk)?.len() >= RECYCLED_MAX || length_of(disk, name)? != segment_bytes {
+    let is_full = recycled(disk)?.len() >= RECYCLED_MAX;
+    if is_full || length_of(disk, name)? != segment_bytes || disk.is_shared(name)? {
         return Ok(false);
     }
     // It can be a spare when its old name is gone for good: a journal that takes it overwrites its

@@ -145,6 +145,11 @@ impl Inbox {
             return true;
         }
         std::thread::sleep(time);
+        self.is_closed()
+    }
+
+    /// Whether no more requests are taken.
+    pub(crate) fn is_closed(&self) -> bool {
         self.state.lock().closed
     }
 

@@ -9,11 +9,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use duly_store::{Operation, SettleVerdict, conformance::ManualClock};
 use duly_store_embedded::{
     EmbeddedStore, Options,
-    check::check_disk,
     disk::{Disk, Fault, SimDisk},
 };
 
 use crate::{
+    check::checked,
     crash_points::fires_what_is_pending,
     seeds::number,
     steps::{
@@ -133,7 +133,7 @@ fn the_script_takes_checkpoints_rewrites_merges_removes_and_recycles() {
     assert!(spares > 0, "segments are recycled");
     assert!(!twins.subject.disk.names().contains(&"journal/0000000000000001.log".to_owned()));
     // Segments that are gone for good are no damage.
-    let report = check_disk(&twins.subject.disk, &mut |_| {}).expect("nothing is wrong");
+    let report = checked(&twins.subject.disk, &twins.clock);
     assert!(report.is_clean() && report.frames > 0, "{report}");
 }
 
@@ -201,7 +201,7 @@ fn a_check_misses_no_segment_that_has_gone_for_good() {
     let (disk, clock) = (SimDisk::new(3), ManualClock::default());
     let options = Options { checkpoint_bytes: 16 << 10, ..small(3) };
     let on: Arc<dyn Disk> = Arc::new(disk.clone());
-    let store = EmbeddedStore::open_inline(on, options, Arc::new(clock)).expect("it opens");
+    let store = EmbeddedStore::open_inline(on, options, Arc::new(clock.clone())).expect("it opens");
     let mut tokens = Default::default();
     perform(&store, &Step::Put("brief", Box::new(forgetful())), &mut tokens).expect("it is taken");
     let kept = schedule("kept", 90_000_000, LARGE_BYTES);
@@ -215,6 +215,6 @@ fn a_check_misses_no_segment_that_has_gone_for_good() {
     let names = disk.names();
     let segment = |number: u64| names.contains(&format!("journal/{number:016}.log"));
     assert!(segment(1) && !segment(2), "there is a gap: {names:?}");
-    let report = check_disk(&disk, &mut |_| {}).expect("nothing is wrong");
+    let report = checked(&disk, &clock);
     assert!(report.is_clean(), "{report}");
 }

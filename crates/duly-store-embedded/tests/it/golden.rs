@@ -71,12 +71,16 @@ fn list_copy(name: &str) -> String {
     let dir = tempfile::tempdir().expect("a directory");
     copy(&golden(name), dir.path());
     let mut text = String::new();
-    let report = check(dir.path(), &mut |_| {}).expect("it is whole");
+    let report = check(dir.path(), &mut |_| {}).expect("it can be checked");
+    assert!(report.is_clean(), "{name}: {report}");
     let records = report.records;
     text += &format!(
-        "format {} epoch {} segments {} frames {} torn {}\n",
-        report.format, report.epoch, report.segments, report.frames, report.torn_tail
+        "format {} epoch {} frames {} torn {}\n",
+        report.format, report.epoch, report.frames, report.torn_tail
     );
+    for files in &report.files {
+        text += &format!("{} {} with {} records\n", files.count, files.kind, files.records);
+    }
     text += &format!(
         "records pending {} dead {} ended {} leases {} other {}\n\n",
         records.pending, records.dead, records.ended, records.leases, records.other

@@ -7,8 +7,10 @@
 //! name one module after `--test it` with them, they mean something to several.
 
 mod background_faults;
+mod backup;
 mod busy_races;
 mod callers;
+mod check;
 mod checkpoint_crashes;
 mod clock_steps;
 mod conformance;

@@ -15,6 +15,7 @@ use crate::{
     cli::Session,
     client::{Answer, Hint},
     commands::get,
+    failure::Failure,
     output::{table, text},
 };
 
@@ -129,8 +130,8 @@ fn done(session: &Session, answer: &Answer, namespace: &NamespaceName, what: &st
     session.printer.answer(answer, || Ok(format!("{namespace}  {what}")))
 }
 
-/// Every namespace, as one document.
-async fn list(session: &Session) -> Outcome {
+/// Every namespace, as the server tells of it.
+pub(super) async fn all(session: &Session) -> Result<Vec<Box<RawValue>>, Failure> {
     let mut all = Vec::new();
     let mut cursor: Option<String> = None;
     loop {
@@ -141,9 +142,14 @@ async fn list(session: &Session) -> Outcome {
         all.extend(page.namespaces);
         match page.cursor {
             Some(next) => cursor = Some(next),
-            None => break,
+            None => return Ok(all),
         }
     }
+}
+
+/// Every namespace, as one document.
+async fn list(session: &Session) -> Outcome {
+    let all = all(session).await?;
     if session.printer.is_json() {
         let items: Vec<_> = all.iter().map(|item| item.get()).collect();
         let document = format!(r#"{{"namespaces":[{}]}}"#, items.join(","));

@@ -1,16 +1,20 @@
-//! `duly store`: looks after a data directory that no server has open.
+//! `duly store`: checks, copies and restores a data directory.
+//!
+//! `check` and `restore` work on directories that no server has open; `backup` asks the server that
+//! has it open.
 
-use std::{
-    io::{self, IsTerminal as _, Write as _},
-    path::PathBuf,
-};
+mod backup;
+mod check;
+mod restore;
+mod shown;
+
+use std::path::PathBuf;
 
 use clap::Subcommand;
-use duly_store_embedded::{OpenError, Progress, check, disk};
 
-use crate::{Outcome, failure::Failure, output::Printer};
+use crate::{Outcome, cli::Session, cli::block_on, failure::Failure, output::Printer};
 
-/// Look after the data directory of a server that is not running
+/// Check, back up and restore data directories
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -20,44 +24,44 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Action {
     /// Read everything in a data directory and verify it; nothing is changed
+    ///
+    /// No server may have it open. Exit code 1 if anything is damaged; what a crash leaves is not.
     Check {
         /// The data directory
         #[arg(long, value_name = "DIR", default_value = "./duly-data")]
         data: PathBuf,
     },
+    /// Have the running server copy its store into another directory
+    ///
+    /// The server goes on working. The directory must be empty or new, and below the server's
+    /// `store.backup_dir`. On the same file system nearly all of it is hard links.
+    Backup {
+        /// The directory, on the server's machine
+        path: PathBuf,
+    },
+    /// Make a data directory from a backup, with every namespace paused
+    ///
+    /// The backup stays as it is. Nothing fires from the restored directory before its namespaces are
+    /// resumed: `duly resume --all`, or one by one.
+    Restore {
+        /// The backup
+        #[arg(long, value_name = "BACKUP")]
+        from: PathBuf,
+        /// The data directory; it must be empty or new
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+    },
 }
 
 /// Runs it.
-pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
-    let Action::Check { data } = args.action;
-    printer.people_only("store check")?;
-    let watched = io::stderr().is_terminal();
-    let mut progress = |progress: Progress| {
-        if watched {
-            show(progress);
-        }
-    };
-    let report = check::check(&data, &mut progress).map_err(|error| match error {
-        OpenError::Disk(disk::Error::NotFound { .. }) => {
-            Failure::new(format_args!("{error}: name the directory with --data"))
-        }
-        error => Failure::new(error),
-    })?;
-    printer.line(&report.to_string())?;
-    if report.is_clean() {
-        Ok(())
-    } else {
-        Err(Failure::new(format_args!(
-            "{} is not clean: see above; restore it from a backup",
-            data.display()
-        )))
+pub(crate) fn run(
+    args: Args,
+    printer: Printer,
+    session: impl FnOnce() -> Result<Session, Failure>,
+) -> Outcome {
+    match args.action {
+        Action::Check { data } => check::run(&data, printer),
+        Action::Backup { path } => block_on(backup::run(&path, &session()?)),
+        Action::Restore { from, data } => restore::run(&from, &data, printer),
     }
-}
-
-/// One line that is written over; it does not matter whether anybody sees it.
-fn show(progress: Progress) {
-    let Progress { segments_done, segments, records, .. } = progress;
-    let end = if segments_done == segments { "\n" } else { "\r" };
-    let line = format!("segment {segments_done} of {segments}, {records} records{end}");
-    io::stderr().write_all(line.as_bytes()).ok();
 }

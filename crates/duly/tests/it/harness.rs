@@ -86,12 +86,15 @@ pub(crate) struct Process {
 impl Process {
     /// Starts it.
     pub(crate) fn start(args: &[&str]) -> Self {
-        let mut child = duly()
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("duly starts");
+        let mut command = duly();
+        command.args(args);
+        Self::of(command)
+    }
+
+    /// Starts a command that has its arguments.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("duly starts");
         let stdout = child.stdout.take().expect("stdout is piped");
         let mut stderr = child.stderr.take().expect("stderr is piped");
         let (sender, lines) = mpsc::channel();

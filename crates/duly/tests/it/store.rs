@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::harness::{Server, run, text};
+use crate::harness::{Process, Ran, Server, duly, run, text};
 
 #[test]
 fn a_directory_is_checked_when_no_server_has_it_open() {
@@ -25,4 +25,88 @@ fn what_is_no_data_directory_is_said_to_be_none() {
         assert!(message.contains(text(directory.path())), "{message}");
     }
     assert_eq!(directory.path().read_dir().expect("readable").count(), 0, "nothing touched");
+}
+
+/// A server that may make backups below its own temporary directory, with this timer due long ago.
+fn backing_up(directory: &std::path::Path) -> (Process, String) {
+    let data = directory.join("data");
+    let backups = directory.join("backups");
+    let mut command = duly();
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--data", text(&data)])
+        .env("DULY_STORE__BACKUP_DIR", &backups);
+    let mut process = Process::of(command);
+    let (address, _) = process.address();
+    (process, address)
+}
+
+fn at(server: &str, args: &[&str]) -> Ran {
+    let mut all = vec!["--server", server];
+    all.extend(args);
+    run(&all)
+}
+
+#[test]
+fn a_backup_of_a_running_server_is_restored_paused_and_resumed() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (process, server) = backing_up(directory.path());
+    for namespace in ["one", "two"] {
+        at(&server, &["schedule", namespace, "t", "--in", "1ms"]).ok();
+    }
+    at(&server, &["schedule", "one", "later", "--in", "1h"]).ok();
+    let backup = directory.path().join("backups/first");
+    let said = at(&server, &["store", "backup", text(&backup)]).ok();
+    assert!(said.contains("backed up") && said.contains(text(&backup)), "{said}");
+    let refused = at(&server, &["store", "backup", text(&backup)]).refused(1);
+    assert!(refused.contains("is not empty"), "{refused}");
+    let refused = at(&server, &["store", "backup", "/tmp/elsewhere"]).refused(1);
+    assert!(refused.contains("store.backup_dir"), "{refused}");
+    // Without any notice; the backup does not need the source.
+    process.signal(Signal::KILL);
+    drop(process);
+    let source = directory.path().join("data");
+    let report = run(&["store", "check", "--data", text(&source)]).ok();
+    assert!(report.contains("clean") && report.contains("namespace"), "{report}");
+
+    let data = directory.path().join("restored");
+    let said = run(&["store", "restore", "--from", text(&backup), "--data", text(&data)]).ok();
+    assert!(said.contains("paused") && said.contains("duly resume --all"), "{said}");
+    let again = run(&["store", "restore", "--from", text(&backup), "--data", text(&data)]);
+    assert!(again.refused(1).contains("is not empty"));
+    let report = run(&["store", "check", "--data", text(&data)]).ok();
+    assert!(report.contains("clean"), "{report}");
+
+    let mut process = Process::start(&["serve", "--listen", "127.0.0.1:0", "--data", text(&data)]);
+    let (server, _) = process.address();
+    for namespace in ["one", "two"] {
+        let leased = at(&server, &["--output", "json", "lease", namespace]).json();
+        assert_eq!(leased["firings"].as_array().map(Vec::len), Some(0), "{leased}");
+    }
+    let refused = at(&server, &["resume"]).refused(2);
+    assert!(refused.contains("--all"), "{refused}");
+    let resumed = at(&server, &["--output", "json", "resume", "--all"]).json();
+    assert_eq!(resumed, serde_json::json!({ "resumed": ["one", "two"] }));
+    for namespace in ["one", "two"] {
+        let leased = at(&server, &["--output", "json", "lease", namespace]).json();
+        assert_eq!(leased["firings"].as_array().map(Vec::len), Some(1), "{leased}");
+    }
+    assert!(at(&server, &["resume", "--all"]).ok().contains("none was paused"));
+}
+
+#[test]
+fn damage_is_shown_and_ends_with_exit_code_1() {
+    let mut server = Server::start();
+    server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
+    let data = server.data();
+    server.process.signal(Signal::TERM);
+    assert!(server.process.ended().0.success());
+    let segment = data.join("journal/0000000000000001.log");
+    let mut bytes = std::fs::read(&segment).expect("a segment");
+    bytes[20] ^= 1;
+    std::fs::write(&segment, bytes).expect("written");
+    let ran = run(&["store", "check", "--data", text(&data)]);
+    let shown = ran.stdout.clone();
+    let message = ran.refused(1);
+    assert!(message.contains("not clean") && message.contains("store restore"), "{message}");
+    assert!(shown.contains("DAMAGED") && shown.contains("at byte 0"), "{shown}");
 }

@@ -120,8 +120,14 @@ impl<'a> Scan<'a> {
         wanted: impl Fn(&frame::Header) -> bool,
     ) -> Result<Option<Frame>, OpenError> {
         let (lsn, epoch) = (self.lsn, self.epoch);
-        let wanted =
-            |header: &frame::Header| header.lsn >= lsn && header.epoch >= epoch && wanted(header);
+        self.frame_behind(|header| header.lsn >= lsn && header.epoch >= epoch && wanted(header))
+    }
+
+    /// The first valid frame behind the last one, of whichever life, that `wanted` asks for.
+    fn frame_behind(
+        &mut self,
+        wanted: impl Fn(&frame::Header) -> bool,
+    ) -> Result<Option<Frame>, OpenError> {
         let magic = frame::MAGIC.to_le_bytes();
         let mut from = self.at;
         while from < self.window.length {
@@ -131,7 +137,7 @@ impl<'a> Scan<'a> {
             let starts: Vec<u64> =
                 begins.map(|(number, _)| from + (number * ALIGN_BYTES) as u64).collect();
             for start in starts {
-                if let Some(frame) = self.frame_at(start, wanted)? {
+                if let Some(frame) = self.frame_at(start, &wanted)? {
                     return Ok(Some(frame));
                 }
             }
@@ -140,10 +146,15 @@ impl<'a> Scan<'a> {
         Ok(None)
     }
 
-    /// Whether anything but zeros stands where the next frame would.
+    /// Whether something that was begun and not finished stands where the next frame would: neither
+    /// zeros nor what the file held before it became this segment.
     pub(super) fn has_leftovers(&mut self) -> Result<bool, OpenError> {
         let next = self.window.slice(self.at, frame::HEADER_BYTES as u64)?;
-        Ok(next.iter().any(|byte| *byte != 0))
+        if next.iter().all(|byte| *byte == 0) {
+            return Ok(false);
+        }
+        let lsn = self.lsn;
+        Ok(self.frame_behind(|header| header.lsn < lsn)?.is_none())
     }
 
     /// The valid frame at this place, if its header is as wanted.

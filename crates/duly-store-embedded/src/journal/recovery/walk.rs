@@ -65,11 +65,11 @@ impl From<disk::Error> for Halt {
 
 /// A frame whose checksum holds.
 pub(super) struct WholeFrame<'a> {
-    name: &'a str,
-    slot: u16,
-    start: u64,
+    pub(super) name: &'a str,
+    pub(super) slot: u16,
+    pub(super) start: u64,
     pub(super) header: frame::Header,
-    bytes: &'a [u8],
+    pub(super) bytes: &'a [u8],
 }
 
 /// Where a record stands.
@@ -85,6 +85,11 @@ impl Place<'_> {
     pub(super) fn location(self, bytes: &[u8]) -> Location {
         let bytes = record::bytes_of(bytes).unwrap_or(0);
         Location::new(self.slot, self.offset / ALIGN, bytes)
+    }
+
+    /// Where the record begins in its segment.
+    pub(super) const fn offset(self) -> u64 {
+        self.offset
     }
 
     pub(super) fn damaged(self, error: &format::DecodeError) -> OpenError {

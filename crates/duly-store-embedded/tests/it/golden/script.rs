@@ -1,5 +1,5 @@
 //! What is written into a golden directory: every kind of record, every field of a timer, every
-//! state, two segments.
+//! state, and enough segments that the first ones are rewritten into runs of each kind.
 
 use duly_core::{
     Destination, Millis, NamespaceName, Payload, RetryPolicy, Schedule, Settings, TimerId,
@@ -37,12 +37,12 @@ pub(super) fn run(store: &EmbeddedStore, clock: &ManualClock) {
     script.ended();
     script.attempted();
     script.dead();
-    script.second_segment();
+    script.more_segments();
     script.other_namespaces();
     clock.advance(LASTS);
     // Time is noticed at the next call: a timer expires, lease ends are still ahead.
     let stats = now(store.stats(SHARD, name("shop"))).expect("it is there");
-    assert!(stats.dead >= 3 && stats.in_flight == 2 && stats.retained == 2, "{stats:?}");
+    assert!(stats.dead >= 3 && stats.in_flight == 2 && stats.retained == 4, "{stats:?}");
 }
 
 struct Script<'a> {
@@ -246,10 +246,14 @@ impl Script<'_> {
         });
     }
 
-    fn second_segment(&self) {
-        let large = Payload { form: Form::Binary, bytes: vec![0xD0; 60_000].into() };
-        self.schedule(Schedule { payload: Some(large), ..later("large") });
+    fn more_segments(&self) {
+        let large = || Payload { form: Form::Binary, bytes: vec![0xD0; 60_000].into() };
+        self.schedule(Schedule { payload: Some(large()), ..later("large") });
         self.schedule(later("in the second segment"));
+        for text in ["filler", "another filler"] {
+            self.schedule(Schedule { payload: Some(large()), ..later(text) });
+            self.cancel(text);
+        }
     }
 
     fn other_namespaces(&self) {

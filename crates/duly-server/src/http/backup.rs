@@ -1,0 +1,125 @@
+//! `POST /v1/store/backup`: a copy of the running store in another directory.
+//!
+//! Whoever may call may have files written. So it happens only below the one directory that the
+//! operator names (`store.backup_dir`), into a directory that is empty or new.
+
+use std::{
+    fmt,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+use axum::{extract::State, response::Response};
+use duly_core::{Code, Invalid, Millis, error_code::Retry};
+use duly_store_embedded::{
+    EmbeddedStore,
+    backup::{BackupError, BackupReport},
+};
+use tokio::task;
+
+use super::{App, Problem, answer, body::JsonBody, problem::Refusals};
+use crate::wire::{BackupIn, BackupOut, json};
+
+/// Its path; the copy may take longer than other requests.
+pub(super) const PATH: &str = "/v1/store/backup";
+
+/// What makes a backup.
+type Make = dyn Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync;
+
+/// Backups of a server's store.
+#[derive(Clone)]
+pub struct Backups {
+    dir: Option<PathBuf>,
+    make: Arc<Make>,
+}
+
+impl fmt::Debug for Backups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backups").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Backups {
+    /// Backups that `make` makes, below this directory. Without one, all are refused.
+    pub fn new(
+        dir: Option<PathBuf>,
+        make: impl Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { dir, make: Arc::new(make) }
+    }
+
+    /// Backups of an embedded store.
+    pub fn of(dir: Option<PathBuf>, store: Arc<EmbeddedStore>) -> Self {
+        Self::new(dir, move |path| store.backup(path, &mut |_| {}))
+    }
+
+    /// Whether a backup may go to this path.
+    fn check(&self, path: &Path) -> Result<(), Problem> {
+        let Some(dir) = &self.dir else {
+            let detail = "this server makes no backups: set store.backup_dir \
+                          (DULY_STORE__BACKUP_DIR) to the directory that they may go below, and \
+                          restart it";
+            return Err(Problem::new(Code::PermissionDenied, detail));
+        };
+        let allowed = format!("an absolute path below {} (store.backup_dir)", dir.display());
+        let refused = || Invalid::new("path", path.display(), allowed.clone());
+        let is_plain = path.components().all(|part| {
+            matches!(part, Component::RootDir | Component::Normal(_) | Component::Prefix(_))
+        });
+        if !path.is_absolute() || !is_plain {
+            return Err(refused().into());
+        }
+        // Also where links lead: what is there of it must be below what is there of the directory.
+        let below = path.strip_prefix(dir).is_ok_and(|rest| !rest.as_os_str().is_empty());
+        let there = path.ancestors().find_map(|above| above.canonicalize().ok());
+        let leads_out =
+            there.zip(dir.canonicalize().ok()).is_some_and(|(there, dir)| !there.starts_with(&dir));
+        if below && !leads_out { Ok(()) } else { Err(refused().into()) }
+    }
+}
+
+/// Copy the running store into an empty or new directory.
+///
+/// Calls go on meanwhile. The answer comes when the copy is durable; a copy that fails leaves
+/// nothing. What is restored from it has every namespace paused.
+#[utoipa::path(
+    post,
+    path = "/v1/store/backup",
+    tag = "service",
+    request_body(content = BackupIn, content_type = "application/json"),
+    responses((status = 200, description = "The copy is there.", body = BackupOut), Refusals)
+)]
+pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> Result<Response, Problem> {
+    let path = PathBuf::from(json::parse_body::<BackupIn>(&body.text)?.path);
+    drop(body);
+    let backups = app.backups().clone();
+    backups.check(&path)?;
+    let made = task::spawn_blocking(move || (backups.make)(&path));
+    match made.await {
+        Ok(Ok(report)) => answer::ok(&BackupOut::from(report)),
+        Ok(Err(error)) => Err(refusal(error)),
+        Err(_) => Err(Problem::fault("a backup panicked")),
+    }
+}
+
+fn refusal(error: BackupError) -> Problem {
+    let detail = error.to_string();
+    match error {
+        BackupError::Store(error) => error.into(),
+        BackupError::NotEmpty(path) | BackupError::Inside(path) => {
+            let allowed = "a directory that is empty or new, outside of the data directory";
+            let seen = Some(path.display().to_string());
+            Problem::new(Code::InvalidArgument, detail).at("path", seen, allowed)
+        }
+        BackupError::Busy | BackupError::Closed => {
+            Problem::new(Code::Unavailable, detail).with_retry(Retry::After(Millis::from_secs(10)))
+        }
+        BackupError::Disk(error) if error.is_no_space() => {
+            Problem::new(Code::ResourceExhausted, detail)
+        }
+        _ => {
+            tracing::error!(%detail, "a backup failed");
+            Problem::new(Code::Internal, format!("the backup failed and left nothing: {detail}"))
+        }
+    }
+}

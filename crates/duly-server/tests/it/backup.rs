@@ -1,0 +1,84 @@
+//! Backups over HTTP: only below the directory that the operator named, and what is refused makes
+//! nothing.
+
+use std::{
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use duly_core::Code;
+use duly_server::http::Backups;
+use duly_store::conformance::ManualClock;
+use duly_store_embedded::{EmbeddedStore, Options, check::check, disk::RealDisk};
+use serde_json::json;
+
+use crate::bench::Bench;
+
+const PATH: &str = "/v1/store/backup";
+
+fn store(path: &Path) -> Arc<EmbeddedStore> {
+    let options = Options { min_free_bytes: 0, min_free_percent: 0, ..Options::default() };
+    let options = Options { segment_bytes: 64 * 1024, ..options };
+    let disk = Arc::new(RealDisk::open_or_create(path).unwrap());
+    let clock = Arc::new(ManualClock::default());
+    Arc::new(EmbeddedStore::open(disk, options, clock, &mut |_| {}).unwrap())
+}
+
+fn asked(path: &Path) -> String {
+    json!({ "path": path }).to_string()
+}
+
+#[tokio::test]
+async fn a_backup_is_made_below_its_directory_and_answered_with_what_is_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir.path().join("data"));
+    let bench = Bench::backing_up(Backups::of(Some(dir.path().join("backups")), store));
+    let target = dir.path().join("backups/today");
+    let made = bench.post(PATH, &asked(&target)).await.expect(200);
+    assert_eq!(made["path"], json!(target));
+    assert!(made["files"].as_u64() >= Some(2) && made["bytes"].as_u64() > Some(1), "{made}");
+    assert!(made["lsn"].is_u64(), "{made}");
+    let report = check(&target, &mut |_| {}).unwrap();
+    assert!(report.is_clean(), "{report}");
+    let problem = bench.post(PATH, &asked(&target)).await.problem("invalid_argument");
+    assert_eq!(problem["field"], "path");
+    assert!(problem["detail"].as_str().unwrap().contains("is not empty"), "{problem}");
+}
+
+#[tokio::test]
+async fn without_a_directory_for_them_no_backup_is_made() {
+    let problem = Bench::new().post(PATH, r#"{"path":"/tmp/x"}"#).await;
+    let problem = problem.problem(Code::PermissionDenied.as_str());
+    assert!(problem["detail"].as_str().unwrap().contains("store.backup_dir"), "{problem}");
+}
+
+#[tokio::test]
+async fn paths_that_are_not_below_the_directory_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (backups, outside) = (dir.path().join("backups"), dir.path().join("outside"));
+    std::fs::create_dir_all(&backups).unwrap();
+    std::fs::create_dir_all(&outside).unwrap();
+    symlink(&outside, backups.join("link")).unwrap();
+    let never = Backups::new(Some(backups.clone()), |path| panic!("{} made", path.display()));
+    let bench = Bench::backing_up(never);
+    for path in [
+        PathBuf::from("relative"),
+        backups.clone(),
+        backups.join(""),
+        backups.join("../outside/x"),
+        backups.join("link/x"),
+        dir.path().join("backups-2/x"),
+        outside.join("x"),
+        PathBuf::from("/"),
+        PathBuf::new(),
+    ] {
+        let problem = bench.post(PATH, &asked(&path)).await.problem("invalid_argument");
+        assert_eq!(problem["field"], "path", "{}", path.display());
+        let allowed = problem["allowed"].as_str().unwrap();
+        assert!(allowed.contains(backups.to_str().unwrap()), "{allowed}");
+    }
+    bench.post(PATH, r#"{"path":"/x","more":1}"#).await.problem("invalid_argument");
+    bench.post(PATH, "{}").await.problem("invalid_argument");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+}

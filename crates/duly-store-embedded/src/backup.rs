@@ -1,0 +1,218 @@
+//! Backups: a consistent copy of a running store in another directory, and the way back.
+//!
+//! ```text
+//!   backup   checkpoint, runs, sealed segments ── hard links (copies across file systems) ─┐
+//!            active segment up to what is durable ── copy ────────────────────────────────┤
+//!            RESTORED, then MANIFEST ─────────────────────────────────────────────────────┴─► target
+//!   restore  copies all of it; the first opening pauses every namespace
+//! ```
+//!
+//! * A directory with a `MANIFEST` is a whole backup: it is written last, when everything else is
+//!   durable. A backup that fails takes away what it made.
+//! * Files that are linked are never written again by the store that they come from; a segment that
+//!   has another name is not recycled ([`Disk::is_shared`]).
+//! * The target is empty before, or is made.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    checkpoint,
+    disk::{self, Disk, RealDisk},
+    engine::{backup::Plan, work::Pace},
+    journal,
+    manifest::{self, Manifest},
+    open::OpenError,
+    runs,
+};
+
+mod copy;
+mod restore;
+
+pub use restore::restore;
+
+use copy::Copying;
+
+/// Directories of a store.
+const DIRS: [&str; 3] = [journal::DIR, runs::FILES.dir, checkpoint::FILES.dir];
+
+/// What was copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupReport {
+    /// The directory.
+    pub path: PathBuf,
+    /// Files in it.
+    pub files: u64,
+    /// Their bytes, linked ones included.
+    pub bytes: u64,
+    /// Bytes that were copied and not linked.
+    pub copied_bytes: u64,
+    /// Newest frame of the journal that is in it; not known of a restored one before it is opened.
+    pub lsn: Option<u64>,
+}
+
+/// How far a backup or a restore is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackupProgress {
+    /// Bytes that are there.
+    pub bytes_done: u64,
+    /// Bytes in all.
+    pub bytes_total: u64,
+}
+
+/// Why there is no backup, or nothing restored. Nothing is left of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// There is something at the target.
+    #[error("{0} is not empty: name a directory that is empty or does not exist")]
+    NotEmpty(PathBuf),
+    /// The target is in the data directory.
+    #[error("{0} is inside the data directory: name a place beside it, or on another disk")]
+    Inside(PathBuf),
+    /// The target cannot be used.
+    #[error("{path} cannot be used: {source}")]
+    Target {
+        /// The target.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// One is under way.
+    #[error("another backup is under way: wait for it")]
+    Busy,
+    /// The store was closed meanwhile.
+    #[error("the store was closed before the backup was complete")]
+    Closed,
+    /// The store does not take a checkpoint.
+    #[error(transparent)]
+    Store(#[from] duly_store::Error),
+    /// A disk refused.
+    #[error(transparent)]
+    Disk(#[from] disk::Error),
+    /// The source is no store, or cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// A directory to be filled.
+pub(crate) struct Target {
+    path: PathBuf,
+    is_new: bool,
+}
+
+impl Target {
+    /// Checks that the directory is missing or empty, and not part of `source`.
+    pub(crate) fn check(path: &Path, source: &dyn Disk) -> Result<Self, BackupError> {
+        let failed = |source| BackupError::Target { path: path.to_owned(), source };
+        let is_new = match fs::read_dir(path) {
+            Ok(mut names) => {
+                if names.next().is_some() {
+                    return Err(BackupError::NotEmpty(path.to_owned()));
+                }
+                false
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) => return Err(failed(error)),
+        };
+        let absolute = std::path::absolute(path).map_err(failed)?;
+        let above = absolute.ancestors().find_map(|above| above.canonicalize().ok());
+        let root = source.real_path("").and_then(|root| root.canonicalize().ok());
+        if let (Some(above), Some(root)) = (above, root)
+            && above.starts_with(&root)
+        {
+            return Err(BackupError::Inside(path.to_owned()));
+        }
+        Ok(Self { path: path.to_owned(), is_new })
+    }
+
+    /// Fills it; after an error it is as it was.
+    pub(crate) fn fill<T>(
+        &self,
+        fill: impl FnOnce(&RealDisk) -> Result<T, BackupError>,
+    ) -> Result<T, BackupError> {
+        let filled = RealDisk::open_or_create(&self.path)
+            .map_err(BackupError::from)
+            .and_then(|disk| {
+                DIRS.iter()
+                    .try_for_each(|dir| disk.make_dir(dir))
+                    .map(|()| disk)
+                    .map_err(Into::into)
+            })
+            .and_then(|disk| fill(&disk));
+        if filled.is_err() {
+            self.clear();
+        }
+        filled
+    }
+
+    /// Takes away what was made. It was empty before, so all of it was.
+    fn clear(&self) {
+        // Without its manifest it is no store, whatever else stays.
+        let cleared = remove_file(&self.path.join(manifest::NAME)).and_then(|()| {
+            if self.is_new {
+                return fs::remove_dir_all(&self.path);
+            }
+            for dir in DIRS {
+                fs::remove_dir_all(self.path.join(dir)).or_else(is_gone)?;
+            }
+            remove_file(&self.path.join(manifest::RESTORED))
+        });
+        if let Err(error) = cleared.or_else(is_gone) {
+            let path = self.path.display();
+            tracing::warn!(%error, %path, "what was written of a backup could not be removed");
+        }
+    }
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    fs::remove_file(path).or_else(is_gone)
+}
+
+fn is_gone(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+/// Copies what a plan names, which is held meanwhile; `is_closed` ends it early.
+pub(crate) fn copy(
+    source: &Arc<dyn Disk>,
+    target: &Target,
+    plan: &Plan,
+    is_closed: &dyn Fn() -> bool,
+    progress: &mut dyn FnMut(BackupProgress),
+) -> Result<BackupReport, BackupError> {
+    let Plan { checkpoint, whole, active, active_end, lsn, pace } = plan;
+    let names = whole.iter().map(|id| id.name());
+    let names: Vec<String> = names.chain([checkpoint::FILES.name(*checkpoint)]).collect();
+    let active = active.name();
+    target.fill(|disk| {
+        let throttle = pace.throttle();
+        let mut copying = Copying::new(source.as_ref(), disk, throttle, is_closed, progress);
+        copying.expect(names.iter().chain([&active]))?;
+        for name in &names {
+            copying.link(name)?;
+        }
+        copying.copy_up_to(&active, *active_end)?;
+        let manifest = Manifest::read(source.as_ref())?;
+        let manifest = manifest.ok_or_else(|| OpenError::NoStore(source.describe()))?;
+        let (files, bytes, copied_bytes) = copying.end();
+        publish(disk, &manifest)?;
+        let path = target.path.clone();
+        Ok(BackupReport { path, files, bytes, copied_bytes, lsn: Some(*lsn) })
+    })
+}
+
+/// Makes all of it durable, and then a store.
+fn publish(disk: &RealDisk, manifest: &Manifest) -> Result<(), BackupError> {
+    disk.create(manifest::RESTORED)?.sync_all()?;
+    for dir in DIRS.into_iter().chain([""]) {
+        disk.sync_dir(dir)?;
+    }
+    Ok(manifest.write(disk)?)
+}
+
+/// Nobody else waits for the disk.
+const UNHURRIED: Pace = Pace::Unlimited;

@@ -1,0 +1,103 @@
+//! Bringing files from a store into a directory: linked where the file system can, copied where not.
+
+use crate::disk::{self, Disk, RealDisk, fresh::Throttle};
+
+use super::{BackupError, BackupProgress};
+
+/// Bytes copied at once. Tests copy small files and still in several steps.
+const CHUNK_BYTES: usize = if cfg!(test) { 16 << 10 } else { 1 << 20 };
+
+/// Copying under way.
+pub(super) struct Copying<'a> {
+    source: &'a dyn Disk,
+    target: &'a RealDisk,
+    throttle: Throttle,
+    is_closed: &'a dyn Fn() -> bool,
+    progress: &'a mut dyn FnMut(BackupProgress),
+    so_far: BackupProgress,
+    files: u64,
+    copied_bytes: u64,
+}
+
+impl<'a> Copying<'a> {
+    pub(super) fn new(
+        source: &'a dyn Disk,
+        target: &'a RealDisk,
+        throttle: Throttle,
+        is_closed: &'a dyn Fn() -> bool,
+        progress: &'a mut dyn FnMut(BackupProgress),
+    ) -> Self {
+        let so_far = BackupProgress { bytes_done: 0, bytes_total: 0 };
+        Self { source, target, throttle, is_closed, progress, so_far, files: 0, copied_bytes: 0 }
+    }
+
+    /// Counts what will come.
+    pub(super) fn expect<'n>(
+        &mut self,
+        names: impl Iterator<Item = &'n String>,
+    ) -> Result<(), disk::Error> {
+        for name in names {
+            self.so_far.bytes_total += self.source.open(name)?.len()?;
+        }
+        Ok(())
+    }
+
+    /// Links a file that is never written again; copies it where that cannot be.
+    pub(super) fn link(&mut self, name: &str) -> Result<(), BackupError> {
+        if (self.is_closed)() {
+            return Err(BackupError::Closed);
+        }
+        let paths = self.source.real_path(name).zip(self.target.real_path(name));
+        let is_linked = paths.is_some_and(|(from, to)| std::fs::hard_link(from, to).is_ok());
+        if !is_linked {
+            return self.copy(name);
+        }
+        self.files += 1;
+        let bytes = self.target.open(name)?.len()?;
+        self.tell(bytes);
+        Ok(())
+    }
+
+    /// Copies a whole file.
+    pub(super) fn copy(&mut self, name: &str) -> Result<(), BackupError> {
+        let length = self.source.open(name)?.len()?;
+        self.copy_up_to(name, length)
+    }
+
+    /// Copies a file up to a byte; behind it are zeros.
+    pub(super) fn copy_up_to(&mut self, name: &str, end: u64) -> Result<(), BackupError> {
+        let from = self.source.open(name)?;
+        let to = self.target.create(name)?;
+        let length = from.len()?;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut at = 0;
+        while at < end {
+            if (self.is_closed)() {
+                return Err(BackupError::Closed);
+            }
+            let count = (end - at).min(CHUNK_BYTES as u64);
+            let part = &mut chunk[..usize::try_from(count).expect("at most a chunk")];
+            from.read_exact_at(at, part)?;
+            to.write_at(at, part)?;
+            (self.throttle)(count);
+            at += count;
+            self.copied_bytes += count;
+            self.tell(count);
+        }
+        to.set_len(length)?;
+        to.sync_all()?;
+        self.files += 1;
+        self.tell(length - end);
+        Ok(())
+    }
+
+    fn tell(&mut self, bytes: u64) {
+        self.so_far.bytes_done += bytes;
+        (self.progress)(self.so_far);
+    }
+
+    /// Files, bytes, and bytes that were copied.
+    pub(super) fn end(self) -> (u64, u64, u64) {
+        (self.files, self.so_far.bytes_done, self.copied_bytes)
+    }
+}

@@ -1,0 +1,78 @@
+//! The names in a data directory that no state needs: what a crash leaves, and what is not Duly's.
+
+use crate::{
+    checkpoint,
+    disk::LOCK_NAME,
+    files::FileId,
+    journal::{self, recovery},
+    manifest,
+    open::OpenError,
+    runs,
+};
+
+use super::{Check, LeftOver};
+
+/// A file that a crash cut off.
+const HALF: &str = "half a file, from a crash; the next start removes it";
+const UNKNOWN: &str = "not Duly's; left alone";
+const UNNAMED: &str = "nothing needs it any more; the next start removes it";
+
+impl Check<'_> {
+    /// Notes every name that is not needed.
+    pub(super) fn names(&mut self) -> Result<(), OpenError> {
+        for dir in ["", journal::DIR, runs::FILES.dir, checkpoint::FILES.dir] {
+            for name in self.disk.list(dir)? {
+                let name = if dir.is_empty() { name } else { format!("{dir}/{name}") };
+                if let Some(what) = left_over(dir, &name) {
+                    self.report.left_overs.push(LeftOver { name, what });
+                }
+            }
+        }
+        self.unnamed()
+    }
+
+    /// Whole files that the state does not know.
+    fn unnamed(&mut self) -> Result<(), OpenError> {
+        let disk = self.disk.as_ref();
+        let runs = runs::FILES.list(disk).unwrap_or_default();
+        let segments = recovery::all_sequences(disk).unwrap_or_default();
+        let checkpoints = checkpoint::FILES.list(disk).unwrap_or_default();
+        let Some(state) = &self.state else {
+            return Ok(());
+        };
+        let files = runs.into_iter().map(FileId::Run);
+        let files = files.chain(segments.into_iter().map(FileId::Segment));
+        let files = files.filter(|id| !state.knows(*id)).map(FileId::name);
+        let checkpoints = checkpoints.into_iter().filter(|number| !state.keeps_checkpoint(*number));
+        let checkpoints = checkpoints.map(|number| checkpoint::FILES.name(number));
+        let unused = state.found.unused.clone();
+        let mut names: Vec<String> = files.chain(checkpoints).chain(unused).collect();
+        names.sort_unstable();
+        names.dedup();
+        let left_overs = names.into_iter().map(|name| LeftOver { name, what: UNNAMED });
+        self.report.left_overs.extend(left_overs);
+        Ok(())
+    }
+}
+
+fn left_over(dir: &str, name: &str) -> Option<&'static str> {
+    let known = [
+        LOCK_NAME,
+        manifest::NAME,
+        manifest::RESTORED,
+        journal::DIR,
+        runs::FILES.dir,
+        checkpoint::FILES.dir,
+        journal::SPARE,
+    ];
+    let is_numbered = match dir {
+        journal::DIR => name.ends_with(".log") || name.ends_with(journal::RECYCLED_SUFFIX),
+        _ if dir == runs::FILES.dir => name.ends_with(runs::FILES.suffix),
+        _ if dir == checkpoint::FILES.dir => name.ends_with(checkpoint::FILES.suffix),
+        _ => false,
+    };
+    if known.contains(&name) || is_numbered {
+        return None;
+    }
+    Some(if name.ends_with(".tmp") { HALF } else { UNKNOWN })
+}

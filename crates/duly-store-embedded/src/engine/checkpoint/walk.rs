@@ -1,0 +1,266 @@
+//! The walk of a checkpoint over the engine's memory: a few tables a step, copied into pieces that the
+//! background writes.
+//!
+//! Its place is a name and a cursor, so that namespaces and tables may come and go between the steps.
+//! What it copies is written already: the caller waits for the frame under construction.
+
+use duly_core::NamespaceName;
+
+use crate::{
+    checkpoint::Writer,
+    disk,
+    format::checkpoint::{self as layout, Block, Entries, Which, append_entry},
+    index::{Cursor, Flags, Index},
+    journal::recovery::ReplayPoint,
+};
+
+use super::{
+    super::{Engine, lanes, namespaces::Namespace},
+    PIECES_BYTES_MAX,
+};
+
+/// Tables that one step copies.
+const TABLES_PER_STEP: usize = 4;
+/// Namespaces that one step copies.
+const NAMESPACES_PER_STEP: usize = 64;
+/// Entries of one block: neighbouring tables share one.
+const BLOCK_ENTRIES: usize = 32_768;
+const _: () = assert!(BLOCK_ENTRIES <= layout::ENTRIES_MAX, "a block takes them");
+
+/// A part of a checkpoint on its way to the writer.
+pub(in crate::engine) enum Piece {
+    Namespace(Box<layout::Namespace>),
+    Entries { namespace: u32, which: Which, bytes: Vec<u8> },
+    Leases(layout::Leases),
+    Several(layout::Several),
+    Files(Vec<layout::FileSlot>),
+}
+
+impl std::fmt::Debug for Piece {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Piece").finish_non_exhaustive()
+    }
+}
+
+impl Piece {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Entries { bytes, .. } => bytes.len(),
+            Self::Leases(leases) => 64 * leases.leases.len(),
+            Self::Several(several) => 40 * several.letters.len(),
+            Self::Namespace(_) | Self::Files(_) => 1_024,
+        }
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer) -> Result<(), disk::Error> {
+        match self {
+            Self::Namespace(namespace) => writer.block(&Block::Namespace(namespace.clone())),
+            Self::Entries { namespace, which, bytes } => {
+                writer.block(&Block::Entries(Entries::new(*namespace, *which, bytes)))
+            }
+            Self::Leases(leases) => writer.block(&Block::Leases(leases.clone())),
+            Self::Several(several) => writer.block(&Block::Several(several.clone())),
+            Self::Files(files) => writer.block(&Block::Files(files.clone())),
+        }
+    }
+}
+
+/// A checkpoint under way.
+pub(super) struct Taking {
+    pub(super) number: u64,
+    pub(super) replay: ReplayPoint,
+    pub(super) place: Place,
+    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces_bytes: usize,
+    /// Here, or away in the background.
+    pub(super) writer: Option<Box<Writer>>,
+    /// The newest frame that it saw something of.
+    pub(super) seen_lsn: u64,
+}
+
+impl std::fmt::Debug for Taking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Taking").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// Where the walk is.
+pub(super) enum Place {
+    /// Behind this namespace, or at the beginning.
+    Behind(Option<NamespaceName>),
+    /// In an index of a namespace.
+    In { name: NamespaceName, number: u32, which: Which, cursor: Cursor },
+    /// All namespaces were seen.
+    Done,
+    /// The table of files was seen too: what is left waits for durability.
+    Ended,
+}
+
+impl Taking {
+    fn push(&mut self, piece: Piece) {
+        self.pieces_bytes += piece.bytes();
+        self.pieces.push(piece);
+    }
+
+    /// Joins what comes from neighbouring tables.
+    fn push_entries(&mut self, number: u32, which: Which, bytes: Vec<u8>) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.pieces_bytes += bytes.len();
+        if let Some(Piece::Entries { namespace, which: last, bytes: before }) =
+            self.pieces.last_mut()
+            && (*namespace, *last) == (number, which)
+            && before.len() + bytes.len() <= BLOCK_ENTRIES * layout::ENTRY_BYTES
+        {
+            before.extend_from_slice(&bytes);
+            return;
+        }
+        self.pieces.push(Piece::Entries { namespace: number, which, bytes });
+    }
+}
+
+impl Engine {
+    /// Copies the next few tables.
+    pub(super) fn walk_on(&mut self) {
+        let Some(mut taking) = self.checkpoints.taking.take() else {
+            return;
+        };
+        let (mut tables, mut namespaces) = (0, 0);
+        while taking.pieces_bytes < PIECES_BYTES_MAX
+            && tables < TABLES_PER_STEP
+            && namespaces < NAMESPACES_PER_STEP
+        {
+            match std::mem::replace(&mut taking.place, Place::Done) {
+                Place::Behind(behind) => {
+                    taking.place = self.copy_next_namespace(&mut taking, behind.as_ref());
+                    namespaces += 1;
+                }
+                Place::In { name, number, which, cursor } => {
+                    taking.place = self.copy_table(&mut taking, name, (number, which), cursor);
+                    tables += 1;
+                }
+                Place::Done => {
+                    for files in self.files.slots().chunks(layout::FILES_MAX) {
+                        taking.push(Piece::Files(files.to_vec()));
+                    }
+                    taking.place = Place::Ended;
+                }
+                Place::Ended => {
+                    taking.place = Place::Ended;
+                    break;
+                }
+            }
+        }
+        if !matches!(taking.place, Place::Ended) || !taking.pieces.is_empty() {
+            taking.seen_lsn = self.journal.written_lsn();
+        }
+        let waits = taking.writer.is_none() && taking.pieces_bytes >= PIECES_BYTES_MAX;
+        self.busy |= !waits && !matches!(taking.place, Place::Ended);
+        self.checkpoints.taking = Some(taking);
+    }
+
+    fn copy_next_namespace(&self, taking: &mut Taking, behind: Option<&NamespaceName>) -> Place {
+        let Some((name, number)) = self.namespaces.names_after(behind).next() else {
+            return Place::Done;
+        };
+        let Some(namespace) = self.namespaces.get(number) else {
+            return Place::Behind(Some(name.clone()));
+        };
+        let lane =
+            |(number, lane): (u8, &lanes::Lane)| layout::Lane { number, key: lane.key().cloned() };
+        taking.push(Piece::Namespace(Box::new(layout::Namespace {
+            number,
+            lsn: self.journal.written_lsn(),
+            record: namespace.record(),
+            lanes: namespace.lanes.iter().map(lane).collect(),
+            counts: index_of_all(namespace).map(|index| index.len() as u64),
+        })));
+        Place::In { name: name.clone(), number, which: Which::Live, cursor: Cursor::START }
+    }
+
+    fn copy_table(
+        &self,
+        taking: &mut Taking,
+        name: NamespaceName,
+        (number, which): (u32, Which),
+        cursor: Cursor,
+    ) -> Place {
+        let Some(namespace) = self.namespaces.get(number) else {
+            return Place::Behind(Some(name));
+        };
+        if which == Which::DeadLetters {
+            copy_letters(taking, number, namespace);
+            return Place::Behind(Some(name));
+        }
+        let mut next = None;
+        if let Some(scan) = index_of(namespace, which).scan(cursor) {
+            next = scan.next;
+            let mut bytes = Vec::new();
+            let mut leases = Vec::new();
+            for entry in scan.entries() {
+                append_entry(&mut bytes, entry.with_flags(kept_flags(entry.flags())).words());
+                if which == Which::Live && entry.flags().has(Flags::LEASED) {
+                    let key = entry.key(number);
+                    leases.extend(self.leases.get(key).map(|lease| lease.in_checkpoint(key)));
+                }
+            }
+            taking.push_entries(number, which, bytes);
+            for leases in leases.chunks(layout::LEASES_MAX) {
+                let leases = leases.to_vec();
+                taking.push(Piece::Leases(layout::Leases { namespace: number, leases }));
+            }
+        }
+        match (next, after(which)) {
+            (Some(cursor), _) => Place::In { name, number, which, cursor },
+            (None, Some(which)) => Place::In { name, number, which, cursor: Cursor::START },
+            (None, None) => Place::Behind(Some(name)),
+        }
+    }
+}
+
+/// What is due is found again by time, and leases stand beside the entries.
+const fn kept_flags(flags: Flags) -> Flags {
+    flags.without(Flags::SURFACED).without(Flags::LEASED)
+}
+
+const fn after(which: Which) -> Option<Which> {
+    match which {
+        Which::Live => Some(Which::Stubs),
+        Which::Stubs => Some(Which::DeadLetters),
+        Which::DeadLetters => Some(Which::DeadByTimer),
+        Which::DeadByTimer => None,
+    }
+}
+
+/// The letters of a namespace, at one moment: the entries by delivery id, those by timer and the
+/// lists of timers with several name each other.
+fn copy_letters(taking: &mut Taking, number: u32, namespace: &Namespace) {
+    for which in [Which::DeadLetters, Which::DeadByTimer] {
+        let mut cursor = Some(Cursor::START);
+        while let Some(scan) = cursor.and_then(|from| index_of(namespace, which).scan(from)) {
+            cursor = scan.next;
+            let mut bytes = Vec::new();
+            scan.entries().for_each(|entry| append_entry(&mut bytes, entry.words()));
+            taking.push_entries(number, which, bytes);
+        }
+    }
+    for letters in namespace.letters.several().chunks(layout::LETTERS_MAX) {
+        let letters = letters.to_vec();
+        taking.push(Piece::Several(layout::Several { namespace: number, letters }));
+    }
+}
+
+fn index_of(namespace: &Namespace, which: Which) -> &Index {
+    match which {
+        Which::Live => &namespace.live,
+        Which::Stubs => namespace.stubs.index(),
+        Which::DeadLetters => namespace.letters.by_delivery(),
+        Which::DeadByTimer => namespace.letters.by_timer(),
+    }
+}
+
+fn index_of_all(namespace: &Namespace) -> [&Index; 4] {
+    [Which::Live, Which::Stubs, Which::DeadLetters, Which::DeadByTimer]
+        .map(|which| index_of(namespace, which))
+}

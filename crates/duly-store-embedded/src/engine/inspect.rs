@@ -1,0 +1,280 @@
+//! Looking at a store without opening it: the state that an opening would come up with.
+//!
+//! It is loaded by the very code that an opening runs ([`Engine::load`]), which writes nothing. What
+//! reads the files then asks, record by record, whether the state points at it; what the state
+//! points at and nobody came by is looked at one by one.
+//!
+//! Called by `duly store check` alone. An engine that was loaded in this way takes no step.
+
+use std::sync::Arc;
+
+use duly_core::env::Clock;
+use rand::{SeedableRng, rngs::StdRng};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    check::Holding,
+    disk::Disk,
+    effect::Effect,
+    files::FileId,
+    format::{ALIGN, record::Decoded},
+    index::{Cursor, Entry, Index, Key},
+    journal::recovery::{Found, Progress},
+    manifest::Manifest,
+    open::OpenError,
+    options::Options,
+};
+
+use super::Engine;
+
+/// The state of a store at rest.
+#[derive(Debug)]
+pub(crate) struct Inspection {
+    engine: Engine,
+    /// What the replay found.
+    pub(crate) found: Found,
+    /// Records that were come by and that an entry points at, by slot.
+    met: FxHashMap<u16, u64>,
+    /// Timers whose latest dead letter was come by, by namespace.
+    letters_met: FxHashMap<u32, u64>,
+}
+
+/// What a record is to the state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nothing points at it.
+    Dead,
+    /// An entry points at it.
+    Live,
+    /// An entry points at it and says something else.
+    Disagrees(String),
+}
+
+/// An entry whose record is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stray {
+    pub(crate) file: String,
+    pub(crate) offset: u64,
+    pub(crate) what: String,
+}
+
+/// The three indexes whose entries keep a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Pending,
+    Stub,
+    DeadLetter,
+}
+
+impl Inspection {
+    /// Loads the state. Writes nothing.
+    pub(crate) fn load(
+        disk: Arc<dyn Disk>,
+        manifest: &Manifest,
+        clock: Arc<dyn Clock>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, OpenError> {
+        let random = StdRng::seed_from_u64(0);
+        let mut engine = Engine::empty(disk, Options::default(), clock, random, manifest);
+        let found = engine.load(manifest, progress)?;
+        Ok(Self { engine, found, met: FxHashMap::default(), letters_met: FxHashMap::default() })
+    }
+
+    /// Number of the checkpoint that it came up from.
+    pub(crate) fn checkpoint(&self) -> Option<u64> {
+        self.engine.checkpoints.kept.back().map(|kept| kept.number)
+    }
+
+    /// The kept checkpoints; others are left-overs.
+    pub(crate) fn keeps_checkpoint(&self, number: u64) -> bool {
+        self.engine.checkpoints.kept.iter().any(|kept| kept.number == number)
+    }
+
+    /// Whether the state knows this file; another is a left-over.
+    pub(crate) fn knows(&self, id: FileId) -> bool {
+        self.engine.files.slot_of(id).is_some()
+    }
+
+    /// Records of a file that the state points at.
+    pub(crate) fn live(&self, id: FileId) -> u64 {
+        let slot = self.engine.files.slot_of(id);
+        slot.and_then(|slot| self.engine.files.counts(slot)).map_or(0, |counts| counts.live)
+    }
+
+    /// What a record at this byte of a file is to the state.
+    pub(crate) fn meet(&mut self, id: FileId, offset: u64, decoded: &Decoded) -> Standing {
+        let Some(slot) = self.engine.files.slot_of(id) else {
+            return Standing::Dead;
+        };
+        let Some((of, key, entry, at_ms)) = self.entry_for(decoded) else {
+            return Standing::Dead;
+        };
+        let location = entry.location();
+        if (location.slot(), location.unit() * ALIGN) != (slot, offset) {
+            return Standing::Dead;
+        }
+        *self.met.entry(slot).or_default() += 1;
+        if of == Of::DeadLetter {
+            let latest = self.engine.namespaces.get(key.namespace());
+            let latest = latest.and_then(|namespace| namespace.letters.latest(key));
+            if latest == Some(location) {
+                *self.letters_met.entry(key.namespace()).or_default() += 1;
+            }
+        }
+        let said_ms = entry.claimable().at_ms;
+        if said_ms == at_ms {
+            return Standing::Live;
+        }
+        Standing::Disagrees(format!(
+            "the index has time {said_ms} for this record, whose own is {at_ms}"
+        ))
+    }
+
+    /// The entry that a record belongs to, where the state has one, and the time it should have.
+    fn entry_for(&self, decoded: &Decoded) -> Option<(Of, Key, Entry, u64)> {
+        let number = decoded.namespace;
+        let namespace = self.engine.namespaces.get(number)?;
+        let hash_key = self.engine.hash_key;
+        match Effect::of(hash_key, number, &decoded.record) {
+            Effect::Pending(pending) => {
+                let entry = namespace.live.get(pending.key)?;
+                Some((Of::Pending, pending.key, entry, pending.claimable.at_ms))
+            }
+            Effect::Redriven(redriven) => {
+                let pending = redriven.pending;
+                let entry = namespace.live.get(pending.key)?;
+                Some((Of::Pending, pending.key, entry, pending.claimable.at_ms))
+            }
+            Effect::Ended { key, ends_ms, .. } => {
+                Some((Of::Stub, key, namespace.stubs.index().get(key)?, ends_ms?))
+            }
+            Effect::Dead { key, due_ms, firing, .. } => {
+                let delivery = firing.delivery_id(namespace.name.as_str());
+                let entry = namespace.letters.entry(hash_key, number, delivery)?;
+                Some((Of::DeadLetter, key, entry, due_ms))
+            }
+            _ => None,
+        }
+    }
+
+    /// Entries whose record was not come by although all files were read.
+    pub(crate) fn strays(&self) -> Vec<Stray> {
+        let mut strays = Vec::new();
+        let is_short = |slot: u16| {
+            let live = self.engine.files.counts(slot).map_or(0, |counts| counts.live);
+            self.met.get(&slot).copied().unwrap_or(0) != live
+        };
+        let short: Vec<u16> = (0..=u16::MAX).filter(|slot| is_short(*slot)).collect();
+        for (number, namespace) in self.engine.namespaces.iter() {
+            let kinds = [
+                (Of::Pending, &namespace.live),
+                (Of::Stub, namespace.stubs.index()),
+                (Of::DeadLetter, namespace.letters.by_delivery()),
+            ];
+            if !short.is_empty() {
+                for (of, index) in kinds {
+                    each_entry(index, |entry| {
+                        if short.binary_search(&entry.location().slot()).is_ok() {
+                            strays.extend(self.stray(number, of, entry));
+                        }
+                    });
+                }
+            }
+            let met = self.letters_met.get(&number).copied().unwrap_or(0);
+            if met != namespace.letters.by_timer().len() as u64 {
+                each_entry(namespace.letters.by_timer(), |entry| {
+                    strays.extend(self.stray_by_timer(number, entry));
+                });
+            }
+        }
+        strays
+    }
+
+    /// Why the record that an entry points at is not its own, if it is not.
+    fn stray(&self, number: u32, of: Of, entry: Entry) -> Option<Stray> {
+        let location = entry.location();
+        let wrong = match self.engine.read(location) {
+            Err(error) => error.to_string(),
+            Ok(decoded) => match self.entry_for(&decoded) {
+                Some((kind, _, known, _)) if kind == of && known.location() == location => {
+                    return None;
+                }
+                _ => "another record stands there".to_owned(),
+            },
+        };
+        Some(self.at_fault(number, entry, of.name(), &wrong))
+    }
+
+    /// The same for the entry that leads from a timer to its latest dead letter.
+    fn stray_by_timer(&self, number: u32, entry: Entry) -> Option<Stray> {
+        let key = entry.key(number);
+        let wrong = match self.engine.read(entry.location()) {
+            Err(error) => error.to_string(),
+            Ok(decoded) => match self.entry_for(&decoded) {
+                Some((Of::DeadLetter, of, known, _))
+                    if of == key && known.location() == entry.location() =>
+                {
+                    return None;
+                }
+                _ => "another record stands there".to_owned(),
+            },
+        };
+        Some(self.at_fault(number, entry, "the latest dead letter of a timer", &wrong))
+    }
+
+    fn at_fault(&self, number: u32, entry: Entry, what: &str, wrong: &str) -> Stray {
+        let location = entry.location();
+        let file = self.engine.files.get(location.slot());
+        let file = file.map_or_else(|| format!("slot {}", location.slot()), |file| file.id.name());
+        let name = self.engine.namespaces.get(number).map_or("", |ns| ns.name.as_str());
+        Stray {
+            file,
+            offset: location.unit() * ALIGN,
+            what: format!("{what} in namespace {name:?} should stand here, but: {wrong}"),
+        }
+    }
+
+    /// What each namespace holds, by name.
+    pub(crate) fn holdings(&self) -> Vec<Holding> {
+        let names = self.engine.namespaces.names_after(None);
+        let held = names.filter_map(|(name, number)| {
+            let namespace = self.engine.namespaces.get(number)?;
+            Some(Holding {
+                name: name.to_string(),
+                paused: namespace.paused,
+                pending: namespace.live.len() as u64,
+                stubs: namespace.stubs.len(),
+                dead: namespace.dead(),
+            })
+        });
+        held.collect()
+    }
+
+    /// Namespaces whose counts by state are not those of their entries.
+    pub(crate) fn miscounted(&self) -> Vec<String> {
+        let wrong = self
+            .engine
+            .namespaces
+            .iter()
+            .filter(|(_, namespace)| namespace.pending() != namespace.live.len() as u64);
+        wrong.map(|(_, namespace)| namespace.name.to_string()).collect()
+    }
+}
+
+impl Of {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "a pending timer",
+            Self::Stub => "the stub of an ended timer",
+            Self::DeadLetter => "a dead letter",
+        }
+    }
+}
+
+fn each_entry(index: &Index, mut each: impl FnMut(Entry)) {
+    let mut cursor = Some(Cursor::START);
+    while let Some(scan) = cursor.and_then(|from| index.scan(from)) {
+        scan.entries().for_each(&mut each);
+        cursor = scan.next;
+    }
+}

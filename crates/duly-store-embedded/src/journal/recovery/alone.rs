@@ -1,0 +1,103 @@
+//! One segment on its own, frame by frame, as far as it can be read.
+//!
+//! For `duly store check`: the rules are those of [`super`], but what is wrong is noted and the
+//! reading goes on behind it, where a later frame shows where that is. Segments that no replay reads
+//! any more are read in no other way.
+
+use crate::{
+    disk::Disk,
+    format::record::{self, Decoded},
+    journal::segment_name,
+    manifest::Manifest,
+    open::OpenError,
+};
+
+use super::{
+    checks::{check_header, check_length, damaged},
+    scan::{Frame, Scan},
+    walk::{Halt, WholeFrame},
+};
+
+/// What a segment holds.
+#[derive(Debug)]
+pub(crate) struct Alone {
+    pub(crate) base_lsn: u64,
+    /// Number of the frame that would come next.
+    pub(crate) next_lsn: u64,
+    pub(crate) frames: u64,
+    pub(crate) records: u64,
+    /// Where its last frame ends.
+    pub(crate) end: u64,
+    /// What is wrong in it.
+    pub(crate) damage: Vec<OpenError>,
+}
+
+/// Reads a segment and hands over each record with the byte where it stands. `None`: it has no
+/// header and no frame, as a crash leaves one that was just made.
+pub(crate) fn read_alone(
+    disk: &dyn Disk,
+    manifest: &Manifest,
+    sequence: u64,
+    each: &mut dyn FnMut(u64, Decoded),
+) -> Result<Option<Alone>, OpenError> {
+    let name = segment_name(sequence);
+    let file = disk.open(&name)?;
+    let length = file.len()?;
+    check_length(&name, length)?;
+    let mut scan = Scan::new(file.as_ref(), length, manifest.frame_seed(), 0, 0);
+    let Some(header) = scan.segment_header()? else {
+        if scan.later_frame(|_| true)?.is_none() {
+            return Ok(None);
+        }
+        return Err(damaged(&name, 0, "the segment's header is not valid"));
+    };
+    check_header(&name, &header, manifest, sequence, length)?;
+    scan.begin_at(scan.at, header.base_lsn);
+    let base_lsn = header.base_lsn;
+    let (frames, records, end) = (0, 0, scan.at);
+    let mut alone =
+        Alone { base_lsn, next_lsn: base_lsn, frames, records, end, damage: Vec::new() };
+    loop {
+        while let Some(frame) = scan.next_frame()? {
+            alone.take(&name, &mut scan, frame, each)?;
+        }
+        let (missing, at) = (scan.lsn, scan.at);
+        let Some(witness) = scan.later_frame(|header| header.durable_lsn() >= missing)? else {
+            (alone.next_lsn, alone.end) = (missing, at);
+            return Ok(Some(alone));
+        };
+        let what = format!(
+            "frame {missing} is damaged although frame {} at byte {} was written after it was \
+             durable",
+            witness.header.lsn, witness.start
+        );
+        alone.damage.push(damaged(&name, at, &what));
+        scan.begin_at(witness.start, witness.header.lsn);
+    }
+}
+
+impl Alone {
+    fn take(
+        &mut self,
+        name: &str,
+        scan: &mut Scan<'_>,
+        frame: Frame,
+        each: &mut dyn FnMut(u64, Decoded),
+    ) -> Result<(), OpenError> {
+        let Frame { start, header } = frame;
+        let bytes = scan.bytes_of(frame)?;
+        let damage = &mut self.damage;
+        let whole = WholeFrame { name, slot: 0, start, header, bytes };
+        let read = whole.each_record(|place, bytes| {
+            match record::decode(bytes) {
+                Ok(decoded) => each(place.offset(), decoded),
+                Err(error) => damage.push(place.damaged(&error)),
+            }
+            Ok(())
+        });
+        self.damage.extend(read.map_err(Halt::refusal).err());
+        self.frames += 1;
+        self.records += u64::from(header.count);
+        Ok(())
+    }
+}

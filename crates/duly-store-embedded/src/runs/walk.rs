@@ -1,0 +1,118 @@
+//! Reading a run from its first record to its last, for `duly store check`.
+//!
+//! The groups of the directory say where to go on behind a record whose length cannot be believed.
+
+use duly_core::Timestamp;
+
+use crate::{
+    disk,
+    format::{
+        ALIGN, align_up,
+        record::{self, Decoded, Record},
+        run::{Group, HEADER_BYTES, Kind, hour_of},
+    },
+};
+
+use super::Run;
+
+/// What is wrong at a byte of a run.
+pub(crate) type Wrong = (u64, String);
+
+/// Hands over each record with the byte where it stands; answers what is wrong.
+pub(crate) fn walk(
+    run: &Run,
+    each: &mut dyn FnMut(u64, Decoded),
+) -> Result<Vec<Wrong>, disk::Error> {
+    let length = usize::try_from(run.records_end).expect("a run has at most 256 MiB");
+    let mut bytes = vec![0; length];
+    run.file.read_exact_at(0, &mut bytes)?;
+    let mut walk = Walk { run, bytes: &bytes, wrong: Vec::new(), times: None };
+    for (place, group) in run.groups.iter().enumerate() {
+        let end = run.groups.get(place + 1);
+        let end = end.map_or(run.records_end, |next| u64::from(next.unit) * ALIGN);
+        walk.group(group, end, each);
+    }
+    let said = (run.time_min_ms, run.time_max_ms);
+    if let Some(times) = walk.times
+        && walk.wrong.is_empty()
+        && times != said
+    {
+        let what = format!("the trailer says times {said:?}, the records have {times:?}");
+        walk.wrong.push((run.records_end, what));
+    }
+    Ok(walk.wrong)
+}
+
+struct Walk<'a> {
+    run: &'a Run,
+    bytes: &'a [u8],
+    wrong: Vec<Wrong>,
+    /// Earliest and latest.
+    times: Option<(u64, u64)>,
+}
+
+impl Walk<'_> {
+    fn group(&mut self, group: &Group, end: u64, each: &mut dyn FnMut(u64, Decoded)) {
+        let mut at = (u64::from(group.unit) * ALIGN).max(HEADER_BYTES);
+        let mut count = 0;
+        while at < end {
+            let rest = &self.bytes[memory(at)..memory(end)];
+            let bytes = match record::bytes_of(rest) {
+                Some(bytes) if bytes <= rest.len() as u64 => bytes,
+                _ => {
+                    self.wrong.push((at, "no record that fits its group begins here".into()));
+                    return;
+                }
+            };
+            match record::decode(rest) {
+                Ok(decoded) => {
+                    self.check_place(at, group, &decoded);
+                    each(at, decoded);
+                }
+                Err(error) => self.wrong.push((at, error.to_string())),
+            }
+            count += 1;
+            at += align_up(bytes);
+        }
+        if count != group.count {
+            let what = format!("{count} records where the directory has {}", group.count);
+            self.wrong.push((u64::from(group.unit) * ALIGN, what));
+        }
+    }
+
+    fn check_place(&mut self, at: u64, group: &Group, decoded: &Decoded) {
+        let Some((kind, time_ms)) = sorted_by(&decoded.record) else {
+            self.wrong.push((at, "a record of this kind is in no run".into()));
+            return;
+        };
+        if kind != self.run.kind {
+            self.wrong.push((at, format!("a record of {kind:?} in a run of {:?}", self.run.kind)));
+        }
+        let key = (hour_of(time_ms), decoded.namespace);
+        if key != group.key() {
+            let what = format!("a record of {key:?} in the group of {:?}", group.key());
+            self.wrong.push((at, what));
+        }
+        let (least, most) = self.times.unwrap_or((time_ms, time_ms));
+        self.times = Some((least.min(time_ms), most.max(time_ms)));
+    }
+}
+
+/// The kind of run that a record belongs to, and the time it is sorted by.
+fn sorted_by(record: &Record) -> Option<(Kind, u64)> {
+    match record {
+        Record::Pending(_, timer) => {
+            let at = timer.next_attempt_at.unwrap_or(timer.due_at);
+            Some((Kind::Pending, at.unix_ms()))
+        }
+        Record::Ended { expires_at, .. } => {
+            Some((Kind::Stubs, expires_at.map_or(0, Timestamp::unix_ms)))
+        }
+        Record::Dead(_, timer) => Some((Kind::DeadLetters, timer.due_at.unix_ms())),
+        _ => None,
+    }
+}
+
+fn memory(offset: u64) -> usize {
+    usize::try_from(offset).expect("a run has at most 256 MiB")
+}

@@ -1,0 +1,191 @@
+//! The offline check: it finds what is planted anywhere in a store, and finds nothing in a store that
+//! is whole, however it ended.
+
+use std::sync::Arc;
+
+use duly_core::env::Clock;
+use duly_store::conformance::ManualClock;
+use duly_store_embedded::{
+    check::{Finding, Report, check_disk},
+    disk::{Disk, Fault, SimDisk},
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use crate::{backup::worked, seeds::number, snapshot::Snapshot, twins::copy};
+
+/// What the check of a store says; it must not change it.
+pub(crate) fn checked(disk: &SimDisk, clock: &ManualClock) -> Report {
+    let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+    let before = disk.ops();
+    let report = check_disk(Arc::new(disk.clone()), clock, &mut |_| {}).expect("it is checked");
+    assert_eq!(disk.ops(), before, "a check changes nothing");
+    report
+}
+
+/// A store at rest with segments, runs and checkpoints.
+fn store() -> (SimDisk, ManualClock) {
+    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+    let store = worked(Arc::new(disk.clone()), &clock);
+    store.close();
+    drop(store);
+    let names = disk.names();
+    for suffix in [".log", ".run", ".ckp"] {
+        assert!(names.iter().any(|name| name.ends_with(suffix)), "no {suffix}: {names:?}");
+    }
+    (disk, clock)
+}
+
+fn names(disk: &SimDisk, suffix: &str) -> Vec<String> {
+    disk.names().into_iter().filter(|name| name.ends_with(suffix)).collect()
+}
+
+#[test]
+fn a_whole_store_is_clean_and_its_numbers_add_up() {
+    let (disk, clock) = store();
+    let report = checked(&disk, &clock);
+    assert!(report.is_clean() && !report.torn_tail && report.left_overs.is_empty(), "{report}");
+    assert!(report.checkpoint.is_some());
+    let held: u64 =
+        report.namespaces.iter().map(|held| held.pending + held.stubs + held.dead).sum();
+    let live: u64 = report.files.iter().map(|files| files.live).sum();
+    assert_eq!(live, held, "every entry has met its record: {report}");
+    let counts = report.records;
+    let counted = counts.pending + counts.dead + counts.ended + counts.leases + counts.other;
+    let data = report.files.iter().filter(|files| files.kind != "checkpoints");
+    assert_eq!(counted, data.map(|files| files.records).sum::<u64>(), "{report}");
+    let count = |suffix| names(&disk, suffix).len() as u64;
+    assert_eq!(report.files_of("checkpoints").count, count(".ckp"));
+    assert_eq!(report.files_of("segments").count, count(".log"));
+    let text = report.to_string();
+    for what in ["runs of pending timers", "runs of stubs", "runs of dead letters", "rich"] {
+        assert!(text.contains(what), "{what}: {text}");
+    }
+}
+
+#[test]
+fn every_byte_that_is_changed_is_found_unless_it_means_nothing() {
+    let (disk, clock) = store();
+    let files = disk.names().into_iter().filter(|name| {
+        name == "MANIFEST" || [".log", ".run", ".ckp"].iter().any(|suffix| name.ends_with(suffix))
+    });
+    let whole = checked(&disk, &clock);
+    let mut random = StdRng::seed_from_u64(number("DULY_CRASH_SEED", 1));
+    let tries = number("DULY_CRASH_STEPS", 25);
+    for name in files {
+        let bytes = disk.read_file(&name);
+        let written: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
+        for _ in 0..tries {
+            let at = written[random.random_range(0..written.len())];
+            disk.corrupt(&name, at as u64, 0x40);
+            let report = checked(&disk, &clock);
+            let is_found = report.findings.iter().any(|found| found.file == name);
+            // The last frame, changed, looks like one that a crash cut off; behind it may be what the
+            // file held before.
+            let is_nothing = report.is_clean() && (report.torn_tail || is_behind(&report, &whole));
+            assert!(is_found || is_nothing, "byte {at} of {name}: {report}");
+            disk.corrupt(&name, at as u64, 0x40);
+        }
+    }
+    assert!(checked(&disk, &clock).is_clean(), "all of it was put right again");
+}
+
+/// Whether a change touched nothing that is read: the same frames and records are there.
+fn is_behind(report: &Report, whole: &Report) -> bool {
+    (report.frames, report.records) == (whole.frames, whole.records)
+}
+
+#[test]
+fn a_file_that_is_missing_is_found_unless_nothing_in_it_counts() {
+    let (disk, clock) = store();
+    let mut missed = 0;
+    for name in names(&disk, ".run").into_iter().chain(names(&disk, ".log")) {
+        let without = copy(&disk, 1);
+        without.remove(&name).expect("removed");
+        let report = checked(&without, &clock);
+        let is_there = |found: &Finding| found.file == name && found.what.contains("missing");
+        let is_named = report.findings.iter().any(is_there);
+        missed += u64::from(is_named);
+        assert!(is_named || report.is_clean(), "{name}: {report}");
+        if report.is_clean() {
+            let opened = crate::twins::open_inline(&without, &clock, 9).expect("it opens");
+            let whole = crate::twins::open_inline(&copy(&disk, 1), &clock, 9).expect("it opens");
+            assert_eq!(Snapshot::of(&opened).timers, Snapshot::of(&whole).timers, "{name}");
+        }
+    }
+    assert!(missed > 2, "{missed} files are missed");
+}
+
+#[test]
+fn a_record_that_is_damaged_in_a_run_is_named_with_its_timer() {
+    let (disk, clock) = store();
+    let mut found = 0;
+    for name in names(&disk, ".run") {
+        // The first record stands behind the header; its body is changed.
+        disk.corrupt(&name, 64 + 20, 0x01);
+        let report = checked(&disk, &clock);
+        let here = |finding: &&Finding| finding.file == name && finding.offset == 64;
+        let finding = report.findings.iter().find(here);
+        let finding = finding.unwrap_or_else(|| panic!("{name}: {report}"));
+        found += u64::from(finding.what.contains("in namespace") && finding.what.contains("stand"));
+        disk.corrupt(&name, 64 + 20, 0x01);
+    }
+    assert!(found > 0, "what is live is named");
+}
+
+#[test]
+fn damaged_checkpoints_are_found_while_the_store_still_opens() {
+    let (disk, clock) = store();
+    let checkpoints = names(&disk, ".ckp");
+    assert_eq!(checkpoints.len(), 2);
+    for name in &checkpoints {
+        disk.corrupt(name, 200, 0x01);
+        let report = checked(&disk, &clock);
+        let files: Vec<&str> = report.findings.iter().map(|found| found.file.as_str()).collect();
+        assert_eq!(files, [name.as_str()], "{report}");
+        assert!(report.checkpoint.is_some(), "the other one is used");
+        disk.corrupt(name, 200, 0x01);
+    }
+    for name in &checkpoints {
+        disk.corrupt(name, 200, 0x01);
+    }
+    let report = checked(&disk, &clock);
+    assert!(!report.is_clean() && report.checkpoint.is_none(), "{report}");
+}
+
+#[test]
+fn what_is_left_over_is_listed_and_harmless() {
+    let (disk, clock) = store();
+    let run = names(&disk, ".run").pop().expect("a run");
+    let bytes = disk.read_file(&run);
+    for (name, bytes) in [
+        ("runs/0000000000000099.tmp", &bytes[..100]),
+        ("checkpoints/0000000000000099.tmp", &[]),
+        ("notes.txt", b"mine"),
+        ("MANIFEST.tmp", &[]),
+    ] {
+        disk.create(name).expect("made").write_at(0, bytes).expect("written");
+    }
+    let report = checked(&disk, &clock);
+    assert!(report.is_clean(), "{report}");
+    let left: Vec<&str> = report.left_overs.iter().map(|left| left.name.as_str()).collect();
+    assert_eq!(left.len(), 4, "{left:?}");
+}
+
+/// Whatever a crash leaves is no damage.
+#[test]
+fn what_a_crash_leaves_is_clean() {
+    for seed in 1..=number("DULY_CRASH_SEEDS", 12) {
+        let (disk, clock) = (SimDisk::new(seed), ManualClock::default());
+        disk.plan(Fault::CrashAtOp(20 + seed * 37));
+        let crashed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            drop(worked(Arc::new(disk.clone()), &clock));
+        }));
+        if crashed.is_ok() {
+            continue;
+        }
+        for left in [disk.crash(), disk.kill()] {
+            let report = checked(&left, &clock);
+            assert!(report.is_clean(), "seed {seed}: {report}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! `duly store restore`.
+
+use std::path::Path;
+
+use duly_store_embedded::backup::{BackupProgress, restore};
+
+use super::shown::{Shown, in_words};
+use crate::{Outcome, failure::Failure, output::Printer};
+
+pub(super) fn run(from: &Path, data: &Path, printer: Printer) -> Outcome {
+    printer.people_only("store restore")?;
+    let mut shown = Shown::new();
+    let mut progress = |progress: BackupProgress| {
+        shown.show("restoring", progress.bytes_done, progress.bytes_total);
+    };
+    let report = restore(from, data, &mut progress).map_err(Failure::new)?;
+    shown.end();
+    let (data, files, bytes) = (data.display(), report.files, in_words(report.bytes));
+    printer.line(&format!(
+        "{data}  restored: {files} files, {bytes}\n\
+         \n\
+         Every namespace is paused at the first start: nothing fires, scheduling and cancelling work.\n\
+         Meanwhile what was due since the backup is overdue, and what the old server fired after it\n\
+         would fire again. So look before you resume:\n\
+         \n  \
+         duly store check --data {data}\n  \
+         duly serve --data {data}\n  \
+         duly namespace stats NAMESPACE     shows what is due\n  \
+         duly namespace resume NAMESPACE    lets one namespace fire\n  \
+         duly resume --all                  lets all of them fire"
+    ))
+}
