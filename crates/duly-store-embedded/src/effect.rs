@@ -118,7 +118,11 @@ pub(crate) struct Lease {
 impl Effect {
     /// What `record` of the namespace with this number does.
     pub(crate) fn of(hash_key: u128, namespace: u32, record: &Record) -> Self {
-        let key = |id: &TimerId| Key::of(hash_key, namespace, id.as_str());
+        Self::keyed(record, |id| Key::of(hash_key, namespace, id.as_str()))
+    }
+
+    /// The same, for who knows the key of the timer's id, or how to make it.
+    pub(crate) fn keyed(record: &Record, key: impl Fn(&TimerId) -> Key) -> Self {
         match record {
             Record::Pending(cause, timer) => {
                 let firing = (*cause == Cause::Redriven).then(|| Firing::of(timer));

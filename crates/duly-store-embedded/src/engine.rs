@@ -42,6 +42,7 @@ use crate::{
 };
 
 mod absorb;
+mod apply;
 pub(crate) mod backup;
 mod cancel;
 mod change;
@@ -296,6 +297,14 @@ impl Engine {
         Ok(())
     }
 
+    /// The same for a record of a timer whose key is known.
+    fn write_keyed(&mut self, key: Key, record: &Record) -> Result<(), Stop> {
+        let namespace = key.namespace();
+        let location = self.append(namespace, record)?;
+        self.absorb(location, namespace, Effect::keyed(record, |_| key));
+        Ok(())
+    }
+
     fn append(&mut self, namespace: u32, record: &Record) -> Result<Location, Stop> {
         match self.journal.append(namespace, record) {
             Ok(location) => return Ok(location),
@@ -362,9 +371,9 @@ impl Engine {
     }
 
     /// Reads the timer that an index entry points at.
-    fn load_timer(&self, location: Location) -> Result<Timer, ReadError> {
+    fn load_timer(&self, location: Location) -> Result<Box<Timer>, ReadError> {
         match self.read(location)?.record {
-            Record::Pending(_, timer) | Record::Dead(_, timer) => Ok(*timer),
+            Record::Pending(_, timer) | Record::Dead(_, timer) => Ok(timer),
             other => Err(wrong_kind(&other)),
         }
     }

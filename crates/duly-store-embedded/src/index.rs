@@ -59,6 +59,15 @@ impl Index {
         table.find(fingerprint).ok().map(|place| *table.at(place))
     }
 
+    /// Reads the first of what a search for a key reads, and answers something of it. Over the keys of
+    /// a batch this has the processor fetch from memory many at a time, where the searches would wait
+    /// for one after the other.
+    #[inline]
+    pub(crate) fn touch(&self, key: Key) -> u64 {
+        let fingerprint = key.fingerprint();
+        self.table(fingerprint).touch(fingerprint)
+    }
+
     /// An entry, to be read and then perhaps replaced or removed without a second search.
     #[inline]
     pub(crate) fn find(&mut self, key: Key) -> Option<Held<'_>> {

@@ -243,7 +243,10 @@ impl Store for EmbeddedStore {
         }
         match &self.mode {
             Mode::Inline { .. } => self.call(When::Durable, move |engine| {
-                Ok(commands.into_iter().map(|command| engine.apply(command)).collect())
+                let mut outcomes = Vec::with_capacity(commands.len());
+                let (mut commands, all) = (commands.into_iter(), usize::MAX);
+                engine.apply_some(&mut commands, all, all, &mut outcomes);
+                Ok(outcomes)
             }),
             Mode::Threads { shared, .. } => {
                 let (reply, answer) = oneshot::channel();

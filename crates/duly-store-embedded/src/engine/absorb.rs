@@ -169,12 +169,13 @@ impl Engine {
         let Some(entry) = self.namespaces.live(key) else {
             return;
         };
-        let old = self.leases.remove(key);
+        let is_leased = entry.flags().has(Flags::LEASED);
+        let old = if is_leased { self.leases.remove(key) } else { None };
         let known_claim = old
             .filter(|old| old.nonce == lease.nonce && !self.replaying)
             .map(|old| old.claimed_boot_ms);
         if old.is_none() {
-            self.namespaces.sink(number, &entry);
+            self.namespaces.uncount_due(number, &entry);
             let namespace = self.namespace(number);
             *namespace.waiting_mut(entry.claimable().kind) -= 1;
             namespace.in_flight += 1;
@@ -214,7 +215,7 @@ impl Engine {
         }
     }
 
-    /// Takes the lease off a live entry, which then waits again.
+    /// Ends the lease of an entry that is about to leave the index.
     fn end_lease_state(&mut self, key: Key, entry: &Entry) {
         if self.leases.remove(key).is_none() {
             return;
@@ -222,7 +223,6 @@ impl Engine {
         let Some(namespace) = self.namespaces.get_mut(key.namespace()) else {
             return;
         };
-        namespace.live.set_flags(key, entry.flags().without(Flags::LEASED));
         namespace.in_flight -= 1;
         *namespace.waiting_mut(entry.claimable().kind) += 1;
         if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
@@ -239,7 +239,7 @@ impl Engine {
         if entry.flags().has(Flags::LEASED) {
             self.end_lease_state(key, &entry);
         }
-        self.namespaces.sink(number, &entry);
+        self.namespaces.uncount_due(number, &entry);
         self.files.release(entry.location());
         self.namespaces.with(number, |namespace| {
             namespace.live.remove(key);

@@ -11,7 +11,7 @@ use duly_store::{Outcome, query::Body};
 
 use crate::{
     format::record::Record,
-    index::{Flags, Kind},
+    index::{Flags, Key, Kind},
 };
 
 use super::{
@@ -23,53 +23,53 @@ use super::{
 impl Engine {
     pub(super) fn cancel(
         &mut self,
-        number: u32,
+        key: Key,
         name: &NamespaceName,
-        id: &TimerId,
+        id: TimerId,
         if_revision: Option<u32>,
     ) -> Result<Outcome, Stop> {
-        let known = self.look_up(self.key(number, id.as_str()));
+        let known = self.look_up(key);
         let now = self.now.wall();
         if let (Known::Live(_, entry), None) = (known, if_revision)
             && entry.claimable().kind == Kind::First
             && !entry.flags().has(Flags::LEASED)
         {
             let due_at = Timestamp::saturating_from_unix_ms(entry.claimable().at_ms);
-            let stub = Stub::cancelled_unread(id.clone(), due_at, now);
-            return self.write_cancel(number, stub);
+            let stub = Stub::cancelled_unread(id, due_at, now);
+            return self.write_cancel(key, stub);
         }
         let Some(view) = self.readable(name, known)? else {
-            return Err(Stop::Refused(not_found(name, id)));
+            return Err(Stop::Refused(not_found(name, &id)));
         };
-        check_revision(id, &view, if_revision)?;
+        check_revision(&id, &view, if_revision)?;
         match (lifecycle::decide(Some(view.state), Event::Cancel), &view.body) {
             (Decision::Move(_), Body::Whole(timer)) => {
-                self.write_cancel(number, Stub::of(timer, Ended::Cancelled, now))
+                self.write_cancel(key, Stub::of(timer, Ended::Cancelled, now))
             }
             (Decision::Already, _) => Ok(Outcome::Cancelled {
                 attempts: view.attempts(),
                 maybe_delivered: view.maybe_delivered(),
                 already: true,
             }),
-            (Decision::Refuse(code), _) => Err(Stop::Refused(self.refuse_state(id, &view, code))),
+            (Decision::Refuse(code), _) => Err(Stop::Refused(self.refuse_state(&id, &view, code))),
             (decision, _) => unreachable!("a cancel is never answered by {decision:?}"),
         }
     }
 
-    fn write_cancel(&mut self, number: u32, stub: Stub) -> Result<Outcome, Stop> {
+    fn write_cancel(&mut self, key: Key, stub: Stub) -> Result<Outcome, Stop> {
         let (attempts, maybe_delivered) = (stub.attempts, stub.maybe_delivered);
-        self.write_ended(number, stub)?;
+        self.write_ended(key, stub)?;
         Ok(Outcome::Cancelled { attempts, maybe_delivered, already: false })
     }
 
     /// Writes that a timer has ended, with when its stub goes.
-    pub(super) fn write_ended(&mut self, number: u32, stub: Stub) -> Result<(), Stop> {
-        let namespace = self.namespace(number);
+    pub(super) fn write_ended(&mut self, key: Key, stub: Stub) -> Result<(), Stop> {
+        let namespace = self.namespace(key.namespace());
         let retention = namespace.settings.retention;
         #[expect(clippy::cast_possible_truncation, reason = "it counts modulo 2^32")]
         let order = namespace.ended() as u32;
         let keeps = retention.ms() > 0;
         let expires_at = keeps.then(|| stub.ended_at.saturating_add(retention));
-        self.write(number, &Record::Ended { stub: Box::new(stub), expires_at, number: order })
+        self.write_keyed(key, &Record::Ended { stub: Box::new(stub), expires_at, number: order })
     }
 }

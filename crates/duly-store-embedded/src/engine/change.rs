@@ -9,20 +9,23 @@ use duly_core::{
 };
 use duly_store::{Outcome, Refusal, TimerView, query::Body};
 
-use crate::format::record::{Cause, Record};
+use crate::{
+    format::record::{Cause, Record},
+    index::Key,
+};
 
 use super::{Engine, Stop, schedule};
 
 impl Engine {
     pub(super) fn reschedule(
         &mut self,
-        number: u32,
+        key: Key,
         name: &NamespaceName,
         id: &TimerId,
         patch: Patch,
         if_revision: Option<u32>,
     ) -> Result<Outcome, Stop> {
-        let view = self.find(number, name, id)?;
+        let view = self.find(key, name, id)?;
         check_revision(id, &view, if_revision)?;
         match lifecycle::decide(Some(view.state), Event::Reschedule) {
             Decision::Change => {}
@@ -36,24 +39,24 @@ impl Engine {
         let is_moved = patch.when.is_some();
         let now = self.now.wall();
         timer.change(patch, now).map_err(|invalid| Stop::Refused(Refusal::Invalid(invalid)))?;
-        let mut settings = Arc::clone(&self.namespace(number).settings);
+        let mut settings = Arc::clone(&self.namespace(key.namespace()).settings);
         if !is_moved {
             // A timer that stays where it is does not become late for the limit.
             Arc::make_mut(&mut settings).limits.max_delay = None;
         }
         schedule::check_limits(&settings, name, &timer, now, field)?;
-        let record = Record::Pending(Cause::Rescheduled, Box::new(timer));
-        self.write(number, &record)?;
+        let record = Record::Pending(Cause::Rescheduled, timer);
+        self.write_keyed(key, &record)?;
         Ok(Outcome::Changed(self.view_of(name, record)))
     }
 
     pub(super) fn fire(
         &mut self,
-        number: u32,
+        key: Key,
         name: &NamespaceName,
         id: &TimerId,
     ) -> Result<Outcome, Stop> {
-        let view = self.find(number, name, id)?;
+        let view = self.find(key, name, id)?;
         match lifecycle::decide(Some(view.state), Event::Fire) {
             Decision::Already => return Ok(Outcome::Unchanged(Arc::new(view))),
             Decision::Refuse(code) => {
@@ -65,19 +68,19 @@ impl Engine {
         let now = if timer.next_attempt_at.is_some() { self.now.steady() } else { self.now.wall() };
         timer.fire_now(now);
         timer.updated_at = self.now.wall();
-        let record = Record::Pending(Cause::Rescheduled, Box::new(timer));
-        self.write(number, &record)?;
+        let record = Record::Pending(Cause::Rescheduled, timer);
+        self.write_keyed(key, &record)?;
         Ok(Outcome::Changed(self.view_of(name, record)))
     }
 
     /// The timer, stub or dead letter of an id, or `not_found`.
     pub(super) fn find(
         &mut self,
-        number: u32,
+        key: Key,
         name: &NamespaceName,
         id: &TimerId,
     ) -> Result<TimerView, Stop> {
-        let known = self.look_up(self.key(number, id.as_str()));
+        let known = self.look_up(key);
         self.readable(name, known)?.ok_or_else(|| Stop::Refused(not_found(name, id)))
     }
 }
@@ -101,9 +104,9 @@ pub(super) fn check_revision(
     }
 }
 
-fn whole(view: TimerView) -> duly_core::Timer {
+fn whole(view: TimerView) -> Box<duly_core::Timer> {
     match view.body {
-        Body::Whole(timer) => *timer,
+        Body::Whole(timer) => timer,
         Body::Stub(_) => unreachable!("a stub's state allows no change"),
     }
 }

@@ -109,7 +109,7 @@ impl Engine {
         number: u32,
         lane: &LaneClaim,
         entry: &Entry,
-        timer: Result<Timer, ReadError>,
+        timer: Result<Box<Timer>, ReadError>,
         request: &ClaimRequest,
         room: &mut Room,
     ) -> Result<Taken, Error> {
@@ -210,7 +210,7 @@ impl Engine {
         number: u32,
         lane: &Lane,
         entry: &Entry,
-        timer: Timer,
+        timer: Box<Timer>,
         request: &ClaimRequest,
     ) -> Result<Firing, Error> {
         let key = entry.key(number);
@@ -238,7 +238,7 @@ impl Engine {
             extends: false,
         });
         let claimable_at = self.wall_of(entry);
-        self.settled(|engine| engine.write(number, &record))?;
+        self.settled(|engine| engine.write_keyed(key, &record))?;
         self.leases.keep_head(key, || head_of(&timer));
         Ok(Firing {
             token: leases::token(key, nonce),
@@ -285,9 +285,9 @@ impl Engine {
     }
 }
 
-fn timer_of(decoded: Decoded) -> Result<Timer, ReadError> {
+fn timer_of(decoded: Decoded) -> Result<Box<Timer>, ReadError> {
     match decoded.record {
-        Record::Pending(_, timer) => Ok(*timer),
+        Record::Pending(_, timer) => Ok(timer),
         other => Err(super::wrong_kind(&other)),
     }
 }

@@ -57,7 +57,7 @@ impl Engine {
             ))));
         }
         timer.redrive(at);
-        let record = Record::Pending(Cause::Redriven, Box::new(timer));
+        let record = Record::Pending(Cause::Redriven, timer);
         self.write(number, &record)?;
         Ok(Outcome::Changed(self.view_of(name, record)))
     }

@@ -49,11 +49,17 @@ const MAPS: usize = 256;
 /// All leases, by timer.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    maps: Box<[FxHashMap<Key, Lease>]>,
+    maps: Box<[FxHashMap<Key, Held>]>,
     len: usize,
-    /// The timers of some leases as they were claimed, without payload and headers: an ack of one
-    /// reads nothing.
-    heads: FxHashMap<Key, Box<Timer>>,
+    /// How many have a head.
+    heads: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    lease: Lease,
+    /// The timer as it was claimed, without payload and headers: an ack reads nothing.
+    head: Option<Box<Timer>>,
 }
 
 /// Most heads that are kept.
@@ -62,40 +68,48 @@ const HEADS_MAX: usize = 65_536;
 impl Default for Leases {
     fn default() -> Self {
         let maps = (0..MAPS).map(|_| FxHashMap::default()).collect();
-        Self { maps, len: 0, heads: FxHashMap::default() }
+        Self { maps, len: 0, heads: 0 }
     }
 }
 
 impl Leases {
     pub(crate) fn get(&self, key: Key) -> Option<&Lease> {
-        self.maps[map_of(key)].get(&key)
+        self.maps[map_of(key)].get(&key).map(|held| &held.lease)
     }
 
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Lease> {
-        self.maps[map_of(key)].get_mut(&key)
+        self.maps[map_of(key)].get_mut(&key).map(|held| &mut held.lease)
     }
 
     pub(crate) fn put(&mut self, key: Key, lease: Lease) {
-        self.len += usize::from(self.maps[map_of(key)].insert(key, lease).is_none());
+        match self.maps[map_of(key)].insert(key, Held { lease, head: None }) {
+            Some(old) => self.heads -= usize::from(old.head.is_some()),
+            None => self.len += 1,
+        }
     }
 
     /// Keeps the head of a timer whose lease was just put, if there is room.
     pub(crate) fn keep_head(&mut self, key: Key, head: impl FnOnce() -> Timer) {
-        if self.heads.len() < HEADS_MAX {
-            self.heads.insert(key, Box::new(head()));
+        if self.heads < HEADS_MAX
+            && let Some(held) = self.maps[map_of(key)].get_mut(&key)
+        {
+            self.heads += usize::from(held.head.is_none());
+            held.head = Some(Box::new(head()));
         }
     }
 
-    /// The head of a leased timer, if it was kept.
-    pub(crate) fn head(&self, key: Key) -> Option<&Timer> {
-        self.heads.get(&key).map(Box::as_ref)
+    /// The head of a leased timer, if it was kept, for who is about to end the lease.
+    pub(crate) fn take_head(&mut self, key: Key) -> Option<Box<Timer>> {
+        let head = self.maps[map_of(key)].get_mut(&key)?.head.take()?;
+        self.heads -= 1;
+        Some(head)
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<Lease> {
-        self.heads.remove(&key);
-        let lease = self.maps[map_of(key)].remove(&key)?;
+        let held = self.maps[map_of(key)].remove(&key)?;
         self.len -= 1;
-        Some(lease)
+        self.heads -= usize::from(held.head.is_some());
+        Some(held.lease)
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -105,7 +119,7 @@ impl Leases {
     /// Keys of the leases that `wanted` picks.
     pub(crate) fn keys_where(&self, wanted: impl Fn(Key, &Lease) -> bool) -> Vec<Key> {
         let all = self.maps.iter().flatten();
-        all.filter(|(key, lease)| wanted(**key, lease)).map(|(key, _)| *key).collect()
+        all.filter(|(key, held)| wanted(**key, &held.lease)).map(|(key, _)| *key).collect()
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn unknown_timer(namespace: u32) -> Key {
 }
 
 /// The key under which a delivery id is found.
-fn key_of(hash_key: u128, namespace: u32, delivery: DeliveryId) -> Key {
+pub(super) fn key_of(hash_key: u128, namespace: u32, delivery: DeliveryId) -> Key {
     Key::of_bytes(hash_key, namespace, &delivery.to_u128().to_le_bytes())
 }
 

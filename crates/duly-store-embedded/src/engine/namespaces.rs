@@ -166,6 +166,16 @@ impl Namespaces {
         self.by_number.get(&key.namespace())?.live.get(key)
     }
 
+    /// Fetches what searches for these keys will read; see [`Index::touch`].
+    pub(crate) fn warm(&self, keys: impl Iterator<Item = Key>) {
+        let touched = keys.filter_map(|key| {
+            let namespace = self.by_number.get(&key.namespace())?;
+            Some(namespace.live.touch(key) ^ namespace.stubs.index().touch(key))
+        });
+        // Told to be of use, or it would not be read.
+        std::hint::black_box(touched.fold(0, |all, one| all ^ one));
+    }
+
     /// The number that a new namespace gets.
     pub(crate) fn free_number(&self) -> Option<u32> {
         (self.next_number < NAMESPACE_MAX).then_some(self.next_number + 1)
@@ -303,15 +313,23 @@ impl Namespaces {
         let Some(namespace) = self.by_number.get_mut(&number) else {
             return;
         };
-        let key = entry.key(number);
-        namespace.live.set_flags(key, entry.flags().without(Flags::SURFACED));
-        let Some(lane) = namespace.lanes.get_mut(entry.lane()) else {
+        namespace.live.set_flags(entry.key(number), entry.flags().without(Flags::SURFACED));
+        self.uncount_due(number, entry);
+    }
+
+    /// The same for an entry whose flag does not matter any more: it has left, or gets others.
+    pub(crate) fn uncount_due(&mut self, number: u32, entry: &Entry) {
+        if !entry.flags().has(Flags::SURFACED) {
+            return;
+        }
+        let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(entry.lane()));
+        let Some(lane) = lane else {
             return;
         };
         let claimable = entry.claimable();
         let due = lane.due_mut(claimable.kind);
         let before = due.window().len();
-        due.remove((claimable.at_ms, key.pack()));
+        due.remove((claimable.at_ms, entry.key(number).pack()));
         self.held = self.held + due.window().len() - before;
     }
 

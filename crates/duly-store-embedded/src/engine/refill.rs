@@ -3,7 +3,7 @@
 //!
 //! Called by the tick, a few tables at a time; one pass at once.
 
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BTreeSet;
 
 use crate::index::{Cursor, Entry, Flags, Key, Kind};
 
@@ -34,8 +34,10 @@ impl Refills {
 struct Pass {
     lane: LaneOfKind,
     cursor: Cursor,
-    /// The earliest so far, the last of them on top.
-    earliest: BinaryHeap<Place>,
+    /// The earliest so far, in no order, and others that were seen since it was last cut.
+    earliest: Vec<Place>,
+    /// None of what comes behind it is among the earliest.
+    last: Option<Place>,
     room: usize,
 }
 
@@ -46,10 +48,23 @@ impl Pass {
         let flags = entry.flags();
         let hidden = flags.has(Flags::SURFACED) && !flags.has(Flags::LEASED);
         if hidden && entry.lane() == lane && claimable.kind == kind {
-            self.earliest.push((claimable.at_ms, entry.key(number).pack()));
-            if self.earliest.len() > self.room {
-                self.earliest.pop();
+            let place = (claimable.at_ms, entry.key(number).pack());
+            if self.last.is_some_and(|last| place > last) {
+                return;
             }
+            self.earliest.push(place);
+            if self.earliest.len() >= 2 * self.room {
+                self.cut();
+            }
+        }
+    }
+
+    /// Lets go of all but the earliest. Once for as many as stay, so it costs a few comparisons each.
+    fn cut(&mut self) {
+        if self.earliest.len() > self.room {
+            self.earliest.select_nth_unstable(self.room - 1);
+            self.earliest.truncate(self.room);
+            self.last = self.earliest.last().copied();
         }
     }
 }
@@ -129,10 +144,11 @@ impl Engine {
 
     fn pass_for(&self, lane: LaneOfKind) -> Pass {
         let room = self.namespaces.room(self.options.overdue_max).max(1);
-        Pass { lane, cursor: Cursor::START, earliest: BinaryHeap::new(), room }
+        Pass { lane, cursor: Cursor::START, earliest: Vec::new(), last: None, room }
     }
 
-    fn end_refill(&mut self, pass: Pass) {
+    fn end_refill(&mut self, mut pass: Pass) {
+        pass.cut();
         let (number, slot, kind) = pass.lane;
         let Some(namespace) = self.namespaces.get_mut(number) else {
             return;
@@ -142,7 +158,7 @@ impl Engine {
         };
         let late = lane.due_mut(kind).end_refill();
         let live = &namespace.live;
-        let mut found: Vec<Place> = pass.earliest.into_vec();
+        let mut found: Vec<Place> = pass.earliest;
         found.extend(late);
         // Some were cancelled, claimed or moved since they were seen.
         found.retain(|(at_ms, packed)| {

@@ -8,55 +8,24 @@ use duly_core::{
     request_hash::RequestHash,
     schedule::IfExists,
 };
-use duly_store::{Command, Operation, Outcome, Refusal, TimerView, query::Body};
+use duly_store::{Outcome, Refusal, TimerView, query::Body};
 
-use crate::format::record::{Cause, Record};
+use crate::{
+    format::record::{Cause, Record},
+    index::Key,
+};
 
 use super::{Engine, Stop, view::Known};
 
 impl Engine {
-    /// Carries out one command.
-    pub(crate) fn apply(&mut self, command: Command) -> Outcome {
-        if let Err(error) = self.check_usable() {
-            return Outcome::Failed(error);
-        }
-        let answer = command.answer;
-        match self.try_apply(command) {
-            Ok(outcome) => outcome.answering(answer),
-            Err(Stop::Refused(refusal)) => Outcome::Refused(refusal),
-            Err(Stop::Poisoned) => Outcome::Failed(duly_store::Error::InDoubt {
-                reason: self.poisoned.clone().unwrap_or_else(|| "a write failed".into()),
-            }),
-        }
-    }
-
-    fn try_apply(&mut self, command: Command) -> Result<Outcome, Stop> {
-        let name = command.namespace;
-        let Some(number) = self.namespaces.number_of(&name) else {
-            return Err(Stop::Refused(Refusal::UnknownNamespace(name)));
-        };
-        match command.operation {
-            Operation::Schedule { schedule, if_exists } => {
-                self.schedule(number, &name, *schedule, if_exists)
-            }
-            Operation::Reschedule { id, patch, if_revision } => {
-                self.reschedule(number, &name, &id, *patch, if_revision)
-            }
-            Operation::Cancel { id, if_revision } => self.cancel(number, &name, &id, if_revision),
-            Operation::Fire { id } => self.fire(number, &name, &id),
-            Operation::Redrive { letter, delay } => self.redrive(number, &name, &letter, delay),
-            Operation::Purge { letter } => self.purge(number, &name, &letter),
-        }
-    }
-
-    fn schedule(
+    pub(super) fn schedule(
         &mut self,
-        number: u32,
+        key: Key,
         name: &NamespaceName,
         schedule: Schedule,
         if_exists: IfExists,
     ) -> Result<Outcome, Stop> {
-        let key = self.key(number, schedule.id.as_str());
+        let number = key.namespace();
         let known = self.look_up(key);
         let view = self.readable(name, known)?;
         let request = match &view {
@@ -72,8 +41,8 @@ impl Engine {
                 self.admit_new().map_err(Stop::Refused)?;
                 let timer = self.new_timer(name, &settings, schedule, None)?;
                 check_pending(&settings, pending, name)?;
-                let record = Record::Pending(Cause::Created, Box::new(timer));
-                self.write(number, &record)?;
+                let record = Record::Pending(Cause::Created, timer);
+                self.write_keyed(key, &record)?;
                 Ok(Outcome::Created(self.view_of(name, record)))
             }
             (Decision::Replace, Some(view)) => {
@@ -81,8 +50,8 @@ impl Engine {
                 self.admit_new().map_err(Stop::Refused)?;
                 let old_revision = view.revision().unwrap_or(0);
                 let timer = self.new_timer(name, &settings, schedule, Some(old_revision))?;
-                let record = Record::Pending(Cause::Replaced, Box::new(timer));
-                self.write(number, &record)?;
+                let record = Record::Pending(Cause::Replaced, timer);
+                self.write_keyed(key, &record)?;
                 Ok(Outcome::Replaced(self.view_of(name, record)))
             }
             (Decision::Existing, Some(view)) => Ok(Outcome::Existing(Arc::new(view))),
@@ -99,7 +68,7 @@ impl Engine {
         settings: &Settings,
         schedule: Schedule,
         old_revision: Option<u32>,
-    ) -> Result<Timer, Stop> {
+    ) -> Result<Box<Timer>, Stop> {
         let now = self.now.wall();
         let incarnation = Incarnation(self.random_u64());
         let field = when_field(&schedule.when);
@@ -107,6 +76,7 @@ impl Engine {
             None => Timer::new(schedule, now, incarnation),
             Some(revision) => Timer::replacing(revision, schedule, now, incarnation),
         }
+        .map(Box::new)
         .map_err(|invalid| Stop::Refused(Refusal::Invalid(invalid)))?;
         check_limits(settings, name, &timer, now, field)?;
         Ok(timer)
@@ -117,7 +87,7 @@ impl Engine {
         let (Record::Pending(_, timer) | Record::Dead(_, timer)) = record else {
             unreachable!("only records of timers are viewed")
         };
-        Arc::new(self.live_view(name, *timer, None))
+        Arc::new(self.live_view(name, timer, None))
     }
 
     /// The view of what is known; a record that cannot be read is quarantined and then gone.

@@ -25,6 +25,8 @@ impl Engine {
     ) -> Result<Vec<SettleOutcome>, Error> {
         duly_store::settle::check(settlements)?;
         let mut outcomes = Vec::with_capacity(settlements.len());
+        let keys = settlements.iter().filter_map(|settlement| leases::parse(&settlement.token));
+        self.namespaces.warm(keys.map(|(key, _)| key));
         for settlement in settlements {
             match self.settle(settlement) {
                 Ok(outcome) => outcomes.push(outcome),
@@ -76,8 +78,7 @@ impl Engine {
         lease: &Lease,
         verdict: &SettleVerdict,
     ) -> Result<SettleOutcome, Stop> {
-        let number = key.namespace();
-        let head = self.leases.head(key).filter(|_| *verdict == SettleVerdict::Ack).cloned();
+        let head = if *verdict == SettleVerdict::Ack { self.leases.take_head(key) } else { None };
         let loaded = head.map_or_else(|| self.load_timer(entry.location()), Ok);
         let mut timer = match loaded {
             Ok(timer) => timer,
@@ -95,7 +96,7 @@ impl Engine {
                 timer.attempt_concluded(attempt(AttemptOutcome::Delivered, ""));
                 timer.last_settled = settled(Verdict::Ack);
                 let stub = Stub::of(&timer, Ended::Finished, self.now.wall());
-                self.write_ended(number, stub)?;
+                self.write_ended(key, stub)?;
                 Ok(SettleOutcome::Ok)
             }
             SettleVerdict::Retry { wait, outcome, reason } => {
@@ -112,20 +113,20 @@ impl Engine {
                 timer.attempt_concluded(attempt(AttemptOutcome::Rejected, reason));
                 timer.last_settled = settled(Verdict::Dead);
                 timer.die(self.now.wall(), DeathReason::Rejected);
-                self.write(number, &Record::Dead(Cause::AttemptFailed, Box::new(timer)))?;
+                self.write_keyed(key, &Record::Dead(Cause::AttemptFailed, timer))?;
                 Ok(SettleOutcome::Ok)
             }
             SettleVerdict::Extend { lease: extension } => {
                 // A node's lease has no end to move.
                 if lease.node.is_none() {
-                    self.extend(number, &timer.id, lease, *extension)?;
+                    self.extend(key, timer.id.clone(), lease, *extension)?;
                 }
                 Ok(SettleOutcome::Ok)
             }
             SettleVerdict::Release => {
                 assert_allowed(Event::Release);
                 timer.last_settled = settled(Verdict::Release);
-                self.write(number, &Record::Pending(Cause::Released, Box::new(timer)))?;
+                self.write_keyed(key, &Record::Pending(Cause::Released, timer))?;
                 Ok(SettleOutcome::Ok)
             }
         }
@@ -133,8 +134,8 @@ impl Engine {
 
     fn extend(
         &mut self,
-        number: u32,
-        id: &duly_core::TimerId,
+        key: Key,
+        id: duly_core::TimerId,
         lease: &Lease,
         extension: Millis,
     ) -> Result<(), Stop> {
@@ -142,7 +143,7 @@ impl Engine {
         let left_ms = LEASE_MAX.ms().saturating_sub(held_ms);
         let lease_ms = extension.ms().min(left_ms);
         let record = Record::Lease(record::Lease {
-            id: id.clone(),
+            id,
             nonce: lease.nonce,
             attempt: lease.attempt,
             node: lease.node,
@@ -151,7 +152,7 @@ impl Engine {
             until: self.now.wall().saturating_add(Millis::from_ms(lease_ms)),
             extends: true,
         });
-        self.write(number, &record)
+        self.write_keyed(key, &record)
     }
 
     /// Whether the same token was settled the same way before.

@@ -52,6 +52,7 @@ impl Engine {
         let mut popped = std::mem::take(&mut self.popped);
         let now_ms = self.clock_of(kind);
         self.busy |= self.near.window(kind).calendar.pop_due(now_ms, PASS_MAX, &mut popped);
+        self.namespaces.warm(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
         for (at_ms, packed) in popped.drain(..) {
             let key = Key::unpack(packed);
             let Some(entry) = self.namespaces.live(key) else {
@@ -262,7 +263,7 @@ impl Engine {
     pub(super) fn fail_attempt(
         &mut self,
         key: Key,
-        mut timer: Timer,
+        mut timer: Box<Timer>,
         attempt: Attempt,
         wait: Wait,
         since: Timestamp,
@@ -276,18 +277,18 @@ impl Engine {
         let next = timer.attempt_failed(attempt, wait, policy, seed, since);
         let (event, record) = match next {
             Next::Retry(_) => {
-                (Event::Fail(Budget::Left), Record::Pending(Cause::AttemptFailed, Box::new(timer)))
+                (Event::Fail(Budget::Left), Record::Pending(Cause::AttemptFailed, timer))
             }
             Next::Dead => {
                 timer.die(self.now.wall(), DeathReason::AttemptsSpent);
-                (Event::Fail(Budget::Spent), Record::Dead(Cause::AttemptFailed, Box::new(timer)))
+                (Event::Fail(Budget::Spent), Record::Dead(Cause::AttemptFailed, timer))
             }
         };
         assert!(
             matches!(lifecycle::decide(Some(State::InFlight), event), Decision::Move(_)),
             "a leased firing can fail"
         );
-        self.write(number, &record)?;
+        self.write_keyed(key, &record)?;
         Ok(next)
     }
 
@@ -337,9 +338,9 @@ impl Engine {
     }
 
     /// Makes a dead letter of a firing that expired unclaimed.
-    pub(super) fn give_up_expired(&mut self, key: Key, mut timer: Timer) -> Result<(), Stop> {
+    pub(super) fn give_up_expired(&mut self, key: Key, mut timer: Box<Timer>) -> Result<(), Stop> {
         timer.die(self.now.wall(), DeathReason::Expired);
-        self.write(key.namespace(), &Record::Dead(Cause::Expired, Box::new(timer)))
+        self.write_keyed(key, &Record::Dead(Cause::Expired, timer))
     }
 
     /// Makes a dead letter of a timer whose record cannot be read: reason `corrupt`, an id that

@@ -56,7 +56,7 @@ impl Engine {
     pub(super) fn live_view(
         &self,
         name: &NamespaceName,
-        timer: Timer,
+        timer: Box<Timer>,
         lease: Option<&Lease>,
     ) -> TimerView {
         let state = match lease {
@@ -68,7 +68,7 @@ impl Engine {
         TimerView {
             namespace: name.clone(),
             state,
-            body: Body::Whole(Box::new(timer)),
+            body: Body::Whole(timer),
             leased_until: lease.and_then(Lease::leased_until),
             attempt_under_way: lease.map(|lease| lease.attempt),
             claimed_at: lease.map(|lease| lease.claimed_at),
@@ -104,7 +104,7 @@ impl Engine {
             }
             Known::Dead(location) => {
                 let timer = self.load_timer(location)?;
-                Some(TimerView::whole(name.clone(), State::Dead, timer))
+                Some(TimerView::whole(name.clone(), State::Dead, *timer))
             }
         })
     }

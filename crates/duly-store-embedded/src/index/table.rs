@@ -158,6 +158,12 @@ impl Table {
         self.find_from(place, fingerprint)
     }
 
+    /// Where a search begins; see [`super::Index::touch`].
+    #[inline]
+    pub(super) fn touch(&self, fingerprint: Fingerprint) -> u64 {
+        self.slots.get(self.home(fingerprint.low)).map_or(0, Entry::low)
+    }
+
     /// The same, for removals: while the processor waits for the first slots it guesses where the
     /// search ends, and reads the slots behind, which have to move, at the same time.
     #[inline]

@@ -238,12 +238,7 @@ impl Shell {
             return None;
         }
         let bytes_max = self.engine.uncommitted_bytes() + COMMIT_BYTES_MAX;
-        for command in commands.by_ref().take(SHARE_COMMANDS) {
-            outcomes.push(self.engine.apply(command));
-            if self.engine.uncommitted_bytes() >= bytes_max {
-                break;
-            }
-        }
+        self.engine.apply_some(&mut commands, SHARE_COMMANDS, bytes_max, &mut outcomes);
         if commands.len() > 0 {
             return Some(Request::Apply { commands, outcomes, reply });
         }

@@ -1,0 +1,106 @@
+//! Commands: what one does is found by its operation, where it is found by its key.
+//!
+//! The keys of a few commands are made ahead and their places in the index fetched at once: in a
+//! large index nearly every search waits for memory, and many can wait together.
+
+use duly_core::NamespaceName;
+use duly_store::{Command, Operation, Outcome, Refusal, command::Letter};
+
+use crate::index::Key;
+
+use super::{Engine, Stop, letters};
+
+/// Commands whose places in the index are fetched at once.
+const AHEAD: usize = 64;
+
+impl Engine {
+    /// Carries out commands, at most `count_max` of them and no more once `bytes_max` wait to be
+    /// committed.
+    pub(crate) fn apply_some(
+        &mut self,
+        commands: &mut std::vec::IntoIter<Command>,
+        count_max: usize,
+        bytes_max: usize,
+        outcomes: &mut Vec<Outcome>,
+    ) {
+        let mut keys = Vec::with_capacity(AHEAD);
+        let mut left = count_max;
+        while left > 0 && commands.len() > 0 {
+            self.keys_of(&commands.as_slice()[..commands.len().min(left).min(AHEAD)], &mut keys);
+            self.namespaces.warm(keys.iter().copied().flatten());
+            for (key, command) in keys.drain(..).zip(commands.by_ref()) {
+                left -= 1;
+                outcomes.push(self.apply_keyed(key, command));
+                if self.uncommitted_bytes() >= bytes_max {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Carries out one command.
+    #[cfg(test)]
+    pub(crate) fn apply(&mut self, command: Command) -> Outcome {
+        let mut keys = Vec::with_capacity(1);
+        self.keys_of(std::slice::from_ref(&command), &mut keys);
+        self.apply_keyed(keys.pop().flatten(), command)
+    }
+
+    /// The keys by which commands find what they are about; `None` where there is no such namespace.
+    fn keys_of(&self, commands: &[Command], keys: &mut Vec<Option<Key>>) {
+        let mut known: Option<(&NamespaceName, Option<u32>)> = None;
+        for command in commands {
+            let number = match known {
+                Some((name, number)) if *name == command.namespace => number,
+                _ => self.namespaces.number_of(&command.namespace),
+            };
+            known = Some((&command.namespace, number));
+            keys.push(number.map(|number| match &command.operation {
+                Operation::Schedule { schedule, .. } => self.key(number, schedule.id.as_str()),
+                Operation::Reschedule { id, .. }
+                | Operation::Cancel { id, .. }
+                | Operation::Fire { id }
+                | Operation::Redrive { letter: Letter::Timer(id), .. }
+                | Operation::Purge { letter: Letter::Timer(id) } => self.key(number, id.as_str()),
+                Operation::Redrive { letter: Letter::Delivery(delivery), .. }
+                | Operation::Purge { letter: Letter::Delivery(delivery) } => {
+                    letters::key_of(self.hash_key, number, *delivery)
+                }
+            }));
+        }
+    }
+
+    fn apply_keyed(&mut self, key: Option<Key>, command: Command) -> Outcome {
+        if let Err(error) = self.check_usable() {
+            return Outcome::Failed(error);
+        }
+        let answer = command.answer;
+        match self.try_apply(key, command) {
+            Ok(outcome) => outcome.answering(answer),
+            Err(Stop::Refused(refusal)) => Outcome::Refused(refusal),
+            Err(Stop::Poisoned) => Outcome::Failed(duly_store::Error::InDoubt {
+                reason: self.poisoned.clone().unwrap_or_else(|| "a write failed".into()),
+            }),
+        }
+    }
+
+    fn try_apply(&mut self, key: Option<Key>, command: Command) -> Result<Outcome, Stop> {
+        let name = command.namespace;
+        let Some(key) = key else {
+            return Err(Stop::Refused(Refusal::UnknownNamespace(name)));
+        };
+        let number = key.namespace();
+        match command.operation {
+            Operation::Schedule { schedule, if_exists } => {
+                self.schedule(key, &name, *schedule, if_exists)
+            }
+            Operation::Reschedule { id, patch, if_revision } => {
+                self.reschedule(key, &name, &id, *patch, if_revision)
+            }
+            Operation::Cancel { id, if_revision } => self.cancel(key, &name, id, if_revision),
+            Operation::Fire { id } => self.fire(key, &name, &id),
+            Operation::Redrive { letter, delay } => self.redrive(number, &name, &letter, delay),
+            Operation::Purge { letter } => self.purge(number, &name, &letter),
+        }
+    }
+}
