@@ -25,7 +25,7 @@ use super::Engine;
 
 mod walk;
 
-use walk::{Place, Taking};
+use walk::{Piece, Place, Taking};
 
 /// Checkpoints that are kept.
 const KEPT: usize = 2;
@@ -126,6 +126,7 @@ impl Engine {
             place: Place::Behind(None),
             pieces: Vec::new(),
             pieces_bytes: 0,
+            buffers: Vec::new(),
             writer: None,
             seen_lsn: self.journal.written_lsn(),
         });
@@ -191,9 +192,20 @@ impl Engine {
             taking.pieces_bytes = 0;
             self.in_background(
                 move || {
-                    pieces.iter().try_for_each(|piece| piece.write(&mut writer)).map(|()| writer)
+                    let written = pieces.iter().try_for_each(|piece| piece.write(&mut writer));
+                    written.map(|()| (writer, pieces))
                 },
-                move |engine, writer| engine.writer_back(number, writer),
+                move |engine, written| {
+                    let (writer, pieces) = match written {
+                        Ok((writer, pieces)) => (Ok(writer), pieces),
+                        Err(error) => (Err(error), Vec::new()),
+                    };
+                    if let Some(taking) = &mut engine.checkpoints.taking {
+                        taking.buffers =
+                            pieces.into_iter().filter_map(Piece::into_buffer).collect();
+                    }
+                    engine.writer_back(number, writer);
+                },
             );
         } else if taking.seen_lsn <= self.journal.durable_lsn()
             && let Some(writer) = taking.writer.take()

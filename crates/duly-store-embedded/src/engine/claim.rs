@@ -186,8 +186,8 @@ impl Engine {
             .min();
         let mut first = first.map(|due| due.window().iter().copied().peekable());
         let mut second = second.map(|due| due.window().iter().copied().peekable());
-        let mut entries = Vec::with_capacity(wanted);
-        while entries.len() < wanted {
+        let mut keys = Vec::with_capacity(wanted);
+        while keys.len() < wanted {
             let heads = [&mut first, &mut second].map(|lane| lane.as_mut()?.peek().copied());
             let next = match heads {
                 [Some(one), Some(other)] if other < one => second.as_mut(),
@@ -200,9 +200,10 @@ impl Engine {
             if place.0 > now_ms || hidden_from.is_some_and(|last| place > last) {
                 break;
             }
-            entries.extend(namespace.live.get(Key::unpack(place.1)));
+            keys.push(Key::unpack(place.1));
         }
-        entries
+        self.namespaces.warm(keys.iter().copied());
+        keys.into_iter().filter_map(|key| namespace.live.get(key)).collect()
     }
 
     fn grant(

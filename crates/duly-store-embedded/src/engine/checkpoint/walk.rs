@@ -10,7 +10,7 @@ use crate::{
     checkpoint::Writer,
     disk,
     format::checkpoint::{self as layout, Block, Entries, Which, append_entry},
-    index::{Cursor, Flags, Index},
+    index::{Cursor, Entry, Flags, Index},
     journal::recovery::ReplayPoint,
 };
 
@@ -25,6 +25,7 @@ const TABLES_PER_STEP: usize = 4;
 const NAMESPACES_PER_STEP: usize = 64;
 /// Entries of one block: neighbouring tables share one.
 const BLOCK_ENTRIES: usize = 32_768;
+const BLOCK_BYTES: usize = BLOCK_ENTRIES * layout::ENTRY_BYTES;
 const _: () = assert!(BLOCK_ENTRIES <= layout::ENTRIES_MAX, "a block takes them");
 
 /// A part of a checkpoint on its way to the writer.
@@ -52,6 +53,15 @@ impl Piece {
         }
     }
 
+    /// The buffer of a piece that was written.
+    pub(super) fn into_buffer(self) -> Option<Vec<u8>> {
+        let Self::Entries { mut bytes, .. } = self else {
+            return None;
+        };
+        bytes.clear();
+        Some(bytes)
+    }
+
     pub(super) fn write(&self, writer: &mut Writer) -> Result<(), disk::Error> {
         match self {
             Self::Namespace(namespace) => writer.block(&Block::Namespace(namespace.clone())),
@@ -72,6 +82,8 @@ pub(super) struct Taking {
     pub(super) place: Place,
     pub(super) pieces: Vec<Piece>,
     pub(super) pieces_bytes: usize,
+    /// Buffers of entries that were written, to be filled again.
+    pub(super) buffers: Vec<Vec<u8>>,
     /// Here, or away in the background.
     pub(super) writer: Option<Box<Writer>>,
     /// The newest frame that it saw something of.
@@ -102,21 +114,35 @@ impl Taking {
         self.pieces.push(piece);
     }
 
-    /// Joins what comes from neighbouring tables.
-    fn push_entries(&mut self, number: u32, which: Which, bytes: Vec<u8>) {
-        if bytes.is_empty() {
-            return;
+    /// Copies what a scan gives of an index of `len` entries into a block: neighbouring tables share
+    /// one.
+    fn push_entries(
+        &mut self,
+        (number, which, len): (u32, Which, usize),
+        entries: impl Iterator<Item = Entry>,
+    ) {
+        for entry in entries {
+            let room = match self.pieces.last_mut() {
+                Some(Piece::Entries { namespace, which: last, bytes })
+                    if (*namespace, *last) == (number, which) && bytes.len() < BLOCK_BYTES =>
+                {
+                    bytes
+                }
+                _ => self.new_block(number, which, len),
+            };
+            append_entry(room, entry.words());
+            self.pieces_bytes += layout::ENTRY_BYTES;
         }
-        self.pieces_bytes += bytes.len();
-        if let Some(Piece::Entries { namespace, which: last, bytes: before }) =
-            self.pieces.last_mut()
-            && (*namespace, *last) == (number, which)
-            && before.len() + bytes.len() <= BLOCK_ENTRIES * layout::ENTRY_BYTES
-        {
-            before.extend_from_slice(&bytes);
-            return;
+    }
+
+    fn new_block(&mut self, namespace: u32, which: Which, len: usize) -> &mut Vec<u8> {
+        let capacity = BLOCK_BYTES.min(len * layout::ENTRY_BYTES);
+        let bytes = self.buffers.pop().unwrap_or_else(|| Vec::with_capacity(capacity));
+        self.pieces.push(Piece::Entries { namespace, which, bytes });
+        match self.pieces.last_mut() {
+            Some(Piece::Entries { bytes, .. }) => bytes,
+            _ => unreachable!("it was pushed just now"),
         }
-        self.pieces.push(Piece::Entries { namespace: number, which, bytes });
     }
 }
 
@@ -194,18 +220,19 @@ impl Engine {
             return Place::Behind(Some(name));
         }
         let mut next = None;
-        if let Some(scan) = index_of(namespace, which).scan(cursor) {
+        let index = index_of(namespace, which);
+        if let Some(scan) = index.scan(cursor) {
             next = scan.next;
-            let mut bytes = Vec::new();
             let mut leases = Vec::new();
-            for entry in scan.entries() {
-                append_entry(&mut bytes, entry.with_flags(kept_flags(entry.flags())).words());
+            let seen = |entry: &Entry| {
                 if which == Which::Live && entry.flags().has(Flags::LEASED) {
                     let key = entry.key(number);
                     leases.extend(self.leases.get(key).map(|lease| lease.in_checkpoint(key)));
                 }
-            }
-            taking.push_entries(number, which, bytes);
+            };
+            let kept = |entry: Entry| entry.with_flags(kept_flags(entry.flags()));
+            let entries = scan.entries().inspect(seen).map(kept);
+            taking.push_entries((number, which, index.len()), entries);
             for leases in leases.chunks(layout::LEASES_MAX) {
                 let leases = leases.to_vec();
                 taking.push(Piece::Leases(layout::Leases { namespace: number, leases }));
@@ -238,11 +265,10 @@ const fn after(which: Which) -> Option<Which> {
 fn copy_letters(taking: &mut Taking, number: u32, namespace: &Namespace) {
     for which in [Which::DeadLetters, Which::DeadByTimer] {
         let mut cursor = Some(Cursor::START);
-        while let Some(scan) = cursor.and_then(|from| index_of(namespace, which).scan(from)) {
+        let index = index_of(namespace, which);
+        while let Some(scan) = cursor.and_then(|from| index.scan(from)) {
             cursor = scan.next;
-            let mut bytes = Vec::new();
-            scan.entries().for_each(|entry| append_entry(&mut bytes, entry.words()));
-            taking.push_entries(number, which, bytes);
+            taking.push_entries((number, which, index.len()), scan.entries());
         }
     }
     for letters in namespace.letters.several().chunks(layout::LETTERS_MAX) {
