@@ -24,6 +24,7 @@ mod sim;
 mod contract;
 
 use std::fmt::{self, Debug};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -141,8 +142,13 @@ pub trait File: Send + Sync + Debug {
     /// blocks that lie wholly within the range free any room, so ask for whole ones. Where the
     /// file system cannot do it nothing happens, bytes included; so does a wrapper that leaves
     /// this out.
-    fn punch_hole(&self, _offset: u64, _len: u64) -> Result<(), Error> {
-        Ok(())
+    fn punch_hole(&self, _offset: u64, _len: u64) -> Result<Punched, Error> {
+        Ok(Punched::Unsupported)
+    }
+
+    /// Ranges that take no room, ascending; none where the file system does not say.
+    fn holes(&self) -> Result<Vec<Range<u64>>, Error> {
+        Ok(Vec::new())
     }
 
     /// Starts to write the range out, after what was begun before has arrived: who writes much and
@@ -164,6 +170,15 @@ pub trait File: Send + Sync + Debug {
 
     /// The name under which this handle was created or opened; a later rename does not change it.
     fn name(&self) -> &str;
+}
+
+/// What became of a hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Punched {
+    /// It is there.
+    Done,
+    /// This file system has none: nothing happened.
+    Unsupported,
 }
 
 /// Room on a file system, as an unprivileged user would have it: blocks reserved for root count

@@ -61,6 +61,7 @@ pub(crate) mod namespaces;
 mod near;
 mod open;
 mod overdue;
+mod punch;
 mod ready;
 mod reclaim;
 mod refill;
@@ -98,6 +99,7 @@ pub(crate) struct Engine {
     files: Files,
     checkpoints: checkpoint::Checkpoints,
     rewriter: rewrite::Rewriter,
+    puncher: punch::Puncher,
     /// When the journal last grew, by the boot-time clock.
     journal_grew_ms: u64,
     backups: backup::Backups,
@@ -181,6 +183,7 @@ impl Engine {
         if self.poisoned.is_none() {
             self.checkpoint_step();
             self.rewrite_step();
+            self.punch_step();
             self.tick();
         }
     }

@@ -1,7 +1,7 @@
 //! The files that locations point into: journal segments and runs, by slot.
 //!
 //! An index entry names a file by a slot of 16 bits. Here is which file stands in which slot, how
-//! many of its records are pointed at, and how many of each MiB of it.
+//! many of its records are pointed at, and how many of each MiB of it ([`chunks`]).
 //!
 //! Invariants: a slot keeps its file until nothing has pointed at it since before the older of the
 //! two kept checkpoints began ([`Files::reclaimable`]); what is counted equals a full scan of the
@@ -14,20 +14,23 @@ use std::{ops::Range, sync::Arc};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    disk::{self, File},
+    disk::{self, File, Punched},
     format::{
         self, ALIGN, checkpoint,
         record::{self, Decoded},
+        run,
     },
     index::Location,
     journal::segment_name,
     runs,
 };
 
+mod chunks;
+
+use chunks::{ChunkBytes, Chunks, Emptied};
+
 /// Read at once for a record of unknown size.
 const FIRST_READ_BYTES: usize = 64;
-/// Counts of live records are kept for each so many bytes of a file.
-const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Which file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,19 +74,22 @@ pub(crate) struct DataFile {
     pub(crate) length: u64,
     /// Whether a rewrite found records in it that it could not move.
     pub(crate) is_stuck: bool,
+    /// Where the records of a run end; nothing of a segment is given back before all of it.
+    records_end: u64,
     /// Bytes that were given back to the file system.
-    pub(crate) hole_bytes: u64,
+    hole_bytes: u64,
 }
 
 impl DataFile {
     pub(crate) const fn segment(sequence: u64, file: Arc<dyn File>, length: u64) -> Self {
         let id = FileId::Segment(sequence);
-        Self { id, file, length, is_stuck: false, hole_bytes: 0 }
+        Self { id, file, length, is_stuck: false, records_end: 0, hole_bytes: 0 }
     }
 
-    pub(crate) fn run(run: runs::Run) -> Self {
-        let (id, length) = (FileId::Run(run.id), run.length);
-        Self { id, file: run.file, length, is_stuck: false, hole_bytes: 0 }
+    fn run(run: runs::Run) -> Self {
+        let runs::Run { id, file, length, records_end, .. } = run;
+        let id = FileId::Run(id);
+        Self { id, file, length, is_stuck: false, records_end, hole_bytes: 0 }
     }
 
     /// Bytes that it takes, holes left out.
@@ -99,8 +105,7 @@ pub(crate) struct Counts {
     pub(crate) live: u64,
     /// Their bytes, by size class: at most twice what they are.
     pub(crate) live_bytes: u64,
-    /// Records by chunk.
-    chunks: Vec<u32>,
+    chunks: Chunks,
     /// Number of the first checkpoint that began after nothing pointed here any more.
     emptied_at: u64,
 }
@@ -112,15 +117,57 @@ struct Slot {
 }
 
 /// The table of slots.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Files {
     slots: Vec<Slot>,
     by_id: FxHashMap<FileId, u16>,
     /// Number that the next checkpoint gets.
     next_checkpoint: u64,
+    /// Room is given back in pieces of so many bytes.
+    chunk_bytes: ChunkBytes,
+    emptied: Emptied,
+    /// What became of the latest hole; where the file system has none, none is tried any more.
+    punched: Punched,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self::new(run::CHUNK_BYTES)
+    }
 }
 
 impl Files {
+    /// An empty table. Pieces of so many bytes are given back.
+    pub(crate) fn new(chunk_bytes: u64) -> Self {
+        Self {
+            slots: Vec::new(),
+            by_id: FxHashMap::default(),
+            next_checkpoint: 0,
+            chunk_bytes: ChunkBytes(chunk_bytes),
+            emptied: Emptied::default(),
+            punched: Punched::Done,
+        }
+    }
+
+    /// Puts a run into a free slot.
+    ///
+    /// # Errors
+    /// As [`Files::check_room`].
+    pub(crate) fn add_run(&mut self, run: runs::Run) -> Result<u16, disk::Error> {
+        let slot = self.free_slot()?;
+        self.put_run(slot, run);
+        Ok(slot)
+    }
+
+    /// Puts a run into this slot, which must hold no file.
+    pub(crate) fn put_run(&mut self, slot: u16, mut run: runs::Run) {
+        let holes = std::mem::take(&mut run.holes);
+        let file = DataFile::run(run);
+        let id = file.id;
+        self.put(slot, file);
+        self.punched(slot, id, &holes);
+    }
+
     /// Puts a file into a free slot.
     ///
     /// # Errors
@@ -151,9 +198,11 @@ impl Files {
     /// Puts a file into this slot, which must hold none.
     pub(crate) fn put(&mut self, slot: u16, file: DataFile) {
         let next_checkpoint = self.next_checkpoint;
+        let chunk_bytes = self.chunk_bytes;
         let place = self.slot_mut(slot);
         assert!(place.file.is_none(), "slot {slot} is taken");
         place.counts.emptied_at = next_checkpoint;
+        place.counts.chunks.grow(chunk_bytes, file.records_end, next_checkpoint);
         let id = file.id;
         place.file = Some(file);
         self.by_id.insert(id, slot);
@@ -222,32 +271,32 @@ impl Files {
 
     /// Counts a record as pointed at. While a store is opened its file may come later.
     pub(crate) fn retain(&mut self, location: Location) {
+        let (chunk_bytes, next_checkpoint) = (self.chunk_bytes, self.next_checkpoint);
         let counts = &mut self.slot_mut(location.slot()).counts;
         counts.live += 1;
         counts.live_bytes += location.bytes_estimate();
-        let chunk = chunk_of(location);
-        if chunk >= counts.chunks.len() {
-            counts.chunks.resize(chunk + 1, 0);
-        }
-        counts.chunks[chunk] += 1;
+        counts.chunks.retain(chunk_bytes, location, next_checkpoint);
     }
 
     /// Counts a record as no longer pointed at.
     pub(crate) fn release(&mut self, location: Location) {
-        let next_checkpoint = self.next_checkpoint;
-        let counts = &mut self.slot_mut(location.slot()).counts;
+        let (chunk_bytes, next_checkpoint) = (self.chunk_bytes, self.next_checkpoint);
+        let Slot { file, counts } = self.slot_mut(location.slot());
         assert!(counts.live > 0, "a record was released twice");
         counts.live -= 1;
         counts.live_bytes -= location.bytes_estimate();
-        counts.chunks[chunk_of(location)] -= 1;
+        let records_end = file.as_ref().map_or(0, |file| file.records_end);
+        let emptied = counts.chunks.release(chunk_bytes, location, records_end, next_checkpoint);
         if counts.live == 0 {
             counts.emptied_at = next_checkpoint;
         }
+        self.emptied.note(next_checkpoint, emptied);
     }
 
     /// A checkpoint begins: what empties from now on is not empty in it.
-    pub(crate) const fn checkpoint_begins(&mut self, number: u64) {
+    pub(crate) fn checkpoint_begins(&mut self, number: u64) {
         self.next_checkpoint = number + 1;
+        self.emptied.checkpoint_begins(number);
     }
 
     /// Slots of the files at which nothing has pointed since before the checkpoint with this number
@@ -258,12 +307,69 @@ impl Files {
         empty.map(|(slot, ..)| slot).collect()
     }
 
-    /// Bytes of files that nothing points at and that wait for later checkpoints than this one to be
-    /// the oldest that is kept.
+    /// Bytes of files, and of pieces of runs, that nothing points at and that wait for later
+    /// checkpoints than this one to be the oldest that is kept.
     pub(crate) fn waiting_bytes(&self, oldest_kept: u64) -> u64 {
         let waits = |counts: &Counts| counts.live == 0 && counts.emptied_at > oldest_kept;
         let waiting = self.iter().filter(|(_, _, counts)| waits(counts));
-        waiting.map(|(_, file, _)| file.bytes()).sum()
+        if self.punched == Punched::Unsupported {
+            return waiting.map(|(_, file, _)| file.bytes()).sum();
+        }
+        let ChunkBytes(chunk_bytes) = self.chunk_bytes;
+        // What is between the first and the last piece of a run is among the pieces.
+        let bytes = |file: &DataFile| match file.id {
+            FileId::Segment(_) => file.bytes(),
+            FileId::Run(_) => file.bytes().min(2 * chunk_bytes),
+        };
+        let files: u64 = waiting.map(|(_, file, _)| bytes(file)).sum();
+        files + self.emptied.waiting(oldest_kept) * chunk_bytes
+    }
+
+    /// Bytes of a file that no hole will give back.
+    pub(crate) fn held_bytes(&self, file: &DataFile, counts: &Counts) -> u64 {
+        match self.punched {
+            Punched::Done => file.bytes().min(counts.chunks.held_bytes(self.chunk_bytes)),
+            Punched::Unsupported => file.bytes(),
+        }
+    }
+
+    /// Pieces of the run in this slot that can be given back: nothing has pointed at them since
+    /// before the checkpoint with this number began.
+    pub(crate) fn removable(&self, slot: u16, oldest_kept: u64) -> Vec<Range<u64>> {
+        let Some((file, counts)) = self.get(slot).zip(self.counts(slot)) else {
+            return Vec::new();
+        };
+        // One that is empty goes as a whole.
+        if counts.live == 0 || self.punched == Punched::Unsupported {
+            return Vec::new();
+        }
+        counts.chunks.removable(self.chunk_bytes, file.records_end, oldest_kept)
+    }
+
+    /// Takes note of holes in a run, if it is still in this slot.
+    pub(crate) fn punched(&mut self, slot: u16, id: FileId, holes: &[Range<u64>]) {
+        let chunk_bytes = self.chunk_bytes;
+        let Slot { file, counts } = self.slot_mut(slot);
+        if let Some(file) = file.as_mut().filter(|file| file.id == id) {
+            for hole in holes {
+                file.hole_bytes += counts.chunks.punched(chunk_bytes, file.records_end, hole);
+            }
+        }
+    }
+
+    /// Whether the file system has holes at all, as far as is known.
+    pub(crate) const fn can_punch(&self) -> bool {
+        matches!(self.punched, Punched::Done)
+    }
+
+    /// The file system has no holes: none is tried any more.
+    pub(crate) const fn cannot_punch(&mut self) {
+        self.punched = Punched::Unsupported;
+    }
+
+    /// Number of slots, taken or not.
+    pub(crate) fn slot_count(&self) -> usize {
+        self.slots.len()
     }
 
     /// Bytes of all files.
@@ -300,6 +406,7 @@ impl Files {
         order.sort_unstable_by_key(|&place| (locations[place].slot(), locations[place].unit()));
         let mut answers: Vec<Option<Result<Decoded, ReadError>>> = Vec::new();
         answers.resize_with(locations.len(), || None);
+        let mut ranges = Vec::new();
         let mut rest = order.as_slice();
         while let Some((&first, _)) = rest.split_first() {
             let (slot, start) = (locations[first].slot(), offset_of(locations[first]));
@@ -317,10 +424,26 @@ impl Files {
             }
             let (range, later) = rest.split_at(count);
             rest = later;
-            self.read_range(slot, start..end, range, locations, &mut answers);
+            ranges.push((slot, start..end, range));
+        }
+        // A disk that does not have them in memory is told of many at once: it works on all of them
+        // while the first is waited for.
+        let mut told = 0;
+        for (place, (slot, bytes, range)) in ranges.iter().enumerate() {
+            while told < ranges.len() && told < place + READ_AHEAD && ranges.len() > 1 {
+                self.will_need(ranges[told].0, &ranges[told].1);
+                told += 1;
+            }
+            self.read_range(*slot, bytes.clone(), range, locations, &mut answers);
         }
         let answers = answers.into_iter();
         answers.map(|answer| answer.expect("each place is in one range")).collect()
+    }
+
+    fn will_need(&self, slot: u16, bytes: &Range<u64>) {
+        if let Some(file) = self.get(slot) {
+            file.file.will_need(bytes.start, bytes.end.min(file.length).saturating_sub(bytes.start));
+        }
     }
 
     fn read_range(
@@ -350,6 +473,9 @@ impl Files {
     }
 }
 
+/// Reads that a disk is told of ahead: as many as keep a fast one busy, and few enough that what
+/// came is still in memory when it is read.
+const READ_AHEAD: usize = 256;
 /// Bytes between two records that are read along rather than skipped.
 const GAP_BYTES: u64 = 4 << 10;
 /// Most bytes of one read.
@@ -357,8 +483,4 @@ const RANGE_BYTES_MAX: u64 = 512 << 10;
 
 fn offset_of(location: Location) -> u64 {
     location.unit() * ALIGN
-}
-
-fn chunk_of(location: Location) -> usize {
-    usize::try_from(location.unit() * ALIGN / CHUNK_BYTES).expect("at most 256 chunks")
 }

@@ -2,6 +2,8 @@
 
 use duly_core::Invalid;
 
+use crate::format::run;
+
 /// Smallest segment.
 pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 /// Largest segment: offsets of an index entry end there.
@@ -30,6 +32,9 @@ pub struct Options {
     pub near_max: usize,
     /// Due timers of one lane that are held in memory; the rest is found again when they are gone.
     pub overdue_max: usize,
+    /// Room in runs is given back in pieces of so many bytes, a power of two from 4096 to 1 MiB.
+    #[doc(hidden)]
+    pub chunk_bytes: u64,
     /// Fixes the random bits, for tests; `None` takes them from the machine.
     pub random_seed: Option<u64>,
 }
@@ -46,6 +51,7 @@ impl Default for Options {
             young_bytes: 512 << 20,
             near_max: 1_000_000,
             overdue_max: 262_144,
+            chunk_bytes: run::CHUNK_BYTES,
             random_seed: None,
         }
     }
@@ -60,6 +66,11 @@ impl Options {
             let allowed =
                 format!("a multiple of 4096 from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX} bytes");
             return Err(Invalid::new("store.segment_bytes", self.segment_bytes, allowed));
+        }
+        let chunk_bytes = 4096..=run::CHUNK_BYTES;
+        if !self.chunk_bytes.is_power_of_two() || !chunk_bytes.contains(&self.chunk_bytes) {
+            let allowed = "a power of two from 4096 to 1048576 bytes";
+            return Err(Invalid::new("store.chunk_bytes", self.chunk_bytes, allowed));
         }
         if self.min_free_percent > 90 {
             let allowed = "an integer from 0 to 90";

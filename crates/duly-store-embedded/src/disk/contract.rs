@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Disk, Error, File, LOCK_NAME};
+use super::{Disk, Error, File, LOCK_NAME, Punched};
 
 /// Runs the whole contract on an empty disk.
 pub(super) fn check(disk: &dyn Disk) {
@@ -75,7 +75,9 @@ fn check_holes(disk: &dyn Disk) {
     file.sync_all().unwrap();
     let full_bytes = file.allocated_bytes().unwrap();
     assert!(full_bytes >= 16 * BLOCK as u64, "{full_bytes}");
-    file.punch_hole(4 * BLOCK as u64, 8 * BLOCK as u64).unwrap();
+    assert_eq!(file.holes().unwrap(), []);
+    let hole = 4 * BLOCK as u64..12 * BLOCK as u64;
+    let punched = file.punch_hole(hole.start, hole.end - hole.start).unwrap();
     file.sync_all().unwrap();
     let bytes = read(&*file);
     assert_eq!(bytes.len(), 16 * BLOCK, "the length stays");
@@ -87,6 +89,9 @@ fn check_holes(disk: &dyn Disk) {
     assert_eq!(bytes[4 * BLOCK..12 * BLOCK], [inside; 8 * BLOCK], "all of it or nothing");
     let left_bytes = file.allocated_bytes().unwrap();
     assert_eq!(left_bytes < full_bytes, inside == 0, "{left_bytes} of {full_bytes}");
+    assert_eq!(punched == Punched::Done, inside == 0, "it says whether it did");
+    let told = file.holes().unwrap();
+    assert!(told.is_empty() || told == [hole], "{told:?}");
 
     file.write_at(6 * BLOCK as u64, b"again").unwrap();
     assert_eq!(read(&*file)[6 * BLOCK..][..5], *b"again");

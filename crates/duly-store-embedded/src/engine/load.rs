@@ -229,11 +229,13 @@ impl Engine {
         for slot in files {
             let id = FileId::of(slot);
             let opened = match id {
-                FileId::Segment(sequence) => open_segment(disk, sequence, manifest),
-                FileId::Run(id) => runs::open(disk, id, manifest).map(DataFile::run),
+                FileId::Segment(sequence) => open_segment(disk, sequence, manifest)
+                    .map(|file| self.files.put(slot.slot, file)),
+                FileId::Run(id) => runs::open(disk, id, manifest)
+                    .map(|run| self.files.put_run(slot.slot, run)),
             };
             match opened {
-                Ok(file) => self.files.put(slot.slot, file),
+                Ok(()) => {}
                 Err(OpenError::Disk(error)) if error.is_not_found() => {
                     self.missing_files.push((slot.slot, id));
                 }

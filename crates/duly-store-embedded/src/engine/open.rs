@@ -67,6 +67,7 @@ impl Engine {
         let journal = Journal::new(Arc::clone(&disk), manifest, options.segment_bytes);
         Self {
             now: Times::read(clock.as_ref(), anchor),
+            files: Files::new(options.chunk_bytes),
             options,
             disk,
             clock,
@@ -76,10 +77,10 @@ impl Engine {
             seed: manifest.frame_seed(),
             anchor,
             journal,
-            files: Files::default(),
             checkpoints: super::checkpoint::Checkpoints::default(),
             rewriter: super::rewrite::Rewriter::default(),
             journal_grew_ms: 0,
+            puncher: super::punch::Puncher::default(),
             backups: super::backup::Backups::default(),
             outbox: super::work::Outbox::default(),
             pace: Pace::Unlimited,
@@ -237,7 +238,7 @@ impl Engine {
         self.namespaces = super::Namespaces::default();
         self.leases = super::Leases::default();
         let latest = self.checkpoints.latest;
-        self.files = Files::default();
+        self.files = Files::new(self.options.chunk_bytes);
         self.files.checkpoint_begins(latest);
         self.lease_ends = Calendar::new();
         self.expiries = Calendar::new();

@@ -2,7 +2,8 @@
 //!
 //! One rule for all cases. A cancellation is durable, and in both checkpoints, before the record that
 //! it cancelled goes; a location that moved is in both before the old copy goes; a segment is behind
-//! both replay points. While a backup is copied nothing goes. A segment of the right length becomes the next spare, if there is none.
+//! both replay points. While a backup is copied nothing goes. A segment of the right length becomes the
+//! next spare, if there is none. Runs of which a part is still pointed at get holes ([`super::punch`]).
 
 use std::sync::Arc;
 
@@ -15,8 +16,10 @@ use crate::{
 use super::Engine;
 
 impl Engine {
-    /// Removes what can go, in the background.
+    /// Removes what can go, in the background, and has what can go of other files punched out.
     pub(super) fn reclaim(&mut self) {
+        self.puncher.begin();
+        self.busy = true;
         let Some(oldest) = self.checkpoints.oldest() else {
             return;
         };

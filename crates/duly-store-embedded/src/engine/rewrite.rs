@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::{
     disk::{self, Disk},
     effect::{Effect, Firing},
-    files::{DataFile, FileId},
+    files::FileId,
     format::{self, run},
     index::{Key, Location},
     manifest::Manifest,
@@ -106,11 +106,27 @@ pub(super) struct Rewriter {
     pub(super) is_wanted: bool,
 }
 
+/// How runs are made.
+struct Make {
+    first_run: u64,
+    manifest: Manifest,
+    pace: Pace,
+    now_ms: u64,
+    chunk_bytes: u64,
+}
+
 /// Runs that were written.
 struct Written {
     ids: Vec<u64>,
     runs: Vec<Run>,
     moves: Vec<Move>,
+}
+
+impl Rewriter {
+    /// Whether locations move: not all that will point into the new runs does yet.
+    pub(super) const fn is_moving(&self) -> bool {
+        matches!(self.state, State::Moving { .. })
+    }
 }
 
 impl Engine {
@@ -152,7 +168,8 @@ impl Engine {
                 }
                 FileId::Segment(_) => {}
                 FileId::Run(_) => {
-                    let bytes = file.bytes();
+                    // A merge is not for what holes give back.
+                    let bytes = self.files.held_bytes(file, counts);
                     if counts.live_bytes < bytes / 2 {
                         dead_bytes += bytes - counts.live_bytes;
                         sparse.push((counts.live_bytes, slot, counts.live_bytes));
@@ -271,11 +288,13 @@ impl Engine {
         // More than a job can fill: a number is used once, whatever becomes of it.
         self.rewriter.latest_run += 16;
         let manifest = self.manifest;
-        let (disk, pace, now_ms) = (Arc::clone(&self.disk), self.pace, self.now.wall_ms);
+        let (disk, now_ms) = (Arc::clone(&self.disk), self.now.wall_ms);
+        let chunk_bytes = self.options.chunk_bytes;
+        let make = Make { first_run, manifest, pace: self.pace, now_ms, chunk_bytes };
         self.rewriter.state = State::Away;
         let sources = job.sources.clone();
         self.in_background(
-            move || write(&disk, job, first_run, &manifest, pace, now_ms),
+            move || write(&disk, job, &make),
             move |engine, written| match written {
                 Ok(written) => engine.runs_written(sources, written),
                 Err(error) => engine.give_up_rewrite(&error),
@@ -287,7 +306,7 @@ impl Engine {
         let Written { runs, moves, .. } = written;
         let mut slots = Vec::new();
         for run in runs {
-            match self.files.add(DataFile::run(run)) {
+            match self.files.add_run(run) {
                 Ok(slot) => slots.push(slot),
                 // What was written goes at the next opening.
                 Err(error) => return self.give_up_rewrite(&error.into()),
@@ -344,14 +363,11 @@ impl Engine {
 fn write(
     disk: &Arc<dyn Disk>,
     job: Job,
-    first_run: u64,
-    manifest: &Manifest,
-    pace: Pace,
-    now_ms: u64,
+    make: &Make,
 ) -> Result<Written, OpenError> {
     let moves = Vec::with_capacity(job.survivors.len());
     let mut written = Written { ids: Vec::new(), runs: Vec::new(), moves };
-    match write_all(disk, job, first_run, manifest, (pace, now_ms), &mut written) {
+    match write_all(disk, job, make, &mut written) {
         Ok(()) => Ok(written),
         Err(error) => {
             for id in &written.ids {
@@ -366,11 +382,10 @@ fn write(
 fn write_all(
     disk: &Arc<dyn Disk>,
     job: Job,
-    first_run: u64,
-    manifest: &Manifest,
-    (pace, now_ms): (Pace, u64),
+    make: &Make,
     written: &mut Written,
 ) -> Result<(), OpenError> {
+    let Make { first_run, manifest, pace, now_ms, chunk_bytes } = make;
     let Job { mut survivors, bytes, .. } = job;
     survivors.sort_unstable_by_key(|survivor| {
         (survivor.kind as u8, run::hour_of(survivor.time_ms), survivor.namespace, survivor.time_ms)
@@ -382,11 +397,11 @@ fn write_all(
             if writer.as_ref().is_none_or(|(kind, _)| *kind != survivor.kind) {
                 finish(disk, writer.take(), &written.ids)?;
                 let id = first_run + written.ids.len() as u64;
-                let header = header(id, survivor.kind, manifest, now_ms);
+                let header = header(id, survivor.kind, manifest, *now_ms);
                 let (seed, throttle) = (manifest.frame_seed(), pace.throttle());
                 let next = runs::Writer::create(Arc::clone(disk), &header, seed, throttle)?;
                 written.ids.push(id);
-                writer = Some((survivor.kind, next));
+                writer = Some((survivor.kind, next.with_chunk_bytes(*chunk_bytes)));
             }
             let Some((_, open)) = &mut writer else {
                 unreachable!("it was made above");

@@ -13,7 +13,8 @@
 //! 64  records, as in a frame of the journal; then the directory, then the trailer (see there)
 //! ```
 //!
-//! Records are in the order of (hour, namespace); each such group has one entry in the directory.
+//! Records are in the order of (hour, namespace); each such group has one entry in the directory, and
+//! one more for each MiB of the file that begins within it.
 //! Nothing here trusts its input: what is read was checked against the length of the file before
 //! anything is allocated for it.
 
@@ -42,6 +43,9 @@ pub(crate) const HEADER_BYTES: u64 = 64;
 pub(crate) const TRAILER_BYTES: u64 = 64;
 /// Longest run: a location counts 24 bits of [`ALIGN`].
 pub(crate) const RUN_BYTES_MAX: u64 = 256 << 20;
+/// A stretch of the directory ends where so many bytes of the file do: room is given back in such
+/// pieces.
+pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 /// What an hour of the directory has.
 pub(crate) const HOUR_MS: u64 = 3_600_000;
 

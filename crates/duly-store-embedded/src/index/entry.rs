@@ -32,6 +32,7 @@ const DUE_SHIFT: u32 = 21;
 pub(crate) const NUMBER_MAX: u32 = (1 << 24) - 1;
 /// Bytes read for a record of size class 0; each class doubles it.
 const CLASS_BYTES: u64 = 64;
+const CLASS_MAX: u8 = 15;
 
 /// The last word of an empty slot: a due time that no timer has.
 const EMPTY: u64 = u64::MAX;
@@ -49,7 +50,7 @@ impl Location {
     pub(crate) fn new(slot: u16, unit: u64, bytes: u64) -> Self {
         let unit = u32::try_from(unit).expect("segments have at most 256 MiB");
         assert!(unit < 1 << OFFSET_BITS, "segments have at most 256 MiB");
-        let class = (0..15).find(|class| CLASS_BYTES << class >= bytes).unwrap_or(15);
+        let class = (0..CLASS_MAX).find(|class| CLASS_BYTES << class >= bytes).unwrap_or(CLASS_MAX);
         Self { slot, unit, class }
     }
 
@@ -70,6 +71,11 @@ impl Location {
     /// How much to read so that the record is in it (the last class may need a second read).
     pub(crate) const fn bytes_max(self) -> u64 {
         CLASS_BYTES << self.class
+    }
+
+    /// What the record's size does not exceed; the last class has no such bound.
+    pub(crate) const fn bytes_bound(self) -> Option<u64> {
+        if self.class < CLASS_MAX { Some(self.bytes_max()) } else { None }
     }
 
     /// The record's size, estimated from its class.

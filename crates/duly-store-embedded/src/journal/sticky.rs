@@ -5,11 +5,11 @@
 //! other thread's sync would succeed and acknowledge what is lost. Here a sync that failed makes
 //! every later one fail, and they wait for each other.
 
-use std::{io, sync::Arc};
+use std::{io, ops::Range, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::disk::{Error, File, Operation};
+use crate::disk::{Error, File, Operation, Punched};
 
 /// Wraps a file.
 pub(super) fn sticky(file: Arc<dyn File>) -> Arc<dyn File> {
@@ -63,8 +63,12 @@ impl File for Sticky {
         self.file.len()
     }
 
-    fn punch_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<Punched, Error> {
         self.file.punch_hole(offset, len)
+    }
+
+    fn holes(&self) -> Result<Vec<Range<u64>>, Error> {
+        self.file.holes()
     }
 
     fn will_need(&self, offset: u64, len: u64) {

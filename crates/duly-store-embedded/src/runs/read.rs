@@ -2,7 +2,7 @@
 //!
 //! The records are not read; each has its own checksum and is checked when it is.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use super::FILES;
 use crate::{
@@ -24,7 +24,7 @@ pub(crate) struct Run {
     pub(crate) kind: Kind,
     /// Bytes of the file.
     pub(crate) length: u64,
-    /// By (hour, namespace).
+    /// By (hour, namespace), and by the piece of the file in which they begin.
     pub(crate) groups: Vec<Group>,
     pub(crate) records: u64,
     /// Where the records end.
@@ -33,6 +33,8 @@ pub(crate) struct Run {
     pub(crate) time_min_ms: u64,
     pub(crate) time_max_ms: u64,
     pub(crate) created_at_ms: u64,
+    /// What takes no room on the disk: nothing needs it.
+    pub(crate) holes: Vec<Range<u64>>,
 }
 
 /// Opens the run with this id.
@@ -64,6 +66,7 @@ pub(crate) fn open(disk: &dyn Disk, id: u64, manifest: &Manifest) -> Result<Run,
     let directory = Directory::decode(&bytes, &trailer, seed).map_err(|wrong| {
         damaged(&name, at + wrong.offset, &format!("the run's directory: {}", wrong.error))
     })?;
+    let holes = file.holes()?;
     Ok(Run {
         file,
         id,
@@ -75,6 +78,7 @@ pub(crate) fn open(disk: &dyn Disk, id: u64, manifest: &Manifest) -> Result<Run,
         time_min_ms: trailer.time_min_ms,
         time_max_ms: trailer.time_max_ms,
         created_at_ms: header.created_at_ms,
+        holes,
     })
 }
 

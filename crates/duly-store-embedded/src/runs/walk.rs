@@ -1,6 +1,11 @@
 //! Reading a run from its first record to its last, for `duly store check`.
 //!
 //! The groups of the directory say where to go on behind a record whose length cannot be believed.
+//!
+//! Pieces of a run that nothing points into are given back to the file system, and a power loss may
+//! leave some of their old bytes: a record that is not whole and has zeros where none belong is such
+//! a hole and not damage. Whether a record that something points at is gone is for the caller to see:
+//! it did not come by.
 
 use duly_core::Timestamp;
 
@@ -26,7 +31,7 @@ pub(crate) fn walk(
     let length = usize::try_from(run.records_end).expect("a run has at most 256 MiB");
     let mut bytes = vec![0; length];
     run.file.read_exact_at(0, &mut bytes)?;
-    let mut walk = Walk { run, bytes: &bytes, wrong: Vec::new(), times: None };
+    let mut walk = Walk { run, bytes: &bytes, wrong: Vec::new(), times: None, has_hole: false };
     for (place, group) in run.groups.iter().enumerate() {
         let end = run.groups.get(place + 1);
         let end = end.map_or(run.records_end, |next| u64::from(next.unit) * ALIGN);
@@ -35,6 +40,7 @@ pub(crate) fn walk(
     let said = (run.time_min_ms, run.time_max_ms);
     if let Some(times) = walk.times
         && walk.wrong.is_empty()
+        && !walk.has_hole
         && times != said
     {
         let what = format!("the trailer says times {said:?}, the records have {times:?}");
@@ -49,32 +55,45 @@ struct Walk<'a> {
     wrong: Vec<Wrong>,
     /// Earliest and latest.
     times: Option<(u64, u64)>,
+    has_hole: bool,
 }
 
 impl Walk<'_> {
     fn group(&mut self, group: &Group, end: u64, each: &mut dyn FnMut(u64, Decoded)) {
         let mut at = (u64::from(group.unit) * ALIGN).max(HEADER_BYTES);
-        let mut count = 0;
+        let (mut count, mut is_holed) = (0, false);
         while at < end {
             let rest = &self.bytes[memory(at)..memory(end)];
-            let bytes = match record::bytes_of(rest) {
-                Some(bytes) if bytes <= rest.len() as u64 => bytes,
-                _ => {
-                    self.wrong.push((at, "no record that fits its group begins here".into()));
-                    return;
-                }
-            };
+            let fitting = record::bytes_of(rest).map(align_up);
+            let fitting = fitting.filter(|bytes| *bytes <= rest.len() as u64);
             match record::decode(rest) {
                 Ok(decoded) => {
                     self.check_place(at, group, &decoded);
                     each(at, decoded);
                 }
-                Err(error) => self.wrong.push((at, error.to_string())),
+                Err(error) => {
+                    let own = fitting.map_or(rest, |bytes| &rest[..memory(bytes)]);
+                    is_holed |= has_zeros(own);
+                    match fitting {
+                        _ if is_holed => {}
+                        Some(_) => self.wrong.push((at, error.to_string())),
+                        None => {
+                            let what = "no record that fits its group begins here";
+                            self.wrong.push((at, what.into()));
+                            return;
+                        }
+                    }
+                }
             }
+            // No record begins with zeros: behind them only the next group can be found.
+            let Some(bytes) = fitting.filter(|_| !is_holed || !has_zeros(&rest[..UNIT])) else {
+                break;
+            };
             count += 1;
-            at += align_up(bytes);
+            at += bytes;
         }
-        if count != group.count {
+        self.has_hole |= is_holed;
+        if count != group.count && !is_holed {
             let what = format!("{count} records where the directory has {}", group.count);
             self.wrong.push((u64::from(group.unit) * ALIGN, what));
         }
@@ -96,6 +115,13 @@ impl Walk<'_> {
         let (least, most) = self.times.unwrap_or((time_ms, time_ms));
         self.times = Some((least.min(time_ms), most.max(time_ms)));
     }
+}
+
+/// Bytes of which each begins a record or is within one.
+const UNIT: usize = ALIGN as usize;
+
+fn has_zeros(bytes: &[u8]) -> bool {
+    bytes.chunks_exact(UNIT).any(|unit| unit.iter().all(|byte| *byte == 0))
 }
 
 /// The kind of run that a record belongs to, and the time it is sorted by.

@@ -12,7 +12,7 @@ use crate::{
         ALIGN,
         frame::Seed,
         run::{
-            Directory, GROUP_BYTES, Group, Header, RUN_BYTES_MAX, TRAILER_BYTES, Trailer, hour_of,
+            CHUNK_BYTES, Directory, GROUP_BYTES, Group, Header, RUN_BYTES_MAX, TRAILER_BYTES, Trailer, hour_of,
         },
     },
 };
@@ -27,6 +27,7 @@ pub(crate) struct Writer {
     time_min_ms: u64,
     time_max_ms: u64,
     bytes_max: u64,
+    chunk_bytes: u64,
 }
 
 /// What became of a record.
@@ -65,7 +66,14 @@ impl Writer {
             time_min_ms: u64::MAX,
             time_max_ms: 0,
             bytes_max: RUN_BYTES_MAX,
+            chunk_bytes: CHUNK_BYTES,
         })
+    }
+
+    /// Room is given back in pieces of so many bytes.
+    pub(crate) fn with_chunk_bytes(mut self, chunk_bytes: u64) -> Self {
+        self.chunk_bytes = chunk_bytes;
+        self
     }
 
     /// Fills up earlier than at the largest size.
@@ -99,7 +107,12 @@ impl Writer {
             "a record of {key:?} comes behind {last:?}"
         );
         let at = self.file.len();
-        let begins_group = last.is_none_or(|last| last.key() != key);
+        // A piece may be gone when the records behind it are read: so each has an entry of its own.
+        let chunk_of = |offset: u64| offset / self.chunk_bytes;
+        let is_of = |last: &Group| {
+            last.key() == key && chunk_of(u64::from(last.unit) * ALIGN) == chunk_of(at)
+        };
+        let begins_group = !last.is_some_and(is_of);
         let groups = self.directory.groups.len() as u64 + u64::from(begins_group);
         let bytes = at + record.len() as u64 + groups * GROUP_BYTES + TRAILER_BYTES;
         if bytes > self.bytes_max {

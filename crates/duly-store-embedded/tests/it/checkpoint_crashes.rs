@@ -113,9 +113,10 @@ fn script() -> Vec<Line> {
 
 /// What the script has to come by to mean something.
 #[test]
-fn the_script_takes_checkpoints_rewrites_merges_removes_and_recycles() {
+fn the_script_takes_checkpoints_rewrites_merges_removes_recycles_and_punches() {
     let mut twins = Twins::new(1);
     let (mut seen, mut gone, mut spares, mut several) = (BTreeSet::new(), 0, 0, 0);
+    let mut holed = BTreeSet::new();
     for line in script() {
         let step = twins.step_of(line);
         let before: BTreeSet<String> = twins.subject.disk.names().into_iter().collect();
@@ -124,17 +125,28 @@ fn the_script_takes_checkpoints_rewrites_merges_removes_and_recycles() {
         gone += before.difference(&after).filter(|name| name.starts_with("runs/")).count();
         spares += after.iter().filter(|name| name.ends_with(".old")).count();
         several = several.max(after.iter().filter(|name| name.starts_with("runs/")).count());
+        holed.extend(runs_with_holes(&twins.subject.disk));
         seen.extend(after);
     }
     let count = |part: &str| seen.iter().filter(|name| name.contains(part)).count();
     assert!(count(".ckp") >= 6, "checkpoints: {seen:?}");
     assert!(count("runs/") >= 10 && several >= 3, "runs: {seen:?}");
     assert!(gone >= 5, "{gone} runs went");
+    assert!(holed.len() >= 2, "holes: {holed:?}");
     assert!(spares > 0, "segments are recycled");
     assert!(!twins.subject.disk.names().contains(&"journal/0000000000000001.log".to_owned()));
     // Segments that are gone for good are no damage.
     let report = checked(&twins.subject.disk, &twins.clock);
     assert!(report.is_clean() && report.frames > 0, "{report}");
+}
+
+/// Runs of which a part takes no room.
+pub(crate) fn runs_with_holes(disk: &SimDisk) -> Vec<String> {
+    let is_holed = |name: &String| {
+        let file = disk.open(name).expect("it is there");
+        name.starts_with("runs/") && !file.holes().expect("a healthy disk").is_empty()
+    };
+    disk.names().into_iter().filter(is_holed).collect()
 }
 
 fn crash_at(at_op: u64, seed: u64, loss: Loss) -> Result<bool, String> {

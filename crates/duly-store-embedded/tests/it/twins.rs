@@ -40,6 +40,7 @@ pub(crate) fn small(seed: u64) -> Options {
         min_free_bytes: 0,
         min_free_percent: 0,
         random_seed: Some(seed),
+        chunk_bytes: 4096,
         ..Options::default()
     }
 }

@@ -1,12 +1,13 @@
 //! An open handle on a real file: positioned reads and writes that finish what they began.
 
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use super::Access;
 use crate::disk::error::At;
-use crate::disk::{Error, File, Operation};
+use crate::disk::{Error, File, Operation, Punched};
 
 #[derive(Debug)]
 pub(super) struct RealFile {
@@ -85,8 +86,12 @@ impl File for RealFile {
         Ok(())
     }
 
-    fn punch_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<Punched, Error> {
         self.change(Operation::PunchHole, |file| punch_hole(file, offset, len))
+    }
+
+    fn holes(&self) -> Result<Vec<Range<u64>>, Error> {
+        holes(&self.file, self.len()?).map_err(|e| self.error(Operation::Length, e))
     }
 
     // Only Linux has a call for a range (`sync_file_range`), and the system's library that is used
@@ -128,24 +133,56 @@ fn reserve(_file: &std::fs::File, _len: u64) -> io::Result<bool> {
 }
 
 #[cfg(target_os = "linux")]
-fn punch_hole(file: &std::fs::File, offset: u64, len: u64) -> io::Result<()> {
+fn punch_hole(file: &std::fs::File, offset: u64, len: u64) -> io::Result<Punched> {
     use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::{Errno, retry_on_intr};
 
     if len == 0 {
-        return Ok(());
+        return Ok(Punched::Done);
     }
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match retry_on_intr(|| fallocate(file, flags, offset, len)) {
         // The file system, or the kernel, knows no holes.
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        punched => Ok(punched?),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Punched::Unsupported),
+        punched => Ok(punched.map(|()| Punched::Done)?),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn punch_hole(_file: &std::fs::File, _offset: u64, _len: u64) -> io::Result<()> {
-    Ok(())
+fn punch_hole(_file: &std::fs::File, _offset: u64, _len: u64) -> io::Result<Punched> {
+    Ok(Punched::Unsupported)
+}
+
+/// Moves the handle's own position, which nothing else uses.
+#[cfg(target_os = "linux")]
+fn holes(file: &std::fs::File, len: u64) -> io::Result<Vec<Range<u64>>> {
+    use rustix::fs::{SeekFrom, seek};
+    use rustix::io::Errno;
+
+    let mut holes = Vec::new();
+    let mut at = 0;
+    while at < len {
+        let start = match seek(file, SeekFrom::Hole(at)) {
+            // The file system does not tell.
+            Err(Errno::INVAL | Errno::NXIO | Errno::OPNOTSUPP | Errno::NOSYS) => break,
+            found => found?,
+        };
+        if start >= len {
+            break;
+        }
+        at = match seek(file, SeekFrom::Data(start)) {
+            // No data behind it.
+            Err(Errno::NXIO) => len,
+            found => found?.min(len),
+        };
+        holes.push(start..at);
+    }
+    Ok(holes)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn holes(_file: &std::fs::File, _len: u64) -> io::Result<Vec<Range<u64>>> {
+    Ok(Vec::new())
 }
 
 #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::disk::contract;
+use crate::disk::{Punched, contract};
 
 fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o777
@@ -75,7 +75,7 @@ fn open_existing_changes_nothing() {
         file.write_at(0, b"lost"),
         file.set_len(0),
         file.sync_data(),
-        file.punch_hole(0, 4),
+        file.punch_hole(0, 4).map(drop),
         file.write_back(0, 4),
     ];
     for answer in refused {
@@ -200,17 +200,20 @@ fn a_hole_is_punched_where_the_file_system_can() {
     let full_bytes = file.allocated_bytes().unwrap();
     let error = file.punch_hole(u64::MAX, 1).unwrap_err();
     assert!(error.to_string().contains("cannot punch a hole into"), "{error}");
-    file.punch_hole(0, 1 << 20).unwrap();
+    let punched = file.punch_hole(0, 1 << 20).unwrap();
     assert_eq!(file.len().unwrap(), 1 << 20);
 
     use rustix::fs::{FallocateFlags, fallocate};
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let plain = OpenOptions::new().write(true).open(dir.path().join("a")).unwrap();
-    if fallocate(&plain, flags, 0, 1 << 20).is_ok() {
+    let can = fallocate(&plain, flags, 0, 1 << 20).is_ok();
+    assert_eq!(punched == Punched::Done, can, "{punched:?}");
+    if can {
         let mut bytes = vec![7; 1 << 20];
         file.read_exact_at(0, &mut bytes).unwrap();
         assert!(bytes.iter().all(|byte| *byte == 0));
         let left_bytes = file.allocated_bytes().unwrap();
         assert!(left_bytes + (1 << 19) < full_bytes, "{left_bytes} of {full_bytes}");
+        assert_eq!(file.holes().unwrap(), [0..1 << 20]);
     }
 }

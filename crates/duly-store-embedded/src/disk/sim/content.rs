@@ -64,6 +64,23 @@ impl Content {
         (sectors * SECTOR_BYTES) as u64
     }
 
+    /// Ranges of sectors within the length that take no room.
+    pub(super) fn holes(&self) -> Vec<Range<u64>> {
+        let mut holes: Vec<Range<u64>> = Vec::new();
+        for index in 0..self.cache.len().div_ceil(SECTOR_BYTES) {
+            if self.allocated.get(index).copied().unwrap_or(false) {
+                continue;
+            }
+            let sector = sector_range(index, self.cache.len());
+            let (start, end) = (sector.start as u64, sector.end as u64);
+            match holes.last_mut().filter(|last| last.end == start) {
+                Some(last) => last.end = end,
+                None => holes.push(start..end),
+            }
+        }
+        holes
+    }
+
     /// How many of `wanted` bytes from `offset` fit if only `free_bytes` more may be allocated,
     /// and how many bytes that would allocate.
     pub(super) fn fitting(&self, offset: usize, wanted: usize, free_bytes: u64) -> (usize, u64) {

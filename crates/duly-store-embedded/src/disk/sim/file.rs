@@ -1,12 +1,13 @@
 //! An open handle on a simulated file.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::names::Inode;
 use super::state::State;
-use crate::disk::{Error, File, Operation};
+use crate::disk::{Error, File, Operation, Punched};
 
 #[derive(Debug)]
 pub(super) struct SimFile {
@@ -71,8 +72,14 @@ impl File for SimFile {
         self.state.lock().set_len(self.key(), len)
     }
 
-    fn punch_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.state.lock().punch_hole(self.key(), offset, len)
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<Punched, Error> {
+        self.state.lock().punch_hole(self.key(), offset, len).map(|()| Punched::Done)
+    }
+
+    fn holes(&self) -> Result<Vec<Range<u64>>, Error> {
+        let state = self.state.lock();
+        state.check_up(Operation::Length, &self.name)?;
+        Ok(state.content(self.inode).holes())
     }
 
     fn write_back(&self, _offset: u64, _len: u64) -> Result<(), Error> {

@@ -1,6 +1,8 @@
 //! Reading a file for the rewriter, part by part: its records, skimmed, and their bytes.
+//!
+//! A run may have holes, where nothing is live. Its directory says where records begin behind each.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use crate::{
     disk::{self, File},
@@ -36,14 +38,20 @@ pub(super) struct Gathered {
 }
 
 /// Where a part of a file begins.
+#[derive(Debug, Clone)]
+pub(super) enum Mark {
+    Frames(Frames),
+    /// Of a run: bounds of the stretches that are still to be read.
+    Records(VecDeque<u64>),
+}
+
+/// Where a part of a segment begins.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct Frames {
     at: u64,
-    /// Of a segment: number of the next frame, and epoch of the one before.
+    /// Number of the next frame, and epoch of the one before.
     lsn: u64,
     epoch: u32,
-    /// Of a run: where its records end.
-    end: u64,
 }
 
 /// A file that is read.
@@ -65,10 +73,9 @@ impl Source {
         let Some(mark) = begin else {
             return Ok(Gathered::default());
         };
-        let bytes = self.read(mark.at, PART_BYTES)?;
-        match self.id {
-            FileId::Segment(_) => self.frames(mark, bytes),
-            FileId::Run(_) => self.records(mark, bytes),
+        match mark {
+            Mark::Frames(from) => self.frames(from, self.read(from.at, PART_BYTES)?),
+            Mark::Records(bounds) => self.records(bounds),
         }
     }
 
@@ -77,17 +84,26 @@ impl Source {
         Ok(match self.id {
             FileId::Segment(_) => {
                 let header = segment::Header::read(&self.read(0, segment::HEADER_BYTES)?);
-                let (at, end) = (segment::HEADER_BYTES, self.length);
-                header.map(|header| Mark { at, lsn: header.base_lsn, epoch: 0, end })
+                let at = segment::HEADER_BYTES;
+                header.map(|header| Mark::Frames(Frames { at, lsn: header.base_lsn, epoch: 0 }))
             }
-            FileId::Run(_) => {
-                let at = self.length.saturating_sub(run::TRAILER_BYTES);
-                let trailer = self.read(at, run::TRAILER_BYTES)?;
-                let trailer = run::Trailer::read(&trailer, self.seed, self.length).ok();
-                let at = run::HEADER_BYTES;
-                trailer.map(|trailer| Mark { at, lsn: 0, epoch: 0, end: trailer.directory_at })
-            }
+            FileId::Run(_) => self.bounds()?.map(Mark::Records),
         })
+    }
+
+    /// Where the stretches of a run begin, and where the last one ends.
+    fn bounds(&self) -> Result<Option<VecDeque<u64>>, disk::Error> {
+        let at = self.length.saturating_sub(run::TRAILER_BYTES);
+        let trailer = self.read(at, run::TRAILER_BYTES)?;
+        let Ok(trailer) = run::Trailer::read(&trailer, self.seed, self.length) else {
+            return Ok(None);
+        };
+        let directory = self.read(trailer.directory_at, at - trailer.directory_at)?;
+        let directory = run::Directory::decode(&directory, &trailer, self.seed).ok();
+        Ok(directory.map(|directory| {
+            let starts = directory.groups.iter().map(|group| u64::from(group.unit) * ALIGN);
+            starts.chain([trailer.directory_at]).collect()
+        }))
     }
 
     fn read(&self, at: u64, count: u64) -> Result<Vec<u8>, disk::Error> {
@@ -99,7 +115,7 @@ impl Source {
 
     /// The frames of a segment, up to the first that is not the next one: behind it may be what an
     /// earlier life of the file left.
-    fn frames(&self, from: Mark, mut bytes: Vec<u8>) -> Result<Gathered, disk::Error> {
+    fn frames(&self, from: Frames, mut bytes: Vec<u8>) -> Result<Gathered, disk::Error> {
         let mut mark = from;
         let mut candidates = Vec::new();
         loop {
@@ -132,42 +148,49 @@ impl Source {
             }
             self.take(from.at, &bytes, at + frame::HEADER_BYTES..end, &mut candidates);
             let (at, lsn, epoch) = (from.at + end as u64, mark.lsn + 1, header.epoch);
-            mark = Mark { at, lsn, epoch, ..mark };
+            mark = Frames { at, lsn, epoch };
         }
-        Ok(Gathered { bytes, candidates, next: Some(mark) })
+        Ok(Gathered { bytes, candidates, next: Some(Mark::Frames(mark)) })
     }
 
-    /// The records of a run.
-    fn records(&self, mark: Mark, mut bytes: Vec<u8>) -> Result<Gathered, disk::Error> {
-        let begin = mark.at;
-        let left = usize::try_from(mark.end.saturating_sub(begin)).unwrap_or(usize::MAX);
-        bytes.truncate(left);
+    /// The next stretches of a run, at least one.
+    fn records(&self, mut bounds: VecDeque<u64>) -> Result<Gathered, disk::Error> {
+        let Some(begin) = bounds.pop_front() else {
+            return Ok(Gathered::default());
+        };
+        let mut stretches = Vec::new();
+        let mut end = begin;
+        while let Some(next) = bounds.front().copied()
+            && (stretches.is_empty() || next - begin <= PART_BYTES)
+        {
+            stretches.push(memory(end - begin)..memory(next - begin));
+            bounds.pop_front();
+            end = next;
+        }
+        let bytes = self.read(begin, end - begin)?;
         let mut candidates = Vec::new();
-        let mut end = self.take(begin, &bytes, 0..bytes.len(), &mut candidates);
-        if end == 0 && bytes.len() < left {
-            // A record that is longer than a part.
-            let total = record::bytes_of(&bytes).map_or(0, align_up);
-            bytes = self.read(begin, total.min(left as u64))?;
-            end = self.take(begin, &bytes, 0..bytes.len(), &mut candidates);
+        for stretch in stretches {
+            self.take(begin, &bytes, stretch, &mut candidates);
         }
-        let at = begin + end as u64;
-        let next = (end > 0 && at < mark.end).then_some(Mark { at, ..mark });
-        Ok(Gathered { bytes, candidates, next })
+        let has_more = !bounds.is_empty();
+        bounds.push_front(end);
+        Ok(Gathered { bytes, candidates, next: has_more.then_some(Mark::Records(bounds)) })
     }
 
-    /// Takes the whole records in a range of the part's bytes; answers where the last one ends.
+    /// Takes the records in a range of the part's bytes, up to where none that fits begins. No
+    /// record begins with zeros; a hole does.
     fn take(
         &self,
         begin: u64,
         bytes: &[u8],
         range: Range<usize>,
         candidates: &mut Vec<Candidate>,
-    ) -> usize {
+    ) {
         let mut at = range.start;
         while let Some(total) = bytes.get(at..range.end).and_then(record::bytes_of) {
             let padded = usize::try_from(align_up(total)).unwrap_or(usize::MAX);
             let end = at.saturating_add(padded);
-            if end > range.end {
+            if end > range.end || bytes[at..].starts_with(&[0; ALIGN as usize]) {
                 break;
             }
             let skimmed = Effect::skim(self.hash_key, &bytes[at..range.end]);
@@ -179,8 +202,11 @@ impl Source {
             }
             at = end;
         }
-        at
     }
+}
+
+fn memory(offset: u64) -> usize {
+    usize::try_from(offset).expect("a file has at most 256 MiB")
 }
 
 const fn is_kept(effect: &Effect) -> bool {

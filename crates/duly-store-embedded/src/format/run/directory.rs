@@ -20,7 +20,7 @@ use crate::format::{
 /// Bytes of an entry.
 pub(crate) const GROUP_BYTES: u64 = 16;
 
-/// The records of one hour and namespace.
+/// Records of one hour and namespace: all of them, or those that begin in one MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) hour: u32,
@@ -94,7 +94,7 @@ impl Directory {
         for (index, group) in self.groups.iter().enumerate() {
             let start = u64::from(group.unit) * ALIGN;
             let end = match self.groups.get(index + 1) {
-                Some(next) if next.key() <= group.key() => {
+                Some(next) if next.key() < group.key() => {
                     return Some((index + 1, "the groups are not sorted"));
                 }
                 Some(next) => u64::from(next.unit) * ALIGN,

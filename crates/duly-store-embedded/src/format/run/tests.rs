@@ -163,7 +163,6 @@ fn a_directory_that_contradicts_itself_or_the_trailer_is_refused() {
         change(1, |group| group.count = u32::MAX),
         change(2, |group| group.count = 7),
         change(2, |group| group.unit = 17),
-        change(2, |group| group.namespace = 1),
         change(2, |group| group.namespace = 0),
         change(1, |group| group.hour = 4),
     ];
@@ -250,7 +249,7 @@ proptest! {
         if let Ok(read) = Trailer::read(&trailer.encode(seed()), seed(), length)
             && let Ok(read) = Directory::decode(&bytes, &read, seed())
         {
-            prop_assert!(read.groups.is_sorted_by(|a, b| a.key() < b.key() && a.unit < b.unit));
+            prop_assert!(read.groups.is_sorted_by(|a, b| a.key() <= b.key() && a.unit < b.unit));
             let counted: u64 = read.groups.iter().map(|group| u64::from(group.count)).sum();
             prop_assert_eq!(counted, records);
             let inside = |group: &Group| (4..directory_units).contains(&u64::from(group.unit));

@@ -1,0 +1,192 @@
+//! What points into each piece of a file, so that the room of what is dead can be given back.
+//!
+//! Only runs get holes: they are sorted by when their records go, so they die from the front on. A
+//! piece can go when nothing has pointed into it since before the older of the two kept checkpoints
+//! began, as a whole file can. The first piece, with the header, stays, and so does the last, with the
+//! directory.
+//!
+//! Invariants: a record counts in every piece that it may touch, so none reaches into a hole; once
+//! the rewriter is done with a run nothing points into an empty piece of it again.
+//!
+//! Called by [`super::Files`].
+
+use std::{collections::BTreeMap, ops::Range};
+
+use crate::{
+    format::{ALIGN, run},
+    index::Location,
+};
+
+/// Bytes of the longest file.
+const FILE_BYTES_MAX: u64 = run::RUN_BYTES_MAX;
+
+/// A piece of a file.
+#[derive(Debug, Clone, Copy)]
+struct Chunk {
+    /// Records that may touch it.
+    live: u32,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It takes room. The number is that of the first checkpoint that began after nothing pointed
+    /// here any more.
+    Kept { emptied_at: u64 },
+    /// It was given back.
+    Hole,
+}
+
+/// The pieces of a file.
+#[derive(Debug, Default)]
+pub(super) struct Chunks {
+    chunks: Vec<Chunk>,
+    /// Pieces that something points into.
+    occupied: u64,
+}
+
+/// How long pieces are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ChunkBytes(pub(super) u64);
+
+impl ChunkBytes {
+    /// The pieces that the record at a location may touch. Where the size class says no upper bound
+    /// of its length, all from its first byte on.
+    fn touched(self, location: Location) -> Range<usize> {
+        let start = location.unit() * ALIGN;
+        let end = location.bytes_bound().map_or(FILE_BYTES_MAX, |bytes| start + bytes);
+        place(start / self.0)..place(end.min(FILE_BYTES_MAX).div_ceil(self.0))
+    }
+
+    /// The pieces of a file that may go, if its records end there.
+    fn removable(self, records_end: u64) -> Range<usize> {
+        1..place(records_end / self.0).max(1)
+    }
+}
+
+impl Chunks {
+    /// Gives a file pieces up to this byte.
+    pub(super) fn grow(&mut self, size: ChunkBytes, bytes: u64, next_checkpoint: u64) {
+        self.grow_to(place(bytes.div_ceil(size.0)), next_checkpoint);
+    }
+
+    fn grow_to(&mut self, count: usize, next_checkpoint: u64) {
+        if count > self.chunks.len() {
+            let state = State::Kept { emptied_at: next_checkpoint };
+            self.chunks.resize(count, Chunk { live: 0, state });
+        }
+    }
+
+    pub(super) fn retain(&mut self, size: ChunkBytes, location: Location, next_checkpoint: u64) {
+        let touched = size.touched(location);
+        self.grow_to(touched.end, next_checkpoint);
+        for chunk in &mut self.chunks[touched] {
+            self.occupied += u64::from(chunk.live == 0);
+            chunk.live += 1;
+        }
+    }
+
+    /// Answers how many pieces it empties that may go then.
+    pub(super) fn release(
+        &mut self,
+        size: ChunkBytes,
+        location: Location,
+        records_end: u64,
+        next_checkpoint: u64,
+    ) -> u64 {
+        let removable = size.removable(records_end);
+        let mut emptied = 0;
+        for index in size.touched(location) {
+            let chunk = &mut self.chunks[index];
+            chunk.live -= 1;
+            if chunk.live == 0 {
+                chunk.state = State::Kept { emptied_at: next_checkpoint };
+                self.occupied -= 1;
+                emptied += u64::from(removable.contains(&index));
+            }
+        }
+        emptied
+    }
+
+    /// Bytes of the pieces that something points into, and of those that always stay.
+    pub(super) const fn held_bytes(&self, size: ChunkBytes) -> u64 {
+        (self.occupied + 2) * size.0
+    }
+
+    /// Ranges of bytes into which nothing has pointed since before the checkpoint with this number
+    /// began, and which take room.
+    pub(super) fn removable(
+        &self,
+        size: ChunkBytes,
+        records_end: u64,
+        oldest_kept: u64,
+    ) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for index in size.removable(records_end) {
+            let goes = self.chunks.get(index).is_some_and(|chunk| {
+                let is_old = |emptied_at| emptied_at <= oldest_kept;
+                chunk.live == 0
+                    && matches!(chunk.state, State::Kept { emptied_at } if is_old(emptied_at))
+            });
+            let start = index as u64 * size.0;
+            match ranges.last_mut().filter(|last| last.end == start) {
+                _ if !goes => {}
+                Some(last) => last.end += size.0,
+                None => ranges.push(start..start + size.0),
+            }
+        }
+        ranges
+    }
+
+    /// Takes note of a hole; answers how many bytes it gave back. Only whole pieces count.
+    pub(super) fn punched(
+        &mut self,
+        size: ChunkBytes,
+        records_end: u64,
+        hole: &Range<u64>,
+    ) -> u64 {
+        let whole = place(hole.start.div_ceil(size.0))..place(hole.end / size.0);
+        let mut bytes = 0;
+        for index in size.removable(records_end) {
+            let chunk = self.chunks.get_mut(index).filter(|_| whole.contains(&index));
+            if let Some(chunk) = chunk.filter(|chunk| chunk.state != State::Hole) {
+                chunk.state = State::Hole;
+                bytes += size.0;
+            }
+        }
+        bytes
+    }
+}
+
+/// Checkpoints for which is remembered what emptied before them: more than are ever kept, unless one
+/// after the other fails.
+const REMEMBERED: u64 = 16;
+
+/// How many pieces emptied since which checkpoint: what further checkpoints would let go.
+#[derive(Debug, Default)]
+pub(super) struct Emptied(BTreeMap<u64, u64>);
+
+impl Emptied {
+    pub(super) fn note(&mut self, next_checkpoint: u64, chunks: u64) {
+        if chunks > 0 {
+            *self.0.entry(next_checkpoint).or_default() += chunks;
+        }
+    }
+
+    /// Pieces that wait for a later checkpoint than this one to be the oldest that is kept.
+    pub(super) fn waiting(&self, oldest_kept: u64) -> u64 {
+        self.0.range(oldest_kept + 1..).map(|(_, chunks)| chunks).sum()
+    }
+
+    /// Forgets what no checkpoint that is kept can make wait any more.
+    pub(super) fn checkpoint_begins(&mut self, number: u64) {
+        self.0 = self.0.split_off(&number.saturating_sub(REMEMBERED));
+    }
+}
+
+fn place(chunk: u64) -> usize {
+    usize::try_from(chunk).expect("a file has at most 256 MiB")
+}
+
+#[cfg(test)]
+mod tests;
