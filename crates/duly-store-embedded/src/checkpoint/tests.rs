@@ -26,6 +26,7 @@ fn header() -> Header {
         replay: ReplayPoint { sequence: 7, offset: 64, lsn: 100 },
         epoch: 2,
         begun_at_ms: 1_900,
+        retry_due_max_ms: 1_700,
     }
 }
 

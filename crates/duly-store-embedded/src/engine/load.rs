@@ -125,6 +125,7 @@ impl Engine {
         let point = reader.replay_point()?;
         let name = checkpoint::FILES.name(number);
         self.namespaces.reserve_numbers(reader.end().highest_namespace);
+        self.retry_due_max_ms = reader.header().retry_due_max_ms;
         let mut loading = Loading::default();
         while let Some(block) = reader.next()? {
             match block {

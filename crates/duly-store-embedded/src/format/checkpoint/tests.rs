@@ -11,6 +11,7 @@ const HEADER: Header = Header {
     replay: ReplayPoint { sequence: 7, offset: 4_096, lsn: 1_001 },
     epoch: 3,
     begun_at_ms: 1_900,
+    retry_due_max_ms: 1_700,
 };
 
 fn seed() -> Seed {
@@ -260,10 +261,11 @@ fn block() -> impl Strategy<Value = Block<'static>> {
 
 proptest! {
     #[test]
-    fn any_header_reads_back(version: u32, store: u128, numbers: [u64; 6], key: u128) {
-        let [number, sequence, offset, lsn, epoch, begun_at_ms] = numbers;
+    fn any_header_reads_back(version: u32, store: u128, numbers: [u64; 7], key: u128) {
+        let [number, sequence, offset, lsn, epoch, begun_at_ms, retry_due_max_ms] = numbers;
         let replay = ReplayPoint { sequence, offset, lsn };
-        let header = Header { version, store, number, replay, epoch, begun_at_ms };
+        let header =
+            Header { version, store, number, replay, epoch, begun_at_ms, retry_due_max_ms };
         prop_assert_eq!(Header::read(&header.encode(Seed::of(key)), Seed::of(key)), Ok(header));
     }
 
