@@ -62,7 +62,7 @@ fn blocks(entries: &[u8]) -> Vec<Block<'_>> {
             counts: [1, 2, 3, 4],
         }))
     };
-    let letter = Letter { key: [1; 12], died_ms: 2, delivery: 3 };
+    let letter = Letter { timer: [1; 12], died_ms: 2, letter: [3; 12] };
     let file = FileSlot { slot: 1, kind: FileKind::Segment, number: 7 };
     vec![
         namespace(1, "shop"),

@@ -28,7 +28,7 @@ use crate::{
     runs::{self, Pushed, Run},
 };
 
-use super::{Engine, work::Pace};
+use super::{Engine, letters, work::Pace};
 
 mod gather;
 
@@ -330,7 +330,8 @@ impl Engine {
             run::Kind::Stubs => namespace.stubs.index_mut().relocate(moved.key, old, to),
             run::Kind::DeadLetters => moved.firing.as_ref().is_some_and(|firing| {
                 let delivery = firing.delivery_id(namespace.name.as_str());
-                namespace.letters.relocate(hash_key, moved.key, delivery, (old, to))
+                let letter = letters::key_of(hash_key, number, delivery);
+                namespace.letters.relocate(letter, old, to)
             }),
         });
         if did == Some(true) {
