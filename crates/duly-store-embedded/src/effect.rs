@@ -46,6 +46,8 @@ pub(crate) enum Effect {
     Purged { letter: Key, timer: Key },
     /// The record of a pending timer is lost, and the timer with it.
     Lost { key: Key },
+    /// No stub is left of the ends of the namespace before this one.
+    Evicted { below: u64 },
     /// A namespace as it is from here on.
     Namespace(Box<NamespaceRecord>),
     /// A namespace is gone, with all it held.
@@ -151,6 +153,7 @@ impl Effect {
                 Self::Purged { letter: Key::unpack(*letter), timer: Key::unpack(*timer) }
             }
             Record::Lost { key } => Self::Lost { key: Key::unpack(*key) },
+            Record::Evicted { below } => Self::Evicted { below: *below },
             Record::Namespace(namespace) => Self::Namespace(namespace.clone()),
             Record::NamespaceGone => Self::NamespaceGone,
         }

@@ -71,6 +71,7 @@ impl Effect {
                 Self::Purged { letter, timer }
             }
             record::LOST => Self::Lost { key: Key::unpack(r.array()?) },
+            record::EVICTED => Self::Evicted { below: r.u64()? },
             record::NAMESPACE => Self::Namespace(Box::new(settings::decode_namespace(r)?)),
             record::NAMESPACE_GONE => Self::NamespaceGone,
             other => {

@@ -71,6 +71,7 @@ impl Engine {
             }
             Effect::Purged { letter, timer } => self.drop_letter(timer, letter),
             Effect::Lost { key } => self.detach(key),
+            Effect::Evicted { below } => self.absorb_evicted(number, below),
             Effect::NamespaceGone => self.forget_namespace(number),
             Effect::Namespace(_) => {}
         }

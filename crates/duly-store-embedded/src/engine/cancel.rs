@@ -62,7 +62,7 @@ impl Engine {
         Ok(Outcome::Cancelled { attempts, maybe_delivered, already: false })
     }
 
-    /// Writes that a timer has ended, with when its stub goes.
+    /// Writes that a timer has ended, with when its stub goes, and which others go for it.
     pub(super) fn write_ended(&mut self, number: u32, stub: Stub) -> Result<(), Stop> {
         let namespace = self.namespace(number);
         let retention = namespace.settings.retention;
@@ -70,6 +70,8 @@ impl Engine {
         let order = namespace.ended() as u32;
         let keeps = retention.ms() > 0;
         let expires_at = keeps.then(|| stub.ended_at.saturating_add(retention));
-        self.write(number, &Record::Ended { stub: Box::new(stub), expires_at, number: order })
+        self.write(number, &Record::Ended { stub: Box::new(stub), expires_at, number: order })?;
+        self.evict_stubs(number);
+        Ok(())
     }
 }

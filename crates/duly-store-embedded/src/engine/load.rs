@@ -55,6 +55,7 @@ impl Engine {
             return Err(damaged(&name, 0, &format!("it is missing, with {records} timers in it")));
         }
         self.missing_files = Vec::new();
+        self.settle_evictions();
         Ok(found)
     }
 

@@ -80,6 +80,8 @@ pub(crate) enum Record {
     /// The record of the pending timer with this key cannot be read: the timer is gone. What is left
     /// of it is a dead letter of its own.
     Lost { key: PackedKey },
+    /// No stub is left of the ends of the namespace before this one, counted from 0.
+    Evicted { below: u64 },
     /// A namespace as it is from here on.
     Namespace(Box<NamespaceRecord>),
     /// A namespace is gone, with all it held.
@@ -127,6 +129,7 @@ pub(crate) const PURGED: u8 = 5;
 pub(crate) const NAMESPACE: u8 = 6;
 pub(crate) const NAMESPACE_GONE: u8 = 7;
 pub(crate) const LOST: u8 = 8;
+pub(crate) const EVICTED: u8 = 9;
 
 /// Appends a record to `out`, padded to the alignment. Answers its bytes without the padding.
 pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 {
@@ -161,6 +164,10 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
         Record::Lost { key } => {
             writer.array(key);
             (LOST, 0)
+        }
+        Record::Evicted { below } => {
+            writer.u64(*below);
+            (EVICTED, 0)
         }
         Record::Namespace(namespace) => {
             settings::encode_namespace(&mut writer, namespace);
@@ -231,6 +238,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
         LEASE => Record::Lease(decode_lease(&mut body)?),
         PURGED => Record::Purged { letter: body.array()?, timer: body.array()? },
         LOST => Record::Lost { key: body.array()? },
+        EVICTED => Record::Evicted { below: body.u64()? },
         NAMESPACE => Record::Namespace(Box::new(settings::decode_namespace(&mut body)?)),
         NAMESPACE_GONE => Record::NamespaceGone,
         other => {
