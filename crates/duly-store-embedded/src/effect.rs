@@ -42,10 +42,12 @@ pub(crate) enum Effect {
     Ended { key: Key, ended: Ended, ends_ms: Option<u64>, number: u32 },
     /// A lease was granted or extended.
     Lease { key: Key, lease: Box<Lease> },
-    /// A dead letter of this timer was dropped.
-    Purged { key: Key, delivery: DeliveryId },
+    /// A dead letter of this timer was dropped; `letter` is the key of its delivery id.
+    Purged { letter: Key, timer: Key },
     /// The record of a pending timer is lost, and the timer with it.
     Lost { key: Key },
+    /// No stub is left of the ends of the namespace before this one.
+    Evicted { below: u64 },
     /// A namespace as it is from here on.
     Namespace(Box<NamespaceRecord>),
     /// A namespace is gone, with all it held.
@@ -151,10 +153,11 @@ impl Effect {
             Record::Lease(lease) => {
                 Self::Lease { key: key(&lease.id), lease: Box::new(Lease::of(lease)) }
             }
-            Record::Purged { delivery, key } => {
-                Self::Purged { key: Key::unpack(*key), delivery: *delivery }
+            Record::Purged { letter, timer } => {
+                Self::Purged { letter: Key::unpack(*letter), timer: Key::unpack(*timer) }
             }
             Record::Lost { key } => Self::Lost { key: Key::unpack(*key) },
+            Record::Evicted { below } => Self::Evicted { below: *below },
             Record::Namespace(namespace) => Self::Namespace(namespace.clone()),
             Record::NamespaceGone => Self::NamespaceGone,
         }

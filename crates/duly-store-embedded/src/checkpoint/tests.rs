@@ -26,6 +26,7 @@ fn header() -> Header {
         replay: ReplayPoint { sequence: 7, offset: 64, lsn: 100 },
         epoch: 2,
         begun_at_ms: 1_900,
+        retry_due_max_ms: 1_700,
     }
 }
 
@@ -61,7 +62,7 @@ fn blocks(entries: &[u8]) -> Vec<Block<'_>> {
             counts: [1, 2, 3, 4],
         }))
     };
-    let letter = Letter { key: [1; 12], died_ms: 2, delivery: 3 };
+    let letter = Letter { timer: [1; 12], died_ms: 2, letter: [3; 12] };
     let file = FileSlot { slot: 1, kind: FileKind::Segment, number: 7 };
     vec![
         namespace(1, "shop"),

@@ -5,8 +5,7 @@
 //! of the whole record wants is stepped over: payload, headers, tags, history and their like.
 
 use duly_core::{
-    DeliveryId, Incarnation, TimerId, Timestamp, ids::TIMER_ID_BYTES_MAX, stub::Ended,
-    timer::DeathReason,
+    Incarnation, TimerId, Timestamp, ids::TIMER_ID_BYTES_MAX, stub::Ended, timer::DeathReason,
 };
 
 use crate::{
@@ -68,10 +67,11 @@ impl Effect {
                 Self::Lease { key: key(lease.id.as_str()), lease: Box::new(Lease::of(&lease)) }
             }
             record::PURGED => {
-                let delivery = DeliveryId::from_u128(r.u128()?);
-                Self::Purged { key: Key::unpack(r.array()?), delivery }
+                let (letter, timer) = (Key::unpack(r.array()?), Key::unpack(r.array()?));
+                Self::Purged { letter, timer }
             }
             record::LOST => Self::Lost { key: Key::unpack(r.array()?) },
+            record::EVICTED => Self::Evicted { below: r.u64()? },
             record::NAMESPACE => Self::Namespace(Box::new(settings::decode_namespace(r)?)),
             record::NAMESPACE_GONE => Self::NamespaceGone,
             other => {

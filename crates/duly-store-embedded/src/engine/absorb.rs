@@ -14,7 +14,12 @@ use crate::{
     index::{Entry, Flags, Key, Kind, Location},
 };
 
-use super::{Engine, Publish, leases::Lease, letters::NewLetter, stubs::NewStub};
+use super::{
+    Engine, Publish,
+    leases::Lease,
+    letters::{self, NewLetter},
+    stubs::NewStub,
+};
 
 impl Engine {
     /// Takes a record that stands at `location` into the state.
@@ -29,8 +34,8 @@ impl Engine {
         match effect {
             Effect::Pending(pending) => self.absorb_pending(location, number, &pending),
             Effect::Redriven(redriven) => {
-                let delivery = self.delivery_of(number, &redriven.firing);
-                self.drop_letter(redriven.pending.key, delivery);
+                let letter = self.letter_of(number, &redriven.firing);
+                self.drop_letter(redriven.pending.key, letter);
                 self.absorb_pending(location, number, &redriven.pending);
             }
             Effect::Dead { key, cause, died_of, due_ms, died_ms, firing } => {
@@ -41,8 +46,8 @@ impl Engine {
                     totals.dead += 1;
                     totals.failed += u64::from(cause == Cause::AttemptFailed);
                 });
-                let delivery = self.delivery_of(number, &firing);
-                let letter = NewLetter { delivery, timer: key, due_ms, died_ms, location };
+                let letter = self.letter_of(number, &firing);
+                let letter = NewLetter { letter, timer: key, due_ms, died_ms, location };
                 self.absorb_letter(number, letter);
             }
             Effect::Ended { key, ended, ends_ms, number: order } => {
@@ -64,8 +69,9 @@ impl Engine {
                 }
                 self.restore_lease(key, &lease);
             }
-            Effect::Purged { key, delivery } => self.drop_letter(key, delivery),
+            Effect::Purged { letter, timer } => self.drop_letter(timer, letter),
             Effect::Lost { key } => self.detach(key),
+            Effect::Evicted { below } => self.absorb_evicted(number, below),
             Effect::NamespaceGone => self.forget_namespace(number),
             Effect::Namespace(_) => {}
         }
@@ -120,22 +126,15 @@ impl Engine {
         }
     }
 
-    fn delivery_of(&self, number: u32, firing: &Firing) -> duly_core::DeliveryId {
+    /// The key of the letter that a firing becomes.
+    fn letter_of(&self, number: u32, firing: &Firing) -> Key {
         let namespace = self.namespaces.get(number).expect("absorb checked that it is there");
-        firing.delivery_id(namespace.name.as_str())
+        let delivery = firing.delivery_id(namespace.name.as_str());
+        letters::key_of(self.hash_key, number, delivery)
     }
 
     fn absorb_letter(&mut self, number: u32, letter: NewLetter) {
-        let hash_key = self.hash_key;
-        // A timer's second letter joins the first, whose delivery id stands in its record. One that
-        // cannot be read is still found by its delivery id.
-        let first = self.namespace(number).letters.only(letter.timer);
-        let first = first.and_then(|location| {
-            let timer = self.load_timer(location).ok()?;
-            Some(timer.delivery_id(self.namespace(number).name.as_str()))
-        });
-        let old = self.namespaces.with(number, |ns| ns.letters.put(hash_key, letter, first));
-        let old = old.flatten();
+        let old = self.namespaces.with(number, |namespace| namespace.letters.put(letter)).flatten();
         let namespace = self.namespace(number);
         let (dead, max_dead) = (namespace.dead(), namespace.settings.limits.max_dead);
         self.files.retain(letter.location);
@@ -253,10 +252,9 @@ impl Engine {
         }
     }
 
-    fn drop_letter(&mut self, timer: Key, delivery: duly_core::DeliveryId) {
-        let hash_key = self.hash_key;
+    fn drop_letter(&mut self, timer: Key, letter: Key) {
         let number = timer.namespace();
-        let gone = self.namespaces.with(number, |ns| ns.letters.remove(hash_key, timer, delivery));
+        let gone = self.namespaces.with(number, |ns| ns.letters.remove(timer, letter));
         if let Some(location) = gone.flatten() {
             self.files.release(location);
         }

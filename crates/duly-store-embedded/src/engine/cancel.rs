@@ -62,14 +62,17 @@ impl Engine {
         Ok(Outcome::Cancelled { attempts, maybe_delivered, already: false })
     }
 
-    /// Writes that a timer has ended, with when its stub goes.
+    /// Writes that a timer has ended, with when its stub goes, and which others go for it.
     pub(super) fn write_ended(&mut self, key: Key, stub: Stub) -> Result<(), Stop> {
-        let namespace = self.namespace(key.namespace());
+        let number = key.namespace();
+        let namespace = self.namespace(number);
         let retention = namespace.settings.retention;
         #[expect(clippy::cast_possible_truncation, reason = "it counts modulo 2^32")]
         let order = namespace.ended() as u32;
         let keeps = retention.ms() > 0;
         let expires_at = keeps.then(|| stub.ended_at.saturating_add(retention));
-        self.write_keyed(key, &Record::Ended { stub: Box::new(stub), expires_at, number: order })
+        self.write_keyed(key, &Record::Ended { stub: Box::new(stub), expires_at, number: order })?;
+        self.evict_stubs(number);
+        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use duly_store::{Outcome, Refusal, command::Letter as Named};
 
 use crate::{
     format::record::{Cause, Record},
-    index::Location,
+    index::{Key, Location},
 };
 
 use super::{Engine, Stop, letters};
@@ -22,7 +22,7 @@ impl Engine {
         named: &Named,
         delay: Millis,
     ) -> Result<Outcome, Stop> {
-        let location = self.letter_location(number, name, named)?;
+        let (_, location) = self.letter(number, name, named)?;
         let mut timer = self.load_timer(location).map_err(|error| {
             Stop::Refused(Refusal::NotFound(format!("that can be read: {error}")))
         })?;
@@ -68,33 +68,33 @@ impl Engine {
         name: &NamespaceName,
         named: &Named,
     ) -> Result<Outcome, Stop> {
-        let location = self.letter_location(number, name, named)?;
+        let (letter, location) = self.letter(number, name, named)?;
         let known = self.load_timer(location).ok();
         // What cannot be read can be dropped all the same, by the name that it was asked for.
-        let delivery = match (&known, named) {
-            (Some(timer), _) => timer.delivery_id(name.as_str()),
-            (None, Named::Delivery(delivery)) => *delivery,
-            (None, Named::Timer(_)) => letters::UNKNOWN_DELIVERY,
-        };
-        let key = match (&known, named) {
+        let timer = match (&known, named) {
             (Some(timer), _) => self.key(number, timer.id.as_str()),
             (None, Named::Timer(id)) => self.key(number, id.as_str()),
             (None, Named::Delivery(_)) => letters::unknown_timer(number),
         };
-        self.write(number, &Record::Purged { delivery, key: key.pack() })?;
+        let record = Record::Purged { letter: letter.pack(), timer: timer.pack() };
+        self.write(number, &record)?;
         Ok(Outcome::Purged)
     }
 
-    fn letter_location(
+    /// The letter that is named, and where it stands.
+    fn letter(
         &self,
         number: u32,
         name: &NamespaceName,
         named: &Named,
-    ) -> Result<Location, Stop> {
+    ) -> Result<(Key, Location), Stop> {
         let letters = self.namespaces.get(number).map(|namespace| &namespace.letters);
         let found = letters.and_then(|letters| match named {
             Named::Timer(id) => letters.latest(self.key(number, id.as_str())),
-            Named::Delivery(delivery) => letters.get(self.hash_key, number, *delivery),
+            Named::Delivery(delivery) => {
+                let letter = letters::key_of(self.hash_key, number, *delivery);
+                Some((letter, letters.get(letter)?))
+            }
         });
         found.ok_or_else(|| {
             let what = match named {

@@ -117,7 +117,7 @@ impl Inspection {
         if of == Of::DeadLetter {
             let latest = self.engine.namespaces.get(key.namespace());
             let latest = latest.and_then(|namespace| namespace.letters.latest(key));
-            if latest == Some(location) {
+            if latest.is_some_and(|(_, latest)| latest == location) {
                 *self.letters_met.entry(key.namespace()).or_default() += 1;
             }
         }
@@ -205,21 +205,23 @@ impl Inspection {
         Some(self.at_fault(number, entry, of.name(), &wrong))
     }
 
-    /// The same for the entry that leads from a timer to its latest dead letter.
+    /// The same for the letter that an entry names as the latest of its timer. One that is not there
+    /// was dropped when nobody could read whose it was.
     fn stray_by_timer(&self, number: u32, entry: Entry) -> Option<Stray> {
-        let key = entry.key(number);
-        let wrong = match self.engine.read(entry.location()) {
+        let (key, letter) = (entry.key(number), entry.named(number));
+        let letter = self.engine.namespaces.get(number)?.letters.by_delivery().get(letter)?;
+        let wrong = match self.engine.read(letter.location()) {
             Err(error) => error.to_string(),
             Ok(decoded) => match self.entry_for(&decoded) {
                 Some((Of::DeadLetter, of, known, _))
-                    if of == key && known.location() == entry.location() =>
+                    if of == key && known.location() == letter.location() =>
                 {
                     return None;
                 }
                 _ => "another record stands there".to_owned(),
             },
         };
-        Some(self.at_fault(number, entry, "the latest dead letter of a timer", &wrong))
+        Some(self.at_fault(number, letter, "the latest dead letter of a timer", &wrong))
     }
 
     fn at_fault(&self, number: u32, entry: Entry, what: &str, wrong: &str) -> Stray {

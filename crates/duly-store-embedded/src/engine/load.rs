@@ -55,6 +55,7 @@ impl Engine {
             return Err(damaged(&name, 0, &format!("it is missing, with {records} timers in it")));
         }
         self.missing_files = Vec::new();
+        self.settle_evictions();
         Ok(found)
     }
 
@@ -125,6 +126,7 @@ impl Engine {
         let point = reader.replay_point()?;
         let name = checkpoint::FILES.name(number);
         self.namespaces.reserve_numbers(reader.end().highest_namespace);
+        self.retry_due_max_ms = reader.header().retry_due_max_ms;
         let mut loading = Loading::default();
         while let Some(block) = reader.next()? {
             match block {
@@ -231,8 +233,9 @@ impl Engine {
             let opened = match id {
                 FileId::Segment(sequence) => open_segment(disk, sequence, manifest)
                     .map(|file| self.files.put(slot.slot, file)),
-                FileId::Run(id) => runs::open(disk, id, manifest)
-                    .map(|run| self.files.put_run(slot.slot, run)),
+                FileId::Run(id) => {
+                    runs::open(disk, id, manifest).map(|run| self.files.put_run(slot.slot, run))
+                }
             };
             match opened {
                 Ok(()) => {}

@@ -244,6 +244,7 @@ impl Engine {
         self.expiries = Calendar::new();
         self.stub_passes = super::stubs::Passes::default();
         self.retries_that_expire = Vec::new();
+        self.retry_due_max_ms = 0;
         self.missing_files = Vec::new();
     }
 

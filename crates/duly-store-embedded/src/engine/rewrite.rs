@@ -28,7 +28,7 @@ use crate::{
     runs::{self, Pushed, Run},
 };
 
-use super::{Engine, work::Pace};
+use super::{Engine, letters, work::Pace};
 
 mod gather;
 
@@ -349,7 +349,8 @@ impl Engine {
             run::Kind::Stubs => namespace.stubs.index_mut().relocate(moved.key, old, to),
             run::Kind::DeadLetters => moved.firing.as_ref().is_some_and(|firing| {
                 let delivery = firing.delivery_id(namespace.name.as_str());
-                namespace.letters.relocate(hash_key, moved.key, delivery, (old, to))
+                let letter = letters::key_of(hash_key, number, delivery);
+                namespace.letters.relocate(letter, old, to)
             }),
         });
         if did == Some(true) {
@@ -360,11 +361,7 @@ impl Engine {
 }
 
 /// Writes the survivors of a job into runs; all of them, or none is left.
-fn write(
-    disk: &Arc<dyn Disk>,
-    job: Job,
-    make: &Make,
-) -> Result<Written, OpenError> {
+fn write(disk: &Arc<dyn Disk>, job: Job, make: &Make) -> Result<Written, OpenError> {
     let moves = Vec::with_capacity(job.survivors.len());
     let mut written = Written { ids: Vec::new(), runs: Vec::new(), moves };
     match write_all(disk, job, make, &mut written) {

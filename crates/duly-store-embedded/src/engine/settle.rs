@@ -179,7 +179,7 @@ impl Engine {
             let details = stub.details.filter(|_| stub.ended == Ended::Finished);
             known.push(details.and_then(|details| details.settled));
         }
-        for location in namespace.letters.of(self.hash_key, key) {
+        for location in namespace.letters.of(key) {
             known.push(self.load_timer(location).map_err(damaged)?.last_settled);
         }
         Ok(if known.contains(&Some(SettledToken { nonce, verdict })) {

@@ -5,27 +5,22 @@
 //!
 //! * what has ended, as soon as the first has; for a namespace with very many, a little later, so
 //!   that the passes cost a fraction of a core whatever there is;
-//! * the oldest, where there are more than `max_retained`.
+//! * the oldest, where there are more than `max_retained` ([`evict`]).
 
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
-use crate::index::{Claimable, Cursor, Entry, Index, Key, Kind, Location, NUMBER_MAX, PackedKey};
+use crate::index::{Claimable, Cursor, Entry, Index, Key, Kind, Location};
 
 use super::Engine;
 
-/// Stubs that are looked through at once; with more, a pass goes in steps.
-const AT_ONCE: usize = 16_384;
+mod evict;
+
+use evict::{Crowded, End};
+
 /// Tables of an index that one step of a pass looks at.
 const TABLES_PER_STEP: usize = 8;
-/// Stubs past `max_retained` that one call removes.
-const EVICTIONS_PER_STEP: usize = 4_096;
-/// Most of the oldest that are remembered.
-const OLDEST_MAX: usize = 65_536;
 /// A pass for ended stubs looks at so many for each millisecond since the one before.
 const LOOKS_PER_MS: u64 = 1_000;
-
-/// Which end of its namespace it was, and whose stub it is.
-type End = (u32, PackedKey);
 
 /// A stub that comes in.
 #[derive(Debug, Clone, Copy)]
@@ -74,17 +69,6 @@ impl Stubs {
     pub(crate) fn get(&self, key: Key, now_ms: u64) -> Option<Entry> {
         self.index.get(key).filter(|entry| entry.claimable().at_ms > now_ms)
     }
-
-    /// Remembers the oldest `wanted` of what a pass found.
-    fn remember(&mut self, gathering: Gathering) {
-        let number_of = |place: u32| gathering.next.wrapping_sub(NUMBER_MAX - place) & NUMBER_MAX;
-        let oldest = gathering.oldest.into_sorted_vec().into_iter();
-        self.oldest = oldest.map(|(place, key)| (number_of(place), key)).collect();
-    }
-
-    fn oldest_wanted(&self) -> usize {
-        (self.index.len() / 64).clamp(64, OLDEST_MAX)
-    }
 }
 
 /// The passes over stubs, of all namespaces.
@@ -93,9 +77,7 @@ pub(super) struct Passes {
     /// When each namespace wants its next pass for ended stubs.
     ends: BTreeSet<(u64, u32)>,
     ending: Option<Ending>,
-    /// Namespaces with more than `max_retained`.
-    crowded: BTreeSet<u32>,
-    gathering: Option<Gathering>,
+    crowded: Crowded,
 }
 
 /// A pass for ended stubs.
@@ -105,28 +87,6 @@ struct Ending {
     cursor: Cursor,
     /// The first end among those that stay.
     next_ms: u64,
-}
-
-/// A pass for the oldest stubs.
-#[derive(Debug)]
-struct Gathering {
-    number: u32,
-    cursor: Cursor,
-    /// Ends by their distance from the oldest possible one.
-    oldest: BinaryHeap<End>,
-    wanted: usize,
-    /// The number that the next stub gets.
-    next: u32,
-}
-
-impl Gathering {
-    fn offer(&mut self, entry: &Entry) {
-        let age = self.next.wrapping_sub(entry.number()) & NUMBER_MAX;
-        self.oldest.push((NUMBER_MAX - age, entry.key(self.number).pack()));
-        if self.oldest.len() > self.wanted {
-            self.oldest.pop();
-        }
-    }
 }
 
 impl Engine {
@@ -145,7 +105,6 @@ impl Engine {
             self.files.release(old.location());
         }
         self.note_stub_end(number, ends_ms);
-        self.evict_stubs(number);
     }
 
     pub(super) fn drop_stub(&mut self, key: Key) {
@@ -165,76 +124,6 @@ impl Engine {
             self.stub_passes.ends.remove(&(stubs.pass_at_ms, number));
             self.stub_passes.ends.insert((ends_ms, number));
             stubs.pass_at_ms = ends_ms;
-        }
-    }
-
-    /// Drops the oldest stubs of a namespace past `max_retained`; with very many, begins to.
-    pub(super) fn evict_stubs(&mut self, number: u32) {
-        for _ in 0..EVICTIONS_PER_STEP {
-            let Some(namespace) = self.namespaces.get_mut(number) else {
-                return;
-            };
-            let max = namespace.settings.limits.max_retained;
-            let stubs = &mut namespace.stubs;
-            if stubs.len() <= max {
-                self.stub_passes.crowded.remove(&number);
-                return;
-            }
-            let Some((order, packed)) = stubs.oldest.pop_front() else {
-                if stubs.index.len() > AT_ONCE && !self.replaying {
-                    break;
-                }
-                self.gather_at_once(number);
-                continue;
-            };
-            let key = Key::unpack(packed);
-            if stubs.index.get(key).is_some_and(|entry| entry.number() == order) {
-                self.drop_stub(key);
-            }
-        }
-        self.stub_passes.crowded.insert(number);
-    }
-
-    fn gather_at_once(&mut self, number: u32) {
-        let Some(mut gathering) = self.begin_gathering(number) else {
-            return;
-        };
-        while !self.gather(&mut gathering) {}
-        self.end_gathering(gathering);
-    }
-
-    fn begin_gathering(&self, number: u32) -> Option<Gathering> {
-        let namespace = self.namespaces.get(number)?;
-        let wanted = namespace.stubs.oldest_wanted();
-        #[expect(clippy::cast_possible_truncation, reason = "numbers count modulo 2^24")]
-        let next = namespace.ended() as u32;
-        let (cursor, oldest) = (Cursor::START, BinaryHeap::new());
-        Some(Gathering { number, cursor, oldest, wanted, next })
-    }
-
-    /// Looks at some more; answers whether that was all.
-    fn gather(&self, gathering: &mut Gathering) -> bool {
-        for _ in 0..TABLES_PER_STEP {
-            let scan = self
-                .namespaces
-                .get(gathering.number)
-                .and_then(|namespace| namespace.stubs.index.scan(gathering.cursor));
-            let Some(scan) = scan else {
-                return true;
-            };
-            let next = scan.next;
-            scan.entries().for_each(|entry| gathering.offer(&entry));
-            let Some(next) = next else {
-                return true;
-            };
-            gathering.cursor = next;
-        }
-        false
-    }
-
-    fn end_gathering(&mut self, gathering: Gathering) {
-        if let Some(namespace) = self.namespaces.get_mut(gathering.number) {
-            namespace.stubs.remember(gathering);
         }
     }
 
@@ -294,22 +183,7 @@ impl Engine {
         let next_ms = ending.next_ms.max(self.now.wall_ms.saturating_add(rest_ms));
         self.note_stub_end(ending.number, next_ms);
     }
-
-    fn pass_over_crowded(&mut self) {
-        if let Some(mut gathering) = self.stub_passes.gathering.take() {
-            if self.gather(&mut gathering) {
-                self.end_gathering(gathering);
-            } else {
-                self.stub_passes.gathering = Some(gathering);
-            }
-        } else if let Some(number) = self.stub_passes.crowded.first().copied() {
-            let known = self.namespaces.get(number);
-            match known.map(|ns| ns.stubs.oldest.is_empty() && ns.stubs.index.len() > AT_ONCE) {
-                Some(true) => self.stub_passes.gathering = self.begin_gathering(number),
-                Some(false) => self.evict_stubs(number),
-                None => drop(self.stub_passes.crowded.remove(&number)),
-            }
-        }
-        self.busy |= self.stub_passes.gathering.is_some() || !self.stub_passes.crowded.is_empty();
-    }
 }
+
+#[cfg(test)]
+mod tests;

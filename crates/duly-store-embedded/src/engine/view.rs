@@ -34,7 +34,7 @@ impl Engine {
             // A stub over a dead letter is the later of the two: a letter that comes to life
             // again, or a timer made in its place, takes the stub away.
             Known::Ended(entry.location())
-        } else if let Some(location) = namespace.letters.latest(key) {
+        } else if let Some((_, location)) = namespace.letters.latest(key) {
             Known::Dead(location)
         } else {
             Known::Nothing

@@ -139,12 +139,7 @@ impl Chunks {
     }
 
     /// Takes note of a hole; answers how many bytes it gave back. Only whole pieces count.
-    pub(super) fn punched(
-        &mut self,
-        size: ChunkBytes,
-        records_end: u64,
-        hole: &Range<u64>,
-    ) -> u64 {
+    pub(super) fn punched(&mut self, size: ChunkBytes, records_end: u64, hole: &Range<u64>) -> u64 {
         let whole = place(hole.start.div_ceil(size.0))..place(hole.end / size.0);
         let mut bytes = 0;
         for index in size.removable(records_end) {

@@ -11,7 +11,8 @@
 //! 56  lsn         u64      and lsn of the first frame to replay
 //! 64  epoch       u64      epoch in which it was written
 //! 72  begun_at    u64      Unix ms
-//! 80  reserved    16 bytes 0
+//! 80  retry_due   u64      latest due time of any retry there has been, Unix ms
+//! 88  reserved    u64      0
 //! 96  blocks
 //! ```
 //!
@@ -83,6 +84,8 @@ pub(crate) struct Header {
     pub(crate) replay: ReplayPoint,
     pub(crate) epoch: u64,
     pub(crate) begun_at_ms: u64,
+    /// The latest due time of any retry there has been by then.
+    pub(crate) retry_due_max_ms: u64,
 }
 
 impl Header {
@@ -93,9 +96,11 @@ impl Header {
         writer.u32(0);
         writer.u128(self.store);
         let ReplayPoint { sequence, offset, lsn } = self.replay;
-        for number in [self.number, sequence, offset, lsn, self.epoch, self.begun_at_ms, 0, 0] {
+        for number in [self.number, sequence, offset, lsn, self.epoch, self.begun_at_ms] {
             writer.u64(number);
         }
+        writer.u64(self.retry_due_max_ms);
+        writer.u64(0);
         let crc = seed.crc_around(&bytes, HEADER_CRC_AT);
         bytes[HEADER_CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -123,6 +128,7 @@ impl Header {
             },
             epoch: reader.u64()?,
             begun_at_ms: reader.u64()?,
+            retry_due_max_ms: reader.u64()?,
         })
     }
 }

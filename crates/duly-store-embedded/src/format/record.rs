@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use duly_core::{DeliveryId, NamespaceName, Settings, Stub, Timer, TimerId, Timestamp};
+use duly_core::{NamespaceName, Settings, Stub, Timer, TimerId, Timestamp};
 use duly_store::query::Totals;
 
 use crate::index::PackedKey;
@@ -74,11 +74,14 @@ pub(crate) enum Record {
     Ended { stub: Box<Stub>, expires_at: Option<Timestamp>, number: u32 },
     /// A lease was granted or extended.
     Lease(Lease),
-    /// A dead letter of the timer with this key was dropped.
-    Purged { delivery: DeliveryId, key: PackedKey },
+    /// A dead letter was dropped: the key of its delivery id, and that of its timer, as far as it is
+    /// known.
+    Purged { letter: PackedKey, timer: PackedKey },
     /// The record of the pending timer with this key cannot be read: the timer is gone. What is left
     /// of it is a dead letter of its own.
     Lost { key: PackedKey },
+    /// No stub is left of the ends of the namespace before this one, counted from 0.
+    Evicted { below: u64 },
     /// A namespace as it is from here on.
     Namespace(Box<NamespaceRecord>),
     /// A namespace is gone, with all it held.
@@ -126,6 +129,7 @@ pub(crate) const PURGED: u8 = 5;
 pub(crate) const NAMESPACE: u8 = 6;
 pub(crate) const NAMESPACE_GONE: u8 = 7;
 pub(crate) const LOST: u8 = 8;
+pub(crate) const EVICTED: u8 = 9;
 
 /// Appends a record to `out`, padded to the alignment. Answers its bytes without the padding.
 pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 {
@@ -152,14 +156,18 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
             encode_lease(&mut writer, lease);
             (LEASE, 0)
         }
-        Record::Purged { delivery, key } => {
-            writer.u128(delivery.to_u128());
-            writer.array(key);
+        Record::Purged { letter, timer } => {
+            writer.array(letter);
+            writer.array(timer);
             (PURGED, 0)
         }
         Record::Lost { key } => {
             writer.array(key);
             (LOST, 0)
+        }
+        Record::Evicted { below } => {
+            writer.u64(*below);
+            (EVICTED, 0)
         }
         Record::Namespace(namespace) => {
             settings::encode_namespace(&mut writer, namespace);
@@ -228,10 +236,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
             Record::Ended { stub: Box::new(stub::decode(&mut body)?), expires_at, number }
         }
         LEASE => Record::Lease(decode_lease(&mut body)?),
-        PURGED => {
-            Record::Purged { delivery: DeliveryId::from_u128(body.u128()?), key: body.array()? }
-        }
+        PURGED => Record::Purged { letter: body.array()?, timer: body.array()? },
         LOST => Record::Lost { key: body.array()? },
+        EVICTED => Record::Evicted { below: body.u64()? },
         NAMESPACE => Record::Namespace(Box::new(settings::decode_namespace(&mut body)?)),
         NAMESPACE_GONE => Record::NamespaceGone,
         other => {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use duly_core::{
-    DeliveryId, Destination, Incarnation, Millis, NamespaceName, Payload, RetryPolicy, Settings,
-    Stub, Timer, TimerId, Timestamp,
+    Destination, Incarnation, Millis, NamespaceName, Payload, RetryPolicy, Settings, Stub, Timer,
+    TimerId, Timestamp,
     destination::{HttpDestination, Method},
     headers::Headers,
     limits::Limits,
@@ -45,11 +45,9 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             },
         ),
         2 => lease().prop_map(Record::Lease),
-        1 => (any::<u128>(), any::<[u8; 12]>()).prop_map(|(bits, key)| Record::Purged {
-            delivery: DeliveryId::from_u128(bits),
-            key,
-        }),
+        1 => any::<[[u8; 12]; 2]>().prop_map(|[letter, timer]| Record::Purged { letter, timer }),
         1 => any::<[u8; 12]>().prop_map(|key| Record::Lost { key }),
+        1 => any::<u64>().prop_map(|below| Record::Evicted { below }),
         2 => namespace().prop_map(|namespace| Record::Namespace(namespace.into())),
         1 => Just(Record::NamespaceGone),
     ]

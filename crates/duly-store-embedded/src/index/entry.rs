@@ -9,7 +9,10 @@
 //! The namespace is not in it: each namespace has an index of its own. Due is in Unix milliseconds:
 //! the time at which it can be claimed (for a stub: at which it goes). The offset counts units of 16
 //! bytes in a segment; the size class says how much to read in one call. A stub has no lane: the 24
-//! bits from there on are its number in the order of ends.
+//! bits from there on are its number in the order of ends. The entry that leads from a timer to its
+//! latest dead letter names the letter's key in the bits of everything but the two fingerprint parts
+//! and the time: the high 56 bits of its low part in word 1, then 8 bits of that and its high 8 bits
+//! in the low 16 of word 2.
 
 use super::{
     key::{Fingerprint, Key},
@@ -28,6 +31,9 @@ const RETRY_SHIFT: u32 = 20;
 /// The bits of file and size class.
 const PLACE_MASK: u64 = (1 << RETRY_SHIFT) - 1;
 const DUE_SHIFT: u32 = 21;
+/// Of a key that an entry names, word 1 has the high 56 bits of the low part, word 2 the rest.
+const NAMED_BITS: u32 = 8;
+const NAMED_MASK: u64 = (1 << NAMED_BITS) - 1;
 /// Largest number of a stub.
 pub(crate) const NUMBER_MAX: u32 = (1 << 24) - 1;
 /// Bytes read for a record of size class 0; each class doubles it.
@@ -127,6 +133,25 @@ impl Entry {
         let word1 = u64::from(high) << HIGH_SHIFT | u64::from(lane) << LANE_SHIFT;
         let word2 = claim.at_ms << DUE_SHIFT | u64::from(claim.kind == Kind::Retry) << RETRY_SHIFT;
         Self([low, word1, word2]).at(location)
+    }
+
+    /// An entry that names another key of its namespace in the place of a lane and a location: of a
+    /// timer, with its latest dead letter.
+    pub(crate) fn naming(key: Key, at_ms: u64, other: Key) -> Self {
+        debug_assert!(at_ms < (1 << 43) - 1, "times end at 2200");
+        let Fingerprint { low, high } = key.fingerprint();
+        let named = other.fingerprint();
+        let word1 = u64::from(high) << HIGH_SHIFT | named.low >> NAMED_BITS;
+        let rest = (named.low & NAMED_MASK) << NAMED_BITS | u64::from(named.high);
+        Self([low, word1, at_ms << DUE_SHIFT | rest])
+    }
+
+    /// The key that [`Self::naming`] took.
+    pub(crate) const fn named(&self, namespace: u32) -> Key {
+        let [_, word1, word2] = self.0;
+        let low = word1 << NAMED_BITS | word2 >> NAMED_BITS & NAMED_MASK;
+        let high = (word2 & NAMED_MASK) as u8;
+        Key::from_parts(Fingerprint { low, high }, namespace)
     }
 
     /// The entry that [`Self::words`] gave; `None` for words that mark an empty slot.

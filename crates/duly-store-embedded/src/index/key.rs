@@ -39,9 +39,9 @@ impl Key {
         Self::from_parts(Fingerprint { low: hash.h1, high }, namespace)
     }
 
-    pub(super) fn from_parts(fingerprint: Fingerprint, namespace: u32) -> Self {
+    pub(super) const fn from_parts(fingerprint: Fingerprint, namespace: u32) -> Self {
         debug_assert!(namespace <= NAMESPACE_MAX, "namespace numbers have 24 bits");
-        Self { low: fingerprint.low, high: u32::from(fingerprint.high) << 24 | namespace }
+        Self { low: fingerprint.low, high: (fingerprint.high as u32) << 24 | namespace }
     }
 
     /// Number of its namespace.

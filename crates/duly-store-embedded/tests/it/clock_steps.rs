@@ -192,3 +192,43 @@ fn p2_p3_t28_clock_steps_under_sweeps_windows_and_checkpoints_make_nothing_early
         }
     }
 }
+
+/// How many of a namespace's retries count as due.
+fn retries_due(store: &EmbeddedStore) -> u64 {
+    let stats = wait(duly_store::Store::stats(store, SHARD, name("shop")));
+    let stats = stats.expect("counts can be read").expect("it is there");
+    stats.lanes.iter().map(|lane| lane.retry_due).sum()
+}
+
+#[test]
+fn p2_a_step_back_holds_back_the_retries_that_a_checkpoint_brought() {
+    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+    let open = |seed| {
+        EmbeddedStore::open_inline(Arc::new(disk.clone()), busy(seed), Arc::new(clock.clone()))
+            .unwrap_or_else(|error| panic!("opening {seed}: {error}"))
+    };
+    let store = open(1);
+    let put = Step::Put("shop", Box::new(settings()));
+    perform(&store, &put, &mut Tokens::new()).expect("a healthy store answers");
+    apply(&store, "shop", vec![schedule("a", 60_000, 10)]).expect("it is taken");
+    clock.advance(Millis::from_secs(60));
+    let firings = claim(&store, "shop", 1).expect("a healthy store answers");
+    settle(&store, "shop", &firings[0].token, retry_in(1_000)).expect("it is settled");
+    // Checkpoints come, and no record of the retry is left for the replay.
+    for i in 0..80 {
+        apply(&store, "shop", vec![schedule(&format!("f{i}"), 9_000_000, 1_000)]).expect("taken");
+    }
+    store.close();
+    drop(store);
+    assert!(disk.names().iter().any(|name| name.ends_with(".ckp")), "{:?}", disk.names());
+    let store = open(2);
+    clock.advance(Millis::from_secs(2));
+    perform(&store, &Step::Tick, &mut Tokens::new()).expect("a healthy store answers");
+    assert_eq!(retries_due(&store), 1);
+    clock.step_wall(-30_000);
+    perform(&store, &Step::Tick, &mut Tokens::new()).expect("a healthy store answers");
+    assert_eq!(retries_due(&store), 0, "its due time is ahead of the wall clock");
+    clock.advance(Millis::from_secs(30));
+    perform(&store, &Step::Tick, &mut Tokens::new()).expect("a healthy store answers");
+    assert_eq!(retries_due(&store), 1, "it has come again");
+}

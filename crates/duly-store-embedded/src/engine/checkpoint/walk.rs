@@ -19,8 +19,8 @@ use super::{
     PIECES_BYTES_MAX,
 };
 
-/// Tables that one step copies.
-const TABLES_PER_STEP: usize = 4;
+/// Tables that one step copies. Tests change something between any two.
+const TABLES_PER_STEP: usize = if cfg!(test) { 1 } else { 4 };
 /// Namespaces that one step copies.
 const NAMESPACES_PER_STEP: usize = 64;
 /// Entries of one block: neighbouring tables share one.
@@ -215,27 +215,36 @@ impl Engine {
         let Some(namespace) = self.namespaces.get(number) else {
             return Place::Behind(Some(name));
         };
-        if which == Which::DeadLetters {
-            copy_letters(taking, number, namespace);
-            return Place::Behind(Some(name));
-        }
         let mut next = None;
         let index = index_of(namespace, which);
         if let Some(scan) = index.scan(cursor) {
             next = scan.next;
-            let mut leases = Vec::new();
+            let is_live = which == Which::Live;
+            let (mut leases, mut several) = (Vec::new(), Vec::new());
             let seen = |entry: &Entry| {
-                if which == Which::Live && entry.flags().has(Flags::LEASED) {
-                    let key = entry.key(number);
-                    leases.extend(self.leases.get(key).map(|lease| lease.in_checkpoint(key)));
+                let key = entry.key(number);
+                match which {
+                    Which::Live if entry.flags().has(Flags::LEASED) => {
+                        leases.extend(self.leases.get(key).map(|lease| lease.in_checkpoint(key)));
+                    }
+                    // A timer's letters are copied at one moment.
+                    Which::DeadByTimer => several.extend(namespace.letters.several(key)),
+                    Which::Live | Which::Stubs | Which::DeadLetters => {}
                 }
             };
-            let kept = |entry: Entry| entry.with_flags(kept_flags(entry.flags()));
+            let kept = |entry: Entry| match is_live {
+                true => entry.with_flags(kept_flags(entry.flags())),
+                false => entry,
+            };
             let entries = scan.entries().inspect(seen).map(kept);
             taking.push_entries((number, which, index.len()), entries);
             for leases in leases.chunks(layout::LEASES_MAX) {
                 let leases = leases.to_vec();
                 taking.push(Piece::Leases(layout::Leases { namespace: number, leases }));
+            }
+            for letters in several.chunks(layout::LETTERS_MAX) {
+                let letters = letters.to_vec();
+                taking.push(Piece::Several(layout::Several { namespace: number, letters }));
             }
         }
         match (next, after(which)) {
@@ -260,23 +269,6 @@ const fn after(which: Which) -> Option<Which> {
     }
 }
 
-/// The letters of a namespace, at one moment: the entries by delivery id, those by timer and the
-/// lists of timers with several name each other.
-fn copy_letters(taking: &mut Taking, number: u32, namespace: &Namespace) {
-    for which in [Which::DeadLetters, Which::DeadByTimer] {
-        let mut cursor = Some(Cursor::START);
-        let index = index_of(namespace, which);
-        while let Some(scan) = cursor.and_then(|from| index.scan(from)) {
-            cursor = scan.next;
-            taking.push_entries((number, which, index.len()), scan.entries());
-        }
-    }
-    for letters in namespace.letters.several().chunks(layout::LETTERS_MAX) {
-        let letters = letters.to_vec();
-        taking.push(Piece::Several(layout::Several { namespace: number, letters }));
-    }
-}
-
 fn index_of(namespace: &Namespace, which: Which) -> &Index {
     match which {
         Which::Live => &namespace.live,
@@ -290,3 +282,6 @@ fn index_of_all(namespace: &Namespace) -> [&Index; 4] {
     [Which::Live, Which::Stubs, Which::DeadLetters, Which::DeadByTimer]
         .map(|which| index_of(namespace, which))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    engine::{Engine, namespaces::Namespace},
+    engine::{Engine, letters, namespaces::Namespace},
     index::{Cursor, Entry, Flags, Index, Key, Location},
 };
 
@@ -98,8 +98,8 @@ fn show_letters(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace)
     for entry in entries(ns.letters.by_delivery()) {
         let timer = engine.load_timer(entry.location()).expect("a letter can be read");
         let delivery = timer.delivery_id(ns.name.as_str());
-        let there = ns.letters.get(engine.hash_key, number, delivery);
-        assert_eq!(there, Some(entry.location()), "{delivery} is the letter of the entry");
+        let letter = letters::key_of(engine.hash_key, number, delivery);
+        assert_eq!(letter, entry.key(number), "{delivery} is the letter of the entry");
         places.push(entry.location());
         forever(shown, format!("{} letter {} {delivery}", ns.name, timer.id), format!("{timer:?}"));
         let key = engine.key(number, timer.id.as_str());
@@ -111,20 +111,22 @@ fn show_letters(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace)
         );
     }
     for entry in entries(ns.letters.by_timer()) {
-        let timer = engine.load_timer(entry.location()).expect("a letter can be read by its timer");
         let key: Key = entry.key(number);
+        let (latest, location) = ns.letters.latest(key).expect("the letter that is named is there");
+        assert_eq!(latest, entry.named(number), "the latest is named");
+        let timer = engine.load_timer(location).expect("a letter can be read by its timer");
         assert_eq!(engine.key(number, timer.id.as_str()), key, "it is a letter of the timer");
         let delivery = timer.delivery_id(ns.name.as_str());
         let of: Vec<String> = ns
             .letters
-            .of(engine.hash_key, key)
+            .of(key)
             .into_iter()
             .map(|location| {
                 let timer = engine.load_timer(location).expect("a letter can be read");
                 timer.delivery_id(ns.name.as_str()).to_string()
             })
             .collect();
-        let is_counted = places.contains(&entry.location());
+        let is_counted = places.contains(&location);
         let what = format!("{delivery} of {of:?}, its record is counted: {is_counted}");
         forever(shown, format!("{} letters of {}", ns.name, timer.id), what);
     }

@@ -3,13 +3,13 @@
 //! ```text
 //! leases   namespace u32 | reserved u32 | each: key 12 bytes | nonce u64 | attempt u32 |
 //!          flags u8 (1: a node holds it) | node u64 | claimed_at u64 | lease_ms u64 | until u64
-//! several  namespace u32 | reserved u32 | each: key 12 bytes | died_at u64 | delivery u128
+//! several  namespace u32 | reserved u32 | each: timer 12 bytes | died_at u64 | letter 12 bytes
 //! files    each: slot u16 | kind u8 (1 segment, 2 run) | reserved 5 bytes | number u64
 //! end      blocks u64 | namespaces u64 | entries u64 | highest namespace number u32 |
 //!          reserved u32
 //! ```
 //!
-//! A key is 12 bytes as the index packs them.
+//! Keys, of timers and of letters by their delivery ids, are 12 bytes as the index packs them.
 
 use duly_core::Timestamp;
 
@@ -20,7 +20,7 @@ use crate::format::{
 };
 
 const LEASE_BYTES: usize = 57;
-const LETTER_BYTES: usize = 36;
+const LETTER_BYTES: usize = 32;
 const FILE_BYTES: usize = 16;
 /// Namespace and reserved bytes in front of leases and letters.
 const PREFIX_BYTES: usize = 8;
@@ -97,10 +97,10 @@ pub(crate) struct Several {
 /// A dead letter of a timer that has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Letter {
-    /// Of the timer.
-    pub(crate) key: [u8; 12],
+    pub(crate) timer: [u8; 12],
     pub(crate) died_ms: u64,
-    pub(crate) delivery: u128,
+    /// The key of its delivery id.
+    pub(crate) letter: [u8; 12],
 }
 
 impl Several {
@@ -108,16 +108,16 @@ impl Several {
         writer.u32(self.namespace);
         writer.u32(0);
         for letter in &self.letters {
-            writer.0.extend_from_slice(&letter.key);
+            writer.0.extend_from_slice(&letter.timer);
             writer.u64(letter.died_ms);
-            writer.u128(letter.delivery);
+            writer.0.extend_from_slice(&letter.letter);
         }
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Self, DecodeError> {
         let (namespace, _reserved) = (reader.u32()?, reader.u32()?);
         let letters = each(reader, count, LETTER_BYTES, |reader| {
-            Ok(Letter { key: reader.array()?, died_ms: reader.u64()?, delivery: reader.u128()? })
+            Ok(Letter { timer: reader.array()?, died_ms: reader.u64()?, letter: reader.array()? })
         })?;
         Ok(Self { namespace, letters })
     }

@@ -11,6 +11,7 @@ const HEADER: Header = Header {
     replay: ReplayPoint { sequence: 7, offset: 4_096, lsn: 1_001 },
     epoch: 3,
     begun_at_ms: 1_900,
+    retry_due_max_ms: 1_700,
 };
 
 fn seed() -> Seed {
@@ -44,7 +45,7 @@ fn a_header_reads_back_and_has_the_documented_layout() {
         .chunks(8)
         .map(|number| u64::from_le_bytes(number.try_into().expect("8 bytes")))
         .collect();
-    assert_eq!(numbers, [42, 7, 4_096, 1_001, 3, 1_900, 0, 0]);
+    assert_eq!(numbers, [42, 7, 4_096, 1_001, 3, 1_900, 1_700, 0]);
 }
 
 #[test]
@@ -103,7 +104,7 @@ fn full_blocks_keep_to_the_largest_payload() {
         lease_ms: 4,
         until: Timestamp::MAX,
     };
-    let letter = Letter { key: [1; 12], died_ms: 2, delivery: 3 };
+    let letter = Letter { timer: [1; 12], died_ms: 2, letter: [3; 12] };
     let file = FileSlot { slot: 1, kind: FileKind::Segment, number: 2 };
     let blocks = [
         Block::Entries(Entries::new(1, Which::Live, &entries)),
@@ -226,10 +227,10 @@ fn lease() -> impl Strategy<Value = Lease> {
 }
 
 fn letter() -> impl Strategy<Value = Letter> {
-    (key(), any::<u64>(), any::<u128>()).prop_map(|(key, died_ms, delivery)| Letter {
-        key,
+    (key(), any::<u64>(), key()).prop_map(|(timer, died_ms, letter)| Letter {
+        timer,
         died_ms,
-        delivery,
+        letter,
     })
 }
 
@@ -260,10 +261,11 @@ fn block() -> impl Strategy<Value = Block<'static>> {
 
 proptest! {
     #[test]
-    fn any_header_reads_back(version: u32, store: u128, numbers: [u64; 6], key: u128) {
-        let [number, sequence, offset, lsn, epoch, begun_at_ms] = numbers;
+    fn any_header_reads_back(version: u32, store: u128, numbers: [u64; 7], key: u128) {
+        let [number, sequence, offset, lsn, epoch, begun_at_ms, retry_due_max_ms] = numbers;
         let replay = ReplayPoint { sequence, offset, lsn };
-        let header = Header { version, store, number, replay, epoch, begun_at_ms };
+        let header =
+            Header { version, store, number, replay, epoch, begun_at_ms, retry_due_max_ms };
         prop_assert_eq!(Header::read(&header.encode(Seed::of(key)), Seed::of(key)), Ok(header));
     }
 

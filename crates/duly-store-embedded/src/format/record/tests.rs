@@ -21,7 +21,7 @@ fn encoded(namespace: u32, record: &Record) -> Vec<u8> {
 fn samples() -> Vec<Record> {
     let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), random);
-    let mut of_kind = [0; 9];
+    let mut of_kind = [0; 10];
     let mut samples = Vec::new();
     while of_kind[1..].contains(&0) || samples.len() < 24 {
         let record = strategies::record().new_tree(&mut runner).expect("a record").current();
@@ -191,6 +191,7 @@ fn kinds_and_causes_have_the_documented_numbers() {
             Record::Lease(_) => 4,
             Record::Purged { .. } => 5,
             Record::Lost { .. } => 8,
+            Record::Evicted { .. } => 9,
             Record::Namespace(_) => 6,
             Record::NamespaceGone => 7,
         };
@@ -213,7 +214,7 @@ fn kinds_and_causes_of_later_builds_are_refused_by_name() {
         assert_eq!(decode(&resealed(bytes)), Err(unknown));
     };
     check(8, 0, "record kind");
-    check(8, 9, "record kind");
+    check(8, 10, "record kind");
     check(8, 255, "record kind");
     check(9, 0, "cause");
     check(9, 8, "cause");

@@ -37,6 +37,20 @@ proptest! {
     }
 
     #[test]
+    fn an_entry_that_names_another_key_gives_it_back(
+        key in keys(), other: PackedKey, at_ms in 0..=AT_MAX_MS,
+    ) {
+        let mut other = other;
+        other[8..11].copy_from_slice(&key.pack()[8..11]);
+        let other = Key::unpack(other);
+        let entry = Entry::naming(key, at_ms, other);
+        prop_assert_eq!(entry.named(key.namespace()), other);
+        prop_assert_eq!(entry.key(key.namespace()), key);
+        prop_assert_eq!(entry.claimable(), Claimable { at_ms, kind: Kind::First });
+        prop_assert_eq!(Entry::from_words(entry.words()), Some(entry));
+    }
+
+    #[test]
     fn a_new_location_changes_nothing_else(key in keys(), flags: u8, old in locations(), new in locations()) {
         let at_old = entry(key, 7, 1_234, Kind::Retry, old).with_flags(Flags(flags));
         let at_new = entry(key, 7, 1_234, Kind::Retry, new).with_flags(Flags(flags));

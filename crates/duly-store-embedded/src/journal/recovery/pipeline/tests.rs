@@ -3,13 +3,11 @@ use std::{
     sync::Arc,
 };
 
-use duly_core::DeliveryId;
-
 use crate::{
     disk::SimDisk,
     files::Files,
     format::record::Record,
-    index::Key,
+    index::{Key, PackedKey},
     journal::{
         DIR, Journal,
         fixture::{Fixture, NAMESPACE, manifest, pending},
@@ -28,6 +26,13 @@ use broken::{Breaks, BrokenDisk};
 const RECORDS: u32 = 40_000;
 const FRAME_RECORDS: u32 = 100;
 
+/// Bytes that tell a number.
+fn numbered(number: u32) -> PackedKey {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
 /// A journal of many small segments; each record tells its number.
 fn long_journal() -> Fixture {
     let mut fixture = Fixture::new(1);
@@ -37,10 +42,7 @@ fn long_journal() -> Fixture {
             fixture.roll().expect("room");
         }
         for number in first..first + FRAME_RECORDS {
-            fixture.append(&Record::Purged {
-                delivery: DeliveryId::from_u128(number.into()),
-                key: [0; 12],
-            });
+            fixture.append(&Record::Purged { letter: numbered(number), timer: [0; 12] });
         }
         fixture.sync();
     }
@@ -66,9 +68,9 @@ fn records_come_in_order_and_in_batches() {
     let found = recover_all(&fixture.disk, &mut |batch| {
         batches.push(batch.len());
         for record in batch {
-            let delivery = DeliveryId::from_u128(u128::from(number));
-            assert_eq!(record.effect, Effect::Purged { key: Key::unpack([0; 12]), delivery });
-            assert_eq!((record.namespace, record.bytes), (NAMESPACE, 44));
+            let (letter, timer) = (Key::unpack(numbered(number)), Key::unpack([0; 12]));
+            assert_eq!(record.effect, Effect::Purged { letter, timer });
+            assert_eq!((record.namespace, record.bytes), (NAMESPACE, 40));
             assert_eq!(record.lsn, 1 + u64::from(number / FRAME_RECORDS));
             number += 1;
         }

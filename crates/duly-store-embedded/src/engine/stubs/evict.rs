@@ -1,0 +1,264 @@
+//! Evictions: where a namespace has more than `max_retained` stubs, the oldest go.
+//!
+//! ```text
+//!   too many ─► which are the oldest (a pass) ─► Record::Evicted { below } ─► absorb drops them
+//! ```
+//!
+//! An eviction is a record like every other change: that there were too many depends on what had
+//! ended by then, and no restart would find it again. It says below which end of the namespace no
+//! stub is left, which is right whatever a fuzzy checkpoint copied: at replay the last one counts,
+//! when all records are in ([`Engine::settle_evictions`]).
+//!
+//! With few stubs the oldest goes with the end that made it too many; with very many, all that
+//! are too many go at the next step.
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use crate::{
+    format::record::Record,
+    index::{Cursor, Entry, Key, NUMBER_MAX, PackedKey},
+};
+
+use super::{
+    super::{Engine, Stop, time::AGAIN_MS},
+    Stubs, TABLES_PER_STEP,
+};
+
+/// Stubs that are looked through at once; with more, a pass goes in steps.
+const AT_ONCE: usize = 16_384;
+/// Stubs that one call evicts.
+const EVICTIONS_PER_STEP: u64 = 4_096;
+/// Most of the oldest that are remembered.
+const OLDEST_MAX: usize = 65_536;
+
+/// Which end of its namespace it was, and whose stub it is.
+pub(super) type End = (u64, PackedKey);
+
+/// Namespaces with more than `max_retained` stubs.
+#[derive(Debug, Default)]
+pub(super) struct Crowded {
+    numbers: BTreeSet<u32>,
+    /// The one that had its turn last.
+    latest: u32,
+    /// Not before, by the boot-time clock: there was no room to write it.
+    not_before_ms: u64,
+    gathering: Option<Gathering>,
+    /// While records are read back: below which end no stub is left, by namespace.
+    replayed: BTreeMap<u32, u64>,
+}
+
+/// A pass for the oldest stubs.
+#[derive(Debug)]
+struct Gathering {
+    number: u32,
+    cursor: Cursor,
+    oldest: BinaryHeap<End>,
+    wanted: usize,
+    /// How many had ended when it began: what ends later is none of the oldest.
+    began_at: u64,
+}
+
+impl Gathering {
+    fn offer(&mut self, entry: &Entry, ended: u64) {
+        let end = end_of(entry, ended);
+        if end >= self.began_at {
+            return;
+        }
+        self.oldest.push((end, entry.key(self.number).pack()));
+        if self.oldest.len() > self.wanted {
+            self.oldest.pop();
+        }
+    }
+}
+
+/// Which end of its namespace a stub is of, where so many had ended: its entry has the low bits.
+fn end_of(entry: &Entry, ended: u64) -> u64 {
+    let low = u64::from(entry.number());
+    let age = ended.wrapping_sub(1).wrapping_sub(low) & u64::from(NUMBER_MAX);
+    ended.saturating_sub(1 + age)
+}
+
+impl Stubs {
+    fn oldest_wanted(&self) -> usize {
+        (self.index.len() / 64).clamp(64, OLDEST_MAX)
+    }
+
+    /// Whether this is still the stub of that end.
+    fn is_there(&self, (end, key): End) -> bool {
+        let entry = self.index.get(Key::unpack(key));
+        entry.is_some_and(|entry| u64::from(entry.number()) == end & u64::from(NUMBER_MAX))
+    }
+
+    /// Below which end `count` of the oldest are, or as many of those as are known.
+    fn below(&mut self, count: u64) -> Option<u64> {
+        while let Some(first) = self.oldest.front().copied()
+            && !self.is_there(first)
+        {
+            self.oldest.pop_front();
+        }
+        let there = self.oldest.iter().filter(|end| self.is_there(**end));
+        let (last, _) = there.take(usize::try_from(count).unwrap_or(usize::MAX)).last()?;
+        Some(last + 1)
+    }
+}
+
+impl Engine {
+    /// Evicts what is too much in a namespace; with very many stubs, has the next step do it.
+    pub(in crate::engine) fn evict_stubs(&mut self, number: u32) {
+        let Some(namespace) = self.namespaces.get(number) else {
+            return;
+        };
+        let is_small = namespace.stubs.index.len() <= AT_ONCE;
+        let mut left = EVICTIONS_PER_STEP;
+        while let over @ 1.. = self.stubs_over(number) {
+            let evicted = if is_small { self.evict(number, over.min(left)) } else { 0 };
+            left = left.saturating_sub(evicted);
+            if evicted == 0 || left == 0 {
+                self.stub_passes.crowded.numbers.insert(number);
+                self.busy = true;
+                return;
+            }
+        }
+    }
+
+    /// How many stubs a namespace has past `max_retained`.
+    fn stubs_over(&self, number: u32) -> u64 {
+        self.namespaces.get(number).map_or(0, |namespace| {
+            namespace.stubs.len().saturating_sub(namespace.settings.limits.max_retained)
+        })
+    }
+
+    /// Evicts some of the oldest stubs, at most `most`; answers how many.
+    fn evict(&mut self, number: u32, most: u64) -> u64 {
+        let below = |engine: &mut Self| engine.namespaces.get_mut(number)?.stubs.below(most);
+        let mut known = below(self);
+        let before = self.namespaces.get(number).map_or(0, |namespace| namespace.stubs.len());
+        if known.is_none() && before <= AT_ONCE as u64 {
+            self.gather_at_once(number);
+            known = below(self);
+        }
+        let Some(below) = known else {
+            return 0;
+        };
+        match self.write(number, &Record::Evicted { below }) {
+            Ok(()) => {}
+            Err(Stop::Refused(_)) => {
+                self.stub_passes.crowded.not_before_ms = self.now.boot_ms + AGAIN_MS;
+                return 0;
+            }
+            Err(Stop::Poisoned) => return 0,
+        }
+        before - self.namespaces.get(number).map_or(0, |namespace| namespace.stubs.len())
+    }
+
+    /// Takes a record of evictions into the state.
+    pub(in crate::engine) fn absorb_evicted(&mut self, number: u32, below: u64) {
+        if self.replaying {
+            self.stub_passes.crowded.replayed.insert(number, below);
+            return;
+        }
+        while let Some(namespace) = self.namespaces.get_mut(number)
+            && let Some(end) = namespace.stubs.oldest.front().copied()
+            && end.0 < below
+        {
+            namespace.stubs.oldest.pop_front();
+            if namespace.stubs.is_there(end) {
+                self.drop_stub(Key::unpack(end.1));
+            }
+        }
+    }
+
+    /// When all records have been read back: drops what they say was evicted, and finds out where
+    /// there are too many.
+    pub(in crate::engine) fn settle_evictions(&mut self) {
+        for (number, below) in std::mem::take(&mut self.stub_passes.crowded.replayed) {
+            let Some(namespace) = self.namespaces.get(number) else {
+                continue;
+            };
+            let ended = namespace.ended();
+            let mut evicted = Vec::new();
+            let mut cursor = Some(Cursor::START);
+            while let Some(scan) = cursor.and_then(|from| namespace.stubs.index.scan(from)) {
+                cursor = scan.next;
+                let gone = scan.entries().filter(|entry| end_of(entry, ended) < below);
+                evicted.extend(gone.map(|entry| entry.key(number)));
+            }
+            evicted.into_iter().for_each(|key| self.drop_stub(key));
+        }
+        let crowded: Vec<u32> = self.namespaces.iter().map(|(number, _)| number).collect();
+        let crowded = crowded.into_iter().filter(|number| self.stubs_over(*number) > 0).collect();
+        self.stub_passes.crowded.numbers = crowded;
+    }
+
+    fn gather_at_once(&mut self, number: u32) {
+        let Some(mut gathering) = self.begin_gathering(number) else {
+            return;
+        };
+        while !self.gather(&mut gathering) {}
+        self.end_gathering(gathering);
+    }
+
+    fn begin_gathering(&self, number: u32) -> Option<Gathering> {
+        let namespace = self.namespaces.get(number)?;
+        let (wanted, began_at) = (namespace.stubs.oldest_wanted(), namespace.ended());
+        let (cursor, oldest) = (Cursor::START, BinaryHeap::new());
+        Some(Gathering { number, cursor, oldest, wanted, began_at })
+    }
+
+    /// Looks at some more; answers whether that was all.
+    fn gather(&self, gathering: &mut Gathering) -> bool {
+        let Some(namespace) = self.namespaces.get(gathering.number) else {
+            return true;
+        };
+        for _ in 0..TABLES_PER_STEP {
+            let Some(scan) = namespace.stubs.index.scan(gathering.cursor) else {
+                return true;
+            };
+            let (next, ended) = (scan.next, namespace.ended());
+            scan.entries().for_each(|entry| gathering.offer(&entry, ended));
+            let Some(next) = next else {
+                return true;
+            };
+            gathering.cursor = next;
+        }
+        false
+    }
+
+    fn end_gathering(&mut self, gathering: Gathering) {
+        if let Some(namespace) = self.namespaces.get_mut(gathering.number) {
+            namespace.stubs.oldest = gathering.oldest.into_sorted_vec().into();
+        }
+    }
+
+    /// One step for one of the namespaces with too many.
+    pub(super) fn pass_over_crowded(&mut self) {
+        let crowded = &mut self.stub_passes.crowded;
+        if let Some(mut gathering) = crowded.gathering.take() {
+            if self.gather(&mut gathering) {
+                self.end_gathering(gathering);
+            } else {
+                self.stub_passes.crowded.gathering = Some(gathering);
+            }
+        } else if self.now.boot_ms < crowded.not_before_ms {
+            return;
+        } else if let Some(number) = crowded.next() {
+            let over = self.stubs_over(number);
+            if over == 0 {
+                self.stub_passes.crowded.numbers.remove(&number);
+            } else if self.evict(number, over.min(EVICTIONS_PER_STEP)) == 0 {
+                self.stub_passes.crowded.gathering = self.begin_gathering(number);
+            }
+        }
+        let crowded = &self.stub_passes.crowded;
+        self.busy |= crowded.gathering.is_some() || !crowded.numbers.is_empty();
+    }
+}
+
+impl Crowded {
+    /// The namespace whose turn it is.
+    fn next(&mut self) -> Option<u32> {
+        let behind = self.numbers.range(self.latest.saturating_add(1)..).next();
+        self.latest = *behind.or_else(|| self.numbers.first())?;
+        Some(self.latest)
+    }
+}

@@ -1,0 +1,124 @@
+use std::sync::Arc;
+
+use duly_core::{
+    Millis, NamespaceName, Schedule, Settings, TimerId,
+    schedule::{IfExists, When},
+};
+use duly_store::{
+    Command, Operation, Outcome,
+    command::Answer,
+    conformance::ManualClock,
+    namespaces::{Put, Secrets},
+};
+
+use super::*;
+use crate::{disk::SimDisk, index::Location, options::Options};
+
+/// So many that a pass over them takes several steps.
+const STUBS: u32 = 40_000;
+
+struct Bench {
+    engine: Engine,
+    number: u32,
+    made: u32,
+}
+
+fn shop() -> NamespaceName {
+    NamespaceName::new("shop").expect("a name")
+}
+
+impl Bench {
+    /// A namespace with very many stubs, and a limit for them.
+    fn new(max_retained: u64) -> Self {
+        let options = Options { random_seed: Some(1), ..Options::default() };
+        let (disk, clock) = (Arc::new(SimDisk::new(1)), Arc::new(ManualClock::default()));
+        let (mut engine, _) = Engine::open(disk, options, clock, &mut |_| {}).expect("it opens");
+        engine.put_namespace(&shop(), Put::IfAbsent(Box::default())).expect("room");
+        let number = engine.namespaces.number_of(&shop()).expect("it was made");
+        let ends_ms = engine.now.wall_ms + 1_000_000;
+        engine.namespace(number).totals.cancelled = STUBS.into();
+        for order in 0..STUBS {
+            let key = engine.key(number, &format!("old {order}"));
+            engine.keep_stub(key, NewStub { ends_ms, number: order, location: place() });
+        }
+        let mut bench = Self { engine, number, made: 0 };
+        bench.limit(max_retained);
+        bench
+    }
+
+    fn limit(&mut self, max_retained: u64) {
+        let mut settings = Settings::default();
+        settings.limits.max_retained = max_retained;
+        let put = Put::Replace { settings: Box::new(settings), secrets: Secrets::Set };
+        self.engine.put_namespace(&shop(), put).expect("room");
+    }
+
+    fn apply(&mut self, operation: Operation) -> Outcome {
+        let command = Command { namespace: shop(), operation, answer: Answer::Whole };
+        self.engine.apply(command)
+    }
+
+    /// One more timer ends.
+    fn end_one(&mut self) {
+        let id = TimerId::new(&format!("new {}", self.made)).expect("an id");
+        self.made += 1;
+        let schedule = Box::new(Schedule::new(id.clone(), When::After(Millis::from_secs(9))));
+        self.apply(Operation::Schedule { schedule, if_exists: IfExists::Fail });
+        let cancelled = self.apply(Operation::Cancel { id, if_revision: None });
+        assert!(matches!(cancelled, Outcome::Cancelled { .. }), "{cancelled:?}");
+    }
+
+    fn step(&mut self) {
+        self.engine.commit().expect("a healthy disk");
+        self.engine.begin_step();
+    }
+
+    fn has(&self, id: &str) -> bool {
+        let key = self.engine.key(self.number, id);
+        self.engine.namespaces.get(self.number).is_some_and(|ns| ns.stubs.get(key, 0).is_some())
+    }
+
+    fn len(&self) -> u64 {
+        self.engine.namespaces.get(self.number).map_or(0, |namespace| namespace.stubs.len())
+    }
+}
+
+/// Nothing is read there.
+fn place() -> Location {
+    Location::new(0, 4, 64)
+}
+
+#[test]
+fn p6_with_very_many_stubs_the_oldest_go_while_others_come() {
+    let max = u64::from(STUBS) - 1_000;
+    let mut bench = Bench::new(max);
+    assert_eq!(bench.len(), u64::from(STUBS), "they are not looked for at once");
+    let mut steps = 0;
+    while bench.len() > max || bench.engine.is_busy() {
+        if steps < 50 {
+            bench.end_one();
+        }
+        bench.step();
+        steps += 1;
+        assert!(steps < 1_000, "{} are left", bench.len());
+    }
+    assert!(bench.made > 2, "some came while the oldest were looked for");
+    assert_eq!(bench.len(), max);
+    let evicted = 1_000 + bench.made;
+    for order in 0..STUBS {
+        assert_eq!(bench.has(&format!("old {order}")), order >= evicted, "{order} of {evicted}");
+    }
+    assert!((0..bench.made).all(|new| bench.has(&format!("new {new}"))), "none of the new ones");
+}
+
+#[test]
+fn no_step_evicts_more_than_a_few_thousand() {
+    let mut bench = Bench::new(10);
+    let mut before = bench.len();
+    for _ in 0..1_000 {
+        bench.step();
+        assert!(before - bench.len() <= 4_096, "{} went in one step", before - bench.len());
+        before = bench.len();
+    }
+    assert_eq!(before, 10);
+}
