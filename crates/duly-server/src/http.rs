@@ -85,6 +85,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(namespaces::activity::pause_namespace))
         .routes(routes!(namespaces::activity::resume_namespace))
         .routes(routes!(namespaces::stats::namespace_stats))
+        .routes(routes!(namespaces::forecast::namespace_forecast))
         .routes(routes!(backup::backup))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))

@@ -71,6 +71,7 @@ mod settle;
 mod space;
 mod stats;
 mod stubs;
+pub(crate) mod survey;
 mod time;
 mod view;
 pub(crate) mod work;
@@ -113,6 +114,7 @@ pub(crate) struct Engine {
     /// What can be claimed soon.
     near: near::Near,
     refills: refill::Refills,
+    surveys: survey::Surveys,
     /// Ends of leases, by the boot-time clock.
     lease_ends: Calendar<PackedKey>,
     /// Ends of `expire_after` of what is due or retrying, by the wall clock.
@@ -258,7 +260,9 @@ impl Engine {
         metrics::gauge!(duly_core::metric_names::POISONED).set(1.0);
         self.backups.fail(&reason);
         self.poisoned = Some(reason.clone());
-        Error::InDoubt { reason }
+        let error = Error::InDoubt { reason };
+        self.fail_surveys(&error);
+        error
     }
 
     /// Refuses when poisoned.

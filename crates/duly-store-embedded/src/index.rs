@@ -166,7 +166,7 @@ impl Index {
     }
 }
 
-/// One step of a scan.
+/// One step of a scan, over one table.
 #[derive(Debug)]
 pub(crate) struct Scan<'a> {
     table: &'a Table,

@@ -4,8 +4,9 @@ use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 
 use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Command, Error, Health, ListRequest, NodeRun, Outcome, Page, Ready,
-    ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, command,
+    ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
+    Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
+    StoreFuture, TimerView, command,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
 use parking_lot::Mutex;
@@ -13,13 +14,14 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     disk::{Disk, Lock, RealDisk},
-    engine::{Engine, list::Listing},
+    engine::{Engine, list::Listing, survey::Question},
     journal::recovery::Progress,
     open::{OpenError, OpenReport},
     options::Options,
     shell::{self, Answer, Inbox, Request, Shared},
 };
 
+mod ask;
 mod backup;
 
 /// An open data directory.
@@ -355,10 +357,21 @@ impl Store for EmbeddedStore {
     }
 
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
-        self.call(When::Now, move |engine| {
-            own(shard)?;
-            Ok(engine.stats(&namespace))
-        })
+        if let Err(error) = own(shard) {
+            return refused(error);
+        }
+        self.ask(namespace, Question::Stats)
+    }
+
+    fn forecast(
+        &self,
+        shard: ShardId,
+        request: ForecastRequest,
+    ) -> StoreFuture<'_, Option<Forecast>> {
+        if let Err(error) = own(shard).and_then(|()| request.check()) {
+            return refused(error);
+        }
+        self.ask(request.namespace.clone(), move |reply| Question::Forecast(request, reply))
     }
 
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {

@@ -28,6 +28,7 @@ mod clock;
 mod dead;
 mod durable;
 mod fire;
+mod forecast;
 mod intact;
 mod lease;
 mod limits;

@@ -22,6 +22,7 @@ pub mod claim;
 pub mod command;
 pub mod conformance;
 pub mod error;
+pub mod forecast;
 pub mod memory;
 pub mod namespaces;
 pub mod query;
@@ -35,6 +36,7 @@ pub use claim::{
 };
 pub use command::{Answer, Command, Operation, Outcome, Refusal};
 pub use error::{Error, Result};
+pub use forecast::{Forecast, ForecastRequest};
 pub use query::{Health, ListRequest, Page, Stats, TimerView};
 pub use settle::{SettleOutcome, SettleVerdict, Settlement};
 pub use store::{Store, StoreFuture};

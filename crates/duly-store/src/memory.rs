@@ -22,8 +22,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
-    ClaimRequest, Claimed, Command, Health, ListRequest, NodeRun, Outcome, Owner, Page, Ready,
-    ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, command,
+    ClaimRequest, Claimed, Command, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
+    Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture,
+    TimerView, command,
     error::Result,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
@@ -174,6 +175,22 @@ impl Store for MemoryStore {
         async move {
             own(shard)?;
             Ok(self.look(|state, now| state.spaces.get(&namespace).map(|space| space.stats(now))))
+        }
+        .boxed()
+    }
+
+    fn forecast(
+        &self,
+        shard: ShardId,
+        request: ForecastRequest,
+    ) -> StoreFuture<'_, Option<Forecast>> {
+        async move {
+            own(shard)?;
+            request.check()?;
+            Ok(self.look(|state, now| {
+                let space = state.spaces.get(&request.namespace)?;
+                Some(space.forecast(&request, now))
+            }))
         }
         .boxed()
     }

@@ -226,6 +226,8 @@ pub struct Stats {
     /// Estimated bytes of the pending timers' records.
     pub pending_bytes: u64,
     /// Earliest time still ahead at which a timer or retry becomes claimable; leases do not count.
+    /// Where the store looks through a very large namespace for it, timers that changed meanwhile may
+    /// be told as they were.
     pub next_due_at: Option<Timestamp>,
     /// Earliest due time of what is due and was never attempted.
     pub oldest_due_at: Option<Timestamp>,

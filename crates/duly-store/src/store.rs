@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::{
-    ClaimRequest, Claimed, Command, Health, ListRequest, NodeRun, Outcome, Page, Ready,
-    ReadyCursor, Result, SettleOutcome, Settlement, Stats, TimerView,
+    ClaimRequest, Claimed, Command, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
+    Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, TimerView,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
 
@@ -101,8 +101,19 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// bounds what it looks at.
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page>;
 
-    /// Counts of a namespace in this shard; `None` when there is no such namespace.
+    /// Counts of a namespace in this shard; `None` when there is no such namespace. The counts are
+    /// of one moment; [`Stats::next_due_at`] of a very large namespace may be of a moment ago.
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>>;
+
+    /// How many pending timers of a namespace in this shard become claimable when; `None` when
+    /// there is no such namespace. A timer that does not change meanwhile is counted exactly once;
+    /// one that does may be counted as it was, as it is, or not at all. More forecasts at once than
+    /// the store can bear are refused as overload.
+    fn forecast(
+        &self,
+        shard: ShardId,
+        request: ForecastRequest,
+    ) -> StoreFuture<'_, Option<Forecast>>;
 
     /// Writes settings. Answers the namespace and whether it is new. Like the other changes of a
     /// namespace it is answered when every shard took it; after an error some may have, and the

@@ -7,8 +7,9 @@ use std::sync::{
 
 use duly_core::{Millis, NamespaceName, TimerId, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Command, Error, Health, ListRequest, NodeRun, Outcome, Page, Ready,
-    ReadyCursor, SettleOutcome, SettleVerdict, Settlement, Stats, Store, StoreFuture, TimerView,
+    ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
+    Outcome, Page, Ready, ReadyCursor, SettleOutcome, SettleVerdict, Settlement, Stats, Store,
+    StoreFuture, TimerView,
     conformance::ManualClock,
     memory::MemoryStore,
     namespaces::{Activity, DeleteMode, Namespace, Put},
@@ -171,6 +172,14 @@ impl Store for Flaky {
 
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
         self.inner.stats(shard, namespace)
+    }
+
+    fn forecast(
+        &self,
+        shard: ShardId,
+        request: ForecastRequest,
+    ) -> StoreFuture<'_, Option<Forecast>> {
+        self.inner.forecast(shard, request)
     }
 
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {

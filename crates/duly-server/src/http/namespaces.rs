@@ -2,6 +2,7 @@
 
 pub(super) mod activity;
 pub(super) mod delete;
+pub(super) mod forecast;
 pub(super) mod get;
 pub(super) mod patch;
 pub(super) mod put;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use duly_core::{NamespaceName, TimerId, shard::ShardId};
 use duly_server::http::ImplicitNamespaces;
 use duly_store::{
-    Command, Health, ListRequest, Outcome, Page, SettleOutcome, Settlement, Stats, Store,
-    StoreFuture, TimerView,
+    Command, Forecast, ForecastRequest, Health, ListRequest, Outcome, Page, SettleOutcome,
+    Settlement, Stats, Store, StoreFuture, TimerView,
     claim::{ClaimRequest, Claimed, NodeRun, Ready, ReadyCursor},
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
@@ -55,6 +55,9 @@ impl Store for Slow {
     }
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
         self.0.stats(shard, namespace)
+    }
+    fn forecast(&self, shard: ShardId, request: ForecastRequest) -> StoreFuture<'_, Option<Forecast>> {
+        self.0.forecast(shard, request)
     }
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
         self.0.put_namespace(name, put)

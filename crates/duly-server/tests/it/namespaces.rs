@@ -168,3 +168,36 @@ async fn a_cancel_where_there_is_no_namespace_has_its_definite_answer() {
     let results = bench.post(&format!("{NS}/batch"), body).await.expect(200);
     assert_eq!(results["results"][0]["error"]["outcome"], "not_found", "{results}");
 }
+
+#[tokio::test]
+async fn a_forecast_counts_each_pending_timer_once() {
+    let bench = Bench::new();
+    for (id, state) in
+        [("f", "finished"), ("d", "dead"), ("i", "in_flight"), ("s", "scheduled"), ("due", "due")]
+    {
+        bench.timer_in(id, state).await;
+    }
+    let path = "/v1/namespaces/a/forecast";
+    let forecast = bench.get(&format!("{path}?bucket=30m&count=3")).await.expect(200);
+    assert_eq!(
+        forecast.json(),
+        json!({
+            "now": "2030-03-17T17:46:40.000Z",
+            "bucket": "30m",
+            "overdue": 1,
+            "in_flight": 1,
+            "buckets": [
+                {"from": "2030-03-17T17:30:00.000Z", "due": 0},
+                {"from": "2030-03-17T18:00:00.000Z", "due": 0},
+                {"from": "2030-03-17T18:30:00.000Z", "due": 1},
+            ],
+            "later": 0,
+            "pending": 3,
+        })
+    );
+    let forecast = bench.get(path).await.expect(200);
+    assert_eq!((&forecast["bucket"], &forecast["later"]), (&json!("1m"), &json!(1)));
+    assert_eq!(forecast["buckets"].as_array().map(Vec::len), Some(60));
+    let milliseconds = bench.get(&format!("{path}?bucket=60000&count=60")).await.expect(200);
+    assert_eq!(milliseconds.text, forecast.text);
+}

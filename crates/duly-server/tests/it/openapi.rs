@@ -40,6 +40,7 @@ fn every_path_of_the_contract_is_described() {
         ("post", "/pause"),
         ("post", "/resume"),
         ("get", "/stats"),
+        ("get", "/forecast"),
     ];
     for (methods, path) in calls {
         for method in methods.split(' ') {

@@ -1,16 +1,15 @@
 //! Counts: of one namespace, and of the whole store.
 
-use duly_core::{Millis, NamespaceName, Timestamp};
+use duly_core::{Millis, Timestamp};
 use duly_store::{Health, Stats, query::LaneStats};
 
-use crate::index::{Cursor, Flags, Key, Kind};
+use crate::index::Kind;
 
-use super::{Engine, HeldBack, namespaces::Namespace};
+use super::Engine;
 
 impl Engine {
-    /// Counts of a namespace. Exact; only `next_due_at` costs a pass over its index.
-    pub(crate) fn stats(&self, name: &NamespaceName) -> Option<Stats> {
-        let number = self.namespaces.number_of(name)?;
+    /// Counts of a namespace, kept at all times: all but `next_due_at`, which a survey finds.
+    pub(super) fn counts_of(&self, number: u32) -> Option<Stats> {
         let namespace = self.namespaces.get(number)?;
         let mut stats = Stats {
             in_flight: namespace.in_flight,
@@ -20,7 +19,6 @@ impl Engine {
             pending_bytes: namespace.pending_bytes,
             paused: namespace.paused,
             totals: namespace.totals,
-            next_due_at: self.next_due_at(number, namespace),
             ..Stats::default()
         };
         let mut oldest = None;
@@ -47,28 +45,6 @@ impl Engine {
         stats.scheduled = namespace.first.saturating_sub(stats.due);
         stats.oldest_due_at = oldest.map(Timestamp::saturating_from_unix_ms);
         Some(stats)
-    }
-
-    fn next_due_at(&self, number: u32, namespace: &Namespace) -> Option<Timestamp> {
-        let mut left_ms = self.held_back_in_ms(number);
-        let mut cursor = Some(Cursor::START);
-        while let Some(scan) = cursor.and_then(|from| namespace.live.scan(from)) {
-            cursor = scan.next;
-            let waiting = scan.entries().filter(|entry| !entry.flags().has(Flags::LEASED));
-            let ahead = waiting
-                .map(|entry| entry.claimable())
-                .map(|claimable| claimable.at_ms.saturating_sub(self.clock_of(claimable.kind)))
-                .filter(|left_ms| *left_ms > 0);
-            left_ms = left_ms.into_iter().chain(ahead).min();
-        }
-        left_ms.map(|left_ms| Timestamp::saturating_from_unix_ms(self.now.wall_ms + left_ms))
-    }
-
-    /// In how many milliseconds the first held-back retry of a namespace can be claimed.
-    fn held_back_in_ms(&self, number: u32) -> Option<u64> {
-        let of_namespace = |held: &&HeldBack| Key::unpack(held.key).namespace() == number;
-        let held = self.held_back.iter().find(of_namespace)?;
-        Some(held.due_ms.saturating_sub(self.now.wall_ms))
     }
 
     /// How the store feels.

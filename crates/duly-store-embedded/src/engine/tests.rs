@@ -32,13 +32,13 @@ mod loose;
 mod shown;
 
 /// An engine, its disk and its clock.
-struct Bench {
-    engine: Engine,
+pub(super) struct Bench {
+    pub(super) engine: Engine,
     disk: SimDisk,
-    clock: ManualClock,
+    pub(super) clock: ManualClock,
 }
 
-fn shop() -> NamespaceName {
+pub(super) fn shop() -> NamespaceName {
     NamespaceName::new("shop").unwrap()
 }
 
@@ -47,10 +47,19 @@ fn id(text: &str) -> TimerId {
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
+        Self::with_segments(64 * 1024)
+    }
+
+    /// One that rolls seldom.
+    pub(super) fn with_large_segments() -> Self {
+        Self::with_segments(64 * 1024 * 1024)
+    }
+
+    fn with_segments(segment_bytes: u64) -> Self {
         let (disk, clock) = (SimDisk::new(1), ManualClock::default());
         let options = Options {
-            segment_bytes: 64 * 1024,
+            segment_bytes,
             min_free_bytes: 0,
             min_free_percent: 0,
             random_seed: Some(1),
@@ -77,7 +86,7 @@ impl Bench {
     }
 
     /// Writes and syncs what was appended.
-    fn sync(&mut self) {
+    pub(super) fn sync(&mut self) {
         let mark = self.write();
         mark.file.sync_data().unwrap();
         self.synced(&mark);

@@ -45,6 +45,7 @@ impl Engine {
             let now_ms = self.clock_of(kind);
             self.busy |= self.near.window(kind).calendar.prepare(now_ms, PASS_MAX);
         }
+        self.survey();
     }
 
     /// Counts what has become due in its lane.

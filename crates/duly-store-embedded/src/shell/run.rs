@@ -178,11 +178,16 @@ impl Shell {
             self.write_spare();
             self.send_work();
             self.refresh_health();
-            if closing && self.work.is_empty() && self.lists.is_empty() {
+            if closing && self.is_done() {
                 self.last_sync();
                 return;
             }
         }
+    }
+
+    /// Whether nobody waits for an answer.
+    fn is_done(&self) -> bool {
+        self.work.is_empty() && self.lists.is_empty() && !self.engine.is_surveying()
     }
 
     fn patience(&self) -> Duration {

@@ -5,8 +5,8 @@
 //! [`conformance_tests!`](crate::conformance_tests) cannot differ.
 
 use super::{
-    Case, call, cancel, claim, dead, durable, fire, intact, lease, limits, list, namespaces,
-    occurrence, race, reschedule, schedule, settle, stats, time,
+    Case, call, cancel, claim, dead, durable, fire, forecast, intact, lease, limits, list,
+    namespaces, occurrence, race, reschedule, schedule, settle, stats, time,
 };
 
 /// Calls the macro `$with` (of this crate) with `$pass` in braces and then every topic with its
@@ -144,6 +144,12 @@ macro_rules! conformance_cases {
                 t28_lanes_are_counted_apart,
                 t28_health_sums_the_namespaces,
                 t28_an_empty_namespace_counts_nothing,
+            }
+            forecast {
+                t28_a_forecast_counts_every_pending_timer_where_it_is_claimable,
+                t28_a_forecast_equals_what_lists_find_after_a_mixed_run,
+                t28_a_forecast_moves_on_with_the_clock,
+                p10_a_forecast_past_its_limits_is_refused,
             }
             namespaces {
                 p6_put_makes_then_changes,

@@ -17,9 +17,9 @@ use duly_core::{
 
 use super::Harness;
 use crate::{
-    Answer, ClaimRequest, Claimed, Command, Firing, Lane, LaneClaim, ListRequest, NodeRun,
-    Operation, Outcome, Owner, Ready, ReadyCursor, Refusal, SettleOutcome, SettleVerdict,
-    Settlement, Stats, Store, TimerView, Token,
+    Answer, ClaimRequest, Claimed, Command, Firing, Forecast, ForecastRequest, Lane, LaneClaim,
+    ListRequest, NodeRun, Operation, Outcome, Owner, Ready, ReadyCursor, Refusal, SettleOutcome,
+    SettleVerdict, Settlement, Stats, Store, TimerView, Token,
     command::Letter,
     namespaces::{Activity, Namespace, Put},
     query::ListState,
@@ -292,6 +292,13 @@ impl<'a> Scene<'a> {
     pub(super) async fn stats(&self) -> Stats {
         let stats = self.store().stats(SHARD, self.namespace.clone()).await;
         stats.expect("counts can be read").expect("the namespace is there")
+    }
+
+    pub(super) async fn forecast(&self, bucket: Millis, count: usize) -> Forecast {
+        let namespace = self.namespace.clone();
+        let request = ForecastRequest { namespace, bucket, count };
+        let forecast = self.store().forecast(SHARD, request).await;
+        forecast.expect("a forecast can be read").expect("the namespace is there")
     }
 
     pub(super) fn list_request(&self, state: ListState) -> ListRequest {

@@ -6,7 +6,7 @@ use duly_core::{Invalid, State as TimerState, Timer, destination::LaneKey};
 
 use super::{clock::Now, space::Space, state::State};
 use crate::{
-    Error, Health, ListRequest, Page, Result, Stats, TimerView,
+    Error, Forecast, ForecastRequest, Health, ListRequest, Page, Result, Stats, TimerView,
     query::{LaneStats, ListState, PAGE_BYTES, PAGE_MAX, Position},
 };
 
@@ -101,6 +101,18 @@ impl Space {
         }
         stats.lanes = lanes.into_values().collect();
         stats
+    }
+
+    pub(super) fn forecast(&self, request: &ForecastRequest, now: Now) -> Forecast {
+        let mut forecast = Forecast::new(request, now.wall);
+        for live in self.live.values() {
+            match live.claimable_in(now) {
+                _ if live.lease.is_some() => forecast.in_flight += 1,
+                None => forecast.count(now.wall.unix_ms()),
+                Some(left) => forecast.count(now.wall.unix_ms().saturating_add(left.ms())),
+            }
+        }
+        forecast
     }
 }
 

@@ -1,5 +1,6 @@
 //! `duly namespace`: looks after namespaces.
 
+mod forecast;
 mod settings;
 
 use clap::Subcommand;
@@ -56,6 +57,7 @@ enum Action {
     Resume(Named),
     /// Show what is pending and what was done
     Stats(Named),
+    Forecast(forecast::Args),
 }
 
 #[derive(clap::Args)]
@@ -104,6 +106,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             let call = client.namespace(Method::GET, &named.namespace, &["stats"]);
             get::show(session.printer, &call.send().await?)
         }
+        Action::Forecast(args) => forecast::run(&args, session).await,
         Action::List => list(session).await,
         Action::Delete { named, force } => {
             let force = force.then(|| ("force", "true".to_owned()));

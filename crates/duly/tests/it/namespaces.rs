@@ -1,4 +1,4 @@
-//! namespace put, get, list, delete, pause, resume, stats.
+//! namespace put, get, list, delete, pause, resume, stats, forecast.
 
 use crate::harness::Server;
 
@@ -66,4 +66,24 @@ fn stats_count_and_delete_wants_force() {
     assert!(message.contains("--force"), "{message}");
     assert_eq!(server.run(&["namespace", "delete", "n", "--force"]).ok(), "n  deleted\n");
     assert!(server.run(&["namespace", "get", "n"]).refused(1).contains("not_found"));
+}
+
+#[test]
+fn a_forecast_is_drawn_or_answered_as_json() {
+    let server = Server::start();
+    for (id, after) in [("now", "0"), ("soon", "1h"), ("late", "30d")] {
+        server.run(&["schedule", "n", id, "--in", after]).ok();
+    }
+    let ask = ["namespace", "forecast", "n", "--bucket", "1d", "--count", "2"];
+    let forecast = server.json(&ask);
+    assert_eq!((&forecast["overdue"], &forecast["later"]), (&1.into(), &1.into()));
+    assert_eq!(forecast["buckets"].as_array().map(Vec::len), Some(2));
+    assert_eq!((&forecast["bucket"], &forecast["pending"]), (&"1d".into(), &3.into()));
+    let drawn = server.run(&ask).ok();
+    let lines: Vec<_> = drawn.lines().map(str::trim).collect();
+    assert_eq!(lines.len(), 5, "{drawn}");
+    assert!(lines[1].starts_with("overdue") && lines[1].contains('█'), "{drawn}");
+    assert!(lines[4].starts_with("later") && lines[4].contains('█'), "{drawn}");
+    let message = server.run(&["namespace", "forecast", "n", "--count", "1001"]).refused(1);
+    assert!(message.contains("from 1 to 1000"), "{message}");
 }

@@ -42,6 +42,7 @@ pub(super) const ROWS: &[Row] = &[
     ("POST", "/v1/namespaces/a/resume?x=1", "", 400, INVALID, ("x", "\"x\"", "no parameter is known here")),
     ("GET", "/v1/namespaces/a?full=1", "", 400, INVALID, ("full", "\"full\"", "no parameter is known here")),
     ("GET", "/v1/namespaces/a/stats?lane=pull", "", 400, INVALID, ("lane", "\"lane\"", "no parameter is known here")),
+    ("GET", "/v1/namespaces/a/forecast?lane=pull", "", 400, INVALID, ("lane", "\"lane\"", "known here: bucket, count")),
 
     // PATCH.
     ("PATCH", T, "{}", 400, INVALID, ("body", "", "a field to change")),
@@ -132,6 +133,13 @@ pub(super) const ROWS: &[Row] = &[
     // Namespaces.
     ("GET", "/v1/namespaces/none", "", 404, "not_found", NONE),
     ("GET", "/v1/namespaces/none/stats", "", 404, "not_found", NONE),
+    ("GET", "/v1/namespaces/none/forecast", "", 404, "not_found", NONE),
+    ("GET", "/v1/namespaces/a/forecast?bucket=999", "", 400, INVALID, ("bucket", "\"999ms\"", "from 1s to 366d")),
+    ("GET", "/v1/namespaces/a/forecast?bucket=367d", "", 400, INVALID, ("bucket", "\"367d\"", "from 1s to 366d")),
+    ("GET", "/v1/namespaces/a/forecast?bucket=soon", "", 400, INVALID, ("bucket", "\"soon\"", DURATION)),
+    ("GET", "/v1/namespaces/a/forecast?count=0", "", 400, INVALID, ("count", "0", "from 1 to 1000")),
+    ("GET", "/v1/namespaces/a/forecast?count=1001", "", 400, INVALID, ("count", "1001", "from 1 to 1000")),
+    ("GET", "/v1/namespaces/a/forecast?count=many", "", 400, INVALID, ("count", "\"many\"", "an integer")),
     ("GET", "/v1/namespaces?limit=0", "", 400, INVALID, ("limit", "0", "from 1 to 1000")),
     ("GET", "/v1/namespaces?cursor=%20", "", 400, INVALID, ("cursor", "\" \"", "the cursor of the page before")),
     ("DELETE", NS, "", 409, "namespace_not_empty", NONE),

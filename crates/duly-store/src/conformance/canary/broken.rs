@@ -9,9 +9,9 @@ use tokio::sync::watch;
 
 use super::Fault;
 use crate::{
-    ClaimRequest, Claimed, Command, Firing, Health, LaneClaim, ListRequest, NodeRun, Operation,
-    Outcome, Page, Ready, ReadyCursor, SettleOutcome, SettleVerdict, Settlement, Stats, Store,
-    StoreFuture, TimerView, Token,
+    ClaimRequest, Claimed, Command, Firing, Forecast, ForecastRequest, Health, LaneClaim,
+    ListRequest, NodeRun, Operation, Outcome, Page, Ready, ReadyCursor, SettleOutcome,
+    SettleVerdict, Settlement, Stats, Store, StoreFuture, TimerView, Token,
     conformance::ManualClock,
     memory::MemoryStore,
     namespaces::{Activity, DeleteMode, Namespace, Put},
@@ -210,6 +210,14 @@ impl Store for Broken {
 
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
         self.inner.stats(shard, namespace)
+    }
+
+    fn forecast(
+        &self,
+        shard: ShardId,
+        request: ForecastRequest,
+    ) -> StoreFuture<'_, Option<Forecast>> {
+        self.inner.forecast(shard, request)
     }
 
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {

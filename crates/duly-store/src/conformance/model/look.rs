@@ -4,8 +4,9 @@ use duly_core::{NamespaceName, State};
 
 use super::{Disturb, Known, normal};
 use crate::{
-    ListRequest, Stats, TimerView,
+    ForecastRequest, ListRequest, Stats, TimerView,
     conformance::{Harness, scene::SHARD},
+    forecast::BUCKET_MIN,
     query::ListState,
 };
 
@@ -36,6 +37,15 @@ async fn seen(
         lines.push(format!("{namespace:?}"));
         let stats = store.stats(SHARD, namespace.name.clone()).await?;
         lines.push(counts(stats.unwrap_or_default(), disturb));
+        if disturb != Disturb::ClockSteps {
+            // For the same reason as `next_due_at` below.
+            let request = ForecastRequest {
+                namespace: namespace.name.clone(),
+                bucket: BUCKET_MIN,
+                count: 30,
+            };
+            lines.push(format!("{:?}", store.forecast(SHARD, request).await?));
+        }
         for state in State::ALL {
             for view in list(harness, &namespace.name, ListState::Only(state)).await? {
                 lines.push(format!("listed {}", normal::view(&view, now, known)));

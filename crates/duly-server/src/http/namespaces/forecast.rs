@@ -1,0 +1,68 @@
+//! `GET /v1/namespaces/{namespace}/forecast`.
+
+use axum::{extract::State, response::Response};
+use duly_core::{Invalid, Millis, NamespaceName, shard::ShardId};
+use duly_store::{
+    ForecastRequest,
+    forecast::{BUCKET_MAX, BUCKET_MIN, BUCKETS_MAX},
+};
+use futures::future::try_join_all;
+use http::Uri;
+
+use crate::{
+    http::{App, Problem, answer, path::InNamespace, problem::Refusals, query::Query},
+    wire::{Duration, ForecastOut},
+};
+
+/// Length of a bucket, and how many, where the request does not say.
+const BUCKET_DEFAULT: Millis = Millis::from_secs(60);
+const COUNT_DEFAULT: u64 = 60;
+
+/// How many pending timers become claimable when.
+///
+/// Each is counted once: overdue, in flight, in the bucket of its due time or next attempt, or
+/// later. Buckets begin at multiples of their length; the first is the one that now lies in. While
+/// timers change the answer is a fuzzy snapshot: those that change during the walk over the
+/// namespace may be counted as they were, as they are, or not at all; all others exactly once.
+#[utoipa::path(
+    get,
+    path = "/v1/namespaces/{namespace}/forecast",
+    tag = "namespaces",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("bucket" = Option<Duration>, Query, description = "Length of a bucket, 1s to 366d, default 1m"),
+        ("count" = Option<u32>, Query, description = "How many buckets, 1 to 1000, default 60")
+    ),
+    responses((status = 200, description = "The forecast.", body = ForecastOut), Refusals)
+)]
+pub(crate) async fn namespace_forecast(
+    State(app): State<App>,
+    InNamespace(namespace): InNamespace,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = Query::read(&uri, &["bucket", "count"])?;
+    let request = request(namespace, &query)?;
+    let shards = 0..app.store().shards().max(1);
+    let calls = shards.map(|shard| app.store().forecast(ShardId(shard), request.clone()));
+    let shards: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
+    match ForecastOut::sum(&shards) {
+        Some(sum) => answer::ok(&sum),
+        None => Err(Problem::no_namespace(request.namespace.as_str())),
+    }
+}
+
+fn request(namespace: NamespaceName, query: &Query) -> Result<ForecastRequest, Invalid> {
+    let bucket = match query.get("bucket") {
+        Some(text) => {
+            let written =
+                text.parse().map_or_else(|_| Duration::Text(text.to_owned()), Duration::Integer);
+            written.check_within("bucket", BUCKET_MIN, BUCKET_MAX)?
+        }
+        None => BUCKET_DEFAULT,
+    };
+    let count = match query.integer("count")? {
+        Some(count) => count.within("count", 1, BUCKETS_MAX as u64)?,
+        None => COUNT_DEFAULT,
+    };
+    Ok(ForecastRequest { namespace, bucket, count: usize::try_from(count).unwrap_or(BUCKETS_MAX) })
+}

@@ -1,0 +1,161 @@
+//! What a survey counts: forecasts, and the earliest times ahead.
+
+use std::collections::BinaryHeap;
+
+use duly_core::Timestamp;
+use duly_store::{Error, Forecast, ForecastRequest, Result};
+use tokio::sync::oneshot::Sender;
+
+use crate::index::{Claimable, Kind, PackedKey};
+
+/// Most of the earliest times that are kept: so many may be cancelled or overtaken by the clock
+/// during a walk without a trace in its answer.
+const EARLIEST_MAX: usize = 1_024;
+
+/// The clocks at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) wall_ms: u64,
+    pub(super) steady_ms: u64,
+}
+
+impl Moment {
+    /// When something is claimable, by the wall clock; a retry whose wait is over: now.
+    #[inline]
+    pub(super) const fn wall_ms_of(self, claimable: Claimable) -> u64 {
+        match claimable.kind {
+            Kind::First => claimable.at_ms,
+            Kind::Retry => self.wall_ms + claimable.at_ms.saturating_sub(self.steady_ms),
+        }
+    }
+}
+
+/// A forecast that is asked for.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) request: ForecastRequest,
+    pub(super) replies: Vec<Sender<Result<Option<Forecast>>>>,
+    /// Made when the walk begins.
+    forecast: Option<Box<Forecast>>,
+}
+
+impl Wanted {
+    pub(super) fn new(request: ForecastRequest, reply: Sender<Result<Option<Forecast>>>) -> Self {
+        Self { request, replies: vec![reply], forecast: None }
+    }
+
+    fn at(&mut self, moment: Moment) -> &mut Forecast {
+        self.forecast.get_or_insert_with(|| {
+            let now = Timestamp::saturating_from_unix_ms(moment.wall_ms);
+            Box::new(Forecast::new(&self.request, now))
+        })
+    }
+
+    #[inline]
+    pub(super) fn count(&mut self, moment: Moment, at_ms: u64) {
+        self.at(moment).count(at_ms);
+    }
+
+    /// Counts again what was counted as overdue.
+    pub(super) fn recount(&mut self, moment: Moment, at_ms: u64) {
+        let forecast = self.at(moment);
+        forecast.overdue = forecast.overdue.saturating_sub(1);
+        forecast.count(at_ms);
+    }
+
+    pub(super) fn answer(mut self, moment: Moment, in_flight: u64) {
+        let forecast = self.at(moment);
+        forecast.in_flight = in_flight;
+        let forecast = forecast.clone();
+        for reply in self.replies {
+            drop(reply.send(Ok(Some(forecast.clone()))));
+        }
+    }
+
+    pub(super) fn answer_nothing(self) {
+        for reply in self.replies {
+            drop(reply.send(Ok(None)));
+        }
+    }
+
+    pub(super) fn refuse(self, error: &Error) {
+        for reply in self.replies {
+            drop(reply.send(Err(error.clone())));
+        }
+    }
+}
+
+/// The earliest times ahead and whose they are, the last of them on top.
+#[derive(Debug, Default)]
+pub(super) struct Earliest {
+    kept: BinaryHeap<(u64, PackedKey)>,
+    is_cut: bool,
+}
+
+impl Earliest {
+    #[inline]
+    pub(super) fn offer(&mut self, at_ms: u64, key: PackedKey) {
+        if self.kept.len() < EARLIEST_MAX {
+            self.kept.push((at_ms, key));
+            return;
+        }
+        self.is_cut = true;
+        if let Some(mut last) = self.kept.peek_mut()
+            && (at_ms, key) < *last
+        {
+            *last = (at_ms, key);
+        }
+    }
+
+    /// The earliest time that still lies ahead; `at_now` says where a timer stands at present. Where
+    /// all that were kept have gone by, the next one is later than they, and nobody knows how much.
+    pub(super) fn first(
+        self,
+        now_ms: u64,
+        at_now: impl Fn(u64, PackedKey) -> Option<u64>,
+    ) -> Option<Timestamp> {
+        let last_ms = self.kept.peek().map(|(at_ms, _)| *at_ms);
+        let kept = self.kept.into_iter().filter_map(|(at_ms, key)| at_now(at_ms, key));
+        let first_ms = kept.filter(|at_ms| *at_ms > now_ms).min();
+        let beyond_ms = last_ms.filter(|_| self.is_cut).map(|last_ms| last_ms.max(now_ms + 1));
+        first_ms.or(beyond_ms).map(Timestamp::saturating_from_unix_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u64) -> PackedKey {
+        let mut key = [0; 12];
+        key[..8].copy_from_slice(&n.to_le_bytes());
+        key
+    }
+
+    #[test]
+    fn the_earliest_that_is_still_ahead_is_told() {
+        let mut earliest = Earliest::default();
+        let many = 5 * EARLIEST_MAX as u64;
+        // In no order.
+        (0..many).map(|n| 1_000 + n * 7_919 % many).for_each(|at| earliest.offer(at, key(at)));
+        let moved = |at_ms, _| match at_ms {
+            1_000..1_010 => None,
+            at_ms => Some(at_ms + 5),
+        };
+        let first = |at: &Earliest| at.kept.clone().into_sorted_vec()[0].0;
+        assert_eq!((first(&earliest), earliest.kept.len()), (1_000, EARLIEST_MAX));
+        let told = earliest.first(500, moved);
+        assert_eq!(told.map(Timestamp::unix_ms), Some(1_015));
+    }
+
+    #[test]
+    fn when_all_that_were_kept_have_gone_by_the_next_is_at_least_as_late() {
+        let mut all = Earliest::default();
+        all.offer(10, key(1));
+        assert_eq!(all.first(20, |at_ms, _| Some(at_ms)), None, "there is nothing else");
+        let mut cut = Earliest::default();
+        (0..=EARLIEST_MAX as u64).for_each(|at_ms| cut.offer(at_ms, key(at_ms)));
+        let told = cut.first(5_000, |_, _| None);
+        assert_eq!(told.map(Timestamp::unix_ms), Some(5_001));
+    }
+}

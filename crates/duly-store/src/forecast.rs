@@ -1,0 +1,145 @@
+//! Forecast: how many pending timers become claimable in each stretch of the time ahead.
+//!
+//! ```text
+//!              now
+//!   ────────────┼──────────────────────────────────────────────────────────────────► time
+//!    overdue    │    │         │         │         │         │    later
+//!          ├─ bucket 0┤─ bucket 1┤   …            ┤ last bucket
+//!          from
+//! ```
+//!
+//! Buckets begin at multiples of their length since 1970-01-01T00:00:00Z, so two forecasts of the
+//! same length can be laid side by side; the first is the one that now lies in, and holds only what
+//! is still ahead in it. A timer counts where it can be claimed next: at its due time, or at the
+//! time of its next attempt. One under a lease is counted apart. So every pending timer is counted
+//! once, and the sum is how many there are.
+//!
+//! Used by every store: [`Forecast::count`] is the one place that says which bucket a time is in.
+
+use duly_core::{Invalid, Millis, NamespaceName, Timestamp};
+
+use crate::Result;
+
+/// Most buckets of one forecast; more refuse the call.
+pub const BUCKETS_MAX: usize = 1_000;
+/// Shortest bucket.
+pub const BUCKET_MIN: Millis = Millis::from_secs(1);
+/// Longest bucket: 366 days.
+pub const BUCKET_MAX: Millis = Millis::from_secs(366 * 24 * 3_600);
+
+/// What to forecast.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForecastRequest {
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// Length of a bucket, [`BUCKET_MIN`] to [`BUCKET_MAX`].
+    pub bucket: Millis,
+    /// How many buckets, 1 to [`BUCKETS_MAX`].
+    pub count: usize,
+}
+
+impl ForecastRequest {
+    /// Refuses a request past its limits.
+    ///
+    /// # Errors
+    /// `Invalid`, which names `bucket` or `count`.
+    pub fn check(&self) -> Result<()> {
+        self.bucket.within(BUCKET_MIN, BUCKET_MAX).map_err(|invalid| invalid.within("bucket"))?;
+        if !(1..=BUCKETS_MAX).contains(&self.count) {
+            let allowed = format!("an integer from 1 to {BUCKETS_MAX}");
+            return Err(Invalid::new("count", self.count, allowed).into());
+        }
+        Ok(())
+    }
+}
+
+/// How many pending timers become claimable when, in one shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forecast {
+    /// The moment that it is seen from.
+    pub now: Timestamp,
+    /// Where the first bucket begins; at most one bucket before `now`.
+    pub from: Timestamp,
+    /// Length of a bucket.
+    pub bucket: Millis,
+    /// Claimable now, or from an earlier time on: due by `now`.
+    pub overdue: u64,
+    /// Under a lease.
+    pub in_flight: u64,
+    /// Claimable within each bucket, `now` itself left out.
+    pub buckets: Vec<u64>,
+    /// Claimable at the end of the last bucket or after it.
+    pub later: u64,
+}
+
+impl Forecast {
+    /// One in which nothing is counted yet. The request was checked.
+    pub fn new(request: &ForecastRequest, now: Timestamp) -> Self {
+        let bucket = request.bucket.max(BUCKET_MIN);
+        let from = Timestamp::saturating_from_unix_ms(now.unix_ms() / bucket.ms() * bucket.ms());
+        let buckets = vec![0; request.count];
+        Self { now, from, bucket, overdue: 0, in_flight: 0, buckets, later: 0 }
+    }
+
+    /// Counts a timer that nobody holds and that can be claimed at `at_ms`.
+    #[inline]
+    pub fn count(&mut self, at_ms: u64) {
+        if at_ms <= self.now.unix_ms() {
+            self.overdue += 1;
+            return;
+        }
+        let number = (at_ms - self.from.unix_ms()) / self.bucket.ms();
+        match usize::try_from(number).ok().and_then(|number| self.buckets.get_mut(number)) {
+            Some(count) => *count += 1,
+            None => self.later += 1,
+        }
+    }
+
+    /// All that are counted.
+    pub fn pending(&self) -> u64 {
+        self.overdue + self.in_flight + self.buckets.iter().sum::<u64>() + self.later
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(bucket_ms: u64, count: usize) -> ForecastRequest {
+        let namespace = NamespaceName::new("shop").expect("a name that is allowed");
+        ForecastRequest { namespace, bucket: Millis::from_ms(bucket_ms), count }
+    }
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::saturating_from_unix_ms(ms)
+    }
+
+    #[test]
+    fn buckets_are_aligned_and_now_itself_is_overdue() {
+        let mut forecast = Forecast::new(&request(60_000, 2), at(90_500));
+        assert_eq!(forecast.from, at(60_000));
+        for at_ms in [0, 60_000, 90_500, 90_501, 119_999, 120_000, 179_999, 180_000, u64::MAX >> 1]
+        {
+            forecast.count(at_ms);
+        }
+        assert_eq!(forecast.overdue, 3);
+        assert_eq!(forecast.buckets, [2, 2]);
+        assert_eq!(forecast.later, 2);
+        assert_eq!(forecast.pending(), 9);
+    }
+
+    #[test]
+    fn requests_past_their_limits_are_refused_by_name() {
+        for (bucket_ms, count, field) in [
+            (999, 1, "bucket"),
+            (BUCKET_MAX.ms() + 1, 1, "bucket"),
+            (1_000, 0, "count"),
+            (1_000, BUCKETS_MAX + 1, "count"),
+        ] {
+            let error = request(bucket_ms, count).check().expect_err("it is past a limit");
+            assert!(error.to_string().contains(field), "{error}");
+        }
+        request(1_000, BUCKETS_MAX).check().expect("the limits themselves are allowed");
+        request(BUCKET_MAX.ms(), 1).check().expect("the limits themselves are allowed");
+    }
+}

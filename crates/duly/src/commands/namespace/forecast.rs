@@ -1,0 +1,123 @@
+//! `duly namespace forecast`: what comes, drawn with a bar for each bucket.
+
+use duly_core::{Millis, NamespaceName, Timestamp};
+use reqwest::Method;
+use serde::Deserialize;
+
+use crate::{
+    Outcome,
+    args::values,
+    cli::Session,
+    output::{table, when},
+};
+
+/// Show how many timers become due in each stretch of the time ahead
+///
+/// Each pending timer is counted once: overdue, in flight, in the bucket of its due time or next
+/// attempt, or later. Buckets begin at multiples of their length. While timers change the counts are
+/// a fuzzy snapshot.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The namespace
+    #[arg(value_parser = values::namespace)]
+    namespace: NamespaceName,
+    /// Length of a bucket, 1s to 366d
+    #[arg(long, default_value = "1m", value_parser = values::duration)]
+    bucket: Millis,
+    /// How many buckets, 1 to 1000
+    #[arg(long, default_value_t = 60)]
+    count: u32,
+}
+
+#[derive(Deserialize)]
+struct Forecast {
+    overdue: u64,
+    in_flight: u64,
+    buckets: Vec<Bucket>,
+    later: u64,
+}
+
+#[derive(Deserialize)]
+struct Bucket {
+    from: String,
+    due: u64,
+}
+
+/// Runs it.
+pub(super) async fn run(args: &Args, session: &Session) -> Outcome {
+    let call = session.client.namespace(Method::GET, &args.namespace, &["forecast"]);
+    let query = [("bucket", args.bucket.to_string()), ("count", args.count.to_string())];
+    let answer = call.query(&query).send().await?;
+    session.printer.answer(&answer, || Ok(drawn(&answer.parse()?, when::now())))
+}
+
+/// Columns of the longest bar.
+const BAR_COLUMNS: u64 = 40;
+
+fn drawn(forecast: &Forecast, now: Timestamp) -> String {
+    let Forecast { overdue, in_flight, buckets, later } = forecast;
+    let ends = [overdue, later].into_iter().copied();
+    let most = buckets.iter().map(|bucket| bucket.due).chain(ends).max().unwrap_or(0);
+    let mut rows = table::with_headings(&["from", "due", ""]);
+    let mut row = |name: String, due: u64| {
+        rows.add_row([name, due.to_string(), bar(due, most)]);
+    };
+    row("overdue".to_owned(), *overdue);
+    for bucket in buckets {
+        row(when::with_distance(&bucket.from, now), bucket.due);
+    }
+    row("later".to_owned(), *later);
+    let mut text = table::shown(&rows);
+    if *in_flight > 0 {
+        text.push_str(&format!("and {in_flight} in flight\n"));
+    }
+    text
+}
+
+/// A bar in eighths of a column; what is not nothing is never without one.
+fn bar(due: u64, most: u64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    if due == 0 {
+        return String::new();
+    }
+    let share = u128::from(due) * u128::from(BAR_COLUMNS) * 8 / u128::from(most.max(due));
+    let eighths = usize::try_from(share).unwrap_or(usize::MAX).max(1);
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_their_share_and_never_missing() {
+        assert_eq!(bar(0, 100), "");
+        assert_eq!(bar(1, 1_000_000), "▏");
+        assert_eq!(bar(50, 100), "█".repeat(20));
+        assert_eq!(bar(100, 100), "█".repeat(40));
+        assert_eq!(bar(3, 640), "▏");
+        assert_eq!(bar(u64::MAX, u64::MAX), "█".repeat(40));
+    }
+
+    #[test]
+    fn a_table_has_a_row_for_each_bucket_and_both_ends() {
+        let bucket = |from: &str, due| Bucket { from: from.to_owned(), due };
+        let forecast = Forecast {
+            overdue: 2,
+            in_flight: 3,
+            buckets: vec![
+                bucket("1970-01-01T00:00:00.000Z", 0),
+                bucket("1970-01-01T00:01:00.000Z", 4),
+            ],
+            later: 1,
+        };
+        let text = drawn(&forecast, Timestamp::from_unix_ms(30_000).expect("in range"));
+        let lines: Vec<_> = text.lines().map(str::trim_end).collect();
+        assert_eq!(lines.len(), 6, "{text}");
+        assert!(lines[1].contains("overdue") && lines[1].ends_with(&"█".repeat(20)), "{text}");
+        assert!(lines[2].contains("30s ago") && lines[2].ends_with('0'), "{text}");
+        assert!(lines[3].contains("in 30s") && lines[3].ends_with(&"█".repeat(40)), "{text}");
+        assert!(lines[4].contains("later") && lines[4].ends_with(&"█".repeat(10)), "{text}");
+        assert_eq!(lines[5], "and 3 in flight");
+    }
+}
