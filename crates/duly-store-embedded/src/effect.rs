@@ -163,6 +163,19 @@ impl Effect {
         }
     }
 
+    /// The timer that it is about, if it is about one.
+    pub(crate) fn key(&self) -> Option<Key> {
+        match self {
+            Self::Pending(pending) => Some(pending.key),
+            Self::Redriven(redriven) => Some(redriven.pending.key),
+            Self::Dead { key, .. }
+            | Self::Ended { key, .. }
+            | Self::Lease { key, .. }
+            | Self::Lost { key } => Some(*key),
+            _ => None,
+        }
+    }
+
     fn pending(pending: Pending, redriven: Option<Firing>) -> Self {
         match redriven {
             None => Self::Pending(pending),

@@ -18,21 +18,21 @@
 use std::sync::Arc;
 
 use crate::{
-    disk::{self, Disk},
+    disk,
     effect::{Effect, Firing},
     files::FileId,
-    format::{self, run},
+    format::run,
     index::{Key, Location},
-    manifest::Manifest,
     open::OpenError,
-    runs::{self, Pushed, Run},
 };
 
-use super::{Engine, letters, work::Pace};
+use super::{Engine, letters};
 
 mod gather;
+mod write;
 
 use gather::{Candidate, Gathered, Mark};
+use write::{Make, Written, write};
 
 /// Bytes of live records, by size class, that one job takes on.
 const JOB_BYTES: u64 = 32 << 20;
@@ -77,8 +77,19 @@ struct Job {
     /// Slots still to be read.
     to_read: Vec<u16>,
     sources: Vec<u16>,
+    buffers: Buffers,
+}
+
+/// The large buffers of a job, which the next one uses again: memory that goes back to the system
+/// and is asked for again costs more than what is done with it.
+#[derive(Debug, Default)]
+struct Buffers {
+    /// The part of a file that was read last.
+    part: Gathered,
     survivors: Vec<Survivor>,
+    /// Their bytes.
     bytes: Vec<u8>,
+    moves: Vec<Move>,
 }
 
 /// What the rewriter is at.
@@ -89,37 +100,23 @@ enum State {
     /// Something is away in the background.
     Away,
     /// A part of a file was read; its records are looked at.
-    Judging { job: Job, slot: u16, gathered: Gathered, next: usize },
+    Judging { job: Job, slot: u16, next: usize },
     /// Runs were written; locations move.
-    Moving { sources: Vec<u16>, slots: Vec<u16>, moves: std::vec::IntoIter<Move> },
+    Moving { sources: Vec<u16>, slots: Vec<u16>, buffers: Buffers, next: usize },
 }
 
 /// The rewriter.
 #[derive(Debug, Default)]
 pub(super) struct Rewriter {
     state: State,
+    /// Empty ones, of the last job.
+    buffers: Buffers,
     /// Highest number of a run.
     pub(super) latest_run: u64,
     /// Not before, by the boot-time clock.
     not_before_ms: u64,
     /// Whether there may be something to do.
     pub(super) is_wanted: bool,
-}
-
-/// How runs are made.
-struct Make {
-    first_run: u64,
-    manifest: Manifest,
-    pace: Pace,
-    now_ms: u64,
-    chunk_bytes: u64,
-}
-
-/// Runs that were written.
-struct Written {
-    ids: Vec<u64>,
-    runs: Vec<Run>,
-    moves: Vec<Move>,
 }
 
 impl Rewriter {
@@ -139,14 +136,19 @@ impl Engine {
                 {
                     return;
                 }
-                if let Some(sources) = self.pick_sources() {
-                    let job = Job { to_read: sources.clone(), sources, ..Job::default() };
-                    self.read_next(job);
+                match self.pick_sources() {
+                    Some(sources) => {
+                        let buffers = self.buffers_for(&sources);
+                        self.read_next(Job { to_read: sources.clone(), sources, buffers });
+                    }
+                    None => self.rewriter.buffers = Buffers::default(),
                 }
             }
             State::Away => self.rewriter.state = State::Away,
-            State::Judging { job, slot, gathered, next } => self.judge(job, slot, gathered, next),
-            State::Moving { sources, slots, moves } => self.move_some(sources, slots, moves),
+            State::Judging { job, slot, next } => self.judge(job, slot, next),
+            State::Moving { sources, slots, buffers, next } => {
+                self.move_some(sources, slots, buffers, next);
+            }
         }
     }
 
@@ -198,6 +200,20 @@ impl Engine {
         Some(slots)
     }
 
+    /// Buffers with room for what is live in some files.
+    fn buffers_for(&mut self, sources: &[u16]) -> Buffers {
+        let mut buffers = std::mem::take(&mut self.rewriter.buffers);
+        let (mut live, mut bytes) = (0, 0);
+        for counts in sources.iter().filter_map(|slot| self.files.counts(*slot)) {
+            live += counts.live as usize;
+            bytes += usize::try_from(counts.live_bytes).expect("of a few files");
+        }
+        buffers.survivors.reserve(live);
+        buffers.bytes.reserve(bytes);
+        buffers.moves.reserve(live);
+        buffers
+    }
+
     /// Has the next file read, or the runs written when all are.
     fn read_next(&mut self, mut job: Job) {
         let Some(slot) = job.to_read.pop() else {
@@ -208,7 +224,7 @@ impl Engine {
     }
 
     /// Has the next part of a file read, or the next file.
-    fn read_part(&mut self, job: Job, slot: u16, from: Option<Mark>) {
+    fn read_part(&mut self, mut job: Job, slot: u16, from: Option<Mark>) {
         let Some(file) = self.files.get(slot) else {
             self.read_next(job);
             return;
@@ -217,10 +233,14 @@ impl Engine {
         let (hash_key, seed) = (self.hash_key, self.seed);
         self.rewriter.state = State::Away;
         self.in_background(
-            move || gather::Source { file, id, length, hash_key, seed }.part(from),
-            move |engine, gathered| match gathered {
-                Ok(gathered) => {
-                    engine.rewriter.state = State::Judging { job, slot, gathered, next: 0 };
+            move || {
+                let source = gather::Source { file, id, length, hash_key, seed };
+                job.buffers.part = source.part(from, std::mem::take(&mut job.buffers.part))?;
+                Ok(job)
+            },
+            move |engine, read: Result<Job, disk::Error>| match read {
+                Ok(job) => {
+                    engine.rewriter.state = State::Judging { job, slot, next: 0 };
                     engine.busy = true;
                 }
                 Err(error) => engine.give_up_rewrite(&error.into()),
@@ -236,22 +256,25 @@ impl Engine {
     }
 
     /// Looks at some of a file's records and carries over what the indexes point at.
-    fn judge(&mut self, mut job: Job, slot: u16, gathered: Gathered, next: usize) {
-        let end = (next + RECORDS_PER_STEP).min(gathered.candidates.len());
-        for candidate in &gathered.candidates[next..end] {
+    fn judge(&mut self, mut job: Job, slot: u16, next: usize) {
+        let Buffers { part, survivors, bytes: kept, .. } = &mut job.buffers;
+        let end = (next + RECORDS_PER_STEP).min(part.candidates.len());
+        let keys = part.candidates[next..end].iter().filter_map(|c| c.effect.key());
+        self.namespaces.warm(keys);
+        for candidate in &part.candidates[next..end] {
             let Candidate { namespace, unit, start, end: stop, bytes, .. } = *candidate;
             let old = Location::new(slot, u64::from(unit), bytes);
             if let Some(survivor) = self.survivor(namespace, candidate, old) {
-                let at = job.bytes.len();
-                job.bytes.extend_from_slice(&gathered.bytes[start..stop]);
-                let end = job.bytes.len();
-                job.survivors.push(Survivor { start: at, end, ..survivor });
+                let at = kept.len();
+                kept.extend_from_slice(&part.bytes[start..stop]);
+                let end = kept.len();
+                survivors.push(Survivor { start: at, end, ..survivor });
             }
         }
         self.busy = true;
-        if end < gathered.candidates.len() {
-            self.rewriter.state = State::Judging { job, slot, gathered, next: end };
-        } else if let Some(next) = gathered.next {
+        if end < part.candidates.len() {
+            self.rewriter.state = State::Judging { job, slot, next: end };
+        } else if let Some(next) = part.next.take() {
             self.read_part(job, slot, Some(next));
         } else {
             self.read_next(job);
@@ -303,7 +326,7 @@ impl Engine {
     }
 
     fn runs_written(&mut self, sources: Vec<u16>, written: Written) {
-        let Written { runs, moves, .. } = written;
+        let Written { runs, buffers, .. } = written;
         let mut slots = Vec::new();
         for run in runs {
             match self.files.add_run(run) {
@@ -312,25 +335,25 @@ impl Engine {
                 Err(error) => return self.give_up_rewrite(&error.into()),
             }
         }
-        self.rewriter.state = State::Moving { sources, slots, moves: moves.into_iter() };
+        self.rewriter.state = State::Moving { sources, slots, buffers, next: 0 };
         self.busy = true;
     }
 
-    fn move_some(
-        &mut self,
-        sources: Vec<u16>,
-        slots: Vec<u16>,
-        mut moves: std::vec::IntoIter<Move>,
-    ) {
-        for moved in moves.by_ref().take(RECORDS_PER_STEP) {
+    fn move_some(&mut self, sources: Vec<u16>, slots: Vec<u16>, mut buffers: Buffers, next: usize) {
+        let moves = &buffers.moves;
+        let end = (next + RECORDS_PER_STEP).min(moves.len());
+        self.namespaces.warm(moves[next..end].iter().map(|moved| moved.key));
+        for moved in &moves[next..end] {
             let to = Location::new(slots[moved.run], u64::from(moved.unit), moved.bytes);
-            self.relocate(&moved, to);
+            self.relocate(moved, to);
         }
         self.busy = true;
-        if moves.len() > 0 {
-            self.rewriter.state = State::Moving { sources, slots, moves };
+        if end < moves.len() {
+            self.rewriter.state = State::Moving { sources, slots, buffers, next: end };
             return;
         }
+        buffers.moves.clear();
+        self.rewriter.buffers = buffers;
         // What is left in them could not be read, or has just been written over.
         for slot in sources {
             let is_left = self.files.counts(slot).is_some_and(|counts| counts.live > 0);
@@ -358,81 +381,4 @@ impl Engine {
             self.files.retain(to);
         }
     }
-}
-
-/// Writes the survivors of a job into runs; all of them, or none is left.
-fn write(disk: &Arc<dyn Disk>, job: Job, make: &Make) -> Result<Written, OpenError> {
-    let moves = Vec::with_capacity(job.survivors.len());
-    let mut written = Written { ids: Vec::new(), runs: Vec::new(), moves };
-    match write_all(disk, job, make, &mut written) {
-        Ok(()) => Ok(written),
-        Err(error) => {
-            for id in &written.ids {
-                // What cannot be removed goes at the next opening.
-                disk.remove(&runs::FILES.name(*id)).ok();
-            }
-            Err(error)
-        }
-    }
-}
-
-fn write_all(
-    disk: &Arc<dyn Disk>,
-    job: Job,
-    make: &Make,
-    written: &mut Written,
-) -> Result<(), OpenError> {
-    let Make { first_run, manifest, pace, now_ms, chunk_bytes } = make;
-    let Job { mut survivors, bytes, .. } = job;
-    survivors.sort_unstable_by_key(|survivor| {
-        (survivor.kind as u8, run::hour_of(survivor.time_ms), survivor.namespace, survivor.time_ms)
-    });
-    let mut writer: Option<(run::Kind, runs::Writer)> = None;
-    for survivor in survivors {
-        let record = &bytes[survivor.start..survivor.end];
-        loop {
-            if writer.as_ref().is_none_or(|(kind, _)| *kind != survivor.kind) {
-                finish(disk, writer.take(), &written.ids)?;
-                let id = first_run + written.ids.len() as u64;
-                let header = header(id, survivor.kind, manifest, *now_ms);
-                let (seed, throttle) = (manifest.frame_seed(), pace.throttle());
-                let next = runs::Writer::create(Arc::clone(disk), &header, seed, throttle)?;
-                written.ids.push(id);
-                writer = Some((survivor.kind, next.with_chunk_bytes(*chunk_bytes)));
-            }
-            let Some((_, open)) = &mut writer else {
-                unreachable!("it was made above");
-            };
-            match open.push(survivor.namespace, survivor.time_ms, record)? {
-                Pushed::At(unit) => {
-                    let Survivor { kind, key, firing, old, .. } = survivor;
-                    let (run, bytes) = (written.ids.len() - 1, record.len() as u64);
-                    written.moves.push(Move { kind, key, firing, old, run, unit, bytes });
-                    break;
-                }
-                Pushed::Full => finish(disk, writer.take(), &written.ids)?,
-            }
-        }
-    }
-    finish(disk, writer.take(), &written.ids)?;
-    for id in &written.ids {
-        written.runs.push(runs::open(disk.as_ref(), *id, manifest)?);
-    }
-    Ok(())
-}
-
-fn header(id: u64, kind: run::Kind, manifest: &Manifest, now_ms: u64) -> run::Header {
-    run::Header { version: format::VERSION, store: manifest.store, id, kind, created_at_ms: now_ms }
-}
-
-fn finish(
-    disk: &Arc<dyn Disk>,
-    writer: Option<(run::Kind, runs::Writer)>,
-    ids: &[u64],
-) -> Result<(), disk::Error> {
-    if let (Some((_, writer)), Some(id)) = (writer, ids.last()) {
-        writer.finish()?;
-        runs::publish(disk.as_ref(), *id)?;
-    }
-    Ok(())
 }

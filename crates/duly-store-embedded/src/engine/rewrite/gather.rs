@@ -37,6 +37,17 @@ pub(super) struct Gathered {
     pub(super) next: Option<Mark>,
 }
 
+impl Gathered {
+    /// Leaves nothing but its memory, unless that is very much.
+    fn clear(&mut self) {
+        if self.bytes.capacity() as u64 > 4 * PART_BYTES {
+            self.bytes = Vec::new();
+        }
+        self.candidates.clear();
+        self.next = None;
+    }
+}
+
 /// Where a part of a file begins.
 #[derive(Debug, Clone)]
 pub(super) enum Mark {
@@ -64,19 +75,27 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Reads a part. Records that cannot be read are left out: they stay where they are.
-    pub(super) fn part(&self, from: Option<Mark>) -> Result<Gathered, disk::Error> {
+    /// Reads a part, into the memory of one that is done with. Records that cannot be read are left
+    /// out: they stay where they are.
+    pub(super) fn part(
+        &self,
+        from: Option<Mark>,
+        spent: Gathered,
+    ) -> Result<Gathered, disk::Error> {
+        let mut into = spent;
+        into.clear();
         let begin = match from {
             Some(mark) => Some(mark),
             None => self.begin()?,
         };
         let Some(mark) = begin else {
-            return Ok(Gathered::default());
+            return Ok(into);
         };
         match mark {
-            Mark::Frames(from) => self.frames(from, self.read(from.at, PART_BYTES)?),
-            Mark::Records(bounds) => self.records(bounds),
+            Mark::Frames(from) => self.frames(from, &mut into)?,
+            Mark::Records(bounds) => self.records(bounds, &mut into)?,
         }
+        Ok(into)
     }
 
     /// Where the first part begins; `None` if the file is not what it should be.
@@ -107,17 +126,22 @@ impl Source {
     }
 
     fn read(&self, at: u64, count: u64) -> Result<Vec<u8>, disk::Error> {
-        let count = count.min(self.length.saturating_sub(at));
-        let mut bytes = vec![0; usize::try_from(count).expect("a file has at most 256 MiB")];
-        self.file.read_exact_at(at, &mut bytes)?;
+        let mut bytes = Vec::new();
+        self.read_into(&mut bytes, at, count)?;
         Ok(bytes)
+    }
+
+    fn read_into(&self, bytes: &mut Vec<u8>, at: u64, count: u64) -> Result<(), disk::Error> {
+        bytes.resize(memory(count.min(self.length.saturating_sub(at))), 0);
+        self.file.read_exact_at(at, bytes)
     }
 
     /// The frames of a segment, up to the first that is not the next one: behind it may be what an
     /// earlier life of the file left.
-    fn frames(&self, from: Frames, mut bytes: Vec<u8>) -> Result<Gathered, disk::Error> {
+    fn frames(&self, from: Frames, into: &mut Gathered) -> Result<(), disk::Error> {
+        let Gathered { bytes, candidates, next } = into;
+        self.read_into(bytes, from.at, PART_BYTES)?;
         let mut mark = from;
-        let mut candidates = Vec::new();
         loop {
             let at = usize::try_from(mark.at - from.at).expect("within the part");
             let rest = &bytes[at.min(bytes.len())..];
@@ -128,35 +152,35 @@ impl Source {
             let header = frame::Header::read(rest)
                 .filter(|header| header.lsn == mark.lsn && header.epoch >= mark.epoch);
             let Some(header) = header else {
-                return Ok(Gathered { bytes, candidates, next: None });
+                return Ok(());
             };
             let frame_bytes = header.frame_bytes();
             if frame_bytes > rest.len() as u64 {
                 if at > 0 && mark.at + frame_bytes <= self.length {
                     break;
                 }
-                let longer = self.read(mark.at, frame_bytes)?;
-                if (longer.len() as u64) < frame_bytes {
-                    return Ok(Gathered { bytes, candidates, next: None });
+                self.read_into(bytes, mark.at, frame_bytes)?;
+                if (bytes.len() as u64) < frame_bytes {
+                    return Ok(());
                 }
-                bytes = longer;
                 continue;
             }
             let end = at + usize::try_from(frame_bytes).expect("it is in memory");
             if !frame::is_intact(&bytes[at..end], self.seed, &header) {
-                return Ok(Gathered { bytes, candidates, next: None });
+                return Ok(());
             }
-            self.take(from.at, &bytes, at + frame::HEADER_BYTES..end, &mut candidates);
+            self.take(from.at, bytes, at + frame::HEADER_BYTES..end, candidates);
             let (at, lsn, epoch) = (from.at + end as u64, mark.lsn + 1, header.epoch);
             mark = Frames { at, lsn, epoch };
         }
-        Ok(Gathered { bytes, candidates, next: Some(Mark::Frames(mark)) })
+        *next = Some(Mark::Frames(mark));
+        Ok(())
     }
 
     /// The next stretches of a run, at least one.
-    fn records(&self, mut bounds: VecDeque<u64>) -> Result<Gathered, disk::Error> {
+    fn records(&self, mut bounds: VecDeque<u64>, into: &mut Gathered) -> Result<(), disk::Error> {
         let Some(begin) = bounds.pop_front() else {
-            return Ok(Gathered::default());
+            return Ok(());
         };
         let mut stretches = Vec::new();
         let mut end = begin;
@@ -167,14 +191,14 @@ impl Source {
             bounds.pop_front();
             end = next;
         }
-        let bytes = self.read(begin, end - begin)?;
-        let mut candidates = Vec::new();
+        self.read_into(&mut into.bytes, begin, end - begin)?;
         for stretch in stretches {
-            self.take(begin, &bytes, stretch, &mut candidates);
+            self.take(begin, &into.bytes, stretch, &mut into.candidates);
         }
         let has_more = !bounds.is_empty();
         bounds.push_front(end);
-        Ok(Gathered { bytes, candidates, next: has_more.then_some(Mark::Records(bounds)) })
+        into.next = has_more.then_some(Mark::Records(bounds));
+        Ok(())
     }
 
     /// Takes the records in a range of the part's bytes, up to where none that fits begins. No
