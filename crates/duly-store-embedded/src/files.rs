@@ -442,7 +442,8 @@ impl Files {
 
     fn will_need(&self, slot: u16, bytes: &Range<u64>) {
         if let Some(file) = self.get(slot) {
-            file.file.will_need(bytes.start, bytes.end.min(file.length).saturating_sub(bytes.start));
+            file.file
+                .will_need(bytes.start, bytes.end.min(file.length).saturating_sub(bytes.start));
         }
     }
 

@@ -231,8 +231,9 @@ impl Engine {
             let opened = match id {
                 FileId::Segment(sequence) => open_segment(disk, sequence, manifest)
                     .map(|file| self.files.put(slot.slot, file)),
-                FileId::Run(id) => runs::open(disk, id, manifest)
-                    .map(|run| self.files.put_run(slot.slot, run)),
+                FileId::Run(id) => {
+                    runs::open(disk, id, manifest).map(|run| self.files.put_run(slot.slot, run))
+                }
             };
             match opened {
                 Ok(()) => {}

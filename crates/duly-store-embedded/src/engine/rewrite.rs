@@ -360,11 +360,7 @@ impl Engine {
 }
 
 /// Writes the survivors of a job into runs; all of them, or none is left.
-fn write(
-    disk: &Arc<dyn Disk>,
-    job: Job,
-    make: &Make,
-) -> Result<Written, OpenError> {
+fn write(disk: &Arc<dyn Disk>, job: Job, make: &Make) -> Result<Written, OpenError> {
     let moves = Vec::with_capacity(job.survivors.len());
     let mut written = Written { ids: Vec::new(), runs: Vec::new(), moves };
     match write_all(disk, job, make, &mut written) {

@@ -81,6 +81,7 @@ impl Chunks {
         let touched = size.touched(location);
         self.grow_to(touched.end, next_checkpoint);
         for chunk in &mut self.chunks[touched] {
+            debug_assert!(chunk.state != State::Hole, "a record moves into a hole");
             self.occupied += u64::from(chunk.live == 0);
             chunk.live += 1;
         }
@@ -139,12 +140,7 @@ impl Chunks {
     }
 
     /// Takes note of a hole; answers how many bytes it gave back. Only whole pieces count.
-    pub(super) fn punched(
-        &mut self,
-        size: ChunkBytes,
-        records_end: u64,
-        hole: &Range<u64>,
-    ) -> u64 {
+    pub(super) fn punched(&mut self, size: ChunkBytes, records_end: u64, hole: &Range<u64>) -> u64 {
         let whole = place(hole.start.div_ceil(size.0))..place(hole.end / size.0);
         let mut bytes = 0;
         for index in size.removable(records_end) {

@@ -12,7 +12,8 @@ use crate::{
         ALIGN,
         frame::Seed,
         run::{
-            CHUNK_BYTES, Directory, GROUP_BYTES, Group, Header, RUN_BYTES_MAX, TRAILER_BYTES, Trailer, hour_of,
+            CHUNK_BYTES, Directory, GROUP_BYTES, Group, Header, RUN_BYTES_MAX, TRAILER_BYTES,
+            Trailer, hour_of,
         },
     },
 };

@@ -138,12 +138,7 @@ fn the_script_takes_checkpoints_rewrites_merges_removes_and_recycles() {
     assert!(report.is_clean() && report.frames > 0, "{report}");
 }
 
-fn crash_at(
-    script: fn() -> Vec<Line>,
-    at_op: u64,
-    seed: u64,
-    loss: Loss,
-) -> Result<bool, String> {
+fn crash_at(script: fn() -> Vec<Line>, at_op: u64, seed: u64, loss: Loss) -> Result<bool, String> {
     let mut twins = Twins::new(seed);
     twins.subject.disk.plan(Fault::CrashAtOp(at_op));
     let mut left = usize::MAX;

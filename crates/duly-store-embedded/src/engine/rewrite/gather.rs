@@ -179,13 +179,7 @@ impl Source {
 
     /// Takes the records in a range of the part's bytes, up to where none that fits begins. No
     /// record begins with zeros; a hole does.
-    fn take(
-        &self,
-        begin: u64,
-        bytes: &[u8],
-        range: Range<usize>,
-        candidates: &mut Vec<Candidate>,
-    ) {
+    fn take(&self, begin: u64, bytes: &[u8], range: Range<usize>, candidates: &mut Vec<Candidate>) {
         let mut at = range.start;
         while let Some(total) = bytes.get(at..range.end).and_then(record::bytes_of) {
             let padded = usize::try_from(align_up(total)).unwrap_or(usize::MAX);

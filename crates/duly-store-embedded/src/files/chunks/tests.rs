@@ -43,7 +43,8 @@ fn a_record_keeps_every_piece_that_it_may_touch() {
         chunks.retain(SIZE, record, 5);
         let touched = offset / 4096 * 4096..(offset + bytes).next_multiple_of(4096);
         let gone = chunks.removable(SIZE, end, 5);
-        let is_apart = |range: &Range<u64>| range.end <= touched.start || touched.end <= range.start;
+        let is_apart =
+            |range: &Range<u64>| range.end <= touched.start || touched.end <= range.start;
         assert!(gone.iter().all(is_apart), "{gone:?} leave {touched:?} alone");
         chunks.release(SIZE, record, end, 5);
         assert_eq!(chunks.removable(SIZE, end, 5), [4096..end]);

@@ -43,7 +43,9 @@ fn take(disk: &dyn Disk, step: &Step) -> String {
         Step::Create(name) => disk.create(name).map(drop),
         Step::Write(name, at, bytes) => disk.open(name).and_then(|f| f.write_at(*at, bytes)),
         Step::SetLen(name, len) => disk.open(name).and_then(|f| f.set_len(*len)),
-        Step::PunchHole(name, at, len) => disk.open(name).and_then(|f| f.punch_hole(*at, *len)).map(drop),
+        Step::PunchHole(name, at, len) => {
+            disk.open(name).and_then(|f| f.punch_hole(*at, *len)).map(drop)
+        }
         Step::WriteBack(name) => disk.open(name).and_then(|f| f.write_back(0, 3000)),
         Step::Rename(from, to) => disk.rename(from, to),
         Step::Remove(name) => disk.remove(name),
