@@ -81,6 +81,7 @@ impl Chunks {
         let touched = size.touched(location);
         self.grow_to(touched.end, next_checkpoint);
         for chunk in &mut self.chunks[touched] {
+            debug_assert!(chunk.state != State::Hole, "a record moves into a hole");
             self.occupied += u64::from(chunk.live == 0);
             chunk.live += 1;
         }

@@ -20,6 +20,7 @@ mod faulty;
 mod full_disk;
 mod golden;
 mod harness;
+mod holes;
 mod model;
 mod races;
 mod refusals;

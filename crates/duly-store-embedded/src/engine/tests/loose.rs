@@ -37,12 +37,14 @@ use crate::{
     options::Options,
 };
 
-use super::shown::{FILLER, Shown, check_files, difference, shown, still};
+use super::shown::{FILLER, Shown, check_files, check_filler, difference, shown, still};
 
 const NAMESPACES: [&str; 3] = ["aa", "bb", "cc"];
 const IDS: u32 = 5;
 /// So many that their index has several tables, and the walks of the others are cut anywhere.
 const FILL: u32 = 2_100;
+/// So many of them are cancelled at once.
+const BLOCK: u32 = 50;
 
 /// How it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +90,7 @@ fn open(disk: &SimDisk, clock: &ManualClock, seed: u64) -> Engine {
         min_free_percent: 0,
         checkpoint_bytes: 8 << 10,
         young_bytes: 1,
+        chunk_bytes: 4096,
         near_max: 8,
         overdue_max: 4,
         random_seed: Some(seed),
@@ -121,7 +124,8 @@ impl Loose {
             loose.put(namespace);
         }
         for i in 0..FILL {
-            loose.schedule(FILLER, &format!("f{i}"), 1_000_000_000, 10, None);
+            let after_ms = 1_000_000_000 + u64::from(i);
+            loose.schedule(FILLER, &format!("f{i}"), after_ms, 10, None);
         }
         loose.commit();
         loose.sync_all();
@@ -235,8 +239,21 @@ impl Loose {
         }
     }
 
+    /// Cancels timers that stand side by side in a run: pieces of it empty.
+    fn thin_out(&mut self) {
+        let first = self.random.random_range(0..FILL);
+        for i in first..(first + BLOCK).min(FILL) {
+            let cancel = Operation::Cancel { id: id(&format!("f{i}")), if_revision: None };
+            self.apply(FILLER, cancel);
+            self.commit();
+        }
+    }
+
     fn change(&mut self) {
         self.begin_step();
+        if self.random.random_ratio(1, 24) {
+            return self.thin_out();
+        }
         let namespace = self.pick(&NAMESPACES);
         let timer = format!("t{}", self.random.random_range(0..IDS));
         let is_there = self.engine.get_namespace(&name(namespace)).is_some();
@@ -348,6 +365,7 @@ impl Loose {
             return Err(format!("frame {found} of {durable} to {written}: {difference}"));
         }
         check_files(&self.engine);
+        check_filler(&self.engine)?;
         self.known = BTreeMap::from([(found, shown)]);
         self.deleted = false;
         Ok(())

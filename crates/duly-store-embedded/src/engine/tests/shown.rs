@@ -132,6 +132,19 @@ fn show_letters(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace)
     }
 }
 
+/// Checks that the timers can be read of which only the number is shown.
+pub(super) fn check_filler(engine: &Engine) -> Result<(), String> {
+    let fillers = engine.namespaces.iter().filter(|(_, ns)| ns.name.as_str() == FILLER);
+    for (number, ns) in fillers {
+        for entry in entries(&ns.live) {
+            let timer = engine.load_timer(entry.location());
+            let timer = timer.map_err(|error| format!("a filler cannot be read: {error}"))?;
+            assert_eq!(engine.key(number, timer.id.as_str()), entry.key(number));
+        }
+    }
+    Ok(())
+}
+
 /// Checks what is counted by file against all entries.
 pub(super) fn check_files(engine: &Engine) {
     let mut counted: BTreeMap<u16, u64> = BTreeMap::new();
