@@ -17,7 +17,8 @@ use crate::{
     seeds::number,
     snapshot::Snapshot,
     steps::{
-        SHARD, Step, Tokens, apply, cancel, claim, give_up, name, perform, schedule, settle, wait,
+        SHARD, Step, Tokens, apply, cancel, claim, give_up, name, perform, schedule, settle,
+        timer_id, wait,
     },
     tail::refused,
     twins::{copy, open_busy, small},
@@ -375,4 +376,67 @@ fn p3_t11_a_damaged_record_of_an_old_segment_is_neither_carried_over_nor_in_the_
         met += corrupt;
     }
     assert!(met > 0, "some damage was met");
+}
+
+/// The runs that hold stubs, as their headers say.
+fn runs_of_stubs(disk: &SimDisk) -> Vec<String> {
+    let runs = names(disk, "runs/").into_iter();
+    runs.filter(|run| disk.read_file(run)[40] == 2).collect()
+}
+
+/// How many stubs are counted, after all of them were listed, and how many were.
+fn stubs(store: &EmbeddedStore) -> (u64, usize) {
+    let listed = [State::Finished, State::Cancelled].map(|state| {
+        let request = ListRequest::new(name("shop"), ListState::Only(state));
+        let request = ListRequest { limit: 100, ..request };
+        wait(store.list(SHARD, request)).expect("a list can be read").timers.len()
+    });
+    let stats = wait(store.stats(SHARD, name("shop"))).expect("counts can be read");
+    (stats.expect("it is there").retained, listed.iter().sum())
+}
+
+#[test]
+fn t11_a_damaged_stub_is_counted_no_longer_when_it_was_met_and_never_comes_back() {
+    let left = left();
+    let (all, listed) = stubs(&open_busy(&copy(&left.disk, 2), &left.clock, 2).expect("it opens"));
+    assert_eq!(all, listed as u64);
+    let mut least = all;
+    for run in runs_of_stubs(&left.disk) {
+        let end = directory_at(&left.disk.read_file(&run));
+        for at in (64..end).step_by(61) {
+            let mut disk = left.with(|disk| disk.corrupt(&run, at, 16));
+            let what = format!("{run}: byte {at} flipped");
+            let mut before = None;
+            for seed in 2..5 {
+                let store = open_busy(&disk, &left.clock, seed).expect("it opens");
+                let (counted, listed) = stubs(&store);
+                assert_eq!(counted, listed as u64, "{what}, opening {seed}");
+                assert_eq!(before.unwrap_or(counted), counted, "{what}, opening {seed}");
+                before = Some(counted);
+                least = least.min(counted);
+                drop(store);
+                disk = disk.crash();
+            }
+        }
+    }
+    assert!(least < all, "some stubs were damaged");
+}
+
+#[test]
+fn t11_a_damaged_stub_that_was_asked_for_by_its_id_is_gone_afterwards() {
+    let left = left();
+    let mut met = 0;
+    for run in runs_of_stubs(&left.disk) {
+        let end = directory_at(&left.disk.read_file(&run));
+        let disk = left.with(|disk| disk.zero(&run, 64..end));
+        let get = |store: &EmbeddedStore| wait(store.get(SHARD, name("shop"), timer_id("y00")));
+        let store = open_busy(&disk, &left.clock, 2).expect("it opens");
+        let is_damaged = matches!(get(&store), Err(duly_store::Error::Damaged(_)));
+        assert_eq!(get(&store).expect("it can be asked for").is_none(), is_damaged, "{run}");
+        drop(store);
+        let store = open_busy(&disk.crash(), &left.clock, 3).expect("it opens");
+        assert_eq!(get(&store).expect("it can be asked for").is_none(), is_damaged, "{run}");
+        met += usize::from(is_damaged);
+    }
+    assert_eq!(met, 1, "its record is in one run");
 }
