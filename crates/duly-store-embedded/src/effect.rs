@@ -44,7 +44,7 @@ pub(crate) enum Effect {
     Lease { key: Key, lease: Box<Lease> },
     /// A dead letter of this timer was dropped; `letter` is the key of its delivery id.
     Purged { letter: Key, timer: Key },
-    /// The record of a pending timer is lost, and the timer with it.
+    /// The record of a pending timer, or of a stub, is lost, and the timer or the stub with it.
     Lost { key: Key },
     /// No stub is left of the ends of the namespace before this one.
     Evicted { below: u64 },

@@ -70,7 +70,10 @@ impl Engine {
                 self.restore_lease(key, &lease);
             }
             Effect::Purged { letter, timer } => self.drop_letter(timer, letter),
-            Effect::Lost { key } => self.detach(key),
+            Effect::Lost { key } => {
+                self.detach(key);
+                self.drop_stub(key);
+            }
             Effect::Evicted { below } => self.absorb_evicted(number, below),
             Effect::NamespaceGone => self.forget_namespace(number),
             Effect::Namespace(_) => {}

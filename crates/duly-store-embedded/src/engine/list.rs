@@ -12,7 +12,10 @@ use duly_store::{
     query::{ListState, PAGE_BYTES, PAGE_MAX, Position},
 };
 
-use crate::index::{Cursor, Entry, Index, Key, Kind};
+use crate::{
+    files::ReadError,
+    index::{Cursor, Entry, Index, Key, Kind},
+};
 
 use super::{Engine, namespaces::Namespace, view::Known};
 
@@ -34,6 +37,8 @@ pub(crate) struct Listing {
     /// Entries of the present table that are still to be looked at.
     rest: Vec<Entry>,
     smallest: BTreeMap<Position, Key>,
+    /// Stubs that could not be read.
+    damaged: Vec<(Key, ReadError)>,
 }
 
 /// Which structure is walked.
@@ -78,15 +83,21 @@ impl Listing {
             cursor: Some(Cursor::START),
             rest: Vec::new(),
             smallest: BTreeMap::new(),
+            damaged: Vec::new(),
         })
     }
 
     /// Goes on for one slice; the page when it is complete.
-    pub(crate) fn slice(&mut self, engine: &Engine) -> Option<Result<Page>> {
-        match self.walk(engine) {
+    pub(crate) fn slice(&mut self, engine: &mut Engine) -> Option<Result<Page>> {
+        let page = match self.walk(engine) {
             false => None,
             true => Some(self.page(engine)),
+        };
+        for (key, error) in self.damaged.drain(..) {
+            // Without room to write that, the next list finds it as it is.
+            drop(engine.quarantine_stub(key, &error));
         }
+        page
     }
 
     fn walk(&mut self, engine: &Engine) -> bool {
@@ -152,14 +163,23 @@ impl Listing {
             && !(full && last.is_some_and(|(position, _)| due_at > position.due_at))
     }
 
-    fn read(&self, engine: &Engine, entry: &Entry) -> Option<TimerView> {
+    fn read(&mut self, engine: &Engine, entry: &Entry) -> Option<TimerView> {
+        let key = entry.key(self.number);
         let known = match self.source {
-            Source::Live => Known::Live(entry.key(self.number), *entry),
-            Source::Stubs => Known::Ended(entry.location()),
+            Source::Live => Known::Live(key, *entry),
+            Source::Stubs => Known::Ended(key, entry.location()),
             Source::Letters => Known::Dead(entry.location()),
         };
-        // A record that cannot be read is quarantined when it is claimed; a list leaves it out.
-        engine.view(&self.request.namespace, known).ok().flatten()
+        // A timer that cannot be read is quarantined when it is claimed; a list leaves it out.
+        match engine.view(&self.request.namespace, known) {
+            Ok(view) => view,
+            Err(error) => {
+                if self.source == Source::Stubs {
+                    self.damaged.push((key, error));
+                }
+                None
+            }
+        }
     }
 
     fn offer(&mut self, view: &TimerView, entry: &Entry) {

@@ -5,6 +5,9 @@
 //!   journal    ─► records from the replay point on ─► absorb
 //! ```
 //!
+//! A checkpoint that does not read back, or that needs a file that is not there, is passed over for the
+//! one before it.
+//!
 //! What the checkpoint copied too early is overwritten by the records that follow; what is counted
 //! per file, lane and state is counted here, entry by entry.
 
@@ -36,73 +39,89 @@ impl Engine {
         manifest: &Manifest,
         progress: &mut dyn FnMut(recovery::Progress),
     ) -> Result<Found, OpenError> {
-        let point = self.load_newest_checkpoint(manifest)?;
         let disk = Arc::clone(&self.disk);
-        let slots = self.open_segments(disk.as_ref(), point)?;
+        let numbers = checkpoint::list(disk.as_ref())?;
+        self.checkpoints.latest = numbers.first().copied().unwrap_or(0);
+        self.files.checkpoint_begins(self.checkpoints.latest);
+        let mut passed_over = PassedOver::default();
+        for (place, &number) in numbers.iter().enumerate() {
+            let refusal = match self.load_checkpoint(disk.as_ref(), number, manifest) {
+                Ok(point) => {
+                    let found = self.read_journal(Some(point), manifest, progress);
+                    let found = found.map_err(|error| passed_over.first_or(error))?;
+                    match self.check_files() {
+                        Ok(()) => {
+                            passed_over.check_reached(&found)?;
+                            self.keep_older(disk.as_ref(), &numbers[place + 1..], manifest);
+                            let kept = Kept { number, sequence: point.sequence };
+                            self.checkpoints.kept.push_back(kept);
+                            return Ok(found);
+                        }
+                        Err(refusal) => refusal,
+                    }
+                }
+                Err(refusal) => refusal,
+            };
+            tracing::error!(
+                error = %refusal, number,
+                "a checkpoint cannot be loaded; the one before it is tried"
+            );
+            passed_over.note(refusal, Reader::open(disk.as_ref(), number, manifest).ok().as_ref());
+            self.forget_everything();
+        }
+        let first = recovery::all_sequences(disk.as_ref())?.first().copied();
+        match passed_over.refusal {
+            Some(refusal) if first != Some(1) => return Err(refusal),
+            None if first.is_some_and(|first| first > 1) => {
+                let what = "there is no checkpoint although the journal's first segments are gone";
+                return Err(damaged(checkpoint::FILES.dir, 0, what));
+            }
+            _ => {}
+        }
+        let found = self.read_journal(None, manifest, progress)?;
+        self.check_files()?;
+        passed_over.check_reached(&found)?;
+        Ok(found)
+    }
+
+    /// Reads the journal from a place on, or from the first segment of the store's life.
+    fn read_journal(
+        &mut self,
+        from: Option<ReplayPoint>,
+        manifest: &Manifest,
+        progress: &mut dyn FnMut(recovery::Progress),
+    ) -> Result<Found, OpenError> {
+        let disk = Arc::clone(&self.disk);
+        let slots = self.open_segments(disk.as_ref(), from)?;
         let mut each = |batch: Vec<Replayed>| {
             for replayed in batch {
                 self.replay(&slots, replayed);
             }
             Ok(())
         };
-        let mut found = recovery::recover(disk.as_ref(), manifest, point, &mut each, progress)?;
+        let mut found = recovery::recover(disk.as_ref(), manifest, from, &mut each, progress)?;
         for (place, segment) in found.segments.iter_mut().enumerate() {
             segment.slot = slots[place];
         }
-        if let Some((slot, records)) = self.files.missing() {
-            let named = self.missing_files.iter().find(|(missing, _)| *missing == slot);
-            let name = named.map_or_else(|| format!("file {slot}"), |(_, id)| id.name());
-            return Err(damaged(&name, 0, &format!("it is missing, with {records} timers in it")));
-        }
-        self.missing_files = Vec::new();
         self.settle_evictions();
         Ok(found)
+    }
+
+    /// Whether every file is there that something points into.
+    fn check_files(&mut self) -> Result<(), OpenError> {
+        let missing_files = std::mem::take(&mut self.missing_files);
+        let Some((slot, records)) = self.files.missing() else {
+            return Ok(());
+        };
+        let named = missing_files.iter().find(|(missing, _)| *missing == slot);
+        let name = named.map_or_else(|| format!("file {slot}"), |(_, id)| id.name());
+        Err(damaged(&name, 0, &format!("it is missing, with {records} timers in it")))
     }
 
     fn replay(&mut self, slots: &[u16], replayed: Replayed) {
         let Replayed { location, lsn, namespace, effect, .. } = replayed;
         self.replay_lsn = lsn;
         self.absorb(location.in_slot(slots[usize::from(location.slot())]), namespace, effect);
-    }
-
-    /// Answers where the replay begins; `None`: at the first segment of the store's life.
-    fn load_newest_checkpoint(
-        &mut self,
-        manifest: &Manifest,
-    ) -> Result<Option<ReplayPoint>, OpenError> {
-        let disk = Arc::clone(&self.disk);
-        let numbers = checkpoint::list(disk.as_ref())?;
-        self.checkpoints.latest = numbers.first().copied().unwrap_or(0);
-        self.files.checkpoint_begins(self.checkpoints.latest);
-        let mut refusal = None;
-        for (place, &number) in numbers.iter().enumerate() {
-            let loaded = self.load_checkpoint(disk.as_ref(), number, manifest);
-            match loaded {
-                Ok(point) => {
-                    self.keep_older(disk.as_ref(), &numbers[place + 1..], manifest);
-                    self.checkpoints.kept.push_back(Kept { number, sequence: point.sequence });
-                    return Ok(Some(point));
-                }
-                Err(error) => {
-                    tracing::error!(%error, number, "a checkpoint cannot be loaded");
-                    self.forget_everything();
-                    refusal.get_or_insert(error);
-                }
-            }
-        }
-        if let Some(refusal) = refusal {
-            return if self.begins_at_the_first_segment()? { Ok(None) } else { Err(refusal) };
-        }
-        let first = recovery::all_sequences(disk.as_ref())?.first().copied();
-        if first.is_some_and(|first| first > 1) {
-            let what = "there is no checkpoint although the journal's first segments are gone";
-            return Err(damaged(checkpoint::FILES.dir, 0, what));
-        }
-        Ok(None)
-    }
-
-    fn begins_at_the_first_segment(&self) -> Result<bool, OpenError> {
-        Ok(recovery::all_sequences(self.disk.as_ref())?.first() == Some(&1))
     }
 
     /// The checkpoint before the loaded one stays as the older of the two, if its header reads back.
@@ -267,6 +286,41 @@ impl Engine {
             slots.push(slot);
         }
         Ok(slots)
+    }
+}
+
+/// Checkpoints that could not be loaded.
+#[derive(Default)]
+struct PassedOver {
+    /// Why the newest could not.
+    refusal: Option<OpenError>,
+    /// The first frame that the newest of them did not have in it.
+    lsn: u64,
+}
+
+impl PassedOver {
+    fn note(&mut self, refusal: OpenError, reader: Option<&Reader>) {
+        self.refusal.get_or_insert(refusal);
+        self.lsn = self.lsn.max(reader.map_or(0, |reader| reader.header().replay.lsn));
+    }
+
+    /// What to say when another one cannot be loaded, either.
+    fn first_or(&mut self, error: OpenError) -> OpenError {
+        match self.refusal.take() {
+            Some(refusal) => {
+                tracing::error!(%error, "nor can the one before it");
+                refusal
+            }
+            None => error,
+        }
+    }
+
+    /// Refuses when the journal ends before what a checkpoint that was passed over has seen of it.
+    fn check_reached(&mut self, found: &Found) -> Result<(), OpenError> {
+        match self.refusal.take() {
+            Some(refusal) if found.next_lsn < self.lsn => Err(refusal),
+            _ => Ok(()),
+        }
     }
 }
 

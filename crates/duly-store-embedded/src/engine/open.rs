@@ -234,19 +234,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives up what a checkpoint that turned out to be damaged has left.
+    /// Gives up what a checkpoint that cannot be loaded has left.
     pub(super) fn forget_everything(&mut self) {
-        self.namespaces = super::Namespaces::default();
-        self.leases = super::Leases::default();
+        let (disk, clock) = (Arc::clone(&self.disk), Arc::clone(&self.clock));
+        let (options, random, manifest) =
+            (self.options.clone(), self.random.clone(), self.manifest);
         let latest = self.checkpoints.latest;
-        self.files = Files::new(self.options.chunk_bytes);
+        *self = Self::empty(disk, options, clock, random, &manifest);
+        self.checkpoints.latest = latest;
         self.files.checkpoint_begins(latest);
-        self.lease_ends = Calendar::new();
-        self.expiries = Calendar::new();
-        self.stub_passes = super::stubs::Passes::default();
-        self.retries_that_expire = Vec::new();
-        self.retry_due_max_ms = 0;
-        self.missing_files = Vec::new();
     }
 
     /// Ends the leases of nodes: every node of an embedded store ended with its process.

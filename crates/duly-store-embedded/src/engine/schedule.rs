@@ -99,8 +99,10 @@ impl Engine {
         match self.view(name, known) {
             Ok(view) => Ok(view),
             Err(error) => {
-                if let Known::Live(key, entry) = known {
-                    self.quarantine(key, &entry, &error)?;
+                match known {
+                    Known::Live(key, entry) => self.quarantine(key, &entry, &error)?,
+                    Known::Ended(key, _) => self.quarantine_stub(key, &error)?,
+                    Known::Dead(_) | Known::Nothing => {}
                 }
                 Ok(None)
             }

@@ -352,13 +352,7 @@ impl Engine {
         entry: &Entry,
         error: &ReadError,
     ) -> Result<(), Stop> {
-        if let ReadError::Disk(error) = error {
-            // The record may be well: a later try can succeed.
-            return Err(Stop::Refused(Refusal::Exhausted {
-                reason: format!("a record cannot be read now: {error}"),
-                retry_after: Some(duly_core::Millis::from_secs(1)),
-            }));
-        }
+        may_be_damaged(error)?;
         tracing::error!(%error, "a record cannot be read; its timer becomes a dead letter");
         metrics::counter!(duly_core::metric_names::QUARANTINED_TOTAL).increment(1);
         let place = entry.location();
@@ -374,5 +368,24 @@ impl Engine {
         // Written first: refused for want of room, the timer stays what it is.
         self.write(key.namespace(), &Record::Dead(Cause::Expired, Box::new(timer)))?;
         self.write(key.namespace(), &Record::Lost { key: key.pack() })
+    }
+
+    /// Forgets a stub whose record cannot be read: it is counted no longer, and its id is free.
+    pub(super) fn quarantine_stub(&mut self, key: Key, error: &ReadError) -> Result<(), Stop> {
+        may_be_damaged(error)?;
+        tracing::error!(%error, "a record cannot be read; that its timer has ended is forgotten");
+        metrics::counter!(duly_core::metric_names::QUARANTINED_TOTAL).increment(1);
+        self.write(key.namespace(), &Record::Lost { key: key.pack() })
+    }
+}
+
+/// Refuses where the record itself may be well, so that a later try can succeed.
+fn may_be_damaged(error: &ReadError) -> Result<(), Stop> {
+    match error {
+        ReadError::Damaged { .. } | ReadError::NoFile(_) => Ok(()),
+        ReadError::Disk(error) => Err(Stop::Refused(Refusal::Exhausted {
+            reason: format!("a record cannot be read now: {error}"),
+            retry_after: Some(duly_core::Millis::from_secs(1)),
+        })),
     }
 }

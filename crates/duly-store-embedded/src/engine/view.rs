@@ -16,7 +16,7 @@ pub(super) enum Known {
     /// A pending timer.
     Live(Key, Entry),
     /// A stub.
-    Ended(Location),
+    Ended(Key, Location),
     /// The latest dead letter.
     Dead(Location),
     /// Nothing.
@@ -33,7 +33,7 @@ impl Engine {
         } else if let Some(entry) = namespace.stubs.get(key, self.now.wall_ms) {
             // A stub over a dead letter is the later of the two: a letter that comes to life
             // again, or a timer made in its place, takes the stub away.
-            Known::Ended(entry.location())
+            Known::Ended(key, entry.location())
         } else if let Some((_, location)) = namespace.letters.latest(key) {
             Known::Dead(location)
         } else {
@@ -75,9 +75,9 @@ impl Engine {
         }
     }
 
-    /// View of whatever there is under an id.
+    /// View of whatever there is under an id. A stub that is damaged is so for one last time.
     pub(crate) fn get(
-        &self,
+        &mut self,
         name: &NamespaceName,
         id: &TimerId,
     ) -> Result<Option<TimerView>, Error> {
@@ -85,7 +85,13 @@ impl Engine {
             return Ok(None);
         };
         let known = self.look_up(self.key(number, id.as_str()));
-        self.view(name, known).map_err(|error| Error::Damaged(error.to_string()))
+        self.view(name, known).map_err(|error| {
+            if let Known::Ended(key, _) = known {
+                // Without room to write that, the next who asks finds it as it is.
+                drop(self.quarantine_stub(key, &error));
+            }
+            Error::Damaged(error.to_string())
+        })
     }
 
     pub(super) fn view(
@@ -99,7 +105,7 @@ impl Engine {
                 let timer = self.load_timer(entry.location())?;
                 Some(self.live_view(name, timer, self.leases.get(key)))
             }
-            Known::Ended(location) => {
+            Known::Ended(_, location) => {
                 Some(TimerView::stub(name.clone(), self.load_stub(location)?))
             }
             Known::Dead(location) => {

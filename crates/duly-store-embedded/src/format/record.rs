@@ -77,8 +77,8 @@ pub(crate) enum Record {
     /// A dead letter was dropped: the key of its delivery id, and that of its timer, as far as it is
     /// known.
     Purged { letter: PackedKey, timer: PackedKey },
-    /// The record of the pending timer with this key cannot be read: the timer is gone. What is left
-    /// of it is a dead letter of its own.
+    /// The record of the pending timer, or the stub, with this key cannot be read: it is gone. What is
+    /// left of a timer is a dead letter of its own, of a stub nothing.
     Lost { key: PackedKey },
     /// No stub is left of the ends of the namespace before this one, counted from 0.
     Evicted { below: u64 },

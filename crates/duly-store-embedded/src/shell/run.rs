@@ -261,7 +261,7 @@ impl Shell {
             if reply.is_closed() {
                 continue;
             }
-            match listing.slice(&self.engine) {
+            match listing.slice(&mut self.engine) {
                 None => self.lists.push_back(Request::List { listing, reply }),
                 Some(page) => drop(reply.send(page)),
             }

@@ -17,7 +17,8 @@ use crate::{
     seeds::number,
     snapshot::Snapshot,
     steps::{
-        SHARD, Step, Tokens, apply, cancel, claim, give_up, name, perform, schedule, settle, wait,
+        SHARD, Step, Tokens, apply, cancel, claim, give_up, name, perform, schedule, settle,
+        timer_id, wait,
     },
     tail::refused,
     twins::{copy, open_busy, small},
@@ -291,6 +292,107 @@ fn p1_t11_a_missing_run_or_segment_is_refused_by_name_or_not_needed() {
     assert!(refusals > 1, "most files are needed");
 }
 
+/// A file that each of the two checkpoints needs or does not: the older one, the newest one.
+fn needs(left: &Left, file: &str) -> (bool, bool) {
+    let both = names(&left.disk, "checkpoints/");
+    let without = |checkpoint: &str| {
+        let disk = left.with(|disk| {
+            disk.remove(checkpoint).expect("it is there");
+            disk.remove(file).expect("it is there");
+        });
+        open_busy(&disk, &left.clock, 4).is_err()
+    };
+    (without(&both[1]), without(&both[0]))
+}
+
+/// A store as it was when its checkpoints needed some run like this, and that run.
+fn with_run_needed(by: (bool, bool)) -> (Left, String) {
+    let Left { disk, clock, .. } = left();
+    let store = open_busy(&disk, &clock, 2).expect("nothing is wrong");
+    let mut known = Vec::new();
+    for i in 0..500 {
+        let gone = format!("filler {}", i / 2);
+        let filler = schedule(&format!("filler {i}"), YEAR_MS, 1_000);
+        apply(&store, "shop", vec![filler, cancel(&gone)]).expect("it is taken");
+        let both = names(&disk, "checkpoints/");
+        if std::mem::replace(&mut known, both.clone()) == both {
+            continue;
+        }
+        let left = Left { disk: copy(&disk, 1), clock: clock.clone(), shown: Snapshot::of(&store) };
+        let run = names(&disk, "runs/").into_iter().find(|run| needs(&left, run) == by);
+        if let Some(run) = run {
+            return (left, run);
+        }
+    }
+    panic!("there never is a run that is needed so: {by:?}");
+}
+
+#[test]
+fn p1_t11_a_missing_run_that_only_the_newest_checkpoint_needs_gives_way_to_the_one_before_it() {
+    let (left, run) = with_run_needed((false, true));
+    let disk = left.with(|disk| disk.remove(&run).expect("it is there"));
+    left.has_all(&disk, &format!("without {run}"));
+}
+
+/// The frames that the newest checkpoint has in it were durable: the older one does not open a journal
+/// without them.
+#[test]
+fn p1_t11_no_checkpoint_gives_way_where_the_journal_ends_before_it() {
+    let (left, run) = with_run_needed((false, true));
+    let newest = names(&left.disk, "checkpoints/").pop().expect("there are two");
+    let header = left.disk.read_file(&newest);
+    let sequence = u64::from_le_bytes(header[40..48].try_into().expect("eight bytes"));
+    let segment = format!("journal/{sequence:016}.log");
+    let later = names(&left.disk, "journal/");
+    let disk = left.with(|disk| {
+        disk.zero(&segment, 64..bytes_of(disk, &segment));
+        let is_later = |name: &&String| name.ends_with(".log") && **name > segment;
+        later.iter().filter(is_later).for_each(|name| disk.remove(name).expect("it is there"));
+    });
+    assert!(
+        open_busy(&copy(&disk, 3), &left.clock, 3).is_ok(),
+        "its end may never have been there"
+    );
+    disk.remove(&run).expect("it is there");
+    let message = refused(&disk).to_string();
+    assert!(message.contains(run.trim_start_matches("runs/")), "without {run}: {message}");
+}
+
+#[test]
+fn p1_t11_a_missing_run_that_both_checkpoints_need_is_refused_by_name() {
+    let (left, run) = with_run_needed((true, true));
+    let disk = left.with(|disk| disk.remove(&run).expect("it is there"));
+    let message = refused(&disk).to_string();
+    assert!(message.contains(run.trim_start_matches("runs/")), "without {run}: {message}");
+}
+
+#[test]
+fn p1_a_run_that_only_the_older_checkpoint_needs_stays_until_that_goes() {
+    let (left, run) = with_run_needed((true, false));
+    let older = names(&left.disk, "checkpoints/").remove(0);
+    let mut disk = left.with(|_| {});
+    for seed in 3..6 {
+        drop(open_busy(&disk, &left.clock, seed).expect("nothing is wrong"));
+        disk = disk.crash();
+        let both = names(&disk, "checkpoints/");
+        assert_eq!((both.len(), &both[0]), (2, &older), "an opening takes no checkpoint");
+        assert!(disk.names().contains(&run), "{run} after opening {seed}");
+        let rotten = copy(&disk, 2);
+        rotten.corrupt(&both[1], 150, 2);
+        left.has_all(&rotten, &format!("{} after opening {seed}", both[1]));
+    }
+    let store = open_busy(&disk, &left.clock, 9).expect("nothing is wrong");
+    for i in 0..400 {
+        if !disk.names().contains(&run) {
+            assert!(!disk.names().contains(&older), "{run} went before {older}");
+            return;
+        }
+        let filler = vec![schedule(&format!("more {i}"), YEAR_MS, 1_000)];
+        apply(&store, "shop", filler).expect("it is taken");
+    }
+    panic!("{run} never went");
+}
+
 /// What becomes of the timers of a damaged store within two hours: how many fire, and how many are
 /// dead letters with the reason `corrupt`.
 fn outcome(left: &Left, disk: &SimDisk, what: &str) -> (usize, usize) {
@@ -375,4 +477,67 @@ fn p3_t11_a_damaged_record_of_an_old_segment_is_neither_carried_over_nor_in_the_
         met += corrupt;
     }
     assert!(met > 0, "some damage was met");
+}
+
+/// The runs that hold stubs, as their headers say.
+fn runs_of_stubs(disk: &SimDisk) -> Vec<String> {
+    let runs = names(disk, "runs/").into_iter();
+    runs.filter(|run| disk.read_file(run)[40] == 2).collect()
+}
+
+/// How many stubs are counted, after all of them were listed, and how many were.
+fn stubs(store: &EmbeddedStore) -> (u64, usize) {
+    let listed = [State::Finished, State::Cancelled].map(|state| {
+        let request = ListRequest::new(name("shop"), ListState::Only(state));
+        let request = ListRequest { limit: 100, ..request };
+        wait(store.list(SHARD, request)).expect("a list can be read").timers.len()
+    });
+    let stats = wait(store.stats(SHARD, name("shop"))).expect("counts can be read");
+    (stats.expect("it is there").retained, listed.iter().sum())
+}
+
+#[test]
+fn t11_a_damaged_stub_is_counted_no_longer_when_it_was_met_and_never_comes_back() {
+    let left = left();
+    let (all, listed) = stubs(&open_busy(&copy(&left.disk, 2), &left.clock, 2).expect("it opens"));
+    assert_eq!(all, listed as u64);
+    let mut least = all;
+    for run in runs_of_stubs(&left.disk) {
+        let end = directory_at(&left.disk.read_file(&run));
+        for at in (64..end).step_by(61) {
+            let mut disk = left.with(|disk| disk.corrupt(&run, at, 16));
+            let what = format!("{run}: byte {at} flipped");
+            let mut before = None;
+            for seed in 2..5 {
+                let store = open_busy(&disk, &left.clock, seed).expect("it opens");
+                let (counted, listed) = stubs(&store);
+                assert_eq!(counted, listed as u64, "{what}, opening {seed}");
+                assert_eq!(before.unwrap_or(counted), counted, "{what}, opening {seed}");
+                before = Some(counted);
+                least = least.min(counted);
+                drop(store);
+                disk = disk.crash();
+            }
+        }
+    }
+    assert!(least < all, "some stubs were damaged");
+}
+
+#[test]
+fn t11_a_damaged_stub_that_was_asked_for_by_its_id_is_gone_afterwards() {
+    let left = left();
+    let mut met = 0;
+    for run in runs_of_stubs(&left.disk) {
+        let end = directory_at(&left.disk.read_file(&run));
+        let disk = left.with(|disk| disk.zero(&run, 64..end));
+        let get = |store: &EmbeddedStore| wait(store.get(SHARD, name("shop"), timer_id("y00")));
+        let store = open_busy(&disk, &left.clock, 2).expect("it opens");
+        let is_damaged = matches!(get(&store), Err(duly_store::Error::Damaged(_)));
+        assert_eq!(get(&store).expect("it can be asked for").is_none(), is_damaged, "{run}");
+        drop(store);
+        let store = open_busy(&disk.crash(), &left.clock, 3).expect("it opens");
+        assert_eq!(get(&store).expect("it can be asked for").is_none(), is_damaged, "{run}");
+        met += usize::from(is_damaged);
+    }
+    assert_eq!(met, 1, "its record is in one run");
 }
