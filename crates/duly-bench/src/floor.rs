@@ -46,6 +46,38 @@ pub(crate) fn measure(folder: &Path, commit_bytes: usize, commits: u32) -> Resul
     Ok(Floor { latencies, elapsed: began.elapsed(), bytes })
 }
 
+/// What it takes to get bytes into the page cache, without a sync.
+#[derive(Debug)]
+pub(crate) struct PageCache {
+    pub(crate) bytes: u64,
+    /// Into pages that the file did not have before. A virtual machine may have to ask its host for
+    /// each of them, and then this is many times the other.
+    pub(crate) new_pages: Duration,
+    /// Over pages that it has.
+    pub(crate) known_pages: Duration,
+}
+
+/// Writes a new file in `folder`, and writes it over.
+pub(crate) fn page_cache(folder: &Path) -> Result<PageCache> {
+    let path = folder.join("pages");
+    let measured = write_twice(&path).map_err(Error::io("write", &path));
+    fs::remove_file(&path).ok();
+    measured
+}
+
+fn write_twice(path: &Path) -> std::io::Result<PageCache> {
+    let file = File::create(path)?;
+    let pattern = vec![1; FILL_BYTES];
+    let write = || {
+        let began = Instant::now();
+        for offset in (0..FILE_BYTES).step_by(FILL_BYTES) {
+            file.write_all_at(&pattern, offset as u64)?;
+        }
+        Ok::<_, std::io::Error>(began.elapsed())
+    };
+    Ok(PageCache { bytes: FILE_BYTES as u64, new_pages: write()?, known_pages: write()? })
+}
+
 /// A file that was filled before and is written over from front to end, again and again; it goes
 /// with its owner.
 #[derive(Debug)]
@@ -105,6 +137,14 @@ fn filled(path: &Path) -> std::io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_are_written_twice_and_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let pages = page_cache(folder.path()).unwrap();
+        assert_eq!(pages.bytes, FILE_BYTES as u64);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
 
     #[test]
     fn every_commit_is_counted_and_nothing_stays() {

@@ -30,6 +30,14 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
             .add("commits", "/s", rows::per_second(u64::from(commits), floor.elapsed))
             .add("written", "MB/s", rows::per_second(floor.bytes, floor.elapsed) / 1e6);
     }
+    let pages = floor::page_cache(bench.folder)?;
+    let about = "into the page cache, without a sync: pages new to their file, and over them again";
+    let row = bench.report.row("pages", about.to_owned(), pages.bytes >> 12);
+    row.add("new", "MB/s", rows::per_second(pages.bytes, pages.new_pages) / 1e6).add(
+        "known",
+        "MB/s",
+        rows::per_second(pages.bytes, pages.known_pages) / 1e6,
+    );
     Ok(())
 }
 
