@@ -4,6 +4,8 @@ use duly_core::Invalid;
 
 use crate::format::run;
 
+mod memory;
+
 /// Smallest segment.
 pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 /// Largest segment: offsets of an index entry end there.
@@ -18,7 +20,8 @@ pub struct Options {
     pub min_free_bytes: u64,
     /// New timers are refused below this share of free space, in percent.
     pub min_free_percent: u8,
-    /// New timers are refused when the index takes more memory than this.
+    /// New timers are refused when the indexes of all namespaces (pending timers, stubs, dead letters)
+    /// take more memory than this.
     pub index_memory_max_bytes: u64,
     /// Requests that may wait for the engine.
     pub queue_max: usize,
@@ -45,7 +48,7 @@ impl Default for Options {
             segment_bytes: 64 * 1024 * 1024,
             min_free_bytes: 2 << 30,
             min_free_percent: 5,
-            index_memory_max_bytes: memory_share(),
+            index_memory_max_bytes: memory::share(),
             queue_max: 100_000,
             checkpoint_bytes: 128 << 20,
             young_bytes: 512 << 20,
@@ -78,25 +81,4 @@ impl Options {
         }
         Ok(())
     }
-}
-
-/// 60 % of the memory of the machine, or of the control group if that is less.
-fn memory_share() -> u64 {
-    #[cfg(target_os = "linux")]
-    let total = {
-        let info = rustix::system::sysinfo();
-        (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
-    };
-    #[cfg(not(target_os = "linux"))]
-    let total = 8_u64 << 30;
-    total.min(cgroup_memory_max()) / 10 * 6
-}
-
-/// What the control group allows (v2, then v1); a limit that is not set or cannot be read is none.
-fn cgroup_memory_max() -> u64 {
-    ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .into_iter()
-        .filter_map(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok())
-        .min()
-        .unwrap_or(u64::MAX)
 }

@@ -69,8 +69,9 @@ impl Engine {
             Some(DISK_FULL.into())
         } else if index_bytes > index_max {
             Some(format!(
-                "the index takes {index_bytes} bytes of memory and store.index_memory_max_bytes \
-                 allows {index_max}; raise it or cancel timers"
+                "the index takes {index_bytes} bytes of memory and store.index_memory_max allows \
+                 {index_max}; raise it, or make room: shorten the retention or limits.max_retained \
+                 of namespaces, purge dead letters, cancel timers"
             ))
         } else {
             self.low_disk()

@@ -26,6 +26,7 @@ mod races;
 mod refusals;
 mod rolls;
 mod rot;
+mod scarce;
 mod seeds;
 mod simulation;
 mod snapshot;

@@ -1,0 +1,44 @@
+//! How much memory the index may take where nobody says: a share of the machine's, or of what the
+//! control groups of this process allow, whichever is less.
+
+/// 60 %.
+pub(super) fn share() -> u64 {
+    #[cfg(target_os = "linux")]
+    let total = {
+        let info = rustix::system::sysinfo();
+        (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
+    };
+    #[cfg(not(target_os = "linux"))]
+    let total = 8_u64 << 30;
+    let read = |file: &str| std::fs::read_to_string(file).ok();
+    total.min(cgroup_max(&read)) / 10 * 6
+}
+
+/// What the control groups allow (v2 and v1): that of the process and all above it, each of which
+/// can set a limit. One that is not set or cannot be read is none.
+fn cgroup_max(read: &dyn Fn(&str) -> Option<String>) -> u64 {
+    let groups = read("/proc/self/cgroup").unwrap_or_default();
+    let v2 = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    let v1 = groups.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        controllers.split(',').any(|name| name == "memory").then_some(path)
+    });
+    let v1 = v1.unwrap_or("/");
+    let limit = |root: &str, group: &str, file: &str| {
+        read(&format!("{root}{}/{file}", group.trim_end_matches('/')))?.trim().parse().ok()
+    };
+    let v2 = and_above(v2).filter_map(|group| limit("/sys/fs/cgroup", group, "memory.max"));
+    let v1 = and_above(v1)
+        .filter_map(|group| limit("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"));
+    v2.chain(v1).min().unwrap_or(u64::MAX)
+}
+
+/// A path and all that lead to it, the root last.
+fn and_above(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path.trim_end_matches('/')), |path| {
+        path.rsplit_once('/').map(|(above, _)| above)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Little free disk, or more index than there is memory for: new timers are refused with what to do,
+//! everything else goes on, and room brings new timers back (P10).
+
+use std::sync::Arc;
+
+use duly_core::{Millis, Settings, State, schedule::IfExists};
+use duly_store::conformance::ManualClock;
+use duly_store::{Operation, Outcome, Refusal, SettleOutcome, SettleVerdict, Store};
+use duly_store_embedded::{EmbeddedStore, Options, disk::SimDisk};
+
+use crate::{
+    steps::{
+        Step, Tokens, apply, cancel, claim, fire, get, give_up, payload, perform, purge, put_timer,
+        redrive, repay, reschedule, retry_in, schedule, settle,
+    },
+    twins::small,
+    workload::{forgetful, settings},
+};
+
+const HOUR_MS: u64 = 3_600_000;
+
+struct Scene {
+    disk: SimDisk,
+    clock: ManualClock,
+    store: EmbeddedStore,
+    made: usize,
+}
+
+impl Scene {
+    fn new(options: Options, settings: Settings) -> Self {
+        let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+        let on = Arc::new(disk.clone());
+        let store = EmbeddedStore::open_inline(on, options, Arc::new(clock.clone()));
+        let store = store.expect("a new store opens");
+        let put = Step::Put("shop", Box::new(settings));
+        perform(&store, &put, &mut Tokens::new()).expect("it is taken");
+        Self { disk, clock, store, made: 0 }
+    }
+
+    fn one(&self, operation: Operation) -> Outcome {
+        let mut outcomes = apply(&self.store, "shop", vec![operation]).expect("it is answered");
+        outcomes.remove(0)
+    }
+
+    /// Time in which the machine is looked at again.
+    fn wait(&self) {
+        self.clock.advance(Millis::from_secs(2));
+    }
+
+    /// Why a new timer is refused, if it is.
+    fn refusal(&mut self) -> Option<String> {
+        self.made += 1;
+        match self.one(schedule(&format!("new {}", self.made), HOUR_MS, 10)) {
+            Outcome::Created(_) => None,
+            Outcome::Refused(Refusal::Exhausted { reason, retry_after }) => {
+                assert!(retry_after.is_some(), "waiting can help");
+                assert!(self.store.health().not_ready.contains(&reason), "it is shown: {reason}");
+                Some(reason)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Does this again and again until new timers are refused for want of memory.
+    fn until_refused(&mut self, mut grow: impl FnMut(&Self, usize)) {
+        for place in 0..200 {
+            grow(self, place);
+            self.wait();
+            if let Some(reason) = self.refusal() {
+                assert!(reason.contains("store.index_memory_max allows"), "{reason}");
+                return;
+            }
+        }
+        panic!("there is a limit");
+    }
+
+    /// Everything that is not a new timer, of those that [`prepared`] made.
+    fn all_else_works(&self) {
+        let changed =
+            |outcome: Outcome| assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
+        changed(self.one(reschedule("moved", 2 * HOUR_MS)));
+        changed(self.one(repay("moved", payload("paid", 20))));
+        changed(self.one(fire("moved")));
+        changed(self.one(redrive("dead", 0)));
+        assert_eq!(self.one(purge("purged")), Outcome::Purged);
+        let cancelled = self.one(cancel("cancelled"));
+        assert!(matches!(cancelled, Outcome::Cancelled { .. }), "{cancelled:?}");
+        let firings = claim(&self.store, "shop", 10).expect("claims are granted");
+        let mut ids: Vec<String> = firings.iter().map(|firing| firing.id.to_string()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, ["dead", "due 0", "due 1", "due 2", "moved"]);
+        let verdicts = [SettleVerdict::Ack, retry_in(1_000), give_up(), SettleVerdict::Release];
+        for (firing, verdict) in firings.iter().zip(verdicts) {
+            let settled = settle(&self.store, "shop", &firing.token, verdict);
+            assert_eq!(settled, Ok(SettleOutcome::Ok));
+        }
+        assert_eq!(
+            get(&self.store, "shop", "put off").map(|view| view.state),
+            Some(State::Scheduled)
+        );
+    }
+}
+
+/// A store with something of everything in it.
+fn prepared(options: Options, settings: Settings) -> Scene {
+    let scene = Scene::new(options, settings);
+    let now = ["dead", "purged"].map(|id| schedule(id, 0, 10));
+    apply(&scene.store, "shop", now.into()).expect("it is taken");
+    for firing in claim(&scene.store, "shop", 2).expect("claims are granted") {
+        settle(&scene.store, "shop", &firing.token, give_up()).expect("it is settled");
+    }
+    let due = ["due 0", "due 1", "due 2"].map(|id| schedule(id, 0, 10));
+    let later = ["moved", "cancelled", "put off"].map(|id| schedule(id, 100 * HOUR_MS, 10));
+    apply(&scene.store, "shop", [due, later].concat()).expect("it is taken");
+    scene
+}
+
+fn little_memory() -> Options {
+    Options { index_memory_max_bytes: 64 << 10, ..small(1) }
+}
+
+#[test]
+fn p10_past_the_memory_of_the_index_new_timers_are_refused_and_all_else_works() {
+    let mut scene = prepared(little_memory(), forgetful());
+    let id = |batch: usize, i: usize| format!("t{batch} {i}");
+    let mut batches = 0;
+    scene.until_refused(|scene, batch| {
+        let made = (0..100).map(|i| schedule(&id(batch, i), 50 * HOUR_MS, 10)).collect();
+        apply(&scene.store, "shop", made).expect("it is answered");
+        batches = batch + 1;
+    });
+    assert!((5..100).contains(&batches), "{batches} hundreds fit 64 KiB");
+    let replaced = scene.one(put_timer("put off", HOUR_MS, payload("other", 9), IfExists::Replace));
+    assert!(matches!(replaced, Outcome::Refused(Refusal::Exhausted { .. })), "{replaced:?}");
+    scene.all_else_works();
+    for batch in 0..batches {
+        let gone = (0..100).map(|i| cancel(&id(batch, i))).collect();
+        apply(&scene.store, "shop", gone).expect("it is answered");
+    }
+    scene.wait();
+    assert_eq!(scene.refusal(), None, "room brings new timers back");
+    assert_eq!(scene.store.health().not_ready, Vec::<String>::new());
+}
+
+#[test]
+fn p10_stubs_count_in_the_memory_of_the_index() {
+    let mut scene = prepared(little_memory(), settings());
+    scene.until_refused(|scene, batch| {
+        let made = (0..100).flat_map(|i| {
+            let id = format!("t{batch} {i}");
+            [schedule(&id, 50 * HOUR_MS, 10), cancel(&id)]
+        });
+        apply(&scene.store, "shop", made.collect()).expect("it is answered");
+    });
+    scene.all_else_works();
+}
+
+#[test]
+fn p10_dead_letters_count_in_the_memory_of_the_index() {
+    let mut scene = Scene::new(little_memory(), settings());
+    scene.until_refused(|scene, batch| {
+        // The same ids: timers with several letters have lists of them besides.
+        let made = (0..50).map(|i| {
+            let id = format!("t{i}");
+            put_timer(&id, 0, payload(&id, 10 + batch), IfExists::Replace)
+        });
+        let made = made.collect();
+        apply(&scene.store, "shop", made).expect("it is answered");
+        for firing in claim(&scene.store, "shop", 100).expect("claims are granted") {
+            settle(&scene.store, "shop", &firing.token, give_up()).expect("it is settled");
+        }
+    });
+    let before = scene.store.health().index_bytes;
+    for _ in 0..10 {
+        for i in 0..50 {
+            scene.one(purge(&format!("t{i}")));
+        }
+    }
+    assert!(scene.store.health().index_bytes < before, "what is purged gives its memory back");
+}
+
+#[test]
+fn p10_below_the_free_disk_that_is_kept_new_timers_are_refused_and_all_else_works() {
+    let by_bytes = Options { min_free_bytes: 4 << 20, ..small(1) };
+    let by_share = Options { min_free_percent: 90, ..small(1) };
+    for (options, free_bytes) in [(by_bytes, 3 << 20), (by_share, 100 << 10)] {
+        let mut scene = prepared(options, settings());
+        assert_eq!(scene.refusal(), None);
+        let all_bytes = 1 << 30;
+        scene.disk.set_free_bytes(free_bytes);
+        scene.wait();
+        let reason = scene.refusal().expect("new timers are refused");
+        assert!(reason.contains("in reserve (store.min_free_bytes"), "{reason}");
+        scene.all_else_works();
+        scene.disk.set_free_bytes(all_bytes);
+        scene.wait();
+        assert_eq!(scene.refusal(), None, "room brings new timers back");
+    }
+}
