@@ -277,7 +277,7 @@ fn a_backup_that_shares_a_run_keeps_it_whole_and_a_hole_comes_when_it_has_gone()
         return;
     }
     assert_ne!(holes(&looker), [], "nobody shares them any more");
-    // Holes go into a backup as zeros or as holes, and nothing misses what they were.
+    // Holes stay holes in a copy, and nothing misses what they were.
     store.backup(&target, &mut |_| {}).expect("a backup");
     let again = dir.path().join("again");
     restore(&target, &again, &mut |_| {}).expect("restored");
@@ -285,6 +285,8 @@ fn a_backup_that_shares_a_run_keeps_it_whole_and_a_hole_comes_when_it_has_gone()
         let checked = check(path, &mut |_| {}).expect("a backup is a store");
         assert!(checked.is_clean(), "{checked}");
     }
+    let copied = RealDisk::open_existing(&again).expect("a directory");
+    assert_eq!(holes(&copied), holes(&looker));
     let restored = on_files(&again, &clock, 3);
     assert_eq!(Snapshot::of(&restored).pending("shop"), [front("a", 0)]);
 }
