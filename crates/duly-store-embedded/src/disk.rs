@@ -69,7 +69,7 @@ pub trait Disk: Send + Sync + Debug {
     fn lock(&self) -> Result<Lock, Error>;
 
     /// Whether a file has a name outside this directory too, such as in a backup: then it must not
-    /// be written over.
+    /// be written over, and gets no holes.
     fn is_shared(&self, _name: &str) -> Result<bool, Error> {
         Ok(false)
     }

@@ -485,3 +485,6 @@ const RANGE_BYTES_MAX: u64 = 512 << 10;
 fn offset_of(location: Location) -> u64 {
     location.unit() * ALIGN
 }
+
+#[cfg(test)]
+mod tests;

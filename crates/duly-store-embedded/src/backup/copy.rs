@@ -1,6 +1,9 @@
 //! Bringing files from a store into a directory: linked where the file system can, copied where not.
 
-use crate::disk::{self, Disk, RealDisk, fresh::Throttle};
+use crate::{
+    disk::{self, Disk, RealDisk, fresh::Throttle},
+    runs,
+};
 
 use super::{BackupError, BackupProgress};
 
@@ -69,6 +72,8 @@ impl<'a> Copying<'a> {
         let from = self.source.open(name)?;
         let to = self.target.create(name)?;
         let length = from.len()?;
+        // A hole stays one. A segment needs its room: it may be a spare one day.
+        let may_have_holes = name.starts_with(runs::FILES.dir);
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut at = 0;
         while at < end {
@@ -78,7 +83,9 @@ impl<'a> Copying<'a> {
             let count = (end - at).min(CHUNK_BYTES as u64);
             let part = &mut chunk[..usize::try_from(count).expect("at most a chunk")];
             from.read_exact_at(at, part)?;
-            to.write_at(at, part)?;
+            if !(may_have_holes && part.iter().all(|byte| *byte == 0)) {
+                to.write_at(at, part)?;
+            }
             (self.throttle)(count);
             at += count;
             self.copied_bytes += count;

@@ -177,6 +177,99 @@ fn every_truncation_and_extension_is_noticed() {
     assert!(opened(&disk).unwrap_err().to_string().contains("no run has"));
 }
 
+#[test]
+fn a_group_has_an_entry_for_each_piece_in_which_records_of_it_begin() {
+    let disk = disk(1);
+    let seed = manifest().frame_seed();
+    let mut writer = writer(&disk, &header(), seed).unwrap().with_chunk_bytes(4096);
+    let mut starts = Vec::new();
+    for number in 0..40 {
+        // Of one hour, but for the last few; every eighth is longer than a piece.
+        let bytes = if number % 8 == 7 { 9_000 } else { 400 };
+        let hour = if number < 36 { 100 } else { 101 };
+        match writer.push(1, hour * HOUR_MS + number, &encoded("t", bytes)).unwrap() {
+            Pushed::At(unit) => starts.push((hour, u64::from(unit) * 16 / 4096, unit)),
+            Pushed::Full => panic!("full"),
+        }
+    }
+    writer.finish().unwrap();
+    publish(&disk, ID).unwrap();
+    let run = opened(&disk).unwrap();
+    starts.dedup_by_key(|(hour, piece, _)| (*hour, *piece));
+    let expected: Vec<u32> = starts.iter().map(|(_, _, unit)| *unit).collect();
+    let units: Vec<u32> = run.groups.iter().map(|group| group.unit).collect();
+    assert!(units == expected && units.len() > 6, "{units:?}, not {expected:?}");
+    assert_eq!(run.groups.iter().map(|group| group.count).sum::<u32>(), 40);
+}
+
+/// What a run of pending timers is sorted by.
+fn time_of(record: &[u8]) -> u64 {
+    match record::decode(record).unwrap().record {
+        record::Record::Pending(_, timer) => timer.due_at.unix_ms(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A run in pieces of 4 KiB, and where its records begin.
+fn in_pieces(seed: u64) -> (SimDisk, Vec<u64>) {
+    let disk = disk(seed);
+    let writer = writer(&disk, &header(), manifest().frame_seed()).unwrap();
+    let mut writer = writer.with_chunk_bytes(4096);
+    let mut places = Vec::new();
+    for number in 0..300 {
+        let record = encoded(&format!("t{number}"), 100 + number as usize % 7 * 90);
+        match writer.push(1, time_of(&record), &record).unwrap() {
+            Pushed::At(unit) => places.push(u64::from(unit) * 16),
+            Pushed::Full => panic!("full"),
+        }
+    }
+    writer.finish().unwrap();
+    publish(&disk, ID).unwrap();
+    (disk, places)
+}
+
+#[test]
+fn a_walk_takes_holes_for_no_damage_and_finds_what_is_behind_them_however_torn_they_are() {
+    let mut torn = 0;
+    for seed in 0..200 {
+        let (disk, places) = in_pieces(seed);
+        let file = disk.open(FINAL).unwrap();
+        let holes = [4096..3 * 4096, 5 * 4096..6 * 4096, 20 * 4096..28 * 4096];
+        for hole in &holes {
+            file.punch_hole(hole.start, hole.end - hole.start).unwrap();
+        }
+        drop(file);
+        let after = if seed % 4 == 0 { disk.kill() } else { disk.crash() };
+        let run = opened(&after).unwrap();
+        let known: u64 = run.holes.iter().map(|hole| hole.end - hole.start).sum();
+        torn += u64::from(![0, 11 * 4096].contains(&known));
+        let mut met = Vec::new();
+        assert_eq!(walk(&run, &mut |at, _| met.push(at)).unwrap(), [], "seed {seed}");
+        let ends = places.iter().skip(1).copied().chain([run.records_end]);
+        for (at, end) in places.iter().zip(ends) {
+            let is_whole = holes.iter().all(|hole| end <= hole.start || *at >= hole.end);
+            assert!(!is_whole || met.contains(at), "seed {seed}: the record at {at}");
+        }
+    }
+    assert!(torn > 50, "{torn}");
+}
+
+#[test]
+fn a_walk_finds_damage_beside_a_hole() {
+    let (disk, places) = in_pieces(1);
+    disk.open(FINAL).unwrap().punch_hole(4096, 2 * 4096).unwrap();
+    for place in
+        [places[0], *places.last().unwrap(), *places.iter().find(|at| **at > 12_288).unwrap()]
+    {
+        for at in [place, place + 5, place + 40] {
+            disk.corrupt(FINAL, at, 0x40);
+            let wrong = walk(&opened(&disk).unwrap(), &mut |_, _| {}).unwrap();
+            assert_eq!(wrong.first().map(|(at, _)| *at), Some(place), "byte {at}: {wrong:?}");
+            disk.corrupt(FINAL, at, 0x40);
+        }
+    }
+}
+
 const RUN_TOO_LONG: u64 = (256 << 20) + 16;
 
 #[test]

@@ -3,9 +3,11 @@
 //! The groups of the directory say where to go on behind a record whose length cannot be believed.
 //!
 //! Pieces of a run that nothing points into are given back to the file system, and a power loss may
-//! leave some of their old bytes: a record that is not whole and has zeros where none belong is such
-//! a hole and not damage. Whether a record that something points at is gone is for the caller to see:
+//! leave some of their old bytes: a record that does not decode and touches a sector of zeros is in
+//! such a hole and not damaged. Whether a record that something points at is gone is for the caller to see:
 //! it did not come by.
+
+use std::ops::Range;
 
 use duly_core::Timestamp;
 
@@ -71,22 +73,16 @@ impl Walk<'_> {
                     self.check_place(at, group, &decoded);
                     each(at, decoded);
                 }
-                Err(error) => {
-                    let own = fitting.map_or(rest, |bytes| &rest[..memory(bytes)]);
-                    is_holed |= has_zeros(own);
-                    match fitting {
-                        _ if is_holed => {}
-                        Some(_) => self.wrong.push((at, error.to_string())),
-                        None => {
-                            let what = "no record that fits its group begins here";
-                            self.wrong.push((at, what.into()));
-                            return;
-                        }
-                    }
+                // A header is within one sector: it is whole or gone.
+                Err(_) if self.touches_zeros(at..at + fitting.unwrap_or(ALIGN)) => is_holed = true,
+                Err(error) if fitting.is_some() => self.wrong.push((at, error.to_string())),
+                Err(_) => {
+                    self.wrong.push((at, "no record that fits its group begins here".into()));
+                    return;
                 }
             }
             // No record begins with zeros: behind them only the next group can be found.
-            let Some(bytes) = fitting.filter(|_| !is_holed || !has_zeros(&rest[..UNIT])) else {
+            let Some(bytes) = fitting.filter(|_| !are_zeros(&rest[..UNIT])) else {
                 break;
             };
             count += 1;
@@ -97,6 +93,13 @@ impl Walk<'_> {
             let what = format!("{count} records where the directory has {}", group.count);
             self.wrong.push((u64::from(group.unit) * ALIGN, what));
         }
+    }
+
+    /// Whether all of a sector, of which a part is in the range, is zeros.
+    fn touches_zeros(&self, range: Range<u64>) -> bool {
+        let first = memory(range.start) / SECTOR_BYTES * SECTOR_BYTES;
+        let end = memory(range.end).next_multiple_of(SECTOR_BYTES).min(self.bytes.len());
+        self.bytes[first..end].chunks_exact(SECTOR_BYTES).any(are_zeros)
     }
 
     fn check_place(&mut self, at: u64, group: &Group, decoded: &Decoded) {
@@ -117,11 +120,13 @@ impl Walk<'_> {
     }
 }
 
-/// Bytes of which each begins a record or is within one.
+/// The first bytes of a record, which are never all zeros.
 const UNIT: usize = ALIGN as usize;
+/// What a disk frees, or not, as a whole.
+const SECTOR_BYTES: usize = 512;
 
-fn has_zeros(bytes: &[u8]) -> bool {
-    bytes.chunks_exact(UNIT).any(|unit| unit.iter().all(|byte| *byte == 0))
+fn are_zeros(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }
 
 /// The kind of run that a record belongs to, and the time it is sorted by.

@@ -40,6 +40,15 @@ pub(super) struct Content {
 struct Unsynced {
     platter: Box<Sector>,
     fate: Fate,
+    change: Change,
+}
+
+/// How a sector came to differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Written,
+    /// It was given back: that is done or not, for a whole sector.
+    Freed,
 }
 
 /// What the next successful sync does about a difference between cache and platter.
@@ -133,6 +142,9 @@ impl Content {
         self.cache[range.clone()].fill(0);
         let whole = range.start.div_ceil(SECTOR_BYTES)..range.end / SECTOR_BYTES;
         if !whole.is_empty() {
+            for (_, sector) in self.unsynced.range_mut(whole.clone()) {
+                sector.change = Change::Freed;
+            }
             // Behind the last sector ever written there is nothing to free.
             let taken = self.allocated.len();
             self.allocated[whole.start.min(taken)..whole.end.min(taken)].fill(false);
@@ -175,7 +187,10 @@ impl Content {
             let cut_off = range.start >= self.cache.len();
             let lost_bytes = if sector.fate == Fate::Settled || cut_off {
                 0..range.len()
-            } else if (1..4).contains(&survivors_of_4) && rng.random_ratio(1, TORN_ODDS) {
+            } else if (1..4).contains(&survivors_of_4)
+                && sector.change == Change::Written
+                && rng.random_ratio(1, TORN_ODDS)
+            {
                 rng.random_range(0..range.len())..range.len()
             } else if rng.random_ratio(survivors_of_4, 4) {
                 0..0
@@ -230,14 +245,15 @@ impl Content {
             match self.unsynced.entry(index) {
                 Entry::Vacant(entry) => {
                     let platter = copy_sector(&self.cache, index);
-                    entry.insert(Unsynced { platter, fate: Fate::Dirty });
+                    let (fate, change) = (Fate::Dirty, Change::Written);
+                    entry.insert(Unsynced { platter, fate, change });
                 }
                 Entry::Occupied(mut entry) => {
                     let sector = entry.get_mut();
                     if sector.fate == Fate::Dirty && rng.random_ratio(1, WRITE_BACK_ODDS) {
                         sector.platter = copy_sector(&self.cache, index);
                     }
-                    sector.fate = Fate::Dirty;
+                    (sector.fate, sector.change) = (Fate::Dirty, Change::Written);
                 }
             }
         }

@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rustix::io::Errno;
 
-use super::content::Content;
+use super::content::{Content, SECTOR_BYTES};
 use super::fault::Plan;
 use super::names::{Inode, Names};
 use crate::disk::error::At;
@@ -286,7 +286,12 @@ impl State {
         let (start, end) = (clamp(offset), clamp(offset.saturating_add(len)));
         let end = match reach {
             Reach::Whole => end,
-            Reach::Crash => self.rng.random_range(start..=end),
+            Reach::Crash => {
+                // Room is given back sector by sector.
+                let sectors = (end - start).div_ceil(SECTOR_BYTES);
+                let count = self.rng.random_range(0..=sectors);
+                end.min((start + count * SECTOR_BYTES) / SECTOR_BYTES * SECTOR_BYTES).max(start)
+            }
         };
         let (content, rng) = self.content_mut(inode);
         let before_bytes = content.allocated_bytes();

@@ -1,0 +1,116 @@
+use parking_lot::Mutex;
+
+use super::*;
+use crate::{disk::Error, journal::fixture::pending};
+
+/// What a file is asked for, by byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Ahead(u64),
+    Read(u64),
+}
+
+/// A file in memory that takes note of what it is asked for.
+#[derive(Debug)]
+struct Noting {
+    bytes: Vec<u8>,
+    asked: Mutex<Vec<Asked>>,
+}
+
+impl File for Noting {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
+        self.asked.lock().push(Asked::Read(offset));
+        let start = usize::try_from(offset).unwrap().min(self.bytes.len());
+        let count = buf.len().min(self.bytes.len() - start);
+        buf[..count].copy_from_slice(&self.bytes[start..start + count]);
+        Ok(count)
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        assert!(len > 0 && offset + len <= self.bytes.len() as u64, "{len} bytes at {offset}");
+        self.asked.lock().push(Asked::Ahead(offset));
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<(), Error> {
+        unreachable!("it is only read")
+    }
+
+    fn sync_data(&self) -> Result<(), Error> {
+        unreachable!("it is only read")
+    }
+
+    fn sync_all(&self) -> Result<(), Error> {
+        unreachable!("it is only read")
+    }
+
+    fn len(&self) -> Result<u64, Error> {
+        Ok(self.bytes.len() as u64)
+    }
+
+    fn set_len(&self, _: u64) -> Result<(), Error> {
+        unreachable!("it is only read")
+    }
+
+    fn name(&self) -> &'static str {
+        "noting"
+    }
+}
+
+/// A file with so many records, so far apart, and where they are.
+fn scattered(count: u64, apart: u64) -> (Files, Arc<Noting>, Vec<Location>) {
+    let (mut bytes, mut places) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let at = bytes.len() as u64;
+        record::encode(&mut bytes, 1, &pending(&format!("t{number}"), 50));
+        places.push(Location::new(0, at / ALIGN, bytes.len() as u64 - at));
+        bytes.resize(usize::try_from((number + 1) * apart).unwrap(), 0);
+    }
+    let file = Arc::new(Noting { bytes, asked: Mutex::default() });
+    let mut files = Files::default();
+    let length = file.len().unwrap();
+    files.put(0, DataFile::segment(1, Arc::<Noting>::clone(&file), length));
+    (files, file, places)
+}
+
+fn read_all(files: &Files, places: &[Location]) {
+    for answer in files.read_many(places) {
+        answer.expect("it is there");
+    }
+}
+
+#[test]
+fn a_disk_hears_of_scattered_records_before_the_first_is_waited_for() {
+    let (files, file, mut places) = scattered(100, 10_000);
+    places.reverse();
+    read_all(&files, &places);
+    let asked = file.asked.lock().clone();
+    let starts = (0..100).map(|number| number * 10_000);
+    let expected: Vec<Asked> =
+        starts.clone().map(Asked::Ahead).chain(starts.map(Asked::Read)).collect();
+    assert_eq!(asked, expected);
+}
+
+#[test]
+fn a_disk_hears_of_no_more_than_it_will_keep() {
+    let (files, file, places) = scattered(1_000, 10_000);
+    read_all(&files, &places);
+    let (mut ahead, mut read) = (0, 0);
+    for asked in file.asked.lock().iter() {
+        match asked {
+            Asked::Ahead(_) => ahead += 1,
+            Asked::Read(_) => read += 1,
+        }
+        assert!(ahead <= read + READ_AHEAD, "{ahead} told of after {read} reads");
+    }
+    assert_eq!((ahead, read), (1_000, 1_000));
+}
+
+#[test]
+fn records_side_by_side_are_one_read_without_a_hint() {
+    let (files, file, places) = scattered(100, 400);
+    read_all(&files, &places);
+    assert_eq!(*file.asked.lock(), [Asked::Read(0)]);
+    file.asked.lock().clear();
+    read_all(&files, &places[..1]);
+    assert_eq!(*file.asked.lock(), [Asked::Read(0)]);
+}
