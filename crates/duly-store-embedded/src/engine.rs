@@ -42,6 +42,7 @@ use crate::{
 };
 
 mod absorb;
+mod allowance;
 pub(crate) mod backup;
 mod cancel;
 mod change;
@@ -65,7 +66,7 @@ mod reclaim;
 mod refill;
 mod rewrite;
 mod schedule;
-mod settle;
+pub(crate) mod settle;
 mod space;
 mod stats;
 mod stubs;

@@ -17,8 +17,11 @@ use super::Engine;
 const AT_ONCE: usize = 16_384;
 /// Tables of an index that one step of a pass looks at.
 const TABLES_PER_STEP: usize = 8;
-/// Stubs past `max_retained` that one call removes.
-const EVICTIONS_PER_STEP: usize = 4_096;
+/// Stubs that one step of a pass removes, but for the rest of a table.
+const REMOVALS_PER_STEP: usize = 4_096;
+/// Stubs past `max_retained` that go for one that comes: more than one, so that a crowd gets smaller
+/// also while others come.
+const EVICTIONS_PER_STUB: usize = 16;
 /// Most of the oldest that are remembered.
 const OLDEST_MAX: usize = 65_536;
 /// A pass for ended stubs looks at so many for each millisecond since the one before.
@@ -145,7 +148,8 @@ impl Engine {
             self.files.release(old.location());
         }
         self.note_stub_end(number, ends_ms);
-        self.evict_stubs(number);
+        let is_live = !self.replaying;
+        self.evict(number, if is_live { EVICTIONS_PER_STUB } else { REMOVALS_PER_STEP });
     }
 
     pub(super) fn drop_stub(&mut self, key: Key) {
@@ -170,7 +174,11 @@ impl Engine {
 
     /// Drops the oldest stubs of a namespace past `max_retained`; with very many, begins to.
     pub(super) fn evict_stubs(&mut self, number: u32) {
-        for _ in 0..EVICTIONS_PER_STEP {
+        self.evict(number, REMOVALS_PER_STEP);
+    }
+
+    fn evict(&mut self, number: u32, removals_max: usize) {
+        for _ in 0..removals_max {
             let Some(namespace) = self.namespaces.get_mut(number) else {
                 return;
             };
@@ -246,7 +254,11 @@ impl Engine {
 
     fn pass_over_ended(&mut self) {
         let now_ms = self.now.wall_ms;
+        let mut removed = 0;
         for _ in 0..TABLES_PER_STEP {
+            if removed >= REMOVALS_PER_STEP {
+                break;
+            }
             let Some(mut ending) = self.stub_passes.ending.take().or_else(|| self.next_ending())
             else {
                 return;
@@ -265,13 +277,15 @@ impl Engine {
                     }
                 }
             }
+            removed += over.len();
             over.into_iter().for_each(|key| self.drop_stub(key));
             match next {
                 Some(cursor) => self.stub_passes.ending = Some(Ending { cursor, ..ending }),
                 None => self.end_ending(&ending),
             }
         }
-        self.busy |= self.stub_passes.ending.is_some();
+        // Others may have ended, too: the next step asks.
+        self.busy |= self.stub_passes.ending.is_some() || removed >= REMOVALS_PER_STEP;
     }
 
     fn next_ending(&mut self) -> Option<Ending> {
