@@ -69,6 +69,7 @@ mod schedule;
 pub(crate) mod settle;
 mod space;
 mod stats;
+mod step_back;
 mod stubs;
 pub(crate) mod survey;
 mod time;
@@ -113,6 +114,7 @@ pub(crate) struct Engine {
     near: near::Near,
     refills: refill::Refills,
     surveys: survey::Surveys,
+    step_back: step_back::StepBack,
     /// Ends of leases, by the boot-time clock.
     lease_ends: Calendar<PackedKey>,
     /// Ends of `expire_after` of what is due or retrying, by the wall clock.

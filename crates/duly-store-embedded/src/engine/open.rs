@@ -88,6 +88,7 @@ impl Engine {
             near: super::near::Near::new(),
             refills: super::refill::Refills::default(),
             surveys: super::survey::Surveys::default(),
+            step_back: super::step_back::StepBack::default(),
             lease_ends: Calendar::new(),
             expiries: Calendar::new(),
             stub_passes: super::stubs::Passes::default(),

@@ -17,10 +17,10 @@ use crate::{
         self,
         record::{Cause, Record},
     },
-    index::{Claimable, Cursor, Entry, Flags, Key, Kind, PackedKey},
+    index::{Claimable, Entry, Flags, Key, Kind, PackedKey},
 };
 
-use super::{Engine, HeldBack, Stop, allowance::Allowance, overdue::Overdue};
+use super::{Engine, HeldBack, Stop, allowance::Allowance};
 
 /// Entries that one pass takes from one calendar.
 const PASS_MAX: usize = 4096;
@@ -125,21 +125,18 @@ impl Engine {
         let stepped_back = self.now.wall_ms < self.last_wall_ms;
         self.last_wall_ms = self.now.wall_ms;
         if stepped_back {
-            self.sink_what_is_ahead();
+            self.look_back();
         }
-        if stepped_back && self.may_be_ahead() {
-            let lanes: Vec<(u32, u8)> = self
-                .namespaces
-                .iter()
-                .flat_map(|(number, ns)| ns.lanes.iter().map(move |(slot, _)| (number, slot)))
-                .collect();
-            for (number, slot) in lanes {
-                self.hold_back_lane(number, slot);
-            }
-        }
+        self.look_back_on();
+        let mut looks = 0;
         while let Some(held) = self.held_back.first().copied()
             && held.due_ms <= self.now.wall_ms
         {
+            if looks == PASS_MAX {
+                self.busy = true;
+                break;
+            }
+            looks += 1;
             self.held_back.remove(&held);
             let key = Key::unpack(held.key);
             if let Some(entry) = self.namespaces.live(key)
@@ -150,68 +147,6 @@ impl Engine {
                 self.surface_entry(key, &entry);
             }
         }
-    }
-
-    /// After a step back of the wall clock: what is in the future again is no longer counted as due,
-    /// and waits in the calendar.
-    fn sink_what_is_ahead(&mut self) {
-        let numbers: Vec<u32> = self.namespaces.iter().map(|(number, _)| number).collect();
-        for number in numbers {
-            for entry in self.surfaced_ahead(number) {
-                self.namespaces.sink(number, &entry);
-                self.namespaces.refresh_active(number, entry.lane());
-                let (key, claimable) = (entry.key(number), entry.claimable());
-                self.check_window((number, entry.lane(), claimable.kind));
-                self.publish(super::Publish { key, claimable });
-            }
-        }
-    }
-
-    /// First attempts of a namespace that are counted as due and are not any more.
-    fn surfaced_ahead(&self, number: u32) -> Vec<Entry> {
-        let Some(namespace) = self.namespaces.get(number) else {
-            return Vec::new();
-        };
-        let wall_ms = self.now.wall_ms;
-        let is_ahead = |entry: &Entry| {
-            let Claimable { at_ms, kind } = entry.claimable();
-            kind == Kind::First && at_ms > wall_ms && entry.flags().has(Flags::SURFACED)
-        };
-        let dues = || namespace.lanes.iter().map(|(_, lane)| lane.due(Kind::First));
-        let mut ahead = Vec::new();
-        if dues().any(Overdue::has_hidden) {
-            let mut cursor = Some(Cursor::START);
-            while let Some(scan) = cursor.and_then(|from| namespace.live.scan(from)) {
-                cursor = scan.next;
-                ahead.extend(scan.entries().filter(is_ahead));
-            }
-        } else {
-            let late = dues().flat_map(|due| due.window().range((wall_ms + 1, [0; 12])..));
-            let entries = late.filter_map(|(_, packed)| namespace.live.get(Key::unpack(*packed)));
-            ahead.extend(entries.filter(is_ahead));
-        }
-        ahead
-    }
-
-    /// Holds back what a lane shows of retries whose due time is ahead of the wall clock.
-    pub(super) fn hold_back_lane(&mut self, number: u32, slot: u8) {
-        if !self.may_be_ahead() {
-            return;
-        }
-        let lane = self.namespaces.get(number).and_then(|ns| ns.lanes.get(slot));
-        let due: Vec<Key> = lane.map_or(Vec::new(), |lane| {
-            lane.due(Kind::Retry).window().iter().map(|(_, key)| Key::unpack(*key)).collect()
-        });
-        for key in due {
-            if let Some(entry) = self.namespaces.live(key) {
-                self.hold_back_retry(key, &entry);
-            }
-        }
-    }
-
-    /// Whether some retry may have its due time ahead of the wall clock.
-    const fn may_be_ahead(&self) -> bool {
-        self.now.wall_ms < self.retry_due_max_ms
     }
 
     /// Takes a retry that is due by the steady clock out of what is due if its due time is ahead of

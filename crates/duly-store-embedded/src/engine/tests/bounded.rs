@@ -290,3 +290,39 @@ fn health_is_what_a_look_at_every_lane_finds() {
     bench.settle_down();
     assert_eq!((bench.engine.health().in_flight, bench.engine.leases.len()), (0, 0));
 }
+
+#[test]
+fn what_a_step_back_of_the_clock_puts_off_is_looked_through_in_bounded_steps() {
+    let count = 40_000;
+    // All held in the window of the lane, or nearly all hidden.
+    for overdue_max in [1_000_000, 1_000] {
+        let mut bench = Bench::with_large_segments();
+        bench.engine.options.overdue_max = overdue_max;
+        for n in 0..count {
+            bench.make(Schedule::new(id(&format!("t{n}")), When::After(Millis::from_secs(5))));
+        }
+        bench.sync();
+        bench.clock.advance(Millis::from_secs(10));
+        bench.settle_down();
+        assert_eq!(bench.counts().due, count);
+        bench.clock.step_wall(-8_000);
+        let mut seen = count;
+        let mut steps = 0;
+        loop {
+            assert_eq!(bench.claim().len(), 0, "nothing is claimed early meanwhile");
+            steps += 1;
+            let due = bench.counts().due;
+            assert!(seen - due <= 32_768 + 2_048, "{seen} to {due} in a step");
+            seen = due;
+            if !bench.engine.is_busy() {
+                break;
+            }
+        }
+        assert!(steps > 1, "{steps} steps");
+        let stats = bench.counts();
+        assert_eq!((stats.due, stats.scheduled), (0, count));
+        bench.clock.advance(Millis::from_secs(4));
+        bench.settle_down();
+        assert_eq!(bench.counts().due, count, "they are due again when the time comes again");
+    }
+}
