@@ -42,6 +42,7 @@ use crate::{
 };
 
 mod absorb;
+mod allowance;
 mod apply;
 pub(crate) mod backup;
 mod cancel;
@@ -67,9 +68,10 @@ mod reclaim;
 mod refill;
 mod rewrite;
 mod schedule;
-mod settle;
+pub(crate) mod settle;
 mod space;
 mod stats;
+mod step_back;
 mod stubs;
 pub(crate) mod survey;
 mod time;
@@ -115,6 +117,7 @@ pub(crate) struct Engine {
     near: near::Near,
     refills: refill::Refills,
     surveys: survey::Surveys,
+    step_back: step_back::StepBack,
     /// Ends of leases, by the boot-time clock.
     lease_ends: Calendar<PackedKey>,
     /// Ends of `expire_after` of what is due or retrying, by the wall clock.

@@ -15,6 +15,6 @@ mod inbox;
 mod run;
 mod syncer;
 
-pub(crate) use inbox::{Answer, Inbox, Request, broken_off, closed};
+pub(crate) use inbox::{Answer, Inbox, Request, Shares, broken_off, closed};
 pub(crate) use run::{Shared, start};
 pub(crate) use syncer::Waiter;

@@ -14,7 +14,12 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     disk::{Disk, Lock, RealDisk},
-    engine::{Engine, list::Listing, survey::Question},
+    engine::{
+        Engine,
+        list::Listing,
+        settle::{Releasing, Settling},
+        survey::Question,
+    },
     journal::recovery::Progress,
     open::{OpenError, OpenReport},
     options::Options,
@@ -301,17 +306,18 @@ impl Store for EmbeddedStore {
         shard: ShardId,
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
-        self.call(When::Durable, move |engine| {
-            own(shard)?;
-            engine.settle_all(&settlements)
-        })
+        match own(shard).and_then(|()| Settling::new(settlements)) {
+            Ok(mut settling) => self.in_shares(move |engine| engine.settle_on(&mut settling)),
+            Err(error) => refused(error),
+        }
     }
 
     fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
-        self.call(When::Durable, move |engine| {
-            own(shard)?;
-            Ok(engine.release_owner(run))
-        })
+        if let Err(error) = own(shard) {
+            return refused(error);
+        }
+        let mut releasing = Releasing::new(run);
+        self.in_shares(move |engine| engine.release_on(&mut releasing).map(Ok))
     }
 
     fn get(

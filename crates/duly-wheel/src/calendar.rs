@@ -138,8 +138,8 @@ impl<T: Copy> Calendar<T> {
         self.len == 0
     }
 
-    /// Heap bytes held, for metrics. Visits every bucket, but no entry; exact but for the map of
-    /// eras, which is estimated, and what the allocator itself adds.
+    /// Heap bytes held, for metrics. Visits every bucket, but neither blocks nor entries; exact but
+    /// for the map of eras, which is estimated, and what the allocator itself adds.
     pub fn heap_bytes(&self) -> usize {
         // The standard library's B-tree nodes are between half and completely full.
         let map_bytes = self.eras.len() * (size_of::<u32>() + size_of::<Node<T>>()) * 3 / 2;

@@ -268,10 +268,7 @@ impl Engine {
         let Some(gone) = self.namespaces.remove(number) else {
             return;
         };
-        for key in self.leases.keys_where(|key, _| key.namespace() == number) {
-            self.leases.remove(key);
-        }
-        self.bury(gone);
+        self.bury(number, gone);
     }
 
     /// The namespace of a record that is being absorbed.

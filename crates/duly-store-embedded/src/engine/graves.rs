@@ -1,7 +1,8 @@
-//! What deleted namespaces leave: entries whose files still count them. They are counted out a few
-//! tables at a time.
+//! What deleted namespaces leave: entries whose files still count them, and leases. They are counted
+//! out a few tables at a time. A lease of a namespace that is gone means nothing until then: its
+//! timer is not found.
 
-use crate::index::{Cursor, Index};
+use crate::index::{Cursor, Flags, Index};
 
 use super::{Engine, namespaces::Namespace};
 
@@ -11,28 +12,46 @@ const TABLES_PER_STEP: usize = 8;
 /// Indexes of namespaces that are gone.
 #[derive(Debug, Default)]
 pub(super) struct Graves {
-    indexes: Vec<Index>,
+    /// With the number of the namespace.
+    indexes: Vec<(u32, Index)>,
     cursor: Option<Cursor>,
+    /// Leases that are still to be dropped.
+    leases: u64,
+}
+
+impl Graves {
+    /// Leases of namespaces that are gone.
+    pub(super) const fn leases(&self) -> u64 {
+        self.leases
+    }
 }
 
 impl Engine {
     /// Takes over what a deleted namespace held.
-    pub(super) fn bury(&mut self, gone: Namespace) {
+    pub(super) fn bury(&mut self, number: u32, gone: Namespace) {
+        self.graves.leases += gone.in_flight;
         let held = [gone.live, gone.stubs.into_index(), gone.letters.into_index()];
-        self.graves.indexes.extend(held.into_iter().filter(|index| !index.is_empty()));
+        let held = held.into_iter().filter(|index| !index.is_empty());
+        self.graves.indexes.extend(held.map(|index| (number, index)));
         self.busy = true;
     }
 
     /// One step.
     pub(super) fn count_out(&mut self) {
         for _ in 0..TABLES_PER_STEP {
-            let Some(index) = self.graves.indexes.last() else {
+            let Some((number, index)) = self.graves.indexes.last() else {
                 return;
             };
             let scan = index.scan(self.graves.cursor.unwrap_or(Cursor::START));
             let next = scan.and_then(|scan| {
                 let next = scan.next;
-                scan.entries().for_each(|entry| self.files.release(entry.location()));
+                for entry in scan.entries() {
+                    self.files.release(entry.location());
+                    if entry.flags().has(Flags::LEASED) {
+                        let gone = self.leases.remove(entry.key(*number));
+                        self.graves.leases -= u64::from(gone.is_some());
+                    }
+                }
                 next
             });
             self.graves.cursor = next;

@@ -43,6 +43,8 @@ impl Lease {
     }
 }
 
+/// Parts that a walk over all leases has.
+pub(crate) const PARTS: usize = MAPS;
 /// Number of maps: growing one copies so small a part of all leases that nobody notices.
 const MAPS: usize = 256;
 
@@ -98,6 +100,11 @@ impl Leases {
         }
     }
 
+    /// Whether the head of a leased timer was kept.
+    pub(crate) fn has_head(&self, key: Key) -> bool {
+        self.maps[map_of(key)].get(&key).is_some_and(|held| held.head.is_some())
+    }
+
     /// The head of a leased timer, if it was kept, for who is about to end the lease.
     pub(crate) fn take_head(&mut self, key: Key) -> Option<Box<Timer>> {
         let head = self.maps[map_of(key)].get_mut(&key)?.head.take()?;
@@ -116,10 +123,10 @@ impl Leases {
         self.len
     }
 
-    /// Keys of the leases that `wanted` picks.
-    pub(crate) fn keys_where(&self, wanted: impl Fn(Key, &Lease) -> bool) -> Vec<Key> {
-        let all = self.maps.iter().flatten();
-        all.filter(|(key, held)| wanted(**key, &held.lease)).map(|(key, _)| *key).collect()
+    /// Keys of the leases of one part that `wanted` picks; there are [`PARTS`].
+    pub(crate) fn keys_where(&self, part: usize, wanted: impl Fn(&Lease) -> bool) -> Vec<Key> {
+        let leases = self.maps[part].iter();
+        leases.filter(|(_, held)| wanted(&held.lease)).map(|(key, _)| *key).collect()
     }
 }
 

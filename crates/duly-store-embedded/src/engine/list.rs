@@ -1,12 +1,22 @@
 //! Listing: a pass over an index of the namespace in small slices, so that it holds nothing else up.
 //!
-//! A pass keeps the `limit` + 1 smallest positions seen so far. It sees each timer that does not
-//! change exactly once; what changes during the pass may be seen as it was or as it is. At the end
-//! the page is read afresh, and what is no longer as it was listed is left out.
+//! ```text
+//!   walk ──► the earliest candidates ──► read them in due order ──► page, read afresh
+//!     └────► read at once: what the index does not know the due time of
+//! ```
+//!
+//! The index knows the due time of a first attempt and of a dead letter, so of these only some
+//! thousand that come first are read, whatever the filter lets through: the page ends where they end
+//! and says where to go on. Retries and stubs have another time in the index and are all read, and so
+//! are those due at the very millisecond that the page begins with; a thousand times as many of one
+//! millisecond as fit a page take a thousand times as long, in as small slices.
+//!
+//! A pass sees each timer that does not change exactly once; what changes during the pass may be seen
+//! as it was or as it is. What is no longer as it was listed when the page is read is left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use duly_core::{Invalid, State, Timestamp};
+use duly_core::{Incarnation, Invalid, State, TimerId, Timestamp};
 use duly_store::{
     Error, ListRequest, Page, Result, TimerView,
     query::{ListState, PAGE_BYTES, PAGE_MAX, Position},
@@ -14,10 +24,13 @@ use duly_store::{
 
 use crate::{
     files::ReadError,
-    index::{Cursor, Entry, Index, Key, Kind},
+    index::{Cursor, Entry, Index, Key, Kind, PackedKey},
 };
 
 use super::{Engine, namespaces::Namespace, view::Known};
+use candidates::{Candidates, Earliest};
+
+mod candidates;
 
 /// Tables of a slice that only looks at memory.
 const TABLES_PER_SLICE: usize = 16;
@@ -32,13 +45,69 @@ pub(crate) struct Listing {
     request: ListRequest,
     number: u32,
     source: Source,
-    /// Where the pass goes on; `None` at the end.
-    cursor: Option<Cursor>,
-    /// Entries of the present table that are still to be looked at.
-    rest: Vec<Entry>,
+    stage: Stage,
+    /// The first so far, at most one more than the page takes.
     smallest: BTreeMap<Position, Key>,
     /// Stubs that could not be read.
     damaged: Vec<(Key, ReadError)>,
+    /// From this due time on not everything was seen.
+    frontier_ms: Option<u64>,
+    /// The last that was read of what lies before the frontier.
+    examined: Option<Position>,
+    spent: Spent,
+}
+
+/// What a slice has done.
+#[derive(Debug, Default)]
+struct Spent {
+    tables: usize,
+    reads: usize,
+    bytes: u64,
+}
+
+impl Spent {
+    const fn read(&mut self, entry: &Entry) {
+        self.reads += 1;
+        self.bytes += entry.location().bytes_estimate();
+    }
+
+    const fn is_enough(&self) -> bool {
+        self.reads >= READS_PER_SLICE
+            || self.bytes >= BYTES_PER_SLICE
+            || self.tables >= TABLES_PER_SLICE
+    }
+}
+
+#[derive(Debug)]
+enum Stage {
+    Walk(Walk),
+    /// Candidates that are still to be read, in due order.
+    Read(VecDeque<(u64, PackedKey)>),
+    /// What is still to go on the page.
+    Fill(Filling),
+}
+
+/// A walk over the index.
+#[derive(Debug, Default)]
+struct Walk {
+    /// Only what is due then, all of it.
+    only_ms: Option<u64>,
+    /// Where it goes on; `None` at the end.
+    cursor: Option<Cursor>,
+    /// Entries of the tables seen so far that are still to be read.
+    rest: Vec<Entry>,
+    candidates: Candidates,
+}
+
+/// A page being filled.
+#[derive(Debug)]
+struct Filling {
+    left: VecDeque<(Position, Key)>,
+    /// Whether there is something behind these.
+    more: bool,
+    page: Page,
+    bytes: u64,
+    last: Option<Position>,
 }
 
 /// Which structure is walked.
@@ -47,6 +116,16 @@ enum Source {
     Live,
     Stubs,
     Letters,
+}
+
+/// What the index says of an entry.
+enum Chance {
+    /// It is not on the page.
+    None,
+    /// It may be, by its due time.
+    Candidate(u64),
+    /// Only its record can tell.
+    Open,
 }
 
 impl Source {
@@ -80,19 +159,18 @@ impl Listing {
             request,
             number,
             source,
-            cursor: Some(Cursor::START),
-            rest: Vec::new(),
+            stage: Stage::Walk(Walk { cursor: Some(Cursor::START), ..Walk::default() }),
             smallest: BTreeMap::new(),
             damaged: Vec::new(),
+            frontier_ms: None,
+            examined: None,
+            spent: Spent::default(),
         })
     }
 
     /// Goes on for one slice; the page when it is complete.
     pub(crate) fn slice(&mut self, engine: &mut Engine) -> Option<Result<Page>> {
-        let page = match self.walk(engine) {
-            false => None,
-            true => Some(self.page(engine)),
-        };
+        let page = self.go_on(engine);
         for (key, error) in self.damaged.drain(..) {
             // Without room to write that, the next list finds it as it is.
             drop(engine.quarantine_stub(key, &error));
@@ -100,54 +178,128 @@ impl Listing {
         page
     }
 
-    fn walk(&mut self, engine: &Engine) -> bool {
+    fn go_on(&mut self, engine: &Engine) -> Option<Result<Page>> {
+        self.spent = Spent::default();
         let Some(namespace) = engine.namespaces.get(self.number) else {
-            return true;
+            return Some(Ok(Page::default()));
         };
         let index = self.source.index(namespace);
-        let (mut reads, mut bytes) = (0, 0);
-        for _ in 0..=TABLES_PER_SLICE {
-            while let Some(entry) = self.rest.pop() {
-                if self.look_at(engine, index, &entry) {
-                    reads += 1;
-                    bytes += entry.location().bytes_estimate();
-                }
-                if reads >= READS_PER_SLICE || bytes >= BYTES_PER_SLICE {
-                    return false;
-                }
-            }
-            let Some(scan) = self.cursor.and_then(|cursor| index.scan(cursor)) else {
-                return true;
+        while !self.spent.is_enough() {
+            let stage = std::mem::replace(&mut self.stage, Stage::Read(VecDeque::new()));
+            self.stage = match stage {
+                Stage::Walk(walk) => self.walk(engine, index, walk),
+                Stage::Read(candidates) => self.read_on(engine, index, candidates),
+                Stage::Fill(mut filling) => match self.fill(engine, index, &mut filling) {
+                    Some(page) => return Some(Ok(page)),
+                    None => Stage::Fill(filling),
+                },
             };
-            self.cursor = scan.next;
-            self.rest.extend(scan.entries());
         }
-        false
+        None
     }
 
-    /// Looks at an entry; answers whether that took a read.
-    fn look_at(&mut self, engine: &Engine, index: &Index, entry: &Entry) -> bool {
-        // As it is now: it may have been moved, or have gone, since the table was looked at.
-        let Some(entry) = &index.get(entry.key(self.number)) else {
-            return false;
-        };
-        let claimable = entry.claimable();
-        let may_be_listed = match self.source {
-            // A first attempt's time is its due time: most entries are judged without a read.
-            Source::Live => {
-                self.request.state.admits(engine.state_of(entry))
-                    && (claimable.kind == Kind::Retry || self.may_fit(claimable.at_ms))
+    /// Walks on until the slice is spent or the walk ends.
+    fn walk(&mut self, engine: &Engine, index: &Index, mut walk: Walk) -> Stage {
+        loop {
+            while let Some(entry) = walk.rest.pop() {
+                // As it is now: it may have been moved, or have gone, since the table was looked at.
+                if let Some(entry) = index.get(entry.key(self.number)) {
+                    self.spent.read(&entry);
+                    let view = self.read(engine, &entry);
+                    if walk.only_ms.is_some() {
+                        self.examine(view.as_ref());
+                    }
+                    self.offer(view.as_ref(), &entry);
+                }
+                if self.spent.is_enough() {
+                    return Stage::Walk(walk);
+                }
             }
-            Source::Letters => self.may_fit(claimable.at_ms),
-            Source::Stubs => claimable.at_ms > engine.now.wall_ms,
-        };
-        if !may_be_listed {
-            return false;
+            let Some(scan) = walk.cursor.and_then(|cursor| index.scan(cursor)) else {
+                return self.end_walk(walk);
+            };
+            if self.spent.is_enough() {
+                return Stage::Walk(walk);
+            }
+            self.spent.tables += 1;
+            walk.cursor = scan.next;
+            for entry in scan.entries() {
+                match self.chance(engine, &entry, walk.only_ms) {
+                    Chance::None => {}
+                    Chance::Candidate(due_ms) => {
+                        walk.candidates.offer(due_ms, entry.key(self.number).pack());
+                    }
+                    Chance::Open => walk.rest.push(entry),
+                }
+            }
         }
-        if let Some(view) = self.read(engine, entry) {
-            self.offer(&view, entry);
+    }
+
+    fn end_walk(&mut self, walk: Walk) -> Stage {
+        if walk.only_ms.is_some() {
+            return self.begin_page();
         }
-        true
+        match walk.candidates.earliest() {
+            Earliest::All(candidates) => Stage::Read(candidates),
+            Earliest::Before(frontier_ms, candidates) => {
+                self.frontier_ms = Some(frontier_ms);
+                Stage::Read(candidates)
+            }
+            Earliest::OneInstant(due_ms) => {
+                self.frontier_ms = Some(due_ms + 1);
+                let cursor = Some(Cursor::START);
+                Stage::Walk(Walk { only_ms: Some(due_ms), cursor, ..Walk::default() })
+            }
+        }
+    }
+
+    /// Reads candidates until the slice is spent or no more can be on the page.
+    fn read_on(
+        &mut self,
+        engine: &Engine,
+        index: &Index,
+        mut candidates: VecDeque<(u64, PackedKey)>,
+    ) -> Stage {
+        while let Some((due_ms, key)) = candidates.pop_front() {
+            if !self.may_fit(due_ms) {
+                break;
+            }
+            if let Some(entry) = index.get(Key::unpack(key)) {
+                self.spent.read(&entry);
+                let view = self.read(engine, &entry);
+                self.examine(view.as_ref());
+                self.offer(view.as_ref(), &entry);
+            }
+            if self.spent.is_enough() {
+                return Stage::Read(candidates);
+            }
+        }
+        self.begin_page()
+    }
+
+    fn chance(&self, engine: &Engine, entry: &Entry, only_ms: Option<u64>) -> Chance {
+        let claimable = entry.claimable();
+        let at_ms = claimable.at_ms;
+        match self.source {
+            Source::Stubs if at_ms > engine.now.wall_ms => return Chance::Open,
+            Source::Stubs => return Chance::None,
+            Source::Live if !self.request.state.admits(engine.state_of(entry)) => {
+                return Chance::None;
+            }
+            // A retry's time is that of its next attempt.
+            Source::Live if claimable.kind == Kind::Retry => {
+                return if only_ms.is_none() { Chance::Open } else { Chance::None };
+            }
+            Source::Live | Source::Letters => {}
+        }
+        let after = self.request.after.as_ref().map(|after| after.due_at.unix_ms());
+        match only_ms {
+            _ if !self.may_fit(at_ms) => Chance::None,
+            Some(only_ms) if only_ms == at_ms => Chance::Open,
+            Some(_) => Chance::None,
+            None if after == Some(at_ms) => Chance::Open,
+            None => Chance::Candidate(at_ms),
+        }
     }
 
     /// Whether something due then can be on the page.
@@ -182,10 +334,19 @@ impl Listing {
         }
     }
 
-    fn offer(&mut self, view: &TimerView, entry: &Entry) {
-        if !self.admits(view) {
+    /// Takes note of how far the list was looked through.
+    fn examine(&mut self, view: Option<&TimerView>) {
+        let is_before = |view: &&TimerView| {
+            self.frontier_ms.is_some_and(|frontier_ms| view.due_at().unix_ms() < frontier_ms)
+        };
+        let position = view.filter(is_before).map(Position::of);
+        self.examined = self.examined.take().max(position);
+    }
+
+    fn offer(&mut self, view: Option<&TimerView>, entry: &Entry) {
+        let Some(view) = view.filter(|view| self.admits(view)) else {
             return;
-        }
+        };
         self.smallest.insert(Position::of(view), entry.key(self.number));
         if self.smallest.len() > self.request.limit + 1 {
             self.smallest.pop_last();
@@ -207,32 +368,57 @@ impl Listing {
             && request.tag.as_ref().is_none_or(tagged)
     }
 
-    fn page(&mut self, engine: &Engine) -> Result<Page> {
-        let mut page = Page::default();
-        let smallest = std::mem::take(&mut self.smallest);
-        let listed = smallest.len();
-        let mut more = listed > self.request.limit;
-        let mut last = None;
-        let mut bytes = 0;
-        let index = engine.namespaces.get(self.number).map(|ns| self.source.index(ns));
-        for (position, key) in smallest.into_iter().take(self.request.limit) {
+    fn begin_page(&mut self) -> Stage {
+        let listed = std::mem::take(&mut self.smallest).into_iter();
+        let is_seen = |(position, _): &(Position, Key)| {
+            self.frontier_ms.is_none_or(|frontier_ms| position.due_at.unix_ms() < frontier_ms)
+        };
+        let mut left: VecDeque<_> = listed.filter(is_seen).collect();
+        let more = left.len() > self.request.limit;
+        left.truncate(self.request.limit);
+        Stage::Fill(Filling { left, more, page: Page::default(), bytes: 0, last: None })
+    }
+
+    /// Fills the page until the slice is spent or it is complete.
+    fn fill(&mut self, engine: &Engine, index: &Index, filling: &mut Filling) -> Option<Page> {
+        while filling.bytes < PAGE_BYTES
+            && let Some((position, key)) = filling.left.pop_front()
+        {
             // A timer that has another place in the order by now comes there, or came before.
-            let entry = index.and_then(|index| index.get(key));
+            let entry = index.get(key);
+            if let Some(entry) = &entry {
+                self.spent.read(entry);
+            }
             let view = entry.and_then(|entry| self.read(engine, &entry));
             let still_here = |view: &TimerView| {
                 Position::of(view) == position && self.request.state.admits(view.state)
             };
             if let Some(view) = view.filter(still_here) {
-                bytes += view.payload_bytes();
-                page.timers.push(view);
+                filling.bytes += view.payload_bytes();
+                filling.page.timers.push(view);
             }
-            last = Some(position);
-            if bytes >= PAGE_BYTES {
-                more |= listed > page.timers.len();
-                break;
+            filling.last = Some(position);
+            if self.spent.is_enough() {
+                return None;
             }
         }
-        page.next = if more { last } else { None };
-        Ok(page)
+        let Filling { left, more, page, last, .. } = filling;
+        let last = last.take();
+        page.next = match self.frontier_ms {
+            _ if *more || !left.is_empty() => last,
+            None => None,
+            Some(frontier_ms) => last.max(self.examined.take()).or_else(|| before(frontier_ms)),
+        };
+        Some(std::mem::take(page))
     }
 }
+
+/// The last position that is due before a time.
+fn before(due_ms: u64) -> Option<Position> {
+    let due_at = Timestamp::saturating_from_unix_ms(due_ms.saturating_sub(1));
+    let id = TimerId::new(&char::MAX.to_string().repeat(64)).ok()?;
+    Some(Position { due_at, id, incarnation: Incarnation(u64::MAX), occurrence: u32::MAX })
+}
+
+#[cfg(test)]
+mod tests;

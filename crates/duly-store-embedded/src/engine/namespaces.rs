@@ -17,6 +17,9 @@ use crate::{
     index::{Entry, Flags, Index, Key, Kind, NAMESPACE_MAX},
 };
 
+mod dues;
+
+use self::dues::Dues;
 use super::{
     lanes::{Lane, Lanes},
     letters::Letters,
@@ -131,8 +134,8 @@ pub(crate) struct Namespaces {
     next_number: u32,
     /// Lanes in which something is due.
     pub(crate) active: BTreeSet<(NamespaceName, u8)>,
-    /// Due timers held in the windows of all lanes.
-    held: usize,
+    /// What is due in all lanes.
+    dues: Dues,
     /// Pending timers of all namespaces.
     pending: u64,
     /// Dead letters of all namespaces.
@@ -223,10 +226,10 @@ impl Namespaces {
         if self.by_name.get(&gone.name) == Some(&number) {
             self.by_name.remove(&gone.name);
         }
-        for (number, lane) in gone.lanes.iter() {
-            self.active.remove(&(gone.name.clone(), number));
+        for (slot, lane) in gone.lanes.iter() {
+            self.active.remove(&(gone.name.clone(), slot));
             for kind in [Kind::First, Kind::Retry] {
-                self.held -= lane.due(kind).window().len();
+                self.dues.forget((number, slot, kind), lane.due(kind));
             }
         }
         Some(gone)
@@ -263,6 +266,16 @@ impl Namespaces {
         self.dead
     }
 
+    /// Due timers of all namespaces.
+    pub(crate) const fn overdue(&self) -> u64 {
+        self.dues.len()
+    }
+
+    /// When the earliest of all due timers became claimable.
+    pub(crate) fn oldest_due_ms(&self) -> Option<u64> {
+        self.dues.first_ms()
+    }
+
     /// Does something with the entries of a namespace and keeps the counts over all namespaces.
     pub(crate) fn with<T>(
         &mut self,
@@ -281,7 +294,7 @@ impl Namespaces {
 
     /// How many due timers a lane may hold in memory, of `room` as configured.
     pub(crate) fn room(&self, room: usize) -> usize {
-        if self.held < HELD_MAX { room } else { room.min(ROOM_WHEN_CROWDED) }
+        if self.dues.held() < HELD_MAX { room } else { room.min(ROOM_WHEN_CROWDED) }
     }
 
     /// Counts a timer as due in its lane.
@@ -299,10 +312,10 @@ impl Namespaces {
             self.active.insert((namespace.name.clone(), entry.lane()));
         }
         let claimable = entry.claimable();
-        let due = lane.due_mut(claimable.kind);
-        let before = due.window().len();
-        due.add((claimable.at_ms, key.pack()), room);
-        self.held = self.held + due.window().len() - before;
+        let place = (number, entry.lane(), claimable.kind);
+        self.dues.change(place, lane.due_mut(claimable.kind), |due| {
+            due.add((claimable.at_ms, key.pack()), room);
+        });
     }
 
     /// No longer counts a timer as due, if it was; the entry may have left the index.
@@ -327,29 +340,29 @@ impl Namespaces {
             return;
         };
         let claimable = entry.claimable();
-        let due = lane.due_mut(claimable.kind);
-        let before = due.window().len();
-        due.remove((claimable.at_ms, entry.key(number).pack()));
-        self.held = self.held + due.window().len() - before;
+        let (place, key) = ((number, entry.lane(), claimable.kind), entry.key(number).pack());
+        self.dues.change(place, lane.due_mut(claimable.kind), |due| {
+            due.remove((claimable.at_ms, key));
+        });
     }
 
     /// Brings hidden timers back into a lane's window, as many as there is room for.
     pub(crate) fn unhide(
         &mut self,
         number: u32,
-        lane: u8,
+        slot: u8,
         kind: Kind,
         found: impl Iterator<Item = super::overdue::Place>,
         room: usize,
     ) {
         let room = self.room(room);
-        let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(lane));
-        let Some(due) = lane.map(|lane| lane.due_mut(kind)) else {
-            return;
-        };
-        let before = due.window().len();
-        found.take(room.saturating_sub(before)).for_each(|place| due.unhide(place));
-        self.held = self.held + due.window().len() - before;
+        let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(slot));
+        if let Some(due) = lane.map(|lane| lane.due_mut(kind)) {
+            self.dues.change((number, slot, kind), due, |due| {
+                let free = room.saturating_sub(due.window().len());
+                found.take(free).for_each(|place| due.unhide(place));
+            });
+        }
     }
 
     /// Brings [`Namespaces::active`] up to date for a lane that may have become idle.

@@ -89,6 +89,7 @@ impl Engine {
             near: super::near::Near::new(),
             refills: super::refill::Refills::default(),
             surveys: super::survey::Surveys::default(),
+            step_back: super::step_back::StepBack::default(),
             lease_ends: Calendar::new(),
             expiries: Calendar::new(),
             stub_passes: super::stubs::Passes::default(),
@@ -247,7 +248,9 @@ impl Engine {
 
     /// Ends the leases of nodes: every node of an embedded store ended with its process.
     fn release_nodes(&mut self) -> u64 {
-        let held = self.leases.keys_where(|_, lease| lease.node.is_some());
+        let held = (0..super::leases::PARTS)
+            .flat_map(|part| self.leases.keys_where(part, |lease| lease.node.is_some()));
+        let held: Vec<_> = held.collect();
         for key in &held {
             self.end_lease(*key, "the server stopped before a verdict");
         }

@@ -44,6 +44,11 @@ impl Overdue {
         &self.window
     }
 
+    /// The time of the earliest that is held.
+    pub(crate) fn first_ms(&self) -> Option<u64> {
+        self.window.first().map(|(at_ms, _)| *at_ms)
+    }
+
     /// Whether part of it is hidden.
     pub(crate) const fn has_hidden(&self) -> bool {
         self.hidden > 0

@@ -178,7 +178,7 @@ impl Engine {
         self.namespaces.unhide(number, slot, kind, found.into_iter(), room);
         // A retry whose due time is ahead of a wall clock that stepped back is not claimable.
         if kind == Kind::Retry {
-            self.hold_back_lane(number, slot);
+            self.look_back_for_retries();
         }
         self.wake = true;
     }

@@ -15,29 +15,39 @@ use crate::{
     index::{Entry, Key},
 };
 
-use super::{Engine, Stop, leases, leases::Lease};
+use super::{
+    Engine, Stop,
+    allowance::{Allowance, SHARE_RECORDS},
+    leases,
+    leases::Lease,
+};
 
 impl Engine {
-    /// Takes verdicts. When one cannot be written, it and those behind it are in doubt.
-    pub(crate) fn settle_all(
+    /// Goes on with verdicts for one share; the outcomes when all are taken. When one cannot be
+    /// written, it and those behind are in doubt.
+    pub(crate) fn settle_on(
         &mut self,
-        settlements: &[Settlement],
-    ) -> Result<Vec<SettleOutcome>, Error> {
-        duly_store::settle::check(settlements)?;
-        let mut outcomes = Vec::with_capacity(settlements.len());
-        let keys = settlements.iter().filter_map(|settlement| leases::parse(&settlement.token));
-        self.namespaces.warm(keys.map(|(key, _)| key));
-        for settlement in settlements {
-            match self.settle(settlement) {
+        settling: &mut Settling,
+    ) -> Option<Result<Vec<SettleOutcome>, Error>> {
+        let outcomes = &mut settling.outcomes;
+        let mut allowance = Allowance::of_a_share();
+        let left = &settling.settlements[outcomes.len()..];
+        let keys = left.iter().filter_map(|settlement| leases::parse(&settlement.token));
+        self.namespaces.warm(keys.map(|(key, _)| key).take(SHARE_RECORDS));
+        for settlement in left {
+            if allowance.is_spent() {
+                return None;
+            }
+            match self.settle_within(settlement, &mut allowance) {
                 Ok(outcome) => outcomes.push(outcome),
-                Err(error) if outcomes.is_empty() => return Err(error),
+                Err(error) if outcomes.is_empty() => return Some(Err(error)),
                 Err(_) => {
-                    outcomes.resize(settlements.len(), SettleOutcome::InDoubt);
+                    outcomes.resize(settling.settlements.len(), SettleOutcome::InDoubt);
                     break;
                 }
             }
         }
-        Ok(outcomes)
+        Some(Ok(std::mem::take(outcomes)))
     }
 
     /// Hands back a firing that nobody has seen. Where that cannot be written its lease ends soon.
@@ -56,6 +66,14 @@ impl Engine {
 
     /// Takes one verdict.
     pub(crate) fn settle(&mut self, settlement: &Settlement) -> Result<SettleOutcome, Error> {
+        self.settle_within(settlement, &mut Allowance::of_a_share())
+    }
+
+    fn settle_within(
+        &mut self,
+        settlement: &Settlement,
+        allowance: &mut Allowance,
+    ) -> Result<SettleOutcome, Error> {
         let Some((key, nonce)) = leases::parse(&settlement.token) else {
             return Ok(SettleOutcome::InvalidToken);
         };
@@ -65,9 +83,18 @@ impl Engine {
             return Ok(SettleOutcome::InvalidToken);
         }
         let lease = self.leases.get(key).copied().filter(|lease| lease.nonce == nonce);
+        let is_over = lease.is_some_and(|lease| lease.ends_boot_ms <= self.now.boot_ms);
+        if is_over {
+            // Among very many that ended at once it had not its turn yet.
+            self.end_lease(key, "the lease ended before a verdict");
+        }
+        let lease = lease.filter(|_| !is_over);
         let (Some(lease), Some(entry)) = (lease, self.namespaces.live(key)) else {
+            allowance.spend(LOOK_BACK_BYTES);
             return self.settled_before(key, nonce, &settlement.verdict);
         };
+        let needs_record = settlement.verdict != SettleVerdict::Ack || !self.leases.has_head(key);
+        allowance.spend(if needs_record { entry.location().bytes_estimate() } else { 0 });
         self.settled(|engine| engine.take_verdict(key, &entry, &lease, &settlement.verdict))
     }
 
@@ -189,15 +216,70 @@ impl Engine {
         })
     }
 
-    /// Ends all leases of a node.
-    pub(crate) fn release_owner(&mut self, run: duly_store::NodeRun) -> u64 {
-        let held = self.leases.keys_where(|_, lease| lease.node == Some(run.0));
-        for key in &held {
-            self.end_lease(*key, "the node that held the lease is gone");
+    /// Goes on ending the leases of a node for one share; how many there were when that is done.
+    pub(crate) fn release_on(&mut self, releasing: &mut Releasing) -> Option<u64> {
+        let run = Some(releasing.run.0);
+        let mut allowance = Allowance::of_a_share();
+        for _ in 0..PARTS_PER_SHARE {
+            while let Some(key) = releasing.keys.pop() {
+                let is_held = self.leases.get(key).is_some_and(|lease| lease.node == run);
+                let entry = self.namespaces.live(key).filter(|_| is_held);
+                let Some(entry) = entry else {
+                    continue;
+                };
+                allowance.spend(entry.location().bytes_estimate());
+                self.end_lease(key, "the node that held the lease is gone");
+                releasing.ended += 1;
+                if allowance.is_spent() {
+                    return None;
+                }
+            }
+            if releasing.part == leases::PARTS {
+                return Some(releasing.ended);
+            }
+            releasing.keys = self.leases.keys_where(releasing.part, |lease| lease.node == run);
+            releasing.part += 1;
         }
-        held.len() as u64
+        None
     }
 }
+
+/// Verdicts that are being taken.
+#[derive(Debug)]
+pub(crate) struct Settling {
+    settlements: Vec<Settlement>,
+    outcomes: Vec<SettleOutcome>,
+}
+
+impl Settling {
+    /// Refuses a call whose values are not allowed.
+    pub(crate) fn new(settlements: Vec<Settlement>) -> Result<Self, Error> {
+        duly_store::settle::check(&settlements)?;
+        let outcomes = Vec::with_capacity(settlements.len());
+        Ok(Self { settlements, outcomes })
+    }
+}
+
+/// Leases of a node that are being ended.
+#[derive(Debug)]
+pub(crate) struct Releasing {
+    run: duly_store::NodeRun,
+    /// The part of all leases that is looked at next.
+    part: usize,
+    keys: Vec<Key>,
+    ended: u64,
+}
+
+impl Releasing {
+    pub(crate) const fn new(run: duly_store::NodeRun) -> Self {
+        Self { run, part: 0, keys: Vec::new(), ended: 0 }
+    }
+}
+
+/// What it is taken to cost to look whether a verdict was given before.
+const LOOK_BACK_BYTES: u64 = 4_096;
+/// Parts of all leases that one share looks through.
+const PARTS_PER_SHARE: usize = 16;
 
 /// The longest wait a holder can ask for.
 const WAIT_MAX: Millis = duly_core::retry::BACKOFF_MAX;

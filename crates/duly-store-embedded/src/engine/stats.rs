@@ -25,7 +25,7 @@ impl Engine {
         for (slot, lane) in namespace.lanes.iter() {
             let due = lane.due(Kind::First).len();
             stats.due += due;
-            let first = lane.due(Kind::First).window().first().map(|(at_ms, _)| *at_ms);
+            let first = lane.due(Kind::First).first_ms();
             oldest = oldest.into_iter().chain(first.filter(|_| due > 0)).min();
             let Some(key) = Self::lane_key(namespace, slot) else {
                 continue;
@@ -47,7 +47,7 @@ impl Engine {
         Some(stats)
     }
 
-    /// How the store feels.
+    /// How the store feels: from what is kept, whatever the number of namespaces and timers.
     pub(crate) fn health(&self) -> Health {
         let mut health = Health {
             location: self.disk.describe(),
@@ -55,25 +55,14 @@ impl Engine {
             index_bytes: self.namespaces.index_bytes(),
             disk_bytes: self.files.bytes(),
             dead: self.namespaces.dead(),
-            in_flight: self.leases.len() as u64,
+            overdue: self.namespaces.overdue(),
+            in_flight: self.leases.len() as u64 - self.graves.leases(),
             calendar_bytes: (self.near.heap_bytes()
                 + self.lease_ends.heap_bytes()
                 + self.expiries.heap_bytes()) as u64,
             ..Health::default()
         };
-        let mut oldest_ms: Option<u64> = None;
-        for (name, slot) in &self.namespaces.active {
-            let number = self.namespaces.number_of(name);
-            let namespace = number.and_then(|number| self.namespaces.get(number));
-            let Some(lane) = namespace.and_then(|ns| ns.lanes.get(*slot)) else {
-                continue;
-            };
-            for kind in [Kind::First, Kind::Retry] {
-                health.overdue += lane.due(kind).len();
-                let first = lane.due(kind).window().first().map(|(at_ms, _)| *at_ms);
-                oldest_ms = oldest_ms.into_iter().chain(first).min();
-            }
-        }
+        let oldest_ms = self.namespaces.oldest_due_ms();
         health.oldest_due_age =
             oldest_ms.map(|at| Millis::from_ms(self.now.wall_ms.saturating_sub(at)));
         health.not_ready.extend(self.poisoned.clone());

@@ -19,6 +19,8 @@ use evict::{Crowded, End};
 
 /// Tables of an index that one step of a pass looks at.
 const TABLES_PER_STEP: usize = 8;
+/// Stubs that one step of a pass removes, but for the rest of a table.
+const REMOVALS_PER_STEP: usize = 4_096;
 /// A pass for ended stubs looks at so many for each millisecond since the one before.
 const LOOKS_PER_MS: u64 = 1_000;
 
@@ -135,7 +137,11 @@ impl Engine {
 
     fn pass_over_ended(&mut self) {
         let now_ms = self.now.wall_ms;
+        let mut removed = 0;
         for _ in 0..TABLES_PER_STEP {
+            if removed >= REMOVALS_PER_STEP {
+                break;
+            }
             let Some(mut ending) = self.stub_passes.ending.take().or_else(|| self.next_ending())
             else {
                 return;
@@ -154,13 +160,15 @@ impl Engine {
                     }
                 }
             }
+            removed += over.len();
             over.into_iter().for_each(|key| self.drop_stub(key));
             match next {
                 Some(cursor) => self.stub_passes.ending = Some(Ending { cursor, ..ending }),
                 None => self.end_ending(&ending),
             }
         }
-        self.busy |= self.stub_passes.ending.is_some();
+        // Others may have ended, too: the next step asks.
+        self.busy |= self.stub_passes.ending.is_some() || removed >= REMOVALS_PER_STEP;
     }
 
     fn next_ending(&mut self) -> Option<Ending> {

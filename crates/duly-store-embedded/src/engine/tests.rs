@@ -27,6 +27,7 @@ use crate::{
 
 use super::Engine;
 
+mod bounded;
 mod fuzzy;
 mod loose;
 mod shown;
@@ -104,19 +105,23 @@ impl Bench {
         assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
     }
 
-    fn claim(&mut self) -> Vec<Firing> {
+    pub(super) fn claim(&mut self) -> Vec<Firing> {
+        self.claim_as(Owner::Consumer { lease: None })
+    }
+
+    fn claim_as(&mut self, owner: Owner) -> Vec<Firing> {
         let lane = Lane { namespace: shop(), key: LaneKey::Pull };
         let request = ClaimRequest {
             lanes: vec![LaneClaim { lane, first_max: 10, retry_max: 10 }],
             total_max: 10,
             bytes_max: u64::MAX,
-            owner: Owner::Consumer { lease: None },
+            owner,
         };
         self.engine.begin_step();
         self.engine.claim(&request).unwrap().firings
     }
 
-    fn settle(&mut self, firing: &Firing, verdict: SettleVerdict) {
+    pub(super) fn settle(&mut self, firing: &Firing, verdict: SettleVerdict) {
         let settlement = Settlement { token: firing.token.clone(), namespace: None, verdict };
         self.engine.settle(&settlement).unwrap();
     }

@@ -1,7 +1,8 @@
 //! What time brings: timers become due, leases end, firings expire, stubs go.
 //!
-//! Every pass is bounded; [`Engine::busy`] says that another is needed at once. A popped entry
-//! that disagrees with the index is stale and dropped.
+//! Every pass is bounded: in entries that it looks at, and by an [`Allowance`] in records that it reads
+//! or writes. [`Engine::busy`] says that another is needed at once. A popped entry that disagrees with
+//! the index is stale and dropped.
 
 use duly_core::{
     State, Timer, Timestamp,
@@ -16,15 +17,15 @@ use crate::{
         self,
         record::{Cause, Record},
     },
-    index::{Claimable, Cursor, Entry, Flags, Key, Kind, PackedKey},
+    index::{Claimable, Entry, Flags, Key, Kind, PackedKey},
 };
 
-use super::{Engine, HeldBack, Stop, overdue::Overdue};
+use super::{Engine, HeldBack, Stop, allowance::Allowance};
 
 /// Entries that one pass takes from one calendar.
 const PASS_MAX: usize = 4096;
-/// Records that one pass reads to learn when they expire.
-const LOOK_UPS_MAX: usize = 256;
+/// Of these, how many are taken at once where each may take a record: the rest stays where it is.
+const CHUNK: usize = 64;
 /// When an end that could not be written is tried again.
 pub(super) const AGAIN_MS: u64 = 1_000;
 
@@ -54,7 +55,13 @@ impl Engine {
         let now_ms = self.clock_of(kind);
         self.busy |= self.near.window(kind).calendar.pop_due(now_ms, PASS_MAX, &mut popped);
         self.namespaces.warm(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
+        let mut allowance = Allowance::of_a_pass();
         for (at_ms, packed) in popped.drain(..) {
+            if allowance.is_spent() {
+                self.near.window(kind).calendar.insert(at_ms, packed);
+                self.busy = true;
+                continue;
+            }
             let key = Key::unpack(packed);
             let Some(entry) = self.namespaces.live(key) else {
                 continue;
@@ -65,10 +72,14 @@ impl Engine {
             if !waits || !agrees || self.is_unpublished(key, &entry) {
                 continue;
             }
-            if kind == Kind::Retry && self.may_be_ahead() && self.hold_back_retry(key, &entry) {
-                continue;
+            if kind == Kind::Retry && self.may_be_ahead() {
+                allowance.spend(entry.location().bytes_estimate());
+                if self.hold_back_retry(key, &entry) {
+                    continue;
+                }
             }
             if kind == Kind::First && flags.has(Flags::EXPIRES) {
+                allowance.spend(entry.location().bytes_estimate());
                 self.note_expiry(&entry, packed);
             }
             self.surface_entry(key, &entry);
@@ -115,21 +126,18 @@ impl Engine {
         let stepped_back = self.now.wall_ms < self.last_wall_ms;
         self.last_wall_ms = self.now.wall_ms;
         if stepped_back {
-            self.sink_what_is_ahead();
+            self.look_back();
         }
-        if stepped_back && self.may_be_ahead() {
-            let lanes: Vec<(u32, u8)> = self
-                .namespaces
-                .iter()
-                .flat_map(|(number, ns)| ns.lanes.iter().map(move |(slot, _)| (number, slot)))
-                .collect();
-            for (number, slot) in lanes {
-                self.hold_back_lane(number, slot);
-            }
-        }
+        self.look_back_on();
+        let mut looks = 0;
         while let Some(held) = self.held_back.first().copied()
             && held.due_ms <= self.now.wall_ms
         {
+            if looks == PASS_MAX {
+                self.busy = true;
+                break;
+            }
+            looks += 1;
             self.held_back.remove(&held);
             let key = Key::unpack(held.key);
             if let Some(entry) = self.namespaces.live(key)
@@ -140,68 +148,6 @@ impl Engine {
                 self.surface_entry(key, &entry);
             }
         }
-    }
-
-    /// After a step back of the wall clock: what is in the future again is no longer counted as due,
-    /// and waits in the calendar.
-    fn sink_what_is_ahead(&mut self) {
-        let numbers: Vec<u32> = self.namespaces.iter().map(|(number, _)| number).collect();
-        for number in numbers {
-            for entry in self.surfaced_ahead(number) {
-                self.namespaces.sink(number, &entry);
-                self.namespaces.refresh_active(number, entry.lane());
-                let (key, claimable) = (entry.key(number), entry.claimable());
-                self.check_window((number, entry.lane(), claimable.kind));
-                self.publish(super::Publish { key, claimable });
-            }
-        }
-    }
-
-    /// First attempts of a namespace that are counted as due and are not any more.
-    fn surfaced_ahead(&self, number: u32) -> Vec<Entry> {
-        let Some(namespace) = self.namespaces.get(number) else {
-            return Vec::new();
-        };
-        let wall_ms = self.now.wall_ms;
-        let is_ahead = |entry: &Entry| {
-            let Claimable { at_ms, kind } = entry.claimable();
-            kind == Kind::First && at_ms > wall_ms && entry.flags().has(Flags::SURFACED)
-        };
-        let dues = || namespace.lanes.iter().map(|(_, lane)| lane.due(Kind::First));
-        let mut ahead = Vec::new();
-        if dues().any(Overdue::has_hidden) {
-            let mut cursor = Some(Cursor::START);
-            while let Some(scan) = cursor.and_then(|from| namespace.live.scan(from)) {
-                cursor = scan.next;
-                ahead.extend(scan.entries().filter(is_ahead));
-            }
-        } else {
-            let late = dues().flat_map(|due| due.window().range((wall_ms + 1, [0; 12])..));
-            let entries = late.filter_map(|(_, packed)| namespace.live.get(Key::unpack(*packed)));
-            ahead.extend(entries.filter(is_ahead));
-        }
-        ahead
-    }
-
-    /// Holds back what a lane shows of retries whose due time is ahead of the wall clock.
-    pub(super) fn hold_back_lane(&mut self, number: u32, slot: u8) {
-        if !self.may_be_ahead() {
-            return;
-        }
-        let lane = self.namespaces.get(number).and_then(|ns| ns.lanes.get(slot));
-        let due: Vec<Key> = lane.map_or(Vec::new(), |lane| {
-            lane.due(Kind::Retry).window().iter().map(|(_, key)| Key::unpack(*key)).collect()
-        });
-        for key in due {
-            if let Some(entry) = self.namespaces.live(key) {
-                self.hold_back_retry(key, &entry);
-            }
-        }
-    }
-
-    /// Whether some retry may have its due time ahead of the wall clock.
-    const fn may_be_ahead(&self) -> bool {
-        self.now.wall_ms < self.retry_due_max_ms
     }
 
     /// Takes a retry that is due by the steady clock out of what is due if its due time is ahead of
@@ -227,14 +173,28 @@ impl Engine {
     }
 
     fn end_leases(&mut self) {
+        let now_ms = self.now.boot_ms;
+        let (mut allowance, mut looks) = (Allowance::of_a_pass(), 0);
         let mut popped = std::mem::take(&mut self.popped);
-        self.busy |= self.lease_ends.pop_due(self.now.boot_ms, PASS_MAX, &mut popped);
-        for (at_ms, packed) in popped.drain(..) {
-            let key = Key::unpack(packed);
-            if self.leases.get(key).is_some_and(|lease| lease.ends_boot_ms <= at_ms) {
-                self.end_lease(key, "the lease ended before a verdict");
+        let mut more = true;
+        while more && !allowance.is_spent() && looks < PASS_MAX {
+            more = self.lease_ends.pop_due(now_ms, CHUNK, &mut popped);
+            looks += popped.len();
+            for (at_ms, packed) in popped.drain(..) {
+                if allowance.is_spent() {
+                    self.lease_ends.insert(at_ms, packed);
+                    more = true;
+                    continue;
+                }
+                let key = Key::unpack(packed);
+                if self.leases.get(key).is_some_and(|lease| lease.ends_boot_ms <= at_ms) {
+                    let entry = self.namespaces.live(key);
+                    allowance.spend(entry.map_or(0, |entry| entry.location().bytes_estimate()));
+                    self.end_lease(key, "the lease ended before a verdict");
+                }
             }
         }
+        self.busy |= more;
         self.popped = popped;
     }
 
@@ -294,10 +254,13 @@ impl Engine {
     }
 
     /// Looks up when some of the retries expire that a checkpoint brought.
-    fn look_up_expiries(&mut self) {
-        let rest = self.retries_that_expire.len().saturating_sub(LOOK_UPS_MAX);
-        for key in self.retries_that_expire.split_off(rest) {
-            if let Some(entry) = self.namespaces.live(key) {
+    fn look_up_expiries(&mut self, allowance: &mut Allowance) {
+        while !allowance.is_spent()
+            && let Some(key) = self.retries_that_expire.pop()
+        {
+            let entry = self.namespaces.live(key);
+            allowance.spend(entry.map_or(0, |entry| entry.location().bytes_estimate()));
+            if let Some(entry) = entry {
                 self.note_expiry(&entry, key.pack());
             }
         }
@@ -305,32 +268,42 @@ impl Engine {
     }
 
     fn expire(&mut self) {
-        self.look_up_expiries();
+        self.look_up_expiries(&mut Allowance::of_a_pass());
+        let now_ms = self.now.wall_ms;
+        let (mut allowance, mut looks) = (Allowance::of_a_pass(), 0);
         let mut popped = std::mem::take(&mut self.popped);
-        self.busy |= self.expiries.pop_due(self.now.wall_ms, PASS_MAX, &mut popped);
-        for (_, packed) in popped.drain(..) {
-            let key = Key::unpack(packed);
-            let Some(entry) = self.namespaces.live(key) else {
-                continue;
-            };
-            if entry.flags().has(Flags::LEASED) {
-                continue;
-            }
-            match self.load_timer(entry.location()) {
-                Ok(timer) if self.is_expired(&timer) => {
-                    if let Err(Stop::Refused(_)) = self.give_up_expired(key, timer) {
-                        self.expiries.insert(self.now.wall_ms + AGAIN_MS, packed);
-                    }
+        let mut more = true;
+        while more && !allowance.is_spent() && looks < PASS_MAX {
+            more = self.expiries.pop_due(now_ms, CHUNK, &mut popped);
+            looks += popped.len();
+            for (at_ms, packed) in popped.drain(..) {
+                if allowance.is_spent() {
+                    self.expiries.insert(at_ms, packed);
+                    more = true;
+                    continue;
                 }
-                Ok(_) => {}
-                Err(error) => {
-                    if let Err(Stop::Refused(_)) = self.quarantine(key, &entry, &error) {
-                        self.expiries.insert(self.now.wall_ms + AGAIN_MS, packed);
-                    }
+                let key = Key::unpack(packed);
+                let entry = self.namespaces.live(key);
+                if let Some(entry) = entry.filter(|entry| !entry.flags().has(Flags::LEASED)) {
+                    allowance.spend(entry.location().bytes_estimate());
+                    self.expire_one(key, &entry);
                 }
             }
         }
+        self.busy |= more;
         self.popped = popped;
+    }
+
+    /// Gives a firing up if it has expired.
+    fn expire_one(&mut self, key: Key, entry: &Entry) {
+        let written = match self.load_timer(entry.location()) {
+            Ok(timer) if self.is_expired(&timer) => self.give_up_expired(key, timer),
+            Ok(_) => Ok(()),
+            Err(error) => self.quarantine(key, entry, &error),
+        };
+        if let Err(Stop::Refused(_)) = written {
+            self.expiries.insert(self.now.wall_ms + AGAIN_MS, key.pack());
+        }
     }
 
     /// Whether `expire_after` has passed: strictly later than that after due.

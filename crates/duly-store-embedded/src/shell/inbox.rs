@@ -20,6 +20,9 @@ const HELD_MAX: usize = 1_024;
 /// Something to do in one go.
 pub(crate) type Call = Box<dyn FnOnce(&mut Engine) -> Answer + Send>;
 
+/// Something done in shares; `None` while there is more to do.
+pub(crate) type Shares = Box<dyn FnMut(&mut Engine) -> Option<Answer> + Send>;
+
 /// When the answer of a call may leave.
 pub(crate) enum Answer {
     /// At once.
@@ -34,6 +37,8 @@ pub(crate) enum Answer {
 pub(crate) enum Request {
     /// Something to do in one go.
     Call(Call),
+    /// Something done in shares, one a step, until it answers.
+    Shares(Shares),
     /// A batch, done in shares.
     Apply {
         commands: std::vec::IntoIter<Command>,

@@ -158,6 +158,16 @@ struct Answers {
     durable: Vec<Waiter>,
 }
 
+impl Answers {
+    fn push(&mut self, answer: Answer) {
+        match answer {
+            Answer::Now(waiter) => waiter(Ok(())),
+            Answer::Written(waiter) => self.written.push(waiter),
+            Answer::Durable(waiter) => self.durable.push(waiter),
+        }
+    }
+}
+
 impl Shell {
     fn run(&mut self) {
         loop {
@@ -212,10 +222,10 @@ impl Shell {
         let mut unfinished = VecDeque::new();
         while let Some(request) = self.work.pop_front() {
             match request {
-                Request::Call(call) => match call(&mut self.engine) {
-                    Answer::Now(waiter) => waiter(Ok(())),
-                    Answer::Written(waiter) => answers.written.push(waiter),
-                    Answer::Durable(waiter) => answers.durable.push(waiter),
+                Request::Call(call) => answers.push(call(&mut self.engine)),
+                Request::Shares(mut shares) => match shares(&mut self.engine) {
+                    Some(answer) => answers.push(answer),
+                    None => unfinished.push_back(Request::Shares(shares)),
                 },
                 Request::Apply { commands, outcomes, reply } => {
                     unfinished.extend(self.apply_share(commands, outcomes, reply, answers));

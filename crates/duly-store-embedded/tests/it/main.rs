@@ -17,6 +17,7 @@ mod conformance;
 mod crash_points;
 mod failed_disk;
 mod faulty;
+mod forecasts;
 mod full_disk;
 mod golden;
 mod harness;

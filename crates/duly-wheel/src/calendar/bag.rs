@@ -196,8 +196,8 @@ impl<T: Copy> Bag<T> {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        let entries = self.open.capacity()
-            + self.sealed.iter().map(|block| block.entries.capacity()).sum::<usize>();
+        // Sealed blocks have grown to exactly their size.
+        let entries = self.open.capacity() + self.sealed.len() * BLOCK_ENTRIES;
         entries * size_of::<Entry<T>>() + self.sealed.capacity() * size_of::<Sealed<T>>()
     }
 }

@@ -1,0 +1,106 @@
+//! The first timers of a list by what the index knows, which is their due time but not their id.
+//!
+//! The earliest [`CANDIDATES_MAX`] are kept. Where there were more, the list is complete up to the
+//! *frontier*, the due time of the first that was dropped; what is due at the same millisecond stands
+//! in the order of ids, so of these all are known or none counts.
+
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::index::PackedKey;
+
+/// Most timers that one page reads for their id and tags, but for retries, stubs and those due at the
+/// millisecond that the page begins or ends with.
+pub(in crate::engine) const CANDIDATES_MAX: usize = 4_096;
+
+/// The earliest so far, the last of them on top.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    earliest: BinaryHeap<(u64, PackedKey)>,
+    /// The earliest due time that was dropped.
+    dropped_ms: Option<u64>,
+}
+
+/// What the candidates come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Earliest {
+    /// All there are.
+    All(VecDeque<(u64, PackedKey)>),
+    /// All that are due before the frontier.
+    Before(u64, VecDeque<(u64, PackedKey)>),
+    /// Too many are due at this one millisecond, and none before.
+    OneInstant(u64),
+}
+
+impl Candidates {
+    pub(super) fn offer(&mut self, due_ms: u64, key: PackedKey) {
+        let place = (due_ms, key);
+        let dropped = if self.earliest.len() < CANDIDATES_MAX {
+            self.earliest.push(place);
+            None
+        } else {
+            match self.earliest.peek_mut() {
+                Some(mut last) if place < *last => Some(std::mem::replace(&mut *last, place)),
+                _ => Some(place),
+            }
+        };
+        if let Some((due_ms, _)) = dropped {
+            self.dropped_ms = Some(self.dropped_ms.map_or(due_ms, |known| known.min(due_ms)));
+        }
+    }
+
+    pub(super) fn earliest(self) -> Earliest {
+        let mut earliest: VecDeque<_> = self.earliest.into_sorted_vec().into();
+        let Some(frontier_ms) = self.dropped_ms else {
+            return Earliest::All(earliest);
+        };
+        earliest.truncate(earliest.partition_point(|(due_ms, _)| *due_ms < frontier_ms));
+        if earliest.is_empty() {
+            Earliest::OneInstant(frontier_ms)
+        } else {
+            Earliest::Before(frontier_ms, earliest)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered(times: impl Iterator<Item = u64>) -> Earliest {
+        let mut candidates = Candidates::default();
+        for (n, due_ms) in times.enumerate() {
+            let mut key = [0; 12];
+            key[..8].copy_from_slice(&(n as u64).to_le_bytes());
+            candidates.offer(due_ms, key);
+        }
+        candidates.earliest()
+    }
+
+    fn times(earliest: &VecDeque<(u64, PackedKey)>) -> Vec<u64> {
+        earliest.iter().map(|(due_ms, _)| *due_ms).collect()
+    }
+
+    #[test]
+    fn the_earliest_are_kept_up_to_the_first_that_is_not() {
+        let max = CANDIDATES_MAX as u64;
+        let Earliest::All(all) = offered((0..max).rev()) else { panic!("they fit") };
+        assert_eq!(times(&all), (0..max).collect::<Vec<_>>());
+        let Earliest::Before(frontier_ms, some) = offered((0..2 * max).rev()) else {
+            panic!("some do not fit")
+        };
+        assert_eq!((frontier_ms, times(&some)), (max, (0..max).collect()));
+    }
+
+    #[test]
+    fn of_one_millisecond_all_are_kept_or_none() {
+        let max = CANDIDATES_MAX as u64;
+        // All of the second millisecond fit but one.
+        let Earliest::Before(frontier_ms, some) =
+            offered(std::iter::once(1).chain((0..max).map(|_| 2)))
+        else {
+            panic!("some do not fit")
+        };
+        assert_eq!((frontier_ms, times(&some)), (2, vec![1]));
+        assert_eq!(offered((0..=max).map(|_| 7)), Earliest::OneInstant(7));
+    }
+}

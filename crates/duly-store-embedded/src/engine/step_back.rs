@@ -1,0 +1,199 @@
+//! What follows a step back of the wall clock: what is in the future again is no longer counted as due.
+//!
+//! A pass over the lanes in which something is due, in small steps. First attempts go back into the
+//! calendar; retries, whose due time only their record tells, are *held back* until it comes again.
+//! No claim depends on the pass (each looks at the due time itself, P2): it puts the counts right.
+//! Called by the tick; without steps back it does nothing.
+
+use duly_core::NamespaceName;
+
+use crate::index::{Claimable, Cursor, Entry, Flags, Key, Kind};
+
+use super::{Engine, Publish, allowance::Allowance, overdue::Place};
+
+/// Entries that one step looks at, but for the rest of a table.
+const LOOKS_PER_STEP: usize = 32_768;
+/// Entries of a window that are taken at once.
+const CHUNK: usize = 64;
+
+/// The pass, if one is under way.
+#[derive(Debug, Default)]
+pub(super) struct StepBack(Option<Pass>);
+
+#[derive(Debug, Default)]
+struct Pass {
+    /// The lane under way, or the one behind which to go on.
+    lane: Option<(NamespaceName, u8)>,
+    stage: Stage,
+    /// Whether another pass has to follow.
+    again: bool,
+}
+
+/// How far a lane was looked through.
+#[derive(Debug, Default, Clone, Copy)]
+enum Stage {
+    /// The next lane is to be begun.
+    #[default]
+    Done,
+    /// First attempts, all of them held in the window; behind this place.
+    Held(Option<Place>),
+    /// First attempts, some of them hidden: from here on in the index.
+    Hidden(Cursor),
+    /// Retries in the window, behind this place.
+    Retries(Option<Place>),
+}
+
+impl Engine {
+    /// Begins a pass: the wall clock has stepped back.
+    pub(super) fn look_back(&mut self) {
+        self.step_back.0 = Some(Pass::default());
+    }
+
+    /// Has lanes looked through again if some retry may be due ahead of the wall clock.
+    pub(super) fn look_back_for_retries(&mut self) {
+        if self.may_be_ahead() {
+            self.busy = true;
+            match &mut self.step_back.0 {
+                Some(pass) => pass.again = true,
+                None => self.look_back(),
+            }
+        }
+    }
+
+    /// One step of the pass, if one is under way.
+    pub(super) fn look_back_on(&mut self) {
+        let Some(mut pass) = self.step_back.0.take() else {
+            return;
+        };
+        let (mut looks, mut allowance) = (0, Allowance::of_a_pass());
+        while looks < LOOKS_PER_STEP && !allowance.is_spent() {
+            looks += 1;
+            if let Stage::Done = pass.stage {
+                if self.next_lane_back(&mut pass) {
+                    continue;
+                }
+                self.step_back.0 = pass.again.then(Pass::default);
+                self.busy |= pass.again;
+                return;
+            }
+            let Some(lane) = pass.lane.as_ref().and_then(|(name, slot)| {
+                self.namespaces.number_of(name).map(|number| (number, *slot))
+            }) else {
+                pass.stage = Stage::Done;
+                continue;
+            };
+            pass.stage = match pass.stage {
+                Stage::Held(behind) => self.sink_held(lane, behind, &mut looks),
+                Stage::Hidden(cursor) => self.sink_hidden(lane, cursor, &mut looks),
+                Stage::Retries(behind) => self.hold_back_some(lane, behind, &mut allowance),
+                Stage::Done => Stage::Done,
+            };
+        }
+        self.step_back.0 = Some(pass);
+        self.busy = true;
+    }
+
+    /// Goes to the next lane; answers whether there is one.
+    fn next_lane_back(&self, pass: &mut Pass) -> bool {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = pass.lane.take().map_or(Unbounded, Excluded);
+        pass.lane = self.namespaces.active.range((from, Unbounded)).next().cloned();
+        let lane = pass.lane.as_ref().and_then(|(name, slot)| {
+            let number = self.namespaces.number_of(name)?;
+            self.namespaces.get(number)?.lanes.get(*slot)
+        });
+        pass.stage = match lane {
+            Some(lane) if lane.due(Kind::First).has_hidden() => Stage::Hidden(Cursor::START),
+            Some(_) => Stage::Held(None),
+            None => Stage::Done,
+        };
+        pass.lane.is_some()
+    }
+
+    fn sink_held(&mut self, lane: (u32, u8), behind: Option<Place>, looks: &mut usize) -> Stage {
+        let behind = behind.unwrap_or((self.now.wall_ms, [u8::MAX; 12]));
+        let some = self.held_behind(lane, Kind::First, Some(behind));
+        *looks += some.len();
+        for (_, packed) in &some {
+            let entry = self.namespaces.live(Key::unpack(*packed));
+            if let Some(entry) = entry.filter(|entry| self.is_ahead(lane.1, entry)) {
+                self.sink_ahead(lane.0, &entry);
+            }
+        }
+        some.last().map_or(Stage::Retries(None), |last| Stage::Held(Some(*last)))
+    }
+
+    fn sink_hidden(&mut self, lane: (u32, u8), cursor: Cursor, looks: &mut usize) -> Stage {
+        let namespace = self.namespaces.get(lane.0);
+        let Some(scan) = namespace.and_then(|namespace| namespace.live.scan(cursor)) else {
+            return Stage::Retries(None);
+        };
+        let next = scan.next;
+        let mut ahead = Vec::new();
+        for entry in scan.entries() {
+            *looks += 1;
+            if self.is_ahead(lane.1, &entry) {
+                ahead.push(entry);
+            }
+        }
+        ahead.iter().for_each(|entry| self.sink_ahead(lane.0, entry));
+        next.map_or(Stage::Retries(None), Stage::Hidden)
+    }
+
+    fn hold_back_some(
+        &mut self,
+        lane: (u32, u8),
+        behind: Option<Place>,
+        allowance: &mut Allowance,
+    ) -> Stage {
+        if !self.may_be_ahead() {
+            return Stage::Done;
+        }
+        let some = self.held_behind(lane, Kind::Retry, behind);
+        let mut last = None;
+        for place in some {
+            if allowance.is_spent() {
+                return Stage::Retries(last.or(behind));
+            }
+            let key = Key::unpack(place.1);
+            if let Some(entry) = self.namespaces.live(key) {
+                allowance.spend(entry.location().bytes_estimate());
+                self.hold_back_retry(key, &entry);
+            }
+            last = Some(place);
+        }
+        last.map_or(Stage::Done, |last| Stage::Retries(Some(last)))
+    }
+
+    /// Some of what the window of a lane holds behind a place.
+    fn held_behind(&self, lane: (u32, u8), kind: Kind, behind: Option<Place>) -> Vec<Place> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let (number, slot) = lane;
+        let lane = self.namespaces.get(number).and_then(|namespace| namespace.lanes.get(slot));
+        let from = behind.map_or(Unbounded, Excluded);
+        let held = lane.map(|lane| lane.due(kind).window().range((from, Unbounded)));
+        held.into_iter().flatten().take(CHUNK).copied().collect()
+    }
+
+    /// Whether a first attempt of a lane is counted as due and is not any more.
+    fn is_ahead(&self, slot: u8, entry: &Entry) -> bool {
+        let Claimable { at_ms, kind } = entry.claimable();
+        kind == Kind::First
+            && at_ms > self.now.wall_ms
+            && entry.lane() == slot
+            && entry.flags().has(Flags::SURFACED)
+    }
+
+    fn sink_ahead(&mut self, number: u32, entry: &Entry) {
+        self.namespaces.sink(number, entry);
+        self.namespaces.refresh_active(number, entry.lane());
+        let (key, claimable) = (entry.key(number), entry.claimable());
+        self.check_window((number, entry.lane(), claimable.kind));
+        self.publish(Publish { key, claimable });
+    }
+
+    /// Whether some retry may have its due time ahead of the wall clock.
+    pub(super) const fn may_be_ahead(&self) -> bool {
+        self.now.wall_ms < self.retry_due_max_ms
+    }
+}
