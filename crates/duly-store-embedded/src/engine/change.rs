@@ -101,7 +101,7 @@ pub(super) fn check_revision(
     }
 }
 
-fn whole(view: TimerView) -> duly_core::Timer {
+pub(super) fn whole(view: TimerView) -> duly_core::Timer {
     match view.body {
         Body::Whole(timer) => *timer,
         Body::Stub(_) => unreachable!("a stub's state allows no change"),

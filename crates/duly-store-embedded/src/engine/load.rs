@@ -23,20 +23,23 @@ use crate::{
     },
     manifest::Manifest,
     numbered::damaged,
-    open::OpenError,
+    open::{OpenError, OpenProgress},
     runs,
 };
 
 use super::{Engine, checkpoint::Kept};
+
+/// Progress of a checkpoint is told this often. Tests hear it of small ones.
+const TOLD_EVERY_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 8 << 20 };
 
 impl Engine {
     /// Brings the state up from what is on the disk. Writes nothing.
     pub(super) fn load(
         &mut self,
         manifest: &Manifest,
-        progress: &mut dyn FnMut(recovery::Progress),
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Found, OpenError> {
-        let point = self.load_newest_checkpoint(manifest)?;
+        let point = self.load_newest_checkpoint(manifest, progress)?;
         let disk = Arc::clone(&self.disk);
         let slots = self.open_segments(disk.as_ref(), point)?;
         let mut each = |batch: Vec<Replayed>| {
@@ -45,7 +48,8 @@ impl Engine {
             }
             Ok(())
         };
-        let mut found = recovery::recover(disk.as_ref(), manifest, point, &mut each, progress)?;
+        let mut tell = |how_far: recovery::Progress| progress(how_far.into());
+        let mut found = recovery::recover(disk.as_ref(), manifest, point, &mut each, &mut tell)?;
         for (place, segment) in found.segments.iter_mut().enumerate() {
             segment.slot = slots[place];
         }
@@ -68,6 +72,7 @@ impl Engine {
     fn load_newest_checkpoint(
         &mut self,
         manifest: &Manifest,
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Option<ReplayPoint>, OpenError> {
         let disk = Arc::clone(&self.disk);
         let numbers = checkpoint::list(disk.as_ref())?;
@@ -75,7 +80,7 @@ impl Engine {
         self.files.checkpoint_begins(self.checkpoints.latest);
         let mut refusal = None;
         for (place, &number) in numbers.iter().enumerate() {
-            let loaded = self.load_checkpoint(disk.as_ref(), number, manifest);
+            let loaded = self.load_checkpoint(disk.as_ref(), number, manifest, progress);
             match loaded {
                 Ok(point) => {
                     self.keep_older(disk.as_ref(), &numbers[place + 1..], manifest);
@@ -120,12 +125,15 @@ impl Engine {
         disk: &dyn Disk,
         number: u64,
         manifest: &Manifest,
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<ReplayPoint, OpenError> {
         let mut reader = Reader::open(disk, number, manifest)?;
         let point = reader.replay_point()?;
         let name = checkpoint::FILES.name(number);
         self.namespaces.reserve_numbers(reader.end().highest_namespace);
         let mut loading = Loading::default();
+        let mut told = Told::new(progress);
+        told.tell(&reader);
         while let Some(block) = reader.next()? {
             match block {
                 Block::Namespace(namespace) => {
@@ -153,8 +161,10 @@ impl Engine {
                 Block::Files(files) => self.open_files(disk, &files, manifest)?,
                 Block::End(_) => {}
             }
+            told.tell_at_times(&reader);
         }
         self.end_loading(loading);
+        told.tell(&reader);
         Ok(point)
     }
 
@@ -262,6 +272,30 @@ impl Engine {
             slots.push(slot);
         }
         Ok(slots)
+    }
+}
+
+/// Says how far the loading of a checkpoint is.
+struct Told<'a> {
+    progress: &'a mut dyn FnMut(OpenProgress),
+    bytes_done: u64,
+}
+
+impl<'a> Told<'a> {
+    fn new(progress: &'a mut dyn FnMut(OpenProgress)) -> Self {
+        Self { progress, bytes_done: 0 }
+    }
+
+    fn tell(&mut self, reader: &Reader) {
+        let (bytes_done, bytes_total) = reader.how_far();
+        self.bytes_done = bytes_done;
+        (self.progress)(OpenProgress { what: OpenProgress::CHECKPOINT, bytes_done, bytes_total });
+    }
+
+    fn tell_at_times(&mut self, reader: &Reader) {
+        if reader.how_far().0 >= self.bytes_done + TOLD_EVERY_BYTES {
+            self.tell(reader);
+        }
     }
 }
 

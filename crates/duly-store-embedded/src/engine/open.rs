@@ -21,7 +21,7 @@ use crate::{
     },
     journal::{DIR, Journal, recovery, segment_name},
     manifest::{self, Manifest},
-    open::{OpenError, OpenReport},
+    open::{OpenError, OpenProgress, OpenReport},
     options::Options,
     runs,
 };
@@ -35,7 +35,7 @@ impl Engine {
         disk: Arc<dyn Disk>,
         options: Options,
         clock: Arc<dyn Clock>,
-        progress: &mut dyn FnMut(recovery::Progress),
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<(Self, OpenReport), OpenError> {
         let mut random = Self::random_from(options.random_seed);
         let found = Manifest::read(disk.as_ref())?;
@@ -113,7 +113,7 @@ impl Engine {
         &mut self,
         manifest: &mut Manifest,
         is_new: bool,
-        progress: &mut dyn FnMut(recovery::Progress),
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<OpenReport, OpenError> {
         let found = self.load(manifest, progress)?;
         let disk = Arc::clone(&self.disk);

@@ -44,6 +44,9 @@ impl Engine {
             }
             Operation::Cancel { id, if_revision } => self.cancel(number, &name, &id, if_revision),
             Operation::Fire { id } => self.fire(number, &name, &id),
+            Operation::GiveUp { id, if_due_by } => {
+                self.give_up_overdue(number, &name, &id, if_due_by)
+            }
             Operation::Redrive { letter, delay } => self.redrive(number, &name, &letter, delay),
             Operation::Purge { letter } => self.purge(number, &name, &letter),
         }

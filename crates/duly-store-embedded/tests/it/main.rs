@@ -21,6 +21,7 @@ mod full_disk;
 mod golden;
 mod harness;
 mod model;
+mod opening;
 mod races;
 mod refusals;
 mod rolls;
