@@ -232,6 +232,12 @@ impl Files {
         counts.chunks[chunk] += 1;
     }
 
+    /// Whether some record of its chunk is counted as pointed at.
+    pub(crate) fn is_counted(&self, location: Location) -> bool {
+        let counts = self.counts(location.slot());
+        counts.is_some_and(|it| it.chunks.get(chunk_of(location)).is_some_and(|live| *live > 0))
+    }
+
     /// Counts a record as no longer pointed at.
     pub(crate) fn release(&mut self, location: Location) {
         let next_checkpoint = self.next_checkpoint;

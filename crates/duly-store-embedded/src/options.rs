@@ -30,6 +30,8 @@ pub struct Options {
     pub near_max: usize,
     /// Due timers of one lane that are held in memory; the rest is found again when they are gone.
     pub overdue_max: usize,
+    /// Time between two passes of the auditor.
+    pub audit_rest_ms: u64,
     /// Fixes the random bits, for tests; `None` takes them from the machine.
     pub random_seed: Option<u64>,
 }
@@ -46,6 +48,7 @@ impl Default for Options {
             young_bytes: 512 << 20,
             near_max: 1_000_000,
             overdue_max: 262_144,
+            audit_rest_ms: 60_000,
             random_seed: None,
         }
     }

@@ -43,6 +43,9 @@ impl Lease {
     }
 }
 
+/// Parts in which the auditor looks at the leases.
+pub(crate) const PARTS: usize = MAPS;
+
 /// Number of maps: growing one copies so small a part of all leases that nobody notices.
 const MAPS: usize = 256;
 
@@ -100,6 +103,11 @@ impl Leases {
 
     pub(crate) const fn len(&self) -> usize {
         self.len
+    }
+
+    /// Keys of one of the [`PARTS`].
+    pub(crate) fn part(&self, part: usize) -> impl Iterator<Item = Key> {
+        self.maps[part].keys().copied()
     }
 
     /// Keys of the leases that `wanted` picks.

@@ -52,6 +52,9 @@ pub(crate) struct Namespace {
     pub(crate) letters: Letters,
     /// The totals have in them what the records up to this frame did, as a checkpoint says.
     pub(crate) captured_lsn: u64,
+    /// Grows with whatever may have changed an entry or a count; the auditor compares only where it
+    /// stood still.
+    pub(crate) touched: u64,
 }
 
 impl Namespace {
@@ -72,6 +75,7 @@ impl Namespace {
             stubs: Stubs::default(),
             letters: Letters::default(),
             captured_lsn: 0,
+            touched: 0,
         }
     }
 
@@ -158,7 +162,9 @@ impl Namespaces {
     }
 
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Namespace> {
-        self.by_number.get_mut(&number)
+        let namespace = self.by_number.get_mut(&number)?;
+        namespace.touched += 1;
+        Some(namespace)
     }
 
     /// The entry of a pending timer.
@@ -259,7 +265,7 @@ impl Namespaces {
         number: u32,
         change: impl FnOnce(&mut Namespace) -> T,
     ) -> Option<T> {
-        let namespace = self.by_number.get_mut(&number)?;
+        let namespace = self.get_mut(number)?;
         let before = namespace.held();
         let answer = change(namespace);
         let after = namespace.held();
@@ -280,6 +286,7 @@ impl Namespaces {
         let Some(namespace) = self.by_number.get_mut(&number) else {
             return;
         };
+        namespace.touched += 1;
         let key = entry.key(number);
         namespace.live.set_flags(key, entry.flags().with(Flags::SURFACED));
         let Some(lane) = namespace.lanes.get_mut(entry.lane()) else {
@@ -303,6 +310,7 @@ impl Namespaces {
         let Some(namespace) = self.by_number.get_mut(&number) else {
             return;
         };
+        namespace.touched += 1;
         let key = entry.key(number);
         namespace.live.set_flags(key, entry.flags().without(Flags::SURFACED));
         let Some(lane) = namespace.lanes.get_mut(entry.lane()) else {

@@ -81,6 +81,7 @@ impl Engine {
             rewriter: super::rewrite::Rewriter::default(),
             journal_grew_ms: 0,
             backups: super::backup::Backups::default(),
+            auditor: super::audit::Auditor::new(anchor.1),
             outbox: super::work::Outbox::default(),
             pace: Pace::Unlimited,
             leases: super::Leases::default(),

@@ -16,7 +16,7 @@ use crate::{
         self,
         record::{Cause, Record},
     },
-    index::{Claimable, Cursor, Entry, Flags, Key, Kind, PackedKey},
+    index::{Claimable, Cursor, Entry, Flags, Key, Kind, Location, PackedKey},
 };
 
 use super::{Engine, HeldBack, Stop, overdue::Overdue};
@@ -41,6 +41,7 @@ impl Engine {
         self.expire();
         self.pass_over_stubs();
         self.count_out();
+        self.audit();
         for kind in [Kind::First, Kind::Retry] {
             let now_ms = self.clock_of(kind);
             self.busy |= self.near.window(kind).calendar.prepare(now_ms, PASS_MAX);
@@ -74,7 +75,7 @@ impl Engine {
         self.popped = popped;
     }
 
-    fn surface_entry(&mut self, key: Key, entry: &Entry) {
+    pub(super) fn surface_entry(&mut self, key: Key, entry: &Entry) {
         let number = key.namespace();
         self.namespaces.surface(number, entry, self.options.overdue_max);
         self.check_window((number, entry.lane(), entry.claimable().kind));
@@ -82,7 +83,7 @@ impl Engine {
     }
 
     /// Notes when a firing that has just become due expires.
-    fn note_expiry(&mut self, entry: &Entry, packed: PackedKey) {
+    pub(super) fn note_expiry(&mut self, entry: &Entry, packed: PackedKey) {
         // A record that cannot be read is found by the claim.
         let timer = self.load_timer(entry.location()).ok();
         if let Some(expires_at) = timer.and_then(|timer| timer.expires_at()) {
@@ -92,19 +93,21 @@ impl Engine {
 
     /// Whether an entry waits for its record to be durable; it is published when that is so. What
     /// got into a calendar before was of an earlier record.
-    fn is_unpublished(&self, key: Key, entry: &Entry) -> bool {
-        let location = entry.location();
-        let file = self.files.get(location.slot());
+    pub(super) fn is_unpublished(&self, key: Key, entry: &Entry) -> bool {
+        !self.is_durable(entry.location())
+            && (entry.claimable().kind == Kind::First
+                || self.unpublished_retries.contains_key(&key))
+    }
+
+    /// Whether a record is durable where it stands.
+    pub(super) fn is_durable(&self, location: Location) -> bool {
         // What is in a run was durable before it got there.
-        let is_durable = file.is_none_or(|file| match file.id {
+        self.files.get(location.slot()).is_none_or(|file| match file.id {
             FileId::Segment(sequence) => {
                 self.journal.is_durable(sequence, location.unit() * format::ALIGN)
             }
             FileId::Run(_) => true,
-        });
-        !is_durable
-            && (entry.claimable().kind == Kind::First
-                || self.unpublished_retries.contains_key(&key))
+        })
     }
 
     /// Keeps what is due from being claimed while the wall clock is behind its due time, where a step
@@ -122,6 +125,7 @@ impl Engine {
                 .flat_map(|(number, ns)| ns.lanes.iter().map(move |(slot, _)| (number, slot)))
                 .collect();
             for (number, slot) in lanes {
+                self.hold_back_hidden(number, slot);
                 self.hold_back_lane(number, slot);
             }
         }
@@ -181,6 +185,30 @@ impl Engine {
         ahead
     }
 
+    /// Holds back what a lane hides of retries whose due time is ahead of the wall clock, where that
+    /// is a short piece of work; otherwise the refill that finds them does.
+    fn hold_back_hidden(&mut self, number: u32, slot: u8) {
+        let Some(namespace) = self.namespaces.get(number) else {
+            return;
+        };
+        let due = namespace.lanes.get(slot).map(|lane| lane.due(Kind::Retry));
+        if !due.is_some_and(Overdue::has_hidden) || namespace.live.len() > super::refill::AT_ONCE {
+            return;
+        }
+        let mut retries: Vec<Entry> = Vec::new();
+        let mut cursor = Some(Cursor::START);
+        while let Some(scan) = cursor.and_then(|from| namespace.live.scan(from)) {
+            cursor = scan.next;
+            let due = scan.entries().filter(|entry| entry.flags().has(Flags::SURFACED));
+            retries.extend(
+                due.filter(|entry| entry.lane() == slot && entry.claimable().kind == Kind::Retry),
+            );
+        }
+        for entry in retries {
+            self.hold_back_retry(entry.key(number), &entry);
+        }
+    }
+
     /// Holds back what a lane shows of retries whose due time is ahead of the wall clock.
     pub(super) fn hold_back_lane(&mut self, number: u32, slot: u8) {
         if !self.may_be_ahead() {
@@ -198,7 +226,7 @@ impl Engine {
     }
 
     /// Whether some retry may have its due time ahead of the wall clock.
-    const fn may_be_ahead(&self) -> bool {
+    pub(super) const fn may_be_ahead(&self) -> bool {
         self.now.wall_ms < self.retry_due_max_ms
     }
 

@@ -46,6 +46,7 @@ pub(crate) fn options(seed: u64) -> Options {
         // A checkpoint every few dozen records for one of two.
         checkpoint_bytes: [128 << 20, 8 << 10][(seed % 2) as usize],
         young_bytes: 1,
+        audit_rest_ms: 0,
         ..Options::default()
     }
 }

@@ -66,6 +66,8 @@ pub(super) struct Loose {
     /// Entries of a namespace that was deleted may still be counted.
     deleted: bool,
     pub(super) made: u64,
+    /// Openings in which the auditor came round.
+    pub(super) audits: u64,
 }
 
 fn name(text: &str) -> NamespaceName {
@@ -89,6 +91,7 @@ fn open(disk: &SimDisk, clock: &ManualClock, seed: u64) -> Engine {
         young_bytes: 1,
         near_max: 8,
         overdue_max: 4,
+        audit_rest_ms: 0,
         random_seed: Some(seed),
         ..Options::default()
     };
@@ -115,6 +118,7 @@ impl Loose {
             known: BTreeMap::new(),
             deleted: false,
             made: 0,
+            audits: 0,
         };
         for namespace in NAMESPACES.into_iter().chain([FILLER]) {
             loose.put(namespace);
@@ -322,6 +326,9 @@ impl Loose {
         if !self.deleted {
             check_files(&self.engine);
         }
+        let health = self.engine.health();
+        assert_eq!(health.audit_findings, 0, "the auditor found something");
+        self.audits += u64::from(health.audited_at.is_some());
         let (written, durable) = self.engine.lsns();
         let left = match end {
             End::Power => self.disk.crash(),
