@@ -15,7 +15,7 @@
 //!              │       │ ▲  └──────────────►   │ budget spent, given up, expired
 //!              ▼       │ └ redrive             ▼
 //!        ┌───────────┐ │                   ┌──────┐
-//!        │ cancelled │ ◄┘                  │ dead │ ◄── expire (from due, retrying)
+//!        │ cancelled │ ◄┘                  │ dead │ ◄── expire, overdue (from due, retrying)
 //!        └───────────┘                     └──────┘
 //! ```
 //!
@@ -128,6 +128,8 @@ pub enum Event {
     Release,
     /// `expire_after` has passed.
     Expire,
+    /// An operator gives up what is overdue.
+    Overdue,
     /// An operator sends the dead letter again.
     Redrive,
     /// An operator drops the dead letter.
@@ -192,6 +194,11 @@ pub const fn decide(state: Option<State>, event: Event) -> Decision {
         Event::Release => in_flight_only(state, Decision::Change),
         Event::Expire => match state {
             State::Due | State::Retrying => Decision::Move(State::Dead),
+            _ => Decision::Refuse(code_of(state)),
+        },
+        Event::Overdue => match state {
+            State::Due | State::Retrying => Decision::Move(State::Dead),
+            State::Dead => Decision::Already,
             _ => Decision::Refuse(code_of(state)),
         },
         Event::Redrive => dead_only(state, Decision::Move(State::Retrying)),

@@ -71,6 +71,10 @@ metrics! {
         "Bytes of the files in the data directory.";
     QUARANTINED_TOTAL = "duly_quarantined_total" Counter
         "Timers whose record could not be read and that became dead letters.";
+    AUDIT_FINDINGS_TOTAL = "duly_audit_findings_total" Counter
+        "Faults that the store has found in itself. Label: kind (file, record, lane, lease, early, forgotten, count).";
+    AUDIT_TIMESTAMP_SECONDS = "duly_audit_timestamp_seconds" Gauge
+        "When the store last had looked for faults everywhere, in Unix time.";
     CLOCK_STEPS_TOTAL = "duly_clock_steps_total" Counter
         "Steps of the wall clock against the boot-time clock that were noticed.";
     WATCHDOG_RESTARTS_TOTAL = "duly_watchdog_restarts_total" Counter

@@ -28,6 +28,7 @@ mod metrics;
 mod namespaces;
 mod openapi;
 mod opening;
+mod overdue;
 mod pages;
 mod path;
 mod problem;
@@ -42,7 +43,7 @@ pub use backup::Backups;
 pub(crate) use front::Front;
 pub use guard::Guard;
 pub use openapi::openapi_json;
-pub(crate) use opening::{Opening, router as opening_router};
+pub(crate) use opening::{Awaited, Opening, router as opening_router};
 pub use problem::{PROBLEM_JSON, Problem};
 
 use axum::{Router, middleware};
@@ -75,6 +76,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(settle::settle))
         .routes(routes!(dead::redrive))
         .routes(routes!(dead::purge))
+        .routes(routes!(overdue::give_up_overdue))
         .routes(routes!(namespaces::get::list_namespaces))
         .routes(routes!(
             namespaces::get::get_namespace,

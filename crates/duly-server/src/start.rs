@@ -32,7 +32,7 @@ pub use error::StartError;
 use self::open::{BEGINNING, Opener};
 use crate::{
     config::Config,
-    http::{App, Backups, Front, Opening, Parts, opening_router, router},
+    http::{App, Awaited, Backups, Front, Opening, Parts, opening_router, router},
     serve::{Serving, Settings},
     telemetry::Metrics,
 };
@@ -72,6 +72,9 @@ pub struct Running {
 
 /// Starts a server on the present tokio runtime.
 ///
+/// Dropped before it is done, it gives the port back; what is being opened is left to the end of the
+/// process, as by a crash.
+///
 /// # Errors
 /// One clear reason; what was opened is closed again.
 pub async fn start(config: Config) -> Result<Running, StartError> {
@@ -92,7 +95,8 @@ async fn start_on(
 ) -> Result<Running, StartError> {
     let listen = listener.local_addr().map_err(|e| cannot_listen(&config, e))?;
     let metrics = Metrics::install();
-    let (waiting, waits_for) = watch::channel(BEGINNING.to_owned());
+    let (waiting, waits_for) =
+        watch::channel(Awaited { sentence: BEGINNING.to_owned(), progress: None });
     let opening =
         Opening { guard: config.server.guard(listen.ip()), waits_for, metrics: metrics.clone() };
     let front = Front::new(opening_router(opening));
@@ -102,14 +106,26 @@ async fn start_on(
         drain_within: config.drain.within,
     };
     let serving = Serving::start(listener, front.clone(), settings, metrics.clone());
-    match open_and_run(&config, listen, waiting, opener, metrics).await {
-        Ok(Parted { app, node, store, report }) => {
-            front.open(router(app));
-            Ok(Running { serving, node, store, report })
-        }
-        Err(error) => {
+    let serving = Listening(Some(serving));
+    let parted = open_and_run(&config, listen, waiting, opener, metrics).await?;
+    let Parted { app, node, store, report } = parted;
+    front.open(router(app));
+    Ok(Running { serving: serving.started(), node, store, report })
+}
+
+/// What answers before the store is open. Dropped before that, it gives the port back.
+struct Listening(Option<Serving>);
+
+impl Listening {
+    fn started(mut self) -> Serving {
+        self.0.take().expect("it is taken once")
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Some(serving) = self.0.take() {
             serving.abandon();
-            Err(error)
         }
     }
 }
@@ -125,7 +141,7 @@ struct Parted {
 async fn open_and_run(
     config: &Config,
     listen: SocketAddr,
-    waiting: watch::Sender<String>,
+    waiting: watch::Sender<Awaited>,
     opener: Opener,
     metrics: Metrics,
 ) -> Result<Parted, StartError> {

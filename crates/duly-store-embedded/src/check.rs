@@ -20,7 +20,7 @@ use crate::{
     disk::{self, Disk, RealDisk},
     engine::inspect::Inspection,
     manifest::{self, Manifest},
-    open::OpenError,
+    open::{OpenError, OpenProgress},
 };
 
 mod files;
@@ -96,9 +96,9 @@ impl Check<'_> {
     /// Loads the state as an opening would.
     fn load(&mut self, clock: Arc<dyn Clock>) -> Result<(), OpenError> {
         let tell = &mut *self.progress;
-        let mut told = |progress: crate::journal::recovery::Progress| {
-            let (bytes_done, bytes_total) = (progress.bytes_done, progress.bytes_total);
-            tell(Progress { what: "journal to replay", bytes_done, bytes_total });
+        let mut told = |progress: OpenProgress| {
+            let OpenProgress { what, bytes_done, bytes_total } = progress;
+            tell(Progress { what, bytes_done, bytes_total });
         };
         let disk = Arc::clone(&self.disk);
         match Inspection::load(disk, &self.manifest, clock, &mut told) {

@@ -44,6 +44,7 @@ use crate::{
 mod absorb;
 mod allowance;
 mod apply;
+mod audit;
 pub(crate) mod backup;
 mod cancel;
 mod change;
@@ -106,6 +107,7 @@ pub(crate) struct Engine {
     /// When the journal last grew, by the boot-time clock.
     journal_grew_ms: u64,
     backups: backup::Backups,
+    auditor: audit::Auditor,
     /// Work for the background.
     outbox: work::Outbox,
     /// How fast the background may write.

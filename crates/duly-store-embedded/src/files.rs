@@ -278,6 +278,12 @@ impl Files {
         counts.chunks.retain(chunk_bytes, location, next_checkpoint);
     }
 
+    /// Whether some record of its chunk is counted as pointed at.
+    pub(crate) fn is_counted(&self, location: Location) -> bool {
+        let counts = self.counts(location.slot());
+        counts.is_some_and(|it| it.chunks.has_live(self.chunk_bytes, location))
+    }
+
     /// Counts a record as no longer pointed at.
     pub(crate) fn release(&mut self, location: Location) {
         let (chunk_bytes, next_checkpoint) = (self.chunk_bytes, self.next_checkpoint);

@@ -22,6 +22,8 @@ pub(crate) mod timer;
 #[cfg(test)]
 mod documented;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 pub(crate) mod strategies;
 
 /// Version of the format that this build writes.

@@ -37,7 +37,6 @@ mod store;
 
 pub use clock::SystemClock;
 pub use format::{FEATURES, VERSION as FORMAT_VERSION};
-pub use journal::recovery::Progress;
-pub use open::{OpenError, OpenReport};
+pub use open::{OpenError, OpenProgress, OpenReport};
 pub use options::{Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use store::EmbeddedStore;

@@ -1,6 +1,6 @@
 //! What opening a store answers: a report, or one clear reason why not.
 
-use crate::disk;
+use crate::{disk, journal::recovery};
 
 /// Why a data directory was not opened. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +61,32 @@ pub enum OpenError {
 
 fn features_text(features: u64) -> String {
     if features == 0 { String::new() } else { format!(" without features {features:#x}") }
+}
+
+/// How far an opening is. One file after the other is read: the newest checkpoint, then the journal
+/// from where that ends; a checkpoint that turns out to be damaged is followed by the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenProgress {
+    /// What is being read.
+    pub what: &'static str,
+    /// Bytes read of it.
+    pub bytes_done: u64,
+    /// Bytes of it in all.
+    pub bytes_total: u64,
+}
+
+impl OpenProgress {
+    /// The timers and namespaces as they were some time ago.
+    pub const CHECKPOINT: &'static str = "checkpoint";
+    /// What has changed since.
+    pub const JOURNAL: &'static str = "journal to replay";
+}
+
+impl From<recovery::Progress> for OpenProgress {
+    fn from(progress: recovery::Progress) -> Self {
+        let recovery::Progress { bytes_done, bytes_total, .. } = progress;
+        Self { what: Self::JOURNAL, bytes_done, bytes_total }
+    }
 }
 
 /// What opening found and did.

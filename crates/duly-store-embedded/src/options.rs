@@ -38,6 +38,8 @@ pub struct Options {
     /// Room in runs is given back in pieces of so many bytes, a power of two from 4096 to 1 MiB.
     #[doc(hidden)]
     pub chunk_bytes: u64,
+    /// Time between two passes of the auditor.
+    pub audit_rest_ms: u64,
     /// Fixes the random bits, for tests; `None` takes them from the machine.
     pub random_seed: Option<u64>,
 }
@@ -55,6 +57,7 @@ impl Default for Options {
             near_max: 1_000_000,
             overdue_max: 262_144,
             chunk_bytes: run::CHUNK_BYTES,
+            audit_rest_ms: 60_000,
             random_seed: None,
         }
     }

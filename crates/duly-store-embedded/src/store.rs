@@ -20,8 +20,7 @@ use crate::{
         settle::{Releasing, Settling},
         survey::Question,
     },
-    journal::recovery::Progress,
-    open::{OpenError, OpenReport},
+    open::{OpenError, OpenProgress, OpenReport},
     options::Options,
     shell::{self, Answer, Inbox, Request, Shared},
 };
@@ -79,7 +78,7 @@ impl EmbeddedStore {
         disk: Arc<dyn Disk>,
         options: Options,
         clock: Arc<dyn Clock>,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> std::result::Result<Self, OpenError> {
         let segment_bytes = options.segment_bytes;
         let queue_max = options.queue_max;
@@ -173,7 +172,7 @@ fn open_engine(
     disk: &Arc<dyn Disk>,
     options: Options,
     clock: Arc<dyn Clock>,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(OpenProgress),
 ) -> std::result::Result<(Engine, OpenReport, Lock), OpenError> {
     options.check().map_err(OpenError::Options)?;
     let lock = disk.lock()?;

@@ -44,6 +44,7 @@ impl Command {
             Operation::Reschedule { id, .. }
             | Operation::Cancel { id, .. }
             | Operation::Fire { id }
+            | Operation::GiveUp { id, .. }
             | Operation::Redrive { letter: Letter::Timer(id), .. }
             | Operation::Purge { letter: Letter::Timer(id) } => id,
             Operation::Redrive { letter: Letter::Delivery(_), .. }
@@ -94,6 +95,15 @@ pub enum Operation {
         /// Which.
         id: TimerId,
     },
+    /// Make a dead letter of a timer that is overdue, instead of delivering it: a due or retrying
+    /// one, not leased, whose due time is not after `if_due_by`. Paused namespaces allow it; a dead
+    /// letter stays what it is, so that the call can be repeated.
+    GiveUp {
+        /// Which.
+        id: TimerId,
+        /// Only if it was due then already.
+        if_due_by: Timestamp,
+    },
     /// Send a dead letter again, `delay` after the store takes it.
     Redrive {
         /// Which dead letter.
@@ -126,9 +136,9 @@ pub enum Outcome {
     Existing(Arc<TimerView>),
     /// A new incarnation took the place of the pending timer.
     Replaced(Arc<TimerView>),
-    /// The timer was changed (reschedule, fire, redrive).
+    /// The timer was changed (reschedule, fire, redrive, give up).
     Changed(Arc<TimerView>),
-    /// Nothing had to change (fire of a due or running firing).
+    /// Nothing had to change (fire of a due or running firing, giving up a dead letter).
     Unchanged(Arc<TimerView>),
     /// The timer was cancelled: no claim will be granted.
     Cancelled {
@@ -225,6 +235,15 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// That a namespace has room for no more dead letters.
+    pub fn dead_letters_full(namespace: &NamespaceName, max_dead: u64) -> Self {
+        let reason = format!(
+            "namespace {namespace} has {max_dead} dead letters, its limit: redrive or purge some, or \
+             raise limits.max_dead"
+        );
+        Self::Exhausted { reason, retry_after: None }
+    }
+
     /// The stable code of the contract.
     pub const fn code(&self) -> Code {
         match self {

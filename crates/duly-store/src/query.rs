@@ -299,6 +299,10 @@ pub struct Health {
     pub disk_bytes: u64,
     /// Age of the oldest due and unclaimed firing.
     pub oldest_due_age: Option<Millis>,
+    /// Faults that the store has found in itself since it was opened.
+    pub audit_findings: u64,
+    /// When it last had looked for them everywhere.
+    pub audited_at: Option<Timestamp>,
     /// Where the data is, for a person.
     pub location: String,
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const EVENTS: [(&str, Event); 16] = [
+const EVENTS: [(&str, Event); 17] = [
     ("schedule.same", Event::Schedule(Request::Same)),
     ("schedule.fail", Event::Schedule(Request::Other(IfExists::Fail))),
     ("schedule.keep", Event::Schedule(Request::Other(IfExists::Keep))),
@@ -17,6 +17,7 @@ const EVENTS: [(&str, Event); 16] = [
     ("give_up", Event::GiveUp),
     ("release", Event::Release),
     ("expire", Event::Expire),
+    ("overdue", Event::Overdue),
     ("redrive", Event::Redrive),
     ("purge", Event::Purge),
 ];

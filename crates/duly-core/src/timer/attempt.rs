@@ -86,11 +86,14 @@ pub enum DeathReason {
     Expired,
     /// Its record cannot be read any more.
     Corrupt,
+    /// An operator gave it up because it was overdue, as after a restore.
+    Overdue,
 }
 
 impl DeathReason {
     /// Every reason.
-    pub const ALL: [Self; 4] = [Self::AttemptsSpent, Self::Rejected, Self::Expired, Self::Corrupt];
+    pub const ALL: [Self; 5] =
+        [Self::AttemptsSpent, Self::Rejected, Self::Expired, Self::Corrupt, Self::Overdue];
 
     /// The word of the contract.
     pub const fn as_str(self) -> &'static str {
@@ -99,6 +102,7 @@ impl DeathReason {
             Self::Rejected => "rejected",
             Self::Expired => "expired",
             Self::Corrupt => "corrupt",
+            Self::Overdue => "overdue",
         }
     }
 }

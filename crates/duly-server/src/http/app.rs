@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use duly_core::{TimerId, env::Clock};
+use duly_core::{TimerId, Timestamp, env::Clock};
 use duly_store::Store;
 use rand::RngCore;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
@@ -123,6 +123,11 @@ impl App {
     /// the store has no call that changes one field.
     pub(super) fn patches(&self) -> &Mutex<()> {
         &self.0.patches
+    }
+
+    /// The present time, for what a caller leaves out.
+    pub(super) fn now(&self) -> Timestamp {
+        self.0.parts.clock.now()
     }
 
     /// An id for a timer whose caller chose none.

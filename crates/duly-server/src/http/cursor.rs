@@ -118,6 +118,7 @@ impl fmt::Display for Cursor {
 #[cfg(test)]
 mod tests {
     use duly_core::NamespaceName;
+    use rand::{Rng, SeedableRng, rngs::StdRng};
 
     use super::*;
 
@@ -147,6 +148,48 @@ mod tests {
         let mut wider = request();
         wider.limit = 500;
         assert_eq!(Cursor::filter_of(&wider), filter);
+    }
+
+    /// `DULY_FUZZ_SEED` and `DULY_FUZZ_SEEDS` repeat one seed or try many.
+    #[test]
+    fn damaged_cursors_are_refused_or_mean_what_they_say() {
+        let number = |variable: &str, default: u64| {
+            std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+        };
+        let first = number("DULY_FUZZ_SEED", 1);
+        let filter = Cursor::filter_of(&request());
+        for seed in first..first + number("DULY_FUZZ_SEEDS", 2_000) {
+            let mut random = StdRng::seed_from_u64(seed);
+            let position = Position {
+                due_at: Timestamp::saturating_from_unix_ms(random.random()),
+                id: TimerId::new("abc").unwrap(),
+                incarnation: Incarnation(random.random()),
+                occurrence: random.random(),
+            };
+            let text = Cursor::new(position, filter).to_string();
+            assert!(Cursor::parse("cursor", &text, filter).is_ok(), "seed {seed}");
+            let mut bytes = URL_SAFE_NO_PAD.decode(&text).unwrap();
+            // Behind the filter, which would refuse it.
+            for _ in 0..random.random_range(1..4) {
+                let at = random.random_range(9..bytes.len());
+                match random.random_range(0..4) {
+                    0 => bytes[at] ^= 1 << random.random_range(0..8),
+                    1 => bytes[at..].fill(0xff),
+                    2 => bytes.insert(at, random.random()),
+                    _ if bytes.len() > 12 => bytes.truncate(at.max(11)),
+                    _ => {}
+                }
+            }
+            let damaged = URL_SAFE_NO_PAD.encode(&bytes);
+            if let Ok(cursor) = Cursor::parse("cursor", &damaged, filter) {
+                assert_eq!(
+                    cursor.to_string(),
+                    damaged,
+                    "repeat with: DULY_FUZZ_SEED={seed} DULY_FUZZ_SEEDS=1 cargo test -p \
+                     duly-server --lib cursor"
+                );
+            }
+        }
     }
 
     #[test]

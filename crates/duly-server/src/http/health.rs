@@ -19,7 +19,7 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
     responses((status = 200, description = "It lives.", body = ReadinessOut))
 )]
 pub(crate) async fn healthz() -> Result<Response, Problem> {
-    answer::ok(&ReadinessOut { status: "alive", reasons: Vec::new() })
+    answer::ok(&ReadinessOut { status: "alive", reasons: Vec::new(), progress: None })
 }
 
 /// Whether the service can work; if not, why.
@@ -45,5 +45,5 @@ pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> 
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
     };
-    answer::json(status, &ReadinessOut { status: word, reasons })
+    answer::json(status, &ReadinessOut { status: word, reasons, progress: None })
 }

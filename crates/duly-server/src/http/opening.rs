@@ -1,9 +1,9 @@
 //! What is answered before the store is open: that the process lives, what it waits for, and to
 //! every other call that it is to be repeated.
 //!
-//! Opening reads the whole journal, which takes seconds where many timers are pending. Who
-//! watches the process must not mistake that for a hang, and a caller must not wait for it in the
-//! dark. Nothing here knows the store; `start` says in a sentence how far it is.
+//! Opening reads a checkpoint and the journal behind it, which takes seconds where very many timers
+//! are pending. Who watches the process must not mistake that for a hang, and a caller must not wait
+//! for it in the dark. Nothing here knows the store; `start` says how far it is.
 
 use axum::{
     Router,
@@ -21,18 +21,30 @@ use super::{
     answer::{self, Answer},
     health, metrics, openapi,
 };
-use crate::{telemetry::Metrics, wire::health::ReadinessOut};
+use crate::{
+    telemetry::Metrics,
+    wire::health::{ReadinessOut, RecoveryOut},
+};
 
 /// When a call may be tried again.
 const RETRY: Millis = Millis::from_secs(1);
+
+/// What the server waits for before it can work.
+#[derive(Debug, Clone)]
+pub(crate) struct Awaited {
+    /// As a sentence without its full stop.
+    pub(crate) sentence: String,
+    /// How far it is, once something is read.
+    pub(crate) progress: Option<RecoveryOut>,
+}
 
 /// What the calls need that are answered while the store opens; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Opening {
     /// Who may call.
     pub(crate) guard: Guard,
-    /// What the server waits for, as a sentence without its full stop.
-    pub(crate) waits_for: watch::Receiver<String>,
+    /// What the server waits for.
+    pub(crate) waits_for: watch::Receiver<Awaited>,
     /// The recorder behind `/metrics`.
     pub(crate) metrics: Metrics,
 }
@@ -58,8 +70,9 @@ async fn guarded(State(opening): State<Opening>, request: Request, next: Next) -
 }
 
 async fn readyz(State(opening): State<Opening>) -> Answer {
-    let reasons = vec![opening.waits_for.borrow().clone()];
-    answer::json(StatusCode::SERVICE_UNAVAILABLE, &ReadinessOut { status: "not_ready", reasons })
+    let Awaited { sentence, progress } = opening.waits_for.borrow().clone();
+    let out = ReadinessOut { status: "recovering", reasons: vec![sentence], progress };
+    answer::json(StatusCode::SERVICE_UNAVAILABLE, &out)
 }
 
 async fn scrape(State(opening): State<Opening>) -> Response {
@@ -67,7 +80,7 @@ async fn scrape(State(opening): State<Opening>) -> Response {
 }
 
 async fn not_yet(State(opening): State<Opening>) -> Problem {
-    let waits_for = opening.waits_for.borrow().clone();
+    let waits_for = opening.waits_for.borrow().sentence.clone();
     let detail = format!("the server is starting: {waits_for}; nothing was done, repeat the call");
     Problem::new(Code::Unavailable, detail).with_retry(Retry::After(RETRY))
 }

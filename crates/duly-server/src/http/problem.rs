@@ -95,6 +95,15 @@ impl Problem {
         self
     }
 
+    /// Says how much of the call was done before it went wrong.
+    #[must_use]
+    pub(super) fn after_doing(mut self, count: u64, done: &str) -> Self {
+        if count > 0 {
+            self.0.detail = format!("{}; {count} were {done} before that", self.0.detail);
+        }
+        self
+    }
+
     /// With what the store's refusal knows besides its sentence.
     #[must_use]
     pub(super) fn with(mut self, refusal: Refusal) -> Self {

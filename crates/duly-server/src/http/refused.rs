@@ -19,6 +19,8 @@ pub(super) enum Asked {
     Cancel,
     /// An earlier firing.
     Fire,
+    /// A dead letter in place of a late delivery.
+    GiveUp,
     /// Something of a dead letter.
     Letter,
 }
@@ -31,18 +33,19 @@ impl Asked {
             Operation::Reschedule { .. } => Self::Reschedule,
             Operation::Cancel { .. } => Self::Cancel,
             Operation::Fire { .. } => Self::Fire,
+            Operation::GiveUp { .. } => Self::GiveUp,
             Operation::Redrive { .. } | Operation::Purge { .. } => Self::Letter,
         }
     }
 
-    /// Its name in a batch; letters stand in none.
+    /// Its name in a batch; what has none stands in none.
     const fn name(self) -> &'static str {
         match self {
             Self::Schedule => "schedule",
             Self::Reschedule => "reschedule",
             Self::Cancel => "cancel",
             Self::Fire => "fire",
-            Self::Letter => "",
+            Self::GiveUp | Self::Letter => "",
         }
     }
 

@@ -1,7 +1,7 @@
 //! Opens the store beside the runtime, and says how far it is.
 //!
-//! Opening reads the whole journal and blocks. Its progress goes to `/readyz` at every segment,
-//! and to the log when it takes long enough for a person to wonder.
+//! Opening reads a checkpoint and the journal behind it, and blocks. Its progress goes to `/readyz`
+//! every few MiB, and to the log when it takes long enough for a person to wonder.
 
 use std::{
     io,
@@ -12,16 +12,16 @@ use std::{
 
 use duly_core::env::Clock;
 use duly_store_embedded::{
-    EmbeddedStore, OpenError, Options, Progress,
+    EmbeddedStore, OpenError, OpenProgress, Options,
     disk::{self, Operation, RealDisk},
 };
 use tokio::{sync::watch, task};
 
 use super::{StartError, directory, options};
-use crate::config::Config;
+use crate::{config::Config, http::Awaited, wire::health::RecoveryOut};
 
 /// An opening that takes no longer is not logged, and a longer one is this often.
-const LOG_EVERY: Duration = Duration::from_secs(2);
+const LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// What is awaited before anything was read.
 pub(super) const BEGINNING: &str = "the data directory is being opened";
@@ -32,7 +32,7 @@ pub(super) type Opener = Box<
             &Path,
             Options,
             Arc<dyn Clock>,
-            &mut dyn FnMut(Progress),
+            &mut dyn FnMut(OpenProgress),
         ) -> Result<EmbeddedStore, OpenError>
         + Send,
 >;
@@ -42,7 +42,7 @@ pub(super) fn directory(
     path: &Path,
     options: Options,
     clock: Arc<dyn Clock>,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(OpenProgress),
 ) -> Result<EmbeddedStore, OpenError> {
     let disk = Arc::new(RealDisk::open_or_create(path)?);
     EmbeddedStore::open(disk, options, clock, progress)
@@ -52,7 +52,7 @@ pub(super) fn directory(
 pub(super) async fn open(
     config: &Config,
     clock: Arc<dyn Clock>,
-    waits_for: watch::Sender<String>,
+    waits_for: watch::Sender<Awaited>,
     opener: Opener,
 ) -> Result<Arc<EmbeddedStore>, StartError> {
     let path = config.store.data.clone();
@@ -86,20 +86,24 @@ fn cannot_be_made(error: &disk::Error) -> bool {
 
 /// Says how far reading is.
 struct Teller {
-    waits_for: watch::Sender<String>,
+    waits_for: watch::Sender<Awaited>,
     logged: Instant,
 }
 
 impl Teller {
-    fn tell(&mut self, progress: Progress) {
-        let Progress { segments_done, segments, records, .. } = progress;
-        let text = format!(
-            "{BEGINNING}: {segments_done} of {segments} journal segments read, {records} records"
-        );
+    fn tell(&mut self, how_far: OpenProgress) {
+        let sentence = sentence(how_far);
         if self.logged.elapsed() >= LOG_EVERY {
             self.logged = Instant::now();
-            tracing::info!("{text}");
+            tracing::info!("{sentence}");
         }
-        self.waits_for.send_replace(text);
+        let OpenProgress { what, bytes_done, bytes_total } = how_far;
+        let progress = Some(RecoveryOut { what, bytes_done, bytes_total });
+        self.waits_for.send_replace(Awaited { sentence, progress });
     }
+}
+
+fn sentence(how_far: OpenProgress) -> String {
+    let OpenProgress { what, bytes_done, bytes_total } = how_far;
+    format!("{BEGINNING}: {} of {} MiB of the {what} read", bytes_done >> 20, bytes_total >> 20)
 }

@@ -4,8 +4,8 @@
 
 use std::{net::SocketAddr, sync::mpsc, time::Duration};
 
-use duly_store_embedded::{OpenError, Progress};
-use serde_json::Value;
+use duly_store_embedded::{OpenError, OpenProgress};
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -24,7 +24,7 @@ struct Bench {
 }
 
 enum Tell {
-    Progress(Progress),
+    Progress(OpenProgress),
     Open,
     Fail,
 }
@@ -111,15 +111,19 @@ async fn while_the_store_opens_health_is_answered_and_calls_are_told_to_come_aga
 
     let (head, ready) = bench.call("GET", "/readyz").await;
     assert!(head.starts_with("HTTP/1.1 503"), "{head}");
-    assert_eq!(ready["reasons"][0], BEGINNING);
+    assert_eq!(ready, json!({ "status": "recovering", "reasons": [BEGINNING] }));
+    let what = OpenProgress::JOURNAL;
     let (bytes_done, bytes_total) = (3 << 20, 10 << 20);
-    let progress =
-        Progress { segments_done: 3, segments: 10, records: 1_234, bytes_done, bytes_total };
+    let progress = OpenProgress { what, bytes_done, bytes_total };
     bench.tell.send(Tell::Progress(progress)).unwrap();
     loop {
         let (_, ready) = bench.call("GET", "/readyz").await;
+        assert_eq!(ready["status"], "recovering");
         let reason = ready["reasons"][0].as_str().unwrap();
-        if reason.contains("3 of 10 journal segments read, 1234 records") {
+        if reason.contains("3 of 10 MiB of the journal to replay read") {
+            let expected =
+                json!({ "what": what, "bytes_done": bytes_done, "bytes_total": bytes_total });
+            assert_eq!(ready["progress"], expected);
             break;
         }
         assert_eq!(reason, BEGINNING);
@@ -161,8 +165,25 @@ async fn a_store_that_does_not_open_frees_the_port() {
     bench.tell.send(Tell::Fail).unwrap();
     let error = bench.starting.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("a planted fault") && error.contains("--data"), "{error}");
+    is_freed(bench.address).await;
+}
+
+#[tokio::test]
+async fn a_start_that_is_given_up_while_the_store_opens_frees_the_port() {
+    let Bench { address, tell, starting, .. } = Bench::start().await;
+    let (head, _) =
+        call(&mut TcpStream::connect(address).await.unwrap(), address, "GET", "/healthz").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    // As the command does at the first signal.
+    starting.abort();
+    assert!(starting.await.unwrap_err().is_cancelled());
+    is_freed(address).await;
+    tell.send(Tell::Fail).unwrap();
+}
+
+async fn is_freed(address: SocketAddr) {
     let freed = async {
-        while TcpListener::bind(bench.address).await.is_err() {
+        while TcpListener::bind(address).await.is_err() {
             yield_now().await;
         }
     };

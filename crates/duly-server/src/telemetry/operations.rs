@@ -7,7 +7,8 @@ use duly_store::{Operation, Outcome};
 use metrics::{Counter, counter};
 
 /// Operations, as labels.
-const KINDS: [&str; 6] = ["schedule", "reschedule", "cancel", "fire", "redrive", "purge"];
+const KINDS: [&str; 7] =
+    ["schedule", "reschedule", "cancel", "fire", "redrive", "purge", "give_up"];
 /// Outcomes, as labels.
 const OUTCOMES: [&str; 9] = [
     "created",
@@ -34,6 +35,7 @@ pub const fn kind(operation: &Operation) -> Kind {
         Operation::Fire { .. } => 3,
         Operation::Redrive { .. } => 4,
         Operation::Purge { .. } => 5,
+        Operation::GiveUp { .. } => 6,
     })
 }
 

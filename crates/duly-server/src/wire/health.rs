@@ -1,4 +1,7 @@
 //! Readiness in an answer.
+//!
+//! While the store is being opened, how far that is comes with it, in bytes: what an orchestrator
+//! or a person sees move is not taken for a hang.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -7,9 +10,24 @@ use utoipa::ToSchema;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Readiness)]
 pub struct ReadinessOut {
-    /// `ready`, or `not_ready`.
+    /// `ready`; `recovering` while the store is being opened; or `not_ready`.
     pub status: &'static str,
     /// Why not, sentence by sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
+    /// How far the opening of the store is; only while it is `recovering` and something is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<RecoveryOut>,
+}
+
+/// How far the opening of the store is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Recovery)]
+pub struct RecoveryOut {
+    /// What is being read: `checkpoint`, then `journal to replay`.
+    pub what: &'static str,
+    /// Bytes read of it.
+    pub bytes_done: u64,
+    /// Bytes of it in all.
+    pub bytes_total: u64,
 }

@@ -134,7 +134,7 @@ pub struct TimerOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     dead_at: Option<TimeOut>,
-    /// Why it was given up: `attempts_spent`, `rejected`, `expired` or `corrupt`.
+    /// Why it was given up: `attempts_spent`, `rejected`, `expired`, `corrupt` or `overdue`.
     #[serde(skip_serializing_if = "Option::is_none")]
     dead_reason: Option<&'static str>,
 }

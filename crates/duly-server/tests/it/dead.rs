@@ -6,6 +6,7 @@ use crate::bench::Bench;
 
 const REDRIVE: &str = "/v1/namespaces/a/dead/redrive";
 const PURGE: &str = "/v1/namespaces/a/dead/purge";
+const OVERDUE: &str = "/v1/namespaces/a/dead/overdue";
 
 async fn letters(bench: &Bench) -> Vec<Value> {
     let page = bench.get("/v1/namespaces/a/timers?state=dead&limit=1000").await.expect(200);
@@ -77,4 +78,67 @@ async fn purging_all_leaves_none() {
     assert!(letters(&bench).await.is_empty());
     let stats = bench.get("/v1/namespaces/a/stats").await.expect(200);
     assert_eq!((&stats["dead"], &stats["totals"]["dead"]), (&json!(0), &json!(3)));
+}
+
+#[tokio::test]
+async fn what_is_overdue_becomes_dead_letters_and_nothing_else_does() {
+    let bench = Bench::new();
+    for state in ["in_flight", "retrying", "scheduled", "due"] {
+        bench.timer_in(state, state).await;
+    }
+    let before = bench.get("/v1/namespaces/a/timers/due").await.expect(200)["due_at"].clone();
+    bench.advance(5);
+    bench.schedule(r#"{"id":"since","delay":"0s"}"#).await.expect(201);
+    let body = json!({ "due_by": before }).to_string();
+    let done = bench.post(OVERDUE, &body).await.expect(200);
+    assert_eq!(done, json!({ "given_up": 2, "due_by": before }));
+    let reasons: Vec<Value> =
+        letters(&bench).await.iter().map(|letter| letter["dead_reason"].clone()).collect();
+    assert_eq!(reasons, ["overdue", "overdue"]);
+    for state in ["in_flight", "scheduled"] {
+        let timer = bench.get(&format!("/v1/namespaces/a/timers/{state}")).await.expect(200);
+        assert_eq!(timer["state"], *state);
+    }
+    let again = bench.post(OVERDUE, &body).await.expect(200);
+    assert_eq!(again["given_up"], 0);
+    // Without a moment: what is due now.
+    let done = bench.post(OVERDUE, "{}").await.expect(200);
+    assert_eq!(done["given_up"], 1);
+}
+
+#[tokio::test]
+async fn what_is_overdue_is_given_up_in_bounded_calls_that_go_on_where_the_last_ended() {
+    let bench = Bench::new();
+    for batch in 0..2 {
+        let operations: Vec<Value> = (0..6_000)
+            .map(|i| json!({ "schedule": { "id": format!("{batch} {i}"), "delay": 0 } }))
+            .collect();
+        let body = json!({ "operations": operations }).to_string();
+        bench.post("/v1/namespaces/a/batch", &body).await.expect(200);
+    }
+    let first = bench.post(OVERDUE, "{}").await.expect(200);
+    assert_eq!(first["given_up"], 10_000);
+    let body = json!({ "due_by": first["due_by"], "cursor": first["cursor"] }).to_string();
+    let second = bench.post(OVERDUE, &body).await.expect(200);
+    assert_eq!((&second["given_up"], second.get("cursor")), (&json!(2_000), None));
+}
+
+#[tokio::test]
+async fn a_full_namespace_and_a_moment_ahead_are_refused_and_nothing_is_lost() {
+    let bench = Bench::new();
+    let limits = r#"{"limits":{"max_dead":2}}"#;
+    bench.call("PUT", "/v1/namespaces/a", limits).await.expect(201);
+    for id in ["x", "y", "z"] {
+        bench.schedule(&format!(r#"{{"id":"{id}","delay":"0s"}}"#)).await.expect(201);
+    }
+    let problem = bench.post(OVERDUE, "{}").await.problem("resource_exhausted");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("limits.max_dead") && detail.contains("2 were given up"), "{detail}");
+    let stats = bench.get("/v1/namespaces/a/stats").await.expect(200);
+    assert_eq!((&stats["dead"], &stats["due"]), (&json!(2), &json!(1)));
+
+    let problem = bench.post(OVERDUE, r#"{"due_by":"2199-01-01T00:00:00Z"}"#).await;
+    assert_eq!(problem.problem("invalid_argument")["field"], "due_by");
+    bench.post("/v1/namespaces/none/dead/overdue", "{}").await.problem("not_found");
+    bench.post(OVERDUE, r#"{"cursor":"junk"}"#).await.problem("invalid_argument");
 }

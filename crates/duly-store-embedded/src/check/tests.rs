@@ -115,7 +115,13 @@ fn a_healthy_directory_is_clean_and_counted() {
     let (replay, files) = ("journal to replay", "runs and segments");
     assert_eq!(
         seen,
-        [progress(replay, 1), progress(replay, 2), progress(files, 1), progress(files, 2)]
+        [
+            progress(replay, 0),
+            progress(replay, 1),
+            progress(replay, 2),
+            progress(files, 1),
+            progress(files, 2)
+        ]
     );
 }
 

@@ -100,6 +100,11 @@ impl Reader {
         Ok(ReplayPoint { sequence, offset, lsn, epoch })
     }
 
+    /// Bytes read, and bytes in all.
+    pub(crate) const fn how_far(&self) -> (u64, u64) {
+        (self.at, self.end_at)
+    }
+
     /// What the whole checkpoint holds; its entries fit the file.
     pub(crate) const fn end(&self) -> &End {
         &self.end

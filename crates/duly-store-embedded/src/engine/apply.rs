@@ -60,6 +60,7 @@ impl Engine {
                 Operation::Reschedule { id, .. }
                 | Operation::Cancel { id, .. }
                 | Operation::Fire { id }
+                | Operation::GiveUp { id, .. }
                 | Operation::Redrive { letter: Letter::Timer(id), .. }
                 | Operation::Purge { letter: Letter::Timer(id) } => self.key(number, id.as_str()),
                 Operation::Redrive { letter: Letter::Delivery(delivery), .. }
@@ -99,6 +100,7 @@ impl Engine {
             }
             Operation::Cancel { id, if_revision } => self.cancel(key, &name, id, if_revision),
             Operation::Fire { id } => self.fire(key, &name, &id),
+            Operation::GiveUp { id, if_due_by } => self.give_up_overdue(key, &name, &id, if_due_by),
             Operation::Redrive { letter, delay } => self.redrive(number, &name, &letter, delay),
             Operation::Purge { letter } => self.purge(number, &name, &letter),
         }

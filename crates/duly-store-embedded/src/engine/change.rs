@@ -104,7 +104,7 @@ pub(super) fn check_revision(
     }
 }
 
-fn whole(view: TimerView) -> Box<duly_core::Timer> {
+pub(super) fn whole(view: TimerView) -> Box<duly_core::Timer> {
     match view.body {
         Body::Whole(timer) => timer,
         Body::Stub(_) => unreachable!("a stub's state allows no change"),

@@ -1,20 +1,51 @@
-//! Dead letters: redrive and purge.
+//! Dead letters: giving up what is overdue, redrive and purge.
+
+use std::sync::Arc;
 
 use duly_core::{
-    Code, Invalid, Millis, NamespaceName, State,
+    Code, Invalid, Millis, NamespaceName, State, TimerId, Timestamp,
     lifecycle::{self, Decision, Event},
     timer::DeathReason,
 };
-use duly_store::{Outcome, Refusal, command::Letter as Named};
+use duly_store::{Outcome, Refusal, TimerView, command::Letter as Named};
 
 use crate::{
     format::record::{Cause, Record},
     index::{Key, Location},
 };
 
-use super::{Engine, Stop, letters};
+use super::{Engine, Stop, change, letters};
 
 impl Engine {
+    /// Makes a dead letter of a timer that was due by then and is not leased.
+    pub(super) fn give_up_overdue(
+        &mut self,
+        key: Key,
+        name: &NamespaceName,
+        id: &TimerId,
+        if_due_by: Timestamp,
+    ) -> Result<Outcome, Stop> {
+        let view = self.find(key, name, id)?;
+        let refused = match lifecycle::decide(Some(view.state), Event::Overdue) {
+            Decision::Already => return Ok(Outcome::Unchanged(Arc::new(view))),
+            Decision::Move(State::Dead) if view.due_at() <= if_due_by => None,
+            Decision::Refuse(code) => Some(code),
+            _ => Some(Code::AlreadyExists),
+        };
+        if let Some(code) = refused {
+            return Err(Stop::Refused(self.refuse_state(id, &view, code)));
+        }
+        let namespace = self.namespace(key.namespace());
+        let max_dead = namespace.settings.limits.max_dead;
+        if namespace.dead() >= max_dead {
+            return Err(Stop::Refused(Refusal::dead_letters_full(name, max_dead)));
+        }
+        let mut timer = change::whole(view);
+        timer.die(self.now.wall(), DeathReason::Overdue);
+        self.write_keyed(key, &Record::Dead(Cause::Expired, timer.clone()))?;
+        Ok(Outcome::Changed(Arc::new(TimerView::whole(name.clone(), State::Dead, *timer))))
+    }
+
     pub(super) fn redrive(
         &mut self,
         number: u32,

@@ -19,9 +19,9 @@ use crate::{
     files::FileId,
     format::{ALIGN, record::Decoded},
     index::{Cursor, Entry, Index, Key},
-    journal::recovery::{Found, Progress},
+    journal::recovery::Found,
     manifest::Manifest,
-    open::OpenError,
+    open::{OpenError, OpenProgress},
     options::Options,
 };
 
@@ -72,7 +72,7 @@ impl Inspection {
         disk: Arc<dyn Disk>,
         manifest: &Manifest,
         clock: Arc<dyn Clock>,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Self, OpenError> {
         let random = StdRng::seed_from_u64(0);
         let mut engine = Engine::empty(disk, Options::default(), clock, random, manifest);

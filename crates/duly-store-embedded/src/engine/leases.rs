@@ -123,6 +123,11 @@ impl Leases {
         self.len
     }
 
+    /// Keys of one of the [`PARTS`].
+    pub(crate) fn part(&self, part: usize) -> impl Iterator<Item = Key> {
+        self.maps[part].keys().copied()
+    }
+
     /// Keys of the leases of one part that `wanted` picks; there are [`PARTS`].
     pub(crate) fn keys_where(&self, part: usize, wanted: impl Fn(&Lease) -> bool) -> Vec<Key> {
         let leases = self.maps[part].iter();

@@ -26,18 +26,21 @@ use crate::{
     },
     manifest::Manifest,
     numbered::damaged,
-    open::OpenError,
+    open::{OpenError, OpenProgress},
     runs,
 };
 
 use super::{Engine, checkpoint::Kept};
+
+/// Progress of a checkpoint is told this often. Tests hear it of small ones.
+const TOLD_EVERY_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 8 << 20 };
 
 impl Engine {
     /// Brings the state up from what is on the disk. Writes nothing.
     pub(super) fn load(
         &mut self,
         manifest: &Manifest,
-        progress: &mut dyn FnMut(recovery::Progress),
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Found, OpenError> {
         let disk = Arc::clone(&self.disk);
         let numbers = checkpoint::list(disk.as_ref())?;
@@ -45,7 +48,7 @@ impl Engine {
         self.files.checkpoint_begins(self.checkpoints.latest);
         let mut passed_over = PassedOver::default();
         for (place, &number) in numbers.iter().enumerate() {
-            let refusal = match self.load_checkpoint(disk.as_ref(), number, manifest) {
+            let refusal = match self.load_checkpoint(disk.as_ref(), number, manifest, progress) {
                 Ok(point) => {
                     let found = self.read_journal(Some(point), manifest, progress);
                     let found = found.map_err(|error| passed_over.first_or(error))?;
@@ -89,7 +92,7 @@ impl Engine {
         &mut self,
         from: Option<ReplayPoint>,
         manifest: &Manifest,
-        progress: &mut dyn FnMut(recovery::Progress),
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Found, OpenError> {
         let disk = Arc::clone(&self.disk);
         let slots = self.open_segments(disk.as_ref(), from)?;
@@ -99,7 +102,8 @@ impl Engine {
             }
             Ok(())
         };
-        let mut found = recovery::recover(disk.as_ref(), manifest, from, &mut each, progress)?;
+        let mut tell = |how_far: recovery::Progress| progress(how_far.into());
+        let mut found = recovery::recover(disk.as_ref(), manifest, from, &mut each, &mut tell)?;
         for (place, segment) in found.segments.iter_mut().enumerate() {
             segment.slot = slots[place];
         }
@@ -140,6 +144,7 @@ impl Engine {
         disk: &dyn Disk,
         number: u64,
         manifest: &Manifest,
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<ReplayPoint, OpenError> {
         let mut reader = Reader::open(disk, number, manifest)?;
         let point = reader.replay_point()?;
@@ -147,6 +152,8 @@ impl Engine {
         self.namespaces.reserve_numbers(reader.end().highest_namespace);
         self.retry_due_max_ms = reader.header().retry_due_max_ms;
         let mut loading = Loading::default();
+        let mut told = Told::new(progress);
+        told.tell(&reader);
         while let Some(block) = reader.next()? {
             match block {
                 Block::Namespace(namespace) => {
@@ -174,8 +181,10 @@ impl Engine {
                 Block::Files(files) => self.open_files(disk, &files, manifest)?,
                 Block::End(_) => {}
             }
+            told.tell_at_times(&reader);
         }
         self.end_loading(loading);
+        told.tell(&reader);
         Ok(point)
     }
 
@@ -320,6 +329,30 @@ impl PassedOver {
         match self.refusal.take() {
             Some(refusal) if found.next_lsn < self.lsn => Err(refusal),
             _ => Ok(()),
+        }
+    }
+}
+
+/// Says how far the loading of a checkpoint is.
+struct Told<'a> {
+    progress: &'a mut dyn FnMut(OpenProgress),
+    bytes_done: u64,
+}
+
+impl<'a> Told<'a> {
+    fn new(progress: &'a mut dyn FnMut(OpenProgress)) -> Self {
+        Self { progress, bytes_done: 0 }
+    }
+
+    fn tell(&mut self, reader: &Reader) {
+        let (bytes_done, bytes_total) = reader.how_far();
+        self.bytes_done = bytes_done;
+        (self.progress)(OpenProgress { what: OpenProgress::CHECKPOINT, bytes_done, bytes_total });
+    }
+
+    fn tell_at_times(&mut self, reader: &Reader) {
+        if reader.how_far().0 >= self.bytes_done + TOLD_EVERY_BYTES {
+            self.tell(reader);
         }
     }
 }

@@ -55,6 +55,9 @@ pub(crate) struct Namespace {
     pub(crate) letters: Letters,
     /// The totals have in them what the records up to this frame did, as a checkpoint says.
     pub(crate) captured_lsn: u64,
+    /// Grows with whatever may have changed an entry or a count; the auditor compares only where it
+    /// stood still.
+    pub(crate) touched: u64,
 }
 
 impl Namespace {
@@ -75,6 +78,7 @@ impl Namespace {
             stubs: Stubs::default(),
             letters: Letters::default(),
             captured_lsn: 0,
+            touched: 0,
         }
     }
 
@@ -161,7 +165,9 @@ impl Namespaces {
     }
 
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Namespace> {
-        self.by_number.get_mut(&number)
+        let namespace = self.by_number.get_mut(&number)?;
+        namespace.touched += 1;
+        Some(namespace)
     }
 
     /// The entry of a pending timer.
@@ -282,7 +288,7 @@ impl Namespaces {
         number: u32,
         change: impl FnOnce(&mut Namespace) -> T,
     ) -> Option<T> {
-        let namespace = self.by_number.get_mut(&number)?;
+        let namespace = self.get_mut(number)?;
         let before = namespace.held();
         let answer = change(namespace);
         let after = namespace.held();
@@ -303,6 +309,7 @@ impl Namespaces {
         let Some(namespace) = self.by_number.get_mut(&number) else {
             return;
         };
+        namespace.touched += 1;
         let key = entry.key(number);
         namespace.live.set_flags(key, entry.flags().with(Flags::SURFACED));
         let Some(lane) = namespace.lanes.get_mut(entry.lane()) else {
@@ -326,6 +333,7 @@ impl Namespaces {
         let Some(namespace) = self.by_number.get_mut(&number) else {
             return;
         };
+        namespace.touched += 1;
         namespace.live.set_flags(entry.key(number), entry.flags().without(Flags::SURFACED));
         self.uncount_due(number, entry);
     }
@@ -335,8 +343,11 @@ impl Namespaces {
         if !entry.flags().has(Flags::SURFACED) {
             return;
         }
-        let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(entry.lane()));
-        let Some(lane) = lane else {
+        let Some(namespace) = self.by_number.get_mut(&number) else {
+            return;
+        };
+        namespace.touched += 1;
+        let Some(lane) = namespace.lanes.get_mut(entry.lane()) else {
             return;
         };
         let claimable = entry.claimable();

@@ -68,6 +68,12 @@ impl Window {
         }
     }
 
+    /// Forgets that something waits behind the end, for tests.
+    #[cfg(test)]
+    pub(super) const fn forget_beyond(&mut self) {
+        self.beyond_ms = u64::MAX;
+    }
+
     fn wants_sweep(&self, now_ms: u64, max: usize) -> bool {
         if self.end_ms == 0 || self.calendar.len() > self.full_at {
             // The first of an opening, or one to make the calendar anew.
@@ -192,6 +198,22 @@ impl Near {
         } else {
             window.beyond_ms = window.beyond_ms.min(at_ms);
         }
+    }
+
+    /// Whether something durable that waits for this time would never come up: no calendar has it
+    /// and no sweep looks for it. While a sweep runs that is not known.
+    pub(super) fn loses(&self, kind: Kind, at_ms: u64, now_ms: u64) -> bool {
+        let window = match kind {
+            Kind::First => &self.first,
+            Kind::Retry => &self.retry,
+        };
+        if self.sweep.is_some() || window.end_ms == 0 {
+            return false;
+        }
+        if at_ms >= window.end_ms {
+            return at_ms < window.beyond_ms;
+        }
+        at_ms <= now_ms && window.calendar.next_due().is_none_or(|next_ms| next_ms > now_ms)
     }
 
     /// When something of a kind may become claimable, by its own clock.

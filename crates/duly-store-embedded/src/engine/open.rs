@@ -21,7 +21,7 @@ use crate::{
     },
     journal::{DIR, Journal, recovery, segment_name},
     manifest::{self, Manifest},
-    open::{OpenError, OpenReport},
+    open::{OpenError, OpenProgress, OpenReport},
     options::Options,
     runs,
 };
@@ -35,7 +35,7 @@ impl Engine {
         disk: Arc<dyn Disk>,
         options: Options,
         clock: Arc<dyn Clock>,
-        progress: &mut dyn FnMut(recovery::Progress),
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<(Self, OpenReport), OpenError> {
         let mut random = Self::random_from(options.random_seed);
         let found = Manifest::read(disk.as_ref())?;
@@ -82,6 +82,7 @@ impl Engine {
             journal_grew_ms: 0,
             puncher: super::punch::Puncher::default(),
             backups: super::backup::Backups::default(),
+            auditor: super::audit::Auditor::new(anchor.1),
             outbox: super::work::Outbox::default(),
             pace: Pace::Unlimited,
             leases: super::Leases::default(),
@@ -116,7 +117,7 @@ impl Engine {
         &mut self,
         manifest: &mut Manifest,
         is_new: bool,
-        progress: &mut dyn FnMut(recovery::Progress),
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<OpenReport, OpenError> {
         let found = self.load(manifest, progress)?;
         let disk = Arc::clone(&self.disk);

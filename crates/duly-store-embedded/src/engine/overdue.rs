@@ -82,6 +82,23 @@ impl Overdue {
         }
     }
 
+    /// Whether a refill is under way or asked for.
+    pub(crate) const fn is_refilled(&self) -> bool {
+        self.late.is_some()
+    }
+
+    /// Corrects the length to what was counted otherwise.
+    pub(crate) fn correct_len(&mut self, len: u64) {
+        self.hidden = len.saturating_sub(self.window.len() as u64);
+    }
+
+    /// Loses the window, for tests.
+    #[cfg(test)]
+    pub(crate) fn hide_all(&mut self) {
+        self.hidden += self.window.len() as u64;
+        self.window.clear();
+    }
+
     /// Begins a refill if the window runs low; answers whether it did.
     pub(crate) fn begin_refill(&mut self, room: usize) -> bool {
         let low = self.hidden > 0 && self.window.len() < room.div_ceil(4);

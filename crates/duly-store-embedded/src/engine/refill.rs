@@ -10,7 +10,7 @@ use crate::index::{Cursor, Entry, Flags, Key, Kind};
 use super::{Engine, overdue::Place};
 
 /// Pending timers of a namespace up to which a claim that finds an empty window waits for the pass.
-const AT_ONCE: usize = 65_536;
+pub(super) const AT_ONCE: usize = 65_536;
 /// Tables that one step looks at.
 const TABLES_PER_STEP: usize = 16;
 
@@ -27,6 +27,11 @@ pub(super) struct Refills {
 impl Refills {
     pub(super) fn want(&mut self, lane: LaneOfKind) {
         self.wanted.insert(lane);
+    }
+
+    /// Whether a lane waits for its pass or has it under way.
+    pub(super) fn has(&self, lane: LaneOfKind) -> bool {
+        self.wanted.contains(&lane) || self.pass.as_ref().is_some_and(|pass| pass.lane == lane)
     }
 }
 

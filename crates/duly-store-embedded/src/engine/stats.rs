@@ -65,6 +65,8 @@ impl Engine {
         let oldest_ms = self.namespaces.oldest_due_ms();
         health.oldest_due_age =
             oldest_ms.map(|at| Millis::from_ms(self.now.wall_ms.saturating_sub(at)));
+        health.audit_findings = self.auditor.findings;
+        health.audited_at = self.auditor.audited_at;
         health.not_ready.extend(self.poisoned.clone());
         health.not_ready.extend(self.low_space().map(str::to_owned));
         health

@@ -17,7 +17,7 @@ use crate::{
         self,
         record::{Cause, Record},
     },
-    index::{Claimable, Entry, Flags, Key, Kind, PackedKey},
+    index::{Claimable, Entry, Flags, Key, Kind, Location, PackedKey},
 };
 
 use super::{Engine, HeldBack, Stop, allowance::Allowance};
@@ -42,6 +42,7 @@ impl Engine {
         self.expire();
         self.pass_over_stubs();
         self.count_out();
+        self.audit();
         for kind in [Kind::First, Kind::Retry] {
             let now_ms = self.clock_of(kind);
             self.busy |= self.near.window(kind).calendar.prepare(now_ms, PASS_MAX);
@@ -87,7 +88,7 @@ impl Engine {
         self.popped = popped;
     }
 
-    fn surface_entry(&mut self, key: Key, entry: &Entry) {
+    pub(super) fn surface_entry(&mut self, key: Key, entry: &Entry) {
         let number = key.namespace();
         self.namespaces.surface(number, entry, self.options.overdue_max);
         self.check_window((number, entry.lane(), entry.claimable().kind));
@@ -95,7 +96,7 @@ impl Engine {
     }
 
     /// Notes when a firing that has just become due expires.
-    fn note_expiry(&mut self, entry: &Entry, packed: PackedKey) {
+    pub(super) fn note_expiry(&mut self, entry: &Entry, packed: PackedKey) {
         // A record that cannot be read is found by the claim.
         let timer = self.load_timer(entry.location()).ok();
         if let Some(expires_at) = timer.and_then(|timer| timer.expires_at()) {
@@ -105,19 +106,21 @@ impl Engine {
 
     /// Whether an entry waits for its record to be durable; it is published when that is so. What
     /// got into a calendar before was of an earlier record.
-    fn is_unpublished(&self, key: Key, entry: &Entry) -> bool {
-        let location = entry.location();
-        let file = self.files.get(location.slot());
+    pub(super) fn is_unpublished(&self, key: Key, entry: &Entry) -> bool {
+        !self.is_durable(entry.location())
+            && (entry.claimable().kind == Kind::First
+                || self.unpublished_retries.contains_key(&key))
+    }
+
+    /// Whether a record is durable where it stands.
+    pub(super) fn is_durable(&self, location: Location) -> bool {
         // What is in a run was durable before it got there.
-        let is_durable = file.is_none_or(|file| match file.id {
+        self.files.get(location.slot()).is_none_or(|file| match file.id {
             FileId::Segment(sequence) => {
                 self.journal.is_durable(sequence, location.unit() * format::ALIGN)
             }
             FileId::Run(_) => true,
-        });
-        !is_durable
-            && (entry.claimable().kind == Kind::First
-                || self.unpublished_retries.contains_key(&key))
+        })
     }
 
     /// Keeps what is due from being claimed while the wall clock is behind its due time, where a step

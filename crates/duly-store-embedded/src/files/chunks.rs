@@ -87,6 +87,11 @@ impl Chunks {
         }
     }
 
+    /// Whether something points into the piece in which the record at a location begins.
+    pub(super) fn has_live(&self, size: ChunkBytes, location: Location) -> bool {
+        self.chunks.get(size.touched(location).start).is_some_and(|chunk| chunk.live > 0)
+    }
+
     /// Answers how many pieces it empties that may go then.
     pub(super) fn release(
         &mut self,

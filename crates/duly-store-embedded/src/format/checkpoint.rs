@@ -41,7 +41,7 @@ mod namespace;
 mod small;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub(crate) use block::Block;
 pub(crate) use entries::{ENTRIES_MAX, ENTRY_BYTES, Entries, Which, append_entry};

@@ -47,6 +47,7 @@ pub(crate) fn options(seed: u64) -> Options {
         checkpoint_bytes: [128 << 20, 8 << 10][(seed % 2) as usize],
         young_bytes: 1,
         chunk_bytes: [1 << 20, 4096][(seed % 2) as usize],
+        audit_rest_ms: 0,
         ..Options::default()
     }
 }

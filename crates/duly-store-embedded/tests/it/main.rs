@@ -23,6 +23,7 @@ mod golden;
 mod harness;
 mod holes;
 mod model;
+mod opening;
 mod races;
 mod refusals;
 mod rolls;

@@ -1,7 +1,7 @@
 //! Random operations, compared with the in-memory reference step by step.
 
 use duly_store::conformance::{
-    MemoryHarness,
+    Harness, MemoryHarness,
     model::{self, Disturb},
 };
 
@@ -27,6 +27,8 @@ fn compare(shell: Shell, disturb: Disturb, seeds: u64, steps: usize) {
                  -p duly-store-embedded --test it model"
             );
         }
+        let health = subject.store().health();
+        assert_eq!(health.audit_findings, 0, "seed {seed}: the auditor found something");
     }
 }
 

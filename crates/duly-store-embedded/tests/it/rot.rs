@@ -2,7 +2,7 @@
 //! wrote: a store opens with everything, or says which file it is; only a damaged record costs its
 //! own timer, which becomes a dead letter.
 
-use duly_core::{Millis, State, timer::DeathReason};
+use duly_core::{Millis, State, env::Clock, timer::DeathReason};
 use duly_store::{
     ListRequest, SettleVerdict, Store,
     conformance::ManualClock,
@@ -423,7 +423,9 @@ fn outcome(left: &Left, disk: &SimDisk, what: &str) -> (usize, usize) {
         Body::Whole(timer) => timer.death.is_some_and(|death| death.reason == DeathReason::Corrupt),
         Body::Stub(_) => false,
     };
-    let corrupt = dead.iter().filter(|view| is_corrupt(&view.body)).count();
+    // What is due later is found by the auditor, if it comes by.
+    let due = dead.iter().filter(|view| view.due_at() <= Clock::now(&clock));
+    let corrupt = due.filter(|view| is_corrupt(&view.body)).count();
     (fired.len(), corrupt)
 }
 

@@ -120,6 +120,7 @@ macro_rules! conformance_cases {
             }
             dead {
                 p3_p11_a_dead_letter_keeps_everything,
+                p3_p10_what_is_overdue_is_given_up_whole_and_only_that,
                 p3_p7_a_redrive_sends_it_again_with_a_fresh_budget,
                 p3_a_purged_letter_is_gone,
                 p3_only_dead_letters_are_redriven_or_purged,

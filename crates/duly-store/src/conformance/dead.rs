@@ -9,7 +9,7 @@ use super::{
         timer,
     },
 };
-use crate::{Outcome, Refusal, SettleVerdict, command::Letter};
+use crate::{Operation, Outcome, Refusal, SettleVerdict, command::Letter, namespaces::Activity};
 
 pub(super) async fn p3_p11_a_dead_letter_keeps_everything(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
@@ -26,6 +26,67 @@ pub(super) async fn p3_p11_a_dead_letter_keeps_everything(harness: &dyn Harness)
     assert_eq!((death.at, death.reason.as_str()), (died_at, "rejected"));
     assert_eq!(letter.last_error(), Some("never again"));
     assert_eq!(scene.stats().await.dead, 1, "it never goes away by itself");
+    Ran::Whole
+}
+
+pub(super) async fn p3_p10_what_is_overdue_is_given_up_whole_and_only_that(
+    harness: &dyn Harness,
+) -> Ran {
+    let mut small = settings();
+    small.limits.max_dead = 2;
+    let scene = Scene::with(harness, small).await;
+    scene.bring("retrying", State::Retrying).await;
+    scene.bring("running", State::InFlight).await;
+    scene.bring("later", State::Scheduled).await;
+    let mut asked = timer("due", scene.at(Millis::ZERO));
+    asked.payload = Some(text("precious"));
+    scene.create(asked).await;
+    let moment = scene.now();
+    scene.advance(ms(10)).await;
+    scene.create(timer("due since", scene.at(Millis::ZERO))).await;
+    scene.set_activity(Activity::Paused).await;
+    let give_up = |text: &str| Operation::GiveUp { id: id(text), if_due_by: moment };
+    for (text, expected) in [
+        ("later", "already_exists"),
+        ("due since", "already_exists"),
+        ("running", "in_flight"),
+        ("unknown", "not_found"),
+    ] {
+        let before = scene.get(text).await;
+        assert_eq!(code(scene.apply(give_up(text)).await), expected, "{text}");
+        assert_eq!(scene.get(text).await, before, "{text}");
+    }
+    for text in ["due", "retrying"] {
+        let outcome = scene.apply(give_up(text)).await;
+        let Outcome::Changed(view) = outcome else {
+            panic!("expected a dead letter, got {outcome:?}");
+        };
+        let death = view.timer().and_then(|timer| timer.death).expect("it says when and why");
+        assert_eq!((death.at, death.reason.as_str()), (scene.now(), "overdue"));
+        assert_eq!(*view, scene.view(text).await);
+        let again = scene.apply(give_up(text)).await;
+        assert!(matches!(again, Outcome::Unchanged(_)), "{again:?}");
+    }
+    let kept = scene.view("due").await;
+    assert_eq!(kept.timer().and_then(|timer| timer.payload.clone()), Some(text("precious")));
+
+    // The limit of dead letters holds, and what does not fit stays what it is.
+    let refusal = refused(
+        scene.apply(Operation::GiveUp { id: id("due since"), if_due_by: scene.now() }).await,
+    );
+    assert_eq!(refusal.code().as_str(), "resource_exhausted");
+    assert!(refusal.to_string().contains("limits.max_dead"), "{refusal}");
+    assert_eq!(scene.state("due since").await, Some(State::Due));
+    let stats = scene.stats().await;
+    assert_eq!((stats.dead, stats.totals.dead, stats.totals.failed), (2, 2, 1));
+
+    scene.purge(Letter::Timer(id("retrying"))).await;
+    let redriven = scene.redrive(Letter::Timer(id("due")), Millis::ZERO).await;
+    assert!(matches!(redriven, Outcome::Changed(_)), "{redriven:?}");
+    scene.set_activity(Activity::Running).await;
+    let firings = scene.claim().await;
+    let ids: Vec<&str> = firings.iter().map(|firing| firing.id.as_str()).collect();
+    assert_eq!(ids, ["due since", "due"]);
     Ran::Whole
 }
 

@@ -32,6 +32,7 @@ impl Space {
             }
             Operation::Cancel { id, if_revision } => self.cancel(&id, if_revision, now),
             Operation::Fire { id } => self.fire(&id, now),
+            Operation::GiveUp { id, if_due_by } => self.give_up_overdue(&id, if_due_by, now),
             Operation::Redrive { letter, delay } => self.redrive(&letter, delay, now),
             Operation::Purge { letter } => self.purge(&letter),
         }

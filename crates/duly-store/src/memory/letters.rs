@@ -26,6 +26,28 @@ impl Space {
         self.totals.dead += 1;
     }
 
+    pub(super) fn give_up_overdue(
+        &mut self,
+        id: &TimerId,
+        if_due_by: Timestamp,
+        now: Now,
+    ) -> Result<Outcome, Refusal> {
+        let old = self.view(id, now).ok_or_else(|| Refusal::NotFound(id.to_string()))?;
+        match decide(Some(old.state), Event::Overdue) {
+            Decision::Already => return Ok(Outcome::Unchanged(Arc::new(old))),
+            Decision::Move(State::Dead) if old.due_at() <= if_due_by => {}
+            Decision::Refuse(code) => return Err(state_refusal(&old, code)),
+            _ => return Err(state_refusal(&old, Code::AlreadyExists)),
+        }
+        let max_dead = self.settings.limits.max_dead;
+        if self.dead.len() as u64 >= max_dead {
+            return Err(Refusal::dead_letters_full(&self.name, max_dead));
+        }
+        self.bury(id, DeathReason::Overdue, now);
+        let letter = self.latest_letter(id).expect("it was just buried");
+        Ok(Outcome::Changed(Arc::new(self.view_dead(&self.dead[&letter].value))))
+    }
+
     pub(super) fn redrive(
         &mut self,
         letter: &Letter,

@@ -84,6 +84,26 @@ fn a_backup_of_a_running_server_is_restored_paused_and_resumed() {
     }
     let refused = at(&server, &["resume"]).refused(2);
     assert!(refused.contains("--all"), "{refused}");
+    // Of the first, what is overdue is given up; but for one letter too many.
+    at(&server, &["namespace", "put", "one", "--max-dead", "1"]).ok();
+    at(&server, &["schedule", "one", "second", "--in", "0"]).ok();
+    let refused = at(&server, &["resume", "--all", "--overdue", "dead"]).refused(1);
+    for part in ["limits.max_dead", "1 were given up"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    assert_eq!(at(&server, &["--output", "json", "get", "one", "t"]).json()["state"], "dead");
+    assert_eq!(at(&server, &["--output", "json", "get", "one", "second"]).json()["state"], "due");
+    at(&server, &["dead", "redrive", "one", "--id", "t", "--delay", "1h"]).ok();
+    at(&server, &["namespace", "put", "one", "--max-dead", "3"]).ok();
+    at(&server, &["namespace", "resume", "two"]).ok();
+    let resumed = at(&server, &["--output", "json", "resume", "--all", "--overdue", "dead"]).json();
+    assert_eq!(resumed, serde_json::json!({ "resumed": ["one"], "given_up": 2 }));
+    let letter = at(&server, &["--output", "json", "get", "one", "t"]).json();
+    assert_eq!((&letter["state"], &letter["dead_reason"]), (&"dead".into(), &"overdue".into()));
+    at(&server, &["dead", "redrive", "one", "--id", "t"]).ok();
+    for namespace in ["one", "two"] {
+        at(&server, &["namespace", "pause", namespace]).ok();
+    }
     let resumed = at(&server, &["--output", "json", "resume", "--all"]).json();
     assert_eq!(resumed, serde_json::json!({ "resumed": ["one", "two"] }));
     for namespace in ["one", "two"] {

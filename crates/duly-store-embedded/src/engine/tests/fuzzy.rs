@@ -22,6 +22,9 @@ fn run(seed: u64) -> Result<(), String> {
         let how = if (seed + end).is_multiple_of(2) { End::Kill } else { End::Power };
         loose.end(how).map_err(|wrong| format!("end {end}, {how:?}: {wrong}"))?;
     }
+    if loose.audits == 0 {
+        return Err("the auditor never came round".to_owned());
+    }
     Ok(())
 }
 

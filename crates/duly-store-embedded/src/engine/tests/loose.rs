@@ -69,6 +69,8 @@ pub(super) struct Loose {
     /// Entries of a namespace that was deleted may still be counted.
     deleted: bool,
     pub(super) made: u64,
+    /// Openings in which the auditor came round.
+    pub(super) audits: u64,
 }
 
 fn name(text: &str) -> NamespaceName {
@@ -93,6 +95,7 @@ fn open(disk: &SimDisk, clock: &ManualClock, seed: u64) -> Engine {
         chunk_bytes: 4096,
         near_max: 8,
         overdue_max: 4,
+        audit_rest_ms: 0,
         random_seed: Some(seed),
         ..Options::default()
     };
@@ -119,6 +122,7 @@ impl Loose {
             known: BTreeMap::new(),
             deleted: false,
             made: 0,
+            audits: 0,
         };
         for namespace in NAMESPACES.into_iter().chain([FILLER]) {
             loose.put(namespace);
@@ -342,6 +346,9 @@ impl Loose {
         if !self.deleted {
             check_files(&self.engine);
         }
+        let health = self.engine.health();
+        assert_eq!(health.audit_findings, 0, "the auditor found something");
+        self.audits += u64::from(health.audited_at.is_some());
         let (written, durable) = self.engine.lsns();
         let left = match end {
             End::Power => self.disk.crash(),

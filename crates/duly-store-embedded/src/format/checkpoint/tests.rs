@@ -244,7 +244,7 @@ fn file() -> impl Strategy<Value = FileSlot> {
 }
 
 /// Any block that owns what it holds.
-fn block() -> impl Strategy<Value = Block<'static>> {
+pub(crate) fn block() -> impl Strategy<Value = Block<'static>> {
     let many = 0..5;
     prop_oneof![
         namespace().prop_map(|namespace| Block::Namespace(Box::new(namespace))),

@@ -14,7 +14,9 @@ fn the_codes_of_enumerations_are_frozen() {
         let outcome = from_code(&AttemptOutcome::ALL, code, "").expect("a known code");
         assert_eq!(outcome.as_str(), *name, "attempt outcome {code}");
     }
-    for (place, name) in ["attempts_spent", "rejected", "expired", "corrupt"].iter().enumerate() {
+    for (place, name) in
+        ["attempts_spent", "rejected", "expired", "corrupt", "overdue"].iter().enumerate()
+    {
         let code = u8::try_from(place + 1).expect("few");
         let reason = from_code(&DeathReason::ALL, code, "").expect("a known code");
         assert_eq!(reason.as_str(), *name, "death reason {code}");

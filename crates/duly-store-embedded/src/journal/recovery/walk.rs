@@ -152,6 +152,7 @@ pub(super) fn walk(
             bytes_total: bytes_total.saturating_sub(skipped),
         },
     };
+    walk.tell(0, 0)?;
     for segment in segments {
         if !walk.segment(segment)? {
             break;

@@ -138,7 +138,7 @@ impl Dice {
 
     fn request(&mut self, i: u64) -> Request {
         let id = self.id();
-        match self.below(16) {
+        match self.below(17) {
             0..=7 => {
                 let payload = self.one_in(2).then(|| self.payload());
                 let tags = if self.one_in(3) { vec!["red".to_owned()] } else { Vec::new() };
@@ -171,6 +171,7 @@ impl Dice {
             10..=12 => Request::Cancel { id, if_revision: self.revision() },
             13 => Request::Redrive(id, self.grains(3)),
             14 => Request::RedriveFiring(self.below(10), self.grains(3)),
+            15 => Request::GiveUp(id, self.grains(3)),
             _ if self.one_in(2) => Request::Purge(id),
             _ => Request::PurgeFiring(self.below(10)),
         }

@@ -106,6 +106,12 @@ fn operation(harness: &dyn Harness, request: &Request, known: &Known) -> Option<
         }
         Request::Cancel { id, if_revision } => Operation::Cancel { id, if_revision },
         Request::Fire(id) => Operation::Fire { id },
+        Request::GiveUp(id, ago) => Operation::GiveUp {
+            id,
+            if_due_by: duly_core::Timestamp::saturating_from_unix_ms(
+                harness.now().unix_ms().saturating_sub(ago.ms()),
+            ),
+        },
         Request::Redrive(id, delay) => Operation::Redrive { letter: latest(&id), delay },
         Request::RedriveFiring(back, delay) => {
             Operation::Redrive { letter: of_firing(back)?, delay }

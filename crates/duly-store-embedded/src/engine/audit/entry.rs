@@ -1,0 +1,191 @@
+//! What can be wrong with one index entry, and how it is put right.
+//!
+//! The rules hold between any two steps: an entry whose record is not durable yet is nowhere (it is
+//! published later), and while a sweep runs, the calendars may be behind it. So both are passed over
+//! here; the next pass sees them.
+
+use crate::{
+    files::ReadError,
+    format::ALIGN,
+    index::{Claimable, Entry, Flags, Key, Kind},
+};
+
+use super::{
+    super::{Engine, Publish, namespaces::Namespace},
+    Finding,
+};
+
+/// What is wrong with an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// Its record is in no file, or beyond the end of one.
+    NoRecord,
+    /// Its lane is not there.
+    NoLane,
+    /// It is marked as leased and there is no lease.
+    LeaseGone,
+    /// There is a lease and it is not marked.
+    Unleased,
+    /// It is counted as due before its time.
+    Early,
+    /// It is marked as counted in its lane, which does not have it.
+    NotInLane,
+    /// It waits where neither a calendar nor a sweep will find it.
+    Forgotten,
+}
+
+impl Wrong {
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::NoRecord => "file",
+            Self::NoLane | Self::NotInLane => "lane",
+            Self::LeaseGone | Self::Unleased => "lease",
+            Self::Early => "early",
+            Self::Forgotten => "forgotten",
+        }
+    }
+
+    const fn what(self) -> &'static str {
+        match self {
+            Self::NoRecord => "a timer's record is in no file; it becomes a dead letter",
+            Self::NoLane => "a timer's lane is not there",
+            Self::LeaseGone => "a timer is marked as leased without a lease; it waits again",
+            Self::Unleased => "a timer with a lease is not marked as leased; it is now",
+            Self::Early => "a timer is counted as due before its time; it waits again",
+            Self::NotInLane => "a due timer was missing in its lane; it was put back",
+            Self::Forgotten => "nothing would have made a timer due; it was put back",
+        }
+    }
+}
+
+/// Whether there is nothing to compare it with but its file and the clock.
+pub(super) fn is_plain(entry: &Entry) -> bool {
+    !entry.flags().has(Flags::LEASED) && !entry.flags().has(Flags::SURFACED)
+}
+
+pub(super) fn is_leased(entry: &Entry) -> bool {
+    entry.flags().has(Flags::LEASED)
+}
+
+impl Engine {
+    pub(super) fn wrong_with(
+        &self,
+        number: u32,
+        namespace: &Namespace,
+        entry: &Entry,
+    ) -> Option<Wrong> {
+        let (flags, location) = (entry.flags(), entry.location());
+        let file = self.files.get(location.slot());
+        if file.is_none_or(|file| location.unit() * ALIGN >= file.length) {
+            return Some(Wrong::NoRecord);
+        }
+        let Some(lane) = namespace.lanes.get(entry.lane()) else {
+            return Some(Wrong::NoLane);
+        };
+        if flags.has(Flags::LEASED) {
+            return self.leases.get(entry.key(number)).is_none().then_some(Wrong::LeaseGone);
+        }
+        let Claimable { at_ms, kind } = entry.claimable();
+        if flags.has(Flags::SURFACED) {
+            if at_ms > self.clock_of(kind) {
+                return Some(Wrong::Early);
+            }
+            let due = lane.due(kind);
+            let is_there =
+                || due.has_hidden() || due.window().contains(&(at_ms, entry.key(number).pack()));
+            return (!is_there()).then_some(Wrong::NotInLane);
+        }
+        let is_lost = self.near.loses(kind, at_ms, self.clock_of(kind));
+        // A retry may be held back, for as long as the wall clock is behind its due time.
+        let waits_elsewhere = || {
+            (kind == Kind::Retry && self.may_be_ahead())
+                || self.is_unpublished(entry.key(number), entry)
+        };
+        (is_lost && !waits_elsewhere()).then_some(Wrong::Forgotten)
+    }
+
+    /// Says what is wrong and puts it right, unless it is right by now.
+    pub(super) fn judge_entry(&mut self, wrong: Wrong, key: Key) {
+        let number = key.namespace();
+        let Some((namespace, entry)) =
+            self.namespaces.get(number).and_then(|ns| Some((ns, ns.live.get(key)?)))
+        else {
+            return;
+        };
+        let is_still = match wrong {
+            Wrong::Unleased => !is_leased(&entry) && self.leases.get(key).is_some(),
+            _ => self.wrong_with(number, namespace, &entry) == Some(wrong),
+        };
+        if !is_still {
+            return;
+        }
+        let place = match wrong {
+            Wrong::NoRecord => self.place_of(entry.location()),
+            _ => format!("lane {}, time {} ms", entry.lane(), entry.claimable().at_ms),
+        };
+        let (kind, what) = (wrong.kind(), wrong.what());
+        self.note_fault(Finding { kind, namespace: number, place, what });
+        match wrong {
+            Wrong::NoRecord => self.give_up_unreadable(key, &entry),
+            Wrong::NoLane => {}
+            Wrong::LeaseGone => self.end_false_lease(key, &entry),
+            Wrong::Unleased => self.mark_leased(key, &entry),
+            Wrong::Early => {
+                self.namespaces.sink(number, &entry);
+                self.namespaces.refresh_active(number, entry.lane());
+                self.check_window((number, entry.lane(), entry.claimable().kind));
+                self.publish(Publish { key, claimable: entry.claimable() });
+            }
+            Wrong::NotInLane => {
+                let unmarked = entry.with_flags(entry.flags().without(Flags::SURFACED));
+                self.surface_entry(key, &unmarked);
+            }
+            Wrong::Forgotten => self.put_back(key, &entry),
+        }
+    }
+
+    /// Makes a dead letter of a timer whose record does not read back.
+    pub(super) fn give_up_unreadable(&mut self, key: Key, entry: &Entry) {
+        // One that its file does not count cannot be let go: the entry itself is damaged.
+        if !self.files.is_counted(entry.location()) {
+            return;
+        }
+        let error: ReadError = match self.load_timer(entry.location()) {
+            Ok(_) => return,
+            Err(error) => error,
+        };
+        // Without room for the letter the timer stays, for the next pass.
+        self.quarantine(key, entry, &error).ok();
+    }
+
+    fn end_false_lease(&mut self, key: Key, entry: &Entry) {
+        let namespace = self.namespace(key.namespace());
+        namespace.live.set_flags(key, entry.flags().without(Flags::LEASED));
+        namespace.in_flight = namespace.in_flight.saturating_sub(1);
+        *namespace.waiting_mut(entry.claimable().kind) += 1;
+        if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
+            lane.in_flight = lane.in_flight.saturating_sub(1);
+        }
+        self.publish(Publish { key, claimable: entry.claimable() });
+    }
+
+    fn mark_leased(&mut self, key: Key, entry: &Entry) {
+        let number = key.namespace();
+        self.namespaces.sink(number, entry);
+        let flags = entry.flags().without(Flags::SURFACED).with(Flags::LEASED);
+        self.namespace(number).live.set_flags(key, flags);
+        self.namespaces.refresh_active(number, entry.lane());
+    }
+
+    fn put_back(&mut self, key: Key, entry: &Entry) {
+        let claimable = entry.claimable();
+        if claimable.at_ms > self.clock_of(claimable.kind) {
+            self.publish(Publish { key, claimable });
+            return;
+        }
+        if claimable.kind == Kind::First && entry.flags().has(Flags::EXPIRES) {
+            self.note_expiry(entry, key.pack());
+        }
+        self.surface_entry(key, entry);
+    }
+}

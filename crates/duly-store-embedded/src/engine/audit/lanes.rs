@@ -1,0 +1,75 @@
+//! What is checked of a namespace when all its entries were seen: that its lanes with something due
+//! are known to claimers, that what they hide is on its way, and, if nothing changed meanwhile, that
+//! every count is the sum of what was seen.
+
+use crate::index::Kind;
+
+use super::{
+    super::{Engine, refill::LaneOfKind},
+    Finding, Walk,
+    tally::Tally,
+};
+
+impl Engine {
+    pub(super) fn end_walk(&mut self, walk: &Walk) {
+        let number = walk.number;
+        let Some(namespace) = self.namespaces.get(number) else {
+            return;
+        };
+        let is_quiet = namespace.touched == walk.touched;
+        let counted = Tally::as_counted(namespace);
+        let name = namespace.name.clone();
+        let mut unlisted = Vec::new();
+        let mut stuck: Vec<LaneOfKind> = Vec::new();
+        for (slot, lane) in namespace.lanes.iter() {
+            if lane.is_idle() == self.namespaces.active.contains(&(name.clone(), slot)) {
+                unlisted.push((slot, lane.is_idle()));
+            }
+            for kind in [Kind::First, Kind::Retry] {
+                let (due, of) = (lane.due(kind), (number, slot, kind));
+                let waits = due.window().is_empty() && due.has_hidden();
+                if waits && !(due.is_refilled() && self.refills.has(of)) {
+                    stuck.push(of);
+                }
+            }
+        }
+        for (slot, is_idle) in unlisted {
+            let what = "a lane was not listed by whether something is due in it; it is now";
+            self.note_fault(Finding {
+                kind: "lane",
+                namespace: number,
+                place: lane_name(slot),
+                what,
+            });
+            let listed = (name.clone(), slot);
+            if is_idle {
+                self.namespaces.active.remove(&listed);
+            } else {
+                self.namespaces.active.insert(listed);
+                self.wake = true;
+            }
+        }
+        for of in stuck {
+            let what = "nothing would have brought the due timers of a lane back; now a pass does";
+            self.note_fault(Finding {
+                kind: "lane",
+                namespace: number,
+                place: lane_name(of.1),
+                what,
+            });
+            self.check_window(of);
+            self.refills.want(of);
+            self.busy = true;
+        }
+        if is_quiet && counted != walk.tally {
+            let place = walk.tally.difference(&counted);
+            let what = "the counts of a namespace are not those of its timers; they are now";
+            self.note_fault(Finding { kind: "count", namespace: number, place, what });
+            walk.tally.put_into(self.namespace(number));
+        }
+    }
+}
+
+fn lane_name(slot: u8) -> String {
+    format!("lane {slot}")
+}

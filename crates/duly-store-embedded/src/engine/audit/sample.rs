@@ -1,0 +1,122 @@
+//! Reading a few records a second, so that rot is found before a timer fires.
+//!
+//! The reading is done in the background, on file handles taken at that moment. A file may be gone
+//! or used again by then, so what does not read back there is only a suspect: the engine reads it
+//! once more, from where the entry points now.
+
+use std::sync::Arc;
+
+use crate::{
+    disk::File,
+    files::ReadError,
+    format::{ALIGN, record},
+    index::{Entry, Key, Location},
+};
+
+use super::{super::Engine, Finding, entry};
+
+const READS_PER_SECOND: u64 = 100;
+const BYTES_PER_SECOND: u64 = 4 << 20;
+/// Most reads of one piece of work.
+const READS_MAX: u64 = 32;
+
+/// What may be read.
+#[derive(Debug, Default)]
+pub(super) struct Sampler {
+    thousandths: u64,
+    bytes: u64,
+    is_under_way: bool,
+}
+
+impl Sampler {
+    /// Time has passed.
+    pub(super) fn earn(&mut self, ms: u64) {
+        let ms = ms.min(1_000);
+        self.thousandths = (self.thousandths + ms * READS_PER_SECOND).min(READS_MAX * 1_000);
+        self.bytes = (self.bytes + ms * BYTES_PER_SECOND / 1_000).min(BYTES_PER_SECOND);
+    }
+
+    fn reads(&self) -> usize {
+        if self.is_under_way {
+            return 0;
+        }
+        usize::try_from(self.thousandths / 1_000).unwrap_or(0)
+    }
+
+    const fn spend(&mut self, bytes: u64) -> bool {
+        let is_enough = self.bytes >= bytes && self.thousandths >= 1_000;
+        if is_enough {
+            self.bytes -= bytes;
+            self.thousandths -= 1_000;
+        }
+        is_enough
+    }
+}
+
+/// A record to be read.
+struct Sample {
+    key: Key,
+    location: Location,
+    file: Arc<dyn File>,
+}
+
+impl Sample {
+    /// Whether its record reads back, as far as can be told from here.
+    fn reads_back(&self) -> bool {
+        let mut bytes = vec![0; usize::try_from(self.location.bytes_max()).unwrap_or(0)];
+        let Ok(got) = self.file.read_at(self.location.unit() * ALIGN, &mut bytes) else {
+            return true;
+        };
+        bytes.truncate(got);
+        record::decode(&bytes).is_ok()
+    }
+}
+
+impl Engine {
+    /// Has some records of these entries read, spread evenly over them.
+    pub(super) fn sample(&mut self, number: u32, entries: &[Entry]) {
+        let wanted = self.auditor.sampler.reads();
+        if wanted == 0 || entries.is_empty() {
+            return;
+        }
+        let mut samples = Vec::new();
+        for entry in entries.iter().step_by(entries.len().div_ceil(wanted)) {
+            let location = entry.location();
+            let Some(file) = self.files.get(location.slot()) else {
+                continue;
+            };
+            let can_be_read = !entry::is_leased(entry) && self.is_durable(location);
+            if can_be_read && self.auditor.sampler.spend(location.bytes_max()) {
+                let (key, file) = (entry.key(number), Arc::clone(&file.file));
+                samples.push(Sample { key, location, file });
+            }
+        }
+        if samples.is_empty() {
+            return;
+        }
+        self.auditor.sampler.is_under_way = true;
+        let read = move || {
+            samples.retain(|sample: &Sample| !sample.reads_back());
+            samples
+        };
+        self.in_background(read, |engine, suspects: Vec<Sample>| {
+            engine.auditor.sampler.is_under_way = false;
+            for Sample { key, location, .. } in suspects {
+                engine.judge_record(key, location);
+            }
+        });
+    }
+
+    fn judge_record(&mut self, key: Key, location: Location) {
+        let entry = self.namespaces.live(key).filter(|entry| entry.location() == location);
+        let Some(entry) = entry.filter(|entry| !entry::is_leased(entry)) else {
+            return;
+        };
+        if let Err(ReadError::Damaged { .. }) = self.load_timer(location) {
+            let place = self.place_of(location);
+            let what = "a record does not read back; its timer becomes a dead letter";
+            self.note_fault(Finding { kind: "record", namespace: key.namespace(), place, what });
+            self.give_up_unreadable(key, &entry);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What the entries of a namespace add up to.
+
+use std::collections::BTreeMap;
+
+use crate::index::{Claimable, Entry, Flags, Kind};
+
+use super::super::namespaces::Namespace;
+
+/// Sums over entries, or the counts that should be the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    entries: u64,
+    first: u64,
+    retrying: u64,
+    in_flight: u64,
+    pending_bytes: u64,
+    lanes: BTreeMap<u8, LaneTally>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct LaneTally {
+    pending: u64,
+    in_flight: u64,
+    first_due: u64,
+    retry_due: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, entry: &Entry) {
+        let Claimable { kind, .. } = entry.claimable();
+        let lane = self.lanes.entry(entry.lane()).or_default();
+        lane.pending += 1;
+        self.entries += 1;
+        self.pending_bytes += entry.location().bytes_estimate();
+        if entry.flags().has(Flags::LEASED) {
+            self.in_flight += 1;
+            lane.in_flight += 1;
+            return;
+        }
+        let is_due = u64::from(entry.flags().has(Flags::SURFACED));
+        match kind {
+            Kind::First => {
+                self.first += 1;
+                lane.first_due += is_due;
+            }
+            Kind::Retry => {
+                self.retrying += 1;
+                lane.retry_due += is_due;
+            }
+        }
+    }
+
+    /// What a namespace says of itself.
+    pub(super) fn as_counted(namespace: &Namespace) -> Self {
+        let lanes = namespace.lanes.iter().map(|(slot, lane)| {
+            let tally = LaneTally {
+                pending: lane.pending,
+                in_flight: lane.in_flight,
+                first_due: lane.due(Kind::First).len(),
+                retry_due: lane.due(Kind::Retry).len(),
+            };
+            (slot, tally)
+        });
+        Self {
+            entries: namespace.live.len() as u64,
+            first: namespace.first,
+            retrying: namespace.retrying,
+            in_flight: namespace.in_flight,
+            pending_bytes: namespace.pending_bytes,
+            lanes: lanes.collect(),
+        }
+    }
+
+    /// Which counts differ, for a person.
+    pub(super) fn difference(&self, counted: &Self) -> String {
+        let pairs = [
+            ("pending timers", self.entries, counted.entries),
+            ("first attempts", self.first, counted.first),
+            ("retries", self.retrying, counted.retrying),
+            ("in flight", self.in_flight, counted.in_flight),
+            ("bytes", self.pending_bytes, counted.pending_bytes),
+        ];
+        let differing = pairs.into_iter().filter(|(_, seen, said)| seen != said);
+        let mut parts: Vec<String> =
+            differing.map(|(what, seen, said)| format!("{seen} {what}, counted {said}")).collect();
+        let slots = self.lanes.keys().chain(counted.lanes.keys());
+        let mut slots: Vec<u8> =
+            slots.copied().filter(|slot| self.lanes.get(slot) != counted.lanes.get(slot)).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        parts.extend(slots.into_iter().map(|slot| format!("lane {slot}")));
+        parts.join("; ")
+    }
+
+    /// Corrects the counts of a namespace. That of its entries is kept by the index itself.
+    pub(super) fn put_into(&self, namespace: &mut Namespace) {
+        namespace.first = self.first;
+        namespace.retrying = self.retrying;
+        namespace.in_flight = self.in_flight;
+        namespace.pending_bytes = self.pending_bytes;
+        for (slot, tally) in &self.lanes {
+            if let Some(lane) = namespace.lanes.get_mut(*slot) {
+                lane.pending = tally.pending;
+                lane.in_flight = tally.in_flight;
+                lane.due_mut(Kind::First).correct_len(tally.first_due);
+                lane.due_mut(Kind::Retry).correct_len(tally.retry_due);
+            }
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Planted faults, each found and put right; and none where none was planted.
+
+use std::sync::Arc;
+
+use duly_core::{
+    Millis, NamespaceName, Schedule, State, TimerId,
+    destination::LaneKey,
+    env::Clock,
+    schedule::{IfExists, When},
+};
+use duly_store::{
+    ClaimRequest, Command, Firing, Lane, LaneClaim, Operation, Outcome, Owner, command::Answer,
+    conformance::ManualClock, namespaces::Put,
+};
+
+use crate::{
+    disk::{Disk, SimDisk},
+    engine::{Engine, lanes},
+    index::{Entry, Flags, Key, Kind, Location},
+    options::Options,
+};
+
+const HOUR: Millis = Millis::from_secs(3_600);
+
+struct Bench {
+    engine: Engine,
+    disk: SimDisk,
+    clock: ManualClock,
+}
+
+fn shop() -> NamespaceName {
+    NamespaceName::new("shop").unwrap()
+}
+
+fn id(text: &str) -> TimerId {
+    TimerId::new(text).unwrap()
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+        let options = Options {
+            segment_bytes: 64 * 1024,
+            min_free_bytes: 0,
+            min_free_percent: 0,
+            overdue_max: 4,
+            audit_rest_ms: 0,
+            random_seed: Some(1),
+            ..Options::default()
+        };
+        let on: Arc<dyn Disk> = Arc::new(disk.clone());
+        let by: Arc<dyn Clock> = Arc::new(clock.clone());
+        let (engine, _) = Engine::open(on, options, by, &mut |_| {}).unwrap();
+        let mut bench = Self { engine, disk, clock };
+        bench.engine.put_namespace(&shop(), Put::IfAbsent(Box::default())).unwrap();
+        bench.settle();
+        bench
+    }
+
+    /// Lets everything happen that needs no time.
+    fn settle(&mut self) {
+        loop {
+            self.engine.begin_step();
+            if let Some(mark) = self.engine.commit().unwrap() {
+                mark.file.sync_data().unwrap();
+                self.engine.synced(mark.lsn, mark.position);
+                continue;
+            }
+            let work = self.engine.take_work();
+            if work.is_empty() && !self.engine.is_busy() {
+                return;
+            }
+            work.into_iter().for_each(|work| work()(&mut self.engine));
+        }
+    }
+
+    /// Lets one pass happen; answers what it has found.
+    fn audit(&mut self) -> u64 {
+        let before = self.engine.auditor.findings;
+        let audited_at = self.engine.auditor.audited_at;
+        while self.engine.auditor.audited_at == audited_at {
+            self.clock.advance(Millis::from_ms(super::STEP_MS));
+            self.settle();
+        }
+        self.engine.auditor.findings - before
+    }
+
+    /// Something is wrong, and another pass finds it right.
+    #[track_caller]
+    fn finds_and_mends(&mut self, count: u64) {
+        assert_eq!(self.audit(), count, "what was planted is found");
+        assert_eq!(self.audit(), 0, "and put right");
+    }
+
+    fn schedule(&mut self, text: &str, after: Millis) -> Key {
+        let schedule = Box::new(Schedule::new(id(text), When::After(after)));
+        let operation = Operation::Schedule { schedule, if_exists: IfExists::Fail };
+        let command = Command { namespace: shop(), operation, answer: Answer::Whole };
+        self.engine.begin_step();
+        let outcome = self.engine.apply(command);
+        assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
+        self.settle();
+        self.engine.key(self.number(), text)
+    }
+
+    fn number(&self) -> u32 {
+        self.engine.namespaces.number_of(&shop()).unwrap()
+    }
+
+    fn entry(&self, key: Key) -> Entry {
+        self.engine.namespaces.live(key).unwrap()
+    }
+
+    fn set_flags(&mut self, key: Key, flags: Flags) {
+        let number = self.number();
+        self.engine.namespaces.get_mut(number).unwrap().live.set_flags(key, flags);
+    }
+
+    fn claim(&mut self) -> Vec<Firing> {
+        let lane = Lane { namespace: shop(), key: LaneKey::Pull };
+        let request = ClaimRequest {
+            lanes: vec![LaneClaim { lane, first_max: 10, retry_max: 10 }],
+            total_max: 10,
+            bytes_max: u64::MAX,
+            owner: Owner::Consumer { lease: Some(HOUR) },
+        };
+        self.settle();
+        let firings = self.engine.claim(&request).unwrap().firings;
+        self.settle();
+        firings
+    }
+
+    fn claimed(&mut self) -> Vec<String> {
+        self.claim().iter().map(|firing| firing.id.to_string()).collect()
+    }
+
+    fn state(&mut self, text: &str) -> Option<State> {
+        self.engine.get(&shop(), &id(text)).unwrap().map(|view| view.state)
+    }
+}
+
+#[test]
+fn where_nothing_is_wrong_nothing_is_found() {
+    let mut bench = Bench::new();
+    for i in 0..20 {
+        bench.schedule(&format!("due {i}"), Millis::ZERO);
+        bench.schedule(&format!("later {i}"), Millis::from_secs(2 * i));
+        bench.schedule(&format!("far {i}"), Millis::from_secs(86_400));
+    }
+    assert_eq!(bench.audit(), 0, "with some of what is due hidden");
+    assert_eq!(bench.claim().len(), 10);
+    for _ in 0..5 {
+        assert_eq!(bench.audit(), 0);
+        bench.clock.advance(Millis::from_secs(10));
+    }
+    assert!(bench.engine.health().audited_at.is_some());
+    assert_eq!(bench.engine.health().audit_findings, 0);
+}
+
+#[test]
+fn what_no_calendar_holds_is_found_when_it_is_overdue_and_fires() {
+    let mut bench = Bench::new();
+    bench.schedule("a", Millis::from_secs(1));
+    bench.engine.near.window(Kind::First).calendar.clear();
+    bench.clock.advance(Millis::from_secs(2));
+    bench.finds_and_mends(1);
+    assert_eq!(bench.claimed(), ["a"]);
+}
+
+#[test]
+fn what_no_sweep_would_find_is_found_before_it_is_due() {
+    let mut bench = Bench::new();
+    bench.schedule("near", Millis::ZERO);
+    bench.settle();
+    // Beyond the end of the calendar, and nothing says that something waits there.
+    bench.schedule("far", Millis::from_secs(86_400));
+    bench.engine.near.window(Kind::First).forget_beyond();
+    bench.finds_and_mends(1);
+    bench.claim();
+    bench.clock.advance(Millis::from_secs(86_401));
+    bench.settle();
+    assert!(bench.claimed().contains(&"far".to_owned()));
+}
+
+#[test]
+fn a_due_timer_that_its_lane_lost_is_put_back() {
+    let mut bench = Bench::new();
+    let key = bench.schedule("a", Millis::ZERO);
+    let entry = bench.entry(key);
+    assert!(entry.flags().has(Flags::SURFACED));
+    // The lane forgets it, the mark stays.
+    let number = bench.number();
+    bench.engine.namespaces.sink(number, &entry);
+    bench.engine.namespaces.refresh_active(number, entry.lane());
+    bench.set_flags(key, entry.flags());
+    assert!(bench.claim().is_empty());
+    assert!(bench.audit() >= 1);
+    assert_eq!(bench.audit(), 0);
+    assert_eq!(bench.claimed(), ["a"]);
+}
+
+#[test]
+fn what_is_counted_as_due_too_early_waits_again() {
+    let mut bench = Bench::new();
+    let key = bench.schedule("a", HOUR);
+    let (number, entry) = (bench.number(), bench.entry(key));
+    bench.engine.namespaces.surface(number, &entry, 10);
+    bench.finds_and_mends(1);
+    assert!(!bench.entry(key).flags().has(Flags::SURFACED));
+    bench.clock.advance(HOUR);
+    assert_eq!(bench.claimed(), ["a"]);
+}
+
+#[test]
+fn a_lane_that_claimers_do_not_see_is_listed_again() {
+    let mut bench = Bench::new();
+    bench.schedule("a", Millis::ZERO);
+    bench.engine.namespaces.active.clear();
+    assert!(bench.engine.ready(None, 10).unwrap().lanes.is_empty());
+    bench.finds_and_mends(1);
+    assert_eq!(bench.engine.ready(None, 10).unwrap().lanes.len(), 1);
+}
+
+#[test]
+fn hidden_timers_that_nobody_brings_back_are_brought_back() {
+    let mut bench = Bench::new();
+    for i in 0..8 {
+        bench.schedule(&format!("{i}"), Millis::ZERO);
+    }
+    // The window is lost, and a refill that is not under way keeps another from beginning.
+    let (number, room) = (bench.number(), 4);
+    let namespace = bench.engine.namespaces.get_mut(number).unwrap();
+    let due = namespace.lanes.get_mut(lanes::DEFAULT).unwrap().due_mut(Kind::First);
+    due.hide_all();
+    assert!(due.begin_refill(room) && due.window().is_empty());
+    bench.finds_and_mends(1);
+    assert_eq!(bench.claim().len(), 8);
+}
+
+#[test]
+fn a_mark_without_a_lease_and_a_lease_without_its_mark_are_put_right() {
+    let mut bench = Bench::new();
+    let key = bench.schedule("a", Millis::ZERO);
+    assert_eq!(bench.claim().len(), 1);
+    bench.engine.leases.remove(key).unwrap();
+    bench.finds_and_mends(1);
+    assert_eq!(bench.claimed(), ["a"], "it waits again");
+
+    let flags = bench.entry(key).flags();
+    bench.set_flags(key, flags.without(Flags::LEASED));
+    assert!(bench.audit() >= 1);
+    assert_eq!(bench.audit(), 0);
+    assert_eq!(bench.state("a"), Some(State::InFlight));
+}
+
+#[test]
+fn a_lease_on_nothing_is_dropped() {
+    let mut bench = Bench::new();
+    let key = bench.schedule("a", Millis::ZERO);
+    bench.claim();
+    let lease = *bench.engine.leases.get(key).unwrap();
+    let nobody = bench.engine.key(bench.number(), "nobody");
+    bench.engine.leases.put(nobody, lease);
+    bench.finds_and_mends(1);
+    assert!(bench.engine.leases.get(nobody).is_none());
+    assert!(bench.engine.leases.get(key).is_some());
+}
+
+#[test]
+fn counts_that_are_not_the_sum_are_corrected() {
+    let mut bench = Bench::new();
+    bench.schedule("a", Millis::ZERO);
+    bench.schedule("b", HOUR);
+    let number = bench.number();
+    let namespace = bench.engine.namespaces.get_mut(number).unwrap();
+    namespace.first += 3;
+    namespace.pending_bytes -= 1;
+    namespace.lanes.get_mut(lanes::DEFAULT).unwrap().in_flight += 1;
+    bench.finds_and_mends(1);
+    let stats = bench.engine.counts_of(number).unwrap();
+    assert_eq!((stats.scheduled, stats.due, stats.in_flight), (1, 1, 0));
+    assert_eq!(stats.lanes[0].in_flight, 0);
+}
+
+#[test]
+fn a_namespace_that_changes_meanwhile_is_not_compared() {
+    let mut bench = Bench::new();
+    bench.schedule("a", HOUR);
+    let number = bench.number();
+    let walk = |touched| super::Walk {
+        number,
+        cursor: crate::index::Cursor::START,
+        touched,
+        tally: super::Tally::default(),
+    };
+    let touched = bench.engine.namespaces.get(number).unwrap().touched;
+    let before = bench.engine.auditor.findings;
+    bench.engine.end_walk(&walk(touched - 1));
+    assert_eq!(bench.engine.auditor.findings, before, "the tally is of another moment");
+    bench.engine.end_walk(&walk(touched));
+    assert_eq!(bench.engine.auditor.findings, before + 1, "and would be found otherwise");
+}
+
+#[test]
+fn a_record_that_is_in_no_file_becomes_a_dead_letter() {
+    let mut bench = Bench::new();
+    for (text, slot, unit) in [("no file", 9, 4), ("beyond the end", 0, 1 << 20)] {
+        let key = bench.schedule(text, HOUR);
+        let (number, entry) = (bench.number(), bench.entry(key));
+        let nowhere = Location::new(slot, unit, entry.location().bytes_max());
+        bench.engine.files.release(entry.location());
+        bench.engine.files.retain(nowhere);
+        let live = &mut bench.engine.namespaces.get_mut(number).unwrap().live;
+        assert!(live.relocate(key, entry.location(), nowhere));
+        assert!(bench.audit() >= 1);
+        assert_eq!(bench.audit(), 0);
+        assert_eq!(bench.state(text), None);
+    }
+    assert_eq!(bench.engine.namespaces.dead(), 2);
+}
+
+#[test]
+fn rot_is_found_before_the_timer_fires() {
+    let mut bench = Bench::new();
+    bench.schedule("well", HOUR);
+    let key = bench.schedule("rotten", HOUR);
+    let location = bench.entry(key).location();
+    let name = bench.engine.files.get(location.slot()).unwrap().id.name();
+    bench.disk.corrupt(&name, location.unit() * 16 + 30, 1);
+    // As many passes as it takes for the samples to come by.
+    let mut found = 0;
+    for _ in 0..100 {
+        found += bench.audit();
+    }
+    assert_eq!(found, 1);
+    assert_eq!((bench.state("well"), bench.state("rotten")), (Some(State::Scheduled), None));
+    assert_eq!(bench.engine.namespaces.dead(), 1);
+}
+
+#[test]
+fn a_pass_takes_bounded_steps_and_rests_in_between() {
+    let mut bench = Bench::new();
+    bench.engine.options.audit_rest_ms = 60_000;
+    bench.schedule("a", HOUR);
+    let audited_at = bench.engine.auditor.audited_at;
+    bench.clock.advance(Millis::from_ms(59_000));
+    bench.settle();
+    assert_eq!(bench.engine.auditor.audited_at, audited_at, "it rests");
+    bench.clock.advance(Millis::from_ms(1_000));
+    bench.settle();
+    assert_ne!(bench.engine.auditor.audited_at, audited_at);
+}

@@ -1,0 +1,46 @@
+//! How far an opening is, in bytes: the checkpoint first, then the journal behind it.
+
+use std::sync::Arc;
+
+use duly_store::conformance::ManualClock;
+use duly_store_embedded::{
+    EmbeddedStore, OpenProgress,
+    disk::{Disk, SimDisk},
+};
+
+use crate::{
+    harness::{Shell, open, options},
+    steps::{Step, Tokens, perform, schedule},
+};
+
+#[test]
+fn an_opening_tells_the_bytes_of_the_checkpoint_and_of_the_journal_to_their_ends() {
+    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+    let store = open(Shell::Inline, &disk, &clock, 1);
+    let put = Step::Put("shop", Box::default());
+    perform(&store, &put, &mut Tokens::new()).expect("taken");
+    for batch in 0..20 {
+        let id = |i| format!("{batch} {i}");
+        let operations = (0..50).map(|i| schedule(&id(i), 3_600_000, 100)).collect();
+        perform(&store, &Step::Apply("shop", operations), &mut Tokens::new()).expect("taken");
+    }
+    store.close();
+    drop(store);
+
+    let mut told = Vec::new();
+    let on: Arc<dyn Disk> = Arc::new(disk.clone());
+    let by = Arc::new(clock.clone());
+    let opened = EmbeddedStore::open(on, options(1), by, &mut |how_far| told.push(how_far));
+    opened.expect("whole").close();
+
+    let parts: Vec<&[OpenProgress]> = told.chunk_by(|a, b| a.what == b.what).collect();
+    let names: Vec<&str> = parts.iter().map(|part| part[0].what).collect();
+    assert_eq!(names, [OpenProgress::CHECKPOINT, OpenProgress::JOURNAL]);
+    for part in parts {
+        let (first, last) = (part[0], part[part.len() - 1]);
+        assert!(first.bytes_done < last.bytes_done, "{part:?}");
+        assert_eq!(last.bytes_done, last.bytes_total, "{part:?}");
+        assert!(part.is_sorted_by_key(|how_far| how_far.bytes_done), "{part:?}");
+        assert!(part.iter().all(|how_far| how_far.bytes_total == last.bytes_total), "{part:?}");
+    }
+}
