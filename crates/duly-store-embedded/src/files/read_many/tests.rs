@@ -1,7 +1,13 @@
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 
 use super::*;
-use crate::{disk::Error, journal::fixture::pending};
+use crate::{
+    disk::{Error, File},
+    files::DataFile,
+    journal::fixture::pending,
+};
 
 /// What a file is asked for, by byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,11 +63,11 @@ impl File for Noting {
 }
 
 /// A file with so many records, so far apart, and where they are.
-fn scattered(count: u64, apart: u64) -> (Files, Arc<Noting>, Vec<Location>) {
+fn scattered(count: u64, apart: u64, payload_bytes: usize) -> (Files, Arc<Noting>, Vec<Location>) {
     let (mut bytes, mut places) = (Vec::new(), Vec::new());
     for number in 0..count {
         let at = bytes.len() as u64;
-        record::encode(&mut bytes, 1, &pending(&format!("t{number}"), 50));
+        record::encode(&mut bytes, 1, &pending(&format!("t{number}"), payload_bytes));
         places.push(Location::new(0, at / ALIGN, bytes.len() as u64 - at));
         bytes.resize(usize::try_from((number + 1) * apart).unwrap(), 0);
     }
@@ -80,7 +86,7 @@ fn read_all(files: &Files, places: &[Location]) {
 
 #[test]
 fn a_disk_hears_of_scattered_records_before_the_first_is_waited_for() {
-    let (files, file, mut places) = scattered(100, 10_000);
+    let (files, file, mut places) = scattered(100, 10_000, 50);
     places.reverse();
     read_all(&files, &places);
     let asked = file.asked.lock().clone();
@@ -92,7 +98,7 @@ fn a_disk_hears_of_scattered_records_before_the_first_is_waited_for() {
 
 #[test]
 fn a_disk_hears_of_no_more_than_it_will_keep() {
-    let (files, file, places) = scattered(1_000, 10_000);
+    let (files, file, places) = scattered(1_000, 10_000, 50);
     read_all(&files, &places);
     let (mut ahead, mut read) = (0, 0);
     for asked in file.asked.lock().iter() {
@@ -106,8 +112,18 @@ fn a_disk_hears_of_no_more_than_it_will_keep() {
 }
 
 #[test]
+fn a_disk_hears_of_few_large_records_at_once() {
+    let (files, file, places) = scattered(100, 1 << 20, 600_000);
+    read_all(&files, &places);
+    let asked = file.asked.lock();
+    let ahead = asked.iter().take_while(|asked| matches!(asked, Asked::Ahead(_))).count();
+    assert_eq!(ahead, 16, "of a MiB each, by size class");
+    assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::Ahead(_))).count(), 100);
+}
+
+#[test]
 fn records_side_by_side_are_one_read_without_a_hint() {
-    let (files, file, places) = scattered(100, 400);
+    let (files, file, places) = scattered(100, 400, 50);
     read_all(&files, &places);
     assert_eq!(*file.asked.lock(), [Asked::Read(0)]);
     file.asked.lock().clear();
