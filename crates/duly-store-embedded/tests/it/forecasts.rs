@@ -20,10 +20,11 @@ fn request() -> ForecastRequest {
 }
 
 fn fill(store: &dyn Store) {
-    wait(store.put_namespace(name("shop"), Put::IfAbsent(Box::default()))).unwrap();
+    let put = Put::IfAbsent(Box::default());
+    wait(store.put_namespace(name("shop"), put)).expect("the namespace is made");
     for from in (0..STAYING).step_by(5_000) {
         let staying = (from..from + 5_000).map(|n| schedule(&format!("s{n}"), STAYING_MS, 0));
-        apply(store, "shop", staying.collect()).unwrap();
+        apply(store, "shop", staying.collect()).expect("the timers are made");
     }
 }
 
