@@ -74,7 +74,8 @@ fn damaged_bytes_are_refused_or_decoded_within_bounds() {
     if std::env::var_os(CHILD).is_some() {
         bound_memory();
         for seed in seeds {
-            println!("seed {seed}");
+            // The harness has begun a line of its own.
+            println!("\nseed {seed}");
             run(seed);
         }
         return;

@@ -42,7 +42,8 @@ enum Action {
     /// Make a data directory from a backup, with every namespace paused
     ///
     /// The backup stays as it is. Nothing fires from the restored directory before its namespaces are
-    /// resumed: `duly resume --all`, or one by one.
+    /// resumed: `duly resume --all`, or one by one; with `--overdue dead` what is due by then becomes
+    /// dead letters.
     Restore {
         /// The backup
         #[arg(long, value_name = "BACKUP")]

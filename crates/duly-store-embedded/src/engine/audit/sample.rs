@@ -17,6 +17,8 @@ use super::{super::Engine, Finding, entry};
 
 const READS_PER_SECOND: u64 = 100;
 const BYTES_PER_SECOND: u64 = 4 << 20;
+/// What is read at once of a record of the largest size class.
+const LARGEST_READ_BYTES: usize = 2 << 20;
 /// Most reads of one piece of work.
 const READS_MAX: u64 = 32;
 
@@ -25,6 +27,8 @@ const READS_MAX: u64 = 32;
 pub(super) struct Sampler {
     thousandths: u64,
     bytes: u64,
+    /// Another start in every table, so that in the end each entry has its turn.
+    turn: usize,
     is_under_way: bool,
 }
 
@@ -68,7 +72,10 @@ impl Sample {
             return true;
         };
         bytes.truncate(got);
-        record::decode(&bytes).is_ok()
+        // Of the very largest only the beginning is here.
+        let is_cut = got >= LARGEST_READ_BYTES
+            && record::bytes_of(&bytes).is_some_and(|total| total > got as u64);
+        is_cut || record::decode(&bytes).is_ok()
     }
 }
 
@@ -80,7 +87,10 @@ impl Engine {
             return;
         }
         let mut samples = Vec::new();
-        for entry in entries.iter().step_by(entries.len().div_ceil(wanted)) {
+        let stride = entries.len().div_ceil(wanted);
+        self.auditor.sampler.turn = self.auditor.sampler.turn.wrapping_add(1);
+        let start = self.auditor.sampler.turn % stride;
+        for entry in entries.iter().skip(start).step_by(stride) {
             let location = entry.location();
             let Some(file) = self.files.get(location.slot()) else {
                 continue;

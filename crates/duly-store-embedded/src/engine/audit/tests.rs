@@ -322,19 +322,24 @@ fn a_record_that_is_in_no_file_becomes_a_dead_letter() {
 #[test]
 fn rot_is_found_before_the_timer_fires() {
     let mut bench = Bench::new();
+    for i in 0..60 {
+        bench.schedule(&format!("{i}"), HOUR);
+    }
     bench.schedule("well", HOUR);
-    let key = bench.schedule("rotten", HOUR);
-    let location = bench.entry(key).location();
-    let name = bench.engine.files.get(location.slot()).unwrap().id.name();
-    bench.disk.corrupt(&name, location.unit() * 16 + 30, 1);
+    for text in ["rotten", "worse", "worst"] {
+        let key = bench.schedule(text, HOUR);
+        let location = bench.entry(key).location();
+        let name = bench.engine.files.get(location.slot()).unwrap().id.name();
+        bench.disk.corrupt(&name, location.unit() * 16 + 30, 1);
+    }
     // As many passes as it takes for the samples to come by.
     let mut found = 0;
     for _ in 0..100 {
         found += bench.audit();
     }
-    assert_eq!(found, 1);
+    assert_eq!(found, 3, "every entry has its turn");
     assert_eq!((bench.state("well"), bench.state("rotten")), (Some(State::Scheduled), None));
-    assert_eq!(bench.engine.namespaces.dead(), 1);
+    assert_eq!(bench.engine.namespaces.dead(), 3);
 }
 
 #[test]

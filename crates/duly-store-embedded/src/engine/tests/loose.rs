@@ -289,7 +289,11 @@ impl Loose {
                 let letter = Letter::Timer(id(&timer));
                 self.apply(namespace, Operation::Redrive { letter, delay: Millis::ZERO });
             }
-            91..96 => {
+            91 => {
+                let if_due_by = self.clock.now();
+                self.apply(namespace, Operation::GiveUp { id: id(&timer), if_due_by });
+            }
+            92..96 => {
                 drop(self.apply(namespace, Operation::Purge { letter: Letter::Timer(id(&timer)) }))
             }
             96 => self.put(namespace),

@@ -27,6 +27,7 @@ pub(super) fn run(from: &Path, data: &Path, printer: Printer) -> Outcome {
          duly serve --data {data}\n  \
          duly namespace stats NAMESPACE     shows what is due\n  \
          duly namespace resume NAMESPACE    lets one namespace fire\n  \
-         duly resume --all                  lets all of them fire"
+         duly resume --all                  lets all of them fire\n  \
+         duly resume --all --overdue dead   the same, with dead letters of what is due by then"
     ))
 }
