@@ -30,7 +30,7 @@ struct Pass {
 }
 
 /// How far a lane was looked through.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default)]
 enum Stage {
     /// The next lane is to be begun.
     #[default]
@@ -39,8 +39,10 @@ enum Stage {
     Held(Option<Place>),
     /// First attempts, some of them hidden: from here on in the index.
     Hidden(Cursor),
-    /// Retries in the window, behind this place.
+    /// Retries, all of them held in the window; behind this place.
     Retries(Option<Place>),
+    /// Retries, some of them hidden: these, and those from here on in the index.
+    HiddenRetries(Vec<Key>, Option<Cursor>),
 }
 
 impl Engine {
@@ -82,10 +84,13 @@ impl Engine {
                 pass.stage = Stage::Done;
                 continue;
             };
-            pass.stage = match pass.stage {
+            pass.stage = match std::mem::take(&mut pass.stage) {
                 Stage::Held(behind) => self.sink_held(lane, behind, &mut looks),
                 Stage::Hidden(cursor) => self.sink_hidden(lane, cursor, &mut looks),
                 Stage::Retries(behind) => self.hold_back_some(lane, behind, &mut allowance),
+                Stage::HiddenRetries(found, cursor) => {
+                    self.hold_back_hidden(lane, found, cursor, (&mut looks, &mut allowance))
+                }
                 Stage::Done => Stage::Done,
             };
         }
@@ -120,13 +125,13 @@ impl Engine {
                 self.sink_ahead(lane.0, &entry);
             }
         }
-        some.last().map_or(Stage::Retries(None), |last| Stage::Held(Some(*last)))
+        some.last().map_or_else(|| self.retries_of(lane), |last| Stage::Held(Some(*last)))
     }
 
     fn sink_hidden(&mut self, lane: (u32, u8), cursor: Cursor, looks: &mut usize) -> Stage {
         let namespace = self.namespaces.get(lane.0);
         let Some(scan) = namespace.and_then(|namespace| namespace.live.scan(cursor)) else {
-            return Stage::Retries(None);
+            return self.retries_of(lane);
         };
         let next = scan.next;
         let mut ahead = Vec::new();
@@ -137,7 +142,50 @@ impl Engine {
             }
         }
         ahead.iter().for_each(|entry| self.sink_ahead(lane.0, entry));
-        next.map_or(Stage::Retries(None), Stage::Hidden)
+        next.map_or_else(|| self.retries_of(lane), Stage::Hidden)
+    }
+
+    fn retries_of(&self, (number, slot): (u32, u8)) -> Stage {
+        let lane = self.namespaces.get(number).and_then(|namespace| namespace.lanes.get(slot));
+        match lane.map(|lane| lane.due(Kind::Retry)) {
+            Some(due) if self.may_be_ahead() && due.has_hidden() => {
+                Stage::HiddenRetries(Vec::new(), Some(Cursor::START))
+            }
+            Some(_) => Stage::Retries(None),
+            None => Stage::Done,
+        }
+    }
+
+    fn hold_back_hidden(
+        &mut self,
+        (number, slot): (u32, u8),
+        mut found: Vec<Key>,
+        cursor: Option<Cursor>,
+        (looks, allowance): (&mut usize, &mut Allowance),
+    ) -> Stage {
+        while let Some(key) = found.pop() {
+            if let Some(entry) = self.namespaces.live(key)
+                && is_due_retry(slot, &entry)
+            {
+                allowance.spend(entry.location().bytes_estimate());
+                self.hold_back_retry(key, &entry);
+            }
+            if allowance.is_spent() {
+                return Stage::HiddenRetries(found, cursor);
+            }
+        }
+        let namespace = self.namespaces.get(number);
+        let scan = namespace.zip(cursor).and_then(|(namespace, from)| namespace.live.scan(from));
+        let Some(scan) = scan else {
+            return Stage::Done;
+        };
+        for entry in scan.entries() {
+            *looks += 1;
+            if is_due_retry(slot, &entry) {
+                found.push(entry.key(number));
+            }
+        }
+        Stage::HiddenRetries(found, scan.next)
     }
 
     fn hold_back_some(
@@ -196,4 +244,11 @@ impl Engine {
     pub(super) const fn may_be_ahead(&self) -> bool {
         self.now.wall_ms < self.retry_due_max_ms
     }
+}
+
+/// Whether a retry of a lane is counted as due.
+fn is_due_retry(slot: u8, entry: &Entry) -> bool {
+    entry.claimable().kind == Kind::Retry
+        && entry.lane() == slot
+        && entry.flags().has(Flags::SURFACED)
 }

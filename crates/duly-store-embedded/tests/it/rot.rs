@@ -21,7 +21,7 @@ use crate::{
         timer_id, wait,
     },
     tail::refused,
-    twins::{copy, open_busy, small},
+    twins::{busy, copy, open_busy, small},
     workload::settings,
 };
 
@@ -308,7 +308,11 @@ fn needs(left: &Left, file: &str) -> (bool, bool) {
 /// A store as it was when its checkpoints needed some run like this, and that run.
 fn with_run_needed(by: (bool, bool)) -> (Left, String) {
     let Left { disk, clock, .. } = left();
-    let store = open_busy(&disk, &clock, 2).expect("nothing is wrong");
+    // Runs go whole: where their pieces go one by one they are seldom merged.
+    let options = Options { chunk_bytes: 1 << 20, ..busy(2) };
+    let on = std::sync::Arc::new(disk.clone());
+    let told = std::sync::Arc::new(clock.clone());
+    let store = EmbeddedStore::open_inline(on, options, told).expect("nothing is wrong");
     let mut known = Vec::new();
     for i in 0..500 {
         let gone = format!("filler {}", i / 2);
