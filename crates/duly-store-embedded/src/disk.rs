@@ -89,6 +89,12 @@ pub trait File: Send + Sync + Debug {
     /// the end of the file, 0 behind it.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error>;
 
+    /// As [`Self::read_at`], but of what is in memory only: answers how many bytes came without
+    /// waiting for the disk.
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
+        self.read_at(offset, buf)
+    }
+
     /// Fills `buf` from `offset`, or fails with [`Error::UnexpectedEnd`].
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         let read_bytes = self.read_at(offset, buf)?;

@@ -54,6 +54,12 @@ fn check_bytes(disk: &dyn Disk) {
         "{error:?}"
     );
     file.read_exact_at(14, &mut []).unwrap();
+
+    // What is in memory is the system's choice; what comes of it is right.
+    let mut now = [0xff; 8];
+    let count = file.read_now(6, &mut now).unwrap();
+    assert_eq!(&now[..count], &b"there\0\0!"[..count]);
+    assert_eq!(file.read_now(14, &mut now).unwrap(), 0);
     disk.remove("bytes").unwrap();
 }
 

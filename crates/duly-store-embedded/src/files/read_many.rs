@@ -1,10 +1,11 @@
 //! Reading many records at once: few reads, and a disk that knows what comes.
 //!
 //! A claim asks for up to a thousand timers in the order in which they are due. Those in a run stand
-//! side by side and are one read; those in segments are scattered. Where they are not in memory, each
-//! read alone would wait for the disk, so it is told of many ahead.
+//! side by side and are one read; those in segments are scattered. What is in memory is read at once.
+//! For the rest each read alone would wait for the disk, so it is told of many ahead: it works on all
+//! of them while the first is waited for.
 
-use std::ops::Range;
+use std::{collections::VecDeque, ops::Range};
 
 use crate::{
     format::{
@@ -24,87 +25,152 @@ const READ_AHEAD_BYTES: u64 = 16 << 20;
 /// Bytes between two records that are read along rather than skipped.
 const GAP_BYTES: u64 = 4 << 10;
 /// Most bytes of one read.
-const RANGE_BYTES_MAX: u64 = 512 << 10;
+const STRETCH_BYTES_MAX: u64 = 512 << 10;
 
 impl Files {
     /// Reads many records back, as few reads as their places allow; answers in the order asked.
     pub(crate) fn read_many(&self, locations: &[Location]) -> Vec<Result<Decoded, ReadError>> {
         let mut order: Vec<usize> = (0..locations.len()).collect();
         order.sort_unstable_by_key(|&place| (locations[place].slot(), locations[place].unit()));
-        let mut answers: Vec<Option<Result<Decoded, ReadError>>> = Vec::new();
+        let mut answers: Answers = Vec::new();
         answers.resize_with(locations.len(), || None);
-        let mut ranges = Vec::new();
-        let mut rest = order.as_slice();
-        while let Some((&first, _)) = rest.split_first() {
-            let (slot, start) = (locations[first].slot(), offset_of(locations[first]));
-            let mut end = start + locations[first].bytes_max();
-            let mut count = 1;
-            for &next in &rest[1..] {
-                let from = offset_of(locations[next]);
-                let until = from + locations[next].bytes_max();
-                let is_near = locations[next].slot() == slot && from <= end + GAP_BYTES;
-                if !is_near || until - start > RANGE_BYTES_MAX {
-                    break;
-                }
-                end = end.max(until);
-                count += 1;
+        let mut waiting = VecDeque::new();
+        let (mut told_bytes, mut buffer) = (0, Vec::new());
+        let stretches = stretches(&order, locations);
+        let is_only = stretches.len() == 1;
+        for stretch in stretches {
+            if self.read_in_memory(&stretch, locations, &mut buffer, &mut answers) {
+                continue;
             }
-            let (range, later) = rest.split_at(count);
-            rest = later;
-            ranges.push((slot, start..end, range));
-        }
-        // A disk that does not have them in memory is told of many at once: it works on all of them
-        // while the first is waited for.
-        let mut ahead = ranges.iter().take(if ranges.len() > 1 { ranges.len() } else { 0 });
-        let (mut told, mut told_bytes) = (0, 0);
-        for (slot, bytes, range) in &ranges {
-            while told < READ_AHEAD
-                && told_bytes < READ_AHEAD_BYTES
-                && let Some((slot, bytes, _)) = ahead.next()
+            if !is_only {
+                self.will_need(&stretch);
+            }
+            told_bytes += stretch.len();
+            waiting.push_back(stretch);
+            while (waiting.len() >= READ_AHEAD || told_bytes >= READ_AHEAD_BYTES)
+                && let Some(stretch) = waiting.pop_front()
             {
-                self.will_need(*slot, bytes);
-                (told, told_bytes) = (told + 1, told_bytes + (bytes.end - bytes.start));
+                told_bytes -= stretch.len();
+                self.read_stretch(&stretch, locations, &mut buffer, &mut answers);
             }
-            self.read_range(*slot, bytes.clone(), range, locations, &mut answers);
-            told = told.saturating_sub(1);
-            told_bytes = told_bytes.saturating_sub(bytes.end - bytes.start);
+        }
+        for stretch in &waiting {
+            self.read_stretch(stretch, locations, &mut buffer, &mut answers);
         }
         let answers = answers.into_iter();
-        answers.map(|answer| answer.expect("each place is in one range")).collect()
+        answers.map(|answer| answer.expect("each place is in one stretch")).collect()
     }
 
-    fn will_need(&self, slot: u16, bytes: &Range<u64>) {
-        if let Some(file) = self.get(slot) {
-            file.file
-                .will_need(bytes.start, bytes.end.min(file.length).saturating_sub(bytes.start));
+    fn will_need(&self, stretch: &Stretch<'_>) {
+        if let Some(file) = self.get(stretch.slot) {
+            let Range { start, end } = stretch.bytes;
+            file.file.will_need(start, end.min(file.length).saturating_sub(start));
         }
     }
 
-    fn read_range(
+    /// Reads a stretch if it is in memory; answers whether it was.
+    fn read_in_memory(
         &self,
-        slot: u16,
-        bytes: Range<u64>,
-        places: &[usize],
+        stretch: &Stretch<'_>,
         locations: &[Location],
-        answers: &mut [Option<Result<Decoded, ReadError>>],
-    ) {
-        let alone = places.len() == 1;
-        let mut read = Vec::new();
-        if !alone && let Some(file) = self.get(slot) {
-            let end = bytes.end.min(file.length);
-            read.resize(usize::try_from(end - bytes.start.min(end)).unwrap_or(0), 0);
-            let got = file.file.read_at(bytes.start, &mut read).unwrap_or(0);
-            read.truncate(got);
+        buffer: &mut Vec<u8>,
+        answers: &mut Answers,
+    ) -> bool {
+        let Some(file) = self.get(stretch.slot) else {
+            return false;
+        };
+        stretch.make_room(buffer, file.length);
+        let got = file.file.read_now(stretch.bytes.start, buffer).unwrap_or(0);
+        let is_whole = got == buffer.len();
+        if is_whole {
+            self.decode(stretch, locations, buffer, answers);
         }
-        for &place in places {
+        is_whole
+    }
+
+    fn read_stretch(
+        &self,
+        stretch: &Stretch<'_>,
+        locations: &[Location],
+        buffer: &mut Vec<u8>,
+        answers: &mut Answers,
+    ) {
+        buffer.clear();
+        if stretch.places.len() > 1
+            && let Some(file) = self.get(stretch.slot)
+        {
+            stretch.make_room(buffer, file.length);
+            let got = file.file.read_at(stretch.bytes.start, buffer).unwrap_or(0);
+            buffer.truncate(got);
+        }
+        self.decode(stretch, locations, buffer, answers);
+    }
+
+    fn decode(
+        &self,
+        stretch: &Stretch<'_>,
+        locations: &[Location],
+        read: &[u8],
+        answers: &mut Answers,
+    ) {
+        for &place in stretch.places {
             let location = locations[place];
-            let at = usize::try_from(offset_of(location) - bytes.start).unwrap_or(usize::MAX);
+            let at = usize::try_from(offset_of(location) - stretch.bytes.start);
             // One that reaches beyond what was read, or is damaged, is read again by itself: then
             // the answer says where and why.
-            let decoded = read.get(at..).map(record::decode).and_then(Result::ok);
+            let bytes = at.ok().and_then(|at| read.get(at..));
+            let decoded = bytes.map(record::decode).and_then(Result::ok);
             answers[place] = Some(decoded.map_or_else(|| self.read(location), Ok));
         }
     }
+}
+
+type Answers = Vec<Option<Result<Decoded, ReadError>>>;
+
+/// Records of one file that are read at once.
+#[derive(Debug)]
+struct Stretch<'a> {
+    slot: u16,
+    bytes: Range<u64>,
+    /// Which of the records that were asked for.
+    places: &'a [usize],
+}
+
+impl Stretch<'_> {
+    const fn len(&self) -> u64 {
+        self.bytes.end - self.bytes.start
+    }
+
+    fn make_room(&self, buffer: &mut Vec<u8>, file_bytes: u64) {
+        let bytes = self.bytes.end.min(file_bytes).saturating_sub(self.bytes.start);
+        buffer.clear();
+        buffer.resize(usize::try_from(bytes).expect("a stretch fits memory"), 0);
+    }
+}
+
+/// Joins what stands near each other; the order is that of the places.
+fn stretches<'a>(order: &'a [usize], locations: &[Location]) -> Vec<Stretch<'a>> {
+    let mut stretches = Vec::new();
+    let mut rest = order;
+    while let Some((&first, _)) = rest.split_first() {
+        let (slot, start) = (locations[first].slot(), offset_of(locations[first]));
+        let mut end = start + locations[first].bytes_max();
+        let mut count = 1;
+        for &next in &rest[1..] {
+            let from = offset_of(locations[next]);
+            let until = from + locations[next].bytes_max();
+            let is_near = locations[next].slot() == slot && from <= end + GAP_BYTES;
+            if !is_near || until - start > STRETCH_BYTES_MAX {
+                break;
+            }
+            end = end.max(until);
+            count += 1;
+        }
+        let (places, later) = rest.split_at(count);
+        rest = later;
+        stretches.push(Stretch { slot, bytes: start..end, places });
+    }
+    stretches
 }
 
 fn offset_of(location: Location) -> u64 {

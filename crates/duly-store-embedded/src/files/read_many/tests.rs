@@ -1,4 +1,7 @@
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use parking_lot::Mutex;
 
@@ -21,6 +24,8 @@ enum Asked {
 struct Noting {
     bytes: Vec<u8>,
     asked: Mutex<Vec<Asked>>,
+    /// Whether it is in memory.
+    is_warm: AtomicBool,
 }
 
 impl File for Noting {
@@ -30,6 +35,10 @@ impl File for Noting {
         let count = buf.len().min(self.bytes.len() - start);
         buf[..count].copy_from_slice(&self.bytes[start..start + count]);
         Ok(count)
+    }
+
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
+        if self.is_warm.load(Ordering::Relaxed) { self.read_at(offset, buf) } else { Ok(0) }
     }
 
     fn will_need(&self, offset: u64, len: u64) {
@@ -71,7 +80,7 @@ fn scattered(count: u64, apart: u64, payload_bytes: usize) -> (Files, Arc<Noting
         places.push(Location::new(0, at / ALIGN, bytes.len() as u64 - at));
         bytes.resize(usize::try_from((number + 1) * apart).unwrap(), 0);
     }
-    let file = Arc::new(Noting { bytes, asked: Mutex::default() });
+    let file = Arc::new(Noting { bytes, asked: Mutex::default(), is_warm: false.into() });
     let mut files = Files::default();
     let length = file.len().unwrap();
     files.put(0, DataFile::segment(1, Arc::<Noting>::clone(&file), length));
@@ -94,6 +103,15 @@ fn a_disk_hears_of_scattered_records_before_the_first_is_waited_for() {
     let expected: Vec<Asked> =
         starts.clone().map(Asked::Ahead).chain(starts.map(Asked::Read)).collect();
     assert_eq!(asked, expected);
+}
+
+#[test]
+fn what_is_in_memory_is_read_without_a_word_to_the_disk() {
+    let (files, file, places) = scattered(100, 10_000, 50);
+    file.is_warm.store(true, Ordering::Relaxed);
+    read_all(&files, &places);
+    let expected: Vec<Asked> = (0..100).map(|number| Asked::Read(number * 10_000)).collect();
+    assert_eq!(*file.asked.lock(), expected);
 }
 
 #[test]
