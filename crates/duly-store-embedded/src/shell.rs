@@ -14,6 +14,7 @@ mod background;
 mod inbox;
 mod run;
 mod syncer;
+mod turns;
 
 pub(crate) use inbox::{Answer, Inbox, Request, Shares, broken_off, closed};
 pub(crate) use run::{Shared, start};

@@ -14,9 +14,6 @@ use crate::{
 
 use super::Waiter;
 
-/// Most requests that the engine thread holds besides the queue.
-const HELD_MAX: usize = 1_024;
-
 /// Something to do in one go.
 pub(crate) type Call = Box<dyn FnOnce(&mut Engine) -> Answer + Send>;
 
@@ -56,8 +53,8 @@ pub(super) struct Intake {
     pub(super) synced: Option<(u64, Position)>,
     pub(super) failed: Option<crate::disk::Error>,
     pub(super) closed: bool,
-    /// Requests that stayed in the queue.
-    pub(super) left: usize,
+    /// Requests that the engine thread holds.
+    held: usize,
     abandoned: bool,
 }
 
@@ -86,7 +83,7 @@ impl Inbox {
         if state.closed {
             return Err(closed());
         }
-        if state.requests.len() >= self.queue_max {
+        if state.held + state.requests.len() >= self.queue_max {
             return Err(Error::Overloaded {
                 reason: format!("{} requests wait for the store", self.queue_max),
                 retry_after: Millis::from_ms(100),
@@ -158,8 +155,8 @@ impl Inbox {
         self.state.lock().closed
     }
 
-    /// Takes what there is beyond the `held` requests that were taken before and wait still, waiting
-    /// up to `patience` for something. What is left stays in the bounded queue.
+    /// Takes what there is, waiting up to `patience` for something. The `held` requests that were
+    /// taken before and wait still count for the bound of the queue.
     pub(super) fn take(&self, patience: Duration, held: usize) -> Intake {
         let mut state = self.state.lock();
         let is_empty = |state: &Intake| {
@@ -171,10 +168,11 @@ impl Inbox {
         if is_empty(&state) && !patience.is_zero() {
             self.changed.wait_for(&mut state, patience);
         }
-        let room = HELD_MAX.saturating_sub(held).min(state.requests.len());
+        let requests = std::mem::take(&mut state.requests);
+        state.held = held + requests.len();
         Intake {
-            requests: state.requests.drain(..room).collect(),
-            left: state.requests.len(),
+            requests,
+            held: 0,
             synced: state.synced.take(),
             failed: state.failed.take(),
             closed: state.closed,

@@ -23,6 +23,7 @@ use super::{
     background::Background,
     inbox::{Answer, Intake},
     syncer::Syncer,
+    turns::Turns,
 };
 
 /// Commands of one batch that are done before others have a turn.
@@ -78,7 +79,7 @@ pub(crate) fn start(
             segment_bytes,
             shared,
             syncer: Arc::clone(&syncer),
-            work: VecDeque::new(),
+            work: Turns::default(),
             lists: VecDeque::new(),
             health_at: Instant::now(),
             health_stale: false,
@@ -143,7 +144,7 @@ struct Shell {
     segment_bytes: u64,
     shared: Shared,
     syncer: Arc<Syncer>,
-    work: VecDeque<Request>,
+    work: Turns,
     lists: VecDeque<Request>,
     health_at: Instant,
     health_stale: bool,
@@ -173,7 +174,7 @@ impl Shell {
         loop {
             let held = self.work.len() + self.lists.len();
             let intake = self.shared.inbox.take(self.patience(), held);
-            let closing = intake.closed && intake.left == 0;
+            let closing = intake.closed;
             self.health_stale |= !intake.requests.is_empty() || intake.synced.is_some();
             let since = Instant::now();
             self.take_in(intake);
@@ -214,18 +215,23 @@ impl Shell {
         if let Some(error) = intake.failed {
             drop(self.engine.poison(&error));
         }
-        self.work.extend(intake.requests);
+        for request in intake.requests {
+            match request {
+                list @ Request::List { .. } => self.lists.push_back(list),
+                request => self.work.push(request),
+            }
+        }
     }
 
     fn work_off(&mut self, answers: &mut Answers) {
-        // Batches that are not done go to the back, so nobody waits for the whole of one.
-        let mut unfinished = VecDeque::new();
-        while let Some(request) = self.work.pop_front() {
+        // What is not done is done a share a step.
+        let mut unfinished = Vec::new();
+        while let Some(request) = self.work.pop() {
             match request {
                 Request::Call(call) => answers.push(call(&mut self.engine)),
                 Request::Shares(mut shares) => match shares(&mut self.engine) {
                     Some(answer) => answers.push(answer),
-                    None => unfinished.push_back(Request::Shares(shares)),
+                    None => unfinished.push(Request::Shares(shares)),
                 },
                 Request::Apply { commands, outcomes, reply } => {
                     unfinished.extend(self.apply_share(commands, outcomes, reply, answers));
@@ -236,7 +242,7 @@ impl Shell {
                 break;
             }
         }
-        self.work.extend(unfinished);
+        unfinished.into_iter().for_each(|request| self.work.push(request));
     }
 
     fn apply_share(
