@@ -52,6 +52,9 @@ pub(super) struct Checkpoints {
     /// Number of the latest that was begun.
     pub(super) latest: u64,
     taking: Option<Taking>,
+    /// Of the latest, for the next one: memory that goes back to the system and is asked for again
+    /// costs more than what is done with it.
+    buffers: Vec<Vec<u8>>,
     /// Bytes of the journal when the latest was begun.
     begun_at_bytes: u64,
     /// Bytes of the latest.
@@ -126,7 +129,7 @@ impl Engine {
             place: Place::Behind(None),
             pieces: Vec::new(),
             pieces_bytes: 0,
-            buffers: Vec::new(),
+            buffers: std::mem::take(&mut self.checkpoints.buffers),
             writer: None,
             seen_lsn: self.journal.written_lsn(),
         });
@@ -202,8 +205,7 @@ impl Engine {
                         Err(error) => (Err(error), Vec::new()),
                     };
                     if let Some(taking) = &mut engine.checkpoints.taking {
-                        taking.buffers =
-                            pieces.into_iter().filter_map(Piece::into_buffer).collect();
+                        taking.buffers.extend(pieces.into_iter().filter_map(Piece::into_buffer));
                     }
                     engine.writer_back(number, writer);
                 },
@@ -224,7 +226,9 @@ impl Engine {
         match finished {
             Ok(Finished { bytes, end }) => {
                 tracing::debug!(number = kept.number, bytes, entries = end.entries, "checkpoint");
-                self.checkpoints.taking = None;
+                if let Some(taking) = self.checkpoints.taking.take() {
+                    self.checkpoints.buffers = taking.into_buffers();
+                }
                 self.checkpoints.bytes = bytes;
                 self.checkpoints.kept.push_back(kept);
                 self.rewriter.is_wanted = true;

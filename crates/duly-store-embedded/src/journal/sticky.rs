@@ -71,6 +71,10 @@ impl File for Sticky {
         self.file.holes()
     }
 
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
+        self.file.read_now(offset, buf)
+    }
+
     fn will_need(&self, offset: u64, len: u64) {
         self.file.will_need(offset, len);
     }

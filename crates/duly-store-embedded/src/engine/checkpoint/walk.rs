@@ -114,6 +114,12 @@ impl Taking {
         self.pieces.push(piece);
     }
 
+    /// As many of its buffers as one needs at a time.
+    pub(super) fn into_buffers(mut self) -> Vec<Vec<u8>> {
+        self.buffers.truncate(2 * PIECES_BYTES_MAX / BLOCK_BYTES);
+        self.buffers
+    }
+
     /// Copies what a scan gives of an index of `len` entries into a block: neighbouring tables share
     /// one.
     fn push_entries(
