@@ -123,16 +123,9 @@ impl Engine {
         self.checkpoints.begun_at_bytes = self.journal.bytes_written();
         self.files.checkpoint_begins(number);
         let replay = self.journal.replay_point();
-        self.checkpoints.taking = Some(Taking {
-            number,
-            replay,
-            place: Place::Behind(None),
-            pieces: Vec::new(),
-            pieces_bytes: 0,
-            buffers: std::mem::take(&mut self.checkpoints.buffers),
-            writer: None,
-            seen_lsn: self.journal.written_lsn(),
-        });
+        let buffers = std::mem::take(&mut self.checkpoints.buffers);
+        let written = self.journal.written_lsn();
+        self.checkpoints.taking = Some(Taking::new(number, replay, written, buffers));
         let header = layout::Header {
             version: format::VERSION,
             store: self.manifest.store,
@@ -192,8 +185,7 @@ impl Engine {
             let Some(mut writer) = taking.writer.take() else {
                 return;
             };
-            let pieces = std::mem::take(&mut taking.pieces);
-            taking.pieces_bytes = 0;
+            let pieces = taking.take_pieces();
             self.in_background(
                 move || {
                     let written = pieces.iter().try_for_each(|piece| piece.write(&mut writer));

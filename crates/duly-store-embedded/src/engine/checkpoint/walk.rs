@@ -23,6 +23,8 @@ use super::{
 const TABLES_PER_STEP: usize = if cfg!(test) { 1 } else { 4 };
 /// Namespaces that one step copies.
 const NAMESPACES_PER_STEP: usize = 64;
+/// What a lease counts for in a piece, about as much as it takes.
+const LEASE_BYTES: usize = 64;
 /// Entries of one block: neighbouring tables share one.
 const BLOCK_ENTRIES: usize = 32_768;
 const BLOCK_BYTES: usize = BLOCK_ENTRIES * layout::ENTRY_BYTES;
@@ -47,7 +49,7 @@ impl Piece {
     fn bytes(&self) -> usize {
         match self {
             Self::Entries { bytes, .. } => bytes.len(),
-            Self::Leases(leases) => 64 * leases.leases.len(),
+            Self::Leases(leases) => LEASE_BYTES * leases.leases.len(),
             Self::Several(several) => 40 * several.letters.len(),
             Self::Namespace(_) | Self::Files(_) => 1_024,
         }
@@ -82,6 +84,10 @@ pub(super) struct Taking {
     pub(super) place: Place,
     pub(super) pieces: Vec<Piece>,
     pub(super) pieces_bytes: usize,
+    /// Leases of entries that were copied, and the number of their namespace. They become a piece when
+    /// that is done with, or the pieces are handed over: one between the entries of two tables would
+    /// keep these from sharing a block.
+    leases: (u32, Vec<layout::Lease>),
     /// Buffers of entries that were written, to be filled again.
     pub(super) buffers: Vec<Vec<u8>>,
     /// Here, or away in the background.
@@ -109,6 +115,52 @@ pub(super) enum Place {
 }
 
 impl Taking {
+    /// One of which nothing was copied yet.
+    pub(super) fn new(
+        number: u64,
+        replay: ReplayPoint,
+        seen_lsn: u64,
+        buffers: Vec<Vec<u8>>,
+    ) -> Self {
+        Self {
+            number,
+            replay,
+            place: Place::Behind(None),
+            pieces: Vec::new(),
+            pieces_bytes: 0,
+            leases: (0, Vec::new()),
+            buffers,
+            writer: None,
+            seen_lsn,
+        }
+    }
+
+    fn add_leases(&mut self, number: u32, leases: Vec<layout::Lease>) {
+        if self.leases.0 != number {
+            self.push_leases();
+            self.leases.0 = number;
+        }
+        self.pieces_bytes += LEASE_BYTES * leases.len();
+        self.leases.1.extend(leases);
+    }
+
+    /// Makes pieces of the leases that were copied.
+    fn push_leases(&mut self) {
+        let (namespace, leases) = (self.leases.0, std::mem::take(&mut self.leases.1));
+        self.pieces_bytes -= LEASE_BYTES * leases.len();
+        for leases in leases.chunks(layout::LEASES_MAX) {
+            let leases = leases.to_vec();
+            self.push(Piece::Leases(layout::Leases { namespace, leases }));
+        }
+    }
+
+    /// What has come together.
+    pub(super) fn take_pieces(&mut self) -> Vec<Piece> {
+        self.push_leases();
+        self.pieces_bytes = 0;
+        std::mem::take(&mut self.pieces)
+    }
+
     fn push(&mut self, piece: Piece) {
         self.pieces_bytes += piece.bytes();
         self.pieces.push(piece);
@@ -219,6 +271,7 @@ impl Engine {
         cursor: Cursor,
     ) -> Place {
         let Some(namespace) = self.namespaces.get(number) else {
+            taking.push_leases();
             return Place::Behind(Some(name));
         };
         let mut next = None;
@@ -244,14 +297,14 @@ impl Engine {
             };
             let entries = scan.entries().inspect(seen).map(kept);
             taking.push_entries((number, which, index.len()), entries);
-            for leases in leases.chunks(layout::LEASES_MAX) {
-                let leases = leases.to_vec();
-                taking.push(Piece::Leases(layout::Leases { namespace: number, leases }));
-            }
+            taking.add_leases(number, leases);
             for letters in several.chunks(layout::LETTERS_MAX) {
                 let letters = letters.to_vec();
                 taking.push(Piece::Several(layout::Several { namespace: number, letters }));
             }
+        }
+        if next.is_none() && which == Which::Live {
+            taking.push_leases();
         }
         match (next, after(which)) {
             (Some(cursor), _) => Place::In { name, number, which, cursor },
