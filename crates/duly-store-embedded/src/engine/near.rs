@@ -20,7 +20,7 @@ use duly_wheel::Calendar;
 
 use crate::index::{Claimable, Cursor, Entry, Flags, Kind, PackedKey};
 
-use super::{Engine, Publish, overdue::Place};
+use super::{Engine, Publish, allowance::Allowance, overdue::Place};
 
 /// How far ahead a calendar reaches, unless that is too many timers.
 const AHEAD_MS: u64 = 3_600_000;
@@ -106,6 +106,9 @@ struct Sweep {
     cursor: Cursor,
     first: Catch,
     retry: Catch,
+    /// What this step found that is due: it need not wait for the end of a sweep that may have a
+    /// hundred million entries to look at.
+    due: Vec<(Kind, u64, PackedKey)>,
 }
 
 /// What a sweep found of one kind.
@@ -113,6 +116,8 @@ struct Sweep {
 struct Catch {
     /// Where it begins: at the end of the calendar, or at 0 to make it anew.
     from_ms: u64,
+    /// When the sweep began.
+    now_ms: u64,
     target_ms: u64,
     found: Vec<Place>,
     /// Most that it may end with.
@@ -126,6 +131,7 @@ impl Catch {
         let is_full = window.calendar.len() > window.full_at;
         Self {
             from_ms: if is_full { 0 } else { window.end_ms },
+            now_ms,
             target_ms: now_ms.saturating_add(AHEAD_MS).max(window.end_ms),
             found: Vec::new(),
             max,
@@ -244,7 +250,13 @@ impl Sweep {
         let flags = entry.flags();
         if !flags.has(Flags::LEASED) && !flags.has(Flags::SURFACED) {
             let Claimable { at_ms, kind } = entry.claimable();
-            self.catch(kind).offer(at_ms, entry.key(number).pack());
+            let key = entry.key(number).pack();
+            let catch = self.catch(kind);
+            if catch.from_ms == 0 && at_ms <= catch.now_ms {
+                self.due.push((kind, at_ms, key));
+            } else {
+                catch.offer(at_ms, key);
+            }
         }
     }
 }
@@ -280,11 +292,22 @@ impl Engine {
                     cursor: Cursor::START,
                     first: Catch::new(&self.near.first, self.now.wall_ms, max),
                     retry: Catch::new(&self.near.retry, self.now.steady_ms, max),
+                    due: Vec::new(),
                 });
             }
         }
         if let Some(mut sweep) = self.near.sweep.take() {
-            if self.sweep_step(&mut sweep) {
+            let is_done = self.sweep_step(&mut sweep);
+            let mut allowance = Allowance::of_a_pass();
+            for (kind, at_ms, key) in std::mem::take(&mut sweep.due) {
+                if allowance.is_spent() {
+                    // The calendar may be emptied at the end.
+                    sweep.catch(kind).offer(at_ms, key);
+                } else {
+                    self.surface_one(kind, (at_ms, key), &mut allowance);
+                }
+            }
+            if is_done {
                 self.end_sweep(sweep);
             } else {
                 self.near.sweep = Some(sweep);
@@ -351,3 +374,6 @@ impl Engine {
         self.busy = true;
     }
 }
+
+#[cfg(test)]
+mod tests;

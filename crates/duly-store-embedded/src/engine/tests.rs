@@ -77,6 +77,17 @@ impl Bench {
         bench
     }
 
+    /// The store after a crash: what was synced.
+    pub(super) fn reopened(self) -> Self {
+        let Self { engine, disk, clock } = self;
+        let options = engine.options.clone();
+        drop(engine);
+        let on: Arc<dyn Disk> = Arc::new(disk.clone());
+        let by: Arc<dyn Clock> = Arc::new(clock.clone());
+        let (engine, _) = Engine::open(on, options, by, &mut |_| {}).unwrap();
+        Self { engine, disk, clock }
+    }
+
     fn write(&mut self) -> Mark {
         self.engine.commit().unwrap().expect("something was appended")
     }

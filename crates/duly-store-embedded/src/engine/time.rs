@@ -20,7 +20,7 @@ use crate::{
     index::{Claimable, Entry, Flags, Key, Kind, Location, PackedKey},
 };
 
-use super::{Engine, HeldBack, Stop, allowance::Allowance};
+use super::{Engine, HeldBack, Stop, allowance::Allowance, overdue::Place};
 
 /// Entries that one pass takes from one calendar.
 const PASS_MAX: usize = 4096;
@@ -57,35 +57,46 @@ impl Engine {
         self.busy |= self.near.window(kind).calendar.pop_due(now_ms, PASS_MAX, &mut popped);
         self.namespaces.warm(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
         let mut allowance = Allowance::of_a_pass();
-        for (at_ms, packed) in popped.drain(..) {
-            if allowance.is_spent() {
-                self.near.window(kind).calendar.insert(at_ms, packed);
-                self.busy = true;
-                continue;
-            }
-            let key = Key::unpack(packed);
-            let Some(entry) = self.namespaces.live(key) else {
-                continue;
-            };
-            let flags = entry.flags();
-            let waits = !flags.has(Flags::LEASED) && !flags.has(Flags::SURFACED);
-            let agrees = entry.claimable() == Claimable { at_ms, kind };
-            if !waits || !agrees || self.is_unpublished(key, &entry) {
-                continue;
-            }
-            if kind == Kind::Retry && self.may_be_ahead() {
-                allowance.spend(entry.location().bytes_estimate());
-                if self.hold_back_retry(key, &entry) {
-                    continue;
-                }
-            }
-            if kind == Kind::First && flags.has(Flags::EXPIRES) {
-                allowance.spend(entry.location().bytes_estimate());
-                self.note_expiry(&entry, packed);
-            }
-            self.surface_entry(key, &entry);
+        for place in popped.drain(..) {
+            self.surface_one(kind, place, &mut allowance);
         }
         self.popped = popped;
+    }
+
+    /// Counts what may have become due, if the index agrees; where that takes a read for which there
+    /// is no allowance any more, at the next step.
+    pub(super) fn surface_one(
+        &mut self,
+        kind: Kind,
+        (at_ms, packed): Place,
+        allowance: &mut Allowance,
+    ) {
+        if allowance.is_spent() {
+            self.near.window(kind).calendar.insert(at_ms, packed);
+            self.busy = true;
+            return;
+        }
+        let key = Key::unpack(packed);
+        let Some(entry) = self.namespaces.live(key) else {
+            return;
+        };
+        let flags = entry.flags();
+        let waits = !flags.has(Flags::LEASED) && !flags.has(Flags::SURFACED);
+        let agrees = entry.claimable() == Claimable { at_ms, kind };
+        if !waits || !agrees || self.is_unpublished(key, &entry) {
+            return;
+        }
+        if kind == Kind::Retry && self.may_be_ahead() {
+            allowance.spend(entry.location().bytes_estimate());
+            if self.hold_back_retry(key, &entry) {
+                return;
+            }
+        }
+        if kind == Kind::First && flags.has(Flags::EXPIRES) {
+            allowance.spend(entry.location().bytes_estimate());
+            self.note_expiry(&entry, packed);
+        }
+        self.surface_entry(key, &entry);
     }
 
     pub(super) fn surface_entry(&mut self, key: Key, entry: &Entry) {
