@@ -24,6 +24,8 @@ use super::{Engine, Publish, allowance::Allowance, overdue::Place};
 
 /// How far ahead a calendar reaches, unless that is too many timers.
 const AHEAD_MS: u64 = 3_600_000;
+/// Entries that one step puts into calendars at the end of a sweep.
+const INSERTS_PER_STEP: usize = 16_384;
 /// Tables of an index that one step of a sweep looks at.
 const TABLES_PER_STEP: usize = 8;
 /// Namespaces that one step of a sweep looks at.
@@ -106,6 +108,8 @@ struct Sweep {
     cursor: Cursor,
     first: Catch,
     retry: Catch,
+    /// Whether all was seen: what was found goes into the calendars, some of it each step.
+    is_walked: bool,
     /// What this step found that is due: it need not wait for the end of a sweep that may have a
     /// hundred million entries to look at.
     due: Vec<(Kind, u64, PackedKey)>,
@@ -292,12 +296,18 @@ impl Engine {
                     cursor: Cursor::START,
                     first: Catch::new(&self.near.first, self.now.wall_ms, max),
                     retry: Catch::new(&self.near.retry, self.now.steady_ms, max),
+                    is_walked: false,
                     due: Vec::new(),
                 });
             }
         }
         if let Some(mut sweep) = self.near.sweep.take() {
-            let is_done = self.sweep_step(&mut sweep);
+            if !sweep.is_walked {
+                sweep.is_walked = self.sweep_step(&mut sweep);
+                if sweep.is_walked {
+                    self.end_walk_of(&mut sweep);
+                }
+            }
             let mut allowance = Allowance::of_a_pass();
             for (kind, at_ms, key) in std::mem::take(&mut sweep.due) {
                 if allowance.is_spent() {
@@ -307,9 +317,7 @@ impl Engine {
                     self.surface_one(kind, (at_ms, key), &mut allowance);
                 }
             }
-            if is_done {
-                self.end_sweep(sweep);
-            } else {
+            if !sweep.is_walked || !self.take_in(&mut sweep, max) {
                 self.near.sweep = Some(sweep);
             }
         }
@@ -353,25 +361,41 @@ impl Engine {
         false
     }
 
-    fn end_sweep(&mut self, mut sweep: Sweep) {
-        let max = self.near_max();
+    /// All was seen: lets go of what is too much, and of what a calendar held that is made anew.
+    fn end_walk_of(&mut self, sweep: &mut Sweep) {
         for kind in [Kind::First, Kind::Retry] {
             let catch = sweep.catch(kind);
             catch.cut();
-            let window = self.near.window(kind);
             if catch.from_ms == 0 {
-                window.calendar.clear();
+                self.near.window(kind).calendar.clear();
             }
-            for (at_ms, key) in catch.found.drain(..) {
-                window.calendar.insert(at_ms, key);
-            }
+        }
+    }
+
+    /// Puts some of what was found into the calendars; answers whether that was the last of it, and
+    /// then moves their ends.
+    fn take_in(&mut self, sweep: &mut Sweep, max: usize) -> bool {
+        // What is due already surfaces in this step's passes or the next one's.
+        self.busy = true;
+        let mut left = INSERTS_PER_STEP.min((max / 4).max(1));
+        for kind in [Kind::First, Kind::Retry] {
+            let catch = sweep.catch(kind);
+            let stay = catch.found.len().saturating_sub(left);
+            left -= catch.found.len() - stay;
+            let calendar = &mut self.near.window(kind).calendar;
+            catch.found.drain(stay..).for_each(|(at_ms, key)| calendar.insert(at_ms, key));
+        }
+        if !sweep.first.found.is_empty() || !sweep.retry.found.is_empty() {
+            return false;
+        }
+        for kind in [Kind::First, Kind::Retry] {
+            let (catch, window) = (sweep.catch(kind), self.near.window(kind));
             window.end_ms = catch.target_ms;
             window.beyond_ms = catch.beyond_ms;
             window.is_cut = catch.is_cut;
             window.full_at = 2 * window.calendar.len().max(max);
         }
-        // What is due already surfaces in this step's passes or the next one's.
-        self.busy = true;
+        true
     }
 }
 
