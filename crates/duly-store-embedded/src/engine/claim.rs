@@ -81,7 +81,8 @@ impl Engine {
         let mut taken = 0;
         while taken < most && room.total > 0 {
             let wanted = (most - taken).min(room.total).min(READ_AT_ONCE);
-            let entries = self.earliest(number, &lane.lane, kind, wanted);
+            let mut entries = self.earliest(number, &lane.lane, kind, wanted);
+            truncate_to(&mut entries, room.bytes);
             if entries.is_empty() {
                 break;
             }
@@ -284,6 +285,19 @@ impl Engine {
                 .unwrap_or_else(|| Error::InDoubt { reason: "a write failed".into() }),
         })
     }
+}
+
+/// Leaves the first entries whose records have about so many bytes, at least one: the rest would be
+/// read for nothing.
+fn truncate_to(entries: &mut Vec<Entry>, bytes_max: u64) {
+    let mut bytes: u64 = 0;
+    let fitting = entries.iter().take_while(|entry| {
+        let begins_within = bytes <= bytes_max;
+        bytes = bytes.saturating_add(entry.location().bytes_estimate());
+        begins_within
+    });
+    let fitting = fitting.count().max(1);
+    entries.truncate(fitting);
 }
 
 fn timer_of(decoded: Decoded) -> Result<Box<Timer>, ReadError> {

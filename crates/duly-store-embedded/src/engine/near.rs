@@ -24,6 +24,8 @@ use super::{Engine, Publish, allowance::Allowance, overdue::Place};
 
 /// How far ahead a calendar reaches, unless that is too many timers.
 const AHEAD_MS: u64 = 3_600_000;
+/// What waits no longer than this is put into an empty calendar as soon as a sweep finds it.
+const SOON_MS: u64 = 300_000;
 /// Entries that one step puts into calendars at the end of a sweep.
 const INSERTS_PER_STEP: usize = 16_384;
 /// Tables of an index that one step of a sweep looks at.
@@ -110,9 +112,9 @@ struct Sweep {
     retry: Catch,
     /// Whether all was seen: what was found goes into the calendars, some of it each step.
     is_walked: bool,
-    /// What this step found that is due: it need not wait for the end of a sweep that may have a
-    /// hundred million entries to look at.
-    due: Vec<(Kind, u64, PackedKey)>,
+    /// What this step found that is due, or is soon, of a calendar that is made anew: it need not
+    /// wait for the end of a sweep that may have a hundred million entries to look at.
+    soon: Vec<(Kind, u64, PackedKey)>,
 }
 
 /// What a sweep found of one kind.
@@ -120,10 +122,12 @@ struct Sweep {
 struct Catch {
     /// Where it begins: at the end of the calendar, or at 0 to make it anew.
     from_ms: u64,
-    /// When the sweep began.
-    now_ms: u64,
+    /// What waits until before this is soon.
+    soon_ms: u64,
     target_ms: u64,
     found: Vec<Place>,
+    /// The calendar that is made anew; the old one does its work until this has everything.
+    fresh: Calendar<PackedKey>,
     /// Most that it may end with.
     max: usize,
     is_cut: bool,
@@ -135,12 +139,24 @@ impl Catch {
         let is_full = window.calendar.len() > window.full_at;
         Self {
             from_ms: if is_full { 0 } else { window.end_ms },
-            now_ms,
+            soon_ms: now_ms.saturating_add(SOON_MS),
             target_ms: now_ms.saturating_add(AHEAD_MS).max(window.end_ms),
             found: Vec::new(),
+            fresh: Calendar::new(),
             max,
             is_cut: false,
             beyond_ms: u64::MAX,
+        }
+    }
+
+    /// Takes in what came meanwhile. When everything was seen it goes where the rest is going.
+    fn take(&mut self, is_walked: bool, at_ms: u64, key: PackedKey) {
+        if !is_walked {
+            self.offer(at_ms, key);
+        } else if at_ms >= self.target_ms {
+            self.beyond_ms = self.beyond_ms.min(at_ms);
+        } else if self.from_ms == 0 {
+            self.fresh.insert(at_ms, key);
         }
     }
 
@@ -198,12 +214,19 @@ impl Near {
 
     /// Takes in a timer that waits.
     fn insert(&mut self, claimable: Claimable, key: PackedKey) {
-        let at_ms = claimable.at_ms;
+        let Claimable { at_ms, kind } = claimable;
+        // Where the calendar reaches nowhere yet, what is before the sweep's target is put into it, too.
+        let mut until_ms = 0;
         if let Some(sweep) = &mut self.sweep {
-            sweep.catch(claimable.kind).offer(at_ms, key);
+            let is_walked = sweep.is_walked;
+            let catch = sweep.catch(kind);
+            catch.take(is_walked, at_ms, key);
+            if is_walked || catch.from_ms == 0 {
+                until_ms = catch.target_ms;
+            }
         }
-        let window = self.window(claimable.kind);
-        if at_ms < window.end_ms {
+        let window = self.window(kind);
+        if at_ms < window.end_ms.max(until_ms) {
             window.calendar.insert(at_ms, key);
         } else {
             window.beyond_ms = window.beyond_ms.min(at_ms);
@@ -256,8 +279,8 @@ impl Sweep {
             let Claimable { at_ms, kind } = entry.claimable();
             let key = entry.key(number).pack();
             let catch = self.catch(kind);
-            if catch.from_ms == 0 && at_ms <= catch.now_ms {
-                self.due.push((kind, at_ms, key));
+            if catch.from_ms == 0 && at_ms < catch.soon_ms {
+                self.soon.push((kind, at_ms, key));
             } else {
                 catch.offer(at_ms, key);
             }
@@ -297,7 +320,7 @@ impl Engine {
                     first: Catch::new(&self.near.first, self.now.wall_ms, max),
                     retry: Catch::new(&self.near.retry, self.now.steady_ms, max),
                     is_walked: false,
-                    due: Vec::new(),
+                    soon: Vec::new(),
                 });
             }
         }
@@ -305,17 +328,23 @@ impl Engine {
             if !sweep.is_walked {
                 sweep.is_walked = self.sweep_step(&mut sweep);
                 if sweep.is_walked {
-                    self.end_walk_of(&mut sweep);
+                    sweep.first.cut();
+                    sweep.retry.cut();
                 }
             }
+            let is_walked = sweep.is_walked;
             let mut allowance = Allowance::of_a_pass();
-            for (kind, at_ms, key) in std::mem::take(&mut sweep.due) {
-                if allowance.is_spent() {
-                    // The calendar may be emptied at the end.
-                    sweep.catch(kind).offer(at_ms, key);
-                } else {
+            for (kind, at_ms, key) in std::mem::take(&mut sweep.soon) {
+                if at_ms <= self.clock_of(kind) && !allowance.is_spent() {
                     self.surface_one(kind, (at_ms, key), &mut allowance);
+                    continue;
                 }
+                let window = self.near.window(kind);
+                if window.end_ms == 0 {
+                    window.calendar.insert(at_ms, key);
+                }
+                // At the last step of the walk, too: what was cut off comes back at the next sweep.
+                sweep.catch(kind).take(is_walked, at_ms, key);
             }
             if !sweep.is_walked || !self.take_in(&mut sweep, max) {
                 self.near.sweep = Some(sweep);
@@ -361,17 +390,6 @@ impl Engine {
         false
     }
 
-    /// All was seen: lets go of what is too much, and of what a calendar held that is made anew.
-    fn end_walk_of(&mut self, sweep: &mut Sweep) {
-        for kind in [Kind::First, Kind::Retry] {
-            let catch = sweep.catch(kind);
-            catch.cut();
-            if catch.from_ms == 0 {
-                self.near.window(kind).calendar.clear();
-            }
-        }
-    }
-
     /// Puts some of what was found into the calendars; answers whether that was the last of it, and
     /// then moves their ends.
     fn take_in(&mut self, sweep: &mut Sweep, max: usize) -> bool {
@@ -382,7 +400,10 @@ impl Engine {
             let catch = sweep.catch(kind);
             let stay = catch.found.len().saturating_sub(left);
             left -= catch.found.len() - stay;
-            let calendar = &mut self.near.window(kind).calendar;
+            let calendar = match catch.from_ms {
+                0 => &mut catch.fresh,
+                _ => &mut self.near.window(kind).calendar,
+            };
             catch.found.drain(stay..).for_each(|(at_ms, key)| calendar.insert(at_ms, key));
         }
         if !sweep.first.found.is_empty() || !sweep.retry.found.is_empty() {
@@ -390,6 +411,9 @@ impl Engine {
         }
         for kind in [Kind::First, Kind::Retry] {
             let (catch, window) = (sweep.catch(kind), self.near.window(kind));
+            if catch.from_ms == 0 {
+                window.calendar = std::mem::take(&mut catch.fresh);
+            }
             window.end_ms = catch.target_ms;
             window.beyond_ms = catch.beyond_ms;
             window.is_cut = catch.is_cut;

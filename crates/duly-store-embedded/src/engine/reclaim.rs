@@ -35,7 +35,7 @@ impl Engine {
             .reclaimable(oldest.number)
             .into_iter()
             .filter_map(|slot| Some((slot, self.files.get(slot)?.id)))
-            .filter(|(_, id)| is_behind(*id))
+            .filter(|(slot, id)| is_behind(*id) && !self.rewriter.is_moving_into(*slot))
             .collect();
         if gone.is_empty() {
             return;

@@ -124,6 +124,12 @@ impl Rewriter {
     pub(super) const fn is_moving(&self) -> bool {
         matches!(self.state, State::Moving { .. })
     }
+
+    /// Whether locations move into the run in this slot: that nothing points at it is no reason for
+    /// it to go.
+    pub(super) fn is_moving_into(&self, slot: u16) -> bool {
+        matches!(&self.state, State::Moving { slots, .. } if slots.contains(&slot))
+    }
 }
 
 impl Engine {

@@ -56,7 +56,7 @@ impl Engine {
             disk_bytes: self.files.bytes(),
             dead: self.namespaces.dead(),
             overdue: self.namespaces.overdue(),
-            in_flight: self.leases.len() as u64 - self.graves.leases(),
+            in_flight: (self.leases.len() as u64).saturating_sub(self.graves.leases()),
             calendar_bytes: (self.near.heap_bytes()
                 + self.lease_ends.heap_bytes()
                 + self.expiries.heap_bytes()) as u64,

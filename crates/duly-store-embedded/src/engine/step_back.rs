@@ -45,6 +45,12 @@ enum Stage {
     HiddenRetries(Vec<Key>, Option<Cursor>),
 }
 
+impl StepBack {
+    pub(super) const fn is_under_way(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
 impl Engine {
     /// Begins a pass: the wall clock has stepped back.
     pub(super) fn look_back(&mut self) {

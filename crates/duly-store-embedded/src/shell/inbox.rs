@@ -155,6 +155,11 @@ impl Inbox {
         self.state.lock().closed
     }
 
+    /// Whether nothing waits to be taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.lock().requests.is_empty()
+    }
+
     /// Takes what there is, waiting up to `patience` for something. The `held` requests that were
     /// taken before and wait still count for the bound of the queue.
     pub(super) fn take(&self, patience: Duration, held: usize) -> Intake {
@@ -165,6 +170,7 @@ impl Inbox {
                 && state.failed.is_none()
                 && !state.closed
         };
+        state.held = held;
         if is_empty(&state) && !patience.is_zero() {
             self.changed.wait_for(&mut state, patience);
         }

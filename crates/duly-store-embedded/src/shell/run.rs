@@ -28,6 +28,8 @@ use super::{
 
 /// Commands of one batch that are done before others have a turn.
 const SHARE_COMMANDS: usize = 1_000;
+/// Requests that one step takes on, also if they write nothing.
+const REQUESTS_PER_STEP: usize = 1_024;
 /// Bytes after which a frame is committed.
 const COMMIT_BYTES_MAX: usize = 4 << 20;
 /// Lists that take a slice per step.
@@ -189,7 +191,7 @@ impl Shell {
             self.write_spare();
             self.send_work();
             self.refresh_health();
-            if closing && self.is_done() {
+            if closing && self.is_done() && self.shared.inbox.is_empty() {
                 self.last_sync();
                 return;
             }
@@ -225,7 +227,7 @@ impl Shell {
 
     fn work_off(&mut self, answers: &mut Answers) {
         // What is not done is done a share a step.
-        let mut unfinished = Vec::new();
+        let (mut unfinished, mut taken) = (Vec::new(), 0);
         while let Some(request) = self.work.pop() {
             match request {
                 Request::Call(call) => answers.push(call(&mut self.engine)),
@@ -238,7 +240,8 @@ impl Shell {
                 }
                 list @ Request::List { .. } => self.lists.push_back(list),
             }
-            if self.engine.uncommitted_bytes() >= COMMIT_BYTES_MAX {
+            taken += 1;
+            if taken >= REQUESTS_PER_STEP || self.engine.uncommitted_bytes() >= COMMIT_BYTES_MAX {
                 break;
             }
         }

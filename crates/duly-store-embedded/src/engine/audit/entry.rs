@@ -88,7 +88,8 @@ impl Engine {
         let Claimable { at_ms, kind } = entry.claimable();
         if flags.has(Flags::SURFACED) {
             if at_ms > self.clock_of(kind) {
-                return Some(Wrong::Early);
+                // After a step back of the clock a pass is at it.
+                return (!self.step_back.is_under_way()).then_some(Wrong::Early);
             }
             let due = lane.due(kind);
             let is_there =

@@ -7,16 +7,20 @@ use super::super::tests::{Bench, shop};
 /// Enough for a sweep of several steps.
 const MANY: usize = 60_000;
 
+fn schedule(bench: &mut Bench, n: usize, delay: Millis) {
+    let timer = TimerId::new(&format!("t{n}")).unwrap();
+    let schedule = Box::new(Schedule::new(timer, When::After(delay)));
+    let operation = Operation::Schedule { schedule, if_exists: IfExists::Fail };
+    let command = Command { namespace: shop(), operation, answer: Answer::Brief };
+    bench.engine.apply(command);
+}
+
 #[test]
 fn after_an_opening_what_is_due_need_not_wait_for_the_end_of_the_sweep() {
     let mut bench = Bench::with_large_segments();
     for n in 0..MANY {
         let delay = if n % 100 == 0 { Millis::ZERO } else { Millis::from_secs(60) };
-        let timer = TimerId::new(&format!("t{n}")).unwrap();
-        let schedule = Box::new(Schedule::new(timer, When::After(delay)));
-        let operation = Operation::Schedule { schedule, if_exists: IfExists::Fail };
-        let command = Command { namespace: shop(), operation, answer: Answer::Brief };
-        bench.engine.apply(command);
+        schedule(&mut bench, n, delay);
     }
     bench.sync();
     let mut bench = bench.reopened();
@@ -37,4 +41,18 @@ fn after_an_opening_what_is_due_need_not_wait_for_the_end_of_the_sweep() {
     }
     let stats = bench.engine.counts_of(number).unwrap();
     assert_eq!((stats.scheduled, stats.due), (0, (MANY - 10) as u64));
+}
+
+#[test]
+fn what_becomes_due_during_the_first_sweep_does_not_wait_for_its_end() {
+    let mut bench = Bench::with_large_segments();
+    (0..MANY).for_each(|n| schedule(&mut bench, n, Millis::from_secs(10_000)));
+    bench.sync();
+    let mut bench = bench.reopened();
+    bench.engine.begin_step();
+    schedule(&mut bench, MANY, Millis::ZERO);
+    bench.sync();
+    assert!(bench.engine.near.sweep.is_some(), "the sweep has more to look at");
+    assert_eq!(bench.claim().len(), 1);
+    assert!(bench.engine.near.sweep.is_some(), "still");
 }

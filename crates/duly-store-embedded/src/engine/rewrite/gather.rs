@@ -156,7 +156,11 @@ impl Source {
             };
             let frame_bytes = header.frame_bytes();
             if frame_bytes > rest.len() as u64 {
-                if at > 0 && mark.at + frame_bytes <= self.length {
+                if mark.at + frame_bytes > self.length {
+                    // Its length is damaged. The part stays: its records are being handed out.
+                    return Ok(());
+                }
+                if at > 0 {
                     break;
                 }
                 self.read_into(bytes, mark.at, frame_bytes)?;
@@ -234,3 +238,6 @@ const fn is_kept(effect: &Effect) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;
