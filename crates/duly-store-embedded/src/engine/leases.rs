@@ -43,10 +43,8 @@ impl Lease {
     }
 }
 
-/// Parts that a walk over all leases has.
-pub(crate) const PARTS: usize = MAPS;
-/// Number of maps: growing one copies so small a part of all leases that nobody notices.
-const MAPS: usize = 256;
+/// Parts in which leases are kept and walked over: growing one copies so few that nobody notices.
+pub(crate) const PARTS: usize = 256;
 
 /// All leases, by timer.
 #[derive(Debug)]
@@ -69,7 +67,7 @@ const HEADS_MAX: usize = 65_536;
 
 impl Default for Leases {
     fn default() -> Self {
-        let maps = (0..MAPS).map(|_| FxHashMap::default()).collect();
+        let maps = (0..PARTS).map(|_| FxHashMap::default()).collect();
         Self { maps, len: 0, heads: 0 }
     }
 }
@@ -136,7 +134,7 @@ impl Leases {
 }
 
 fn map_of(key: Key) -> usize {
-    usize::from(key.pack()[0]) % MAPS
+    usize::from(key.pack()[0]) % PARTS
 }
 
 const TOKEN_BYTES: usize = 20;

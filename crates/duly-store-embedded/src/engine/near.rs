@@ -261,7 +261,11 @@ impl Near {
         let found = self.sweep.as_ref().map_or(0, |sweep| {
             (sweep.first.found.capacity() + sweep.retry.found.capacity()) * size_of::<Place>()
         });
-        self.first.calendar.heap_bytes() + self.retry.calendar.heap_bytes() + found
+        let fresh = self
+            .sweep
+            .as_ref()
+            .map_or(0, |sweep| sweep.first.fresh.heap_bytes() + sweep.retry.fresh.heap_bytes());
+        self.first.calendar.heap_bytes() + self.retry.calendar.heap_bytes() + found + fresh
     }
 }
 

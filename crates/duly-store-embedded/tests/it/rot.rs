@@ -233,8 +233,8 @@ fn p1_two_damaged_checkpoints_are_refused_by_name() {
     assert!(message.contains("checkpoint"), "{message}");
 }
 
-#[test]
-fn p1_a_journal_from_the_first_segment_on_needs_no_checkpoint() {
+/// A store with checkpoints of which nothing was rewritten: its journal is whole.
+fn left_without_runs() -> Left {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
     let options = Options { checkpoint_bytes: 16 << 10, young_bytes: 1 << 30, ..small(1) };
     let on = std::sync::Arc::new(disk.clone());
@@ -243,7 +243,12 @@ fn p1_a_journal_from_the_first_segment_on_needs_no_checkpoint() {
     fill(&store);
     let shown = Snapshot::of(&store);
     drop(store);
-    let left = Left { disk: copy(&disk, 1), clock, shown };
+    Left { disk: copy(&disk, 1), clock, shown }
+}
+
+#[test]
+fn p1_a_journal_from_the_first_segment_on_needs_no_checkpoint() {
+    let left = left_without_runs();
     assert!(left.disk.names().contains(&first_segment()), "nothing was rewritten");
     let all = names(&left.disk, "checkpoints/");
     assert_eq!(all.len(), 2);
@@ -462,15 +467,7 @@ fn p3_t11_a_damaged_record_of_a_run_costs_its_own_timer_and_no_other() {
 
 #[test]
 fn p3_t11_a_damaged_record_of_an_old_segment_is_neither_carried_over_nor_in_the_way() {
-    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
-    let options = Options { checkpoint_bytes: 16 << 10, young_bytes: 1 << 30, ..small(1) };
-    let on = std::sync::Arc::new(disk.clone());
-    let by = std::sync::Arc::new(clock.clone());
-    let store = EmbeddedStore::open_inline(on, options, by).expect("a new store opens");
-    fill(&store);
-    let shown = Snapshot::of(&store);
-    drop(store);
-    let left = Left { disk: copy(&disk, 1), clock, shown };
+    let left = left_without_runs();
     let (all, _) = outcome(&left, &left.with(|_| {}), "undamaged");
     let mut met = 0;
     for at in (2_000..60_000).step_by(3_001) {
