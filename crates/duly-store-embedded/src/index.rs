@@ -99,10 +99,12 @@ impl Index {
         held.map(|mut held| held.replace(held.entry().with_flags(flags))).is_some()
     }
 
-    /// Moves an entry from one location to another, if it is there; answers whether it was.
-    pub(crate) fn relocate(&mut self, key: Key, from: Location, to: Location) -> bool {
-        let held = self.find(key).filter(|held| held.entry().location() == from);
-        held.map(|mut held| held.replace(held.entry().at(to))).is_some()
+    /// Moves an entry from one location to another, if it is there; answers what it was before.
+    pub(crate) fn relocate(&mut self, key: Key, from: Location, to: Location) -> Option<Entry> {
+        let mut held = self.find(key).filter(|held| held.entry().location() == from)?;
+        let before = held.entry();
+        held.replace(before.at(to));
+        Some(before)
     }
 
     /// One step of a scan: the entries from a position on, as far as one table goes (so at most

@@ -198,10 +198,10 @@ impl Engine {
             let Some(place) = next.and_then(Iterator::next) else {
                 break;
             };
-            if place.0 > now_ms || hidden_from.is_some_and(|last| place > last) {
+            if place.at_ms > now_ms || hidden_from.is_some_and(|last| place > last) {
                 break;
             }
-            keys.push(Key::unpack(place.1));
+            keys.push(Key::unpack(place.key));
         }
         self.namespaces.warm(keys.iter().copied());
         keys.into_iter().filter_map(|key| namespace.live.get(key)).collect()

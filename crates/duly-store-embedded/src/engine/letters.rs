@@ -144,7 +144,7 @@ impl Letters {
 
     /// Moves the location of a letter, if it still stands at the old place; answers whether it did.
     pub(crate) fn relocate(&mut self, letter: Key, from: Location, to: Location) -> bool {
-        self.by_delivery.relocate(letter, from, to)
+        self.by_delivery.relocate(letter, from, to).is_some()
     }
 
     /// Where a letter stands.

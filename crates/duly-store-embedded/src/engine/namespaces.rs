@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     format::record::NamespaceRecord,
-    index::{Entry, Flags, Index, Key, Kind, NAMESPACE_MAX},
+    index::{Entry, Flags, Index, Key, Kind, Location, NAMESPACE_MAX},
 };
 
 mod dues;
@@ -23,6 +23,7 @@ use self::dues::Dues;
 use super::{
     lanes::{Lane, Lanes},
     letters::Letters,
+    overdue::Place,
     stubs::Stubs,
 };
 
@@ -321,7 +322,7 @@ impl Namespaces {
         let claimable = entry.claimable();
         let place = (number, entry.lane(), claimable.kind);
         self.dues.change(place, lane.due_mut(claimable.kind), |due| {
-            due.add((claimable.at_ms, key.pack()), room);
+            due.add(Place::of(number, entry), room);
         });
     }
 
@@ -351,9 +352,9 @@ impl Namespaces {
             return;
         };
         let claimable = entry.claimable();
-        let (place, key) = ((number, entry.lane(), claimable.kind), entry.key(number).pack());
+        let place = (number, entry.lane(), claimable.kind);
         self.dues.change(place, lane.due_mut(claimable.kind), |due| {
-            due.remove((claimable.at_ms, key));
+            due.remove(Place::of(number, entry));
         });
     }
 
@@ -363,7 +364,7 @@ impl Namespaces {
         number: u32,
         slot: u8,
         kind: Kind,
-        found: impl Iterator<Item = super::overdue::Place>,
+        found: impl Iterator<Item = Place>,
         room: usize,
     ) {
         let room = self.room(room);
@@ -388,6 +389,22 @@ impl Namespaces {
 }
 
 impl Namespace {
+    /// Follows the record of a pending timer that has moved, if its entry still points at the old one;
+    /// answers whether it did.
+    pub(crate) fn relocate(&mut self, key: Key, from: Location, to: Location) -> bool {
+        let Some(before) = self.live.relocate(key, from, to) else {
+            return false;
+        };
+        if before.flags().has(Flags::SURFACED)
+            && let Some(lane) = self.lanes.get_mut(before.lane())
+        {
+            let place = |entry: &Entry| Place::of(key.namespace(), entry);
+            let due = lane.due_mut(before.claimable().kind);
+            due.relocate(place(&before), place(&before.at(to)));
+        }
+        true
+    }
+
     /// The count of unleased timers of this kind.
     pub(crate) const fn waiting_mut(&mut self, kind: Kind) -> &mut u64 {
         match kind {

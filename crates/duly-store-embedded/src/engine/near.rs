@@ -20,7 +20,7 @@ use duly_wheel::Calendar;
 
 use crate::index::{Claimable, Cursor, Entry, Flags, Kind, PackedKey};
 
-use super::{Engine, Publish, allowance::Allowance, overdue::Place};
+use super::{Engine, Publish, allowance::Allowance};
 
 /// How far ahead a calendar reaches, unless that is too many timers.
 const AHEAD_MS: u64 = 3_600_000;
@@ -34,6 +34,9 @@ const TABLES_PER_STEP: usize = 8;
 const NAMESPACES_PER_STEP: usize = 256;
 /// A calendar may hold one of so many pending timers, where that is more than the configured number.
 const SHARE: usize = 16;
+
+/// A time, and what may be claimable from then on.
+pub(super) type Due = (u64, PackedKey);
 
 /// The calendars.
 #[derive(Debug)]
@@ -125,7 +128,7 @@ struct Catch {
     /// What waits until before this is soon.
     soon_ms: u64,
     target_ms: u64,
-    found: Vec<Place>,
+    found: Vec<Due>,
     /// The calendar that is made anew; the old one does its work until this has everything.
     fresh: Calendar<PackedKey>,
     /// Most that it may end with.
@@ -259,7 +262,7 @@ impl Near {
 
     pub(super) fn heap_bytes(&self) -> usize {
         let found = self.sweep.as_ref().map_or(0, |sweep| {
-            (sweep.first.found.capacity() + sweep.retry.found.capacity()) * size_of::<Place>()
+            (sweep.first.found.capacity() + sweep.retry.found.capacity()) * size_of::<Due>()
         });
         let fresh = self
             .sweep

@@ -10,15 +10,35 @@
 //! finds the next ones ([`super::refill`]).
 //!
 //! Invariants: nothing hidden is earlier than the last of a window that is not empty, but for what
-//! surfaced while a refill was under way, which the end of that refill puts right; the length is
-//! the exact count of the surfaced entries of the lane and kind.
+//! surfaced while a refill was under way, which the end of that refill puts right, and for records
+//! that moved, which is a matter within one instant; each place in the window is that of its entry
+//! as it stands now; the length is the exact count of the surfaced entries of the lane and kind.
 
 use std::collections::BTreeSet;
 
-use crate::index::PackedKey;
+use crate::index::{Entry, PackedKey};
 
-/// A place in due order.
-pub(crate) type Place = (u64, PackedKey);
+/// A place in due order. What is due at one instant is in the order in which its records stand in the
+/// files, so that those of one claim are a few long reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) at_ms: u64,
+    stands: u64,
+    pub(crate) key: PackedKey,
+}
+
+impl Place {
+    /// That of an entry of a namespace, until its record moves.
+    pub(crate) fn of(number: u32, entry: &Entry) -> Self {
+        let stands = entry.location().order();
+        Self { at_ms: entry.claimable().at_ms, stands, key: entry.key(number).pack() }
+    }
+
+    /// Behind everything of one instant.
+    pub(crate) const fn behind(at_ms: u64) -> Self {
+        Self { at_ms, stands: u64::MAX, key: [u8::MAX; 12] }
+    }
+}
 
 /// The due timers of one lane and kind.
 #[derive(Debug, Default)]
@@ -46,7 +66,7 @@ impl Overdue {
 
     /// The time of the earliest that is held.
     pub(crate) fn first_ms(&self) -> Option<u64> {
-        self.window.first().map(|(at_ms, _)| *at_ms)
+        self.window.first().map(|place| place.at_ms)
     }
 
     /// Whether part of it is hidden.
@@ -79,6 +99,13 @@ impl Overdue {
         if !self.window.remove(&place) {
             debug_assert!(self.hidden > 0, "what is surfaced was added");
             self.hidden = self.hidden.saturating_sub(1);
+        }
+    }
+
+    /// Follows a record that has moved.
+    pub(crate) fn relocate(&mut self, from: Place, to: Place) {
+        if self.window.remove(&from) {
+            self.window.insert(to);
         }
     }
 
@@ -127,11 +154,11 @@ mod tests {
     use super::*;
 
     fn place(at_ms: u64) -> Place {
-        (at_ms, [0; 12])
+        Place { at_ms, stands: 0, key: [0; 12] }
     }
 
     fn held(overdue: &Overdue) -> Vec<u64> {
-        overdue.window().iter().map(|(at_ms, _)| *at_ms).collect()
+        overdue.window().iter().map(|place| place.at_ms).collect()
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::index::{Cursor, Entry, Flags, Key, Kind};
+use crate::index::{Cursor, Entry, Flags, Index, Key, Kind};
 
 use super::{Engine, overdue::Place};
 
@@ -53,7 +53,7 @@ impl Pass {
         let flags = entry.flags();
         let hidden = flags.has(Flags::SURFACED) && !flags.has(Flags::LEASED);
         if hidden && entry.lane() == lane && claimable.kind == kind {
-            let place = (claimable.at_ms, entry.key(number).pack());
+            let place = Place::of(number, entry);
             if self.last.is_some_and(|last| place > last) {
                 return;
             }
@@ -163,18 +163,14 @@ impl Engine {
         };
         let late = lane.due_mut(kind).end_refill();
         let live = &namespace.live;
-        let mut found: Vec<Place> = pass.earliest;
-        found.extend(late);
-        // Some were cancelled, claimed or moved since they were seen.
-        found.retain(|(at_ms, packed)| {
-            live.get(Key::unpack(*packed)).is_some_and(|entry| {
-                let (flags, claimable) = (entry.flags(), entry.claimable());
-                flags.has(Flags::SURFACED)
-                    && entry.lane() == slot
-                    && claimable.kind == kind
-                    && claimable.at_ms == *at_ms
-            })
-        });
+        let seen = pass.earliest.len() + late.len();
+        // Between the last that the pass kept and what surfaced behind it there may be others.
+        let late = late.into_iter().filter(|late| pass.last.is_none_or(|last| *late <= last));
+        // Some were cancelled, claimed or changed since they were seen; the records of some moved.
+        let places = pass.earliest.into_iter().chain(late);
+        let mut found: Vec<Place> =
+            places.filter_map(|place| place_now(live, &place, pass.lane)).collect();
+        let is_short = found.len() < seen;
         found.sort_unstable();
         found.dedup();
         let window = lane.due(kind).window();
@@ -185,6 +181,20 @@ impl Engine {
         if kind == Kind::Retry {
             self.look_back_for_retries();
         }
+        if is_short {
+            self.check_window(pass.lane);
+        }
         self.wake = true;
     }
+}
+
+/// The place that an entry has by now, if it is still due at its time in this lane.
+fn place_now(live: &Index, seen: &Place, (number, slot, kind): LaneOfKind) -> Option<Place> {
+    let entry = live.get(Key::unpack(seen.key))?;
+    let claimable = entry.claimable();
+    let is_due = entry.flags().has(Flags::SURFACED)
+        && entry.lane() == slot
+        && claimable.kind == kind
+        && claimable.at_ms == seen.at_ms;
+    is_due.then(|| Place::of(number, &entry))
 }

@@ -374,8 +374,8 @@ impl Engine {
         let number = moved.key.namespace();
         let (hash_key, old) = (self.hash_key, moved.old);
         let did = self.namespaces.with(number, |namespace| match moved.kind {
-            run::Kind::Pending => namespace.live.relocate(moved.key, old, to),
-            run::Kind::Stubs => namespace.stubs.index_mut().relocate(moved.key, old, to),
+            run::Kind::Pending => namespace.relocate(moved.key, old, to),
+            run::Kind::Stubs => { namespace.stubs.index_mut().relocate(moved.key, old, to).is_some() }
             run::Kind::DeadLetters => moved.firing.as_ref().is_some_and(|firing| {
                 let delivery = firing.delivery_id(namespace.name.as_str());
                 let letter = letters::key_of(hash_key, number, delivery);
@@ -385,6 +385,7 @@ impl Engine {
         if did == Some(true) {
             self.files.release(old);
             self.files.retain(to);
+            self.step_back.places_moved();
         }
     }
 }

@@ -49,6 +49,13 @@ impl StepBack {
     pub(super) const fn is_under_way(&self) -> bool {
         self.0.is_some()
     }
+
+    /// What the pass has not seen may be behind it now: another follows.
+    pub(super) const fn places_moved(&mut self) {
+        if let Some(pass) = &mut self.0 {
+            pass.again = true;
+        }
+    }
 }
 
 impl Engine {
@@ -122,11 +129,11 @@ impl Engine {
     }
 
     fn sink_held(&mut self, lane: (u32, u8), behind: Option<Place>, looks: &mut usize) -> Stage {
-        let behind = behind.unwrap_or((self.now.wall_ms, [u8::MAX; 12]));
+        let behind = behind.unwrap_or(Place::behind(self.now.wall_ms));
         let some = self.held_behind(lane, Kind::First, Some(behind));
         *looks += some.len();
-        for (_, packed) in &some {
-            let entry = self.namespaces.live(Key::unpack(*packed));
+        for place in &some {
+            let entry = self.namespaces.live(Key::unpack(place.key));
             if let Some(entry) = entry.filter(|entry| self.is_ahead(lane.1, entry)) {
                 self.sink_ahead(lane.0, &entry);
             }
@@ -209,7 +216,7 @@ impl Engine {
             if allowance.is_spent() {
                 return Stage::Retries(last.or(behind));
             }
-            let key = Key::unpack(place.1);
+            let key = Key::unpack(place.key);
             if let Some(entry) = self.namespaces.live(key) {
                 allowance.spend(entry.location().bytes_estimate());
                 self.hold_back_retry(key, &entry);

@@ -20,7 +20,7 @@ use crate::{
     index::{Claimable, Entry, Flags, Key, Kind, Location, PackedKey},
 };
 
-use super::{Engine, HeldBack, Stop, allowance::Allowance, overdue::Place};
+use super::{Engine, HeldBack, Stop, allowance::Allowance, near::Due};
 
 /// Entries that one pass takes from one calendar.
 const PASS_MAX: usize = 4096;
@@ -57,8 +57,8 @@ impl Engine {
         self.busy |= self.near.window(kind).calendar.pop_due(now_ms, PASS_MAX, &mut popped);
         self.namespaces.warm(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
         let mut allowance = Allowance::of_a_pass();
-        for place in popped.drain(..) {
-            self.surface_one(kind, place, &mut allowance);
+        for due in popped.drain(..) {
+            self.surface_one(kind, due, &mut allowance);
         }
         self.popped = popped;
     }
@@ -68,7 +68,7 @@ impl Engine {
     pub(super) fn surface_one(
         &mut self,
         kind: Kind,
-        (at_ms, packed): Place,
+        (at_ms, packed): Due,
         allowance: &mut Allowance,
     ) {
         if allowance.is_spent() {

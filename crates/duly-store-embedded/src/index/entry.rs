@@ -70,6 +70,11 @@ impl Location {
         self.slot
     }
 
+    /// Orders places by file and by where they are in it.
+    pub(crate) const fn order(self) -> u64 {
+        (self.slot as u64) << OFFSET_BITS | self.unit as u64
+    }
+
     pub(crate) const fn unit(self) -> u64 {
         self.unit as u64
     }
@@ -230,7 +235,7 @@ impl Entry {
 
     /// The same with its record elsewhere.
     #[must_use]
-    pub(super) const fn at(self, location: Location) -> Self {
+    pub(crate) const fn at(self, location: Location) -> Self {
         let [low, word1, word2] = self.0;
         let place = (location.slot as u64) << FILE_SHIFT | location.class as u64;
         Self([low, word1 & !OFFSET_MASK | location.unit as u64, word2 & !PLACE_MASK | place])

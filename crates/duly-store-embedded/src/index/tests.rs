@@ -110,7 +110,7 @@ proptest! {
                         let from = if n % 3 == 0 { Location::new(6, 1, 1) } else { old };
                         let to = location(at_ms + 100);
                         let there = model.get_mut(&n).filter(|held| held.location() == from);
-                        assert_eq!(index.relocate(key(n), from, to), there.is_some());
+                        assert_eq!(index.relocate(key(n), from, to).is_some(), there.is_some());
                         there.into_iter().for_each(|held| *held = held.at(to));
                     }
                     Step::Flag => {
@@ -214,7 +214,7 @@ fn an_empty_index_owns_nothing_and_has_nothing_to_scan() {
     assert_eq!(index.get(key(1)), None);
     assert_eq!(index.remove(key(1)), None);
     assert!(!index.set_flags(key(1), Flags::LEASED));
-    assert!(!index.relocate(key(1), location(1), location(2)));
+    assert!(index.relocate(key(1), location(1), location(2)).is_none());
     index = filled(0..20_000);
     (0..20_000).for_each(|n| assert!(index.remove(key(n)).is_some()));
     assert_eq!((index.heap_bytes(), index.len()), (0, 0));

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    super::{Engine, Publish, namespaces::Namespace},
+    super::{Engine, Publish, namespaces::Namespace, overdue::Place},
     Finding,
 };
 
@@ -93,7 +93,7 @@ impl Engine {
             }
             let due = lane.due(kind);
             let is_there =
-                || due.has_hidden() || due.window().contains(&(at_ms, entry.key(number).pack()));
+                || due.has_hidden() || due.window().contains(&Place::of(number, entry));
             return (!is_there()).then_some(Wrong::NotInLane);
         }
         let is_lost = self.near.loses(kind, at_ms, self.clock_of(kind));
