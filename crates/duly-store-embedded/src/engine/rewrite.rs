@@ -1,7 +1,7 @@
 //! The rewriter: old files are read once, and what is still live of them goes into runs.
 //!
 //! ```text
-//!   pick files ─► background: read one, skim ─► engine: which are live? ─► next file …
+//!   pick files ─► background: read one, skim ─► engine: which are live? ─► next part, next file …
 //!                                                                          │ all read
 //!      engine: locations move, one by one ◄─ background: sort, write runs ◄┘
 //! ```
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::{
     disk,
-    effect::{Effect, Firing},
+    effect::Firing,
     files::FileId,
     format::run,
     index::{Key, Location},
@@ -29,6 +29,7 @@ use crate::{
 use super::{Engine, letters};
 
 mod gather;
+mod judge;
 mod write;
 
 use gather::{Candidate, Gathered, Mark};
@@ -39,7 +40,7 @@ const JOB_BYTES: u64 = 32 << 20;
 /// Files that one job takes on.
 const JOB_FILES: usize = 16;
 /// Records that one step looks at.
-const RECORDS_PER_STEP: usize = 2_048;
+const RECORDS_PER_STEP: usize = 1_024;
 /// When a job that failed is tried again.
 const AGAIN_MS: u64 = 10_000;
 
@@ -240,6 +241,7 @@ impl Engine {
         self.rewriter.state = State::Away;
         self.in_background(
             move || {
+                job.buffers.carry_over_unasked();
                 let source = gather::Source { file, id, length, hash_key, seed };
                 job.buffers.part = source.part(from, std::mem::take(&mut job.buffers.part))?;
                 Ok(job)
@@ -261,58 +263,7 @@ impl Engine {
         self.rewriter.is_wanted = true;
     }
 
-    /// Looks at some of a file's records and carries over what the indexes point at.
-    fn judge(&mut self, mut job: Job, slot: u16, next: usize) {
-        let Buffers { part, survivors, bytes: kept, .. } = &mut job.buffers;
-        let end = (next + RECORDS_PER_STEP).min(part.candidates.len());
-        let keys = part.candidates[next..end].iter().filter_map(|c| c.effect.key());
-        self.namespaces.warm(keys);
-        for candidate in &part.candidates[next..end] {
-            let Candidate { namespace, unit, start, end: stop, bytes, .. } = *candidate;
-            let old = Location::new(slot, u64::from(unit), bytes);
-            if let Some(survivor) = self.survivor(namespace, candidate, old) {
-                let at = kept.len();
-                kept.extend_from_slice(&part.bytes[start..stop]);
-                let end = kept.len();
-                survivors.push(Survivor { start: at, end, ..survivor });
-            }
-        }
-        self.busy = true;
-        if end < part.candidates.len() {
-            self.rewriter.state = State::Judging { job, slot, next: end };
-        } else if let Some(next) = part.next.take() {
-            self.read_part(job, slot, Some(next));
-        } else {
-            self.read_next(job);
-        }
-    }
-
-    fn survivor(&self, number: u32, candidate: &Candidate, old: Location) -> Option<Survivor> {
-        let namespace = self.namespaces.get(number)?;
-        let (kind, key, firing, entry) = match &candidate.effect {
-            Effect::Pending(pending) => {
-                (run::Kind::Pending, pending.key, None, namespace.live.get(pending.key))
-            }
-            Effect::Redriven(redriven) => {
-                let key = redriven.pending.key;
-                (run::Kind::Pending, key, None, namespace.live.get(key))
-            }
-            Effect::Ended { key, .. } => {
-                (run::Kind::Stubs, *key, None, namespace.stubs.index().get(*key))
-            }
-            Effect::Dead { key, firing, .. } => {
-                let delivery = firing.delivery_id(namespace.name.as_str());
-                let entry = namespace.letters.entry(self.hash_key, number, delivery);
-                (run::Kind::DeadLetters, *key, Some(firing.clone()), entry)
-            }
-            _ => return None,
-        };
-        let entry = entry.filter(|entry| entry.location() == old)?;
-        let time_ms = entry.claimable().at_ms;
-        Some(Survivor { kind, namespace: number, key, firing, time_ms, old, start: 0, end: 0 })
-    }
-
-    fn write_runs(&mut self, job: Job) {
+    fn write_runs(&mut self, mut job: Job) {
         let first_run = self.rewriter.latest_run + 1;
         // More than a job can fill: a number is used once, whatever becomes of it.
         self.rewriter.latest_run += 16;
@@ -323,7 +274,10 @@ impl Engine {
         self.rewriter.state = State::Away;
         let sources = job.sources.clone();
         self.in_background(
-            move || write(&disk, job, &make),
+            move || {
+                job.buffers.carry_over_unasked();
+                write(&disk, job, &make)
+            },
             move |engine, written| match written {
                 Ok(written) => engine.runs_written(sources, written),
                 Err(error) => engine.give_up_rewrite(&error),
@@ -375,7 +329,7 @@ impl Engine {
         let (hash_key, old) = (self.hash_key, moved.old);
         let did = self.namespaces.with(number, |namespace| match moved.kind {
             run::Kind::Pending => namespace.relocate(moved.key, old, to),
-            run::Kind::Stubs => { namespace.stubs.index_mut().relocate(moved.key, old, to).is_some() }
+            run::Kind::Stubs => namespace.stubs.index_mut().relocate(moved.key, old, to).is_some(),
             run::Kind::DeadLetters => moved.firing.as_ref().is_some_and(|firing| {
                 let delivery = firing.delivery_id(namespace.name.as_str());
                 let letter = letters::key_of(hash_key, number, delivery);

@@ -92,8 +92,7 @@ impl Engine {
                 return (!self.step_back.is_under_way()).then_some(Wrong::Early);
             }
             let due = lane.due(kind);
-            let is_there =
-                || due.has_hidden() || due.window().contains(&Place::of(number, entry));
+            let is_there = || due.has_hidden() || due.window().contains(&Place::of(number, entry));
             return (!is_there()).then_some(Wrong::NotInLane);
         }
         let is_lost = self.near.loses(kind, at_ms, self.clock_of(kind));

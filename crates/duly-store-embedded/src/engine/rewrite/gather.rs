@@ -33,6 +33,8 @@ pub(super) struct Candidate {
 pub(super) struct Gathered {
     pub(super) bytes: Vec<u8>,
     pub(super) candidates: Vec<Candidate>,
+    /// The slot of its file, if nearly all of it is live: what is pending is carried over unasked.
+    pub(super) is_live_in: Option<u16>,
     /// Where the next part begins; `None` at the end.
     pub(super) next: Option<Mark>,
 }
@@ -44,6 +46,7 @@ impl Gathered {
             self.bytes = Vec::new();
         }
         self.candidates.clear();
+        self.is_live_in = None;
         self.next = None;
     }
 }
@@ -139,7 +142,7 @@ impl Source {
     /// The frames of a segment, up to the first that is not the next one: behind it may be what an
     /// earlier life of the file left.
     fn frames(&self, from: Frames, into: &mut Gathered) -> Result<(), disk::Error> {
-        let Gathered { bytes, candidates, next } = into;
+        let Gathered { bytes, candidates, next, .. } = into;
         self.read_into(bytes, from.at, PART_BYTES)?;
         let mut mark = from;
         loop {

@@ -1,0 +1,124 @@
+//! Which records of a part of a file are carried over.
+//!
+//! Asking the index about a record is a cache miss on the thread that serves the callers, and the
+//! move asks once more. So some records of a part are looked at first. Where nearly all of these are
+//! live, its pending timers are carried over unasked, in the background. Those that were dead stay so:
+//! no location moves to them, and their room comes back with that of their neighbours.
+
+use crate::{
+    effect::Effect,
+    format::run,
+    index::{Entry, Location},
+};
+
+use super::{Buffers, Candidate, Engine, Gathered, Job, RECORDS_PER_STEP, State, Survivor};
+
+/// Records of a part that are looked at first.
+const SAMPLE: usize = 128;
+/// One of so many may be dead.
+const DEAD_SHARE: usize = 8;
+
+impl Engine {
+    /// Looks at some of a part's records and carries over what the indexes point at.
+    pub(super) fn judge(&mut self, mut job: Job, slot: u16, next: usize) {
+        if next == 0 && self.is_mostly_live(slot, &job.buffers.part) {
+            job.buffers.part.is_live_in = Some(slot);
+        }
+        let Buffers { part, survivors, bytes: kept, .. } = &mut job.buffers;
+        let end = (next + RECORDS_PER_STEP).min(part.candidates.len());
+        let unasked = part.is_live_in.is_some();
+        let asked = |candidate: &&Candidate| !(unasked && is_pending(candidate));
+        let candidates = part.candidates[next..end].iter().filter(asked);
+        self.namespaces.warm(candidates.clone().filter_map(|candidate| candidate.effect.key()));
+        for candidate in candidates {
+            if let Some(survivor) = self.survivor(slot, candidate) {
+                let start = kept.len();
+                kept.extend_from_slice(&part.bytes[candidate.start..candidate.end]);
+                survivors.push(Survivor { start, end: kept.len(), ..survivor });
+            }
+        }
+        self.busy = true;
+        if end < part.candidates.len() {
+            self.rewriter.state = State::Judging { job, slot, next: end };
+        } else if let Some(next) = part.next.take() {
+            self.read_part(job, slot, Some(next));
+        } else {
+            self.read_next(job);
+        }
+    }
+
+    fn is_mostly_live(&self, slot: u16, part: &Gathered) -> bool {
+        let pending = || part.candidates.iter().filter(|candidate| is_pending(candidate));
+        let stride = part.candidates.len().div_ceil(SAMPLE).max(1);
+        let (mut seen, mut dead) = (0, 0);
+        for candidate in pending().step_by(stride) {
+            seen += 1;
+            dead += usize::from(self.survivor(slot, candidate).is_none());
+        }
+        seen > 0 && dead * DEAD_SHARE <= seen
+    }
+
+    /// The record to carry over, without its bytes, if the index points at it.
+    fn survivor(&self, slot: u16, candidate: &Candidate) -> Option<Survivor> {
+        let number = candidate.namespace;
+        let namespace = self.namespaces.get(number)?;
+        let (kind, key, firing, entry) = match &candidate.effect {
+            Effect::Pending(pending) => {
+                (run::Kind::Pending, pending.key, None, namespace.live.get(pending.key))
+            }
+            Effect::Redriven(redriven) => {
+                let key = redriven.pending.key;
+                (run::Kind::Pending, key, None, namespace.live.get(key))
+            }
+            Effect::Ended { key, .. } => {
+                (run::Kind::Stubs, *key, None, namespace.stubs.index().get(*key))
+            }
+            Effect::Dead { key, firing, .. } => {
+                let delivery = firing.delivery_id(namespace.name.as_str());
+                let entry = namespace.letters.entry(self.hash_key, number, delivery);
+                (run::Kind::DeadLetters, *key, Some(firing.clone()), entry)
+            }
+            _ => return None,
+        };
+        let old = candidate.location(slot);
+        let entry = entry.filter(|entry: &Entry| entry.location() == old)?;
+        let time_ms = entry.claimable().at_ms;
+        Some(Survivor { kind, namespace: number, key, firing, time_ms, old, start: 0, end: 0 })
+    }
+}
+
+impl Buffers {
+    /// Carries over the pending timers of a part that is nearly all live. Its others have been.
+    pub(super) fn carry_over_unasked(&mut self) {
+        let Some(slot) = self.part.is_live_in.take() else {
+            return;
+        };
+        for candidate in &self.part.candidates {
+            let Effect::Pending(pending) = &candidate.effect else {
+                continue;
+            };
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(&self.part.bytes[candidate.start..candidate.end]);
+            self.survivors.push(Survivor {
+                kind: run::Kind::Pending,
+                namespace: candidate.namespace,
+                key: pending.key,
+                firing: None,
+                time_ms: pending.claimable.at_ms,
+                old: candidate.location(slot),
+                start,
+                end: self.bytes.len(),
+            });
+        }
+    }
+}
+
+impl Candidate {
+    fn location(&self, slot: u16) -> Location {
+        Location::new(slot, u64::from(self.unit), self.bytes)
+    }
+}
+
+const fn is_pending(candidate: &Candidate) -> bool {
+    matches!(candidate.effect, Effect::Pending(_))
+}
