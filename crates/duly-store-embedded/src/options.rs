@@ -26,7 +26,7 @@ pub struct Options {
     /// Requests that may wait for the engine.
     pub queue_max: usize,
     /// A checkpoint is taken when the journal has grown by so many bytes, or by as many as the last
-    /// checkpoint had if that is more.
+    /// checkpoint had if that is more; of one of more than 1 GiB, by half as many, at least 1 GiB.
     pub checkpoint_bytes: u64,
     /// Bytes of the newest sealed segments that are left as they are: what is cancelled or fires
     /// before it is older is never written a second time.

@@ -29,6 +29,8 @@ use walk::{Piece, Place, Taking};
 
 /// Checkpoints that are kept.
 const KEPT: usize = 2;
+/// Bytes of journal that are read back in a few seconds.
+const REPLAY_BYTES: u64 = 1 << 30;
 /// Bytes of pieces above which the walk waits for the writer.
 const PIECES_BYTES_MAX: usize = 4 << 20;
 /// How long nothing is written before it counts as quiet.
@@ -72,6 +74,13 @@ impl Checkpoints {
     }
 }
 
+/// How far the journal may grow before another checkpoint is due, for the bytes of the last: as far,
+/// but no further than can be read back in a few seconds, unless that is less than half of them. So
+/// an opening stays short, and at most two bytes of checkpoints are written for one of journal.
+fn growth(checkpoint_bytes: u64) -> u64 {
+    checkpoint_bytes.min(REPLAY_BYTES.max(checkpoint_bytes / 2))
+}
+
 impl Engine {
     /// One step: begins a checkpoint if one is due, goes on with the one under way. Called before
     /// anything is appended.
@@ -98,7 +107,7 @@ impl Engine {
             return false;
         }
         let grown = self.journal.bytes_written() - checkpoints.begun_at_bytes;
-        let needed = self.options.checkpoint_bytes.max(checkpoints.bytes);
+        let needed = self.options.checkpoint_bytes.max(growth(checkpoints.bytes));
         grown >= needed || self.wants_room()
     }
 

@@ -39,8 +39,11 @@ use write::{Make, Written, write};
 const JOB_BYTES: u64 = 32 << 20;
 /// Files that one job takes on.
 const JOB_FILES: usize = 16;
-/// Records that one step looks at.
-const RECORDS_PER_STEP: usize = 1_024;
+/// Records that one step looks at or moves, at least and at most.
+const RECORDS_PER_STEP: (usize, usize) = (256, 4_096);
+/// One more for so many bytes that the step before wrote: a few for each record, so that the rewriter
+/// keeps up with any load, and takes little of the engine's time while it has little.
+const BYTES_PER_RECORD: u64 = 64;
 /// When a job that failed is tried again.
 const AGAIN_MS: u64 = 10_000;
 
@@ -114,6 +117,8 @@ pub(super) struct Rewriter {
     buffers: Buffers,
     /// Highest number of a run.
     pub(super) latest_run: u64,
+    /// Bytes of the journal at the last step, and how many of them the step before it wrote.
+    journal_bytes: (u64, u64),
     /// Not before, by the boot-time clock.
     not_before_ms: u64,
     /// Whether there may be something to do.
@@ -126,6 +131,12 @@ impl Rewriter {
         matches!(self.state, State::Moving { .. })
     }
 
+    fn records_per_step(&self) -> usize {
+        let (least, most) = RECORDS_PER_STEP;
+        let wanted = usize::try_from(self.journal_bytes.1 / BYTES_PER_RECORD);
+        wanted.map_or(most, |wanted| wanted.clamp(least, most))
+    }
+
     /// Whether locations move into the run in this slot: that nothing points at it is no reason for
     /// it to go.
     pub(super) fn is_moving_into(&self, slot: u16) -> bool {
@@ -136,6 +147,9 @@ impl Rewriter {
 impl Engine {
     /// One step.
     pub(super) fn rewrite_step(&mut self) {
+        let bytes = self.journal.bytes_written();
+        let (before, _) = self.rewriter.journal_bytes;
+        self.rewriter.journal_bytes = (bytes, bytes - before);
         match std::mem::take(&mut self.rewriter.state) {
             State::Idle => {
                 if self.now.boot_ms < self.rewriter.not_before_ms
@@ -301,7 +315,7 @@ impl Engine {
 
     fn move_some(&mut self, sources: Vec<u16>, slots: Vec<u16>, mut buffers: Buffers, next: usize) {
         let moves = &buffers.moves;
-        let end = (next + RECORDS_PER_STEP).min(moves.len());
+        let end = (next + self.rewriter.records_per_step()).min(moves.len());
         self.namespaces.warm(moves[next..end].iter().map(|moved| moved.key));
         for moved in &moves[next..end] {
             let to = Location::new(slots[moved.run], u64::from(moved.unit), moved.bytes);

@@ -11,7 +11,7 @@ use crate::{
     index::{Entry, Location},
 };
 
-use super::{Buffers, Candidate, Engine, Gathered, Job, RECORDS_PER_STEP, State, Survivor};
+use super::{Buffers, Candidate, Engine, Gathered, Job, State, Survivor};
 
 /// Records of a part that are looked at first.
 const SAMPLE: usize = 128;
@@ -25,7 +25,7 @@ impl Engine {
             job.buffers.part.is_live_in = Some(slot);
         }
         let Buffers { part, survivors, bytes: kept, .. } = &mut job.buffers;
-        let end = (next + RECORDS_PER_STEP).min(part.candidates.len());
+        let end = (next + self.rewriter.records_per_step()).min(part.candidates.len());
         let unasked = part.is_live_in.is_some();
         let asked = |candidate: &&Candidate| !(unasked && is_pending(candidate));
         let candidates = part.candidates[next..end].iter().filter(asked);
