@@ -30,6 +30,7 @@ use super::Engine;
 mod bounded;
 mod fuzzy;
 mod loose;
+mod moving;
 mod shown;
 
 /// An engine, its disk and its clock.
