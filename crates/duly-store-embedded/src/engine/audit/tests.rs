@@ -263,6 +263,20 @@ fn counts_that_are_not_the_sum_are_corrected() {
 }
 
 #[test]
+fn what_is_due_in_all_lanes_is_corrected_with_what_is_due_in_one() {
+    let mut bench = Bench::new();
+    bench.schedule("a", Millis::ZERO);
+    let number = bench.number();
+    let place = (number, lanes::DEFAULT, Kind::First);
+    bench.engine.namespaces.correct_due(place, 4);
+    assert_eq!(bench.engine.namespaces.overdue(), 4);
+    assert!(bench.audit() >= 1);
+    assert_eq!(bench.audit(), 0);
+    assert_eq!(bench.engine.counts_of(number).unwrap().due, 1);
+    assert_eq!(bench.engine.namespaces.overdue(), 1);
+}
+
+#[test]
 fn a_namespace_that_changes_meanwhile_is_not_compared() {
     let mut bench = Bench::new();
     bench.schedule("a", HOUR);
