@@ -41,7 +41,8 @@ pub(crate) struct Times {
     /// Boot-time clock in milliseconds, rounded down.
     pub(crate) boot_ms: u64,
     /// The steady clock: wall time at open plus boot time since. Retries follow it, so that a step
-    /// of the wall clock neither delays nor hastens them.
+    /// of the wall clock neither delays nor hastens them. While there are retries it begins no
+    /// earlier than where it ended in the run before.
     pub(crate) steady_ms: u64,
 }
 

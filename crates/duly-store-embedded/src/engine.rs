@@ -96,7 +96,8 @@ pub(crate) struct Engine {
     seed: frame::Seed,
     /// Times of the present step.
     now: Times,
-    /// What the steady clock starts from: wall and boot time at open, in milliseconds.
+    /// What the steady clock starts from: wall and boot time at open, in milliseconds; see
+    /// [`Engine::go_on_from_steady`].
     anchor: (u64, u64),
     journal: Journal,
     /// The files that locations point into.
@@ -140,6 +141,8 @@ pub(crate) struct Engine {
     held_back: BTreeSet<HeldBack>,
     /// The latest due time of any retry there has been, by the wall clock.
     retry_due_max_ms: u64,
+    /// The steady clock at the last frame that was read at the opening.
+    steady_seen_ms: u64,
     /// The wall clock of the last step.
     last_wall_ms: u64,
     /// Whether records come from the journal being read back.
@@ -201,7 +204,7 @@ impl Engine {
         if let Some(reason) = &self.poisoned {
             return Err(Error::InDoubt { reason: reason.clone() });
         }
-        match self.journal.commit() {
+        match self.journal.commit(self.now.steady_ms) {
             Ok(mark) => {
                 if mark.is_some() {
                     self.journal_grew_ms = self.now.boot_ms;
@@ -342,7 +345,7 @@ impl Engine {
         if self.space.is_full(self.now.boot_ms) {
             return Err(Stop::Refused(space::disk_full()));
         }
-        if let Err(error) = self.journal.commit() {
+        if let Err(error) = self.journal.commit(self.now.steady_ms) {
             self.poison(&error);
             return Err(Stop::Poisoned);
         }

@@ -217,8 +217,9 @@ impl Journal {
         Ok(Location::new(slot, unit, u64::from(bytes)))
     }
 
-    /// Writes the frame under construction. Answers what has to be synced, if anything is new.
-    pub(crate) fn commit(&mut self) -> Result<Option<Mark>, disk::Error> {
+    /// Writes the frame under construction, at this time by the steady clock. Answers what has to be
+    /// synced, if anything is new.
+    pub(crate) fn commit(&mut self, steady_ms: u64) -> Result<Option<Mark>, disk::Error> {
         if self.frame_records == 0 {
             return Ok(None);
         }
@@ -228,6 +229,7 @@ impl Journal {
             lsn,
             count: self.frame_records,
             durable_lsn: self.durable_lsn,
+            steady_ms,
         };
         frame::seal(&mut self.frame, self.seed, identity);
         let active = self.active.as_ref().expect("append checked the room in it");

@@ -27,6 +27,7 @@ fn header() -> Header {
         epoch: 2,
         begun_at_ms: 1_900,
         retry_due_max_ms: 1_700,
+        steady_ms: 1_800,
     }
 }
 

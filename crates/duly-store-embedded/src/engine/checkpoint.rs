@@ -147,6 +147,7 @@ impl Engine {
             epoch: u64::from(replay.epoch),
             begun_at_ms: self.now.wall_ms,
             retry_due_max_ms: self.retry_due_max_ms,
+            steady_ms: self.now.steady_ms,
         };
         let (disk, seed, pace) = (Arc::clone(&self.disk), self.seed, self.pace);
         self.in_background(

@@ -1,6 +1,8 @@
 //! What deleted namespaces leave: entries whose files still count them, and leases. They are counted
 //! out a few tables at a time. A lease of a namespace that is gone means nothing until then: its
 //! timer is not found.
+//!
+//! Memory goes back to the system in the background: of very many tables that takes long.
 
 use crate::index::{Cursor, Flags, Index};
 
@@ -28,12 +30,19 @@ impl Graves {
 
 impl Engine {
     /// Takes over what a deleted namespace held.
-    pub(super) fn bury(&mut self, number: u32, gone: Namespace) {
+    pub(super) fn bury(&mut self, number: u32, mut gone: Namespace) {
         self.graves.leases += gone.in_flight;
-        let held = [gone.live, gone.stubs.into_index(), gone.letters.into_index()];
-        let held = held.into_iter().filter(|index| !index.is_empty());
-        self.graves.indexes.extend(held.map(|index| (number, index)));
+        let counted = [&mut gone.live, gone.stubs.index_mut(), gone.letters.indexes_mut().0];
+        for index in counted.into_iter().filter(|index| !index.is_empty()) {
+            self.graves.indexes.push((number, std::mem::replace(index, Index::new())));
+        }
+        self.free(gone);
         self.busy = true;
+    }
+
+    /// Has memory freed in the background.
+    fn free<T: Send + 'static>(&mut self, gone: T) {
+        self.in_background(move || drop(gone), |_, ()| {});
     }
 
     /// One step.
@@ -55,8 +64,10 @@ impl Engine {
                 next
             });
             self.graves.cursor = next;
-            if next.is_none() {
-                self.graves.indexes.pop();
+            if next.is_none()
+                && let Some(gone) = self.graves.indexes.pop()
+            {
+                self.free(gone);
             }
         }
         self.busy |= !self.graves.indexes.is_empty();
@@ -69,3 +80,6 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

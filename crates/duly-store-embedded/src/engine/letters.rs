@@ -198,11 +198,6 @@ impl Letters {
         &self.by_delivery
     }
 
-    /// One entry for each letter.
-    pub(crate) fn into_index(self) -> Index {
-        self.by_delivery
-    }
-
     pub(crate) const fn len(&self) -> u64 {
         self.by_delivery.len() as u64
     }

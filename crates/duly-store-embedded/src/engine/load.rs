@@ -104,6 +104,7 @@ impl Engine {
         };
         let mut tell = |how_far: recovery::Progress| progress(how_far.into());
         let mut found = recovery::recover(disk.as_ref(), manifest, from, &mut each, &mut tell)?;
+        self.steady_seen_ms = found.steady_ms.unwrap_or(self.steady_seen_ms);
         for (place, segment) in found.segments.iter_mut().enumerate() {
             segment.slot = slots[place];
         }
@@ -151,6 +152,7 @@ impl Engine {
         let name = checkpoint::FILES.name(number);
         self.namespaces.reserve_numbers(reader.end().highest_namespace);
         self.retry_due_max_ms = reader.header().retry_due_max_ms;
+        self.steady_seen_ms = reader.header().steady_ms;
         let mut loading = Loading::default();
         let mut told = Told::new(progress);
         told.tell(&reader);

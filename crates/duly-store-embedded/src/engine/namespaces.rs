@@ -377,6 +377,15 @@ impl Namespaces {
         }
     }
 
+    /// Corrects how many timers of a kind are due in a lane.
+    pub(crate) fn correct_due(&mut self, place: dues::Place, len: u64) {
+        let (number, slot, kind) = place;
+        let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(slot));
+        if let Some(due) = lane.map(|lane| lane.due_mut(kind)) {
+            self.dues.change(place, due, |due| due.correct_len(len));
+        }
+    }
+
     /// Brings [`Namespaces::active`] up to date for a lane that may have become idle.
     pub(crate) fn refresh_active(&mut self, number: u32, lane: u8) {
         let Some(namespace) = self.by_number.get(&number) else {

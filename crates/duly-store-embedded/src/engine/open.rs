@@ -102,6 +102,7 @@ impl Engine {
             poisoned: None,
             held_back: BTreeSet::new(),
             retry_due_max_ms: 0,
+            steady_seen_ms: 0,
             last_wall_ms: 0,
             replaying: true,
             replay_lsn: 0,
@@ -120,6 +121,7 @@ impl Engine {
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<OpenReport, OpenError> {
         let found = self.load(manifest, progress)?;
+        self.go_on_from_steady();
         let disk = Arc::clone(&self.disk);
         let (torn, frames, records) = (found.torn, found.frames, found.records);
 
@@ -165,7 +167,7 @@ impl Engine {
         let released = self.release_nodes();
         let is_restored = disk.list("")?.iter().any(|name| name == manifest::RESTORED);
         let paused = if is_restored { self.pause_all()? } else { 0 };
-        let mark = self.journal.commit()?;
+        let mark = self.journal.commit(self.now.steady_ms)?;
         if let Some(mark) = mark {
             mark.file.sync_data()?;
             self.synced(mark.lsn, mark.position);
@@ -180,6 +182,20 @@ impl Engine {
         }
         let epoch = manifest.epoch;
         Ok(OpenReport { is_new, torn_tail: torn, frames, records, released, paused, epoch })
+    }
+
+    /// Has the steady clock go on from where it was when the last frame was written, if the wall
+    /// clock is behind that: it was ahead and was put right. The retries there are wait by it, and
+    /// would otherwise wait for as long again as the clock was wrong. Where there are none it begins
+    /// at the wall clock anew.
+    fn go_on_from_steady(&mut self) {
+        let waits = |(_, namespace): (u32, &super::namespaces::Namespace)| {
+            namespace.retrying + namespace.in_flight > 0
+        };
+        if self.namespaces.iter().any(waits) {
+            self.anchor.0 = self.anchor.0.max(self.steady_seen_ms);
+            self.now = Times::read(self.clock.as_ref(), self.anchor);
+        }
     }
 
     /// Pauses every namespace of a store that was restored from a backup: what was overdue then, or

@@ -58,10 +58,6 @@ impl Stubs {
         &mut self.index
     }
 
-    pub(crate) fn into_index(self) -> Index {
-        self.index
-    }
-
     /// How many there are; ended ones may still be among them.
     pub(crate) fn len(&self) -> u64 {
         self.index.len() as u64

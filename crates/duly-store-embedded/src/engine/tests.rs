@@ -30,6 +30,7 @@ use super::Engine;
 mod bounded;
 mod fuzzy;
 mod loose;
+mod moving;
 mod places;
 mod shown;
 
@@ -44,8 +45,35 @@ pub(super) fn shop() -> NamespaceName {
     NamespaceName::new("shop").unwrap()
 }
 
-fn id(text: &str) -> TimerId {
+pub(super) fn id(text: &str) -> TimerId {
     TimerId::new(text).unwrap()
+}
+
+/// Options of an engine that does the same at every run and never lacks room.
+pub(super) fn small() -> Options {
+    Options {
+        segment_bytes: 64 * 1024,
+        min_free_bytes: 0,
+        min_free_percent: 0,
+        random_seed: Some(1),
+        ..Options::default()
+    }
+}
+
+pub(super) fn open(disk: &SimDisk, options: Options, clock: &ManualClock) -> Engine {
+    let on: Arc<dyn Disk> = Arc::new(disk.clone());
+    let by: Arc<dyn Clock> = Arc::new(clock.clone());
+    let opened = Engine::open(on, options, by, &mut |_| {});
+    opened.unwrap_or_else(|error| panic!("it does not open: {error}")).0
+}
+
+/// A new engine with an empty namespace [`shop`].
+pub(super) fn opened(options: Options) -> (Engine, SimDisk, ManualClock) {
+    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+    let mut engine = open(&disk, options, &clock);
+    engine.begin_step();
+    engine.put_namespace(&shop(), Put::IfAbsent(Box::default())).unwrap();
+    (engine, disk, clock)
 }
 
 impl Bench {
@@ -59,21 +87,8 @@ impl Bench {
     }
 
     fn with_segments(segment_bytes: u64) -> Self {
-        let (disk, clock) = (SimDisk::new(1), ManualClock::default());
-        let options = Options {
-            segment_bytes,
-            min_free_bytes: 0,
-            min_free_percent: 0,
-            random_seed: Some(1),
-            ..Options::default()
-        };
-        let on: Arc<dyn Disk> = Arc::new(disk.clone());
-        let by: Arc<dyn Clock> = Arc::new(clock.clone());
-        let (engine, _) = Engine::open(on, options, by, &mut |_| {}).unwrap();
+        let (engine, disk, clock) = opened(Options { segment_bytes, ..small() });
         let mut bench = Self { engine, disk, clock };
-        bench.engine.begin_step();
-        let put = Put::IfAbsent(Box::default());
-        bench.engine.put_namespace(&shop(), put).unwrap();
         bench.sync();
         bench
     }
@@ -83,9 +98,7 @@ impl Bench {
         let Self { engine, disk, clock } = self;
         let options = engine.options.clone();
         drop(engine);
-        let on: Arc<dyn Disk> = Arc::new(disk.clone());
-        let by: Arc<dyn Clock> = Arc::new(clock.clone());
-        let (engine, _) = Engine::open(on, options, by, &mut |_| {}).unwrap();
+        let engine = open(&disk, options, &clock);
         Self { engine, disk, clock }
     }
 

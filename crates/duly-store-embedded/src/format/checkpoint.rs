@@ -12,7 +12,7 @@
 //! 64  epoch       u64      epoch in which it was written
 //! 72  begun_at    u64      Unix ms
 //! 80  retry_due   u64      latest due time of any retry there has been, Unix ms
-//! 88  reserved    u64      0
+//! 88  steady      u64      the steady clock when it was begun, ms
 //! 96  blocks
 //! ```
 //!
@@ -86,6 +86,8 @@ pub(crate) struct Header {
     pub(crate) begun_at_ms: u64,
     /// The latest due time of any retry there has been by then.
     pub(crate) retry_due_max_ms: u64,
+    /// The steady clock when it was begun.
+    pub(crate) steady_ms: u64,
 }
 
 impl Header {
@@ -100,7 +102,7 @@ impl Header {
             writer.u64(number);
         }
         writer.u64(self.retry_due_max_ms);
-        writer.u64(0);
+        writer.u64(self.steady_ms);
         let crc = seed.crc_around(&bytes, HEADER_CRC_AT);
         bytes[HEADER_CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -129,6 +131,7 @@ impl Header {
             epoch: reader.u64()?,
             begun_at_ms: reader.u64()?,
             retry_due_max_ms: reader.u64()?,
+            steady_ms: reader.u64()?,
         })
     }
 }

@@ -44,11 +44,14 @@ const SEGMENT_PARTS: &[(usize, &str)] = &[
 const FRAME_PARTS: &[(usize, &str)] = &[
     (4, "FRAME magic \"DLYf\""),
     (4, "length"),
-    (4, "crc, seeded"),
-    (4, "epoch"),
+    (4, "header_crc, seeded"),
+    (4, "crc of the records, seeded"),
     (8, "lsn"),
+    (8, "steady"),
+    (4, "epoch"),
     (4, "count"),
     (4, "lag"),
+    (4, "reserved"),
 ];
 
 const NAMESPACE_PARTS: &[(usize, &str)] = &[

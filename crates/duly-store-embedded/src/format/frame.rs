@@ -1,22 +1,28 @@
 //! Frames: one group commit each, the unit that is whole or absent after a crash.
 //!
 //! ```text
-//!  0  magic   u32   "DLYf"
-//!  4  length  u32   bytes of the records that follow (multiple of 16, never 0)
-//!  8  crc     u32   over everything after this field, records included, seeded by the store
-//! 12  epoch   u32   the store's epoch, from the manifest
-//! 16  lsn     u64   number of the frame, +1 each, from 1
-//! 24  count   u32   records
-//! 28  lag     u32   lsn minus the newest lsn known to be on disk when this frame was written
-//!                   (u32::MAX: that or more)
-//! 32  records
+//!  0  magic       u32   "DLYf"
+//!  4  length      u32   bytes of the records that follow (multiple of 16, never 0)
+//!  8  header_crc  u32   over bytes 0..8 and 12..48, seeded by the store
+//! 12  crc         u32   over the records, seeded by the store
+//! 16  lsn         u64   number of the frame, +1 each, from 1
+//! 24  steady      u64   the steady clock when this frame was written, ms
+//! 32  epoch       u32   the store's epoch, from the manifest
+//! 36  count       u32   records
+//! 40  lag         u32   lsn minus the newest lsn known to be on disk when this frame was written
+//!                       (u32::MAX: that or more)
+//! 44  reserved    u32   0
+//! 48  records
 //! ```
+//!
+//! The header has a checksum of its own, so its length is believed before anything behind it is
+//! read: what only looks like a header costs 48 bytes and not a segment.
 //!
 //! `lag` is what tells a torn tail from damage. Frames written since the last fsync may be lost in
 //! any combination by a power cut; a bad frame is therefore cut off only when no later frame says
 //! that it had been on disk. See [`crate::journal::recovery`].
 //!
-//! The checksum starts from a [`Seed`] that only the store knows. Payloads are the callers' bytes:
+//! The checksums start from a [`Seed`] that only the store knows. Payloads are the callers' bytes:
 //! without it a payload could hold whole frames, which would be believed where a torn frame, or a
 //! frame that was cut off earlier, leaves that payload behind the end of the journal.
 
@@ -25,9 +31,9 @@ use super::fields::{Reader, Writer};
 /// "DLYf".
 pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"DLYf");
 /// Bytes of a frame's header.
-pub(crate) const HEADER_BYTES: usize = 32;
-/// Where the checksummed part begins.
-const CHECKED_FROM: usize = 12;
+pub(crate) const HEADER_BYTES: usize = 48;
+/// Where the checksum of the header stands.
+const HEADER_CRC_AT: usize = 8;
 
 /// What the checksums of a store's frames start from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,28 +59,39 @@ impl Seed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) length: u32,
+    /// Of the records.
     pub(crate) crc: u32,
-    pub(crate) epoch: u32,
     pub(crate) lsn: u64,
+    /// The steady clock when it was written.
+    pub(crate) steady_ms: u64,
+    pub(crate) epoch: u32,
     pub(crate) count: u32,
     pub(crate) lag: u32,
 }
 
 impl Header {
-    /// Reads a header; `None` when the bytes do not begin a frame at all.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader::new(bytes.get(..HEADER_BYTES)?);
-        let magic = reader.u32().ok()?;
+    /// Reads a header; `None` when the bytes do not begin a frame of this store.
+    pub(crate) fn read(bytes: &[u8], seed: Seed) -> Option<Self> {
+        let bytes = bytes.get(..HEADER_BYTES)?;
+        let mut reader = Reader::new(bytes);
+        if reader.u32().ok()? != MAGIC {
+            return None;
+        }
+        let length = reader.u32().ok()?;
+        if reader.u32().ok()? != seed.crc_around(bytes, HEADER_CRC_AT) {
+            return None;
+        }
         let header = Self {
-            length: reader.u32().ok()?,
+            length,
             crc: reader.u32().ok()?,
-            epoch: reader.u32().ok()?,
             lsn: reader.u64().ok()?,
+            steady_ms: reader.u64().ok()?,
+            epoch: reader.u32().ok()?,
             count: reader.u32().ok()?,
             lag: reader.u32().ok()?,
         };
-        let plausible = magic == MAGIC && header.length != 0 && header.length.is_multiple_of(16);
-        plausible.then_some(header)
+        let has_records = header.length != 0 && header.length.is_multiple_of(16);
+        has_records.then_some(header)
     }
 
     /// The newest lsn that was on disk when this frame was written; 0 when the frame cannot say.
@@ -96,32 +113,43 @@ pub(crate) struct Identity {
     pub(crate) count: u32,
     /// The newest lsn that is on disk.
     pub(crate) durable_lsn: u64,
+    /// The steady clock.
+    pub(crate) steady_ms: u64,
 }
 
 /// Fills in the header of `frame`, whose first [`HEADER_BYTES`] are reserved.
 pub(crate) fn seal(frame: &mut [u8], seed: Seed, identity: Identity) {
-    let Identity { epoch, lsn, count, durable_lsn } = identity;
-    let length = u32::try_from(frame.len() - HEADER_BYTES)
-        .expect("a frame fits its segment, which is at most 256 MiB");
+    let Identity { epoch, lsn, count, durable_lsn, steady_ms } = identity;
+    let (header, records) = frame.split_at_mut(HEADER_BYTES);
+    let length =
+        u32::try_from(records.len()).expect("a frame fits its segment, which is at most 256 MiB");
     assert!(length > 0 && length.is_multiple_of(16), "an empty frame would end the journal");
     let lag = u32::try_from(lsn - durable_lsn).unwrap_or(u32::MAX);
-    let mut header = Vec::with_capacity(HEADER_BYTES);
-    let mut writer = Writer(&mut header);
+    let mut bytes = Vec::with_capacity(HEADER_BYTES);
+    let mut writer = Writer(&mut bytes);
     writer.u32(MAGIC);
     writer.u32(length);
     writer.u32(0);
-    writer.u32(epoch);
+    writer.u32(seed.crc(records));
     writer.u64(lsn);
+    writer.u64(steady_ms);
+    writer.u32(epoch);
     writer.u32(count);
     writer.u32(lag);
-    frame[..HEADER_BYTES].copy_from_slice(&header);
-    let crc = seed.crc(&frame[CHECKED_FROM..]);
-    frame[8..12].copy_from_slice(&crc.to_le_bytes());
+    writer.u32(0);
+    header.copy_from_slice(&bytes);
+    seal_header(header, seed);
 }
 
-/// Whether the whole frame's bytes agree with its checksum.
+/// Puts the checksum of a header right.
+pub(super) fn seal_header(header: &mut [u8], seed: Seed) {
+    let crc = seed.crc_around(&header[..HEADER_BYTES], HEADER_CRC_AT);
+    header[HEADER_CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Whether the records of a frame whose header holds agree with their checksum.
 pub(crate) fn is_intact(frame: &[u8], seed: Seed, header: &Header) -> bool {
-    frame.len() as u64 == header.frame_bytes() && seed.crc(&frame[CHECKED_FROM..]) == header.crc
+    frame.len() as u64 == header.frame_bytes() && seed.crc(&frame[HEADER_BYTES..]) == header.crc
 }
 
 #[cfg(test)]

@@ -133,8 +133,8 @@ fn text_of(found: &recovery::Found) -> String {
         .iter()
         .map(|found| (found.sequence, found.slot, found.length, found.end, found.unsure_from))
         .collect();
-    let recovery::Found { segments: _, next_lsn, unused, torn, frames, records } = found;
-    format!("{segments:?} {next_lsn} {unused:?} {torn} {frames} {records}")
+    let recovery::Found { segments: _, next_lsn, steady_ms, unused, torn, frames, records } = found;
+    format!("{segments:?} {next_lsn} {steady_ms:?} {unused:?} {torn} {frames} {records}")
 }
 
 impl Fixture {
@@ -202,7 +202,7 @@ impl Fixture {
 
     /// Writes the frame under construction without syncing it.
     pub(crate) fn commit(&mut self) -> Mark {
-        self.journal.commit().expect("written").expect("something was appended")
+        self.journal.commit(0).expect("written").expect("something was appended")
     }
 
     /// Writes the frame under construction and makes it durable.

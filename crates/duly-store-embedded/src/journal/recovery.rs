@@ -76,6 +76,8 @@ impl FoundSegment {
 pub(crate) struct Found {
     pub(crate) segments: Vec<FoundSegment>,
     pub(crate) next_lsn: u64,
+    /// The steady clock when the last frame was written, if any was read.
+    pub(crate) steady_ms: Option<u64>,
     /// A last segment that was made but never used; to be removed.
     pub(crate) unused: Option<String>,
     /// Bytes that were cut off the tail.
@@ -88,7 +90,15 @@ pub(crate) struct Found {
 impl Found {
     /// A journal without segments.
     pub(crate) const fn nothing() -> Self {
-        Self { segments: Vec::new(), next_lsn: 1, unused: None, torn: false, frames: 0, records: 0 }
+        Self {
+            segments: Vec::new(),
+            next_lsn: 1,
+            steady_ms: None,
+            unused: None,
+            torn: false,
+            frames: 0,
+            records: 0,
+        }
     }
 }
 

@@ -56,7 +56,7 @@ fn a_record_is_durable_when_its_frame_was_synced() {
 fn nothing_appended_is_nothing_written() {
     let mut fixture = Fixture::new(1);
     let before = fixture.disk.ops();
-    assert!(fixture.journal.commit().expect("fine").is_none());
+    assert!(fixture.journal.commit(0).expect("fine").is_none());
     assert_eq!(fixture.disk.ops(), before);
 }
 
@@ -161,12 +161,12 @@ fn scenario(fixture: &mut Fixture, steps: &[(u8, usize)]) -> Result<(), disk::Er
     for (n, (what, payload_bytes)) in steps.iter().enumerate() {
         let record = pending(&n.to_string(), *payload_bytes);
         if matches!(fixture.journal.append(NAMESPACE, &record), Err(AppendError::Full)) {
-            fixture.journal.commit()?;
+            fixture.journal.commit(0)?;
             fixture.roll()?;
             fixture.append(&record);
         }
         if *what > 0 {
-            let mark = fixture.journal.commit()?.expect("something was appended");
+            let mark = fixture.journal.commit(0)?.expect("something was appended");
             if *what > 1 {
                 mark.file.sync_data()?;
                 fixture.journal.synced(mark.lsn, mark.position);
@@ -179,12 +179,13 @@ fn scenario(fixture: &mut Fixture, steps: &[(u8, usize)]) -> Result<(), disk::Er
 /// Where each lsn's frame begins, by walking a disk that did not crash.
 fn ids_by_lsn(fixture: &Fixture) -> BTreeMap<u64, Vec<String>> {
     let mut by_lsn = BTreeMap::new();
+    let seed = fixture.manifest.frame_seed();
     let mut names = fixture.disk.names();
     names.retain(|name| name.ends_with(".log"));
     for name in names {
         let bytes = fixture.disk.read_file(&name);
         let mut at = 64;
-        while let Some(header) = frame::Header::read(&bytes[at..]) {
+        while let Some(header) = frame::Header::read(&bytes[at..], seed) {
             let mut inside = at + frame::HEADER_BYTES;
             let ids = by_lsn.entry(header.lsn).or_insert_with(Vec::new);
             for _ in 0..header.count {

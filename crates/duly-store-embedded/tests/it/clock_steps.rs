@@ -232,3 +232,103 @@ fn p2_a_step_back_holds_back_the_retries_that_a_checkpoint_brought() {
     perform(&store, &Step::Tick, &mut Tokens::new()).expect("a healthy store answers");
     assert_eq!(retries_due(&store), 1, "it has come again");
 }
+
+/// What is claimed now.
+fn claimed(store: &EmbeddedStore) -> Vec<duly_store::Firing> {
+    claim(store, "shop", 10).expect("a healthy store answers")
+}
+
+/// What a retry is read back from; behind the checkpoint there is no frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    Journal,
+    Checkpoint,
+}
+
+/// A retry is written while the clock is so far ahead, and the next run begins with the right time.
+fn retries_after_a_correction(ahead_ms: u64, from: From) {
+    const WAIT_MS: u64 = 60_000;
+    let what = format!("{ahead_ms} ms ahead, {from:?}");
+    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+    let open = |seed| {
+        let disk = Arc::new(disk.clone());
+        EmbeddedStore::open_inline(disk, busy(seed), Arc::new(clock.clone()))
+            .unwrap_or_else(|error| panic!("{what}: {error}"))
+    };
+    let step_ms = i64::try_from(ahead_ms).expect("small");
+    clock.step_wall(step_ms);
+    let store = open(1);
+    let put = Step::Put("shop", Box::new(settings()));
+    perform(&store, &put, &mut Tokens::new()).expect("a healthy store answers");
+    apply(&store, "shop", vec![schedule("a", 0, 10)]).expect("it is taken");
+    let firings = claimed(&store);
+    settle(&store, "shop", &firings[0].token, retry_in(WAIT_MS)).expect("it is settled");
+    clock.advance(Millis::from_secs(20));
+    let newest = || disk.names().into_iter().rfind(|name| name.ends_with(".ckp"));
+    let before = newest();
+    for i in 0.. {
+        if from == From::Journal || newest() != before {
+            break;
+        }
+        assert!(i < 100, "a checkpoint is taken");
+        let filler = schedule(&format!("f{i}"), ahead_ms + 90_000_000, 1_000);
+        apply(&store, "shop", vec![filler]).expect("it is taken");
+    }
+    store.close();
+    drop(store);
+    clock.step_wall(-step_ms);
+
+    // What was left of its wait when the last record was written is left of it now.
+    let left_ms =
+        if from == From::Checkpoint || ahead_ms == 0 { WAIT_MS - 20_000 } else { WAIT_MS };
+    let store = open(2);
+    clock.advance(Millis::from_ms(left_ms - 1));
+    assert_eq!(claimed(&store), [], "{what}: it waits as long as it was to");
+    clock.advance(Millis::from_ms(1));
+    let firings = claimed(&store);
+    assert_eq!(firings.len(), 1, "{what}: it waits no longer than that");
+    // Nor is a wait that begins now any other, in whichever run it ends.
+    settle(&store, "shop", &firings[0].token, retry_in(WAIT_MS)).expect("it is settled");
+    store.close();
+    drop(store);
+    let store = open(3);
+    clock.advance(Millis::from_ms(WAIT_MS - 1));
+    assert_eq!(claimed(&store), [], "{what}, in the third run");
+    clock.advance(Millis::from_ms(1));
+    let firings = claimed(&store);
+    assert_eq!(firings.len(), 1, "{what}, in the third run");
+    settle(&store, "shop", &firings[0].token, SettleVerdict::Ack).expect("it is settled");
+}
+
+#[test]
+fn after_an_opening_no_retry_waits_longer_than_its_own_wait_though_the_clock_was_ahead() {
+    for ahead_ms in [0, 3_600_000, 400 * 86_400_000] {
+        for from in [From::Journal, From::Checkpoint] {
+            retries_after_a_correction(ahead_ms, from);
+        }
+    }
+}
+
+/// Nothing waits by the clock that was wrong, so what comes later shows the right times.
+#[test]
+fn where_no_attempt_has_failed_retries_go_by_the_clock_that_was_put_right() {
+    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+    let open = |seed| {
+        let disk = Arc::new(disk.clone());
+        EmbeddedStore::open_inline(disk, busy(seed), Arc::new(clock.clone())).expect("it opens")
+    };
+    clock.step_wall(3_600_000);
+    let store = open(1);
+    let put = Step::Put("shop", Box::new(settings()));
+    perform(&store, &put, &mut Tokens::new()).expect("a healthy store answers");
+    apply(&store, "shop", vec![schedule("a", 0, 10)]).expect("it is taken");
+    drop(store);
+    clock.step_wall(-3_600_000);
+    let store = open(2);
+    let firings = claimed(&store);
+    settle(&store, "shop", &firings[0].token, retry_in(1_000)).expect("it is settled");
+    let view = crate::steps::get(&store, "shop", "a").expect("it is there");
+    let next = view.timer().and_then(|timer| timer.next_attempt_at);
+    let wall_ms = u64::try_from(clock.wall().as_millis()).expect("before 2200");
+    assert_eq!(next.map(Timestamp::unix_ms), Some(wall_ms + 1_000));
+}

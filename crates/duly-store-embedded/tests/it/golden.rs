@@ -22,6 +22,7 @@ use duly_store_embedded::{EmbeddedStore, FORMAT_VERSION, Options, check::check, 
 
 use crate::harness::options;
 
+mod complete;
 mod listing;
 mod script;
 
@@ -102,7 +103,7 @@ fn write_present() {
     }
     let clock = ManualClock::default();
     let store = open(&dir, &clock, 1);
-    script::run(&store, &clock);
+    script::run(&store, &clock, &dir);
     drop(store);
     // Names a process, and an opening makes it anew.
     fs::remove_file(dir.join("LOCK")).expect("removed");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use duly_core::{State, Timestamp};
+use duly_core::{State, Timestamp, timer::AttemptOutcome};
 use duly_store::{
     ListRequest, Stats, Store, TimerView,
     namespaces::Namespace,
@@ -75,6 +75,20 @@ impl Snapshot {
             Body::Stub(stub) => stub.ended_at.saturating_add(RETENTION) > at,
             Body::Whole(_) => true,
         });
+        self
+    }
+
+    /// Without the times of retries after leases that were lost: those wait from when that was
+    /// noticed, by the steady clock, which goes on from the last frame that a crash has left.
+    pub(crate) fn without_waits_after_lost_leases(mut self) -> Self {
+        for view in self.timers.values_mut() {
+            if let Body::Whole(timer) = &mut view.body
+                && let Some(last) = timer.history.last()
+                && last.outcome == AttemptOutcome::LeaseLost
+            {
+                timer.next_attempt_at = timer.next_attempt_at.map(|_| Timestamp::MIN);
+            }
+        }
         self
     }
 

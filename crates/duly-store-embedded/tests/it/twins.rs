@@ -199,7 +199,7 @@ impl Twins {
         // A stub whose time came and went before the clock stepped back may be there again or not.
         let latest = self.latest.max(now(&self.clock));
         let [found, before, after] = [Snapshot::of(&store), before, after]
-            .map(|snapshot| snapshot.without_stubs_over(latest));
+            .map(|snapshot| snapshot.without_stubs_over(latest).without_waits_after_lost_leases());
         found.check_between(&before, &after)?;
         store.close();
         // From here on both go on from what the subject has.

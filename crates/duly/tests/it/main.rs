@@ -5,6 +5,7 @@ mod config;
 mod dead;
 mod harness;
 mod namespaces;
+mod opening;
 mod pull;
 mod receive;
 mod reference;

@@ -65,7 +65,7 @@ impl Engine {
             let place = walk.tally.difference(&counted);
             let what = "the counts of a namespace are not those of its timers; they are now";
             self.note_fault(Finding { kind: "count", namespace: number, place, what });
-            walk.tally.put_into(self.namespace(number));
+            walk.tally.put_into(&mut self.namespaces, number);
         }
     }
 }

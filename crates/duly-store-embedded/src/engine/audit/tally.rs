@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::index::{Claimable, Entry, Flags, Kind};
 
-use super::super::namespaces::Namespace;
+use super::super::namespaces::{Namespace, Namespaces};
 
 /// Sums over entries, or the counts that should be the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -93,7 +93,14 @@ impl Tally {
     }
 
     /// Corrects the counts of a namespace. That of its entries is kept by the index itself.
-    pub(super) fn put_into(&self, namespace: &mut Namespace) {
+    pub(super) fn put_into(&self, namespaces: &mut Namespaces, number: u32) {
+        for (slot, tally) in &self.lanes {
+            namespaces.correct_due((number, *slot, Kind::First), tally.first_due);
+            namespaces.correct_due((number, *slot, Kind::Retry), tally.retry_due);
+        }
+        let Some(namespace) = namespaces.get_mut(number) else {
+            return;
+        };
         namespace.first = self.first;
         namespace.retrying = self.retrying;
         namespace.in_flight = self.in_flight;
@@ -102,8 +109,6 @@ impl Tally {
             if let Some(lane) = namespace.lanes.get_mut(*slot) {
                 lane.pending = tally.pending;
                 lane.in_flight = tally.in_flight;
-                lane.due_mut(Kind::First).correct_len(tally.first_due);
-                lane.due_mut(Kind::Retry).correct_len(tally.retry_due);
             }
         }
     }

@@ -1,21 +1,21 @@
 //! Planted faults, each found and put right; and none where none was planted.
 
-use std::sync::Arc;
-
 use duly_core::{
-    Millis, NamespaceName, Schedule, State, TimerId,
+    Millis, Schedule, State,
     destination::LaneKey,
-    env::Clock,
     schedule::{IfExists, When},
 };
 use duly_store::{
     ClaimRequest, Command, Firing, Lane, LaneClaim, Operation, Outcome, Owner, command::Answer,
-    conformance::ManualClock, namespaces::Put,
+    conformance::ManualClock,
 };
 
 use crate::{
-    disk::{Disk, SimDisk},
-    engine::{Engine, lanes},
+    disk::SimDisk,
+    engine::{
+        Engine, lanes,
+        tests::{id, opened, shop, small},
+    },
     index::{Entry, Flags, Key, Kind, Location},
     options::Options,
 };
@@ -28,31 +28,11 @@ struct Bench {
     clock: ManualClock,
 }
 
-fn shop() -> NamespaceName {
-    NamespaceName::new("shop").unwrap()
-}
-
-fn id(text: &str) -> TimerId {
-    TimerId::new(text).unwrap()
-}
-
 impl Bench {
     fn new() -> Self {
-        let (disk, clock) = (SimDisk::new(1), ManualClock::default());
-        let options = Options {
-            segment_bytes: 64 * 1024,
-            min_free_bytes: 0,
-            min_free_percent: 0,
-            overdue_max: 4,
-            audit_rest_ms: 0,
-            random_seed: Some(1),
-            ..Options::default()
-        };
-        let on: Arc<dyn Disk> = Arc::new(disk.clone());
-        let by: Arc<dyn Clock> = Arc::new(clock.clone());
-        let (engine, _) = Engine::open(on, options, by, &mut |_| {}).unwrap();
+        let options = Options { overdue_max: 4, audit_rest_ms: 0, ..small() };
+        let (engine, disk, clock) = opened(options);
         let mut bench = Self { engine, disk, clock };
-        bench.engine.put_namespace(&shop(), Put::IfAbsent(Box::default())).unwrap();
         bench.settle();
         bench
     }
@@ -280,6 +260,20 @@ fn counts_that_are_not_the_sum_are_corrected() {
     let stats = bench.engine.counts_of(number).unwrap();
     assert_eq!((stats.scheduled, stats.due, stats.in_flight), (1, 1, 0));
     assert_eq!(stats.lanes[0].in_flight, 0);
+}
+
+#[test]
+fn what_is_due_in_all_lanes_is_corrected_with_what_is_due_in_one() {
+    let mut bench = Bench::new();
+    bench.schedule("a", Millis::ZERO);
+    let number = bench.number();
+    let place = (number, lanes::DEFAULT, Kind::First);
+    bench.engine.namespaces.correct_due(place, 4);
+    assert_eq!(bench.engine.namespaces.overdue(), 4);
+    assert!(bench.audit() >= 1);
+    assert_eq!(bench.audit(), 0);
+    assert_eq!(bench.engine.counts_of(number).unwrap().due, 1);
+    assert_eq!(bench.engine.namespaces.overdue(), 1);
 }
 
 #[test]

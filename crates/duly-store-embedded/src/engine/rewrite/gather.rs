@@ -152,7 +152,7 @@ impl Source {
             if is_cut && at > 0 {
                 break;
             }
-            let header = frame::Header::read(rest)
+            let header = frame::Header::read(rest, self.seed)
                 .filter(|header| header.lsn == mark.lsn && header.epoch >= mark.epoch);
             let Some(header) = header else {
                 return Ok(());

@@ -1,18 +1,18 @@
-use std::sync::Arc;
-
 use duly_core::{
-    Millis, NamespaceName, Schedule, Settings, TimerId,
+    Millis, Schedule, Settings,
     schedule::{IfExists, When},
 };
 use duly_store::{
     Command, Operation, Outcome,
     command::Answer,
-    conformance::ManualClock,
     namespaces::{Put, Secrets},
 };
 
 use super::*;
-use crate::{disk::SimDisk, index::Location, options::Options};
+use crate::{
+    engine::tests::{id, opened, shop, small},
+    index::Location,
+};
 
 /// So many that a pass over them takes several steps.
 const STUBS: u32 = 40_000;
@@ -23,17 +23,10 @@ struct Bench {
     made: u32,
 }
 
-fn shop() -> NamespaceName {
-    NamespaceName::new("shop").expect("a name")
-}
-
 impl Bench {
     /// A namespace with very many stubs, and a limit for them.
     fn new(max_retained: u64) -> Self {
-        let options = Options { random_seed: Some(1), ..Options::default() };
-        let (disk, clock) = (Arc::new(SimDisk::new(1)), Arc::new(ManualClock::default()));
-        let (mut engine, _) = Engine::open(disk, options, clock, &mut |_| {}).expect("it opens");
-        engine.put_namespace(&shop(), Put::IfAbsent(Box::default())).expect("room");
+        let (mut engine, ..) = opened(small());
         let number = engine.namespaces.number_of(&shop()).expect("it was made");
         let ends_ms = engine.now.wall_ms + 1_000_000;
         engine.namespace(number).totals.cancelled = STUBS.into();
@@ -60,7 +53,7 @@ impl Bench {
 
     /// One more timer ends.
     fn end_one(&mut self) {
-        let id = TimerId::new(&format!("new {}", self.made)).expect("an id");
+        let id = id(&format!("new {}", self.made));
         self.made += 1;
         let schedule = Box::new(Schedule::new(id.clone(), When::After(Millis::from_secs(9))));
         self.apply(Operation::Schedule { schedule, if_exists: IfExists::Fail });

@@ -4,13 +4,10 @@
 //! What it knew is kept for each frame. After a crash the frames that are found say what it has to
 //! know then, to the last count.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use duly_core::{
-    Destination, Millis, NamespaceName, Payload, Schedule, Settings, TimerId,
+    Destination, Millis, NamespaceName, Payload, Schedule, Settings,
     destination::{HttpDestination, LaneKey},
     env::Clock,
     limits::Limits,
@@ -28,7 +25,7 @@ use duly_store::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
-    disk::{Disk, SimDisk},
+    disk::SimDisk,
     engine::{
         Engine,
         work::{Sequel, Work},
@@ -37,7 +34,11 @@ use crate::{
     options::Options,
 };
 
-use super::shown::{FILLER, Shown, check_files, check_filler, difference, shown, still};
+use super::{
+    id,
+    shown::{FILLER, Shown, check_files, check_filler, difference, shown, still},
+    small,
+};
 
 const NAMESPACES: [&str; 3] = ["aa", "bb", "cc"];
 const IDS: u32 = 5;
@@ -77,19 +78,12 @@ fn name(text: &str) -> NamespaceName {
     NamespaceName::new(text).unwrap()
 }
 
-fn id(text: &str) -> TimerId {
-    TimerId::new(text).unwrap()
-}
-
 fn http(url: &str) -> Destination {
     Destination::Http(HttpDestination::new(url).unwrap())
 }
 
 fn open(disk: &SimDisk, clock: &ManualClock, seed: u64) -> Engine {
     let options = Options {
-        segment_bytes: 64 * 1024,
-        min_free_bytes: 0,
-        min_free_percent: 0,
         checkpoint_bytes: 8 << 10,
         young_bytes: 1,
         chunk_bytes: 4096,
@@ -97,12 +91,9 @@ fn open(disk: &SimDisk, clock: &ManualClock, seed: u64) -> Engine {
         overdue_max: 4,
         audit_rest_ms: 0,
         random_seed: Some(seed),
-        ..Options::default()
+        ..small()
     };
-    let on: Arc<dyn Disk> = Arc::new(disk.clone());
-    let by: Arc<dyn Clock> = Arc::new(clock.clone());
-    let opened = Engine::open(on, options, by, &mut |_| {});
-    opened.unwrap_or_else(|error| panic!("it does not open: {error}")).0
+    super::open(disk, options, clock)
 }
 
 impl Loose {

@@ -12,6 +12,7 @@ const HEADER: Header = Header {
     epoch: 3,
     begun_at_ms: 1_900,
     retry_due_max_ms: 1_700,
+    steady_ms: 1_800,
 };
 
 fn seed() -> Seed {
@@ -45,7 +46,7 @@ fn a_header_reads_back_and_has_the_documented_layout() {
         .chunks(8)
         .map(|number| u64::from_le_bytes(number.try_into().expect("8 bytes")))
         .collect();
-    assert_eq!(numbers, [42, 7, 4_096, 1_001, 3, 1_900, 1_700, 0]);
+    assert_eq!(numbers, [42, 7, 4_096, 1_001, 3, 1_900, 1_700, 1_800]);
 }
 
 #[test]
@@ -261,11 +262,20 @@ pub(crate) fn block() -> impl Strategy<Value = Block<'static>> {
 
 proptest! {
     #[test]
-    fn any_header_reads_back(version: u32, store: u128, numbers: [u64; 7], key: u128) {
-        let [number, sequence, offset, lsn, epoch, begun_at_ms, retry_due_max_ms] = numbers;
+    fn any_header_reads_back(version: u32, store: u128, numbers: [u64; 8], key: u128) {
+        let [number, sequence, offset, lsn, epoch, begun_at_ms, retry_due_max_ms, steady_ms] =
+            numbers;
         let replay = ReplayPoint { sequence, offset, lsn };
-        let header =
-            Header { version, store, number, replay, epoch, begun_at_ms, retry_due_max_ms };
+        let header = Header {
+            version,
+            store,
+            number,
+            replay,
+            epoch,
+            begun_at_ms,
+            retry_due_max_ms,
+            steady_ms,
+        };
         prop_assert_eq!(Header::read(&header.encode(Seed::of(key)), Seed::of(key)), Ok(header));
     }
 

@@ -119,16 +119,17 @@ fn frame(runner: &mut TestRunner) -> Piece {
     for number in 0..3 {
         record::encode(&mut bytes, number, &value(runner, &strategies::record()));
     }
-    let identity = frame::Identity { epoch: 1, lsn: 9, count: 3, durable_lsn: 7 };
+    let identity = frame::Identity { epoch: 1, lsn: 9, count: 3, durable_lsn: 7, steady_ms: 5 };
     frame::seal(&mut bytes, seed(), identity);
     let seal = |bytes: &mut [u8]| {
-        if bytes.len() >= 32 {
-            let crc = seed().crc(&bytes[12..]);
-            put(bytes, 8, crc);
+        if bytes.len() >= frame::HEADER_BYTES {
+            let crc = seed().crc(&bytes[frame::HEADER_BYTES..]);
+            put(bytes, 12, crc);
+            frame::seal_header(bytes, seed());
         }
     };
     let check = |bytes: &[u8]| {
-        let header = frame::Header::read(bytes);
+        let header = frame::Header::read(bytes, seed());
         header.is_some_and(|header| {
             let _ = (header.frame_bytes(), header.durable_lsn());
             frame::is_intact(bytes, seed(), &header)
@@ -174,8 +175,8 @@ fn seal_header(bytes: &mut [u8], count: usize, crc_at: usize) {
 }
 
 fn checkpoint_header(runner: &mut TestRunner) -> Piece {
-    let (store, [number, sequence, offset, lsn, epoch, begun_at_ms]) =
-        value(runner, &any::<(u128, [u64; 6])>());
+    let (store, [number, sequence, offset, lsn, epoch, begun_at_ms, steady_ms]) =
+        value(runner, &any::<(u128, [u64; 7])>());
     let replay = checkpoint::ReplayPoint { sequence, offset, lsn };
     let retry_due_max_ms = begun_at_ms / 2;
     let header = checkpoint::Header {
@@ -186,6 +187,7 @@ fn checkpoint_header(runner: &mut TestRunner) -> Piece {
         epoch,
         begun_at_ms,
         retry_due_max_ms,
+        steady_ms,
     };
     let check = |bytes: &[u8]| {
         checkpoint::Header::read(bytes, seed()).is_ok_and(|header| {

@@ -163,15 +163,14 @@ impl<'a> Scan<'a> {
         start: u64,
         wanted: impl Fn(&frame::Header) -> bool,
     ) -> Result<Option<Frame>, OpenError> {
+        let seed = self.seed;
         let header = self.window.slice(start, frame::HEADER_BYTES as u64)?;
-        let Some(header) = frame::Header::read(header).filter(wanted) else {
+        let Some(header) = frame::Header::read(header, seed).filter(wanted) else {
             return Ok(None);
         };
-        // A torn length may be anything: nothing is read for one that does not fit.
         if start + header.frame_bytes() > self.window.length {
             return Ok(None);
         }
-        let seed = self.seed;
         let bytes = self.window.slice(start, header.frame_bytes())?;
         Ok(frame::is_intact(bytes, seed, &header).then_some(Frame { start, header }))
     }

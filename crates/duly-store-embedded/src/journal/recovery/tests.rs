@@ -150,7 +150,8 @@ fn torn_around_forged_frames(seed: frame::Seed) -> Result<Reread, OpenError> {
     for lsn in 2..100 {
         let mut forged = vec![0; frame::HEADER_BYTES];
         record::encode(&mut forged, NAMESPACE, &Record::NamespaceGone);
-        let identity = frame::Identity { epoch: 1, lsn, count: 1, durable_lsn: lsn - 1 };
+        let identity =
+            frame::Identity { epoch: 1, lsn, count: 1, durable_lsn: lsn - 1, steady_ms: 0 };
         frame::seal(&mut forged, seed, identity);
         payload.extend_from_slice(&forged);
     }
@@ -317,7 +318,7 @@ fn a_wrong_record_count_is_damage() {
         let fixture = Fixture::new(1);
         let mut bytes = vec![0; frame::HEADER_BYTES];
         record::encode(&mut bytes, NAMESPACE, &pending("1", 0));
-        let identity = frame::Identity { epoch: 1, lsn: 1, count, durable_lsn: 0 };
+        let identity = frame::Identity { epoch: 1, lsn: 1, count, durable_lsn: 0, steady_ms: 0 };
         frame::seal(&mut bytes, fixture.manifest.frame_seed(), identity);
         fixture.disk.open(FIRST).expect("there").write_at(64, &bytes).expect("written");
         assert!(matches!(read(&fixture), Err(OpenError::Damaged { .. })), "{count}");

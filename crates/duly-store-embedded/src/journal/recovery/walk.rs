@@ -227,6 +227,7 @@ impl Walk<'_> {
         while let Some(Frame { start, header }) = scan.next_frame()? {
             let bytes = scan.bytes_of(Frame { start, header })?;
             self.visitor.frame(&WholeFrame { name: &name, slot, start, header, bytes })?;
+            self.found.steady_ms = Some(header.steady_ms);
             self.found.frames += 1;
             self.found.records += u64::from(header.count);
             let bytes_done = bytes_before + scan.at - begin;

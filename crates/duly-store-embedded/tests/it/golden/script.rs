@@ -1,6 +1,8 @@
 //! What is written into a golden directory: every kind of record, every field of a timer, every
 //! state, and enough segments that the first ones are rewritten into runs of each kind.
 
+use std::{fs, path::Path};
+
 use duly_core::{
     Destination, Millis, NamespaceName, Payload, RetryPolicy, Schedule, Settings, TimerId,
     destination::{HttpDestination, LaneKey, Method},
@@ -29,8 +31,8 @@ pub(super) const LASTS: Millis = Millis::from_secs(10);
 
 const SHARD: ShardId = ShardId(0);
 
-/// Writes everything; the store is new.
-pub(super) fn run(store: &EmbeddedStore, clock: &ManualClock) {
+/// Writes everything; the store is new, and its files are in `dir`.
+pub(super) fn run(store: &EmbeddedStore, clock: &ManualClock, dir: &Path) {
     let script = Script { store, namespace: name("shop") };
     script.put(shop());
     script.pending();
@@ -39,6 +41,8 @@ pub(super) fn run(store: &EmbeddedStore, clock: &ManualClock) {
     script.dead();
     script.more_segments();
     script.other_namespaces();
+    script.evicted();
+    script.lost(dir);
     clock.advance(LASTS);
     // Time is noticed at the next call: a timer expires, lease ends are still ahead.
     let stats = now(store.stats(SHARD, name("shop"))).expect("it is there");
@@ -162,6 +166,16 @@ impl Script<'_> {
     /// Claims the one timer that is due.
     fn claim(&self, text: &str, owner: Owner) -> Firing {
         self.schedule(due(text));
+        let mut firings = self.claims_as(owner);
+        assert_eq!(firings.len(), 1, "only {text} is due");
+        firings.remove(0)
+    }
+
+    fn claims(&self) -> Vec<Firing> {
+        self.claims_as(Owner::Consumer { lease: None })
+    }
+
+    fn claims_as(&self, owner: Owner) -> Vec<Firing> {
         let lane = Lane { namespace: self.namespace.clone(), key: LaneKey::Pull };
         let request = ClaimRequest {
             lanes: vec![LaneClaim { lane, first_max: 10, retry_max: 10 }],
@@ -169,9 +183,7 @@ impl Script<'_> {
             bytes_max: 1 << 20,
             owner,
         };
-        let mut firings = now(self.store.claim(SHARD, request)).firings;
-        assert_eq!(firings.len(), 1, "only {text} is due");
-        firings.remove(0)
+        now(self.store.claim(SHARD, request)).firings
     }
 
     fn settle(&self, text: &str, verdict: SettleVerdict) {
@@ -239,6 +251,9 @@ impl Script<'_> {
         self.apply(Operation::Redrive { letter, delay });
         self.settle("dead and scheduled again", dead());
         self.schedule(later("dead and scheduled again"));
+        self.settle("dead twice", dead());
+        self.schedule(later("dead twice"));
+        self.settle("dead twice", dead());
         self.schedule(Schedule {
             when: When::After(Millis::from_secs(2)),
             expire_after: Some(Millis::from_secs(1)),
@@ -256,10 +271,50 @@ impl Script<'_> {
         }
     }
 
+    /// More have ended than are retained.
+    fn evicted(&self) {
+        let few = Script { store: self.store, namespace: name("few") };
+        few.put(Settings {
+            limits: Limits { max_retained: 1, ..Limits::default() },
+            ..Settings::default()
+        });
+        for text in ["evicted", "retained"] {
+            few.schedule(later(text));
+            few.cancel(text);
+        }
+    }
+
+    /// A record that cannot be read when it is claimed. What stands on the disk is put right again:
+    /// a journal that stays damaged is refused.
+    fn lost(&self, dir: &Path) {
+        const ID: &str = "unreadable";
+        let damaged = Script { store: self.store, namespace: name("damaged") };
+        damaged.put(Settings::default());
+        damaged.schedule(due(ID));
+        let journal = fs::read_dir(dir.join("journal")).expect("listed");
+        let mut segments: Vec<_> = journal.map(|entry| entry.expect("listed").path()).collect();
+        segments.retain(|path| path.extension().is_some_and(|suffix| suffix == "log"));
+        let active = segments.iter().max().expect("there is a journal");
+        let whole = fs::read(active).expect("read");
+        let at = whole.windows(ID.len()).rposition(|part| part == ID.as_bytes());
+        let mut bad = whole.clone();
+        bad[at.expect("it has just been written")] ^= 1;
+        fs::write(active, bad).expect("written");
+        let firings = damaged.claims();
+        assert_eq!(firings, [], "it cannot be delivered");
+        let mut after = fs::read(active).expect("read");
+        after[at.expect("it was found")] ^= 1;
+        fs::write(active, after).expect("written");
+        let stats = now(self.store.stats(SHARD, name("damaged"))).expect("it is there");
+        assert_eq!((stats.dead, stats.pending()), (1, 0), "{stats:?}");
+    }
+
     fn other_namespaces(&self) {
         let quiet = Script { store: self.store, namespace: name("quiet") };
         quiet.put(Settings::default());
         quiet.schedule(later("plain"));
+        quiet.settle("dead and purged", SettleVerdict::Dead { reason: "status 404".into() });
+        quiet.apply(Operation::Purge { letter: Letter::Timer(id("dead and purged")) });
         quiet.settle("claimed and handed back", SettleVerdict::Release);
         now(self.store.set_activity(name("quiet"), Activity::Paused));
         let gone = Script { store: self.store, namespace: name("gone") };

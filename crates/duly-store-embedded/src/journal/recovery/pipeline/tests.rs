@@ -153,7 +153,7 @@ fn progress_is_told_within_large_segments_and_ends_at_all() {
         journal.roll(&mut files).expect("room");
         for _ in 0..30 {
             journal.append(NAMESPACE, &pending("large", 1 << 20)).expect("room");
-            let mark = journal.commit().expect("written").expect("a frame");
+            let mark = journal.commit(0).expect("written").expect("a frame");
             journal.synced(mark.lsn, mark.position);
         }
     }

@@ -1,0 +1,245 @@
+//! Locations that move, with checkpoints in between: whichever of the two kept checkpoints is read,
+//! and wherever the moves stood, what it points at is there.
+//!
+//! The rewriter, the checkpoints and the removal of files take their steps one by one here; a move
+//! stands in no record, so only the rule of what goes when keeps the old places.
+
+use duly_core::{Payload, payload::Form};
+
+use crate::index::Key;
+
+use super::*;
+
+/// So many that those which are left move in several steps.
+const TIMERS: u32 = 18_000;
+/// One of so many is left.
+const LEFT: u32 = 4;
+/// Its record is damaged on the disk: it stays where it is, and its run with it.
+const DAMAGED: u32 = 16_000;
+
+struct Mover {
+    engine: Engine,
+    disk: SimDisk,
+    clock: ManualClock,
+    grown: u8,
+}
+
+fn options() -> Options {
+    Options { checkpoint_bytes: 1, young_bytes: 1, chunk_bytes: 4_096, ..small() }
+}
+
+/// What kill -9 would leave now.
+fn copy(disk: &SimDisk) -> SimDisk {
+    let copy = SimDisk::new(2);
+    for name in disk.names() {
+        if let Some((dir, _)) = name.split_once('/') {
+            copy.make_dir(dir).unwrap();
+        }
+        copy.create(&name).unwrap().write_at(0, &disk.read_file(&name)).unwrap();
+    }
+    copy
+}
+
+fn name_of(n: u32) -> String {
+    format!("t{n}")
+}
+
+impl Mover {
+    fn new() -> Self {
+        let (mut engine, disk, clock) = opened(options());
+        let mut settings = duly_core::Settings::default();
+        // What is cancelled leaves nothing that would move, too.
+        settings.limits.max_retained = 0;
+        let secrets = duly_store::namespaces::Secrets::Set;
+        let put = Put::Replace { settings: Box::new(settings), secrets };
+        engine.put_namespace(&shop(), put).unwrap();
+        Self { engine, disk, clock, grown: 0 }
+    }
+
+    fn commit(&mut self) {
+        if let Some(mark) = self.engine.commit().unwrap() {
+            mark.file.sync_data().unwrap();
+            self.engine.synced(mark.lsn, mark.position);
+        }
+    }
+
+    fn apply(&mut self, operation: Operation) {
+        let command = Command { namespace: shop(), operation, answer: Answer::Brief };
+        let outcome = self.engine.apply(command);
+        assert!(!matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_)), "{outcome:?}");
+        if self.engine.uncommitted_bytes() > 8_192 {
+            self.commit();
+        }
+    }
+
+    fn schedule(&mut self, text: &str, payload: Vec<u8>) {
+        let mut schedule = Schedule::new(id(text), When::After(Millis::from_secs(86_400)));
+        schedule.payload = Some(Payload { form: Form::Binary, bytes: payload.into() });
+        let schedule = Box::new(schedule);
+        self.apply(Operation::Schedule { schedule, if_exists: IfExists::Replace });
+    }
+
+    /// Grows the journal; one record of it lives, in the newest segment.
+    fn grow(&mut self) {
+        self.grown = self.grown.wrapping_add(1);
+        self.schedule("filler", vec![self.grown; 5_000]);
+        self.commit();
+    }
+
+    /// Does what was handed over.
+    fn background(&mut self) {
+        loop {
+            let work = self.engine.take_work();
+            if work.is_empty() {
+                return;
+            }
+            work.into_iter().for_each(|work| work()(&mut self.engine));
+        }
+    }
+
+    /// Rewrites until locations are about to move; answers whether there is anything to rewrite.
+    fn rewrite_until_moving(&mut self) -> bool {
+        self.engine.rewriter.is_wanted = true;
+        for _ in 0..100 {
+            self.engine.rewrite_step();
+            self.background();
+            if self.engine.rewriter.is_moving() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes a checkpoint, and lets go what can go then.
+    fn take_checkpoint(&mut self) {
+        let newest = |mover: &Self| mover.engine.checkpoints.kept.back().map(|kept| kept.number);
+        let before = newest(self);
+        for _ in 0..1_000 {
+            self.engine.checkpoint_step();
+            self.background();
+            if newest(self) != before {
+                self.let_go();
+                return;
+            }
+            self.grow();
+        }
+        panic!("a checkpoint is taken");
+    }
+
+    fn move_some(&mut self) {
+        self.engine.rewrite_step();
+        self.let_go();
+    }
+
+    /// Removes and gives back what can go now.
+    fn let_go(&mut self) {
+        self.engine.reclaim();
+        self.background();
+        self.engine.punch_step();
+        self.background();
+    }
+
+    fn keys(&self) -> Vec<(u32, Key)> {
+        let number = self.engine.namespaces.number_of(&shop()).unwrap();
+        let left = (0..TIMERS).filter(|n| n % LEFT == 0);
+        left.map(|n| (n, self.engine.key(number, &name_of(n)))).collect()
+    }
+
+    fn runs(&self) -> Vec<String> {
+        self.disk.names().into_iter().filter(|name| name.ends_with(".run")).collect()
+    }
+
+    fn damaged_run(&self) -> String {
+        let number = self.engine.namespaces.number_of(&shop()).unwrap();
+        let key = self.engine.key(number, &name_of(DAMAGED));
+        let slot = self.engine.namespaces.live(key).unwrap().location().slot();
+        self.engine.files.get(slot).unwrap().id.name()
+    }
+
+    /// Some runs of which little is left, one of them with a record that cannot be read.
+    fn with_sparse_runs() -> Self {
+        let mut mover = Self::new();
+        (0..TIMERS).for_each(|n| mover.schedule(&name_of(n), vec![7; 10]));
+        mover.commit();
+        (0..40).for_each(|_| mover.grow());
+        while mover.rewrite_until_moving() {
+            while mover.engine.rewriter.is_moving() {
+                mover.engine.rewrite_step();
+            }
+        }
+        assert!(mover.runs().len() > 1, "{:?}", mover.disk.names());
+        for n in (0..TIMERS).filter(|n| n % LEFT != 0) {
+            mover.apply(Operation::Cancel { id: id(&name_of(n)), if_revision: None });
+        }
+        mover.grow();
+        let number = mover.engine.namespaces.number_of(&shop()).unwrap();
+        let key = mover.engine.key(number, &name_of(DAMAGED));
+        let place = mover.engine.namespaces.live(key).unwrap().location();
+        mover.disk.corrupt(&mover.damaged_run(), place.unit() * 16 + 30, 1);
+        (0..2).for_each(|_| mover.take_checkpoint());
+        mover
+    }
+
+    /// After kill -9 now, either checkpoint brings back all that is left.
+    fn check(&self, when: &str) {
+        for is_newest_damaged in [false, true] {
+            let left = copy(&self.disk);
+            if is_newest_damaged {
+                let newest = left.names().into_iter().rfind(|name| name.ends_with(".ckp"));
+                left.corrupt(&newest.expect("there are two"), 150, 2);
+            }
+            let what = format!("{when}, the newest checkpoint damaged: {is_newest_damaged}");
+            let engine = open(&left, options(), &self.clock);
+            for (n, key) in self.keys() {
+                let entry = engine.namespaces.live(key);
+                let entry = entry.unwrap_or_else(|| panic!("{what}: {n} is forgotten"));
+                let read = engine.load_timer(entry.location());
+                assert_eq!(read.is_ok(), n != DAMAGED, "{what}: {n}: {read:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn p1_a_run_that_locations_move_into_stays_though_nothing_points_at_it_yet() {
+    let mut mover = Mover::with_sparse_runs();
+    let before = mover.runs();
+    assert!(mover.rewrite_until_moving(), "runs of which little is left are merged");
+    let made: Vec<String> = mover.runs().into_iter().filter(|run| !before.contains(run)).collect();
+    assert_eq!(made.len(), 1, "{made:?}");
+    // Nothing has pointed at it since before the older of these began.
+    (0..3).for_each(|_| mover.take_checkpoint());
+    assert!(mover.runs().contains(&made[0]), "it was removed under the hands of the rewriter");
+    while mover.engine.rewriter.is_moving() {
+        mover.move_some();
+    }
+    mover.check("when all has moved");
+}
+
+#[test]
+fn p1_whichever_checkpoint_is_read_while_locations_move_no_run_and_no_piece_is_missing() {
+    let mut mover = Mover::with_sparse_runs();
+    let before = mover.runs();
+    assert!(mover.rewrite_until_moving(), "runs of which little is left are merged");
+    let mut steps = 0;
+    while mover.engine.rewriter.is_moving() {
+        mover.take_checkpoint();
+        mover.check(&format!("before step {steps}"));
+        mover.move_some();
+        mover.check(&format!("after step {steps}"));
+        steps += 1;
+    }
+    assert!(steps > 1, "they move in several steps");
+    let damaged = mover.damaged_run();
+    let is_there = |mover: &Mover| before.iter().filter(|run| mover.runs().contains(run)).count();
+    let holes = |mover: &Mover| mover.disk.open(&damaged).unwrap().holes().unwrap().len();
+    for checkpoints in 1..=3 {
+        if checkpoints == 1 {
+            assert_eq!((is_there(&mover), holes(&mover)), (before.len(), 0), "none may go yet");
+        }
+        mover.take_checkpoint();
+        mover.check(&format!("{checkpoints} checkpoints after the last step"));
+    }
+    assert_eq!(is_there(&mover), 1, "only the one with a record that cannot be moved is there");
+    assert!(holes(&mover) > 0, "of which the rest is given back");
+}
