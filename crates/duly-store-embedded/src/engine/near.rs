@@ -22,6 +22,10 @@ use crate::index::{Claimable, Cursor, Entry, Flags, Kind, PackedKey};
 
 use super::{Engine, Publish, allowance::Allowance};
 
+mod catch;
+
+use catch::Catch;
+
 /// How far ahead a calendar reaches, unless that is too many timers.
 const AHEAD_MS: u64 = 3_600_000;
 /// What waits no longer than this is put into an empty calendar as soon as a sweep finds it.
@@ -120,89 +124,6 @@ struct Sweep {
     soon: Vec<(Kind, u64, PackedKey)>,
 }
 
-/// What a sweep found of one kind.
-#[derive(Debug)]
-struct Catch {
-    /// Where it begins: at the end of the calendar, or at 0 to make it anew.
-    from_ms: u64,
-    /// What waits until before this is soon.
-    soon_ms: u64,
-    target_ms: u64,
-    found: Vec<Due>,
-    /// The calendar that is made anew; the old one does its work until this has everything.
-    fresh: Calendar<PackedKey>,
-    /// Most that it may end with.
-    max: usize,
-    is_cut: bool,
-    beyond_ms: u64,
-}
-
-impl Catch {
-    fn new(window: &Window, now_ms: u64, max: usize) -> Self {
-        let is_full = window.calendar.len() > window.full_at;
-        Self {
-            from_ms: if is_full { 0 } else { window.end_ms },
-            soon_ms: now_ms.saturating_add(SOON_MS),
-            target_ms: now_ms.saturating_add(AHEAD_MS).max(window.end_ms),
-            found: Vec::new(),
-            fresh: Calendar::new(),
-            max,
-            is_cut: false,
-            beyond_ms: u64::MAX,
-        }
-    }
-
-    /// Takes in what came meanwhile. When everything was seen it goes where the rest is going.
-    fn take(&mut self, is_walked: bool, at_ms: u64, key: PackedKey) {
-        if !is_walked {
-            self.offer(at_ms, key);
-        } else if at_ms >= self.target_ms {
-            self.beyond_ms = self.beyond_ms.min(at_ms);
-        } else if self.from_ms == 0 {
-            self.fresh.insert(at_ms, key);
-        }
-    }
-
-    fn offer(&mut self, at_ms: u64, key: PackedKey) {
-        if at_ms < self.from_ms {
-            return;
-        }
-        if at_ms >= self.target_ms {
-            self.beyond_ms = self.beyond_ms.min(at_ms);
-            return;
-        }
-        self.found.push((at_ms, key));
-        if self.found.len() >= self.max.saturating_mul(2) {
-            self.cut();
-        }
-    }
-
-    /// Lowers the target so far that at most `max` stay, but always keeps those of the earliest
-    /// millisecond.
-    fn cut(&mut self) {
-        if self.found.len() <= self.max {
-            return;
-        }
-        let (_, (last_ms, _), _) = self.found.select_nth_unstable(self.max);
-        let last_ms = *last_ms;
-        let first_ms = self.found.iter().map(|(at_ms, _)| *at_ms).min().unwrap_or(last_ms);
-        self.target_ms = if last_ms > first_ms { last_ms } else { first_ms + 1 };
-        self.is_cut = true;
-        if last_ms == first_ms {
-            // One millisecond has more than fit: they are taken all the same.
-            self.max = usize::MAX;
-        }
-        let (target_ms, beyond_ms) = (self.target_ms, &mut self.beyond_ms);
-        self.found.retain(|(at_ms, _)| {
-            let stays = *at_ms < target_ms;
-            if !stays {
-                *beyond_ms = (*beyond_ms).min(*at_ms);
-            }
-            stays
-        });
-    }
-}
-
 impl Near {
     pub(super) fn new() -> Self {
         Self { first: Window::default(), retry: Window::default(), sweep: None }
@@ -261,14 +182,9 @@ impl Near {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        let found = self.sweep.as_ref().map_or(0, |sweep| {
-            (sweep.first.found.capacity() + sweep.retry.found.capacity()) * size_of::<Due>()
-        });
-        let fresh = self
-            .sweep
-            .as_ref()
-            .map_or(0, |sweep| sweep.first.fresh.heap_bytes() + sweep.retry.fresh.heap_bytes());
-        self.first.calendar.heap_bytes() + self.retry.calendar.heap_bytes() + found + fresh
+        let sweep = self.sweep.as_ref();
+        let caught = sweep.map_or(0, |sweep| sweep.first.heap_bytes() + sweep.retry.heap_bytes());
+        self.first.calendar.heap_bytes() + self.retry.calendar.heap_bytes() + caught
     }
 }
 
@@ -334,11 +250,8 @@ impl Engine {
         if let Some(mut sweep) = self.near.sweep.take() {
             if !sweep.is_walked {
                 sweep.is_walked = self.sweep_step(&mut sweep);
-                if sweep.is_walked {
-                    sweep.first.cut();
-                    sweep.retry.cut();
-                }
             }
+            let is_settled = sweep.first.offer_some_again() & sweep.retry.offer_some_again();
             let is_walked = sweep.is_walked;
             let mut allowance = Allowance::of_a_pass();
             for (kind, at_ms, key) in std::mem::take(&mut sweep.soon) {
@@ -353,7 +266,7 @@ impl Engine {
                 // At the last step of the walk, too: what was cut off comes back at the next sweep.
                 sweep.catch(kind).take(is_walked, at_ms, key);
             }
-            if !sweep.is_walked || !self.take_in(&mut sweep, max) {
+            if !sweep.is_walked || !is_settled || !self.take_in(&mut sweep, max) {
                 self.near.sweep = Some(sweep);
             }
         }
@@ -405,15 +318,9 @@ impl Engine {
         let mut left = INSERTS_PER_STEP.min((max / 4).max(1));
         for kind in [Kind::First, Kind::Retry] {
             let catch = sweep.catch(kind);
-            let stay = catch.found.len().saturating_sub(left);
-            left -= catch.found.len() - stay;
-            let calendar = match catch.from_ms {
-                0 => &mut catch.fresh,
-                _ => &mut self.near.window(kind).calendar,
-            };
-            catch.found.drain(stay..).for_each(|(at_ms, key)| calendar.insert(at_ms, key));
+            left -= catch.move_into(&mut self.near.window(kind).calendar, left);
         }
-        if !sweep.first.found.is_empty() || !sweep.retry.found.is_empty() {
+        if !sweep.first.is_empty() || !sweep.retry.is_empty() {
             return false;
         }
         for kind in [Kind::First, Kind::Retry] {

@@ -1,0 +1,66 @@
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+fn key(n: usize) -> PackedKey {
+    let mut key = [0; 12];
+    key[..8].copy_from_slice(&(n as u64).to_le_bytes());
+    key
+}
+
+/// Sees all of these, as a sweep does, in steps.
+fn caught(times: &[u64], max: usize) -> (Catch, Vec<Due>) {
+    let mut catch = Catch::new(&Window::default(), 1_000, max);
+    for (n, at_ms) in times.iter().enumerate() {
+        catch.offer(*at_ms, key(n));
+        if n % 7 == 0 {
+            catch.offer_some_again();
+        }
+    }
+    while !catch.offer_some_again() {}
+    while !catch.is_empty() {
+        assert!(catch.move_into(&mut Calendar::new(), 5) <= 5);
+    }
+    let mut found = Vec::new();
+    catch.fresh.pop_due(u64::MAX, usize::MAX, &mut found);
+    (catch, found)
+}
+
+/// Most that stand in one bucket of the width that was reached.
+fn densest(catch: &Catch, found: &[Due]) -> usize {
+    let mut counts = vec![0; BUCKETS];
+    found.iter().for_each(|(at_ms, _)| counts[catch.bucket_of(*at_ms)] += 1);
+    counts.into_iter().max().unwrap_or(0)
+}
+
+proptest! {
+    #[test]
+    fn all_before_the_target_is_found_once_and_nothing_behind_it_is_earlier_than_was_said(
+        times in vec(prop_oneof![0..2_000_u64, 1_000..1_010_u64, 1_000..3_700_000_u64], 0..400),
+        max in 1..60_usize,
+    ) {
+        let (catch, mut found) = caught(&times, max);
+        found.sort_unstable();
+        let all = times.iter().enumerate().map(|(n, at_ms)| (*at_ms, key(n)));
+        let mut before: Vec<Due> = all.filter(|(at_ms, _)| *at_ms < catch.target_ms).collect();
+        before.sort_unstable();
+        prop_assert_eq!(&found, &before);
+        let behind = times.iter().filter(|at_ms| **at_ms >= catch.target_ms).min();
+        prop_assert!(behind.is_none_or(|at_ms| catch.beyond_ms <= *at_ms));
+        prop_assert!(behind.is_none() || catch.beyond_ms >= catch.target_ms);
+        if found.len() < max {
+            prop_assert!(!catch.is_cut, "nothing is let go while there is room");
+        }
+        prop_assert!(found.len() <= 2 * max + densest(&catch, &found));
+    }
+}
+
+#[test]
+fn what_is_dense_is_divided_down_to_a_millisecond() {
+    let times: Vec<u64> = (0..4_000).map(|n| 1_000 + n % 100).collect();
+    let (catch, found) = caught(&times, 50);
+    assert_eq!(catch.width_ms, 1);
+    assert!((50..=130).contains(&found.len()), "{}", found.len());
+    let (_, found) = caught(&[1_000; 4_000], 50);
+    assert_eq!(found.len(), 4_000, "one millisecond is taken whole");
+}
