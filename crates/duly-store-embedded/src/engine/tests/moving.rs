@@ -223,13 +223,16 @@ fn p1_whichever_checkpoint_is_read_while_locations_move_no_run_and_no_piece_is_m
     assert!(mover.rewrite_until_moving(), "runs of which little is left are merged");
     let mut steps = 0;
     while mover.engine.rewriter.is_moving() {
-        mover.take_checkpoint();
-        mover.check(&format!("before step {steps}"));
+        // Not before each: then what is left by the first of them might go before the last.
+        if steps % 9 == 0 {
+            mover.take_checkpoint();
+            mover.check(&format!("before step {steps}"));
+        }
         mover.move_some();
         mover.check(&format!("after step {steps}"));
         steps += 1;
     }
-    assert!(steps > 1, "they move in several steps");
+    assert!((10..=18).contains(&steps), "with two checkpoints in between: {steps}");
     let damaged = mover.damaged_run();
     let is_there = |mover: &Mover| before.iter().filter(|run| mover.runs().contains(run)).count();
     let holes = |mover: &Mover| mover.disk.open(&damaged).unwrap().holes().unwrap().len();
