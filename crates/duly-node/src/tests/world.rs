@@ -96,6 +96,14 @@ impl Waker for ByHand {
         drop(targets);
         self.ring_due();
     }
+
+    fn turns(&self) -> Option<u64> {
+        None
+    }
+
+    fn restart(&self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 pub(super) struct World {

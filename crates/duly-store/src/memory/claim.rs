@@ -113,6 +113,7 @@ impl Space {
             lane: Lane { namespace: self.name.clone(), key },
             first,
             retry,
+            settings: Arc::clone(&self.settings),
         });
         lanes.collect()
     }
