@@ -135,7 +135,7 @@ fn random() -> u64 {
 
 /// The handle to a running node; cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Handle(Arc<Shared>);
+pub struct Handle(pub(crate) Arc<Shared>);
 
 impl Handle {
     /// Leases firings of the namespace's pull lane, waiting in line for them.

@@ -10,7 +10,9 @@ use crate::Activity;
 
 mod drain;
 mod flaky;
+mod lanes;
 mod pull;
+mod watchdog;
 mod world;
 
 use world::{World, failed, ms};

@@ -181,6 +181,20 @@ impl World {
         self.schedule_to(id, delay, Destination::Pull).await;
     }
 
+    /// Loses sight of a lane, or finds it again: a fault for the auditor.
+    pub(super) fn lose(&self, origin: Option<&str>) {
+        let lane = origin.map(|origin| duly_store::Lane {
+            namespace: self.namespace.clone(),
+            key: LaneKey::Origin(Arc::from(origin)),
+        });
+        self.handle.0.lanes.lock().lost = lane;
+    }
+
+    /// Moves the clock, and nobody is woken.
+    pub(super) fn advance_unnoticed(&self, by: Millis) {
+        self.clock.advance(by);
+    }
+
     async fn schedule_to(&self, id: &str, delay: Millis, destination: Destination) {
         let mut schedule = Schedule::new(TimerId::new(id).unwrap(), When::After(delay));
         schedule.destination = Some(destination);

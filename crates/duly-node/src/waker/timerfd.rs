@@ -68,6 +68,9 @@ impl TimerFd {
     pub(super) fn break_down(&self) {
         self.0.dies.store(true, Ordering::Release);
         self.0.set_timer(Duration::from_nanos(1));
+        while self.0.dies.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
     }
 }
 
