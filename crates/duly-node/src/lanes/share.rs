@@ -117,7 +117,7 @@ impl Share {
         Self {
             cap: fit(limits.max_in_flight),
             weight: fit(settings.weight),
-            rate: limits.deliver_per_second.map(Rate::smooth),
+            rate: limits.deliver_rate(),
         }
     }
 }

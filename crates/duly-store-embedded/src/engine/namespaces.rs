@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use duly_core::{NamespaceName, Settings, Timestamp};
+use duly_core::{NamespaceName, Settings, Timestamp, rate::Gcra};
 use duly_store::{namespaces::Namespace as View, query::Totals};
 use rustc_hash::FxHashMap;
 
@@ -58,6 +58,8 @@ pub(crate) struct Namespace {
     /// Grows with whatever may have changed an entry or a count; the auditor compares only where it
     /// stood still.
     pub(crate) touched: u64,
+    /// What was taken of `schedule_per_second`; forgotten when the store is closed.
+    pub(crate) schedules: Gcra,
 }
 
 impl Namespace {
@@ -79,6 +81,7 @@ impl Namespace {
             letters: Letters::default(),
             captured_lsn: 0,
             touched: 0,
+            schedules: Gcra::default(),
         }
     }
 

@@ -167,6 +167,7 @@ macro_rules! conformance_cases {
             limits {
                 p10_t7_payloads_up_to_the_limit_and_no_further,
                 p10_no_more_pending_timers_than_allowed,
+                p10_no_more_schedules_a_second_than_allowed,
                 p10_no_due_time_further_than_allowed,
                 p10_stubs_are_bounded_oldest_first,
                 p6_stubs_last_for_the_retention,

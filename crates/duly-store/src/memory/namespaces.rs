@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use duly_core::{NamespaceName, Settings};
+use duly_core::{NamespaceName, Settings, rate::Gcra};
 
 use super::{clock::Now, space::Space, state::State};
 use crate::{
@@ -102,6 +102,7 @@ impl Space {
             origins: BTreeSet::new(),
             totals: Totals::default(),
             ended_next: 0,
+            schedules: Gcra::default(),
         }
     }
 
