@@ -13,7 +13,7 @@ use duly_sink::{Delivery, Envelope};
 use duly_store::{Firing, Lane, SettleVerdict, Settlement, Token};
 
 use crate::{
-    lanes::{Kind, Permit, Reception},
+    lanes::{Kind, Permit, Receiver, Reception},
     phase::Phase,
     record::{Recorder, Way},
     settler::{Entry, Slot, lease_lost},
@@ -40,7 +40,12 @@ pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, permit: Permit, claim_
 
 async fn run(mut attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
     let shared = Arc::clone(&attempt.shared);
-    let Destination::Http(destination) = firing.destination else {
+    let receiver = attempt.choose(&firing);
+    let chosen = match (&firing.settings.fallback, receiver) {
+        (Some(fallback), Receiver::Fallback) => Destination::Http(fallback.destination.clone()),
+        _ => firing.destination,
+    };
+    let Destination::Http(destination) = chosen else {
         let reason = "this node has no way to deliver to the timer's destination";
         let delivery = Delivery::failed(AttemptOutcome::NotConnected, reason);
         attempt.conclude(verdict(delivery));
@@ -87,6 +92,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
         }
     };
     attempt.report(reception(&delivery));
+    let delivery = told(delivery, receiver);
     Recorder::delivery(started.elapsed());
     if let Delivery::Failed { reason, .. } | Delivery::Rejected { reason } = &delivery
         && let Some(held_back) = shared.failed_attempts.admit(shared.clock.boot())
@@ -98,6 +104,19 @@ async fn run(mut attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
         );
     }
     attempt.conclude(verdict(delivery));
+}
+
+/// A failure of the fallback says so.
+fn told(delivery: Delivery, receiver: Receiver) -> Delivery {
+    let of = |reason| format!("fallback: {reason}");
+    match delivery {
+        _ if receiver == Receiver::Own => delivery,
+        Delivery::Confirmed => Delivery::Confirmed,
+        Delivery::Failed { kind, wait, reason } => {
+            Delivery::Failed { kind, wait, reason: of(reason) }
+        }
+        Delivery::Rejected { reason } => Delivery::Rejected { reason: of(reason) },
+    }
 }
 
 /// What an attempt says of its receiver. Whoever answers "never again" is there.
@@ -128,6 +147,19 @@ struct Attempt {
 }
 
 impl Attempt {
+    /// Which receiver the attempt goes to: the fallback, when the lane's own does not answer or this
+    /// firing has failed often enough.
+    fn choose(&mut self, firing: &Firing) -> Receiver {
+        let Some(slot) = &mut self.slot else {
+            return Receiver::Own;
+        };
+        let fallback = firing.settings.fallback.as_ref();
+        if fallback.is_some_and(|fallback| firing.attempt > fallback.after_attempts) {
+            slot.divert();
+        }
+        slot.receiver()
+    }
+
     /// Tells the lane at once, before the verdict is durable.
     fn report(&mut self, reception: Reception) {
         if let Some(slot) = &mut self.slot {

@@ -27,6 +27,7 @@ use rustc_hash::FxHashMap;
 mod backlog;
 mod breaker;
 mod drr;
+mod fallback;
 mod plan;
 mod share;
 mod state;
@@ -37,10 +38,11 @@ mod tests;
 
 use backlog::{Backlog, Waiting};
 pub use breaker::BreakerState;
-use breaker::Gate;
+use breaker::{Breaker, Gate};
 pub(crate) use breaker::{Pass, Reception};
+use fallback::is_diverted;
 use plan::Plan;
-pub(crate) use plan::{Permit, Planned};
+pub(crate) use plan::{Permit, Planned, Receiver};
 pub(crate) use share::Kind;
 use share::{Demand, Limit, Load, Room, Share, Turn};
 use state::State;
@@ -51,8 +53,10 @@ pub use view::{Activity, LaneLoad};
 const IDLE_REMEMBERED_MAX: usize = 4_096;
 /// Lanes remembered for what their receivers did, although they hold nothing.
 const REMEMBERED_MAX: usize = 1 << 16;
-/// Starved lanes looked at for one lane that a walk found among them.
+/// Most starved lanes looked at in one step.
 const LOOKS_MAX: usize = 4_096;
+/// Wait of a lane that has attempts for its fallback beside those for its own receiver.
+const SOON: Duration = Duration::from_millis(10);
 
 /// What a claim brought, beside its firings.
 #[derive(Debug, Default)]
@@ -75,6 +79,8 @@ pub(crate) struct Lanes {
     /// What the lanes of a namespace hold together; absent when nothing.
     namespaces: FxHashMap<NamespaceName, Load>,
     backlogs: Vec<Backlog>,
+    /// Breakers of the namespaces' fallbacks, of those that know something.
+    fallbacks: FxHashMap<NamespaceName, Breaker>,
     /// Size of `lanes` at which the idle ones are forgotten.
     forget_at: usize,
     /// A lane that is lost sight of, so that a test sees who notices.
@@ -91,6 +97,7 @@ impl Lanes {
             lanes: FxHashMap::default(),
             namespaces: FxHashMap::default(),
             backlogs: (0..shards).map(|_| Backlog::default()).collect(),
+            fallbacks: FxHashMap::default(),
             forget_at: IDLE_REMEMBERED_MAX + workers_max,
             #[cfg(test)]
             lost: None,
@@ -177,7 +184,8 @@ impl Lanes {
         credit: usize,
     ) -> usize {
         let state = self.lanes.get(&lane).copied().unwrap_or_default();
-        let gate = state.breaker.gate(plan.now);
+        let (to, gate) = self.way(&lane, &state, share, plan.now);
+        let waits = plan.is_for_another(&lane, to);
         let (probes, rated) = match gate {
             Gate::ShutUntil(_) => (0, 0),
             Gate::Free => (usize::MAX, state.rate_left(share.rate, plan.now)),
@@ -190,13 +198,18 @@ impl Lanes {
             workers: self.workers,
             workers_max: self.workers_max,
             turn: if credit == usize::MAX { Turn::None } else { Turn::Own },
-            most: probes.min(rated).min(credit).min(plan.batch_left),
+            most: if waits { 0 } else { probes.min(rated).min(credit).min(plan.batch_left) },
         };
         let allowed = room.allow(demand, state.last);
         let granted = allowed.slots;
         let got = granted.sum();
         let limit = match gate {
             Gate::ShutUntil(at) => Limit::Breaker(at),
+            _ if waits => Limit::Breaker(plan.now + SOON),
+            // With a fallback the others need not wait for the probe.
+            Gate::Probes(_) if to == Receiver::Own && is_diverted(&state, share, plan.now) => {
+                Limit::Breaker(plan.now + SOON)
+            }
             Gate::Probes(most) if got == most => Limit::Lane,
             _ if got == rated => Limit::Rate(state.rate_next_at(share.rate, plan.now, got)),
             _ if got == credit => Limit::Workers,
@@ -211,8 +224,13 @@ impl Lanes {
         if got > 0 {
             self.workers.add(granted);
             self.namespaces.entry(lane.namespace.clone()).or_default().add(granted);
+            let to_fallback = match to {
+                Receiver::Own => None,
+                Receiver::Fallback => Some(self.pass_to_fallback(&lane.namespace, got, plan.now)),
+            };
             let state = self.lanes.entry(lane.clone()).or_default();
-            let planned = state.begin(lane, granted, share, plan.now);
+            let pass = to_fallback.unwrap_or_else(|| state.breaker.pass(plan.now, got));
+            let planned = state.begin(lane, granted, share, (to, pass), plan.now);
             plan.add(planned);
         } else if gate != Gate::Free
             && let Some(state) = self.lanes.get_mut(&lane)
@@ -238,19 +256,19 @@ impl Lanes {
         claimed: Claimed,
         now: Duration,
     ) -> Granted {
-        let mut unused: FxHashMap<Lane, (Load, Pass)> =
-            planned.iter().map(|p| (p.claim.lane.clone(), (p.load(), p.pass))).collect();
+        let mut unused: FxHashMap<Lane, (Load, Pass, Receiver)> =
+            planned.iter().map(|p| (p.claim.lane.clone(), (p.load(), p.pass, p.to))).collect();
         let mut result = Granted::default();
         for firing in claimed.firings {
             let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
             let share = Share::of(&firing.settings);
             // A redriven firing without attempts is a retry to the store although its attempt is
             // the first, so the slot that is held counts, not the number.
-            let held = unused.get_mut(&lane).and_then(|(left, pass)| {
+            let held = unused.get_mut(&lane).and_then(|(left, pass, to)| {
                 let kind = [Kind::of(&firing), Kind::First, Kind::Retry]
                     .into_iter()
                     .find(|kind| left.covers(Load::one(*kind)))?;
-                Some((left, Permit { kind, pass: *pass }))
+                Some((left, Permit { kind, pass: *pass, to: *to }))
             });
             let Some((left, permit)) = held else {
                 // More than was asked for: no slot is held for it.
@@ -277,7 +295,7 @@ impl Lanes {
             }
         }
         for planned in planned {
-            let left = unused.get(&planned.claim.lane).map_or(Load::default(), |(left, _)| *left);
+            let left = unused.get(&planned.claim.lane).map_or(Load::default(), |(left, ..)| *left);
             self.give_back_planned(planned, left, now);
         }
         // With nothing granted, asking again at once would only spin.
@@ -289,10 +307,15 @@ impl Lanes {
     pub(crate) fn report(
         &mut self,
         lane: &Lane,
-        pass: Pass,
+        permit: Permit,
         reception: Reception,
         now: Duration,
     ) -> Vec<ShardId> {
+        let pass = permit.pass;
+        if permit.to == Receiver::Fallback {
+            self.report_of_fallback(&lane.namespace, permit, reception, now);
+            return Vec::new();
+        }
         // The overflow lane has many receivers: one that is dead must not shut out the others.
         let known = self.lanes.get_mut(lane).filter(|_| lane.key != LaneKey::Overflow);
         let Some(state) = known else {
@@ -322,7 +345,13 @@ impl Lanes {
     /// Gives back what was held for a claim and not used.
     fn give_back_planned(&mut self, planned: &Planned, load: Load, now: Duration) {
         if let Some(state) = self.lanes.get_mut(&planned.claim.lane) {
-            state.give_back(planned, load.sum(), now);
+            state.give_back(planned, load.sum());
+        }
+        if matches!(planned.pass, Pass::Probe(_)) {
+            let permit = Permit { kind: Kind::First, pass: planned.pass, to: planned.to };
+            for _ in 0..load.sum() {
+                self.report(&planned.claim.lane, permit, Reception::Unknown, now);
+            }
         }
         self.give_back(&planned.claim.lane, load, now);
     }

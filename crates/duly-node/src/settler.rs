@@ -22,7 +22,7 @@ use futures::FutureExt;
 use tokio::sync::mpsc;
 
 use crate::{
-    lanes::{Pass, Permit, Reception},
+    lanes::{Pass, Permit, Receiver, Reception},
     record::Way,
     state::Shared,
 };
@@ -58,7 +58,24 @@ impl Slot {
     /// Tells the lane how the attempt went, once.
     pub(crate) fn report(&mut self, reception: Reception) {
         if !std::mem::replace(&mut self.is_reported, true) {
-            self.shared.report(&self.lane, self.permit.pass, reception);
+            self.shared.report(&self.lane, self.permit, reception);
+        }
+    }
+
+    /// Where the attempt goes.
+    pub(crate) const fn receiver(&self) -> Receiver {
+        self.permit.to
+    }
+
+    /// Has the attempt go to the fallback, if that one's breaker lets it. A probe stays one.
+    pub(crate) fn divert(&mut self) {
+        if self.permit.pass != Pass::Free || self.permit.to == Receiver::Fallback {
+            return;
+        }
+        let namespace = &self.lane.namespace;
+        let diverted = self.shared.lanes.lock().divert(namespace, self.shared.clock.boot());
+        if let Some(pass) = diverted {
+            self.permit = Permit { pass, to: Receiver::Fallback, ..self.permit };
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::{
     Options,
     health::Beat,
-    lanes::{Kind, Lanes, Pass, Reception},
+    lanes::{Kind, Lanes, Permit, Reception},
     log_limit::LogLimit,
     phase::Phases,
     pull::Pull,
@@ -86,8 +86,8 @@ impl Shared {
     }
 
     /// Tells a lane how an attempt went, and rings where that lets others begin.
-    pub(crate) fn report(&self, lane: &Lane, pass: Pass, reception: Reception) {
-        let woken = self.lanes.lock().report(lane, pass, reception, self.clock.boot());
+    pub(crate) fn report(&self, lane: &Lane, permit: Permit, reception: Reception) {
+        let woken = self.lanes.lock().report(lane, permit, reception, self.clock.boot());
         for shard in woken {
             self.bell(shard).ring_freed();
         }

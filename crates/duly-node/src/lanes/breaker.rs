@@ -31,6 +31,8 @@ pub(super) struct Breaker {
     state: State,
     /// How often in a row it opened without closing.
     opened: u32,
+    /// When it opened the first time since it was closed.
+    opened_at: Duration,
     /// Tells the probes of one half-open period from those of another.
     period: u32,
 }
@@ -100,7 +102,12 @@ impl BreakerState {
 
 impl Default for Breaker {
     fn default() -> Self {
-        Self { state: State::Closed { failures: 0 }, opened: 0, period: 0 }
+        Self {
+            state: State::Closed { failures: 0 },
+            opened: 0,
+            opened_at: Duration::ZERO,
+            period: 0,
+        }
     }
 }
 
@@ -168,6 +175,9 @@ impl Breaker {
 
     fn open(&mut self, now: Duration) {
         let wait = WAIT_MIN.saturating_mul(1 << self.opened.min(16)).min(WAIT_MAX);
+        if self.opened == 0 {
+            self.opened_at = now;
+        }
         self.opened = self.opened.saturating_add(1);
         self.state = State::Open { until: now + wait };
     }
@@ -178,6 +188,14 @@ impl Breaker {
             State::Closed { .. } => BreakerState::Closed,
             State::Open { .. } => BreakerState::Open,
             State::HalfOpen { .. } => BreakerState::HalfOpen,
+        }
+    }
+
+    /// Since when it has not been closed; `None` while it is.
+    pub(super) const fn opened_at(&self) -> Option<Duration> {
+        match self.state {
+            State::Closed { .. } => None,
+            _ => Some(self.opened_at),
         }
     }
 

@@ -16,6 +16,7 @@ use super::{
 pub(crate) struct Planned {
     pub(crate) claim: LaneClaim,
     pub(super) pass: Pass,
+    pub(super) to: Receiver,
     pub(super) share: Share,
     /// What was taken of the lane's rate, to be given back where it is not used.
     pub(super) mark: Option<Mark>,
@@ -34,6 +35,17 @@ pub(crate) struct Permit {
     pub(crate) kind: Kind,
     /// How its lane's breaker let it through.
     pub(crate) pass: Pass,
+    /// Whose breaker that was, and where the attempt goes.
+    pub(crate) to: Receiver,
+}
+
+/// Where an attempt goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receiver {
+    /// To the receiver of its lane.
+    Own,
+    /// To the namespace's fallback.
+    Fallback,
 }
 
 /// A claim in the making. A lane stands in it once, however often it is looked at.
@@ -49,6 +61,13 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(shard: ShardId, now: Duration, batch_left: usize) -> Self {
         Self { shard, now, batch_left, planned: Vec::new(), places: FxHashMap::default() }
+    }
+
+    /// Whether a lane stands in it with attempts for the other receiver: it has to wait for the next
+    /// claim.
+    pub(super) fn is_for_another(&self, lane: &Lane, to: Receiver) -> bool {
+        let planned = self.places.get(lane).and_then(|place| self.planned.get(*place));
+        planned.is_some_and(|planned| planned.to != to)
     }
 
     pub(super) fn add(&mut self, more: Planned) {

@@ -108,6 +108,9 @@ pub(super) struct Share {
     pub(super) weight: usize,
     /// Attempts begun a second, per lane.
     pub(super) rate: Option<Rate>,
+    /// How long its breaker stays open before its firings go to the namespace's fallback, if there
+    /// is one.
+    pub(super) fallback_after: Option<Duration>,
 }
 
 impl Share {
@@ -118,6 +121,7 @@ impl Share {
             cap: fit(limits.max_in_flight),
             weight: fit(settings.weight),
             rate: limits.deliver_rate(),
+            fallback_after: settings.fallback.as_ref().map(|fallback| fallback.after_open.to_std()),
         }
     }
 }

@@ -6,7 +6,7 @@ use duly_core::rate::{Gcra, Rate};
 use duly_store::{Lane, LaneClaim};
 
 use super::{
-    Kind, Pass, Planned, Reception,
+    Kind, Pass, Planned, Receiver,
     breaker::Breaker,
     share::{Load, Share},
 };
@@ -44,32 +44,27 @@ impl State {
         now + after.next_in(rate, now).max(RATE_GRAIN)
     }
 
-    /// Holds slots, of the rate and of the breaker too.
+    /// Holds slots, of the rate too, for attempts that a breaker let through.
     pub(super) fn begin(
         &mut self,
         lane: Lane,
         slots: Load,
         share: Share,
+        (to, pass): (Receiver, Pass),
         now: Duration,
     ) -> Planned {
         self.load.add(slots);
         self.last = if slots.retry > 0 { Kind::Retry } else { Kind::First };
         self.share = Some(share);
         let mark = share.rate.map(|rate| self.begun.take(rate, now, slots.sum() as u64));
-        let pass = self.breaker.pass(now, slots.sum());
         let claim = LaneClaim { lane, first_max: slots.first, retry_max: slots.retry };
-        Planned { claim, pass, share, mark }
+        Planned { claim, pass, to, share, mark }
     }
 
-    /// Gives `count` attempts that were not begun back to the rate and the breaker.
-    pub(super) fn give_back(&mut self, planned: &Planned, count: usize, now: Duration) {
+    /// Gives `count` attempts that were not begun back to the rate.
+    pub(super) fn give_back(&mut self, planned: &Planned, count: usize) {
         if let (Some(rate), Some(mark)) = (planned.share.rate, planned.mark) {
             self.begun.give_back(rate, mark, count as u64);
-        }
-        if let Pass::Probe(_) = planned.pass {
-            for _ in 0..count {
-                self.breaker.report(planned.pass, Reception::Unknown, now);
-            }
         }
     }
 

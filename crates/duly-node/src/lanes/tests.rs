@@ -155,7 +155,7 @@ impl Model {
 
     fn end(&mut self, at: usize, reception: Reception) -> (Lane, Kind) {
         let (lane, permit) = self.running.remove(at);
-        let mut woken = self.lanes.report(&lane, permit.pass, reception, self.now);
+        let mut woken = self.lanes.report(&lane, permit, reception, self.now);
         woken.extend(self.lanes.free(&lane, permit.kind, self.now));
         if !woken.is_empty() {
             let planned = self.lanes.plan_waiting(SHARD, self.now);
@@ -250,7 +250,7 @@ fn p9_no_lane_starves_when_there_are_more_lanes_than_workers() {
 #[test]
 fn weight_is_a_namespaces_share_of_scarce_workers_however_many_lanes_it_has() {
     let room = |weight, namespace| Room {
-        share: Share { cap: 1_000, weight, rate: None },
+        share: Share { cap: 1_000, weight, rate: None, fallback_after: None },
         lane: Load::default(),
         namespace: Load::new(namespace, 0),
         workers: Load::new(namespace, 0),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::Lane;
 
-use super::{BreakerState, Lanes, share::Limit, state::State};
+use super::{BreakerState, Lanes, fallback::is_diverted, share::Limit, state::State};
 
 /// A lane whose moment came so long ago was not looked at.
 const OVERDUE_AFTER: Duration = Duration::from_secs(5);
@@ -59,6 +59,8 @@ pub struct LaneLoad {
     pub backlog: usize,
     /// What it is doing.
     pub state: Activity,
+    /// Whether its firings go to the namespace's fallback now.
+    pub diverted: bool,
     /// Its breaker.
     pub breaker: BreakerState,
     /// Failures in a row that the breaker has counted.
@@ -95,6 +97,7 @@ impl Lanes {
             per_second: state.share.and_then(|share| share.rate).map(|rate| rate.per_second()),
             backlog: waiting.map(|waiting| waiting.demand.sum()).sum(),
             state: self.activity(lane),
+            diverted: state.share.is_some_and(|share| is_diverted(state, share, now)),
             breaker: state.breaker.state(),
             failures: state.breaker.failures(),
             next_probe_in: state.breaker.next_probe_at().map(|at| at.saturating_sub(now)),

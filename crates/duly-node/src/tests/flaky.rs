@@ -96,6 +96,11 @@ impl Flaky {
         signal
     }
 
+    pub(super) async fn settings(&self, name: &NamespaceName) -> Arc<duly_core::Settings> {
+        let known = self.inner.get_namespace(name.clone()).await.unwrap();
+        known.expect("the namespace is there").settings
+    }
+
     /// The next call of this kind is never answered.
     pub(super) fn hang(&self, kind: Hangs) {
         self.hangs[kind as usize].store(1, Ordering::Relaxed);

@@ -1,5 +1,7 @@
 //! What a lane's limits look like from outside.
 
+use duly_core::{Millis, RetryPolicy, destination::HttpDestination, namespace::Fallback};
+
 use super::*;
 use crate::{BreakerState, LaneLoad};
 
@@ -104,4 +106,126 @@ async fn changed_settings_hold_at_once_although_nothing_ends() {
     }
     assert_eq!(hanging.len(), 6);
     assert_eq!(lane(&world, A).cap, Some(6));
+}
+
+const C: &str = "https://second.example";
+
+async fn with_fallback(world: &World, after_attempts: u32, after_open: Millis) {
+    let mut settings = world::settings();
+    settings.retry = RetryPolicy::Schedule(vec![ms(1_000); 8]);
+    let destination = HttpDestination::new(C).unwrap();
+    settings.fallback = Some(Fallback { destination, after_attempts, after_open });
+    world.put(settings).await;
+}
+
+fn is_for(call: &world::Call, origin: &str) -> bool {
+    call.envelope.destination.origin() == origin
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_firing_that_failed_often_enough_goes_to_the_fallback() {
+    let mut world = World::start().await;
+    with_fallback(&world, 2, ms(3_600_000)).await;
+    world.schedule("t", ms(0), A).await;
+    for (attempt, origin) in [(1, A), (2, A), (3, C), (4, C)] {
+        let call = world.call().await;
+        assert_eq!(call.envelope.attempt, attempt);
+        assert!(is_for(&call, origin), "attempt {attempt}");
+        if attempt == 4 {
+            call.answer(Delivery::Confirmed);
+        } else {
+            call.answer(failed(AttemptOutcome::Failed));
+            world.until("t", State::Retrying).await;
+            world.advance(ms(1_000)).await;
+        }
+    }
+    let view = world.until("t", State::Finished).await;
+    assert_eq!(view.attempts(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_whose_breaker_stays_open_goes_to_the_fallback_until_its_receiver_is_back() {
+    let mut world = World::start().await;
+    with_fallback(&world, 1_000, ms(10_000)).await;
+    for i in 0..300 {
+        world.schedule(&format!("t{i:03}"), ms(0), A).await;
+    }
+    world.quiet().await;
+    let (mut own, mut second) = (0, 0);
+    let mut first_second_ms = None;
+    for step in 0..200 {
+        world.quiet().await;
+        while let Some(call) = world.try_call() {
+            if is_for(&call, A) {
+                own += 1;
+                call.answer(failed(AttemptOutcome::TimedOut));
+            } else {
+                second += 1;
+                first_second_ms.get_or_insert(step * 100);
+                call.answer(Delivery::Confirmed);
+            }
+            world.quiet().await;
+        }
+        world.advance(ms(100)).await;
+    }
+    assert_eq!(second, 300, "all were delivered in twenty seconds");
+    // A hundred were under way when it opened, behind the ten that opened it; then single probes.
+    assert!((100..=115).contains(&own), "{own}");
+    assert!(
+        first_second_ms.is_some_and(|at| (10_000..10_300).contains(&at)),
+        "{first_second_ms:?}"
+    );
+    assert!(lane(&world, A).diverted);
+
+    // It is back: the probe finds out, and it gets its firings again.
+    for i in 0..20 {
+        world.schedule(&format!("u{i:03}"), ms(60_000), A).await;
+    }
+    world.advance(ms(60_000)).await;
+    let (mut own, mut second) = (0, 0);
+    for _ in 0..50 {
+        world.quiet().await;
+        while let Some(call) = world.try_call() {
+            if is_for(&call, A) {
+                own += 1
+            } else {
+                second += 1
+            }
+            call.answer(Delivery::Confirmed);
+            world.quiet().await;
+        }
+        world.advance(ms(10)).await;
+    }
+    assert_eq!(own + second, 20);
+    assert!(own >= 1);
+    world.schedule("last", ms(0), A).await;
+    let last = world.call().await;
+    assert_eq!((is_for(&last, A), lane(&world, A).diverted), (own >= 3, own < 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_that_is_dead_too_is_left_alone() {
+    let mut world = World::start().await;
+    with_fallback(&world, 1_000, ms(0)).await;
+    world
+        .put({
+            let mut settings = (*world.flaky.settings(&world.namespace).await).clone();
+            settings.limits.max_in_flight = 5;
+            settings
+        })
+        .await;
+    for i in 0..300 {
+        world.schedule(&format!("t{i:03}"), ms(0), A).await;
+    }
+    let mut attempts = 0;
+    for _ in 0..60 {
+        world.quiet().await;
+        while let Some(call) = world.try_call() {
+            attempts += 1;
+            call.answer(failed(AttemptOutcome::NotConnected));
+            world.quiet().await;
+        }
+        world.advance(ms(1_000)).await;
+    }
+    assert!((20..=50).contains(&attempts), "{attempts} attempts at two dead receivers in a minute");
 }

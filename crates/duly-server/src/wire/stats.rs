@@ -87,6 +87,8 @@ pub struct PushOut {
     /// `closed`, `open` (the receiver does not answer and is left alone), `half_open` (single
     /// attempts see whether it is back).
     breaker: &'static str,
+    /// Whether its firings go to the namespace's fallback now.
+    diverted: bool,
     /// Failures in a row that the breaker has counted.
     failures_in_a_row: u32,
     /// Time until the next attempt past an open breaker.
@@ -105,6 +107,7 @@ impl PushOut {
             per_second_max: load.per_second,
             backlog: load.backlog,
             breaker: load.breaker.as_str(),
+            diverted: load.diverted,
             failures_in_a_row: load.failures,
             next_probe_in_ms: load.next_probe_in.map(ms),
         }

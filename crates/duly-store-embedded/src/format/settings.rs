@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use duly_core::{Millis, NamespaceName, Settings, limits::Limits, namespace::SigningSecret};
+use duly_core::{
+    Destination, Millis, NamespaceName, Settings,
+    limits::Limits,
+    namespace::{Fallback, SigningSecret},
+};
 use duly_store::query::Totals;
 
 use super::{
@@ -19,6 +23,7 @@ const RETENTION: u8 = 4;
 const WEIGHT: u8 = 5;
 const SECRET: u8 = 6;
 const LIMITS: u8 = 7;
+const FALLBACK: u8 = 8;
 
 pub(super) fn encode_namespace(w: &mut Writer<'_>, namespace: &NamespaceRecord) {
     w.text(namespace.name.as_str());
@@ -47,6 +52,9 @@ pub(super) fn encode_namespace(w: &mut Writer<'_>, namespace: &NamespaceRecord) 
         w.field(SECRET, |w| w.0.extend_from_slice(secret.reveal().as_bytes()));
     }
     w.field(LIMITS, |w| encode_limits(w, &settings.limits));
+    if let Some(fallback) = &settings.fallback {
+        w.field(FALLBACK, |w| encode_fallback(w, fallback));
+    }
     w.end();
 }
 
@@ -75,6 +83,7 @@ pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
                 settings.signing_secrets.push(SigningSecret::new(&timer::utf8(field.rest())?)?);
             }
             LIMITS => settings.limits = decode_limits(&mut field)?,
+            FALLBACK => settings.fallback = Some(decode_fallback(&mut field)?),
             other => return Err(timer::unknown_tag(other)),
         }
     }
@@ -86,6 +95,20 @@ pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
         updated_at,
         totals,
     })
+}
+
+fn encode_fallback(w: &mut Writer<'_>, fallback: &Fallback) {
+    w.u32(fallback.after_attempts);
+    w.u64(fallback.after_open.ms());
+    timer::encode_destination(w, &Destination::Http(fallback.destination.clone()));
+}
+
+fn decode_fallback(r: &mut Reader<'_>) -> Result<Fallback, DecodeError> {
+    let (after_attempts, after_open) = (r.u32()?, r.millis()?);
+    match timer::decode_destination(r)? {
+        Destination::Http(destination) => Ok(Fallback { destination, after_attempts, after_open }),
+        Destination::Pull => Err(DecodeError::Impossible("a fallback is a webhook".into())),
+    }
 }
 
 /// `None` is written as the largest number.
