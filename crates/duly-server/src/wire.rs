@@ -46,7 +46,7 @@ pub use forecast::ForecastOut;
 pub use headers::{Headers, HeadersOut};
 pub use letters::{PurgeIn, PurgedOut, RedriveIn, RedrivenOut};
 pub use limits::{LimitsIn, LimitsOut};
-pub use namespace::{NamespaceIn, NamespaceOut, NamespacesOut};
+pub use namespace::{NamespaceIn, NamespaceOut, NamespacesOut, ResumeIn};
 pub use number::Integer;
 pub use overdue::{GivenUpOut, OverdueIn};
 pub use patch::PatchIn;

@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 
 use super::{
     DestinationIn, DestinationOut, Duration, DurationOut, FallbackIn, FallbackOut, Field, Integer,
-    LimitsIn, LimitsOut, RetryIn, RetryOut, TimeOut,
+    LimitsIn, LimitsOut, RetryIn, RetryOut, Time, TimeOut,
 };
 
 /// Settings of a namespace, all optional.
@@ -60,6 +60,16 @@ pub struct NamespaceIn {
     #[schema(value_type = Option<LimitsIn>)]
     #[serde(default)]
     limits: Field<LimitsIn>,
+}
+
+/// When a paused namespace goes on.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = Resume)]
+pub struct ResumeIn {
+    /// It stays paused until then; at once when left out, or when that has passed.
+    #[schema(value_type = Option<Time>)]
+    pub at: Option<Time>,
 }
 
 /// The fields, checked.
@@ -171,6 +181,10 @@ pub struct NamespaceOut<'a> {
     name: &'a str,
     /// Whether claims are refused.
     paused: bool,
+    /// When it goes on by itself, while it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    resumes_at: Option<TimeOut>,
     /// Where firings go whose timer names no destination.
     #[schema(value_type = DestinationIn)]
     destination: DestinationOut<'a>,
@@ -208,6 +222,7 @@ impl<'a> From<&'a Namespace> for NamespaceOut<'a> {
         Self {
             name: namespace.name.as_str(),
             paused: namespace.paused,
+            resumes_at: namespace.resumes_at.map(TimeOut),
             destination: (&settings.destination).into(),
             fallback: settings.fallback.as_ref().map(FallbackOut::from),
             retry: RetryOut(&settings.retry),

@@ -86,6 +86,7 @@ impl Engine {
             self.held_back.first().map(|held| held.due_ms.saturating_sub(now.wall_ms)),
             self.expiries.next_due().map(|at| at.saturating_sub(now.wall_ms)),
             self.lease_ends.next_due().map(|at| at.saturating_sub(now.boot_ms)),
+            self.namespaces.next_resume().map(|at| at.unix_ms().saturating_sub(now.wall_ms)),
         ];
         let left_ms = left.into_iter().flatten().min();
         self.announced_ms = left_ms.map(|left| now.wall_ms.saturating_add(left));

@@ -24,6 +24,7 @@ const WEIGHT: u8 = 5;
 const SECRET: u8 = 6;
 const LIMITS: u8 = 7;
 const FALLBACK: u8 = 8;
+const RESUMES_AT: u8 = 9;
 
 pub(super) fn encode_namespace(w: &mut Writer<'_>, namespace: &NamespaceRecord) {
     w.text(namespace.name.as_str());
@@ -55,6 +56,9 @@ pub(super) fn encode_namespace(w: &mut Writer<'_>, namespace: &NamespaceRecord) 
     if let Some(fallback) = &settings.fallback {
         w.field(FALLBACK, |w| encode_fallback(w, fallback));
     }
+    if let Some(at) = namespace.resumes_at {
+        w.field(RESUMES_AT, |w| w.time(at));
+    }
     w.end();
 }
 
@@ -72,6 +76,7 @@ pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
         dead: r.u64()?,
     };
     let mut settings = Settings::default();
+    let mut resumes_at = None;
     while let Some((tag, mut field)) = r.field()? {
         match tag {
             DESTINATION => settings.destination = timer::decode_destination(&mut field)?,
@@ -83,6 +88,7 @@ pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
                 settings.signing_secrets.push(SigningSecret::new(&timer::utf8(field.rest())?)?);
             }
             LIMITS => settings.limits = decode_limits(&mut field)?,
+            RESUMES_AT => resumes_at = Some(field.time()?),
             FALLBACK => settings.fallback = Some(decode_fallback(&mut field)?),
             other => return Err(timer::unknown_tag(other)),
         }
@@ -91,6 +97,7 @@ pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
         name,
         settings: Arc::new(settings),
         paused,
+        resumes_at,
         created_at,
         updated_at,
         totals,

@@ -25,6 +25,7 @@ pub(super) struct Space {
     pub(super) number: u64,
     pub(super) settings: Arc<Settings>,
     pub(super) paused: bool,
+    pub(super) resumes_at: Option<Timestamp>,
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) live: BTreeMap<TimerId, Live>,
