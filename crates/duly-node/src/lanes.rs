@@ -206,8 +206,10 @@ impl Lanes {
         let limit = match gate {
             Gate::ShutUntil(at) => Limit::Breaker(at),
             _ if waits => Limit::Breaker(plan.now + SOON),
-            // With a fallback the others need not wait for the probe.
-            Gate::Probes(_) if to == Receiver::Own && is_diverted(&state, share, plan.now) => {
+            // With a fallback the others need not wait for the probe that begins now.
+            Gate::Probes(_)
+                if got > 0 && to == Receiver::Own && is_diverted(&state, share, plan.now) =>
+            {
                 Limit::Breaker(plan.now + SOON)
             }
             Gate::Probes(most) if got == most => Limit::Lane,

@@ -149,7 +149,7 @@ pub(super) const ROWS: &[Row] = &[
     ("POST", "/v1/namespaces/none/resume", "", 404, "not_found", NONE),
     ("PATCH", "/v1/namespaces/none", "{\"lease\":\"5s\"}", 404, "not_found", NONE),
     ("PATCH", NS, "{}", 400, INVALID, ("body", "\"{}\"", "a field to change")),
-    ("PUT", NS, "{\"color\":1}", 400, INVALID, ("color", "\"color\"", "known here: destination, retry")),
+    ("PUT", NS, "{\"color\":1}", 400, INVALID, ("color", "\"color\"", "known here: destination, fallback, retry")),
     ("PUT", NS, "{\"lease\":\"0s\"}", 400, INVALID, ("lease", "\"0s\"", "from 1s to 12h")),
     ("PUT", NS, "{\"retention\":\"3651d\"}", 400, INVALID, ("retention", "\"3651d\"", "from 0s to 3650d")),
     ("PUT", NS, "{\"weight\":0}", 400, INVALID, ("weight", "0", "from 1 to 1000")),
