@@ -31,6 +31,7 @@ pub mod limits;
 pub mod metric_names;
 pub mod namespace;
 pub mod payload;
+pub mod rate;
 pub mod request_hash;
 pub mod retry;
 pub mod schedule;

@@ -1,13 +1,13 @@
 //! Limits of a namespace.
 
-use crate::{Millis, invalid::Invalid, payload};
+use crate::{Millis, invalid::Invalid, payload, rate::Rate};
 
 /// Limits of one namespace. `None` means unlimited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Schedules taken per second.
+    /// Schedules taken per second, of new timers and replacements; as many at once.
     pub schedule_per_second: Option<u32>,
-    /// Attempts started per second and lane.
+    /// Attempts started per second and push lane; a tenth of it at once.
     pub deliver_per_second: Option<u32>,
     /// Attempts under way at once, per push lane.
     pub max_in_flight: u32,
@@ -39,6 +39,16 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The rate at which schedules are taken, if there is one.
+    pub fn schedule_rate(&self) -> Option<Rate> {
+        self.schedule_per_second.map(Rate::by_the_second)
+    }
+
+    /// The rate at which a push lane begins attempts, if there is one.
+    pub fn deliver_rate(&self) -> Option<Rate> {
+        self.deliver_per_second.map(Rate::smooth)
+    }
+
     /// Checks every bound; each error names its field.
     pub fn check(self) -> Result<Self, Invalid> {
         let positive = |field: &str, value: Option<u32>| match value {

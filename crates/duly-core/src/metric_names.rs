@@ -60,7 +60,11 @@ metrics! {
     OLDEST_DUE_SECONDS = "duly_oldest_due_seconds" Gauge
         "Age of the oldest due and unclaimed firing.";
     LANES = "duly_lanes" Gauge
-        "Lanes the node knows. Label: state.";
+        "Push lanes that hold or want something. Label: state (flowing, capped, starved, throttled, shut).";
+    BREAKERS = "duly_breakers" Gauge
+        "Push lanes with attempts under way or a breaker that is not closed. Label: state (closed, open, half_open).";
+    LANES_NEGLECTED = "duly_lanes_neglected" Gauge
+        "Lanes with something due that nobody worked on at the last two looks of the auditor: anything but 0 is an alarm.";
     LEASE_WAITERS = "duly_lease_waiters" Gauge
         "Lease calls that wait for a firing.";
     INDEX_BYTES = "duly_index_bytes" Gauge
@@ -72,13 +76,13 @@ metrics! {
     QUARANTINED_TOTAL = "duly_quarantined_total" Counter
         "Timers whose record could not be read and that became dead letters.";
     AUDIT_FINDINGS_TOTAL = "duly_audit_findings_total" Counter
-        "Faults that the store has found in itself. Label: kind (file, record, lane, lease, early, forgotten, count).";
+        "Faults that the store has found in itself. Label: kind (file, record, lane, lease, early, forgotten, count, neglected).";
     AUDIT_TIMESTAMP_SECONDS = "duly_audit_timestamp_seconds" Gauge
         "When the store last had looked for faults everywhere, in Unix time.";
     CLOCK_STEPS_TOTAL = "duly_clock_steps_total" Counter
         "Steps of the wall clock against the boot-time clock that were noticed.";
     WATCHDOG_RESTARTS_TOTAL = "duly_watchdog_restarts_total" Counter
-        "Loops that made no progress and were restarted.";
+        "Loops, calls and deliveries that stood still or broke and were begun again.";
     POISONED = "duly_poisoned" Gauge
         "1 after a failed write or fsync; the process must be restarted.";
     HTTP_REQUESTS_TOTAL = "duly_http_requests_total" Counter

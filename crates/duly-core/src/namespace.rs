@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{Destination, Millis, RetryPolicy, invalid::Invalid, limits::Limits};
+use crate::{
+    Destination, Millis, RetryPolicy, destination::HttpDestination, invalid::Invalid,
+    limits::Limits,
+};
 
 /// Shortest lease.
 pub const LEASE_MIN: Millis = Millis::from_secs(1);
@@ -16,6 +19,14 @@ pub const RETENTION_DEFAULT: Millis = Millis::from_secs(24 * 3_600);
 pub const RETENTION_MAX: Millis = Millis::from_secs(3_650 * 86_400);
 /// Largest weight.
 pub const WEIGHT_MAX: u32 = 1_000;
+/// Failed attempts after which a fallback takes over that says nothing.
+pub const FALLBACK_ATTEMPTS_DEFAULT: u32 = 5;
+/// How long a breaker stays open before a fallback takes over that says nothing.
+pub const FALLBACK_OPEN_DEFAULT: Millis = Millis::from_secs(60);
+/// Longest time that can be asked for.
+pub const FALLBACK_OPEN_MAX: Millis = Millis::from_secs(86_400);
+/// Most failed attempts that can be asked for.
+pub const FALLBACK_ATTEMPTS_MAX: u32 = 10_000;
 /// Most signing secrets at once.
 pub const SIGNING_SECRETS_MAX: usize = 2;
 
@@ -24,6 +35,8 @@ pub const SIGNING_SECRETS_MAX: usize = 2;
 pub struct Settings {
     /// Where firings go whose timer names no destination.
     pub destination: Destination,
+    /// Where firings go whose own receiver does not take them.
+    pub fallback: Option<Fallback>,
     /// Retry policy of timers that name none.
     pub retry: RetryPolicy,
     /// Lease of a claim that names none.
@@ -42,6 +55,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             destination: Destination::Pull,
+            fallback: None,
             retry: RetryPolicy::default(),
             lease: LEASE_DEFAULT,
             retention: RETENTION_DEFAULT,
@@ -56,6 +70,9 @@ impl Settings {
     /// Checks every bound; each error names its field.
     pub fn check(mut self) -> Result<Self, Invalid> {
         self.retry = self.retry.check().map_err(|e| e.within("retry"))?;
+        if let Some(fallback) = &self.fallback {
+            fallback.check().map_err(|e| e.within("fallback"))?;
+        }
         self.limits = self.limits.check().map_err(|e| e.within("limits"))?;
         self.lease.within(LEASE_MIN, LEASE_MAX).map_err(|e| e.within("lease"))?;
         self.retention.within(Millis::ZERO, RETENTION_MAX).map_err(|e| e.within("retention"))?;
@@ -68,6 +85,28 @@ impl Settings {
             return Err(Invalid::unseen("signing_secrets", allowed));
         }
         Ok(self)
+    }
+}
+
+/// A second receiver of a namespace's webhooks, which takes over when the first fails.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fallback {
+    /// The receiver.
+    pub destination: HttpDestination,
+    /// It gets the later attempts of a firing of which so many have failed.
+    pub after_attempts: u32,
+    /// It gets every firing of a lane whose breaker has stayed open for so long.
+    pub after_open: Millis,
+}
+
+impl Fallback {
+    fn check(&self) -> Result<(), Invalid> {
+        if !(1..=FALLBACK_ATTEMPTS_MAX).contains(&self.after_attempts) {
+            let allowed = format!("an integer from 1 to {FALLBACK_ATTEMPTS_MAX}");
+            return Err(Invalid::new("after_attempts", self.after_attempts, allowed));
+        }
+        let open = self.after_open.within(Millis::ZERO, FALLBACK_OPEN_MAX);
+        open.map_err(|e| e.within("after_open")).map(|_| ())
     }
 }
 

@@ -13,7 +13,7 @@ use duly_sink::{Delivery, Envelope};
 use duly_store::{Firing, Lane, SettleVerdict, Settlement, Token};
 
 use crate::{
-    lanes::Kind,
+    lanes::{Kind, Permit, Receiver, Reception},
     phase::Phase,
     record::{Recorder, Way},
     settler::{Entry, Slot, lease_lost},
@@ -24,11 +24,11 @@ use crate::{
 /// of a node has no end of its own, but settings and payload grow old with the claim.
 pub(crate) const HOLD_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// Starts the attempt, which holds a slot of this kind. `claim_sent_at` is the boot-time clock
-/// before the claim was sent.
-pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, kind: Kind, claim_sent_at: Duration) {
+/// Starts the attempt, which holds this. `claim_sent_at` is the boot-time clock before the claim was
+/// sent.
+pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, permit: Permit, claim_sent_at: Duration) {
     let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
-    let slot = Slot::new(Arc::clone(shared), lane, kind);
+    let slot = Slot::new(Arc::clone(shared), lane, permit);
     let attempt = Attempt {
         shared: Arc::clone(shared),
         token: firing.token.clone(),
@@ -38,9 +38,14 @@ pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, kind: Kind, claim_sent
     tokio::spawn(run(attempt, firing, claim_sent_at));
 }
 
-async fn run(attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
+async fn run(mut attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
     let shared = Arc::clone(&attempt.shared);
-    let Destination::Http(destination) = firing.destination else {
+    let receiver = attempt.choose(&firing);
+    let chosen = match (&firing.settings.fallback, receiver) {
+        (Some(fallback), Receiver::Fallback) => Destination::Http(fallback.destination.clone()),
+        _ => firing.destination,
+    };
+    let Destination::Http(destination) = chosen else {
         let reason = "this node has no way to deliver to the timer's destination";
         let delivery = Delivery::failed(AttemptOutcome::NotConnected, reason);
         attempt.conclude(verdict(delivery));
@@ -68,6 +73,9 @@ async fn run(attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
         trace_parent: firing.trace_parent,
         deadline: started + may_send_for,
     };
+    // The sink promises to end by itself; one that does not must not keep its slot for ever.
+    let timeout = envelope.destination.timeout.to_std().min(may_send_for);
+    let patience = timeout.saturating_add(shared.options.stall_after);
     let (id, delivery_id, number) = (envelope.id.clone(), envelope.delivery_id, envelope.attempt);
     let delivery = tokio::select! {
         biased;
@@ -76,7 +84,15 @@ async fn run(attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
             attempt.conclude(lease_lost(Wait::None, "the node stopped before the receiver answered"));
             return;
         }
+        () = tokio::time::sleep(patience) => {
+            shared.watch.restarted("a delivery", "did not end with its time-out");
+            attempt.report(Reception::Bad);
+            attempt.conclude(lease_lost(Wait::Policy, "the delivery did not end in its time"));
+            return;
+        }
     };
+    attempt.report(reception(&delivery));
+    let delivery = told(delivery, receiver);
     Recorder::delivery(started.elapsed());
     if let Delivery::Failed { reason, .. } | Delivery::Rejected { reason } = &delivery
         && let Some(held_back) = shared.failed_attempts.admit(shared.clock.boot())
@@ -88,6 +104,27 @@ async fn run(attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
         );
     }
     attempt.conclude(verdict(delivery));
+}
+
+/// A failure of the fallback says so.
+fn told(delivery: Delivery, receiver: Receiver) -> Delivery {
+    let of = |reason| format!("fallback: {reason}");
+    match delivery {
+        _ if receiver == Receiver::Own => delivery,
+        Delivery::Confirmed => Delivery::Confirmed,
+        Delivery::Failed { kind, wait, reason } => {
+            Delivery::Failed { kind, wait, reason: of(reason) }
+        }
+        Delivery::Rejected { reason } => Delivery::Rejected { reason: of(reason) },
+    }
+}
+
+/// What an attempt says of its receiver. Whoever answers "never again" is there.
+const fn reception(delivery: &Delivery) -> Reception {
+    match delivery {
+        Delivery::Confirmed | Delivery::Rejected { .. } => Reception::Good,
+        Delivery::Failed { .. } => Reception::Bad,
+    }
 }
 
 fn verdict(delivery: Delivery) -> SettleVerdict {
@@ -110,6 +147,26 @@ struct Attempt {
 }
 
 impl Attempt {
+    /// Which receiver the attempt goes to: the fallback, when the lane's own does not answer or this
+    /// firing has failed often enough.
+    fn choose(&mut self, firing: &Firing) -> Receiver {
+        let Some(slot) = &mut self.slot else {
+            return Receiver::Own;
+        };
+        let fallback = firing.settings.fallback.as_ref();
+        if fallback.is_some_and(|fallback| firing.attempt > fallback.after_attempts) {
+            slot.divert();
+        }
+        slot.receiver()
+    }
+
+    /// Tells the lane at once, before the verdict is durable.
+    fn report(&mut self, reception: Reception) {
+        if let Some(slot) = &mut self.slot {
+            slot.report(reception);
+        }
+    }
+
     fn conclude(mut self, verdict: SettleVerdict) {
         self.say(verdict);
     }

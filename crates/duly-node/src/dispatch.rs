@@ -13,11 +13,11 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{destination::LaneKey, shard::ShardId};
-use duly_store::{ClaimRequest, LaneClaim, Owner, Result};
+use duly_store::{ClaimRequest, LaneClaim, Owner, ReadyCursor, Result};
 
 use crate::{
     deliver,
-    lanes::Granted,
+    lanes::{Granted, Planned},
     phase::Phase,
     pull,
     record::Recorder,
@@ -46,10 +46,10 @@ pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
     let mut times = Times::default();
     while shared.phases.now() == Phase::Running {
         let boot = shared.clock.boot();
-        shared.shard_beats[usize::from(shard.0)].turn(boot);
+        shared.shard_turned(shard);
         if boot >= times.census_at {
             times.census_at = boot + CENSUS_EVERY;
-            Recorder::lanes(shared.lanes.lock().census());
+            Recorder::lanes(&shared.lanes.lock().census());
         }
         if let Err(error) = turn(&shared, shard, &mut times).await {
             shared.log_store_error("ready or claim", &error);
@@ -68,6 +68,8 @@ pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
 struct Times {
     walk_at: Duration,
     census_at: Duration,
+    /// Where the next walk begins, when the last could not remember more lanes.
+    walk_from: Option<ReadyCursor>,
 }
 
 /// What one turn found.
@@ -94,7 +96,7 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
     let too_soon = times.walk_at.saturating_sub(shared.clock.boot());
     if due && too_soon.is_zero() {
         found.look_again = false;
-        walk(shared, shard, &mut found).await?;
+        walk(shared, shard, &mut found, &mut times.walk_from).await?;
         resume(shared, shard, &mut found).await?;
         found.sooner(Some(SLEEP_MAX));
         if found.lanes > WALK_FREE_LANES {
@@ -107,6 +109,9 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
     } else if due {
         found.sooner(Some(too_soon));
     }
+    let boot = shared.clock.boot();
+    let next_at = shared.lanes.lock().next_at(shard);
+    found.sooner(next_at.map(|at| at.saturating_sub(boot)));
     if let Some(next_due_in) = found.next_due_in {
         let sleep = next_due_in.max(SLEEP_MIN);
         shared.waker.wake_by(shard, wall_after(&*shared.clock, sleep));
@@ -114,11 +119,18 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
     Ok(())
 }
 
-/// Asks the store which lanes have something, and serves them.
-async fn walk(shared: &Arc<Shared>, shard: ShardId, found: &mut Found) -> Result<()> {
-    let mut after = None;
+/// Asks the store which lanes have something, and serves them. With as many waiting as can be
+/// remembered it ends, and the next walk goes on from there.
+async fn walk(
+    shared: &Arc<Shared>,
+    shard: ShardId,
+    found: &mut Found,
+    from: &mut Option<ReadyCursor>,
+) -> Result<()> {
+    let mut after = from.take();
     loop {
         let page = shared.store.ready(shard, after, PAGE).await?;
+        shared.shard_turned(shard);
         found.sooner(page.next_due_in);
         found.lanes += page.lanes.len();
         let mut push = Vec::new();
@@ -128,10 +140,15 @@ async fn walk(shared: &Arc<Shared>, shard: ShardId, found: &mut Found) -> Result
                 LaneKey::Origin(_) | LaneKey::Overflow => push.push(ready),
             }
         }
-        let claims = shared.lanes.lock().plan(shard, push);
-        claim(shared, shard, claims, found).await?;
+        let boot = shared.clock.boot();
+        let planned = shared.lanes.lock().plan(shard, push, boot);
+        claim(shared, shard, planned, found).await?;
         after = page.cursor;
         if after.is_none() {
+            return Ok(());
+        }
+        if shared.lanes.lock().is_full(shard) {
+            *from = after;
             return Ok(());
         }
     }
@@ -141,11 +158,12 @@ async fn walk(shared: &Arc<Shared>, shard: ShardId, found: &mut Found) -> Result
 /// ever.
 async fn resume(shared: &Arc<Shared>, shard: ShardId, found: &mut Found) -> Result<()> {
     for _ in 0..RESUMES_PER_LOOK {
-        let claims = shared.lanes.lock().plan_waiting(shard);
-        if claims.is_empty() {
+        let boot = shared.clock.boot();
+        let planned = shared.lanes.lock().plan_waiting(shard, boot);
+        if planned.is_empty() {
             return Ok(());
         }
-        claim(shared, shard, claims, found).await?;
+        claim(shared, shard, planned, found).await?;
     }
     shared.bell(shard).ring_freed();
     Ok(())
@@ -155,37 +173,51 @@ async fn resume(shared: &Arc<Shared>, shard: ShardId, found: &mut Found) -> Resu
 async fn claim(
     shared: &Arc<Shared>,
     shard: ShardId,
-    claims: Vec<LaneClaim>,
+    planned: Vec<Planned>,
     found: &mut Found,
 ) -> Result<()> {
-    if claims.is_empty() {
+    if planned.is_empty() {
         return Ok(());
     }
+    let lanes: Vec<LaneClaim> = planned.iter().map(|planned| planned.claim.clone()).collect();
+    let mut held = Held { shared, planned };
     let request = ClaimRequest {
-        total_max: claims.iter().map(|c| c.first_max + c.retry_max).sum(),
-        lanes: claims.clone(),
+        total_max: lanes.iter().map(|c| c.first_max + c.retry_max).sum(),
+        lanes,
         bytes_max: shared.options.claim_bytes_max,
         owner: Owner::Node(shared.run),
     };
     let sent_at = shared.clock.boot();
-    let claimed = match shared.store.claim(shard, request).await {
-        Ok(claimed) => claimed,
-        Err(error) => {
-            shared.lanes.lock().unplan(&claims);
-            return Err(error);
-        }
-    };
+    let claimed = shared.store.claim(shard, request).await?;
+    shared.shard_turned(shard);
     found.sooner(claimed.next_due_in);
-    let granted = shared.lanes.lock().granted(shard, &claims, claimed);
+    let planned = std::mem::take(&mut held.planned);
+    let boot = shared.clock.boot();
+    let granted = shared.lanes.lock().granted(shard, &planned, claimed, boot);
     let Granted { excess, firings, look_again } = granted;
     found.look_again |= look_again;
-    for (firing, kind) in firings {
-        deliver::start(shared, firing, kind, sent_at);
+    for (firing, permit) in firings {
+        deliver::start(shared, firing, permit, sent_at);
     }
     for firing in excess {
         shared.release_later(firing.token, firing.namespace);
     }
     Ok(())
+}
+
+/// Slots that are held for a claim under way. They come back when it fails, and when the loop is
+/// stopped in the middle of it.
+struct Held<'a> {
+    shared: &'a Shared,
+    planned: Vec<Planned>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if !self.planned.is_empty() {
+            self.shared.lanes.lock().unplan(&self.planned, self.shared.clock.boot());
+        }
+    }
 }
 
 /// Passes the store's wake-ups of a shard on to its loop.

@@ -19,6 +19,10 @@ pub struct NodeHealth {
     pub unsettled: usize,
     /// Whether it has stopped claiming.
     pub draining: bool,
+    /// Loops, calls and deliveries that stood still or broke and were begun again, since the start.
+    pub restarts: u64,
+    /// Lanes with something due that nobody worked on at the last two looks, a few of them by name.
+    pub neglected: Vec<String>,
 }
 
 /// One loop.
@@ -30,17 +34,26 @@ pub struct LoopHealth {
     pub idle_for: Duration,
 }
 
-/// The last turn of one loop, by the boot-time clock.
+/// The turns of one loop: how many, and when the last was by the boot-time clock.
 #[derive(Debug, Default)]
-pub(crate) struct Beat(AtomicU64);
+pub(crate) struct Beat {
+    last_ms: AtomicU64,
+    turns: AtomicU64,
+}
 
 impl Beat {
     pub(crate) fn turn(&self, boot: Duration) {
         let ms = u64::try_from(boot.as_millis()).unwrap_or(u64::MAX);
-        self.0.store(ms, Ordering::Relaxed);
+        self.last_ms.store(ms, Ordering::Relaxed);
+        self.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it has turned.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
     }
 
     pub(crate) fn idle_for(&self, boot: Duration) -> Duration {
-        boot.saturating_sub(Duration::from_millis(self.0.load(Ordering::Relaxed)))
+        boot.saturating_sub(Duration::from_millis(self.last_ms.load(Ordering::Relaxed)))
     }
 }

@@ -1,82 +1,70 @@
-//! Lanes: how many firings each may have under way, decided by free capacity. Pure.
+//! Lanes: how many firings each may have under way, decided by free capacity. Pure: the clock is
+//! handed in.
 //!
 //! Invariants, at every moment:
 //!
-//! * a lane holds at most its cap (`max_in_flight` of its namespace; 1 until that is known),
+//! * a lane holds at most its cap (`max_in_flight` of its namespace), begins attempts no faster than
+//!   its rate (`deliver_per_second`), and none while its breaker is open,
 //! * all lanes together hold at most `workers_max`, retries at most half of that,
-//! * of each kind a lane takes more only while it holds less than half as many workers as are free
-//!   for that kind, times its weight (the *dynamic threshold* of Choudhury and Hahne, 1998): greedy
-//!   lanes shrink each other and leave some for a lane that has nothing yet, so a few dead
-//!   receivers cannot take all workers,
+//! * of each kind a namespace takes more only while it holds less than twice as many workers as are
+//!   free for that kind, times its weight (the *dynamic threshold* of Choudhury and Hahne, 1998), and
+//!   one of its lanes only a part of that: the greedy shrink each other and leave some for whoever has
+//!   nothing yet, so a few dead receivers cannot take all workers,
+//! * workers that are freed while lanes are starved of them go round by deficit round-robin over the
+//!   namespaces, each for its weight,
 //! * within a lane retries hold at most half of its cap while there is more than one slot, and get
 //!   every fourth slot at least: neither kind starves the other.
 //!
-//! A lane that got less than it wants waits in its shard's [`Backlog`]: *blocked* when only its own
-//! slots can help, *starved* when any freed worker can. So a freed slot looks at few lanes, never
-//! at all of them. The only caller is the node, under one lock.
+//! A lane that got less than it wants waits in its shard's [`Backlog`]. The only caller is the node,
+//! under one lock. `docs/internals/lanes.md` tells the whole of it.
+
+use std::time::Duration;
 
 use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
-use duly_store::{Claimed, Firing, Lane, LaneClaim, ReadyLane};
+use duly_store::{Claimed, Firing, Lane, ReadyLane};
 use rustc_hash::FxHashMap;
 
 mod backlog;
+mod breaker;
+mod drr;
+mod fallback;
+mod plan;
 mod share;
+mod state;
+mod view;
 
 #[cfg(test)]
 mod tests;
 
-use backlog::Backlog;
+use backlog::{Backlog, Waiting};
+pub use breaker::BreakerState;
+use breaker::{Breaker, Gate};
+pub(crate) use breaker::{Pass, Reception};
+use fallback::is_diverted;
+use plan::Plan;
+pub(crate) use plan::{Permit, Planned, Receiver};
 pub(crate) use share::Kind;
-use share::{Demand, Load, Room, Share};
+use share::{Demand, Limit, Load, Room, Share, Turn};
+use state::State;
+pub(crate) use view::Census;
+pub use view::{Activity, LaneLoad};
 
-/// Lanes and namespaces remembered although they hold nothing.
+/// Lanes remembered although they hold nothing.
 const IDLE_REMEMBERED_MAX: usize = 4_096;
-
-/// What a lane is doing, for people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Activity {
-    /// It gets what it wants.
-    Flowing,
-    /// It is at its own cap.
-    Capped,
-    /// It waits for a worker.
-    Starved,
-}
-
-impl Activity {
-    /// Every activity.
-    pub const ALL: [Self; 3] = [Self::Flowing, Self::Capped, Self::Starved];
-
-    /// Its name in metrics and answers.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Flowing => "flowing",
-            Self::Capped => "capped",
-            Self::Starved => "starved",
-        }
-    }
-}
-
-/// A push lane as seen from outside.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaneLoad {
-    /// Which, within the namespace.
-    pub key: LaneKey,
-    /// Attempts under way, those not yet settled included.
-    pub in_flight: usize,
-    /// Most attempts under way at once, if known.
-    pub cap: Option<usize>,
-    /// What it is doing.
-    pub state: Activity,
-}
+/// Lanes remembered for what their receivers did, although they hold nothing.
+const REMEMBERED_MAX: usize = 1 << 16;
+/// Most starved lanes looked at in one step.
+const LOOKS_MAX: usize = 4_096;
+/// Wait of a lane that has attempts for its fallback beside those for its own receiver.
+const SOON: Duration = Duration::from_millis(10);
 
 /// What a claim brought, beside its firings.
 #[derive(Debug, Default)]
 pub(crate) struct Granted {
     /// Firings that no slot is left for, because the cap has been lowered: to be released.
     pub(crate) excess: Vec<Firing>,
-    /// Firings to be delivered, each with the kind of the slot it holds.
-    pub(crate) firings: Vec<(Firing, Kind)>,
+    /// Firings to be delivered, each with the slot it holds.
+    pub(crate) firings: Vec<(Firing, Permit)>,
     /// Whether the shard should ask for ready lanes again at once.
     pub(crate) look_again: bool,
 }
@@ -88,29 +76,16 @@ pub(crate) struct Lanes {
     batch_max: usize,
     workers: Load,
     lanes: FxHashMap<Lane, State>,
-    shares: FxHashMap<NamespaceName, Share>,
+    /// What the lanes of a namespace hold together; absent when nothing.
+    namespaces: FxHashMap<NamespaceName, Load>,
     backlogs: Vec<Backlog>,
-}
-
-/// A claim in the making.
-#[derive(Debug)]
-struct Plan {
-    shard: ShardId,
-    batch_left: usize,
-    claims: Vec<LaneClaim>,
-}
-
-impl Plan {
-    fn new(shard: ShardId, batch_left: usize) -> Self {
-        Self { shard, batch_left, claims: Vec::new() }
-    }
-}
-
-#[derive(Debug, Default, Clone, Copy)]
-struct State {
-    load: Load,
-    /// The kind that got the last slot, so that a lane of one slot takes turns.
-    last: Kind,
+    /// Breakers of the namespaces' fallbacks, of those that know something.
+    fallbacks: FxHashMap<NamespaceName, Breaker>,
+    /// Size of `lanes` at which the idle ones are forgotten.
+    forget_at: usize,
+    /// A lane that is lost sight of, so that a test sees who notices.
+    #[cfg(test)]
+    pub(crate) lost: Option<Lane>,
 }
 
 impl Lanes {
@@ -120,8 +95,12 @@ impl Lanes {
             batch_max: batch_max.max(1),
             workers: Load::default(),
             lanes: FxHashMap::default(),
-            shares: FxHashMap::default(),
+            namespaces: FxHashMap::default(),
             backlogs: (0..shards).map(|_| Backlog::default()).collect(),
+            fallbacks: FxHashMap::default(),
+            forget_at: IDLE_REMEMBERED_MAX + workers_max,
+            #[cfg(test)]
+            lost: None,
         }
     }
 
@@ -131,100 +110,174 @@ impl Lanes {
     }
 
     /// Decides what to claim for lanes that have something, and holds the slots for it. What a lane
-    /// wants and does not get is remembered in the backlog of its shard.
-    pub(crate) fn plan(&mut self, shard: ShardId, ready: Vec<ReadyLane>) -> Vec<LaneClaim> {
-        let mut plan = Plan::new(shard, self.batch_max);
-        for ReadyLane { lane, first, retry } in ready {
-            self.plan_one(&mut plan, lane, Demand::wanted(first, retry));
+    /// wants and does not get is remembered in the backlog of its shard. A lane that is starved
+    /// already keeps its turn.
+    pub(crate) fn plan(
+        &mut self,
+        shard: ShardId,
+        ready: Vec<ReadyLane>,
+        now: Duration,
+    ) -> Vec<Planned> {
+        let mut plan = Plan::new(shard, now, self.batch_max);
+        for ReadyLane { lane, first, retry, settings } in ready {
+            let (demand, share) = (Demand::wanted(first, retry), Share::of(&settings));
+            #[cfg(test)]
+            if self.lost.as_ref() == Some(&lane) {
+                continue;
+            }
+            if !self.backlogs[usize::from(shard.0)].renew_starved(&lane, demand, share) {
+                self.plan_one(&mut plan, lane, demand, share, usize::MAX);
+            }
         }
-        plan.claims
+        plan.done()
     }
 
-    /// Decides what to claim for lanes of a shard that waited: those with a slot of their own freed,
-    /// then starved ones in turn, for as long as there are workers. A lane that was not looked at
-    /// keeps its turn.
-    pub(crate) fn plan_waiting(&mut self, shard: ShardId) -> Vec<LaneClaim> {
-        let mut plan = Plan::new(shard, self.batch_max);
+    /// Decides what to claim for lanes of a shard that waited: those with a slot of their own freed
+    /// or whose moment has come, then starved ones in turn, for as long as there are workers. A lane
+    /// that was not looked at keeps its turn.
+    pub(crate) fn plan_waiting(&mut self, shard: ShardId, now: Duration) -> Vec<Planned> {
+        let mut plan = Plan::new(shard, now, self.batch_max);
         let at = usize::from(shard.0);
-        for (lane, demand) in self.backlogs[at].take_retried() {
-            self.plan_one(&mut plan, lane, demand);
+        while plan.batch_left > 0
+            && let Some((lane, waiting)) = self.backlogs[at].take_called(now)
+        {
+            self.plan_one(&mut plan, lane, waiting.demand, waiting.share, usize::MAX);
         }
-        for _ in 0..self.backlogs[at].take_looks() {
+        let looks = self.backlogs[at].take_looks().min(LOOKS_MAX);
+        for _ in 0..looks {
             if self.workers.sum() >= self.workers_max || plan.batch_left == 0 {
                 break;
             }
-            let Some((lane, demand)) = self.backlogs[at].take_starved() else {
+            let Some((lane, waiting, credit)) = self.backlogs[at].take_starved() else {
                 break;
             };
-            self.plan_one(&mut plan, lane, demand);
+            let holds_none = self.lanes.get(&lane).is_none_or(|state| state.load.sum() == 0);
+            let (demand, share) = (waiting.demand, waiting.share);
+            let used = self.plan_one(&mut plan, lane.clone(), demand, share, credit);
+            if used == 0 && holds_none {
+                self.backlogs[at].deny(&lane);
+            } else {
+                self.backlogs[at].charge(used);
+            }
         }
-        plan.claims
+        plan.done()
     }
 
-    fn plan_one(&mut self, plan: &mut Plan, lane: Lane, demand: Demand) {
+    /// When a lane of a shard that waits for a moment is to be planned, by the boot-time clock.
+    pub(crate) fn next_at(&self, shard: ShardId) -> Option<Duration> {
+        self.backlogs[usize::from(shard.0)].next_at()
+    }
+
+    /// Whether no more lanes of a shard can be remembered, so that the store need not name others.
+    pub(crate) fn is_full(&self, shard: ShardId) -> bool {
+        self.backlogs[usize::from(shard.0)].is_full()
+    }
+
+    /// Plans one lane; answers how much it got. `credit` is what its namespace's turn is good for,
+    /// the largest number when it is not about turns.
+    fn plan_one(
+        &mut self,
+        plan: &mut Plan,
+        lane: Lane,
+        demand: Demand,
+        share: Share,
+        credit: usize,
+    ) -> usize {
         let state = self.lanes.get(&lane).copied().unwrap_or_default();
+        let (to, gate) = self.way(&lane, &state, share, plan.now);
+        let waits = plan.is_for_another(&lane, to);
+        let (probes, rated) = match gate {
+            Gate::ShutUntil(_) => (0, 0),
+            Gate::Free => (usize::MAX, state.rate_left(share.rate, plan.now)),
+            Gate::Probes(most) => (most, state.rate_left(share.rate, plan.now)),
+        };
         let room = Room {
-            share: self.share(&lane.namespace),
+            share,
             lane: state.load,
+            namespace: self.namespaces.get(&lane.namespace).copied().unwrap_or_default(),
             workers: self.workers,
             workers_max: self.workers_max,
+            turn: if credit == usize::MAX { Turn::None } else { Turn::Own },
+            most: if waits { 0 } else { probes.min(rated).min(credit).min(plan.batch_left) },
         };
         let allowed = room.allow(demand, state.last);
-        let granted = allowed.slots.at_most(plan.batch_left);
-        let left = demand.minus(granted);
+        let granted = allowed.slots;
+        let got = granted.sum();
+        let limit = match gate {
+            Gate::ShutUntil(at) => Limit::Breaker(at),
+            _ if waits => Limit::Breaker(plan.now + SOON),
+            // With a fallback the others need not wait for the probe that begins now.
+            Gate::Probes(_)
+                if got > 0 && to == Receiver::Own && is_diverted(&state, share, plan.now) =>
+            {
+                Limit::Breaker(plan.now + SOON)
+            }
+            Gate::Probes(most) if got == most => Limit::Lane,
+            _ if got == rated => Limit::Rate(state.rate_next_at(share.rate, plan.now, got)),
+            _ if got == credit => Limit::Workers,
+            _ => allowed.limit,
+        };
         let backlog = &mut self.backlogs[usize::from(plan.shard.0)];
-        backlog.remember(&lane, left, allowed.limit);
-        if granted != allowed.slots {
+        backlog.remember(&lane, Waiting { demand: demand.minus(granted), limit, share });
+        if got == plan.batch_left && got < credit {
             // Only the size of the batch kept it from more.
             backlog.retry(&lane);
         }
-        if granted.sum() == 0 {
-            return;
+        if got > 0 {
+            self.workers.add(granted);
+            self.namespaces.entry(lane.namespace.clone()).or_default().add(granted);
+            let to_fallback = match to {
+                Receiver::Own => None,
+                Receiver::Fallback => Some(self.pass_to_fallback(&lane.namespace, got, plan.now)),
+            };
+            let state = self.lanes.entry(lane.clone()).or_default();
+            let pass = to_fallback.unwrap_or_else(|| state.breaker.pass(plan.now, got));
+            let planned = state.begin(lane, granted, share, (to, pass), plan.now);
+            plan.add(planned);
+        } else if gate != Gate::Free
+            && let Some(state) = self.lanes.get_mut(&lane)
+        {
+            state.share = Some(share);
         }
-        plan.batch_left -= granted.sum();
-        self.workers.add(granted);
-        let state = self.lanes.entry(lane.clone()).or_default();
-        state.load.add(granted);
-        state.last = if granted.retry > 0 { Kind::Retry } else { Kind::First };
-        plan.claims.push(LaneClaim { lane, first_max: granted.first, retry_max: granted.retry });
+        got
     }
 
     /// Gives back the slots of a claim that failed.
-    pub(crate) fn unplan(&mut self, claims: &[LaneClaim]) {
-        for claim in claims {
-            let held = Load::new(claim.first_max, claim.retry_max);
-            self.give_back(&claim.lane, held);
+    pub(crate) fn unplan(&mut self, planned: &[Planned], now: Duration) {
+        for planned in planned {
+            self.give_back_planned(planned, planned.load(), now);
         }
     }
 
-    /// Takes in what a claim brought: learns caps and weights, gives back the slots that were held
-    /// for more than there was.
+    /// Takes in what a claim brought: learns caps, gives back the slots that were held for more than
+    /// there was.
     pub(crate) fn granted(
         &mut self,
         shard: ShardId,
-        claims: &[LaneClaim],
+        planned: &[Planned],
         claimed: Claimed,
+        now: Duration,
     ) -> Granted {
-        let mut unused: FxHashMap<Lane, Load> =
-            claims.iter().map(|c| (c.lane.clone(), Load::new(c.first_max, c.retry_max))).collect();
+        let mut unused: FxHashMap<Lane, (Load, Pass, Receiver)> =
+            planned.iter().map(|p| (p.claim.lane.clone(), (p.load(), p.pass, p.to))).collect();
         let mut result = Granted::default();
         for firing in claimed.firings {
             let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
-            let share = self.learn(&firing);
+            let share = Share::of(&firing.settings);
             // A redriven firing without attempts is a retry to the store although its attempt is
             // the first, so the slot that is held counts, not the number.
-            let held = unused.get_mut(&lane).and_then(|left| {
+            let held = unused.get_mut(&lane).and_then(|(left, pass, to)| {
                 let kind = [Kind::of(&firing), Kind::First, Kind::Retry]
                     .into_iter()
                     .find(|kind| left.covers(Load::one(*kind)))?;
-                Some((left, kind))
+                Some((left, Permit { kind, pass: *pass, to: *to }))
             });
-            let Some((left, kind)) = held else {
+            let Some((left, permit)) = held else {
                 // More than was asked for: no slot is held for it.
                 result.excess.push(firing);
                 continue;
             };
-            let still_unused = left.minus(Load::one(kind));
+            let still_unused = left.minus(Load::one(permit.kind));
             let load = self.lanes.get(&lane).map_or(0, |state| state.load.sum());
             if load.saturating_sub(still_unused.sum()) > share.cap {
                 // Its slot stays in `unused` and is given back below.
@@ -232,106 +285,106 @@ impl Lanes {
                 continue;
             }
             *left = still_unused;
-            result.firings.push((firing, kind));
+            result.firings.push((firing, permit));
         }
         let backlog = &mut self.backlogs[usize::from(shard.0)];
-        for claim in claims {
-            let left = unused.get(&claim.lane).copied().unwrap_or_default();
-            let has_more = claimed.more.contains(&claim.lane);
-            if !has_more {
-                backlog.forget(&claim.lane);
-            } else if !backlog.waits(&claim.lane) {
+        for planned in planned {
+            let lane = &planned.claim.lane;
+            if !claimed.more.contains(lane) {
+                backlog.forget(lane);
+            } else if !backlog.waits(lane) {
                 result.look_again = true;
             }
-            // What was planned under a cap of 1, because nothing was known of the namespace.
-            if has_more && left.sum() == 0 {
-                backlog.retry(&claim.lane);
-            }
         }
-        for (lane, left) in unused {
-            self.give_back(&lane, left);
+        for planned in planned {
+            let left = unused.get(&planned.claim.lane).map_or(Load::default(), |(left, ..)| *left);
+            self.give_back_planned(planned, left, now);
         }
         // With nothing granted, asking again at once would only spin.
         result.look_again &= !result.firings.is_empty();
         result
     }
 
+    /// Learns how an attempt went. Answers the shards that may have use for it.
+    pub(crate) fn report(
+        &mut self,
+        lane: &Lane,
+        permit: Permit,
+        reception: Reception,
+        now: Duration,
+    ) -> Vec<ShardId> {
+        let pass = permit.pass;
+        if permit.to == Receiver::Fallback {
+            self.report_of_fallback(&lane.namespace, permit, reception, now);
+            return Vec::new();
+        }
+        // The overflow lane has many receivers: one that is dead must not shut out the others.
+        let known = self.lanes.get_mut(lane).filter(|_| lane.key != LaneKey::Overflow);
+        let Some(state) = known else {
+            return Vec::new();
+        };
+        state.breaker.report(pass, reception, now);
+        if pass == Pass::Free && state.breaker.state() == BreakerState::Closed {
+            return Vec::new();
+        }
+        match reception {
+            Reception::Good => self.shards_where(|backlog| backlog.receiver_is_back(lane)),
+            Reception::Bad | Reception::Unknown => Vec::new(),
+        }
+    }
+
     /// Frees the slot of an attempt that is settled. Answers the shards that may have use for it.
-    pub(crate) fn free(&mut self, lane: &Lane, kind: Kind) -> Vec<ShardId> {
-        self.give_back(lane, Load::one(kind));
-        let mut woken = Vec::new();
-        for (i, backlog) in self.backlogs.iter_mut().enumerate() {
-            if backlog.freed(lane) {
-                woken.push(ShardId(u16::try_from(i).unwrap_or(u16::MAX)));
+    pub(crate) fn free(&mut self, lane: &Lane, kind: Kind, now: Duration) -> Vec<ShardId> {
+        self.give_back(lane, Load::one(kind), now);
+        self.shards_where(|backlog| backlog.freed(lane))
+    }
+
+    fn shards_where(&mut self, mut wants: impl FnMut(&mut Backlog) -> bool) -> Vec<ShardId> {
+        let shards = (0_u16..).map(ShardId).zip(&mut self.backlogs);
+        shards.filter_map(|(shard, backlog)| wants(backlog).then_some(shard)).collect()
+    }
+
+    /// Gives back what was held for a claim and not used.
+    fn give_back_planned(&mut self, planned: &Planned, load: Load, now: Duration) {
+        if let Some(state) = self.lanes.get_mut(&planned.claim.lane) {
+            state.give_back(planned, load.sum());
+        }
+        if matches!(planned.pass, Pass::Probe(_)) {
+            let permit = Permit { kind: Kind::First, pass: planned.pass, to: planned.to };
+            for _ in 0..load.sum() {
+                self.report(&planned.claim.lane, permit, Reception::Unknown, now);
             }
         }
-        woken
+        self.give_back(&planned.claim.lane, load, now);
     }
 
-    /// The lanes of a namespace that hold or want something.
-    pub(crate) fn loads(&self, namespace: &NamespaceName) -> Vec<LaneLoad> {
-        let cap = self.shares.get(namespace).map(|share| share.cap);
-        let mut loads: Vec<_> = self
-            .lanes
-            .iter()
-            .filter(|(lane, _)| lane.namespace == *namespace)
-            .map(|(lane, state)| LaneLoad {
-                key: lane.key.clone(),
-                in_flight: state.load.sum(),
-                cap,
-                state: self.activity(lane),
-            })
-            .collect();
-        loads.sort_by(|a, b| a.key.cmp(&b.key));
-        loads
-    }
-
-    /// How many lanes are in each activity, of those that hold something.
-    pub(crate) fn census(&self) -> [(Activity, usize); 3] {
-        Activity::ALL.map(|wanted| {
-            let count = self
-                .lanes
-                .iter()
-                .filter(|(lane, s)| s.load.sum() > 0 && self.activity(lane) == wanted)
-                .count();
-            (wanted, count)
-        })
-    }
-
-    fn activity(&self, lane: &Lane) -> Activity {
-        let mut limits = self.backlogs.iter().filter_map(|b| b.limit_of(lane));
-        match limits.next() {
-            None => Activity::Flowing,
-            Some(share::Limit::Lane) => Activity::Capped,
-            Some(share::Limit::Workers) => Activity::Starved,
+    fn give_back(&mut self, lane: &Lane, load: Load, now: Duration) {
+        if load.sum() == 0 {
+            return;
         }
-    }
-
-    fn share(&self, namespace: &NamespaceName) -> Share {
-        self.shares.get(namespace).copied().unwrap_or_default()
-    }
-
-    fn learn(&mut self, firing: &Firing) -> Share {
-        let share = Share::of(&firing.settings);
-        match self.shares.get_mut(&firing.namespace) {
-            Some(known) => *known = share,
-            None => {
-                if self.shares.len() >= IDLE_REMEMBERED_MAX {
-                    self.shares.clear();
-                }
-                self.shares.insert(firing.namespace.clone(), share);
-            }
-        }
-        share
-    }
-
-    fn give_back(&mut self, lane: &Lane, load: Load) {
         self.workers.subtract(load);
+        if let Some(held) = self.namespaces.get_mut(&lane.namespace) {
+            held.subtract(load);
+            if held.sum() == 0 {
+                self.namespaces.remove(&lane.namespace);
+            }
+        }
         if let Some(state) = self.lanes.get_mut(lane) {
             state.load.subtract(load);
         }
-        if self.lanes.len() > IDLE_REMEMBERED_MAX + self.workers_max {
+        if self.lanes.len() > self.forget_at {
+            self.forget_idle(now);
+        }
+    }
+
+    /// Forgets lanes that hold nothing and of which nothing is known; past the bound, all that hold
+    /// nothing.
+    fn forget_idle(&mut self, now: Duration) {
+        self.lanes.retain(|_, state| state.load.sum() > 0 || !state.is_new(now));
+        if self.lanes.len() > REMEMBERED_MAX {
             self.lanes.retain(|_, state| state.load.sum() > 0);
         }
+        // Twice what is left, so that forgetting costs each lane a constant.
+        self.forget_at = (2 * self.lanes.len()).max(IDLE_REMEMBERED_MAX + self.workers_max);
     }
 }

@@ -16,6 +16,7 @@
 //! The decisions are pure (`lanes`, `waiters`); the loops around them are thin (`dispatch`,
 //! `deliver`, `pull`, `settler`). Start reading at [`Node`], then `dispatch`.
 
+mod auditor;
 mod deliver;
 mod dispatch;
 mod health;
@@ -30,12 +31,13 @@ mod settler;
 mod state;
 mod supervise;
 mod waker;
+mod watchdog;
 
 #[cfg(test)]
 mod tests;
 
 pub use health::{LoopHealth, NodeHealth};
-pub use lanes::{Activity, LaneLoad};
+pub use lanes::{Activity, BreakerState, LaneLoad};
 pub use node::{Handle, Node};
 pub use options::Options;
 pub use pull::{LeaseRequest, Leased};

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, dispatch,
+    LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, auditor, dispatch,
     health::Beat,
     lanes::Lanes,
     log_limit::LogLimit,
@@ -27,6 +27,7 @@ use crate::{
     state::{Bell, Shared},
     supervise,
     waker::{self, Waker},
+    watchdog::{self, Watch},
 };
 
 /// Longest time a drain waits for its last verdicts to be taken by the store.
@@ -81,6 +82,8 @@ impl Node {
                 .collect()
         };
         let shared = Arc::new(Shared {
+            watchdog_beat: Beat::default(),
+            watch: Watch::new(shards),
             shard_beats: beats(),
             settler_beats: beats(),
             lanes: Mutex::new(Lanes::new(shards, options.workers_max, options.claim_batch_max)),
@@ -104,15 +107,22 @@ impl Node {
             tokio::spawn(settler::run(Arc::clone(&shared), shard, entries));
             let name = format!("shard {}", shard.0);
             let listener = format!("wake-ups of {name}");
-            supervise::spawn(listener, Arc::clone(&shared), move |shared| {
+            let stalled = Arc::default();
+            supervise::spawn(listener, Arc::clone(&shared), stalled, move |shared| {
                 dispatch::listen(shared, shard)
             });
-            supervise::spawn(name, Arc::clone(&shared), move |shared| {
+            let stalled = Arc::clone(&shared.watch.stalled[usize::from(shard.0)]);
+            supervise::spawn(name, Arc::clone(&shared), stalled, move |shared| {
                 // After a restart everything is looked at again.
                 shared.bell(shard).ring_due();
                 dispatch::run(shared, shard)
             });
         }
+        shared.watchdog_beat.turn(shared.clock.boot());
+        let guarded = Arc::clone(&shared);
+        supervise::spawn("watchdog".to_owned(), guarded, Arc::default(), watchdog::run);
+        let guarded = Arc::clone(&shared);
+        supervise::spawn("auditor".to_owned(), guarded, Arc::default(), auditor::run);
         shared.ring_all();
         Handle(shared)
     }
@@ -125,7 +135,7 @@ fn random() -> u64 {
 
 /// The handle to a running node; cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Handle(Arc<Shared>);
+pub struct Handle(pub(crate) Arc<Shared>);
 
 impl Handle {
     /// Leases firings of the namespace's pull lane, waiting in line for them.
@@ -197,7 +207,7 @@ impl Handle {
 
     /// The push lanes of a namespace that hold something or lately did.
     pub fn lanes(&self, namespace: &NamespaceName) -> Vec<LaneLoad> {
-        self.0.lanes.lock().loads(namespace)
+        self.0.lanes.lock().loads(namespace, self.0.clock.boot())
     }
 
     /// How the node feels; answers at once.
@@ -210,6 +220,10 @@ impl Handle {
                 idle_for: beat.idle_for(boot),
             })
             .collect();
+        loops.push(LoopHealth {
+            name: "watchdog".to_owned(),
+            idle_for: self.0.watchdog_beat.idle_for(boot),
+        });
         let settlers = self.0.settler_beats.iter().zip(&self.0.unsettled);
         for (i, (beat, unsettled)) in settlers.enumerate() {
             if unsettled.load(Ordering::Relaxed) > 0 {
@@ -225,6 +239,8 @@ impl Handle {
             deliveries_in_flight: self.0.lanes.lock().in_flight(),
             unsettled: self.0.unsettled(),
             draining: self.0.phases.now() != Phase::Running,
+            restarts: self.0.watch.restarts(),
+            neglected: self.0.watch.neglected.lock().clone(),
         }
     }
 

@@ -11,6 +11,11 @@ pub struct Options {
     pub pull_waiters_max: usize,
     /// How long a drain lets attempts finish.
     pub drain_within: Duration,
+    /// How long a loop, a call to the store or a delivery past its time-out may stand still before it
+    /// is stopped, begun again and alarmed.
+    pub stall_after: Duration,
+    /// Time between two looks for lanes that have something due and that nobody works on.
+    pub audit_every: Duration,
     /// Most firings of one push claim.
     pub claim_batch_max: usize,
     /// Most bytes of payload and headers of one push claim.
@@ -23,6 +28,8 @@ impl Default for Options {
             workers_max: 1024,
             pull_waiters_max: 10_000,
             drain_within: Duration::from_secs(25),
+            stall_after: Duration::from_secs(10),
+            audit_every: Duration::from_secs(10),
             claim_batch_max: 256,
             claim_bytes_max: 8 * 1024 * 1024,
         }

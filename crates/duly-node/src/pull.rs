@@ -120,6 +120,11 @@ impl Pull {
         self.serving.load(Ordering::Acquire)
     }
 
+    /// Whether calls wait for a namespace and nobody serves them.
+    pub(crate) fn is_neglected(&self, namespace: &NamespaceName) -> bool {
+        self.waiters.lock().is_neglected(namespace)
+    }
+
     /// Answers every waiting call with nothing.
     pub(crate) fn send_all_away(&self) {
         let answers = self.waiters.lock().take_all();
@@ -239,7 +244,8 @@ async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serv
         let Some(head) = head else {
             return;
         };
-        match claim(&shared, &head).await {
+        let claimed = tokio::time::timeout(shared.options.stall_after, claim(&shared, &head)).await;
+        match claimed.unwrap_or_else(|_elapsed| Err(no_answer(&shared))) {
             Ok(firings) if firings.is_empty() => {
                 let waiters = &shared.pull.waiters;
                 let (answers, next) = waiters.lock().empty(&namespace, head.arrived_before);
@@ -260,6 +266,15 @@ async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serv
                 return;
             }
         }
+    }
+}
+
+/// A claim that hangs must not hold up its namespace for ever; its waiting calls hear of it.
+fn no_answer(shared: &Shared) -> Error {
+    shared.watch.restarted("serving lease calls", "got no answer of the store");
+    Error::Unavailable {
+        reason: "the store gave no answer; repeat the call".to_owned(),
+        retry_after: FULL_RETRY_AFTER,
     }
 }
 

@@ -6,7 +6,7 @@ use duly_core::{NamespaceName, Timestamp, metric_names as names, timer::AttemptO
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 
-use crate::lanes::{Activity, Kind};
+use crate::lanes::{Activity, BreakerState, Census, Kind};
 
 /// Namespaces with a label of their own; later ones share `other`.
 const NAMESPACES_MAX: usize = 100;
@@ -61,12 +61,23 @@ impl Recorder {
         metrics::histogram!(names::DELIVERY_SECONDS).record(took.as_secs_f64());
     }
 
-    /// Lanes by what they are doing.
-    pub(crate) fn lanes(census: [(Activity, usize); 3]) {
-        for (activity, count) in census {
-            #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+    /// Lanes by what they are doing, and by their breakers.
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+    pub(crate) fn lanes(census: &Census) {
+        for (activity, count) in Activity::ALL.iter().zip(census.activities) {
             metrics::gauge!(names::LANES, "state" => activity.as_str()).set(count as f64);
         }
+        for (breaker, count) in BreakerState::ALL.iter().zip(census.breakers) {
+            metrics::gauge!(names::BREAKERS, "state" => breaker.as_str()).set(count as f64);
+        }
+    }
+
+    /// Lanes that the node's auditor found neglected at its last look.
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+    pub(crate) fn neglected(now: usize, more: usize) {
+        metrics::gauge!(names::LANES_NEGLECTED).set(now as f64);
+        metrics::counter!(names::AUDIT_FINDINGS_TOTAL, "kind" => "neglected")
+            .increment(more as u64);
     }
 
     /// Lease calls that wait.

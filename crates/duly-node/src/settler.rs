@@ -14,15 +14,18 @@ use std::{
 use duly_core::{
     NamespaceName,
     error_code::Retry,
-    metric_names,
     shard::ShardId,
     timer::{AttemptOutcome, Wait},
 };
-use duly_store::{Lane, SettleOutcome, SettleVerdict, Settlement, Token};
+use duly_store::{Error, Lane, SettleOutcome, SettleVerdict, Settlement, Token};
 use futures::FutureExt;
 use tokio::sync::mpsc;
 
-use crate::{lanes::Kind, record::Way, state::Shared};
+use crate::{
+    lanes::{Pass, Permit, Receiver, Reception},
+    record::Way,
+    state::Shared,
+};
 
 /// Most verdicts of one call.
 const BATCH_MAX: usize = 1_000;
@@ -43,18 +46,46 @@ pub(crate) struct Entry {
 pub(crate) struct Slot {
     shared: Arc<Shared>,
     lane: Lane,
-    kind: Kind,
+    permit: Permit,
+    is_reported: bool,
 }
 
 impl Slot {
-    pub(crate) fn new(shared: Arc<Shared>, lane: Lane, kind: Kind) -> Self {
-        Self { shared, lane, kind }
+    pub(crate) fn new(shared: Arc<Shared>, lane: Lane, permit: Permit) -> Self {
+        Self { shared, lane, permit, is_reported: false }
+    }
+
+    /// Tells the lane how the attempt went, once.
+    pub(crate) fn report(&mut self, reception: Reception) {
+        if !std::mem::replace(&mut self.is_reported, true) {
+            self.shared.report(&self.lane, self.permit, reception);
+        }
+    }
+
+    /// Where the attempt goes.
+    pub(crate) const fn receiver(&self) -> Receiver {
+        self.permit.to
+    }
+
+    /// Has the attempt go to the fallback, if that one's breaker lets it. A probe stays one.
+    pub(crate) fn divert(&mut self) {
+        if self.permit.pass != Pass::Free || self.permit.to == Receiver::Fallback {
+            return;
+        }
+        let namespace = &self.lane.namespace;
+        let diverted = self.shared.lanes.lock().divert(namespace, self.shared.clock.boot());
+        if let Some(pass) = diverted {
+            self.permit = Permit { pass, to: Receiver::Fallback, ..self.permit };
+        }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.shared.free(&self.lane, self.kind);
+        if matches!(self.permit.pass, Pass::Probe(_)) {
+            self.report(Reception::Unknown);
+        }
+        self.shared.free(&self.lane, self.permit.kind);
     }
 }
 
@@ -130,8 +161,7 @@ pub(crate) async fn run(
 /// After a panic nobody knows which verdicts were taken. A lease of this node has no end of its
 /// own, so all are ended: the firings are due again, and what is under way settles in vain.
 async fn give_leases_back(shared: &Shared, shard: ShardId) {
-    metrics::counter!(metric_names::WATCHDOG_RESTARTS_TOTAL).increment(1);
-    tracing::error!(shard = shard.0, "settling panicked; the leases of this node are given back");
+    shared.watch.restarted("settling", "panicked; the leases of this node are given back");
     if let Err(error) = shared.store.release_owner(shard, shared.run).await {
         shared.log_store_error("release after a panic", &error);
     }
@@ -145,7 +175,9 @@ async fn settle(shared: &Shared, shard: ShardId, batch: Vec<Entry>) {
         shared.settler_beats[usize::from(shard.0)].turn(shared.clock.boot());
         let size = if one_by_one { 1 } else { left.len() };
         let settlements = left[..size].iter().map(|e| e.settlement.clone()).collect();
-        match shared.store.settle(shard, settlements).await {
+        let call = shared.store.settle(shard, settlements);
+        let answer = tokio::time::timeout(shared.options.stall_after, call).await;
+        match answer.unwrap_or_else(|_elapsed| Err(no_answer(shared))) {
             Ok(outcomes) => {
                 let mut in_doubt = Vec::new();
                 for (entry, outcome) in left.drain(..size).zip(outcomes) {
@@ -174,6 +206,12 @@ async fn settle(shared: &Shared, shard: ShardId, batch: Vec<Entry>) {
             }
         }
     }
+}
+
+/// A call that hangs is made again: settling twice changes nothing.
+fn no_answer(shared: &Shared) -> Error {
+    shared.watch.restarted("settling", "got no answer of the store");
+    Error::InDoubt { reason: "the store gave no answer".to_owned() }
 }
 
 fn taken(shared: &Shared, entry: &Entry, outcome: SettleOutcome) {

@@ -18,13 +18,14 @@ use tokio::sync::{Notify, mpsc};
 use crate::{
     Options,
     health::Beat,
-    lanes::{Kind, Lanes},
+    lanes::{Kind, Lanes, Permit, Reception},
     log_limit::LogLimit,
     phase::Phases,
     pull::Pull,
     record::Recorder,
     settler::Entry,
     waker::Waker,
+    watchdog::Watch,
 };
 
 /// One node: its ports, its decisions, its bells.
@@ -51,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) store_errors: LogLimit,
     pub(crate) shard_beats: Vec<Beat>,
     pub(crate) settler_beats: Vec<Beat>,
+    pub(crate) watchdog_beat: Beat,
+    pub(crate) watch: Watch,
 }
 
 impl Shared {
@@ -75,11 +78,24 @@ impl Shared {
 
     /// Frees a slot, and rings where somebody waits for one.
     pub(crate) fn free(&self, lane: &Lane, kind: Kind) {
-        let woken = self.lanes.lock().free(lane, kind);
+        let woken = self.lanes.lock().free(lane, kind, self.clock.boot());
         for shard in woken {
             self.bell(shard).ring_freed();
         }
         self.quieter.notify_waiters();
+    }
+
+    /// Tells a lane how an attempt went, and rings where that lets others begin.
+    pub(crate) fn report(&self, lane: &Lane, permit: Permit, reception: Reception) {
+        let woken = self.lanes.lock().report(lane, permit, reception, self.clock.boot());
+        for shard in woken {
+            self.bell(shard).ring_freed();
+        }
+    }
+
+    /// The loop of a shard makes progress.
+    pub(crate) fn shard_turned(&self, shard: ShardId) {
+        self.shard_beats[usize::from(shard.0)].turn(self.clock.boot());
     }
 
     /// Says that a call to the store failed, at most a few times a second.

@@ -10,7 +10,9 @@ use crate::Activity;
 
 mod drain;
 mod flaky;
+mod lanes;
 mod pull;
+mod watchdog;
 mod world;
 
 use world::{World, failed, ms};
@@ -129,9 +131,11 @@ async fn t23_a_retry_storm_does_not_starve_first_attempts() {
     for i in 0..40 {
         world.schedule(&format!("a{i}"), ms(0), A).await;
     }
-    // Every first attempt fails, then all retries hang.
-    for _ in 0..40 {
-        world.call().await.answer(failed(AttemptOutcome::Failed));
+    // Nearly every first attempt fails, too few in a row for the breaker; then all retries hang.
+    for i in 0..40 {
+        let good = i % 9 == 8;
+        let failed = failed(AttemptOutcome::Failed);
+        world.call().await.answer(if good { Delivery::Confirmed } else { failed });
     }
     world.advance(ms(1_000)).await;
     let mut hanging = Vec::new();

@@ -29,6 +29,13 @@ pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(1);
 pub(crate) trait Waker: Send + Sync {
     /// Rings at `wall` at the latest; an earlier time that was asked for stays, and then rings too.
     fn wake_by(&self, shard: ShardId, wall: Duration);
+
+    /// How often it has turned; it turns at least once in [`SLEEP_MAX`] while the loops run. `None`
+    /// when nothing turns in it.
+    fn turns(&self) -> Option<u64>;
+
+    /// Begins it again after it stopped turning.
+    fn restart(&self) -> io::Result<()>;
 }
 
 /// The waker of this system.

@@ -30,7 +30,7 @@ pub struct Lane {
 }
 
 /// Lanes that have something due, and how long until more becomes due.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ready {
     /// Lanes with something claimable, in the store's own order, after the cursor; while things
     /// change, a lane may come twice. Paused namespaces and namespaces whose dead letters are at
@@ -65,7 +65,7 @@ impl ReadyCursor {
 }
 
 /// A lane with something claimable.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ReadyLane {
     /// Which.
     pub lane: Lane,
@@ -73,6 +73,8 @@ pub struct ReadyLane {
     pub first: u64,
     /// How many retries are claimable: an estimate, at least 1 when any is.
     pub retry: u64,
+    /// Settings of the namespace now (weight, limits).
+    pub settings: Arc<Settings>,
 }
 
 /// One run of a node, from its start to its end: random, never used again.

@@ -1,6 +1,6 @@
 //! What callers ask of timers, item by item.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use duly_core::{
     Code, DeliveryId, Invalid, Millis, NamespaceName, Schedule, State, TimerId, Timestamp,
@@ -242,6 +242,15 @@ impl Refusal {
              raise limits.max_dead"
         );
         Self::Exhausted { reason, retry_after: None }
+    }
+
+    /// That a namespace has taken as many schedules as its rate allows; another fits after `wait`.
+    pub fn schedules_too_fast(namespace: &NamespaceName, per_second: u32, wait: Duration) -> Self {
+        let wait_ms = u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
+        let reason = format!(
+            "namespace {namespace} takes {per_second} schedules a second, its              limits.schedule_per_second: repeat the call after the wait, or raise the limit"
+        );
+        Self::Exhausted { reason, retry_after: Some(Millis::from_ms(wait_ms.max(1))) }
     }
 
     /// The stable code of the contract.

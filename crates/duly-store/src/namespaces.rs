@@ -13,6 +13,8 @@ pub struct Namespace {
     pub settings: Arc<Settings>,
     /// Whether claims are refused.
     pub paused: bool,
+    /// When it goes on by itself, while it is paused.
+    pub resumes_at: Option<Timestamp>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When its settings were last changed.
@@ -47,8 +49,29 @@ pub enum Secrets {
 pub enum Activity {
     /// It does.
     Running,
-    /// It does not; scheduling and cancelling go on.
+    /// It does not, until somebody resumes it; scheduling and cancelling go on.
     Paused,
+    /// While it is paused: it stays so until this time by the store's wall clock, and then goes on.
+    /// What is not paused stays as it is.
+    ResumeAt(Timestamp),
+}
+
+impl Activity {
+    /// What a namespace is like after this: whether it is paused, and until when.
+    pub fn applied(
+        self,
+        paused: bool,
+        resumes_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> (bool, Option<Timestamp>) {
+        match self {
+            Self::Running => (false, None),
+            Self::Paused => (true, None),
+            Self::ResumeAt(at) if paused && at <= now => (false, None),
+            Self::ResumeAt(at) if paused => (true, Some(at)),
+            Self::ResumeAt(_) => (paused, resumes_at),
+        }
+    }
 }
 
 /// Whether a namespace is deleted although it holds timers.

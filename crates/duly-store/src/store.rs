@@ -130,7 +130,8 @@ pub trait Store: Debug + Send + Sync + 'static {
         limit: usize,
     ) -> StoreFuture<'_, Vec<Namespace>>;
 
-    /// Pauses or resumes. After `Paused` is answered no claim is granted.
+    /// Pauses or resumes. After `Paused` is answered no claim is granted; a namespace that resumes at
+    /// a time grants them from then on, and [`Ready::next_due_in`] counts that moment.
     fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace>;
 
     /// Ends a namespace with all its timers, stubs and dead letters.

@@ -1,56 +1,91 @@
 //! Lanes of one shard that want more than they got.
+//!
+//! Each is listed by what can help it: a slot of its own (nothing but `waiting`), any worker
+//! (`starved`, in turn by the weight of its namespace), or a moment (`timed`). So whatever happens,
+//! few lanes are looked at, never all of them.
 
-use std::collections::VecDeque;
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
+use duly_core::NamespaceName;
 use duly_store::Lane;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::share::{Demand, Limit};
+use super::{
+    drr::Drr,
+    share::{Demand, Limit, Share},
+};
 
 /// Starved lanes looked at for one freed slot.
 const STARVED_PER_WAKE: usize = 8;
 /// Queue entries of lanes that no longer wait that are not worth a clean-up.
 const STALE_MAX: usize = 64;
+/// Most lanes that wait at once; the store brings the others back when these have gone.
+const WAITING_MAX: usize = 1 << 18;
 
 /// Lanes that wait, each with what it wants.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     waiting: FxHashMap<Lane, Waiting>,
-    /// Lanes short of workers, in order of turn, each at most once. May name lanes that do not wait
-    /// any more, or now for a slot of their own.
-    starved: VecDeque<Lane>,
+    /// Lanes short of workers, each at most once. May name lanes that do not wait any more, or now
+    /// for something else.
+    starved: Drr<NamespaceName, Lane>,
     /// The lanes in `starved`.
     queued: FxHashSet<Lane>,
     /// Lanes to be planned at once.
-    retry: Vec<Lane>,
-    /// Freed slots since the last look at starved lanes.
-    freed_slots: usize,
+    retry: VecDeque<Lane>,
+    /// Lanes that wait for a moment; exactly those whose limit is one.
+    timed: BTreeSet<(Duration, Lane)>,
+    /// Looks at starved lanes that are owed.
+    looks: usize,
 }
 
+/// What a waiting lane wants, and what keeps it from it.
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
-    demand: Demand,
-    limit: Limit,
+pub(super) struct Waiting {
+    pub(super) demand: Demand,
+    pub(super) limit: Limit,
+    pub(super) share: Share,
 }
 
 impl Backlog {
     /// Notes what a lane still wants; nothing wanted is nothing noted. A lane that is in the queue
     /// keeps its turn.
-    pub(super) fn remember(&mut self, lane: &Lane, demand: Demand, limit: Limit) {
-        if demand.sum() == 0 {
-            self.waiting.remove(lane);
+    pub(super) fn remember(&mut self, lane: &Lane, waiting: Waiting) {
+        self.forget(lane);
+        if waiting.demand.sum() == 0 || self.waiting.len() >= WAITING_MAX {
             return;
         }
-        self.waiting.insert(lane.clone(), Waiting { demand, limit });
-        if limit == Limit::Workers && self.queued.insert(lane.clone()) {
-            self.starved.push_back(lane.clone());
+        self.waiting.insert(lane.clone(), waiting);
+        if let Some(at) = waiting.limit.until() {
+            self.timed.insert((at, lane.clone()));
+        }
+        if waiting.limit == Limit::Workers && self.queued.insert(lane.clone()) {
+            self.starved.push(&lane.namespace, lane.clone(), waiting.share.weight);
             self.drop_stale();
         }
     }
 
     /// A lane has nothing claimable any more.
     pub(super) fn forget(&mut self, lane: &Lane) {
-        self.waiting.remove(lane);
+        let gone = self.waiting.remove(lane);
+        if let Some(at) = gone.and_then(|waiting| waiting.limit.until()) {
+            self.timed.remove(&(at, lane.clone()));
+        }
+    }
+
+    /// Renews what a starved lane wants, and owes it a look; answers whether it is one. Its turn
+    /// stays what it was.
+    pub(super) fn renew_starved(&mut self, lane: &Lane, demand: Demand, share: Share) -> bool {
+        let known = self.waiting.get_mut(lane).filter(|waiting| waiting.limit == Limit::Workers);
+        let Some(waiting) = known else {
+            return false;
+        };
+        (waiting.demand, waiting.share) = (demand, share);
+        self.looks += 1;
+        true
     }
 
     /// Whether a lane wants more.
@@ -58,51 +93,98 @@ impl Backlog {
         self.waiting.contains_key(lane)
     }
 
-    /// What keeps a waiting lane from more.
-    pub(super) fn limit_of(&self, lane: &Lane) -> Option<Limit> {
-        self.waiting.get(lane).map(|w| w.limit)
+    /// What a waiting lane wants, and why it waits.
+    pub(super) fn get(&self, lane: &Lane) -> Option<&Waiting> {
+        self.waiting.get(lane)
+    }
+
+    /// Whether no more lanes can be remembered.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= WAITING_MAX
     }
 
     /// Has a waiting lane planned again at the next look.
     pub(super) fn retry(&mut self, lane: &Lane) {
         if self.waits(lane) {
-            self.retry.push(lane.clone());
+            self.retry.push_back(lane.clone());
         }
     }
 
     /// A slot of `lane` was freed. Answers whether somebody here may want it.
     pub(super) fn freed(&mut self, lane: &Lane) -> bool {
         // A starved lane gets its next slot when its turn comes, also when it freed one itself.
-        let own = self.limit_of(lane) == Some(Limit::Lane);
+        let own = self.waiting.get(lane).is_some_and(|waiting| waiting.limit == Limit::Lane);
         if own {
-            self.retry.push(lane.clone());
+            self.retry.push_back(lane.clone());
         }
         if !self.starved.is_empty() {
-            self.freed_slots += 1;
+            self.looks = self.looks.saturating_add(STARVED_PER_WAKE);
         }
         own || !self.starved.is_empty()
     }
 
-    /// Takes the lanes to be planned at once. A starved one keeps its turn: its queue entry stays.
-    pub(super) fn take_retried(&mut self) -> Vec<(Lane, Demand)> {
-        let lanes = std::mem::take(&mut self.retry);
-        lanes.into_iter().filter_map(|lane| self.take(lane)).collect()
+    /// The receiver of `lane` answered well. Answers whether it waits for that here.
+    pub(super) fn receiver_is_back(&mut self, lane: &Lane) -> bool {
+        let shut = |waiting: &Waiting| matches!(waiting.limit, Limit::Breaker(_) | Limit::Lane);
+        let waits = self.waiting.get(lane).is_some_and(shut);
+        if waits {
+            self.retry.push_back(lane.clone());
+        }
+        waits
     }
 
-    /// How many starved lanes to look at, for the slots freed since the last time.
-    pub(super) fn take_looks(&mut self) -> usize {
-        std::mem::take(&mut self.freed_slots).saturating_mul(STARVED_PER_WAKE)
-    }
-
-    /// Takes the starved lane whose turn it is.
-    pub(super) fn take_starved(&mut self) -> Option<(Lane, Demand)> {
-        while let Some(lane) = self.starved.pop_front() {
-            self.queued.remove(&lane);
+    /// Takes a lane to be planned at once, because something of its own changed or its moment has
+    /// come. A starved one keeps its turn: its queue entry stays.
+    pub(super) fn take_called(&mut self, now: Duration) -> Option<(Lane, Waiting)> {
+        while let Some(lane) = self.retry.pop_front() {
             if let Some(taken) = self.take(lane) {
                 return Some(taken);
             }
         }
+        let (_, lane) = self.timed.first().filter(|(at, _)| *at <= now)?.clone();
+        self.take(lane)
+    }
+
+    /// The moment at which the next lane is to be planned.
+    pub(super) fn next_at(&self) -> Option<Duration> {
+        self.timed.first().map(|(at, _)| *at)
+    }
+
+    /// How many starved lanes to look at, for what happened since the last time: no more than there
+    /// are turns worth taking.
+    pub(super) fn take_looks(&mut self) -> usize {
+        std::mem::take(&mut self.looks)
+    }
+
+    /// Takes the starved lane whose turn it is, and how much it may take. What it got must be told
+    /// to [`Self::charge`].
+    pub(super) fn take_starved(&mut self) -> Option<(Lane, Waiting, usize)> {
+        while let Some(turn) = self.starved.next() {
+            self.queued.remove(&turn.item);
+            match self.waiting.get(&turn.item) {
+                Some(waiting) if waiting.limit == Limit::Workers => {
+                    let (lane, waiting) = self.take(turn.item)?;
+                    return Some((lane, waiting, turn.credit));
+                }
+                _ => self.starved.skip(),
+            }
+        }
         None
+    }
+
+    /// The starved lane whose turn it was got nothing because its namespace holds its part: it is the
+    /// first of its namespace again.
+    pub(super) fn deny(&mut self, lane: &Lane) {
+        if self.queued.contains(lane) {
+            self.starved.deny();
+        } else {
+            self.starved.charge(0);
+        }
+    }
+
+    /// What the starved lane got whose turn it was.
+    pub(super) fn charge(&mut self, used: usize) {
+        self.starved.charge(used);
     }
 
     /// Keeps the queue in proportion to the lanes that wait: entries of lanes that got what they
@@ -120,8 +202,9 @@ impl Backlog {
         }
     }
 
-    fn take(&mut self, lane: Lane) -> Option<(Lane, Demand)> {
-        let waiting = self.waiting.remove(&lane)?;
-        Some((lane, waiting.demand))
+    fn take(&mut self, lane: Lane) -> Option<(Lane, Waiting)> {
+        let waiting = *self.waiting.get(&lane)?;
+        self.forget(&lane);
+        Some((lane, waiting))
     }
 }

@@ -1,7 +1,22 @@
 //! The arithmetic of shares: what one lane may take now.
 
-use duly_core::Settings;
+use std::time::Duration;
+
+use duly_core::{Settings, rate::Rate};
 use duly_store::Firing;
+
+/// A namespace takes more only while it holds less than so many times what it leaves free, for each
+/// unit of its weight.
+const NAMESPACE_PART: usize = 2;
+/// A lane that is not its namespace's only one takes more only while it holds less than so many times
+/// what it leaves of its namespace's part.
+const LANE_PART: usize = 2;
+/// While more than this part of the workers is free, each lane can have one, whatever its namespace
+/// holds.
+const RESERVE_PART: usize = 4;
+/// In its turn a namespace can hold as many as its weight, up to this part of the workers, whatever
+/// is free: otherwise weights would mean nothing where everybody waits.
+const TURN_PART: usize = 8;
 
 /// First attempt or retry: the two kinds that are kept from starving each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -72,12 +87,6 @@ impl Load {
     pub(super) const fn subtract(&mut self, other: Self) {
         *self = self.minus(other);
     }
-
-    /// At most `max` slots in all, first attempts first.
-    pub(super) fn at_most(self, max: usize) -> Self {
-        let first = self.first.min(max);
-        Self::new(first, self.retry.min(max - first))
-    }
 }
 
 /// What a lane wants.
@@ -95,31 +104,49 @@ impl Demand {
 pub(super) struct Share {
     /// Attempts under way at once, per lane.
     pub(super) cap: usize,
-    /// Its share when workers are scarce.
+    /// The namespace's share when workers are scarce.
     pub(super) weight: usize,
-}
-
-impl Default for Share {
-    /// What is safe while nothing is known: every cap is at least 1.
-    fn default() -> Self {
-        Self { cap: 1, weight: 1 }
-    }
+    /// Attempts begun a second, per lane.
+    pub(super) rate: Option<Rate>,
+    /// How long its breaker stays open before its firings go to the namespace's fallback, if there
+    /// is one.
+    pub(super) fallback_after: Option<Duration>,
 }
 
 impl Share {
     pub(super) fn of(settings: &Settings) -> Self {
         let fit = |n: u32| usize::try_from(n).unwrap_or(usize::MAX).max(1);
-        Self { cap: fit(settings.limits.max_in_flight), weight: fit(settings.weight) }
+        let limits = &settings.limits;
+        Self {
+            cap: fit(limits.max_in_flight),
+            weight: fit(settings.weight),
+            rate: limits.deliver_rate(),
+            fallback_after: settings.fallback.as_ref().map(|fallback| fallback.after_open.to_std()),
+        }
     }
 }
 
 /// What keeps a lane from having more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// Its own cap: only its own slots can help.
+    /// Its own cap, or its breaker's probes: only its own slots can help.
     Lane,
-    /// The workers of the node: any freed slot can help.
+    /// The workers of the node, or its namespace's turn: any freed slot can help.
     Workers,
+    /// Its rate: this moment of the boot-time clock helps.
+    Rate(Duration),
+    /// Its open breaker: this moment helps, or a success.
+    Breaker(Duration),
+}
+
+impl Limit {
+    /// The moment that helps, if it is one.
+    pub(super) const fn until(self) -> Option<Duration> {
+        match self {
+            Self::Rate(at) | Self::Breaker(at) => Some(at),
+            Self::Lane | Self::Workers => None,
+        }
+    }
 }
 
 /// The answer to a demand.
@@ -127,17 +154,32 @@ pub(super) enum Limit {
 pub(super) struct Allowed {
     /// What it may take.
     pub(super) slots: Load,
-    /// What kept it from more, if it wanted more.
+    /// What kept it from more, if it wanted more: its own slots or the workers.
     pub(super) limit: Limit,
+}
+
+/// Whether a lane asks because its namespace has the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    Own,
+    None,
 }
 
 /// The situation in which a lane asks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
     pub(super) share: Share,
+    /// What the lane holds.
     pub(super) lane: Load,
+    /// What all lanes of its namespace hold.
+    pub(super) namespace: Load,
+    /// What all lanes hold.
     pub(super) workers: Load,
     pub(super) workers_max: usize,
+    /// Whether it is the namespace's turn among the starved.
+    pub(super) turn: Turn,
+    /// No more than this, for reasons that are not of this arithmetic.
+    pub(super) most: usize,
 }
 
 impl Room {
@@ -146,16 +188,18 @@ impl Room {
         let cap = self.share.cap;
         let by_lane = cap.saturating_sub(self.lane.sum());
         let free = self.workers_max.saturating_sub(self.workers.sum());
-        let room = by_lane.min(free);
-        let first_room = room.min(self.fair(free, self.lane.first));
+        let room = by_lane.min(free).min(self.most);
+        let first_room = room.min(self.fair(free, self.lane.first, self.namespace.first));
 
         // Half of the slots are out of reach for retries, in the lane and in the node.
         let retry_cap = cap - cap / 2;
         let retry_workers_max = (self.workers_max / 2).max(1);
         let retry_free = free.min(retry_workers_max.saturating_sub(self.workers.retry));
-        let retry_room = room
-            .min(retry_cap.saturating_sub(self.lane.retry))
-            .min(self.fair(retry_free, self.lane.retry));
+        let retry_room = room.min(retry_cap.saturating_sub(self.lane.retry)).min(self.fair(
+            retry_free,
+            self.lane.retry,
+            self.namespace.retry,
+        ));
         let retry_wanted = demand.retry.min(retry_room);
 
         // A quarter of what is free goes to retries even when first attempts want all of it; of a
@@ -177,11 +221,28 @@ impl Room {
         }
     }
 
-    /// Largest k with `held + k <= weight / 2 * (free - k)`, and one for a lane that holds none.
-    fn fair(self, free: usize, held: usize) -> usize {
-        let fair = free.saturating_mul(self.share.weight).saturating_sub(held.saturating_mul(2))
-            / (self.share.weight.saturating_add(2));
-        let least = usize::from(held == 0).min(free);
-        fair.min(free).max(least)
+    /// What is fair of `free` workers for a lane that holds `lane` of them in a namespace that holds
+    /// `namespace`: the lane's part of its namespace's part. One for a namespace that holds none, and
+    /// for a lane that holds none while workers are not scarce.
+    fn fair(self, free: usize, lane: usize, namespace: usize) -> usize {
+        let alpha = self.share.weight.saturating_mul(NAMESPACE_PART);
+        let by_namespace = part(free, namespace, alpha);
+        let is_only = namespace == lane;
+        let by_lane = if is_only { by_namespace } else { part(by_namespace, lane, LANE_PART) };
+        let plenty = free > self.workers_max / RESERVE_PART;
+        let is_new = lane == 0 && (is_only || by_namespace > 0 || plenty);
+        let by_turn = match self.turn {
+            Turn::None => 0,
+            Turn::Own => {
+                let most = self.share.weight.min((self.workers_max / TURN_PART).max(1));
+                most.saturating_sub(self.namespace.sum())
+            }
+        };
+        by_lane.max(by_turn).max(usize::from(is_new)).min(free)
     }
+}
+
+/// Largest k with `held + k <= alpha * (free - k)`: who holds much gets little of what is left.
+const fn part(free: usize, held: usize, alpha: usize) -> usize {
+    free.saturating_mul(alpha).saturating_sub(held) / alpha.saturating_add(1)
 }

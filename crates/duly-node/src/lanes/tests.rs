@@ -1,18 +1,25 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use duly_core::{
-    DeliveryId, Destination, Incarnation, Settings, TimerId, Timestamp, headers::Headers,
+    DeliveryId, Destination, Incarnation, Settings, TimerId, Timestamp, destination::LaneKey,
+    headers::Headers,
 };
 use duly_store::Token;
 use proptest::prelude::*;
 
 use super::*;
 
+mod limits;
+
 const SHARD: ShardId = ShardId(0);
 
 fn lane(n: usize) -> Lane {
+    lane_in("ns", n)
+}
+
+fn lane_in(namespace: &str, n: usize) -> Lane {
     Lane {
-        namespace: NamespaceName::new("ns").unwrap(),
+        namespace: NamespaceName::new(namespace).unwrap(),
         key: LaneKey::Origin(Arc::from(format!("https://r{n:03}"))),
     }
 }
@@ -51,8 +58,11 @@ fn firing(lane: &Lane, kind: Kind, settings: &Arc<Settings>) -> Firing {
 struct Model {
     lanes: Lanes,
     settings: Arc<Settings>,
+    /// Settings of namespaces that have their own.
+    special: BTreeMap<NamespaceName, Arc<Settings>>,
     due: BTreeMap<Lane, Load>,
-    running: Vec<(Lane, Kind)>,
+    running: Vec<(Lane, Permit)>,
+    now: Duration,
 }
 
 impl Model {
@@ -60,13 +70,23 @@ impl Model {
         Self {
             lanes: Lanes::new(1, workers_max, 256),
             settings: settings(cap, weight),
+            special: BTreeMap::new(),
             due: BTreeMap::new(),
             running: Vec::new(),
+            now: Duration::from_secs(1_000),
         }
     }
 
     fn add(&mut self, n: usize, first: usize, retry: usize) {
-        self.due.entry(lane(n)).or_default().add(Load::new(first, retry));
+        self.add_to(lane(n), first, retry);
+    }
+
+    fn add_to(&mut self, lane: Lane, first: usize, retry: usize) {
+        self.due.entry(lane).or_default().add(Load::new(first, retry));
+    }
+
+    fn settings_of(&self, namespace: &NamespaceName) -> Arc<Settings> {
+        Arc::clone(self.special.get(namespace).unwrap_or(&self.settings))
     }
 
     fn ready(&self) -> Vec<ReadyLane> {
@@ -77,16 +97,18 @@ impl Model {
                 lane: lane.clone(),
                 first: due.first as u64,
                 retry: due.retry as u64,
+                settings: self.settings_of(&lane.namespace),
             })
             .collect()
     }
 
     /// Claims for these lanes and for whatever is to be planned again, as the loop does.
-    fn claim(&mut self, first: Vec<LaneClaim>) {
-        let mut claims = first;
-        while !claims.is_empty() {
+    fn claim(&mut self, first: Vec<Planned>) {
+        let mut planned = first;
+        while !planned.is_empty() {
             let mut claimed = Claimed::default();
-            for claim in &claims {
+            for claim in planned.iter().map(|planned| &planned.claim) {
+                let settings = self.settings_of(&claim.lane.namespace);
                 let due = self.due.entry(claim.lane.clone()).or_default();
                 let got = Load::new(due.first.min(claim.first_max), due.retry.min(claim.retry_max));
                 due.subtract(got);
@@ -95,49 +117,76 @@ impl Model {
                         Kind::First => got.first,
                         Kind::Retry => got.retry,
                     };
-                    let one = firing(&claim.lane, kind, &self.settings);
+                    let one = firing(&claim.lane, kind, &settings);
                     claimed.firings.extend(vec![one; count]);
                 }
                 if due.sum() > 0 {
                     claimed.more.push(claim.lane.clone());
                 }
             }
-            let granted = self.lanes.granted(SHARD, &claims, claimed);
+            let granted = self.lanes.granted(SHARD, &planned, claimed, self.now);
             for firing in &granted.excess {
                 let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
                 let one = Load::one(Kind::of(firing));
                 self.due.entry(lane).or_default().add(one);
             }
-            for (firing, kind) in granted.firings {
+            for (firing, permit) in granted.firings {
                 let lane = Lane { namespace: firing.namespace, key: firing.lane };
-                self.running.push((lane, kind));
+                self.running.push((lane, permit));
             }
-            claims = self.lanes.plan_waiting(SHARD);
+            planned = self.lanes.plan_waiting(SHARD, self.now);
         }
     }
 
     fn walk(&mut self) {
-        let claims = self.lanes.plan(SHARD, self.ready());
-        self.claim(claims);
+        let planned = self.lanes.plan(SHARD, self.ready(), self.now);
+        self.claim(planned);
     }
 
-    /// One attempt ends; the loop looks at who waited for its slot.
+    /// Time passes, and the loop is woken for whoever waited for it.
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        let planned = self.lanes.plan_waiting(SHARD, self.now);
+        self.claim(planned);
+    }
+
+    /// One attempt ends well; the loop looks at who waited for its slot.
     fn finish(&mut self, at: usize) -> (Lane, Kind) {
-        let (lane, kind) = self.running.remove(at);
-        if !self.lanes.free(&lane, kind).is_empty() {
-            let claims = self.lanes.plan_waiting(SHARD);
-            self.claim(claims);
+        self.end(at, Reception::Good)
+    }
+
+    fn end(&mut self, at: usize, reception: Reception) -> (Lane, Kind) {
+        let (lane, permit) = self.running.remove(at);
+        let mut woken = self.lanes.report(&lane, permit, reception, self.now);
+        woken.extend(self.lanes.free(&lane, permit.kind, self.now));
+        if !woken.is_empty() {
+            let planned = self.lanes.plan_waiting(SHARD, self.now);
+            self.claim(planned);
         }
-        (lane, kind)
+        (lane, permit.kind)
+    }
+
+    fn load(&self, n: usize) -> LaneLoad {
+        let key = lane(n).key;
+        let loads = self.lanes.loads(&lane(n).namespace, self.now);
+        loads.into_iter().find(|load| load.key == key).unwrap()
+    }
+
+    fn running_of(&self, namespace: &str) -> usize {
+        self.running.iter().filter(|(l, _)| l.namespace.as_str() == namespace).count()
     }
 
     fn running_in(&self, n: usize) -> Load {
         let mut load = Load::default();
-        for (_, kind) in self.running.iter().filter(|(l, _)| *l == lane(n)) {
-            load.add(Load::one(*kind));
+        for (_, permit) in self.running.iter().filter(|(l, _)| *l == lane(n)) {
+            load.add(Load::one(permit.kind));
         }
         load
     }
+}
+
+fn ready_lane(model: &Model, n: usize, first: u64, retry: u64) -> ReadyLane {
+    ReadyLane { lane: lane(n), first, retry, settings: Arc::clone(&model.settings) }
 }
 
 #[test]
@@ -146,7 +195,7 @@ fn p10_a_lane_gets_its_cap_and_no_more() {
     model.add(0, 1_000, 0);
     model.walk();
     assert_eq!(model.running_in(0), Load::new(100, 0));
-    assert_eq!(model.lanes.loads(&lane(0).namespace)[0].state, Activity::Capped);
+    assert_eq!(model.load(0).state, Activity::Capped);
     // Each slot that is freed is filled at once.
     for _ in 0..500 {
         model.finish(0);
@@ -158,8 +207,8 @@ fn p10_a_lane_gets_its_cap_and_no_more() {
     }
     assert_eq!(model.due[&lane(0)].sum(), 0);
     assert_eq!(model.lanes.in_flight(), 0);
-    let loads = model.lanes.loads(&lane(0).namespace);
-    assert_eq!((loads[0].in_flight, loads[0].state), (0, Activity::Flowing));
+    let load = model.load(0);
+    assert_eq!((load.in_flight, load.state), (0, Activity::Flowing));
 }
 
 #[test]
@@ -169,10 +218,14 @@ fn p9_greedy_lanes_leave_workers_for_a_new_one() {
         model.add(n, 100_000, 0);
     }
     model.walk();
-    // Nothing ends, as with dead receivers: a lane that comes now is served at once.
-    model.add(500, 3, 0);
-    model.walk();
-    assert_eq!(model.running_in(500), Load::new(3, 0));
+    // Nothing ends, as with dead receivers: whoever comes now is served at once, in another
+    // namespace with all that it wants, in the same one too.
+    for i in 0..4 {
+        let namespace = format!("other{i}");
+        model.add_to(lane_in(&namespace, 0), 3, 0);
+        model.walk();
+        assert_eq!(model.running_of(&namespace), 3);
+    }
     for n in 501..504 {
         model.add(n, 1, 0);
         model.walk();
@@ -197,15 +250,40 @@ fn p9_no_lane_starves_when_there_are_more_lanes_than_workers() {
 }
 
 #[test]
-fn weight_is_a_share_of_scarce_workers() {
-    let room = |weight| Room {
-        share: Share { cap: 1_000, weight },
+fn weight_is_a_namespaces_share_of_scarce_workers_however_many_lanes_it_has() {
+    let room = |weight, namespace| Room {
+        share: Share { cap: 1_000, weight, rate: None, fallback_after: None },
         lane: Load::default(),
-        workers: Load::default(),
+        namespace: Load::new(namespace, 0),
+        workers: Load::new(namespace, 0),
         workers_max: 100,
+        turn: Turn::None,
+        most: usize::MAX,
     };
-    let got = |weight| room(weight).allow(Demand::wanted(1_000, 0), Kind::Retry).slots.sum();
-    assert_eq!([got(1), got(2), got(6), got(18)], [33, 50, 75, 90]);
+    let got = |weight| room(weight, 0).allow(Demand::wanted(1_000, 0), Kind::Retry).slots.sum();
+    assert_eq!([got(1), got(2), got(6), got(18)], [66, 80, 92, 97]);
+    // What other lanes of the namespace hold counts against a new one.
+    let after = |held| room(1, held).allow(Demand::wanted(1_000, 0), Kind::Retry).slots.sum();
+    assert_eq!([after(0), after(20), after(60), after(66), after(94)], [66, 30, 4, 1, 0]);
+
+    let mut model = Model::new(100, 100, 1);
+    model.special.insert(lane_in("many", 0).namespace, settings(100, 1));
+    model.special.insert(lane_in("one", 0).namespace, settings(100, 1));
+    for n in 0..50 {
+        model.add_to(lane_in("many", n), 1_000, 0);
+    }
+    model.add_to(lane_in("one", 0), 100_000, 0);
+    model.walk();
+    let mut ended = [0_usize; 2];
+    for round in 0..6_000 {
+        // Of whatever runs, one ends: the longest under way.
+        let (lane, _) = model.finish(0);
+        if round > 1_000 {
+            ended[usize::from(lane.namespace.as_str() == "one")] += 1;
+        }
+    }
+    let [many, one] = ended;
+    assert!(one * 10 >= many * 9, "fifty lanes got {many} and one got {one}");
 }
 
 #[test]
@@ -243,12 +321,26 @@ fn t23_neither_kind_starves_the_other_within_a_lane() {
 }
 
 #[test]
-fn an_unknown_namespace_is_probed_with_one_firing() {
+fn p10_changed_limits_hold_from_the_next_walk_on() {
+    let mut model = Model::new(1024, 2, 1);
+    model.add(0, 100, 0);
+    model.walk();
+    assert_eq!(model.running_in(0).sum(), 2);
+    // Nothing ends, as with a receiver that hangs.
+    model.settings = settings(50, 1);
+    model.walk();
+    assert_eq!(model.running_in(0).sum(), 50);
+    let planned = model.lanes.plan(SHARD, model.ready(), model.now);
+    assert!(planned.is_empty());
+}
+
+#[test]
+fn a_claim_that_fails_gives_everything_back() {
     let mut model = Model::new(1024, 3, 1);
     model.add(0, 10, 0);
-    let claims = model.lanes.plan(SHARD, model.ready());
-    assert_eq!((claims[0].first_max, claims[0].retry_max), (1, 0));
-    model.lanes.unplan(&claims);
+    let planned = model.lanes.plan(SHARD, model.ready(), model.now);
+    assert_eq!((planned[0].claim.first_max, model.lanes.in_flight()), (3, 3));
+    model.lanes.unplan(&planned, model.now);
     assert_eq!(model.lanes.in_flight(), 0);
     model.walk();
     assert_eq!(model.running_in(0), Load::new(3, 0));
@@ -273,34 +365,34 @@ fn p10_a_lowered_cap_holds_from_the_claim_that_tells_of_it() {
 #[test]
 fn a_firing_of_the_other_kind_uses_the_slot_that_was_held() {
     let mut model = Model::new(16, 10, 1);
-    let ready = ReadyLane { lane: lane(0), first: 0, retry: 1 };
-    let claims = model.lanes.plan(SHARD, vec![ready]);
+    let ready = ready_lane(&model, 0, 0, 1);
+    let claims = model.lanes.plan(SHARD, vec![ready], model.now);
     let claimed = Claimed {
         firings: vec![firing(&lane(0), Kind::First, &model.settings)],
         ..Claimed::default()
     };
-    let granted = model.lanes.granted(SHARD, &claims, claimed);
+    let granted = model.lanes.granted(SHARD, &claims, claimed, model.now);
     assert_eq!(granted.firings.len(), 1);
-    assert_eq!(granted.firings[0].1, Kind::Retry);
+    assert_eq!(granted.firings[0].1.kind, Kind::Retry);
     assert!(granted.excess.is_empty());
 }
 
 #[test]
 fn the_store_having_more_than_it_said_asks_for_another_look() {
     let mut model = Model::new(16, 10, 1);
-    let ready = ReadyLane { lane: lane(0), first: 1, retry: 0 };
-    let claims = model.lanes.plan(SHARD, vec![ready]);
+    let ready = ready_lane(&model, 0, 1, 0);
+    let claims = model.lanes.plan(SHARD, vec![ready], model.now);
     let claimed = Claimed {
         firings: vec![firing(&lane(0), Kind::First, &model.settings)],
         more: vec![lane(0)],
         next_due_in: None,
     };
-    assert!(model.lanes.granted(SHARD, &claims, claimed).look_again);
+    assert!(model.lanes.granted(SHARD, &claims, claimed, model.now).look_again);
     // Nothing granted although there is more: asking at once would spin.
-    let ready = ReadyLane { lane: lane(1), first: 1, retry: 0 };
-    let claims = model.lanes.plan(SHARD, vec![ready]);
+    let ready = ready_lane(&model, 1, 1, 0);
+    let claims = model.lanes.plan(SHARD, vec![ready], model.now);
     let claimed = Claimed { more: vec![lane(1)], ..Claimed::default() };
-    assert!(!model.lanes.granted(SHARD, &claims, claimed).look_again);
+    assert!(!model.lanes.granted(SHARD, &claims, claimed, model.now).look_again);
 }
 
 proptest! {

@@ -141,6 +141,12 @@ impl<R: Clone, A> Waiters<R, A> {
         self.queues.get_mut(namespace).map_or(Serve::Not, Queue::signal)
     }
 
+    /// Whether calls wait that nobody serves.
+    pub(crate) fn is_neglected(&self, namespace: &NamespaceName) -> bool {
+        let queue = self.queues.get(namespace);
+        queue.is_some_and(|queue| queue.serving == Serving::No && !queue.waiting.is_empty())
+    }
+
     /// The call to be served next. Serving ends with `None`.
     pub(crate) fn head(&mut self, namespace: &NamespaceName) -> Option<Head<R>> {
         let arrived_before = self.next_id;

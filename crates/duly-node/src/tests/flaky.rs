@@ -26,6 +26,15 @@ pub(super) struct Flaky {
     slow_claim: Mutex<Option<(ManualClock, Millis)>>,
     held_claim: Mutex<Option<Arc<Notify>>>,
     settle_panics: AtomicBool,
+    hangs: [AtomicUsize; 3],
+}
+
+/// A call that can hang.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Hangs {
+    Ready,
+    Claim,
+    Settle,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +68,7 @@ impl Flaky {
             slow_claim: Mutex::new(None),
             held_claim: Mutex::new(None),
             settle_panics: AtomicBool::new(false),
+            hangs: Default::default(),
         }
     }
 
@@ -84,6 +94,22 @@ impl Flaky {
         let signal = Arc::new(Notify::new());
         *self.held_claim.lock() = Some(Arc::clone(&signal));
         signal
+    }
+
+    pub(super) async fn settings(&self, name: &NamespaceName) -> Arc<duly_core::Settings> {
+        let known = self.inner.get_namespace(name.clone()).await.unwrap();
+        known.expect("the namespace is there").settings
+    }
+
+    /// The next call of this kind is never answered.
+    pub(super) fn hang(&self, kind: Hangs) {
+        self.hangs[kind as usize].store(1, Ordering::Relaxed);
+    }
+
+    async fn maybe_hang(&self, kind: Hangs) {
+        if self.hangs[kind as usize].swap(0, Ordering::Relaxed) > 0 {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// The next call to settle panics.
@@ -116,12 +142,16 @@ impl Store for Flaky {
         after: Option<ReadyCursor>,
         limit: usize,
     ) -> StoreFuture<'_, Ready> {
-        self.inner.ready(shard, after, limit)
+        Box::pin(async move {
+            self.maybe_hang(Hangs::Ready).await;
+            self.inner.ready(shard, after, limit).await
+        })
     }
 
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
         match self.claims.check() {
             Ok(()) => Box::pin(async move {
+                self.maybe_hang(Hangs::Claim).await;
                 let claimed = self.inner.claim(shard, request).await;
                 let grants = claimed.as_ref().is_ok_and(|claimed| !claimed.firings.is_empty());
                 let held = if grants { self.held_claim.lock().take() } else { None };
@@ -147,7 +177,10 @@ impl Store for Flaky {
             Ok(()) => {
                 let releases = settlements.iter().filter(|s| s.verdict == SettleVerdict::Release);
                 self.released.fetch_add(releases.count(), Ordering::Relaxed);
-                self.inner.settle(shard, settlements)
+                Box::pin(async move {
+                    self.maybe_hang(Hangs::Settle).await;
+                    self.inner.settle(shard, settlements).await
+                })
             }
             Err(error) => Box::pin(async { Err(error) }),
         }

@@ -96,6 +96,14 @@ impl Waker for ByHand {
         drop(targets);
         self.ring_due();
     }
+
+    fn turns(&self) -> Option<u64> {
+        None
+    }
+
+    fn restart(&self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 pub(super) struct World {
@@ -171,6 +179,20 @@ impl World {
 
     pub(super) async fn schedule_pull(&self, id: &str, delay: Millis) {
         self.schedule_to(id, delay, Destination::Pull).await;
+    }
+
+    /// Loses sight of a lane, or finds it again: a fault for the auditor.
+    pub(super) fn lose(&self, origin: Option<&str>) {
+        let lane = origin.map(|origin| duly_store::Lane {
+            namespace: self.namespace.clone(),
+            key: LaneKey::Origin(Arc::from(origin)),
+        });
+        self.handle.0.lanes.lock().lost = lane;
+    }
+
+    /// Moves the clock, and nobody is woken.
+    pub(super) fn advance_unnoticed(&self, by: Millis) {
+        self.clock.advance(by);
     }
 
     async fn schedule_to(&self, id: &str, delay: Millis, destination: Destination) {

@@ -4,7 +4,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -27,6 +27,9 @@ struct Inner {
     changed: Condvar,
     bells: Arc<[Bell]>,
     stopped: AtomicBool,
+    turns: AtomicU64,
+    /// How many threads were begun: only the last one goes on.
+    threads: AtomicU64,
 }
 
 impl Stepping {
@@ -36,10 +39,12 @@ impl Stepping {
             changed: Condvar::new(),
             bells,
             stopped: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
+            threads: AtomicU64::new(0),
         });
-        let for_thread = Arc::clone(&inner);
-        thread::Builder::new().name("duly-waker".to_owned()).spawn(move || for_thread.run())?;
-        Ok(Self(inner))
+        let waker = Self(inner);
+        waker.restart()?;
+        Ok(waker)
     }
 }
 
@@ -47,6 +52,17 @@ impl Waker for Stepping {
     fn wake_by(&self, shard: ShardId, wall: Duration) {
         self.0.targets.lock().lower(shard, wall);
         self.0.changed.notify_one();
+    }
+
+    fn turns(&self) -> Option<u64> {
+        Some(self.0.turns.load(Ordering::Relaxed))
+    }
+
+    fn restart(&self) -> io::Result<()> {
+        let inner = Arc::clone(&self.0);
+        let number = inner.threads.fetch_add(1, Ordering::AcqRel) + 1;
+        thread::Builder::new().name("duly-waker".to_owned()).spawn(move || inner.run(number))?;
+        Ok(())
     }
 }
 
@@ -58,9 +74,11 @@ impl Drop for Stepping {
 }
 
 impl Inner {
-    fn run(&self) {
+    fn run(&self, number: u64) {
         let mut targets = self.targets.lock();
-        while !self.stopped.load(Ordering::Acquire) {
+        let is_last = || self.threads.load(Ordering::Acquire) == number;
+        while is_last() && !self.stopped.load(Ordering::Acquire) {
+            self.turns.fetch_add(1, Ordering::Relaxed);
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             for shard in targets.take_due(wall) {
                 self.bells[shard].ring_due();

@@ -58,6 +58,25 @@ async fn the_systems_waker_rings_in_time() {
     rings_in_time(system(Arc::clone(&bells)).unwrap(), &bells).await;
 }
 
+/// Without the restart this waits for ever.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn t27_a_waker_that_broke_down_goes_on_after_a_restart() {
+    let bells = bells(2);
+    let waker = timerfd::TimerFd::start(Arc::clone(&bells)).unwrap();
+    waker.wake_by(ShardId(1), wall() + Duration::from_millis(1));
+    bells[1].rung().await;
+    let before = waker.turns();
+    waker.break_down();
+    // What is asked for while it is down is made up for.
+    waker.wake_by(ShardId(0), wall() + Duration::from_millis(1));
+    waker.restart().unwrap();
+    bells[0].rung().await;
+    assert!(waker.turns() > before);
+    assert!(bells.iter().all(Bell::take_due), "each was rung once");
+    rings_in_time(Box::new(waker), &bells).await;
+}
+
 #[tokio::test]
 async fn the_stepping_waker_rings_in_time() {
     let bells = bells(2);

@@ -6,7 +6,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::Duration,
@@ -33,6 +33,12 @@ struct Inner {
     state: Mutex<State>,
     bells: Arc<[Bell]>,
     stopped: AtomicBool,
+    turns: AtomicU64,
+    /// How many threads were begun: the last one counts, an earlier one ends at its next turn.
+    threads: AtomicU64,
+    /// Its thread ends without a word, so that a test sees who notices.
+    #[cfg(test)]
+    dies: AtomicBool,
 }
 
 struct State {
@@ -47,10 +53,24 @@ impl TimerFd {
             state: Mutex::new(State { targets: Targets::new(bells.len()), armed: None }),
             bells,
             stopped: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
+            threads: AtomicU64::new(0),
+            #[cfg(test)]
+            dies: AtomicBool::new(false),
         });
-        let for_thread = Arc::clone(&inner);
-        thread::Builder::new().name("duly-waker".to_owned()).spawn(move || for_thread.run())?;
-        Ok(Self(inner))
+        let waker = Self(inner);
+        waker.restart()?;
+        Ok(waker)
+    }
+
+    /// Ends the thread as a fault would.
+    #[cfg(test)]
+    pub(super) fn break_down(&self) {
+        self.0.dies.store(true, Ordering::Release);
+        self.0.set_timer(Duration::from_nanos(1));
+        while self.0.dies.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
     }
 }
 
@@ -62,6 +82,23 @@ impl Waker for TimerFd {
         drop(state);
         self.0.ring(due);
     }
+
+    fn turns(&self) -> Option<u64> {
+        Some(self.0.turns.load(Ordering::Relaxed))
+    }
+
+    fn restart(&self) -> io::Result<()> {
+        let inner = Arc::clone(&self.0);
+        let number = inner.threads.fetch_add(1, Ordering::AcqRel) + 1;
+        thread::Builder::new().name("duly-waker".to_owned()).spawn(move || inner.run(number))?;
+        // What was armed may have gone off unseen.
+        let mut state = self.0.state.lock();
+        state.armed = None;
+        let due = self.0.arm(&mut state);
+        drop(state);
+        self.0.ring(due);
+        Ok(())
+    }
 }
 
 impl Drop for TimerFd {
@@ -72,13 +109,18 @@ impl Drop for TimerFd {
 }
 
 impl Inner {
-    fn run(&self) {
+    fn run(&self, number: u64) {
         let mut expirations = [0_u8; 8];
         loop {
             let read = rustix::io::read(&self.timer, &mut expirations);
             if self.stopped.load(Ordering::Acquire) {
                 return;
             }
+            #[cfg(test)]
+            if self.dies.swap(false, Ordering::AcqRel) {
+                return;
+            }
+            self.turns.fetch_add(1, Ordering::Relaxed);
             let mut state = self.state.lock();
             state.armed = None;
             let due = match read {
@@ -92,6 +134,9 @@ impl Inner {
             drop(state);
             self.ring(due);
             self.ring(more);
+            if self.threads.load(Ordering::Acquire) != number {
+                return;
+            }
         }
     }
 

@@ -34,6 +34,27 @@ pub(super) struct JsonBody {
 #[derive(Debug)]
 pub(super) struct NoBody;
 
+/// A JSON body, where there is one.
+#[derive(Debug)]
+pub(super) struct MaybeBody(pub(super) Option<JsonBody>);
+
+impl FromRequest<App> for MaybeBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        if request.body().is_end_stream() {
+            return Ok(Self(None));
+        }
+        let is_json = check_content_type(request.headers());
+        let body = read(request, app).await?;
+        if body.text.is_empty() {
+            return Ok(Self(None));
+        }
+        is_json?;
+        Ok(Self(Some(body)))
+    }
+}
+
 impl FromRequest<App> for JsonBody {
     type Rejection = Problem;
 
@@ -47,15 +68,9 @@ impl FromRequest<App> for NoBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        if request.body().is_end_stream() {
+        let MaybeBody(Some(body)) = MaybeBody::from_request(request, app).await? else {
             return Ok(Self);
-        }
-        let is_json = check_content_type(request.headers());
-        let body = read(request, app).await?;
-        if body.text.is_empty() {
-            return Ok(Self);
-        }
-        is_json?;
+        };
         if body.text.trim_ascii() == b"{}" {
             return Ok(Self);
         }

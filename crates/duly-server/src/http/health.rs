@@ -40,6 +40,9 @@ pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> 
     }
     let stuck = node.loops.iter().filter(|l| l.idle_for > IDLE_MAX);
     reasons.extend(stuck.map(|l| format!("{} has stood still for {:?}", l.name, l.idle_for)));
+    let neglected = node.neglected.iter();
+    reasons
+        .extend(neglected.map(|lane| format!("nobody works on lane {lane}, which has timers due")));
     let (status, word) = if reasons.is_empty() {
         (StatusCode::OK, "ready")
     } else {

@@ -140,12 +140,17 @@ impl<'a> From<&'a Destination> for DestinationOut<'a> {
     fn from(destination: &'a Destination) -> Self {
         match destination {
             Destination::Pull => Self::Pull {},
-            Destination::Http(http) => Self::Http {
-                url: http.url().as_str(),
-                method: http.method.as_str(),
-                headers: (!http.headers.is_empty()).then_some(RedactedHeadersOut(&http.headers)),
-                timeout: http.timeout.into(),
-            },
+            Destination::Http(http) => http_out(http),
         }
+    }
+}
+
+/// A webhook receiver in an answer.
+pub(super) fn http_out(http: &HttpDestination) -> DestinationOut<'_> {
+    DestinationOut::Http {
+        url: http.url().as_str(),
+        method: http.method.as_str(),
+        headers: (!http.headers.is_empty()).then_some(RedactedHeadersOut(&http.headers)),
+        timeout: http.timeout.into(),
     }
 }

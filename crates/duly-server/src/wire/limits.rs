@@ -1,20 +1,23 @@
 //! Limits of a namespace on the wire. Absent or `null` is the default.
 
 use duly_core::{Invalid, limits::Limits, payload::PAYLOAD_BYTES_HARD};
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Duration, DurationOut, Integer};
+
+/// Highest rate that can be asked for; more is no limit.
+const PER_SECOND_MAX: u32 = 100_000_000;
 
 /// Limits of a namespace; each has a default.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = Limits)]
 pub struct LimitsIn {
-    #[schema(ignore)]
-    schedule_per_second: Option<IgnoredAny>,
-    #[schema(ignore)]
-    deliver_per_second: Option<IgnoredAny>,
+    /// Schedules taken per second (new timers and replacements), as many at once; default unlimited.
+    schedule_per_second: Option<Integer>,
+    /// Attempts begun per second and push lane, a tenth of it at once; default unlimited.
+    deliver_per_second: Option<Integer>,
     /// Attempts under way at once per push lane, 1 to 100000, default 100.
     max_in_flight: Option<Integer>,
     /// Pending timers; default unlimited.
@@ -39,16 +42,15 @@ impl LimitsIn {
     }
 
     fn limits(self) -> Result<Limits, Invalid> {
-        for (rate, name) in [
-            (self.schedule_per_second, "schedule_per_second"),
-            (self.deliver_per_second, "deliver_per_second"),
-        ] {
-            if rate.is_some() {
-                let allowed = "left out: limits of rates are not supported yet";
-                return Err(Invalid::unseen(name, allowed));
-            }
-        }
         let mut limits = Limits::default();
+        if let Some(rate) = self.schedule_per_second {
+            let field = "schedule_per_second";
+            limits.schedule_per_second = Some(rate.within_u32(field, 1, PER_SECOND_MAX)?);
+        }
+        if let Some(rate) = self.deliver_per_second {
+            let field = "deliver_per_second";
+            limits.deliver_per_second = Some(rate.within_u32(field, 1, PER_SECOND_MAX)?);
+        }
         if let Some(max) = self.max_in_flight {
             limits.max_in_flight = max.within_u32("max_in_flight", 1, 100_000)?;
         }
@@ -74,6 +76,10 @@ impl LimitsIn {
 /// Limits in an answer; absent means unlimited.
 #[derive(Debug, Serialize)]
 pub struct LimitsOut {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule_per_second: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deliver_per_second: Option<u32>,
     max_in_flight: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_pending: Option<u64>,
@@ -87,6 +93,8 @@ pub struct LimitsOut {
 impl From<&Limits> for LimitsOut {
     fn from(limits: &Limits) -> Self {
         Self {
+            schedule_per_second: limits.schedule_per_second,
+            deliver_per_second: limits.deliver_per_second,
             max_in_flight: limits.max_in_flight,
             max_pending: limits.max_pending,
             max_payload_bytes: limits.max_payload_bytes,

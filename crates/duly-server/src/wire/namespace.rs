@@ -8,8 +8,8 @@ use duly_core::{
     Destination, Invalid, RetryPolicy, Settings,
     limits::Limits,
     namespace::{
-        LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, RETENTION_DEFAULT, RETENTION_MAX, SIGNING_SECRETS_MAX,
-        SigningSecret, WEIGHT_MAX,
+        Fallback, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, RETENTION_DEFAULT, RETENTION_MAX,
+        SIGNING_SECRETS_MAX, SigningSecret, WEIGHT_MAX,
     },
 };
 use duly_core::{Millis, schedule::Change};
@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    DestinationIn, DestinationOut, Duration, DurationOut, Field, Integer, LimitsIn, LimitsOut,
-    RetryIn, RetryOut, TimeOut,
+    DestinationIn, DestinationOut, Duration, DurationOut, FallbackIn, FallbackOut, Field, Integer,
+    LimitsIn, LimitsOut, RetryIn, RetryOut, Time, TimeOut,
 };
 
 /// Settings of a namespace, all optional.
@@ -31,6 +31,10 @@ pub struct NamespaceIn {
     #[schema(value_type = Option<DestinationIn>)]
     #[serde(default)]
     destination: Field<DestinationIn>,
+    /// Where webhooks go whose own receiver does not take them; default nowhere.
+    #[schema(value_type = Option<FallbackIn>)]
+    #[serde(default)]
+    fallback: Field<FallbackIn>,
     /// Retry policy of timers that name none.
     #[schema(value_type = Option<RetryIn>)]
     #[serde(default)]
@@ -58,9 +62,20 @@ pub struct NamespaceIn {
     limits: Field<LimitsIn>,
 }
 
+/// When a paused namespace goes on.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+#[schema(as = Resume)]
+pub struct ResumeIn {
+    /// It stays paused until then; at once when left out, or when that has passed.
+    #[schema(value_type = Option<Time>)]
+    pub at: Option<Time>,
+}
+
 /// The fields, checked.
 struct Checked {
     destination: Change<Destination>,
+    fallback: Change<Fallback>,
     retry: Change<RetryPolicy>,
     lease: Change<Millis>,
     retention: Change<Millis>,
@@ -94,6 +109,7 @@ impl NamespaceIn {
 
     const fn has_any(&self) -> bool {
         self.destination.is_present()
+            || self.fallback.is_present()
             || self.retry.is_present()
             || self.lease.is_present()
             || self.retention.is_present()
@@ -105,6 +121,7 @@ impl NamespaceIn {
     fn check(self) -> Result<Checked, Invalid> {
         Ok(Checked {
             destination: self.destination.into_change(|d| d.check("destination"))?,
+            fallback: self.fallback.into_change(|f| f.check("fallback"))?,
             retry: self.retry.into_change(|r| r.check("retry"))?,
             lease: self
                 .lease
@@ -122,6 +139,7 @@ impl NamespaceIn {
 impl Checked {
     fn over(self, mut settings: Settings) -> Settings {
         self.destination.write_to(&mut settings.destination);
+        self.fallback.write_to_option(&mut settings.fallback);
         self.retry.write_to(&mut settings.retry);
         or_default(self.lease, LEASE_DEFAULT, &mut settings.lease);
         or_default(self.retention, RETENTION_DEFAULT, &mut settings.retention);
@@ -163,9 +181,17 @@ pub struct NamespaceOut<'a> {
     name: &'a str,
     /// Whether claims are refused.
     paused: bool,
+    /// When it goes on by itself, while it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    resumes_at: Option<TimeOut>,
     /// Where firings go whose timer names no destination.
     #[schema(value_type = DestinationIn)]
     destination: DestinationOut<'a>,
+    /// Where webhooks go whose own receiver does not take them; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<FallbackIn>)]
+    fallback: Option<FallbackOut<'a>>,
     /// Retry policy of timers that name none.
     #[schema(value_type = RetryIn)]
     retry: RetryOut<'a>,
@@ -196,7 +222,9 @@ impl<'a> From<&'a Namespace> for NamespaceOut<'a> {
         Self {
             name: namespace.name.as_str(),
             paused: namespace.paused,
+            resumes_at: namespace.resumes_at.map(TimeOut),
             destination: (&settings.destination).into(),
+            fallback: settings.fallback.as_ref().map(FallbackOut::from),
             retry: RetryOut(&settings.retry),
             lease: settings.lease.into(),
             retention: settings.retention.into(),

@@ -1,6 +1,8 @@
 //! Counts of a namespace in an answer.
 
-use duly_core::{Timestamp, destination::LaneKey};
+use std::time::Duration;
+
+use duly_core::{Timestamp, destination::LaneKey, limits::Limits};
 use duly_node::LaneLoad;
 use duly_store::{Stats, query::LaneStats};
 use serde::Serialize;
@@ -38,6 +40,8 @@ pub struct StatsOut {
     oldest_due_at: Option<TimeOut>,
     /// Whether claims are refused.
     paused: bool,
+    /// Whether no claim is granted because there are `max_dead` dead letters.
+    dead_letters_full: bool,
     /// Lanes with pending timers.
     lanes: Vec<LaneOut>,
     /// Monotonic totals; they survive a restart.
@@ -56,9 +60,58 @@ pub struct LaneOut {
     retry_due: u64,
     /// Under a lease.
     in_flight: u64,
-    /// Most that are in flight at once on this node; absent for pull.
+    /// What this node knows of a push lane that it has served lately; absent for pull.
+    #[serde(flatten)]
+    push: Option<PushOut>,
+}
+
+/// What a node knows of a push lane.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PushLane)]
+pub struct PushOut {
+    /// What it is doing: `flowing`, `capped` (at `in_flight_max`), `throttled` (at
+    /// `per_second_max`), `starved` (of workers), `shut` (its breaker is open).
+    state: &'static str,
+    /// Attempts under way on this node, those not yet settled included.
+    attempts_in_flight: usize,
+    /// Those of them that are not first attempts.
+    retries_in_flight: usize,
+    /// Most that are in flight at once on this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_flight_max: Option<usize>,
+    /// Most attempts begun in a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per_second_max: Option<u32>,
+    /// Due firings that the node knows of and has not claimed.
+    backlog: usize,
+    /// `closed`, `open` (the receiver does not answer and is left alone), `half_open` (single
+    /// attempts see whether it is back).
+    breaker: &'static str,
+    /// Whether its firings go to the namespace's fallback now.
+    diverted: bool,
+    /// Failures in a row that the breaker has counted.
+    failures_in_a_row: u32,
+    /// Time until the next attempt past an open breaker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_probe_in_ms: Option<u64>,
+}
+
+impl PushOut {
+    fn of(load: &LaneLoad) -> Self {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            state: load.state.as_str(),
+            attempts_in_flight: load.in_flight,
+            retries_in_flight: load.retries_in_flight,
+            in_flight_max: load.cap,
+            per_second_max: load.per_second,
+            backlog: load.backlog,
+            breaker: load.breaker.as_str(),
+            diverted: load.diverted,
+            failures_in_a_row: load.failures,
+            next_probe_in_ms: load.next_probe_in.map(ms),
+        }
+    }
 }
 
 /// Monotonic totals of a namespace.
@@ -83,11 +136,8 @@ pub struct TotalsOut {
 
 impl StatsOut {
     /// The sum over the shards, with what the node knows of its push lanes.
-    pub fn sum(shards: &[Stats], loads: &[LaneLoad]) -> Self {
-        let in_flight_max = |key: &LaneKey| {
-            let load = loads.iter().find(|load| load.key == *key)?;
-            load.cap
-        };
+    pub fn sum(shards: &[Stats], loads: &[LaneLoad], limits: &Limits) -> Self {
+        let push = |key: &LaneKey| loads.iter().find(|load| load.key == *key).map(PushOut::of);
         let total = |count: fn(&Stats) -> u64| shards.iter().map(count).sum();
         let earliest = |time: fn(&Stats) -> Option<Timestamp>| {
             shards.iter().filter_map(time).min().map(TimeOut)
@@ -104,6 +154,7 @@ impl StatsOut {
             next_due_at: earliest(|s| s.next_due_at),
             oldest_due_at: earliest(|s| s.oldest_due_at),
             paused: shards.iter().any(|s| s.paused),
+            dead_letters_full: total(|s| s.dead) >= limits.max_dead,
             lanes: lanes(shards)
                 .into_iter()
                 .map(|lane| LaneOut {
@@ -111,7 +162,7 @@ impl StatsOut {
                     due: lane.due,
                     retry_due: lane.retry_due,
                     in_flight: lane.in_flight,
-                    in_flight_max: in_flight_max(&lane.key),
+                    push: push(&lane.key),
                 })
                 .collect(),
             totals: TotalsOut {

@@ -11,6 +11,7 @@ mod dead;
 mod framework;
 mod idempotence;
 mod intact;
+mod limits;
 mod namespaces;
 mod openapi;
 mod pull;

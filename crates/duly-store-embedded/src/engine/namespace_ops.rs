@@ -12,6 +12,9 @@ use crate::format::record::{NamespaceRecord, Record};
 
 use super::Engine;
 
+/// Namespaces that go on in one step of the engine.
+const RESUMED_PER_STEP: usize = 64;
+
 impl Engine {
     pub(crate) fn put_namespace(
         &mut self,
@@ -36,6 +39,7 @@ impl Engine {
                     name: name.clone(),
                     settings: Arc::new(settings.check()?),
                     paused: false,
+                    resumes_at: None,
                     created_at: now,
                     updated_at: now,
                     totals: duly_store::query::Totals::default(),
@@ -79,12 +83,31 @@ impl Engine {
         activity: Activity,
     ) -> Result<Namespace> {
         let (number, mut record) = self.named(name)?;
-        let paused = activity == Activity::Paused;
-        if record.paused != paused {
-            record.paused = paused;
-            record.updated_at = self.now.wall();
+        let now = self.now.wall();
+        let after = activity.applied(record.paused, record.resumes_at, now);
+        if (record.paused, record.resumes_at) != after {
+            (record.paused, record.resumes_at) = after;
+            record.updated_at = now;
         }
         self.write_namespace(number, record)
+    }
+
+    /// Lets the namespaces go on whose time has come. One whose record cannot be written now stays
+    /// paused until it can.
+    pub(super) fn resume_due(&mut self) {
+        let now = self.now.wall();
+        for number in self.namespaces.resuming_by(now, RESUMED_PER_STEP) {
+            let Some(known) = self.namespaces.get(number) else {
+                continue;
+            };
+            let record = known.record();
+            let record =
+                NamespaceRecord { paused: false, resumes_at: None, updated_at: now, ..record };
+            if let Err(error) = self.write_namespace(number, record) {
+                tracing::warn!(%error, "a namespace cannot go on at its time");
+                return;
+            }
+        }
     }
 
     pub(crate) fn delete_namespace(

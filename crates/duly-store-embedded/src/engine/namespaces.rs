@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use duly_core::{NamespaceName, Settings, Timestamp};
+use duly_core::{NamespaceName, Settings, Timestamp, rate::Gcra};
 use duly_store::{namespaces::Namespace as View, query::Totals};
 use rustc_hash::FxHashMap;
 
@@ -38,6 +38,7 @@ pub(crate) struct Namespace {
     pub(crate) name: NamespaceName,
     pub(crate) settings: Arc<Settings>,
     pub(crate) paused: bool,
+    pub(crate) resumes_at: Option<Timestamp>,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
     pub(crate) totals: Totals,
@@ -59,6 +60,8 @@ pub(crate) struct Namespace {
     /// Grows with whatever may have changed an entry or a count; the auditor compares only where it
     /// stood still.
     pub(crate) touched: u64,
+    /// What was taken of `schedule_per_second`; forgotten when the store is closed.
+    pub(crate) schedules: Gcra,
 }
 
 impl Namespace {
@@ -67,6 +70,7 @@ impl Namespace {
             name: record.name,
             settings: record.settings,
             paused: record.paused,
+            resumes_at: record.resumes_at,
             created_at: record.created_at,
             updated_at: record.updated_at,
             totals: record.totals,
@@ -80,6 +84,7 @@ impl Namespace {
             letters: Letters::default(),
             captured_lsn: 0,
             touched: 0,
+            schedules: Gcra::default(),
         }
     }
 
@@ -114,6 +119,7 @@ impl Namespace {
             name: self.name.clone(),
             settings: Arc::clone(&self.settings),
             paused: self.paused,
+            resumes_at: self.resumes_at,
             created_at: self.created_at,
             updated_at: self.updated_at,
             totals: self.totals,
@@ -125,6 +131,7 @@ impl Namespace {
             name: self.name.clone(),
             settings: Arc::clone(&self.settings),
             paused: self.paused,
+            resumes_at: self.resumes_at,
             created_at: self.created_at,
             updated_at: self.updated_at,
         }
@@ -137,6 +144,8 @@ pub(crate) struct Namespaces {
     by_number: FxHashMap<u32, Namespace>,
     by_name: BTreeMap<NamespaceName, u32>,
     next_number: u32,
+    /// Those that go on at a time.
+    resumes: BTreeSet<(Timestamp, u32)>,
     /// Lanes in which something is due.
     pub(crate) active: BTreeSet<(NamespaceName, u8)>,
     /// What is due in all lanes.
@@ -210,8 +219,11 @@ impl Namespaces {
     pub(crate) fn put(&mut self, number: u32, record: NamespaceRecord) {
         self.next_number = self.next_number.max(number);
         self.by_name.insert(record.name.clone(), number);
+        let before = self.by_number.get(&number).and_then(|known| known.resumes_at);
+        self.note_resume(number, before, record.resumes_at);
         match self.by_number.get_mut(&number) {
             Some(known) => {
+                known.resumes_at = record.resumes_at;
                 known.settings = record.settings;
                 known.paused = record.paused;
                 known.updated_at = record.updated_at;
@@ -224,8 +236,29 @@ impl Namespaces {
         }
     }
 
+    fn note_resume(&mut self, number: u32, old: Option<Timestamp>, new: Option<Timestamp>) {
+        if let Some(at) = old {
+            self.resumes.remove(&(at, number));
+        }
+        if let Some(at) = new {
+            self.resumes.insert((at, number));
+        }
+    }
+
+    /// Namespaces that are to go on by `now`, at most `most`.
+    pub(crate) fn resuming_by(&self, now: Timestamp, most: usize) -> Vec<u32> {
+        let due = self.resumes.iter().take_while(|(at, _)| *at <= now);
+        due.take(most).map(|(_, number)| *number).collect()
+    }
+
+    /// When the next namespace goes on.
+    pub(crate) fn next_resume(&self) -> Option<Timestamp> {
+        self.resumes.first().map(|(at, _)| *at)
+    }
+
     pub(crate) fn remove(&mut self, number: u32) -> Option<Namespace> {
         let gone = self.by_number.remove(&number)?;
+        self.note_resume(number, gone.resumes_at, None);
         let held = gone.held();
         self.pending -= held.pending;
         self.dead -= held.dead;

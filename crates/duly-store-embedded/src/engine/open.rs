@@ -201,14 +201,17 @@ impl Engine {
     /// Pauses every namespace of a store that was restored from a backup: what was overdue then, or
     /// fired since the backup was made, is not to fire before somebody has looked at it.
     fn pause_all(&mut self) -> Result<u64, OpenError> {
-        let running = self.namespaces.iter().filter(|(_, namespace)| !namespace.paused);
+        let running = self
+            .namespaces
+            .iter()
+            .filter(|(_, namespace)| !namespace.paused || namespace.resumes_at.is_some());
         let mut running: Vec<_> =
             running.map(|(number, namespace)| (number, namespace.record())).collect();
         running.sort_unstable_by_key(|(number, _)| *number);
         let count = running.len() as u64;
         for (number, record) in running {
             let updated_at = self.now.wall();
-            let record = NamespaceRecord { paused: true, updated_at, ..record };
+            let record = NamespaceRecord { paused: true, resumes_at: None, updated_at, ..record };
             self.write(number, &Record::Namespace(Box::new(record))).map_err(|stop| {
                 OpenError::Unwritable(match stop {
                     Stop::Refused(refusal) => refusal.to_string(),

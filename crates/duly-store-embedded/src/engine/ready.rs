@@ -1,6 +1,6 @@
 //! Ready: which lanes have something claimable, and how long until there is more.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use duly_core::{Invalid, NamespaceName, destination::LaneKey};
 use duly_store::{Error, Lane, Ready, ReadyCursor, ReadyLane};
@@ -63,7 +63,8 @@ impl Engine {
             .filter(|(_, (first, retry))| first + retry > 0)
             .map(|(key, (first, retry))| {
                 let lane = Lane { namespace: namespace.name.clone(), key };
-                ReadyLane { lane, first, retry }
+                let settings = Arc::clone(&namespace.settings);
+                ReadyLane { lane, first, retry, settings }
             })
             .collect()
     }
@@ -85,6 +86,7 @@ impl Engine {
             self.held_back.first().map(|held| held.due_ms.saturating_sub(now.wall_ms)),
             self.expiries.next_due().map(|at| at.saturating_sub(now.wall_ms)),
             self.lease_ends.next_due().map(|at| at.saturating_sub(now.boot_ms)),
+            self.namespaces.next_resume().map(|at| at.unix_ms().saturating_sub(now.wall_ms)),
         ];
         let left_ms = left.into_iter().flatten().min();
         self.announced_ms = left_ms.map(|left| now.wall_ms.saturating_add(left));

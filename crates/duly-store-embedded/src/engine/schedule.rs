@@ -1,6 +1,6 @@
 //! Schedule: a new timer, the existing one, or one in its place.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use duly_core::{
     Incarnation, Invalid, NamespaceName, Schedule, Settings, Timer, Timestamp,
@@ -41,6 +41,7 @@ impl Engine {
                 self.admit_new().map_err(Stop::Refused)?;
                 let timer = self.new_timer(name, &settings, schedule, None)?;
                 check_pending(&settings, pending, name)?;
+                self.take_of_rate(key, name, &settings)?;
                 let record = Record::Pending(Cause::Created, timer);
                 self.write_keyed(key, &record)?;
                 Ok(Outcome::Created(self.view_of(name, record)))
@@ -50,6 +51,7 @@ impl Engine {
                 self.admit_new().map_err(Stop::Refused)?;
                 let old_revision = view.revision().unwrap_or(0);
                 let timer = self.new_timer(name, &settings, schedule, Some(old_revision))?;
+                self.take_of_rate(key, name, &settings)?;
                 let record = Record::Pending(Cause::Replaced, timer);
                 self.write_keyed(key, &record)?;
                 Ok(Outcome::Replaced(self.view_of(name, record)))
@@ -80,6 +82,29 @@ impl Engine {
         .map_err(|invalid| Stop::Refused(Refusal::Invalid(invalid)))?;
         check_limits(settings, name, &timer, now, field)?;
         Ok(timer)
+    }
+
+    /// Takes one of the schedules that the namespace's rate allows.
+    fn take_of_rate(
+        &mut self,
+        key: Key,
+        name: &NamespaceName,
+        settings: &Settings,
+    ) -> Result<(), Stop> {
+        let Some(rate) = settings.limits.schedule_rate() else {
+            return Ok(());
+        };
+        let boot = Duration::from_millis(self.now.boot_ms);
+        let Some(namespace) = self.namespaces.get_mut(key.namespace()) else {
+            return Ok(());
+        };
+        if namespace.schedules.available(rate, boot) == 0 {
+            let wait = namespace.schedules.next_in(rate, boot);
+            let refusal = Refusal::schedules_too_fast(name, rate.per_second(), wait);
+            return Err(Stop::Refused(refusal));
+        }
+        namespace.schedules.take(rate, boot, 1);
+        Ok(())
     }
 
     /// The view of a timer whose record was just written.

@@ -33,6 +33,7 @@ impl Engine {
     /// Brings the state up to the present step's time.
     pub(super) fn tick(&mut self) {
         self.check_space();
+        self.resume_due();
         self.end_leases();
         self.hold_back();
         self.keep_near();

@@ -109,6 +109,7 @@ pub(crate) struct NamespaceRecord {
     pub(crate) name: NamespaceName,
     pub(crate) settings: Arc<Settings>,
     pub(crate) paused: bool,
+    pub(crate) resumes_at: Option<Timestamp>,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
     pub(crate) totals: Totals,

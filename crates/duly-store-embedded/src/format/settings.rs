@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use duly_core::{Millis, NamespaceName, Settings, limits::Limits, namespace::SigningSecret};
+use duly_core::{
+    Destination, Millis, NamespaceName, Settings,
+    limits::Limits,
+    namespace::{Fallback, SigningSecret},
+};
 use duly_store::query::Totals;
 
 use super::{
@@ -19,6 +23,8 @@ const RETENTION: u8 = 4;
 const WEIGHT: u8 = 5;
 const SECRET: u8 = 6;
 const LIMITS: u8 = 7;
+const FALLBACK: u8 = 8;
+const RESUMES_AT: u8 = 9;
 
 pub(super) fn encode_namespace(w: &mut Writer<'_>, namespace: &NamespaceRecord) {
     w.text(namespace.name.as_str());
@@ -47,6 +53,12 @@ pub(super) fn encode_namespace(w: &mut Writer<'_>, namespace: &NamespaceRecord) 
         w.field(SECRET, |w| w.0.extend_from_slice(secret.reveal().as_bytes()));
     }
     w.field(LIMITS, |w| encode_limits(w, &settings.limits));
+    if let Some(fallback) = &settings.fallback {
+        w.field(FALLBACK, |w| encode_fallback(w, fallback));
+    }
+    if let Some(at) = namespace.resumes_at {
+        w.field(RESUMES_AT, |w| w.time(at));
+    }
     w.end();
 }
 
@@ -64,6 +76,7 @@ pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
         dead: r.u64()?,
     };
     let mut settings = Settings::default();
+    let mut resumes_at = None;
     while let Some((tag, mut field)) = r.field()? {
         match tag {
             DESTINATION => settings.destination = timer::decode_destination(&mut field)?,
@@ -75,6 +88,8 @@ pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
                 settings.signing_secrets.push(SigningSecret::new(&timer::utf8(field.rest())?)?);
             }
             LIMITS => settings.limits = decode_limits(&mut field)?,
+            RESUMES_AT => resumes_at = Some(field.time()?),
+            FALLBACK => settings.fallback = Some(decode_fallback(&mut field)?),
             other => return Err(timer::unknown_tag(other)),
         }
     }
@@ -82,10 +97,25 @@ pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
         name,
         settings: Arc::new(settings),
         paused,
+        resumes_at,
         created_at,
         updated_at,
         totals,
     })
+}
+
+fn encode_fallback(w: &mut Writer<'_>, fallback: &Fallback) {
+    w.u32(fallback.after_attempts);
+    w.u64(fallback.after_open.ms());
+    timer::encode_destination(w, &Destination::Http(fallback.destination.clone()));
+}
+
+fn decode_fallback(r: &mut Reader<'_>) -> Result<Fallback, DecodeError> {
+    let (after_attempts, after_open) = (r.u32()?, r.millis()?);
+    match timer::decode_destination(r)? {
+        Destination::Http(destination) => Ok(Fallback { destination, after_attempts, after_open }),
+        Destination::Pull => Err(DecodeError::Impossible("a fallback is a webhook".into())),
+    }
 }
 
 /// `None` is written as the largest number.

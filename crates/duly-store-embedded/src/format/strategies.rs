@@ -9,7 +9,7 @@ use duly_core::{
     destination::{HttpDestination, Method},
     headers::Headers,
     limits::Limits,
-    namespace::SigningSecret,
+    namespace::{Fallback, SigningSecret},
     payload::Form,
     request_hash::RequestHash,
     retry::Exponential,
@@ -262,11 +262,19 @@ pub(crate) fn namespace() -> impl Strategy<Value = NamespaceRecord> {
         any::<u32>(),
         prop::collection::vec(secret, 0..3),
         limits(),
+        option::of((destination(), any::<u32>(), millis())),
     );
-    let settings =
-        settings.prop_map(|(destination, retry, lease, retention, weight, secrets, limits)| {
+    let settings = settings.prop_map(
+        |(destination, retry, lease, retention, weight, secrets, limits, second)| {
+            let fallback = second.and_then(|(destination, after_attempts, after_open)| {
+                let Destination::Http(destination) = destination else {
+                    return None;
+                };
+                Some(Fallback { destination, after_attempts, after_open })
+            });
             Settings {
                 destination,
+                fallback,
                 retry,
                 lease,
                 retention,
@@ -274,15 +282,17 @@ pub(crate) fn namespace() -> impl Strategy<Value = NamespaceRecord> {
                 signing_secrets: secrets,
                 limits,
             }
-        });
+        },
+    );
     let name = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}";
-    (name, settings, any::<bool>(), time(), time(), any::<[u64; 7]>()).prop_map(
-        |(name, settings, paused, created_at, updated_at, totals)| {
+    (name, settings, any::<bool>(), option::of(time()), time(), time(), any::<[u64; 7]>()).prop_map(
+        |(name, settings, paused, resumes_at, created_at, updated_at, totals)| {
             let [scheduled, fired, delivered, failed, cancelled, rescheduled, dead] = totals;
             NamespaceRecord {
                 name: NamespaceName::new(&name).expect("an allowed name"),
                 settings: Arc::new(settings),
                 paused,
+                resumes_at,
                 created_at,
                 updated_at,
                 totals: Totals {

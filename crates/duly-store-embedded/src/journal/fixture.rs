@@ -85,6 +85,7 @@ pub(crate) fn namespace(name: &str) -> Record {
         name: NamespaceName::new(name).expect("a name"),
         settings: Arc::new(Settings::default()),
         paused: false,
+        resumes_at: None,
         created_at: Timestamp::saturating_from_unix_ms(1_900_000_000_000),
         updated_at: Timestamp::saturating_from_unix_ms(1_900_000_000_000),
         totals: Totals::default(),

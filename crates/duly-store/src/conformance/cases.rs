@@ -74,6 +74,7 @@ macro_rules! conformance_cases {
                 p10_a_claim_keeps_to_its_number_and_bytes,
                 p3_a_firing_is_granted_once,
                 p4_a_paused_namespace_grants_nothing,
+                p2_a_paused_namespace_resumes_at_its_time,
                 p9_ready_names_lanes_with_something_claimable,
                 p9_paused_namespaces_hide_nobody,
                 p2_the_next_due_time_is_never_overslept,
@@ -167,6 +168,7 @@ macro_rules! conformance_cases {
             limits {
                 p10_t7_payloads_up_to_the_limit_and_no_further,
                 p10_no_more_pending_timers_than_allowed,
+                p10_no_more_schedules_a_second_than_allowed,
                 p10_no_due_time_further_than_allowed,
                 p10_stubs_are_bounded_oldest_first,
                 p6_stubs_last_for_the_retention,

@@ -168,6 +168,39 @@ pub(super) async fn p3_a_firing_is_granted_once(harness: &dyn Harness) -> Ran {
     Ran::Whole
 }
 
+pub(super) async fn p2_a_paused_namespace_resumes_at_its_time(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    scene.create_in("a", Millis::ZERO).await;
+    let at = scene.now().saturating_add(secs(60));
+    let running = scene.set_activity(Activity::ResumeAt(at)).await;
+    assert_eq!((running.paused, running.resumes_at), (false, None), "it runs already");
+    scene.set_activity(Activity::Paused).await;
+    let waits = scene.set_activity(Activity::ResumeAt(at)).await;
+    assert_eq!((waits.paused, waits.resumes_at), (true, Some(at)));
+    let next = scene.store().ready(SHARD, None, 10).await.expect("it is answered").next_due_in;
+    assert!(next.is_some_and(|next| next <= secs(60).to_std()), "{next:?}");
+    harness.restart(super::Restart::Kill).await;
+    scene.advance(Millis::from_ms(59_999)).await;
+    assert!(scene.claim().await.is_empty(), "not a millisecond early");
+    scene.advance(Millis::from_ms(1)).await;
+    assert_eq!(scene.claim().await.len(), 1);
+    assert!(!scene.stats().await.paused);
+    let known = scene.store().get_namespace(scene.namespace.clone()).await;
+    let known = known.expect("it is answered").expect("it is there");
+    assert_eq!((known.paused, known.resumes_at), (false, None));
+
+    let later = scene.now().saturating_add(secs(60));
+    scene.set_activity(Activity::Paused).await;
+    scene.set_activity(Activity::ResumeAt(later)).await;
+    let again = scene.set_activity(Activity::Paused).await;
+    assert_eq!((again.paused, again.resumes_at), (true, None), "a pause has no end of its own");
+    scene.advance(secs(61)).await;
+    assert!(scene.stats().await.paused);
+    let past = scene.set_activity(Activity::ResumeAt(later)).await;
+    assert_eq!((past.paused, past.resumes_at), (false, None), "a time that has passed is now");
+    Ran::Whole
+}
+
 pub(super) async fn p4_a_paused_namespace_grants_nothing(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;

@@ -63,6 +63,36 @@ pub(super) async fn p10_no_more_pending_timers_than_allowed(harness: &dyn Harnes
     Ran::Whole
 }
 
+pub(super) async fn p10_no_more_schedules_a_second_than_allowed(harness: &dyn Harness) -> Ran {
+    let scene = Scene::with(harness, limited(|limits| limits.schedule_per_second = Some(4))).await;
+    let at = scene.at(secs(600));
+    let make = |text: &str| schedule_op(timer(text, at), IfExists::Replace);
+    let outcomes = scene.apply_all(["a", "b", "c", "d", "e"].map(make).to_vec()).await;
+    assert!(outcomes[..4].iter().all(|o| matches!(o, Outcome::Created(_))), "{outcomes:?}");
+    let refusal = refused(outcomes[4].clone());
+    assert_eq!(refusal.code().as_str(), "resource_exhausted");
+    assert!(refusal.to_string().contains("schedule_per_second"), "it says which limit: {refusal}");
+    let Refusal::Exhausted { retry_after: Some(wait), .. } = refusal else {
+        panic!("it says how long to wait: {refusal:?}");
+    };
+    assert!(wait > Millis::ZERO && wait <= Millis::from_ms(250), "{wait}");
+    // The same again, and what is no schedule, takes nothing.
+    let again = scene.apply(make("a")).await;
+    assert!(matches!(again, Outcome::Existing(_)), "{again:?}");
+    scene.apply(cancel_op("b")).await;
+    assert_eq!(code(scene.apply(make("e")).await), "resource_exhausted");
+    scene.advance(wait).await;
+    let outcome = scene.apply(make("e")).await;
+    assert!(matches!(outcome, Outcome::Created(_)), "after the wait there is room: {outcome:?}");
+    let replace = schedule_op(timer("a", scene.at(secs(700))), IfExists::Replace);
+    assert_eq!(code(scene.apply(replace.clone()).await), "resource_exhausted");
+    // A changed limit holds at once.
+    scene.put(settings()).await;
+    assert!(matches!(scene.apply(replace).await, Outcome::Replaced(_)));
+    assert!(matches!(scene.apply(make("f")).await, Outcome::Created(_)));
+    Ran::Whole
+}
+
 pub(super) async fn p10_no_due_time_further_than_allowed(harness: &dyn Harness) -> Ran {
     let scene = Scene::with(harness, limited(|limits| limits.max_delay = Some(secs(100)))).await;
     scene.create_in("a", secs(100)).await;

@@ -71,6 +71,7 @@ impl Space {
                 }
                 (decision, old) => return Err(refusal(decision, old.as_ref(), &id)),
             };
+        self.admit_schedule(now)?;
         self.learn_origin(timer.destination.as_ref());
         self.stubs.remove(&id);
         self.live.insert(id.clone(), Live { timer, lease: None });
@@ -189,6 +190,19 @@ impl Space {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Takes one of the schedules that the namespace's rate allows.
+    fn admit_schedule(&mut self, now: Now) -> Result<(), Refusal> {
+        let Some(rate) = self.settings.limits.schedule_rate() else {
+            return Ok(());
+        };
+        if self.schedules.available(rate, now.boot) == 0 {
+            let wait = self.schedules.next_in(rate, now.boot);
+            return Err(Refusal::schedules_too_fast(&self.name, rate.per_second(), wait));
+        }
+        self.schedules.take(rate, now.boot, 1);
+        Ok(())
     }
 
     fn arc_view(&self, id: &TimerId, now: Now) -> Arc<TimerView> {

@@ -95,7 +95,9 @@ impl State {
             Some(_) => None,
             None => live.claimable_in(now).map(Millis::to_std),
         });
-        moments.min()
+        let resumes = self.spaces.values().filter_map(|space| space.resumes_at);
+        let resumes = resumes.map(|at| at.saturating_since(now.wall).to_std());
+        moments.chain(resumes).min()
     }
 }
 
@@ -113,6 +115,7 @@ impl Space {
             lane: Lane { namespace: self.name.clone(), key },
             first,
             retry,
+            settings: Arc::clone(&self.settings),
         });
         lanes.collect()
     }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use duly_core::{NamespaceName, Settings};
+use duly_core::{NamespaceName, Settings, rate::Gcra};
 
 use super::{clock::Now, space::Space, state::State};
 use crate::{
@@ -64,9 +64,9 @@ impl State {
         now: Now,
     ) -> Result<Namespace> {
         let space = self.space(name)?;
-        let paused = activity == Activity::Paused;
-        if space.paused != paused {
-            space.paused = paused;
+        let after = activity.applied(space.paused, space.resumes_at, now.wall);
+        if (space.paused, space.resumes_at) != after {
+            (space.paused, space.resumes_at) = after;
             space.updated_at = now.wall;
         }
         Ok(space.answer())
@@ -94,6 +94,7 @@ impl Space {
             number,
             settings: Arc::new(settings),
             paused: false,
+            resumes_at: None,
             created_at: now.wall,
             updated_at: now.wall,
             live: BTreeMap::new(),
@@ -102,6 +103,7 @@ impl Space {
             origins: BTreeSet::new(),
             totals: Totals::default(),
             ended_next: 0,
+            schedules: Gcra::default(),
         }
     }
 
@@ -110,6 +112,7 @@ impl Space {
             name: self.name.clone(),
             settings: Arc::clone(&self.settings),
             paused: self.paused,
+            resumes_at: self.resumes_at,
             created_at: self.created_at,
             updated_at: self.updated_at,
         }

@@ -21,6 +21,9 @@ pub(super) const OWNER_GONE: &str = "the node that held the lease is gone";
 
 impl Space {
     pub(super) fn catch_up(&mut self, now: Now) {
+        if self.resumes_at.is_some_and(|at| at <= now.wall) {
+            (self.paused, self.resumes_at, self.updated_at) = (false, None, now.wall);
+        }
         for id in self.leased(|lease| lease.is_over(now)) {
             let ended = self.live[&id].lease.map(|lease| now.steady_at(lease.ends_boot));
             self.lose_lease(&id, LEASE_ENDED, ended.unwrap_or(now.steady), now);

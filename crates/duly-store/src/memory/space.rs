@@ -12,7 +12,7 @@ use std::{
 
 use duly_core::{
     DeliveryId, Millis, NamespaceName, Settings, State, Stub, Timer, TimerId, Timestamp,
-    destination::LaneKey, stub::Ended,
+    destination::LaneKey, rate::Gcra, stub::Ended,
 };
 
 use super::clock::Now;
@@ -25,6 +25,7 @@ pub(super) struct Space {
     pub(super) number: u64,
     pub(super) settings: Arc<Settings>,
     pub(super) paused: bool,
+    pub(super) resumes_at: Option<Timestamp>,
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) live: BTreeMap<TimerId, Live>,
@@ -34,6 +35,8 @@ pub(super) struct Space {
     pub(super) origins: BTreeSet<LaneKey>,
     pub(super) totals: Totals,
     pub(super) ended_next: u64,
+    /// What was taken of `schedule_per_second`.
+    pub(super) schedules: Gcra,
 }
 
 /// A pending timer.

@@ -4,8 +4,13 @@ use axum::{extract::State, response::Response};
 use duly_store::namespaces::Activity;
 
 use crate::{
-    http::{App, Problem, answer, body::NoBody, path::InNamespace, problem::Refusals},
-    wire::NamespaceOut,
+    http::{
+        App, Problem, answer,
+        body::{MaybeBody, NoBody},
+        path::InNamespace,
+        problem::Refusals,
+    },
+    wire::{NamespaceOut, ResumeIn, json},
 };
 
 /// Stop a namespace's firing. After the answer no claim is granted; scheduling goes on.
@@ -25,19 +30,25 @@ pub(crate) async fn pause_namespace(
     answer::ok(&NamespaceOut::from(&namespace))
 }
 
-/// Let a namespace fire again.
+/// Let a namespace fire again, at once or at a time.
+///
+/// With a time it stays paused until then. A namespace that is not paused stays as it is.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/resume",
     tag = "namespaces",
     params(("namespace" = String, Path, description = "Name of the namespace")),
-    responses((status = 200, description = "It runs.", body = NamespaceOut), Refusals)
+    request_body(content = Option<ResumeIn>, content_type = "application/json"),
+    responses((status = 200, description = "It runs, or will.", body = NamespaceOut), Refusals)
 )]
 pub(crate) async fn resume_namespace(
     State(app): State<App>,
     InNamespace(name): InNamespace,
-    _body: NoBody,
+    MaybeBody(body): MaybeBody,
 ) -> Result<Response, Problem> {
-    let namespace = app.store().set_activity(name, Activity::Running).await?;
+    let asked = body.map(|body| json::parse_body::<ResumeIn>(&body.text)).transpose()?;
+    let at = asked.and_then(|resume| resume.at).map(|at| at.check("at")).transpose()?;
+    let activity = at.map_or(Activity::Running, Activity::ResumeAt);
+    let namespace = app.store().set_activity(name, activity).await?;
     answer::ok(&NamespaceOut::from(&namespace))
 }

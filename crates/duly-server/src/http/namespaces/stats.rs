@@ -21,6 +21,9 @@ pub(crate) async fn namespace_stats(
     State(app): State<App>,
     InNamespace(name): InNamespace,
 ) -> Result<Response, Problem> {
+    let Some(namespace) = app.store().get_namespace(name.clone()).await? else {
+        return Err(Problem::no_namespace(name.as_str()));
+    };
     let shards = 0..app.store().shards().max(1);
     let calls = shards.map(|shard| app.store().stats(ShardId(shard), name.clone()));
     let shards: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
@@ -28,5 +31,5 @@ pub(crate) async fn namespace_stats(
         return Err(Problem::no_namespace(name.as_str()));
     }
     let loads = app.node().lanes(&name);
-    answer::ok(&StatsOut::sum(&shards, &loads))
+    answer::ok(&StatsOut::sum(&shards, &loads, &namespace.settings.limits))
 }

@@ -229,6 +229,7 @@ fn no_limit_is_the_largest_number() {
         name: NamespaceName::new("a").expect("a name"),
         settings: Arc::new(settings),
         paused: true,
+        resumes_at: None,
         created_at: Timestamp::MIN,
         updated_at: Timestamp::MAX,
         totals: Totals::default(),

@@ -93,6 +93,7 @@ fn shop() -> Settings {
     receiver.timeout = Millis::from_secs(5);
     let secret = |text: &str| SigningSecret::new(text).expect("an allowed secret");
     Settings {
+        fallback: None,
         destination: Destination::Http(receiver),
         retry: RetryPolicy::Schedule(vec![Millis::from_secs(3_600), Millis::from_secs(7_200)]),
         lease: Millis::from_secs(40),

@@ -72,6 +72,12 @@ struct Retry {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Limits")]
 struct Limits {
+    /// Schedules taken a second
+    #[arg(long, value_name = "N")]
+    schedule_per_second: Option<u32>,
+    /// Attempts begun a second, per webhook lane
+    #[arg(long, value_name = "N")]
+    deliver_per_second: Option<u32>,
     /// Attempts under way at once, per webhook lane
     #[arg(long, value_name = "N")]
     max_in_flight: Option<u32>,
@@ -156,6 +162,8 @@ impl Retry {
 impl Limits {
     fn body(self) -> Option<Value> {
         let mut limits = Object::new();
+        limits.put("schedule_per_second", self.schedule_per_second);
+        limits.put("deliver_per_second", self.deliver_per_second);
         limits.put("max_in_flight", self.max_in_flight);
         limits.put("max_pending", self.max_pending);
         limits.put("max_payload_bytes", self.max_payload_bytes);

@@ -1,0 +1,103 @@
+//! The auditor of the node: lanes that have something due and that nobody works on.
+//!
+//! It compares what the store says is claimable with what the lanes know. A lane is worked on while
+//! it holds slots or waits for something that can still come; a pull lane is neglected when calls
+//! wait for it and nobody serves them. What looks neglected at two looks in a row is a finding: it is
+//! counted, logged, shown in `/readyz`, and the lane is looked at anew. The store has an auditor of
+//! its own for what it forgot itself.
+//!
+//! A look reads the store's list in pages like any walk, and remembers at most [`SUSPECTS_MAX`].
+
+use std::{sync::Arc, time::Duration};
+
+use duly_core::{destination::LaneKey, shard::ShardId};
+use duly_store::{Lane, Result};
+use rustc_hash::FxHashSet;
+
+use crate::{phase::Phase, record::Recorder, state::Shared};
+
+/// Lanes of one page.
+const PAGE: usize = 256;
+/// Pause between two pages, so that a look at very many lanes takes little of the store.
+const PAGE_PAUSE: Duration = Duration::from_millis(5);
+/// Lanes that are remembered from one look to the next.
+const SUSPECTS_MAX: usize = 1_000;
+/// Lanes that are named.
+const NAMED_MAX: usize = 10;
+
+/// The loop; ends when the node drains.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut suspects = FxHashSet::default();
+    while shared.phases.now() == Phase::Running {
+        tokio::select! {
+            () = tokio::time::sleep(shared.options.audit_every) => {}
+            () = shared.phases.reached(Phase::Draining) => return,
+        }
+        match look(&shared).await {
+            Ok(seen) => {
+                let neglected: Vec<_> = seen.intersection(&suspects).cloned().collect();
+                conclude(&shared, &neglected);
+                suspects = seen;
+            }
+            Err(error) => shared.log_store_error("ready (auditor)", &error),
+        }
+    }
+}
+
+/// Lanes that nobody works on now.
+async fn look(shared: &Shared) -> Result<FxHashSet<(ShardId, Lane)>> {
+    let mut seen = FxHashSet::default();
+    for shard in shared.shards() {
+        let mut after = None;
+        loop {
+            let page = shared.store.ready(shard, after, PAGE).await?;
+            for ready in page.lanes {
+                if seen.len() < SUSPECTS_MAX && !is_worked_on(shared, shard, &ready.lane) {
+                    seen.insert((shard, ready.lane));
+                }
+            }
+            after = page.cursor;
+            if after.is_none() {
+                break;
+            }
+            tokio::time::sleep(PAGE_PAUSE).await;
+        }
+    }
+    Ok(seen)
+}
+
+fn is_worked_on(shared: &Shared, shard: ShardId, lane: &Lane) -> bool {
+    match lane.key {
+        LaneKey::Pull => !shared.pull.is_neglected(&lane.namespace),
+        LaneKey::Origin(_) | LaneKey::Overflow => {
+            let lanes = shared.lanes.lock();
+            // With more waiting than can be remembered, one that is not is no wonder.
+            lanes.is_full(shard) || lanes.is_worked_on(shard, lane, shared.clock.boot())
+        }
+    }
+}
+
+fn conclude(shared: &Arc<Shared>, neglected: &[(ShardId, Lane)]) {
+    let name = |lane: &Lane| format!("{} of namespace {}", lane.key.label(), lane.namespace);
+    let names = neglected.iter().take(NAMED_MAX).map(|(_, lane)| name(lane)).collect();
+    let before = std::mem::replace(&mut *shared.watch.neglected.lock(), names);
+    Recorder::neglected(neglected.len(), neglected.len());
+    if neglected.is_empty() {
+        if !before.is_empty() {
+            tracing::info!("every lane that has something due is worked on again");
+        }
+        return;
+    }
+    tracing::error!(
+        count = neglected.len(),
+        some = ?*shared.watch.neglected.lock(),
+        "lanes have something due and nobody works on them; they are looked at anew"
+    );
+    for (shard, lane) in neglected {
+        match lane.key {
+            LaneKey::Pull => crate::pull::ready(shared, &lane.namespace),
+            LaneKey::Origin(_) | LaneKey::Overflow => shared.lanes.lock().look_anew(*shard, lane),
+        }
+        shared.bell(*shard).ring_due();
+    }
+}

@@ -1,0 +1,149 @@
+//! Deficit round-robin: flows take turns, each for as much as its weight. Pure.
+//!
+//! A flow whose turn comes gets a credit of its weight and keeps the turn until that is spent or
+//! nothing of it waits; credit that was not spent is lost, so nobody hoards. Invariant: of two flows
+//! that both have something waiting all the time and are never denied, neither gets more than one
+//! turn's worth ahead of the other, whatever arrives elsewhere. Every operation takes constant time,
+//! however many flows there are.
+//!
+//! The backlog of a shard asks it which starved lane a freed worker goes to: flows are namespaces,
+//! items are their lanes.
+
+use std::{collections::VecDeque, hash::Hash};
+
+use rustc_hash::FxHashMap;
+
+/// Flows in order of turn.
+#[derive(Debug)]
+pub(super) struct Drr<F, I> {
+    /// Each flow that has items, once; the first has the turn.
+    ring: VecDeque<F>,
+    flows: FxHashMap<F, Flow<I>>,
+    items: usize,
+}
+
+#[derive(Debug)]
+struct Flow<I> {
+    items: VecDeque<I>,
+    weight: usize,
+    /// What is left of its turn; nothing before it begins.
+    credit: Option<usize>,
+}
+
+/// An item whose turn it is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Turn<I> {
+    pub(super) item: I,
+    /// The most that it may take now, at least 1.
+    pub(super) credit: usize,
+}
+
+impl<F, I> Default for Drr<F, I> {
+    fn default() -> Self {
+        Self { ring: VecDeque::new(), flows: FxHashMap::default(), items: 0 }
+    }
+}
+
+impl<F: Clone + Eq + Hash, I> Drr<F, I> {
+    /// Puts an item at the end of its flow's line. The weight is the flow's from now on.
+    pub(super) fn push(&mut self, flow: &F, item: I, weight: usize) {
+        let weight = weight.max(1);
+        self.items += 1;
+        if let Some(known) = self.flows.get_mut(flow) {
+            known.items.push_back(item);
+            known.weight = weight;
+            return;
+        }
+        self.flows.insert(flow.clone(), Flow { items: [item].into(), weight, credit: None });
+        self.ring.push_back(flow.clone());
+    }
+
+    /// The next item of the flow whose turn it is. What became of it must be told to
+    /// [`Self::charge`] before the next is taken.
+    pub(super) fn next(&mut self) -> Option<Turn<I>> {
+        loop {
+            let flow = self.flows.get_mut(self.ring.front()?)?;
+            let weight = flow.weight;
+            let credit = *flow.credit.get_or_insert(weight);
+            if let Some(item) = flow.items.pop_front() {
+                self.items -= 1;
+                return Some(Turn { item, credit });
+            }
+            self.end_flow();
+        }
+    }
+
+    /// The item taken last got `used`. With nothing got the turn ends: the flow was denied.
+    pub(super) fn charge(&mut self, used: usize) {
+        let Some(name) = self.ring.front() else {
+            return;
+        };
+        let Some(flow) = self.flows.get_mut(name) else {
+            return;
+        };
+        if flow.items.is_empty() {
+            self.end_flow();
+            return;
+        }
+        let left = flow.credit.unwrap_or(0).saturating_sub(used);
+        if used > 0 && left > 0 {
+            flow.credit = Some(left);
+            return;
+        }
+        flow.credit = None;
+        self.ring.rotate_left(1);
+    }
+
+    /// The item taken last, which was pushed again, is put back to the front of its flow: not it was
+    /// denied but the whole flow, whose turn ends.
+    pub(super) fn deny(&mut self) {
+        let front = self.ring.front();
+        if let Some(flow) = front.and_then(|name| self.flows.get_mut(name))
+            && let Some(last) = flow.items.pop_back()
+        {
+            flow.items.push_front(last);
+        }
+        self.charge(0);
+    }
+
+    /// The item taken last is of no interest: its flow keeps the turn while it has others.
+    pub(super) fn skip(&mut self) {
+        let front = self.ring.front();
+        if front.and_then(|name| self.flows.get(name)).is_some_and(|flow| flow.items.is_empty()) {
+            self.charge(0);
+        }
+    }
+
+    /// How many items wait.
+    pub(super) const fn len(&self) -> usize {
+        self.items
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.items == 0
+    }
+
+    /// The flow that has the turn has nothing more.
+    fn end_flow(&mut self) {
+        if let Some(name) = self.ring.pop_front() {
+            self.flows.remove(&name);
+        }
+    }
+
+    /// Drops the items that `keep` does not want. The flow that has the turn stays to be charged.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&I) -> bool) {
+        let mut items = 0;
+        let front = self.ring.front();
+        self.flows.retain(|name, flow| {
+            flow.items.retain(&mut keep);
+            items += flow.items.len();
+            !flow.items.is_empty() || Some(name) == front
+        });
+        let flows = &self.flows;
+        self.ring.retain(|name| flows.contains_key(name));
+        self.items = items;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Lanes as seen from outside.
+
+use std::time::Duration;
+
+use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
+use duly_store::Lane;
+
+use super::{BreakerState, Lanes, fallback::is_diverted, share::Limit, state::State};
+
+/// A lane whose moment came so long ago was not looked at.
+const OVERDUE_AFTER: Duration = Duration::from_secs(5);
+
+/// What a lane is doing, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Activity {
+    /// It gets what it wants.
+    Flowing,
+    /// It is at its own cap.
+    Capped,
+    /// It waits for a worker.
+    Starved,
+    /// It is at its rate.
+    Throttled,
+    /// Its receiver does not answer and is left alone.
+    Shut,
+}
+
+impl Activity {
+    /// Every activity.
+    pub const ALL: [Self; 5] =
+        [Self::Flowing, Self::Capped, Self::Starved, Self::Throttled, Self::Shut];
+
+    /// Its name in metrics and answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Flowing => "flowing",
+            Self::Capped => "capped",
+            Self::Starved => "starved",
+            Self::Throttled => "throttled",
+            Self::Shut => "shut",
+        }
+    }
+}
+
+/// A push lane as seen from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneLoad {
+    /// Which, within the namespace.
+    pub key: LaneKey,
+    /// Attempts under way, those not yet settled included.
+    pub in_flight: usize,
+    /// Those of them that are retries.
+    pub retries_in_flight: usize,
+    /// Most attempts under way at once, if known.
+    pub cap: Option<usize>,
+    /// Most attempts begun a second, where there is a limit.
+    pub per_second: Option<u32>,
+    /// What it wants and does not get: about so many firings.
+    pub backlog: usize,
+    /// What it is doing.
+    pub state: Activity,
+    /// Whether its firings go to the namespace's fallback now.
+    pub diverted: bool,
+    /// Its breaker.
+    pub breaker: BreakerState,
+    /// Failures in a row that the breaker has counted.
+    pub failures: u32,
+    /// How long until an open breaker lets the next probe through.
+    pub next_probe_in: Option<Duration>,
+}
+
+/// How many lanes do what, of those that hold or want something.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Census {
+    /// In the order of [`Activity::ALL`].
+    pub(crate) activities: [usize; 5],
+    /// In the order of [`BreakerState::ALL`].
+    pub(crate) breakers: [usize; 3],
+}
+
+impl Lanes {
+    /// The lanes of a namespace that hold something or of whose receivers something is known.
+    pub(crate) fn loads(&self, namespace: &NamespaceName, now: Duration) -> Vec<LaneLoad> {
+        let own = self.lanes.iter().filter(|(lane, _)| lane.namespace == *namespace);
+        let mut loads: Vec<_> = own.map(|(lane, state)| self.load(lane, state, now)).collect();
+        loads.sort_by(|a, b| a.key.cmp(&b.key));
+        loads
+    }
+
+    fn load(&self, lane: &Lane, state: &State, now: Duration) -> LaneLoad {
+        let waiting = self.backlogs.iter().filter_map(|backlog| backlog.get(lane));
+        LaneLoad {
+            key: lane.key.clone(),
+            in_flight: state.load.sum(),
+            retries_in_flight: state.load.retry,
+            cap: state.share.map(|share| share.cap),
+            per_second: state.share.and_then(|share| share.rate).map(|rate| rate.per_second()),
+            backlog: waiting.map(|waiting| waiting.demand.sum()).sum(),
+            state: self.activity(lane),
+            diverted: state.share.is_some_and(|share| is_diverted(state, share, now)),
+            breaker: state.breaker.state(),
+            failures: state.breaker.failures(),
+            next_probe_in: state.breaker.next_probe_at().map(|at| at.saturating_sub(now)),
+        }
+    }
+
+    pub(crate) fn census(&self) -> Census {
+        let mut census = Census::default();
+        for (lane, state) in &self.lanes {
+            let breaker = state.breaker.state();
+            let activity = self.activity(lane);
+            if state.load.sum() > 0 || activity != Activity::Flowing {
+                census.activities[activity as usize] += 1;
+            }
+            if state.load.sum() > 0 || breaker != BreakerState::Closed {
+                census.breakers[breaker as usize] += 1;
+            }
+        }
+        census
+    }
+
+    fn activity(&self, lane: &Lane) -> Activity {
+        let mut limits = self.backlogs.iter().filter_map(|b| b.get(lane).map(|w| w.limit));
+        match limits.next() {
+            None => Activity::Flowing,
+            Some(Limit::Lane) => Activity::Capped,
+            Some(Limit::Workers) => Activity::Starved,
+            Some(Limit::Rate(_)) => Activity::Throttled,
+            Some(Limit::Breaker(_)) => Activity::Shut,
+        }
+    }
+
+    /// Whether a lane that has something claimable is in view: it holds slots, or waits for something
+    /// that can still come.
+    pub(crate) fn is_worked_on(&self, shard: ShardId, lane: &Lane, now: Duration) -> bool {
+        if self.lanes.get(lane).is_some_and(|state| state.load.sum() > 0) {
+            return true;
+        }
+        match self.backlogs[usize::from(shard.0)].get(lane).map(|waiting| waiting.limit) {
+            // It holds no slot of its own that could be freed.
+            None | Some(Limit::Lane) => false,
+            Some(Limit::Workers) => self.workers.sum() > 0,
+            Some(Limit::Rate(at) | Limit::Breaker(at)) => now <= at + OVERDUE_AFTER,
+        }
+    }
+
+    /// Forgets what a neglected lane waits for, and the probes of its breaker that nobody holds.
+    pub(crate) fn look_anew(&mut self, shard: ShardId, lane: &Lane) {
+        self.backlogs[usize::from(shard.0)].forget(lane);
+        if let Some(state) = self.lanes.get_mut(lane).filter(|state| state.load.sum() == 0) {
+            state.breaker.lose_probes();
+        }
+    }
+}

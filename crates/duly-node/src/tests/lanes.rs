@@ -1,0 +1,231 @@
+//! What a lane's limits look like from outside.
+
+use duly_core::{Millis, RetryPolicy, destination::HttpDestination, namespace::Fallback};
+
+use super::*;
+use crate::{BreakerState, LaneLoad};
+
+fn lane(world: &World, origin: &str) -> LaneLoad {
+    let lanes = world.handle.lanes(&world.namespace);
+    let found =
+        lanes.into_iter().find(|lane| matches!(&lane.key, LaneKey::Origin(o) if **o == *origin));
+    found.expect("the lane is known")
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_a_receiver_that_fails_is_left_alone_and_its_backlog_delays_nobody() {
+    let mut world = World::start().await;
+    world.limit_in_flight(4).await;
+    for i in 0..200 {
+        world.schedule(&format!("a{i}"), ms(0), A).await;
+    }
+    let (mut failures, mut quiet) = (0, 0);
+    // Two minutes of a dead receiver beside a quiet lane that gets one firing a second.
+    for second in 0..120 {
+        world.schedule(&format!("b{second}"), ms(0), B).await;
+        world.quiet().await;
+        while let Some(call) = world.try_call() {
+            if call.envelope.id.as_str().starts_with('b') {
+                quiet += 1;
+                call.answer(Delivery::Confirmed);
+            } else {
+                failures += 1;
+                call.answer(failed(AttemptOutcome::NotConnected));
+            }
+            world.quiet().await;
+        }
+        // At once: the clock has not moved since it was scheduled.
+        assert_eq!(quiet, second + 1);
+        world.advance(ms(1_000)).await;
+    }
+    // Ten open the breaker, up to three more were under way, then one probe after 1, 2, 4 … s.
+    assert!((14..=21).contains(&failures), "{failures} attempts in two minutes");
+    let load = lane(&world, A);
+    assert_eq!((load.state, load.breaker), (Activity::Shut, BreakerState::Open));
+    assert!(load.next_probe_in.is_some() && load.backlog > 0 && load.in_flight == 0);
+    assert_eq!(lane(&world, B).breaker, BreakerState::Closed);
+
+    // It is back: a probe, and then everything.
+    let mut delivered = 0;
+    for _ in 0..600 {
+        world.quiet().await;
+        while let Some(call) = world.try_call() {
+            delivered += 1;
+            call.answer(Delivery::Confirmed);
+            world.quiet().await;
+        }
+        world.advance(ms(100)).await;
+    }
+    assert_eq!(delivered, 200);
+    assert_eq!(lane(&world, A).breaker, BreakerState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_deliver_per_second_holds_and_nothing_is_lost() {
+    let mut world = World::start().await;
+    let mut settings = world::settings();
+    settings.limits.deliver_per_second = Some(20);
+    world.put(settings).await;
+    for i in 0..60 {
+        world.schedule(&format!("t{i}"), ms(0), A).await;
+    }
+    world.schedule("other", ms(0), B).await;
+    let mut by_step = Vec::new();
+    for _ in 0..300 {
+        world.quiet().await;
+        let mut count = 0;
+        while let Some(call) = world.try_call() {
+            count += usize::from(call.envelope.id.as_str() != "other");
+            call.answer(Delivery::Confirmed);
+            world.quiet().await;
+        }
+        by_step.push(count);
+        world.advance(ms(10)).await;
+    }
+    assert_eq!(by_step.iter().sum::<usize>(), 60, "in three seconds");
+    for window in by_step.windows(100) {
+        let count: usize = window.iter().sum();
+        assert!(count <= 20 + 2, "{count} in a second");
+    }
+    assert_eq!(lane(&world, A).per_second, Some(20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_settings_hold_at_once_although_nothing_ends() {
+    let mut world = World::start().await;
+    world.limit_in_flight(1).await;
+    for i in 0..10 {
+        world.schedule(&format!("t{i}"), ms(0), A).await;
+    }
+    let mut hanging = vec![world.call().await];
+    world.nothing_more().await;
+    world.limit_in_flight(6).await;
+    world.quiet().await;
+    while let Some(call) = world.try_call() {
+        hanging.push(call);
+    }
+    assert_eq!(hanging.len(), 6);
+    assert_eq!(lane(&world, A).cap, Some(6));
+}
+
+const C: &str = "https://second.example";
+
+async fn with_fallback(world: &World, after_attempts: u32, after_open: Millis) {
+    let mut settings = world::settings();
+    settings.retry = RetryPolicy::Schedule(vec![ms(1_000); 8]);
+    let destination = HttpDestination::new(C).unwrap();
+    settings.fallback = Some(Fallback { destination, after_attempts, after_open });
+    world.put(settings).await;
+}
+
+fn is_for(call: &world::Call, origin: &str) -> bool {
+    call.envelope.destination.origin() == origin
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_firing_that_failed_often_enough_goes_to_the_fallback() {
+    let mut world = World::start().await;
+    with_fallback(&world, 2, ms(3_600_000)).await;
+    world.schedule("t", ms(0), A).await;
+    for (attempt, origin) in [(1, A), (2, A), (3, C), (4, C)] {
+        let call = world.call().await;
+        assert_eq!(call.envelope.attempt, attempt);
+        assert!(is_for(&call, origin), "attempt {attempt}");
+        if attempt == 4 {
+            call.answer(Delivery::Confirmed);
+        } else {
+            call.answer(failed(AttemptOutcome::Failed));
+            world.until("t", State::Retrying).await;
+            world.advance(ms(1_000)).await;
+        }
+    }
+    let view = world.until("t", State::Finished).await;
+    assert_eq!(view.attempts(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_whose_breaker_stays_open_goes_to_the_fallback_until_its_receiver_is_back() {
+    let mut world = World::start().await;
+    with_fallback(&world, 1_000, ms(10_000)).await;
+    for i in 0..300 {
+        world.schedule(&format!("t{i:03}"), ms(0), A).await;
+    }
+    world.quiet().await;
+    let (mut own, mut second) = (0, 0);
+    let mut first_second_ms = None;
+    for step in 0..200 {
+        world.quiet().await;
+        while let Some(call) = world.try_call() {
+            if is_for(&call, A) {
+                own += 1;
+                call.answer(failed(AttemptOutcome::TimedOut));
+            } else {
+                second += 1;
+                first_second_ms.get_or_insert(step * 100);
+                call.answer(Delivery::Confirmed);
+            }
+            world.quiet().await;
+        }
+        world.advance(ms(100)).await;
+    }
+    assert_eq!(second, 300, "all were delivered in twenty seconds");
+    // A hundred were under way when it opened, behind the ten that opened it; then single probes.
+    assert!((100..=115).contains(&own), "{own}");
+    assert!(
+        first_second_ms.is_some_and(|at| (10_000..10_300).contains(&at)),
+        "{first_second_ms:?}"
+    );
+    assert!(lane(&world, A).diverted);
+
+    // It is back: the probe finds out, and it gets its firings again.
+    for i in 0..20 {
+        world.schedule(&format!("u{i:03}"), ms(60_000), A).await;
+    }
+    world.advance(ms(60_000)).await;
+    let (mut own, mut second) = (0, 0);
+    for _ in 0..50 {
+        world.quiet().await;
+        while let Some(call) = world.try_call() {
+            if is_for(&call, A) {
+                own += 1
+            } else {
+                second += 1
+            }
+            call.answer(Delivery::Confirmed);
+            world.quiet().await;
+        }
+        world.advance(ms(10)).await;
+    }
+    assert_eq!(own + second, 20);
+    assert!(own >= 1);
+    world.schedule("last", ms(0), A).await;
+    let last = world.call().await;
+    assert_eq!((is_for(&last, A), lane(&world, A).diverted), (own >= 3, own < 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_that_is_dead_too_is_left_alone() {
+    let mut world = World::start().await;
+    with_fallback(&world, 1_000, ms(0)).await;
+    world
+        .put({
+            let mut settings = (*world.flaky.settings(&world.namespace).await).clone();
+            settings.limits.max_in_flight = 5;
+            settings
+        })
+        .await;
+    for i in 0..300 {
+        world.schedule(&format!("t{i:03}"), ms(0), A).await;
+    }
+    let mut attempts = 0;
+    for _ in 0..60 {
+        world.quiet().await;
+        while let Some(call) = world.try_call() {
+            attempts += 1;
+            call.answer(failed(AttemptOutcome::NotConnected));
+            world.quiet().await;
+        }
+        world.advance(ms(1_000)).await;
+    }
+    assert!((20..=50).contains(&attempts), "{attempts} attempts at two dead receivers in a minute");
+}

@@ -1,0 +1,147 @@
+//! Loops, calls and deliveries that are broken on purpose: the watchdog or the auditor notices.
+
+use super::{
+    flaky::Hangs,
+    pull::{MINUTE, request},
+    *,
+};
+
+/// Longer than any test: nobody watches.
+const NEVER: Duration = Duration::from_secs(1 << 30);
+
+#[tokio::test(start_paused = true)]
+async fn t27_a_loop_that_hangs_is_begun_again() {
+    for kind in [Hangs::Ready, Hangs::Claim] {
+        let mut world = World::start().await;
+        world.limit_in_flight(1).await;
+        world.flaky.hang(kind);
+        world.schedule("t", ms(0), A).await;
+        let call = world.call().await;
+        assert_eq!(call.envelope.attempt, 1);
+        assert_eq!(world.handle.health().restarts, 1, "{kind:?}");
+        call.answer(Delivery::Confirmed);
+        world.until("t", State::Finished).await;
+        // The slot of the claim that hung was not lost.
+        assert_eq!(world.handle.health().deliveries_in_flight, 0);
+        world.schedule("u", ms(0), A).await;
+        world.call().await.answer(Delivery::Confirmed);
+        world.until("u", State::Finished).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn canary_without_the_watchdog_a_loop_that_hangs_delivers_nothing() {
+    let mut world = World::start_with(|options| options.stall_after = NEVER).await;
+    world.flaky.hang(Hangs::Ready);
+    world.schedule("t", ms(0), A).await;
+    for _ in 0..60 {
+        tokio::time::advance(Duration::from_secs(60)).await;
+        world.advance(ms(1_000)).await;
+    }
+    assert!(world.try_call().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn t25_a_lost_wake_up_costs_a_look_of_the_watchdog() {
+    let mut world = World::start().await;
+    world.schedule("t", ms(60_000), A).await;
+    world.quiet().await;
+    world.advance_unnoticed(ms(60_000));
+    let asked = tokio::time::Instant::now();
+    world.call().await.answer(Delivery::Confirmed);
+    assert!(asked.elapsed() <= Duration::from_secs(5), "two looks: {:?}", asked.elapsed());
+    assert_eq!(world.handle.health().restarts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_is_no_alarm() {
+    let world = World::start().await;
+    for _ in 0..20 {
+        world.advance_unnoticed(ms(86_400_000));
+        tokio::time::sleep(Duration::from_secs(7)).await;
+    }
+    assert_eq!(world.handle.health().restarts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p3_a_settle_that_hangs_is_made_again() {
+    let mut world = World::start().await;
+    world.flaky.hang(Hangs::Settle);
+    world.schedule("t", ms(0), A).await;
+    world.call().await.answer(Delivery::Confirmed);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(world.state("t").await, State::Finished);
+    let health = world.handle.health();
+    assert_eq!((health.unsettled, health.deliveries_in_flight), (0, 0));
+    assert_eq!(health.restarts, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_that_does_not_end_with_its_time_out_gives_its_slot_back() {
+    let mut world = World::start().await;
+    world.limit_in_flight(1).await;
+    world.schedule("t", ms(0), A).await;
+    let hanging = world.call().await;
+    tokio::time::sleep(Duration::from_secs(39)).await;
+    assert_eq!(world.handle.health().deliveries_in_flight, 1, "30 s of time-out and 10 s more");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(world.handle.health().deliveries_in_flight, 0);
+    let view = world.view("t").await;
+    assert!(view.maybe_delivered());
+    assert_eq!(view.state, State::Retrying);
+    assert_eq!(world.handle.health().restarts, 1);
+    drop(hanging);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_a_claim_for_lease_calls_that_hangs_does_not_hold_up_its_namespace() {
+    let world = World::start().await;
+    world.flaky.hang(Hangs::Claim);
+    let refused = world.handle.lease(request(&world, 1, MINUTE)).await;
+    assert!(refused.is_err());
+    world.schedule_pull("p", ms(0)).await;
+    let leased = world.handle.lease(request(&world, 1, MINUTE)).await.unwrap();
+    assert_eq!(leased.firings.len(), 1);
+    leased.delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_auditor_finds_a_lane_that_nobody_works_on() {
+    let mut world = World::start().await;
+    world.lose(Some(A));
+    world.schedule("lost", ms(0), A).await;
+    world.schedule("seen", ms(0), B).await;
+    world.call().await.answer(Delivery::Confirmed);
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert!(world.handle.health().neglected.is_empty(), "one look may be in the middle of things");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let neglected = world.handle.health().neglected;
+    assert_eq!(neglected, [format!("{A} of namespace shop")]);
+    world.lose(None);
+    let call = world.call().await;
+    assert_eq!(call.envelope.id.as_str(), "lost", "it is looked at anew");
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert!(world.handle.health().neglected.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_that_wait_for_a_reason_are_not_neglected() {
+    let mut world = World::start_with(|options| options.workers_max = 4).await;
+    let mut settings = world::settings();
+    settings.limits.deliver_per_second = Some(1);
+    world.put(settings).await;
+    let mut calls = Vec::new();
+    for i in 0..20 {
+        for url in [A, B] {
+            world.schedule(&format!("{i}{url}"), ms(0), url).await;
+        }
+    }
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        while let Some(call) = world.try_call() {
+            calls.push(call);
+        }
+    }
+    assert!(!calls.is_empty());
+    assert!(world.handle.health().neglected.is_empty());
+}
