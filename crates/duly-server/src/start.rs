@@ -186,6 +186,11 @@ impl Running {
         &self.report
     }
 
+    /// How many lease calls wait.
+    pub fn waiting(&self) -> usize {
+        self.node.health().waiters
+    }
+
     /// Runs until `signal` is done, then stops.
     ///
     /// # Errors

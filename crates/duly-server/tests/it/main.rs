@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+mod attack;
 mod backup;
 mod batch;
 mod bench;
@@ -10,6 +11,7 @@ mod beside;
 mod bulk;
 mod dead;
 mod framework;
+mod fuzz;
 mod idempotence;
 mod intact;
 mod lines;
