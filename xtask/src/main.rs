@@ -12,6 +12,7 @@ mod bench;
 mod ci;
 mod cli_docs;
 mod deps;
+mod fuzz_http;
 mod hidden;
 mod openapi;
 mod process;
@@ -44,6 +45,8 @@ enum Command {
     /// Kill a real server with -9 under load, again and again, and check what it promised.
     #[command(disable_help_flag = true)]
     Torture(Forwarded),
+    /// Attack every call of a fresh server, driven by its OpenAPI document.
+    FuzzHttp(fuzz_http::Options),
     /// Measure a release build on this machine.
     #[command(disable_help_flag = true)]
     Bench(Forwarded),
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Torture(forwarded) => torture::run(&forwarded.args),
+        Command::FuzzHttp(options) => fuzz_http::run(&options),
         Command::Bench(forwarded) => bench::run(&forwarded.args),
         Command::Ci => ci::run(),
         Command::Deps(options) => deps::run(&options),

@@ -1,10 +1,12 @@
 //! `cargo xtask test`: the test command.
 //!
-//! On a machine with Rust, git and a C compiler it needs nothing else: cargo fetches the crates,
-//! and the servers under test are built here. It builds `duly` and tells the end-to-end tests
-//! where it is (`DULY_BIN`), runs every test of the workspace, doc tests included, and then
-//! kills a release build with -9 for a minute. The last line is `N passed, N failed`, over all
-//! test binaries and the torture run as one more test; the exit code is 1 when anything failed.
+//! On a machine with Rust, git, a C compiler and python3 it needs nothing else: cargo fetches the
+//! crates, pip the HTTP fuzzer, and the servers under test are built here. It builds `duly` and
+//! tells the end-to-end tests where it is (`DULY_BIN`), runs every test of the workspace, doc tests
+//! included, attacks the HTTP interface as its OpenAPI document describes it, and then kills a
+//! release build with -9 for a minute. The last line is `N passed, N failed`, over all test
+//! binaries, with the fuzzer and the torture run as one more test each; the exit code is 1 when
+//! anything failed.
 //!
 //! A part that ends without a verdict (a test binary that aborts, a build that breaks) counts as
 //! one failure, so that "0 failed" is never printed over a run that was not whole.
@@ -21,6 +23,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 
+use crate::fuzz_http;
 use crate::process::{self, DULY_BIN, Outcome, Profile};
 use crate::steps::Steps;
 use crate::torture;
@@ -28,6 +31,9 @@ use tally::Tally;
 
 /// How long, and from which seed, the torture run of the test command goes.
 const SHORT_TORTURE: [&str; 4] = ["--minutes", "1", "--seed", "1"];
+
+/// How the HTTP interface is attacked by the test command.
+const SHORT_FUZZ: fuzz_http::Options = fuzz_http::Options { seed: 1, examples: 20, seconds: None };
 
 /// How long the output must be quiet before we look whether cargo has ended.
 const QUIET: Duration = Duration::from_millis(500);
@@ -63,14 +69,23 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
     let mut command = tests(args, duly);
     steps.run(&process::shown(&command), || count(&mut command, tally, &mut io::stdout()))?;
 
-    let name = format!("torture {}", SHORT_TORTURE.join(" "));
-    if !args.is_empty() {
-        println!("==> {name}: left out, because only some tests were asked for");
+    let left_out = if !args.is_empty() {
+        Some("left out, because only some tests were asked for")
     } else if tally.failed > 0 {
-        println!("==> {name}: NOT RUN, because tests failed");
+        Some("NOT RUN, because tests failed")
     } else {
-        tally.add(steps.run(&name, short_torture)?);
+        None
+    };
+    let fuzz_http::Options { seed, examples, .. } = SHORT_FUZZ;
+    let fuzz = format!("fuzz-http --seed {seed} --examples {examples}");
+    let torture = format!("torture {}", SHORT_TORTURE.join(" "));
+    if let Some(why) = left_out {
+        println!("==> {fuzz}: {why}");
+        println!("==> {torture}: {why}");
+        return Ok(());
     }
+    tally.add(steps.run(&fuzz, || fuzz_http::attack(&SHORT_FUZZ, duly))?);
+    tally.add(steps.run(&torture, short_torture)?);
     Ok(())
 }
 

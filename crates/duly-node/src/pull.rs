@@ -208,6 +208,7 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let taken = self.shared.pull.waiters.lock().take(self.namespace, self.id);
         drop(taken);
+        Recorder::waiters(self.shared.pull.waiting());
     }
 }
 

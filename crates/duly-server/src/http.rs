@@ -16,6 +16,8 @@ mod apply;
 mod backup;
 mod batch;
 mod body;
+mod budget;
+mod bulk;
 mod cursor;
 mod dead;
 mod described;
@@ -24,6 +26,7 @@ mod front;
 mod guard;
 mod health;
 mod lease;
+mod lines;
 mod metrics;
 mod namespaces;
 mod openapi;
@@ -72,6 +75,7 @@ fn routes() -> OpenApiRouter<App> {
         ))
         .routes(routes!(timers::fire::fire_timer))
         .routes(routes!(batch::batch))
+        .routes(routes!(bulk::cancel_by_filter))
         .routes(routes!(lease::lease))
         .routes(routes!(settle::settle))
         .routes(routes!(dead::redrive))

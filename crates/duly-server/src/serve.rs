@@ -1,5 +1,6 @@
 //! The connections: HTTP/1.1 and HTTP/2 (cleartext) on one port, a task each, bounded.
 
+mod patient;
 mod unparsed;
 
 use std::{io, sync::Arc, time::Duration};
@@ -17,7 +18,10 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
-use self::unparsed::Speaking;
+use self::{
+    patient::{Patience, Patient},
+    unparsed::Speaking,
+};
 use crate::{
     http::{Front, PROBLEM_JSON, Problem},
     telemetry::Metrics,
@@ -38,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) connections_max: usize,
     /// Time for the head of the next request.
     pub(crate) header_timeout: Duration,
+    /// Time in which a caller must take some of its answer.
+    pub(crate) write_timeout: Duration,
     /// How long a stop waits for requests to end.
     pub(crate) drain_within: Duration,
 }
@@ -107,6 +113,7 @@ async fn accept(
     let places = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
     let graceful = GracefulShutdown::new();
     let full = full();
+    let patience = Patience { first_bytes: settings.header_timeout, write: settings.write_timeout };
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -123,7 +130,7 @@ async fn accept(
             }
         };
         match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => connect(stream, place, &builder, front.clone(), &graceful),
+            Ok(place) => connect(stream, (place, patience), &builder, front.clone(), &graceful),
             Err(_) => {
                 // The socket's buffer is empty, so this is one write; if it fails, so be it.
                 stream.try_write(full.as_bytes()).ok();
@@ -154,7 +161,7 @@ fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
 
 fn connect(
     stream: TcpStream,
-    place: OwnedSemaphorePermit,
+    (place, patience): (OwnedSemaphorePermit, Patience),
     builder: &Arc<auto::Builder<TokioExecutor>>,
     front: Front,
     graceful: &GracefulShutdown,
@@ -166,7 +173,8 @@ fn connect(
     let builder = Arc::clone(builder);
     let watcher = graceful.watcher();
     tokio::spawn(async move {
-        let connection = builder.serve_connection(TokioIo::new(Speaking::new(stream)), front);
+        let stream = Speaking::new(Patient::new(stream, patience));
+        let connection = builder.serve_connection(TokioIo::new(stream), front);
         if let Err(error) = watcher.watch(connection).await {
             tracing::debug!(error, "a connection broke");
         }

@@ -65,6 +65,7 @@ pub struct StartReport {
 #[derive(Debug)]
 pub struct Running {
     serving: Serving,
+    app: App,
     node: duly_node::Handle,
     store: Arc<EmbeddedStore>,
     report: StartReport,
@@ -103,14 +104,15 @@ async fn start_on(
     let settings = Settings {
         connections_max: config.server.connections_max,
         header_timeout: config.server.header_timeout,
+        write_timeout: config.server.request_timeout,
         drain_within: config.drain.within,
     };
     let serving = Serving::start(listener, front.clone(), settings, metrics.clone());
     let serving = Listening(Some(serving));
     let parted = open_and_run(&config, listen, waiting, opener, metrics).await?;
     let Parted { app, node, store, report } = parted;
-    front.open(router(app));
-    Ok(Running { serving: serving.started(), node, store, report })
+    front.open(router(app.clone()));
+    Ok(Running { serving: serving.started(), app, node, store, report })
 }
 
 /// What answers before the store is open. Dropped before that, it gives the port back.
@@ -184,6 +186,11 @@ impl Running {
         &self.report
     }
 
+    /// How many lease calls wait.
+    pub fn waiting(&self) -> usize {
+        self.node.health().waiters
+    }
+
     /// Runs until `signal` is done, then stops.
     ///
     /// # Errors
@@ -198,6 +205,7 @@ impl Running {
     /// # Errors
     /// When the store's threads end in a way they should not.
     pub async fn stop(self) -> Result<(), StartError> {
+        self.app.stop();
         // Together: a drain answers the lease calls that wait, and so lets connections end.
         tokio::join!(self.serving.stop(), self.node.drain());
         close(self.store).await

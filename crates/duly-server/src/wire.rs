@@ -10,6 +10,7 @@
 
 pub mod backup;
 pub mod batch;
+pub mod bulk;
 pub mod destination;
 pub mod duration;
 pub mod fallback;
@@ -37,6 +38,7 @@ pub mod timer;
 
 pub use backup::{BackupIn, BackupOut};
 pub use batch::{BatchIn, BatchOut, CancelledOut, OperationIn, OperationResult};
+pub use bulk::{BulkCancelIn, BulkCancelledOut};
 pub use destination::{DestinationIn, DestinationOut};
 pub use duration::{Duration, DurationOut};
 pub use fallback::{FallbackIn, FallbackOut};

@@ -71,7 +71,7 @@ pub const KEYS: &[Key] = &[
         name: "server.bodies_bytes_max",
         kind: Kind::Bytes { low: MIB, high: 1024 * GIB },
         default: "256MiB",
-        doc: "Memory for all bodies over 64 KiB until they have been read and checked; past it requests are refused with 429.",
+        doc: "Memory for all bodies together: of requests until they have been read and checked, of answers until they have been written. Past it requests are refused with 429; the last quarter is kept for bodies up to 64 KiB.",
     },
     Key {
         name: "server.connections_max",
@@ -83,13 +83,13 @@ pub const KEYS: &[Key] = &[
         name: "server.request_timeout",
         kind: Kind::Duration { low: Millis::from_ms(100), high: Millis::from_secs(600) },
         default: "30s",
-        doc: "Time to answer a request, its body included and the `wait` of a lease call excluded.",
+        doc: "Time to answer a request, its body included and the `wait` of a lease call excluded; of a stream of lines, time until more of it must come. A connection whose caller takes none of its answer for so long is closed.",
     },
     Key {
         name: "server.header_timeout",
         kind: Kind::Duration { low: Millis::from_secs(1), high: Millis::from_secs(600) },
         default: "1m",
-        doc: "Time for the head of the next request on an HTTP/1.1 connection; an idle one is closed after it. An HTTP/2 connection is asked for a sign of life at this interval and stays open as long as it answers.",
+        doc: "Time for the head of the next request on an HTTP/1.1 connection; an idle one, and one that never says anything, is closed after it. An HTTP/2 connection is asked for a sign of life at this interval and stays open as long as it answers.",
     },
     Key {
         name: "store.data",

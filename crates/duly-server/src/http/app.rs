@@ -5,13 +5,9 @@ use std::{sync::Arc, time::Duration};
 use duly_core::{TimerId, Timestamp, env::Clock};
 use duly_store::Store;
 use rand::RngCore;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, watch};
 
-use super::{
-    Backups, Problem,
-    body::{SHARE_BYTES, no_share},
-    guard::Guard,
-};
+use super::{Backups, budget::Budget, guard::Guard};
 use crate::telemetry::{Metrics, Routes};
 
 /// Whether a namespace comes into being at its first schedule.
@@ -28,7 +24,7 @@ pub enum ImplicitNamespaces {
 pub struct Limits {
     /// Bytes of one body.
     pub body_bytes_max: usize,
-    /// Bytes of all large bodies at once.
+    /// Bytes of all bodies at once, those of answers included.
     pub bodies_bytes_max: usize,
     /// Time to answer a request, the wait of a lease call excluded.
     pub request_timeout: Duration,
@@ -59,20 +55,28 @@ pub struct Parts {
 #[derive(Debug, Clone)]
 pub struct App(Arc<Inner>);
 
+/// Whether the server takes leave of its callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopping {
+    NotYet,
+    Now,
+}
+
 #[derive(Debug)]
 struct Inner {
     parts: Parts,
     routes: Routes,
-    bodies: Arc<Semaphore>,
+    budget: Budget,
+    stopping: watch::Sender<Stopping>,
     patches: Mutex<()>,
 }
 
 impl App {
     /// Puts the parts together.
     pub fn new(parts: Parts) -> Self {
-        let shares = parts.limits.bodies_bytes_max / SHARE_BYTES;
         Self(Arc::new(Inner {
-            bodies: Arc::new(Semaphore::new(shares.min(Semaphore::MAX_PERMITS))),
+            budget: Budget::new(parts.limits.bodies_bytes_max),
+            stopping: watch::Sender::new(Stopping::NotYet),
             routes: Routes::default(),
             patches: Mutex::new(()),
             parts,
@@ -137,9 +141,24 @@ impl App {
         TimerId::generate(self.0.parts.clock.now(), random)
     }
 
-    /// A share of the memory for large bodies.
-    pub(super) fn share_of_bodies(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
-        let shares = u32::try_from(bytes.div_ceil(SHARE_BYTES)).map_err(|_| no_share())?;
-        Arc::clone(&self.0.bodies).try_acquire_many_owned(shares).map_err(|_| no_share())
+    /// The memory of bodies and answers.
+    pub(super) fn budget(&self) -> &Budget {
+        &self.0.budget
+    }
+
+    /// The server is about to stop: streams without an end of their own end here.
+    pub fn stop(&self) {
+        self.0.stopping.send_replace(Stopping::Now);
+    }
+
+    /// Done when the server is about to stop.
+    pub(super) async fn stopping(&self) {
+        // The sender lives as long as this.
+        self.0.stopping.subscribe().wait_for(|now| *now == Stopping::Now).await.ok();
+    }
+
+    /// Whether the server is about to stop.
+    pub(super) fn is_stopping(&self) -> bool {
+        *self.0.stopping.borrow() == Stopping::Now
     }
 }

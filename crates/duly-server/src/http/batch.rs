@@ -1,67 +1,124 @@
 //! `POST /v1/namespaces/{namespace}/batch`: many operations, each refused or taken by itself.
+//!
+//! As one JSON document here, as a stream of lines in [`super::lines`].
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::{FromRequest, Request, State},
+    response::Response,
+};
 use duly_core::{Code, Invalid, NamespaceName};
 use duly_store::{Command, Operation, Outcome};
-use http::{HeaderMap, StatusCode};
-use serde_json::value::RawValue;
+use http::StatusCode;
 
 use super::{
-    App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals, refused::Asked,
+    App, Problem, answer,
+    body::{self, JSON, JsonBody, NDJSON},
+    budget::{self, Share},
+    lines,
+    path::InNamespace,
+    problem::Refusals,
+    query::Query,
+    refused::Asked,
     trace,
 };
 use crate::wire::{
     BatchIn, BatchOut, CancelledOut, OperationIn, OperationResult, TimerOut,
-    batch::{Cancelled, OPERATIONS_MAX},
+    batch::{Cancelled, OPERATIONS_MAX, Results},
     json,
     timer::Mark,
 };
 
 /// Bytes of one batch, whatever `server.body_bytes_max` says.
-const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub(super) const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// What an operation and its result take in memory, about; set aside before anything is done, since
+/// an answer cannot be refused afterwards.
+const OPERATION_BYTES: usize = 384;
 
-/// Operations that are read before other requests get a turn on this thread (P9).
-const OPERATIONS_PER_TURN: usize = 256;
-
-/// Many operations in one call, at most 10000.
+/// Many operations in one call.
 ///
 /// One id's operations run in order; items are independent. Each result is exactly one of `timer`,
-/// `outcome`, `error`.
+/// `outcome`, `error`. As `application/json` at most 10000 operations, answered together. As
+/// `application/x-ndjson` one operation a line, without limit, answered line by line while the
+/// request is still being sent.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/batch",
     tag = "timers",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
-    request_body(content = BatchIn, content_type = "application/json"),
-    responses((status = 200, description = "One result for each operation, in order.", body = BatchOut), Refusals)
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("results" = inline(Option<Results>), Query, description = "Of a stream of lines: an answer to each (`all`, the default), or to those that were refused and a summary at the end (`errors`)")
+    ),
+    request_body(content(
+        (BatchIn = "application/json"),
+        (String = "application/x-ndjson")
+    )),
+    responses(
+        (status = 200, description = "One result for each operation, in order.", content(
+            (BatchOut = "application/json"),
+            (String = "application/x-ndjson")
+        )),
+        Refusals
+    )
 )]
 pub(crate) async fn batch(
     State(app): State<App>,
     InNamespace(namespace): InNamespace,
-    headers: HeaderMap,
-    body: JsonBody,
+    request: Request,
 ) -> Result<Response, Problem> {
+    let kind = body::check_content_type(request.headers(), &[JSON, NDJSON])?;
+    let query = Query::read(request.uri(), &["results"])?;
+    let results = Results::parse(query.get("results"))?;
+    if kind == NDJSON {
+        return lines::answer(app, namespace, request, results.unwrap_or(Results::All)).await;
+    }
+    if results.is_some() {
+        let allowed = "left out, unless the body is a stream of lines (application/x-ndjson)";
+        return Err(Invalid::unseen("results", allowed).into());
+    }
+    let trace_parent = trace::parent(request.headers());
+    let body = JsonBody::from_request(request, &app).await?;
     if body.text.len() > BATCH_BYTES_MAX {
         return Err(too_large());
     }
-    let request: BatchIn = json::parse_body(&body.text)?;
+    let reader = (app.clone(), namespace.clone());
+    let Prepared { places, commands, share } =
+        body.read(move |text| prepare(&reader.0, &reader.1, text, trace_parent.as_deref())).await?;
+    let count = places.len();
+    let outcomes =
+        if commands.is_empty() { Vec::new() } else { app.apply_many(&namespace, commands).await? };
+    let written = move || answer::to_bytes(&BatchOut { results: results_of(places, &outcomes) });
+    let text = body::aside(count * OPERATION_BYTES, written).await?;
+    let bytes = text.len();
+    Ok(budget::count_made(answer::with_body(StatusCode::OK, text.into()), share, bytes))
+}
+
+/// A batch that was read.
+struct Prepared {
+    /// For each operation what it asks for, or why it is refused.
+    places: Vec<Result<Asked, Problem>>,
+    commands: Vec<Command>,
+    /// For the answer.
+    share: Share,
+}
+
+fn prepare(
+    app: &App,
+    namespace: &NamespaceName,
+    text: &[u8],
+    trace_parent: Option<&str>,
+) -> Result<Prepared, Problem> {
+    let request: BatchIn = json::parse_body(text)?;
     let count = request.operations.len();
     if count > OPERATIONS_MAX {
         return Err(too_many("operations", count, OPERATIONS_MAX));
     }
-    let trace_parent = trace::parent(&headers);
-    let mut places: Vec<Result<Asked, Problem>> = Vec::with_capacity(count);
+    let share = app.budget().take(count * OPERATION_BYTES)?;
+    let mut places = Vec::with_capacity(count);
     let mut commands = Vec::with_capacity(count);
     for (i, text) in request.operations.iter().enumerate() {
-        if i % OPERATIONS_PER_TURN == OPERATIONS_PER_TURN - 1 {
-            tokio::task::yield_now().await;
-        }
-        match command(&app, &namespace, text) {
-            Ok(mut command) => {
+        match command(app, namespace, text.get().as_bytes(), trace_parent) {
+            Ok(command) => {
                 places.push(Ok(Asked::by(&command.operation)));
-                if let Operation::Schedule { schedule, .. } = &mut command.operation {
-                    schedule.trace_parent.clone_from(&trace_parent);
-                }
                 commands.push(command);
             }
             Err(invalid) => {
@@ -70,20 +127,25 @@ pub(crate) async fn batch(
             }
         }
     }
-    drop(request);
-    drop(body);
-    let outcomes =
-        if commands.is_empty() { Vec::new() } else { app.apply_many(&namespace, commands).await? };
-    let results = results(places, &outcomes);
-    answer::json(StatusCode::OK, &BatchOut { results })
+    Ok(Prepared { places, commands, share })
 }
 
-fn command(app: &App, namespace: &NamespaceName, text: &RawValue) -> Result<Command, Invalid> {
-    let operation: OperationIn = json::parse(text.get().as_bytes())?;
-    operation.check(namespace, || app.make_id())
+/// Reads one operation.
+pub(super) fn command(
+    app: &App,
+    namespace: &NamespaceName,
+    text: &[u8],
+    trace_parent: Option<&str>,
+) -> Result<Command, Invalid> {
+    let operation: OperationIn = json::parse(text)?;
+    let mut command = operation.check(namespace, || app.make_id())?;
+    if let Operation::Schedule { schedule, .. } = &mut command.operation {
+        schedule.trace_parent = trace_parent.map(str::to_owned);
+    }
+    Ok(command)
 }
 
-fn results(
+fn results_of(
     places: Vec<Result<Asked, Problem>>,
     outcomes: &[Result<Outcome, Problem>],
 ) -> Vec<OperationResult<'_>> {
@@ -91,7 +153,7 @@ fn results(
     let results = places.into_iter().enumerate().map(|(i, place)| match place {
         Err(problem) => error(problem),
         Ok(asked) => match outcomes.next() {
-            Some(Ok(outcome)) => result(i, asked, outcome),
+            Some(Ok(outcome)) => result(asked, outcome, &asked.path_at(i)),
             Some(Err(problem)) => error(problem.clone()),
             None => error(Problem::fault("an operation has no outcome")),
         },
@@ -99,7 +161,8 @@ fn results(
     results.collect()
 }
 
-fn result(index: usize, asked: Asked, outcome: &Outcome) -> OperationResult<'_> {
+/// What became of one operation; `path` stands in front of a field at fault.
+pub(super) fn result<'a>(asked: Asked, outcome: &'a Outcome, path: &str) -> OperationResult<'a> {
     let timer = |view, mark| OperationResult::Timer { timer: Box::new(TimerOut::new(view, mark)) };
     match outcome {
         Outcome::Created(view) | Outcome::Changed(view) | Outcome::Unchanged(view) => {
@@ -114,15 +177,14 @@ fn result(index: usize, asked: Asked, outcome: &Outcome) -> OperationResult<'_> 
                 already: *already,
             }))
         }
-        Outcome::Refused(refusal) => {
-            error(Problem::refused(refusal.clone(), asked, &asked.path_at(index)))
-        }
+        Outcome::Refused(refusal) => error(Problem::refused(refusal.clone(), asked, path)),
         Outcome::Failed(failure) => error(failure.clone().into()),
         Outcome::Purged => error(Problem::fault("an outcome of another kind")),
     }
 }
 
-fn error<'a>(problem: Problem) -> OperationResult<'a> {
+/// A refused operation.
+pub(super) fn error<'a>(problem: Problem) -> OperationResult<'a> {
     OperationResult::Error { error: problem.into_body() }
 }
 

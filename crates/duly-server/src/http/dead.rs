@@ -34,8 +34,8 @@ pub(crate) async fn redrive(
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let (selection, spacing) = json::parse_body::<RedriveIn>(&body.text)?.check()?;
-    drop(body);
+    let (selection, spacing) =
+        body.read(|text| Ok(json::parse_body::<RedriveIn>(text)?.check()?)).await?;
     let done = deal_with(&app, namespace, selection, Fate::Redrive(spacing)).await?;
     answer::ok(&RedrivenOut { redriven: done.count, cursor: done.cursor, errors: done.errors })
 }
@@ -54,8 +54,7 @@ pub(crate) async fn purge(
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let selection = json::parse_body::<PurgeIn>(&body.text)?.check()?;
-    drop(body);
+    let selection = body.read(|text| Ok(json::parse_body::<PurgeIn>(text)?.check()?)).await?;
     let done = deal_with(&app, namespace, selection, Fate::Purge).await?;
     answer::ok(&PurgedOut { purged: done.count, cursor: done.cursor, errors: done.errors })
 }

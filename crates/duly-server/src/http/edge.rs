@@ -4,6 +4,7 @@
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use axum::{
+    body::HttpBody,
     extract::{MatchedPath, Request, State},
     middleware::Next,
     response::{IntoResponse, Response},
@@ -13,7 +14,13 @@ use futures::FutureExt;
 use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
 use tokio::time::{Instant, timeout};
 
-use super::{App, Problem, backup, described::Described, lease, query::Query};
+use super::{
+    App, Problem, backup,
+    budget::{self, IsCounted},
+    described::Described,
+    lease,
+    query::Query,
+};
 use crate::{telemetry::UNMATCHED, wire::firing::LEASE_WAIT_MAX};
 
 /// A copy takes as long as it takes.
@@ -28,12 +35,42 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
         .guard()
         .check(request.uri(), request.headers())
         .and_then(|()| check_query(route, request.method(), request.uri()));
+    let only_reads = route.starts_with("/v1/") && request.method().is_safe();
     let response = match checked {
         Ok(()) => guarded(time_for(&app, route), route, request, next).await,
         Err(problem) => problem.into_response(),
     };
+    let response =
+        counted(&app, response, if only_reads { Made::ByReading } else { Made::Otherwise });
     app.routes().record(route, response.status(), started.elapsed());
     response
+}
+
+/// What an answer comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// A call that changed nothing and can be refused still.
+    ByReading,
+    /// A change, or a probe of the service.
+    Otherwise,
+}
+
+/// Counts the bytes of an answer until they are written. A stream counts its own.
+fn counted(app: &App, response: Response, made: Made) -> Response {
+    let Some(bytes) = response.body().size_hint().exact().and_then(|n| usize::try_from(n).ok())
+    else {
+        return response;
+    };
+    if response.extensions().get::<IsCounted>().is_some() {
+        return response;
+    }
+    match made {
+        Made::ByReading => match app.budget().take(bytes) {
+            Ok(share) => budget::count(response, share),
+            Err(problem) => problem.into_response(),
+        },
+        Made::Otherwise => budget::count(response, app.budget().take_anyway(bytes)),
+    }
 }
 
 async fn guarded(limit: Duration, route: &str, request: Request, next: Next) -> Response {

@@ -12,7 +12,7 @@ use duly_node::{LeaseRequest, Leased};
 use http::StatusCode;
 use hyper::body::{Frame, SizeHint};
 
-use super::{App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals};
+use super::{App, Problem, answer, body::JsonBody, budget, path::InNamespace, problem::Refusals};
 use crate::wire::{FiringOut, LeaseIn, LeasedOut, json};
 
 /// The route; its time limit leaves room for the wait.
@@ -53,8 +53,10 @@ pub(crate) async fn lease(
         firings: leased.firings.iter().map(FiringOut::from).collect(),
         paused: leased.paused.then_some(true),
     })?;
+    // Refused here, the claims go back uncounted as `leased` is dropped.
+    let share = app.budget().take(text.len())?;
     let body = LeasedBody { rest: text, leased: Some(leased) };
-    Ok(answer::with_body(StatusCode::OK, Body::new(body)))
+    Ok(budget::count(answer::with_body(StatusCode::OK, Body::new(body)), share))
 }
 
 /// The answer, which gives the claims back unless it is handed over to its end.

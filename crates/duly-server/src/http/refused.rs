@@ -39,7 +39,7 @@ impl Asked {
     }
 
     /// Its name in a batch; what has none stands in none.
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Schedule => "schedule",
             Self::Reschedule => "reschedule",

@@ -168,6 +168,63 @@ pub struct OperationResultOut<'a> {
     error: Option<ProblemOut>,
 }
 
+/// Which results of a stream are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "snake_case")]
+pub enum Results {
+    /// One for each line.
+    All,
+    /// Those of lines that were refused, and a summary.
+    Errors,
+}
+
+impl Results {
+    /// Reads the query parameter.
+    ///
+    /// # Errors
+    /// When it is another word.
+    pub fn parse(text: Option<&str>) -> Result<Option<Self>, Invalid> {
+        match text {
+            None => Ok(None),
+            Some("all") => Ok(Some(Self::All)),
+            Some("errors") => Ok(Some(Self::Errors)),
+            Some(other) => Err(Invalid::new("results", other, "all or errors")),
+        }
+    }
+}
+
+/// A line of the answer to a stream.
+#[derive(Debug, Serialize)]
+pub struct LineOut<'a> {
+    /// Which line of the request, from 1.
+    pub line: u64,
+    /// What became of it.
+    #[serde(flatten)]
+    pub result: OperationResult<'a>,
+}
+
+/// The last line of an answer.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LastOut {
+    /// Every line was dealt with.
+    Summary {
+        /// Lines that held an operation.
+        lines: u64,
+        /// Such as were carried out.
+        accepted: u64,
+        /// Such as were refused.
+        refused: u64,
+    },
+    /// What comes behind a line was not looked at.
+    Stopped {
+        /// The last line that was dealt with.
+        after_line: u64,
+        /// Why.
+        error: Box<ProblemOut>,
+    },
+}
+
 /// A cancelled timer.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Cancelled)]

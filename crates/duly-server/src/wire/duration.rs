@@ -68,6 +68,7 @@ impl<'de> Deserialize<'de> for Duration {
 impl utoipa::PartialSchema for Duration {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
         super::schema::text_or_integer(
+            super::schema::Means::Duration,
             "A duration: units d, h, m, s, ms, each once, falling; or integer milliseconds.",
             "2h30m",
         )

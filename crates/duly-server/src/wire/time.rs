@@ -61,6 +61,7 @@ impl<'de> Deserialize<'de> for Time {
 impl utoipa::PartialSchema for Time {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
         super::schema::text_or_integer(
+            super::schema::Means::Time,
             "A time: RFC 3339 with any offset, or integer Unix milliseconds; from 1970-01-01 to 2200-01-01. Digits below a millisecond round up.",
             "2030-01-31T12:00:00.000Z",
         )

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use super::{
     DestinationIn, DestinationOut, DurationOut, HeadersOut, RetryIn, RetryOut, TimeOut,
     payload::{self, Base64Out, JsonOut, TextOut},
+    problem::ProblemOut,
 };
 
 /// Why this timer is the answer to a schedule.
@@ -257,4 +258,23 @@ pub struct TimersOut<'a> {
     /// Where to go on; absent at the end. A page may be short and still have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+}
+
+/// The last line of a list that is a stream.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ListEndOut {
+    /// It is whole.
+    Summary {
+        /// Timers in it.
+        timers: u64,
+    },
+    /// It ended before that.
+    Stopped {
+        /// Where to go on; absent: at the beginning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cursor: Option<String>,
+        /// Why.
+        error: Box<ProblemOut>,
+    },
 }

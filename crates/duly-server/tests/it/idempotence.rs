@@ -2,77 +2,84 @@
 
 use crate::bench::Bench;
 
-/// State of the old one, what the POST is, status, and `existing`, `replaced` or the code.
-const TABLE: &[(&str, &str, u16, &str)] = &[
-    ("scheduled", "same", 200, "existing"),
-    ("scheduled", "fail", 409, "already_exists"),
-    ("scheduled", "keep", 200, "existing"),
-    ("scheduled", "replace", 200, "replaced"),
-    ("due", "same", 200, "existing"),
-    ("due", "fail", 409, "already_exists"),
-    ("due", "keep", 200, "existing"),
-    ("due", "replace", 200, "replaced"),
-    ("retrying", "same", 200, "existing"),
-    ("retrying", "fail", 409, "already_exists"),
-    ("retrying", "keep", 200, "existing"),
-    ("retrying", "replace", 200, "replaced"),
-    ("in_flight", "same", 200, "existing"),
-    ("in_flight", "fail", 409, "already_exists"),
-    ("in_flight", "keep", 200, "existing"),
-    ("in_flight", "replace", 409, "in_flight"),
-    ("finished", "same", 200, "existing"),
-    ("finished", "fail", 409, "finished"),
-    ("finished", "keep", 200, "existing"),
-    ("finished", "replace", 201, ""),
-    ("cancelled", "same", 201, ""),
-    ("cancelled", "fail", 201, ""),
-    ("cancelled", "keep", 201, ""),
-    ("cancelled", "replace", 201, ""),
-    ("dead", "same", 409, "dead"),
-    ("dead", "fail", 409, "dead"),
-    ("dead", "keep", 200, "existing"),
-    ("dead", "replace", 201, ""),
-];
+/// A test for each row: state of the old one, what the POST is, status, and `existing`, `replaced`
+/// or the code.
+macro_rules! rows {
+    ($($name:ident: $state:literal $post:literal => $status:literal $answer:literal;)*) => {$(
+        #[tokio::test]
+        async fn $name() {
+            row($state, $post, $status, $answer).await;
+        }
+    )*};
+}
 
-#[tokio::test]
-async fn p6_every_row_of_the_table() {
-    for (state, post, status, answer) in TABLE {
-        let what = format!("{state} {post}");
-        let bench = Bench::new();
-        bench.timer_in("t", state).await;
-        let old = bench.get("/v1/namespaces/a/timers/t").await.expect(200);
-        let delay = match *state {
-            "scheduled" | "cancelled" => "1h",
-            _ => "0s",
-        };
-        let body = match *post {
-            "same" => format!(r#"{{"id":"t","delay":"{delay}"}}"#),
-            how => format!(r#"{{"id":"t","delay":"2h","if_exists":"{how}"}}"#),
-        };
-        let got = bench.schedule(&body).await;
-        assert_eq!(got.status.as_u16(), *status, "{what}: {}", got.text);
-        if *status == 409 {
-            let problem = got.problem(answer);
-            assert_eq!(problem["state"], *state, "{what}");
-            let has_lease = problem.get("leased_until").is_some();
-            assert_eq!(has_lease, *state == "in_flight", "{what}: {problem}");
-            continue;
+rows! {
+    p6_scheduled_gets_the_same_request: "scheduled" "same" => 200 "existing";
+    p6_scheduled_gets_another_request: "scheduled" "fail" => 409 "already_exists";
+    p6_scheduled_gets_keep: "scheduled" "keep" => 200 "existing";
+    p6_scheduled_gets_replace: "scheduled" "replace" => 200 "replaced";
+    p6_due_gets_the_same_request: "due" "same" => 200 "existing";
+    p6_due_gets_another_request: "due" "fail" => 409 "already_exists";
+    p6_due_gets_keep: "due" "keep" => 200 "existing";
+    p6_due_gets_replace: "due" "replace" => 200 "replaced";
+    p6_retrying_gets_the_same_request: "retrying" "same" => 200 "existing";
+    p6_retrying_gets_another_request: "retrying" "fail" => 409 "already_exists";
+    p6_retrying_gets_keep: "retrying" "keep" => 200 "existing";
+    p6_retrying_gets_replace: "retrying" "replace" => 200 "replaced";
+    p6_in_flight_gets_the_same_request: "in_flight" "same" => 200 "existing";
+    p6_in_flight_gets_another_request: "in_flight" "fail" => 409 "already_exists";
+    p6_in_flight_gets_keep: "in_flight" "keep" => 200 "existing";
+    p6_in_flight_gets_replace: "in_flight" "replace" => 409 "in_flight";
+    p6_finished_gets_the_same_request: "finished" "same" => 200 "existing";
+    p6_finished_gets_another_request: "finished" "fail" => 409 "finished";
+    p6_finished_gets_keep: "finished" "keep" => 200 "existing";
+    p6_finished_gets_replace: "finished" "replace" => 201 "";
+    p6_cancelled_gets_the_same_request: "cancelled" "same" => 201 "";
+    p6_cancelled_gets_another_request: "cancelled" "fail" => 201 "";
+    p6_cancelled_gets_keep: "cancelled" "keep" => 201 "";
+    p6_cancelled_gets_replace: "cancelled" "replace" => 201 "";
+    p6_dead_gets_the_same_request: "dead" "same" => 409 "dead";
+    p6_dead_gets_another_request: "dead" "fail" => 409 "dead";
+    p6_dead_gets_keep: "dead" "keep" => 200 "existing";
+    p6_dead_gets_replace: "dead" "replace" => 201 "";
+}
+
+async fn row(state: &str, post: &str, status: u16, answer: &str) {
+    let what = format!("{state} {post}");
+    let bench = Bench::new();
+    bench.timer_in("t", state).await;
+    let old = bench.get("/v1/namespaces/a/timers/t").await.expect(200);
+    let delay = match state {
+        "scheduled" | "cancelled" => "1h",
+        _ => "0s",
+    };
+    let body = match post {
+        "same" => format!(r#"{{"id":"t","delay":"{delay}"}}"#),
+        how => format!(r#"{{"id":"t","delay":"2h","if_exists":"{how}"}}"#),
+    };
+    let got = bench.schedule(&body).await;
+    assert_eq!(got.status.as_u16(), status, "{what}: {}", got.text);
+    if status == 409 {
+        let problem = got.problem(answer);
+        assert_eq!(problem["state"], state, "{what}");
+        let has_lease = problem.get("leased_until").is_some();
+        assert_eq!(has_lease, state == "in_flight", "{what}: {problem}");
+        return;
+    }
+    let timer = got.json();
+    for mark in ["existing", "replaced"] {
+        assert_eq!(timer.get(mark).is_some(), mark == answer, "{what}: {timer}");
+    }
+    match answer {
+        "existing" => assert_eq!(timer["due_at"], old["due_at"], "{what}"),
+        "replaced" => {
+            let revision = old["revision"].as_u64().unwrap();
+            assert_eq!(timer["revision"], revision + 1, "{what}");
+            assert_ne!(timer["delivery_id"], old["delivery_id"], "{what}");
         }
-        let timer = got.json();
-        for mark in ["existing", "replaced"] {
-            assert_eq!(timer.get(mark).is_some(), mark == *answer, "{what}: {timer}");
-        }
-        match *answer {
-            "existing" => assert_eq!(timer["due_at"], old["due_at"], "{what}"),
-            "replaced" => {
-                let revision = old["revision"].as_u64().unwrap();
-                assert_eq!(timer["revision"], revision + 1, "{what}");
-                assert_ne!(timer["delivery_id"], old["delivery_id"], "{what}");
-            }
-            _ => {
-                assert_eq!(timer["revision"], 1, "{what}");
-                assert_ne!(timer["delivery_id"], old["delivery_id"], "{what}");
-            }
+        _ => {
+            assert_eq!(timer["revision"], 1, "{what}");
+            assert_ne!(timer["delivery_id"], old["delivery_id"], "{what}");
         }
     }
 }

@@ -3,15 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+mod attack;
 mod backup;
 mod batch;
 mod bench;
 mod beside;
+mod bulk;
 mod dead;
 mod framework;
+mod fuzz;
 mod idempotence;
 mod intact;
 mod limits;
+mod lines;
 mod namespaces;
 mod openapi;
 mod pull;

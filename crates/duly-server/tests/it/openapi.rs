@@ -32,6 +32,7 @@ fn every_path_of_the_contract_is_described() {
         ("get patch delete", "/timers/{id}"),
         ("post", "/timers/{id}/fire"),
         ("post", "/batch"),
+        ("post", "/cancel"),
         ("post", "/lease"),
         ("post", "/settle"),
         ("post", "/dead/redrive"),

@@ -136,6 +136,27 @@ fn cancel_is_definite() {
 }
 
 #[test]
+fn cancel_by_filter_counts_first_and_never_takes_all_by_mistake() {
+    let server = Server::start();
+    for (id, tag) in [("a-1", "red"), ("a-2", "blue"), ("b-1", "red")] {
+        server.run(&["schedule", "n", id, "--in", "1h", "--tag", tag]).ok();
+    }
+    server.run(&["cancel", "n"]).refused(2);
+    server.run(&["cancel", "n", "--dry-run"]).refused(2);
+    server.run(&["cancel", "n", "a-1", "--all"]).refused(2);
+    server.run(&["cancel", "n", "--all", "--tag", "red"]).refused(2);
+    assert!(server.run(&["cancel", "n", "--id-prefix", ""]).refused(1).contains("not empty"));
+    let counted = server.run(&["cancel", "n", "--tag", "red", "--dry-run"]).ok();
+    assert_eq!(counted, "2 timers would be cancelled\n");
+    let one =
+        ["cancel", "n", "--tag", "red", "--id-prefix", "a", "--due-to", "2100-01-01T00:00:00Z"];
+    assert_eq!(server.run(&one).ok(), "1 timer cancelled\n");
+    let rest = server.json(&["cancel", "n", "--all"]);
+    assert_eq!(rest["cancelled"], 2);
+    assert_eq!(server.run(&["list", "n"]).ok(), "none\n");
+}
+
+#[test]
 fn an_ended_id_says_how_to_use_it_again() {
     let server = Server::start();
     server.run(&["schedule", "n", "x", "--in", "0"]).ok();

@@ -1,14 +1,16 @@
-//! `GET /v1/namespaces/{namespace}/timers`: list, page by page.
+//! `GET /v1/namespaces/{namespace}/timers`: list, page by page or as one stream of lines.
+
+mod stream;
 
 use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName, State as TimerState};
 use duly_store::query::{ListRequest, ListState, PAGE_MAX};
-use http::Uri;
+use http::{HeaderMap, Uri, header::ACCEPT};
 
 use crate::{
     http::{
-        App, Problem, answer, cursor::Cursor, pages, path::InNamespace, problem::Refusals,
-        query::Query,
+        App, Problem, answer, body::NDJSON, cursor::Cursor, pages, path::InNamespace,
+        problem::Refusals, query::Query,
     },
     wire::{Time, TimerOut, TimersOut, timer::Mark},
 };
@@ -19,7 +21,9 @@ const LIMIT_DEFAULT: u64 = 100;
 /// Timers in (due time, id) order.
 ///
 /// Work per call is bounded: a page may be short, even empty, and still carry a cursor. A timer
-/// that does not change while paging comes exactly once.
+/// that does not change while paging comes exactly once. With `accept: application/x-ndjson` all
+/// pages from the cursor on are answered as one stream, a timer a line, with a last line that says
+/// it is whole.
 #[utoipa::path(
     get,
     path = "/v1/namespaces/{namespace}/timers",
@@ -34,12 +38,19 @@ const LIMIT_DEFAULT: u64 = 100;
         ("limit" = Option<u32>, Query, description = "Most timers of the page, 1 to 1000, default 100"),
         ("cursor" = Option<String>, Query, description = "Where to go on: the cursor of the page before, with the same filters")
     ),
-    responses((status = 200, description = "A page.", body = TimersOut), Refusals)
+    responses(
+        (status = 200, description = "A page, or all of them as lines.", content(
+            (TimersOut = "application/json"),
+            (String = "application/x-ndjson")
+        )),
+        Refusals
+    )
 )]
 pub(crate) async fn list_timers(
     State(app): State<App>,
     InNamespace(namespace): InNamespace,
     uri: Uri,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let known = ["state", "due_from", "due_to", "id_prefix", "tag", "limit", "cursor"];
     let query = Query::read(&uri, &known)?;
@@ -48,10 +59,23 @@ pub(crate) async fn list_timers(
     if let Some(text) = query.get("cursor") {
         request.after = Some(Cursor::parse("cursor", text, filter)?.position);
     }
+    if wants_lines(&headers) {
+        return stream::answer(app, request, filter).await;
+    }
     let page = pages::page(app.store(), request).await?;
     answer::ok(&TimersOut {
         timers: page.timers.iter().map(|view| TimerOut::new(view, Mark::None)).collect(),
         cursor: page.next.map(|position| Cursor::new(position, filter).to_string()),
+    })
+}
+
+/// Whether the caller asks for lines by name; whoever takes anything gets a page.
+fn wants_lines(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).any(|value| {
+        value.split(',').any(|range| {
+            let kind = range.split(';').next().unwrap_or_default().trim();
+            kind.eq_ignore_ascii_case(NDJSON)
+        })
     })
 }
 

@@ -25,9 +25,8 @@ pub(crate) async fn reschedule_timer(
     timer: OfTimer,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let request: PatchIn = json::parse_body(&body.text)?;
-    let change = request.check(IdIn::Path)?;
-    drop(body);
+    let change =
+        body.read(|text| Ok(json::parse_body::<PatchIn>(text)?.check(IdIn::Path)?)).await?;
     let outcome = app
         .apply_one(Command {
             namespace: timer.namespace,

@@ -33,9 +33,10 @@ pub(crate) async fn schedule_timer(
     headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let request: ScheduleIn = json::parse_body(&body.text)?;
-    let (mut schedule, if_exists) = request.check(|| app.make_id())?;
-    drop(body);
+    let reader = app.clone();
+    let (mut schedule, if_exists) = body
+        .read(move |text| Ok(json::parse_body::<ScheduleIn>(text)?.check(|| reader.make_id())?))
+        .await?;
     schedule.trace_parent = trace::parent(&headers);
     let outcome = app
         .apply_one(Command {

@@ -1,0 +1,248 @@
+//! The memory of bodies: one budget of bytes for everything that is read and everything that is
+//! being written, over all connections (P10).
+//!
+//! Who takes a [`Share`] of it gives it back by dropping it. The last quarter is kept for small
+//! bodies, so that a few large ones, sent slowly, leave room for everybody else's calls. An answer
+//! to a change that was made cannot be refused any more and is counted whether there is room or
+//! not; then new requests are refused until it has gone out.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use duly_core::{Code, Millis, error_code::Retry};
+use hyper::body::{Frame, SizeHint};
+
+use super::Problem;
+
+/// Bodies up to this size may use the whole budget.
+pub(super) const SMALL_BYTES_MAX: usize = 64 * 1024;
+
+/// The budget; cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Budget(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    used: AtomicUsize,
+    bytes_max: usize,
+}
+
+/// Bytes that are taken from the budget until this is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    budget: Budget,
+    bytes: usize,
+}
+
+impl Budget {
+    /// A budget of so many bytes.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self(Arc::new(Inner { used: AtomicUsize::new(0), bytes_max }))
+    }
+
+    /// A share of no bytes yet.
+    pub(super) fn share(&self) -> Share {
+        Share { budget: self.clone(), bytes: 0 }
+    }
+
+    /// A share of so many bytes, if there is room.
+    pub(super) fn take(&self, bytes: usize) -> Result<Share, Problem> {
+        let mut share = self.share();
+        share.grow_to(bytes)?;
+        Ok(share)
+    }
+
+    /// A share for something that is there already and cannot be refused.
+    pub(super) fn take_anyway(&self, bytes: usize) -> Share {
+        self.0.used.fetch_add(bytes, Ordering::Relaxed);
+        Share { budget: self.clone(), bytes }
+    }
+
+    /// The largest body that fits when nothing else is there.
+    pub(super) fn largest(&self) -> usize {
+        self.room_for(usize::MAX)
+    }
+
+    /// How much may be used once a share of this size is in it.
+    fn room_for(&self, bytes: usize) -> usize {
+        let all = self.0.bytes_max;
+        if bytes <= SMALL_BYTES_MAX { all } else { all - all / 4 }
+    }
+}
+
+impl Share {
+    /// Makes it at least this large, if there is room; otherwise it stays as it is.
+    pub(super) fn grow_to(&mut self, bytes: usize) -> Result<(), Problem> {
+        let more = bytes.saturating_sub(self.bytes);
+        if more == 0 {
+            return Ok(());
+        }
+        let room = self.budget.room_for(bytes);
+        let fits = |used: usize| used.checked_add(more).filter(|sum| *sum <= room);
+        let used = &self.budget.0.used;
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| no_room())?;
+        self.bytes += more;
+        Ok(())
+    }
+
+    /// Gives back what is more than this.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.budget.0.used.fetch_sub(less, Ordering::Relaxed);
+        self.bytes -= less;
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+/// The problem of a memory that is full of other bodies.
+fn no_room() -> Problem {
+    Problem::new(
+        Code::ResourceExhausted,
+        "too many bytes of requests and answers at once: send smaller or fewer requests at a time, \
+         ask for smaller pages, read answers as they come, or raise server.bodies_bytes_max",
+    )
+    .with_retry(Retry::After(Millis::from_secs(1)))
+}
+
+/// An answer whose bytes hold their share until the connection has let go of the last of them.
+struct Counted {
+    inner: Body,
+    share: Arc<Share>,
+}
+
+impl Counted {
+    /// Counts `inner` against `share`.
+    fn new(inner: Body, share: Share) -> Self {
+        Self { inner, share: Arc::new(share) }
+    }
+}
+
+/// Says that an answer is counted already.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IsCounted;
+
+/// Counts an answer against `share`.
+pub(super) fn count(response: Response, share: Share) -> Response {
+    let mut response = response.map(|body| Body::new(Counted::new(body, share)));
+    response.extensions_mut().insert(IsCounted);
+    response
+}
+
+/// Counts an answer to a change that was made against the share that was set aside for it, and
+/// beyond that share if it has to be: it cannot be refused any more.
+pub(super) fn count_made(response: Response, mut share: Share, bytes: usize) -> Response {
+    if share.grow_to(bytes).is_err() {
+        share = share.budget.take_anyway(bytes);
+    }
+    count(response, share)
+}
+
+/// Bytes that count against `share` as long as anybody holds a part of them.
+pub(super) fn held(bytes: impl Into<Bytes>, share: Share) -> Bytes {
+    Bytes::from_owner(Held { bytes: bytes.into(), _share: Arc::new(share) })
+}
+
+/// Bytes with what they are counted against.
+struct Held {
+    bytes: Bytes,
+    _share: Arc<Share>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl hyper::body::Body for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
+        let share = &this.share;
+        let hold = |bytes| Bytes::from_owner(Held { bytes, _share: Arc::clone(share) });
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(hold))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    const MIB: usize = 1024 * 1024;
+
+    fn used(budget: &Budget) -> usize {
+        budget.0.used.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn p10_large_bodies_leave_a_quarter_to_small_ones() {
+        let budget = Budget::new(4 * MIB);
+        let large = budget.take(3 * MIB).unwrap();
+        let refused = budget.take(SMALL_BYTES_MAX + 1).unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted);
+        assert_eq!(refused.into_body().retry_after_ms, Some(1_000));
+        let small: Vec<_> = (0..16).map(|_| budget.take(SMALL_BYTES_MAX).unwrap()).collect();
+        assert_eq!(used(&budget), 4 * MIB);
+        assert!(budget.take(1).is_err());
+        drop(large);
+        assert!(budget.take(1).is_ok());
+        drop(small);
+        assert_eq!(used(&budget), 0);
+    }
+
+    #[test]
+    fn p10_what_does_not_fit_changes_nothing() {
+        let budget = Budget::new(4 * MIB);
+        let mut share = budget.take(MIB).unwrap();
+        assert!(share.grow_to(4 * MIB).is_err());
+        assert_eq!(used(&budget), MIB);
+        let made = budget.take_anyway(8 * MIB);
+        assert!(budget.take(1).is_err(), "an answer that had to be counted stops new requests");
+        drop(made);
+        share.grow_to(2 * MIB).unwrap();
+        share.shrink_to(10);
+        assert_eq!(used(&budget), 10);
+    }
+
+    #[tokio::test]
+    async fn p10_an_answer_counts_until_its_last_byte_is_let_go() {
+        let budget = Budget::new(MIB);
+        let mut body = Counted::new(Body::from(vec![7; 1_000]), budget.take(1_000).unwrap());
+        let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        drop(body);
+        let rest = frame.slice(999..);
+        drop(frame);
+        assert_eq!(used(&budget), 1_000, "the connection still holds a part of it");
+        drop(rest);
+        assert_eq!(used(&budget), 0);
+    }
+}

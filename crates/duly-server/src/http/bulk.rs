@@ -1,0 +1,129 @@
+//! `POST /v1/namespaces/{namespace}/cancel`: cancel every pending timer that fits a filter.
+//!
+//! The pages of the list are walked, and each timer is cancelled on the condition that it still has
+//! the revision it was listed with: one that was moved out of the filter meanwhile is left alone. A
+//! call does a bounded share and answers where to go on, so it may be repeated or cut off.
+
+use axum::{extract::State, response::Response};
+use duly_core::NamespaceName;
+use duly_store::{
+    Answer, Command, Operation, Outcome, Refusal, TimerView,
+    query::{PAGE_MAX, Position},
+};
+
+use super::{
+    App, Problem, answer, body::JsonBody, cursor::Cursor, pages, path::InNamespace,
+    problem::Refusals, refused::Asked,
+};
+use crate::wire::{
+    BulkCancelIn, BulkCancelledOut,
+    bulk::{BulkCancel, CANCELS_MAX, Mode},
+    json,
+};
+
+/// Pages of the list that one call looks at.
+const PAGES_MAX: u64 = CANCELS_MAX / PAGE_MAX as u64;
+
+/// Cancel by filter, at most 10000 a call.
+///
+/// A timer with an attempt under way is left alone and counted in `skipped`. Work per call is
+/// bounded: it may cancel nothing and still carry a cursor; go on until there is none.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces/{namespace}/cancel",
+    tag = "timers",
+    params(("namespace" = String, Path, description = "Name of the namespace")),
+    request_body(content = BulkCancelIn, content_type = "application/json"),
+    responses((status = 200, description = "How many were cancelled.", body = BulkCancelledOut), Refusals)
+)]
+pub(crate) async fn cancel_by_filter(
+    State(app): State<App>,
+    InNamespace(namespace): InNamespace,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let call = json::parse_body::<BulkCancelIn>(&body.text)?.check(namespace.clone())?;
+    drop(body);
+    let BulkCancel { which: mut request, limit, cursor, mode } = call;
+    let filter = Cursor::filter_of(&request);
+    if let Some(text) = cursor {
+        request.after = Some(Cursor::parse("cursor", &text, filter)?.position);
+    }
+    if app.store().get_namespace(namespace.clone()).await?.is_none() {
+        return Err(Problem::no_namespace(namespace.as_str()));
+    }
+    let mut out = BulkCancelledOut {
+        dry_run: (mode == Mode::DryRun).then_some(true),
+        ..BulkCancelledOut::default()
+    };
+    for _ in 0..PAGES_MAX {
+        let room = limit - usize::try_from(out.cancelled).unwrap_or(limit);
+        request.limit = room.min(PAGE_MAX);
+        let page = pages::page(app.store(), request.clone()).await?;
+        let (free, taken): (Vec<_>, Vec<_>) =
+            page.timers.iter().partition(|view| view.attempt_under_way.is_none());
+        out.skipped += taken.len() as u64;
+        match mode {
+            Mode::DryRun => count(&free, &mut out),
+            Mode::Cancel => cancel(&app, &namespace, &free, &mut out).await?,
+        }
+        request.after = page.next;
+        let has_room = out.cancelled < limit as u64;
+        if request.after.is_none() || !has_room {
+            break;
+        }
+    }
+    out.cursor = request.after.map(|position: Position| Cursor::new(position, filter).to_string());
+    answer::ok(&out)
+}
+
+fn count(views: &[&TimerView], out: &mut BulkCancelledOut) {
+    out.cancelled += views.len() as u64;
+    out.maybe_delivered += views.iter().filter(|view| view.maybe_delivered()).count() as u64;
+}
+
+async fn cancel(
+    app: &App,
+    namespace: &NamespaceName,
+    views: &[&TimerView],
+    out: &mut BulkCancelledOut,
+) -> Result<(), Problem> {
+    let commands: Vec<_> = views
+        .iter()
+        .map(|view| Command {
+            namespace: namespace.clone(),
+            operation: Operation::Cancel { id: view.id().clone(), if_revision: view.revision() },
+            answer: Answer::Brief,
+        })
+        .collect();
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let mut failed = None;
+    let outcomes = match app.apply_many(namespace, commands).await {
+        Ok(outcomes) => outcomes,
+        Err(problem) => return Err(problem.after_doing(out.cancelled, "cancelled")),
+    };
+    for outcome in outcomes {
+        match outcome {
+            Ok(Outcome::Cancelled { already: false, maybe_delivered, .. }) => {
+                out.cancelled += 1;
+                out.maybe_delivered += u64::from(maybe_delivered);
+            }
+            // Cancelled by somebody else since it was listed, or ended in another way.
+            Ok(
+                Outcome::Cancelled { .. }
+                | Outcome::Refused(
+                    Refusal::State { .. } | Refusal::Revision { .. } | Refusal::NotFound(_),
+                ),
+            ) => out.skipped += 1,
+            Ok(Outcome::Refused(refusal)) => {
+                failed = Some(Problem::refused(refusal, Asked::Cancel, ""));
+            }
+            Ok(Outcome::Failed(error)) => failed = Some(error.into()),
+            Ok(_) => failed = Some(Problem::fault("an outcome of another kind")),
+            Err(problem) => failed = Some(problem),
+        }
+    }
+    let done = out.cancelled;
+    failed.map_or(Ok(()), |problem| Err(problem.after_doing(done, "cancelled")))
+}

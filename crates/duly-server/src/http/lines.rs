@@ -1,0 +1,330 @@
+//! Batches as lines: one operation a line in, one result a line out, while the request is sent.
+//!
+//! ```text
+//!   body ──► Splitter ──► a step of lines ──► store ──► results ──► answer
+//!      ▲                                                              │
+//!      └──── nothing is read before the last results were taken ◄─────┘
+//! ```
+//!
+//! The memory of a stream is one step, whatever its length: a caller who does not read its answers
+//! is not read from, and the connection's own time-out ends it (P10). A line that is refused
+//! refuses only itself. What ends a stream early stands in its last line, with the number of the
+//! last line that was dealt with.
+
+mod splitter;
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{body::Body, extract::Request, response::Response};
+use bytes::Bytes;
+use duly_core::{Code, Invalid, NamespaceName};
+use duly_store::Command;
+use futures::{FutureExt, future::Either, stream};
+use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http_body_util::BodyExt;
+use serde::Serialize;
+use tokio::time::{sleep, timeout};
+
+use self::splitter::{Line, Splitter};
+use super::{
+    App, Problem,
+    batch::{self, BATCH_BYTES_MAX},
+    body::{NDJSON, aside},
+    budget::{self, Share},
+    refused::Asked,
+    trace,
+};
+use crate::wire::batch::{LastOut, LineOut, OperationResult, Results};
+
+/// Operations of one step.
+const STEP_LINES_MAX: usize = 1_000;
+/// Bytes of lines after which a step begins though more are there.
+const STEP_BYTES: usize = 512 * 1024;
+/// Longest wait before more is read after the store was overloaded.
+const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Answers a stream of lines.
+pub(super) async fn answer(
+    app: App,
+    namespace: NamespaceName,
+    request: Request,
+    results: Results,
+) -> Result<Response, Problem> {
+    let line_bytes_max = app.limits().body_bytes_max.min(BATCH_BYTES_MAX);
+    let mut lines = Lines {
+        trace_parent: trace::parent(request.headers()),
+        share: app.budget().share(),
+        splitter: Splitter::new(line_bytes_max),
+        body: request.into_body(),
+        progress: Progress::Reading,
+        counts: Counts::default(),
+        results,
+        namespace,
+        app,
+    };
+    // Before the head of the answer: a caller who waits for "100 Continue" gets it first.
+    lines.read().await;
+    let chunks = stream::unfold(lines, |mut lines| async move {
+        let chunk = lines.next().await?;
+        Some((Ok::<_, Infallible>(chunk), lines))
+    });
+    Ok(ndjson(Body::from_stream(chunks)))
+}
+
+/// An answer of lines.
+pub(super) fn ndjson(body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::OK;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(NDJSON));
+    response
+}
+
+/// Writes one line.
+pub(super) fn write_line(text: &mut Vec<u8>, line: &impl Serialize) {
+    if let Err(error) = serde_json::to_writer(&mut *text, line) {
+        // Nothing of ours fails to be JSON, and memory does not fail to be written.
+        tracing::error!(%error, "a line of an answer could not be written");
+    }
+    text.push(b'\n');
+}
+
+/// A stream under way.
+struct Lines {
+    app: App,
+    namespace: NamespaceName,
+    trace_parent: Option<String>,
+    body: Body,
+    splitter: Splitter,
+    /// Of the bytes that were read and not dealt with.
+    share: Share,
+    progress: Progress,
+    results: Results,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+enum Progress {
+    /// More may come.
+    Reading,
+    /// The request has ended; what it holds is to be dealt with.
+    Ended,
+    /// Nothing behind what was dealt with is looked at.
+    Stopped(Problem),
+    /// The last line is written.
+    Over,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    accepted: u64,
+    refused: u64,
+}
+
+impl Lines {
+    /// The next part of the answer, not empty; `None` at its end.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if matches!(self.progress, Progress::Reading | Progress::Ended) {
+                let ended = matches!(self.progress, Progress::Ended);
+                let step = self.splitter.take(STEP_LINES_MAX, ended);
+                if !step.is_empty() {
+                    let text = self.carry_out(step).await;
+                    if !text.is_empty() {
+                        return Some(self.held(text));
+                    }
+                    continue;
+                }
+            }
+            match std::mem::replace(&mut self.progress, Progress::Over) {
+                Progress::Reading => {
+                    self.progress = Progress::Reading;
+                    self.read().await;
+                }
+                Progress::Ended if self.results == Results::All => return None,
+                Progress::Ended => return Some(self.last(&self.summary())),
+                Progress::Stopped(problem) => {
+                    let after_line = self.splitter.line();
+                    let error = problem.into_body();
+                    return Some(self.last(&LastOut::Stopped { after_line, error }));
+                }
+                Progress::Over => return None,
+            }
+        }
+    }
+
+    /// Reads what is there, and waits for it if nothing is.
+    async fn read(&mut self) {
+        self.share.shrink_to(self.splitter.held());
+        let patience = self.app.limits().request_timeout;
+        let arrived = {
+            let stopping = std::pin::pin!(self.app.stopping());
+            let frame = std::pin::pin!(timeout(patience, self.body.frame()));
+            match futures::future::select(frame, stopping).await {
+                Either::Left((Ok(frame), _)) => Ok(frame),
+                Either::Left((Err(_), _)) => Err(too_slow(patience)),
+                Either::Right(_) => Err(stopping_now()),
+            }
+        };
+        let mut arrived = match arrived {
+            Ok(frame) => frame,
+            Err(problem) => {
+                self.progress = Progress::Stopped(problem);
+                return;
+            }
+        };
+        loop {
+            match arrived {
+                None => self.progress = Progress::Ended,
+                Some(Err(error)) => self.progress = Progress::Stopped(broken(&error)),
+                Some(Ok(frame)) => {
+                    let part = frame.into_data().unwrap_or_default();
+                    match self.share.grow_to(self.splitter.held() + part.len()) {
+                        Ok(()) => self.splitter.push(&part),
+                        Err(problem) => self.progress = Progress::Stopped(problem),
+                    }
+                }
+            }
+            if !matches!(self.progress, Progress::Reading) || self.splitter.held() >= STEP_BYTES {
+                return;
+            }
+            match self.body.frame().now_or_never() {
+                Some(next) => arrived = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Carries out a step; the lines of its answer.
+    async fn carry_out(&mut self, step: Vec<(u64, Line)>) -> Vec<u8> {
+        let bytes = step.iter().map(|(_, line)| line.len()).sum();
+        let reader = (self.app.clone(), self.namespace.clone(), self.trace_parent.clone());
+        let prepared = aside(bytes, move || {
+            let (app, namespace, trace_parent) = &reader;
+            Ok(step
+                .into_iter()
+                .map(|(number, line)| {
+                    (number, read_line(app, namespace, &line, trace_parent.as_deref()))
+                })
+                .collect::<Vec<_>>())
+        });
+        let prepared = match prepared.await {
+            Ok(prepared) => prepared,
+            Err(problem) => {
+                self.progress = Progress::Stopped(problem);
+                return Vec::new();
+            }
+        };
+        let mut places = Vec::with_capacity(prepared.len());
+        let mut commands = Vec::with_capacity(prepared.len());
+        for (number, read) in prepared {
+            places.push((
+                number,
+                read.map(|command: Command| {
+                    let asked = Asked::by(&command.operation);
+                    commands.push(command);
+                    asked
+                }),
+            ));
+        }
+        let mut refused_whole = None;
+        let outcomes = if commands.is_empty() {
+            Vec::new()
+        } else {
+            match self.app.apply_many(&self.namespace, commands).await {
+                Ok(outcomes) => outcomes,
+                Err(problem) => {
+                    refused_whole = Some(problem);
+                    Vec::new()
+                }
+            }
+        };
+        let mut text = Vec::new();
+        let mut outcomes = outcomes.iter();
+        for (line, place) in places {
+            let result = match (place, &refused_whole) {
+                (Err(problem), _) => batch::error(problem),
+                (Ok(_), Some(problem)) => batch::error(problem.clone()),
+                (Ok(asked), None) => match outcomes.next() {
+                    Some(Ok(outcome)) => batch::result(asked, outcome, asked.name()),
+                    Some(Err(problem)) => batch::error(problem.clone()),
+                    None => batch::error(Problem::fault("an operation has no outcome")),
+                },
+            };
+            let refused = matches!(result, OperationResult::Error { .. });
+            self.counts.count(refused);
+            if refused || self.results == Results::All {
+                write_line(&mut text, &LineOut { line, result });
+            }
+        }
+        if let Some(wait_ms) = refused_whole.and_then(|problem| problem.into_body().retry_after_ms)
+        {
+            // The rest would meet the same store: the sender is slowed down instead.
+            sleep(Duration::from_millis(wait_ms).min(OVERLOAD_WAIT_MAX)).await;
+        }
+        text
+    }
+
+    fn summary(&self) -> LastOut {
+        let Counts { accepted, refused } = self.counts;
+        LastOut::Summary { lines: accepted + refused, accepted, refused }
+    }
+
+    fn last(&self, last: &LastOut) -> Bytes {
+        let mut text = Vec::new();
+        write_line(&mut text, last);
+        self.held(text)
+    }
+
+    fn held(&self, text: Vec<u8>) -> Bytes {
+        let share = self.app.budget().take_anyway(text.len());
+        budget::held(text, share)
+    }
+}
+
+impl Counts {
+    fn count(&mut self, refused: bool) {
+        *(if refused { &mut self.refused } else { &mut self.accepted }) += 1;
+    }
+}
+
+fn read_line(
+    app: &App,
+    namespace: &NamespaceName,
+    line: &Line,
+    trace_parent: Option<&str>,
+) -> Result<Command, Problem> {
+    let text = match line {
+        Line::Text(text) => text,
+        Line::TooLong { bytes_max } => {
+            let allowed = format!("at most {bytes_max} bytes");
+            let detail = format!("a line must be {allowed}: send a smaller payload");
+            return Err(Problem::new(Code::RequestTooLarge, detail).at("line", None, &allowed));
+        }
+    };
+    batch::command(app, namespace, text, trace_parent).map_err(|invalid| {
+        if invalid.field.is_empty() { invalid.within("line") } else { invalid }.into()
+    })
+}
+
+fn too_slow(patience: Duration) -> Problem {
+    let detail = format!(
+        "nothing came for {} s (server.request_timeout): send what is behind this line again",
+        patience.as_secs()
+    );
+    Problem::new(Code::DeadlineExceeded, detail).with_retry(duly_core::error_code::Retry::Now)
+}
+
+fn stopping_now() -> Problem {
+    let detail = "the server is stopping: send what is behind this line again, to the next one";
+    Problem::new(Code::Unavailable, detail)
+        .with_retry(duly_core::error_code::Retry::After(duly_core::Millis::from_secs(1)))
+}
+
+fn broken(error: &axum::Error) -> Problem {
+    Invalid {
+        field: "body".to_owned(),
+        seen: Some(duly_core::invalid::shorten(&error.to_string())),
+        allowed: "sent to its end".to_owned(),
+    }
+    .into()
+}

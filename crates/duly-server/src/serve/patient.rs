@@ -1,0 +1,186 @@
+//! Ends connections that stand still where the HTTP library would wait for ever.
+//!
+//! * **Nothing is said.** Which protocol a connection speaks is known after at most the 24 bytes of
+//!   the HTTP/2 preface; until then no clock of the library runs, and a peer that says nothing, or
+//!   drips its first bytes, would hold its place. After them, HTTP/1.1 has its time for a head and
+//!   HTTP/2 its signs of life.
+//! * **The answer is not taken.** A peer that does not read holds the memory of its answer. Each
+//!   byte that it takes starts the time anew.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, Sleep, sleep},
+};
+
+/// Bytes after which the library knows the protocol.
+const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
+
+/// How long a connection may stand still.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// Until it has said what it speaks.
+    pub(super) first_bytes: Duration,
+    /// While an answer waits to be taken.
+    pub(super) write: Duration,
+}
+
+/// A connection that does not stand still for ever.
+#[derive(Debug)]
+pub(super) struct Patient<I> {
+    inner: I,
+    /// Bytes that are still to come before the protocol is known, and by when.
+    unsaid: Option<(usize, Pin<Box<Sleep>>)>,
+    write_patience: Duration,
+    /// Runs while a write waits.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<I> Patient<I> {
+    /// Watches `inner`.
+    pub(super) fn new(inner: I, patience: Patience) -> Self {
+        let deadline = Box::pin(sleep(patience.first_bytes));
+        Self {
+            inner,
+            unsaid: Some((PREFACE_BYTES, deadline)),
+            write_patience: patience.write,
+            stalled: None,
+        }
+    }
+
+    /// Lets a write that waits wait only so long.
+    fn poll_stall<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.stalled = None;
+            return polled;
+        }
+        let patience = self.write_patience;
+        let stalled = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + patience)));
+        match stalled.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Patient<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut this.inner).poll_read(context, buffer);
+        let Some((left, deadline)) = &mut this.unsaid else {
+            return polled;
+        };
+        *left = left.saturating_sub(buffer.filled().len() - before);
+        if *left == 0 {
+            this.unsaid = None;
+        } else if polled.is_pending() && deadline.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        polled
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Patient<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.poll_stall(context, polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write_vectored(context, parts);
+        self.poll_stall(context, polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    const PATIENCE: Patience =
+        Patience { first_bytes: Duration::from_secs(10), write: Duration::from_secs(30) };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_says_nothing_or_drips_is_left() {
+        for said in ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r"] {
+            let (near, mut far) = duplex(1024);
+            far.write_all(said.as_bytes()).await.unwrap();
+            let began = Instant::now();
+            let mut text = Vec::new();
+            let ended = Patient::new(near, PATIENCE).read_to_end(&mut text).await;
+            assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut, "{said}");
+            assert_eq!((text.as_slice(), began.elapsed().as_secs()), (said.as_bytes(), 10));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_has_said_what_it_speaks_is_waited_for() {
+        let (near, mut far) = duplex(1024);
+        far.write_all(&[b'x'; PREFACE_BYTES]).await.unwrap();
+        let mut patient = Patient::new(near, PATIENCE);
+        let mut text = [0; PREFACE_BYTES];
+        patient.read_exact(&mut text).await.unwrap();
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(600)).await;
+            far.write_all(b"y").await.unwrap();
+        });
+        assert_eq!(patient.read_u8().await.unwrap(), b'y');
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_is_left_and_one_that_takes_a_little_is_not() {
+        let (near, mut far) = duplex(10);
+        let mut patient = Patient::new(near, PATIENCE);
+        let reading = tokio::spawn(async move {
+            for _ in 0..10 {
+                sleep(Duration::from_secs(29)).await;
+                far.read_u8().await.unwrap();
+            }
+            far
+        });
+        patient.write_all(&[7; 20]).await.unwrap();
+        let _far = reading.await.unwrap();
+        let began = Instant::now();
+        let ended = patient.write_all(&[7; 20]).await;
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(began.elapsed().as_secs(), 30);
+    }
+}
