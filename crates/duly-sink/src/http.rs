@@ -107,7 +107,8 @@ impl HttpSink {
         let Some(target) = Target::of(url) else {
             return Failure::not_sent("the URL is neither http:// nor https://").into();
         };
-        let allowed = self.connector.addresses.check_url(url).map_err(|refused| refused.to_string());
+        let allowed =
+            self.connector.addresses.check_url(url).map_err(|refused| refused.to_string());
         let allowed = allowed.and_then(|()| {
             self.connector.addresses.check_port(target.port).map_err(|refused| refused.to_string())
         });

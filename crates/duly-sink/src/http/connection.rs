@@ -8,6 +8,7 @@
 //!   doing anything with it. Nothing else may be sent a second time within one attempt (S7).
 
 use std::{
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -109,14 +110,19 @@ impl Http1 {
 }
 
 /// An HTTP/2 connection.
-#[derive(Debug)]
 pub(super) struct Http2 {
     sender: http2::SendRequest<Body>,
     streams: AtomicUsize,
-    /// What the receiver allows, as far as it has said.
-    streams_max: Arc<AtomicUsize>,
+    /// How many the receiver allows, as far as it has said.
+    streams_max: Box<dyn Fn() -> usize + Send + Sync>,
     idle_since: Mutex<Instant>,
     _alive: watch::Sender<()>,
+}
+
+impl fmt::Debug for Http2 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http2").field("streams", &self.streams).finish_non_exhaustive()
+    }
 }
 
 impl Http2 {
@@ -136,14 +142,11 @@ impl Http2 {
             .max_header_list_size(HEADER_LIST_BYTES_MAX)
             .handshake(TokioIo::new(stream))
             .await?;
-        let streams_max = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
-        let told = Arc::clone(&streams_max);
-        let mut connection = Box::pin(connection);
-        tasks.execute(std::future::poll_fn(move |cx| {
-            let ended = connection.as_mut().poll(cx).map(drop);
-            told.store(connection.current_max_send_streams(), Ordering::Relaxed);
-            ended
-        }));
+        // Looked at from outside between its steps: only it knows what the receiver allows by now.
+        let connection = Arc::new(Mutex::new(Box::pin(connection)));
+        let polled = Arc::clone(&connection);
+        tasks.execute(std::future::poll_fn(move |cx| polled.lock().as_mut().poll(cx).map(drop)));
+        let streams_max = Box::new(move || connection.lock().current_max_send_streams());
         Ok(Self {
             sender,
             streams: AtomicUsize::new(0),
@@ -164,7 +167,7 @@ impl Http2 {
 
     /// A place for one exchange, if there is one. Called by one thread at a time.
     pub(super) fn stream(self: &Arc<Self>) -> Option<Stream> {
-        let max = self.streams_max.load(Ordering::Relaxed).clamp(1, STREAMS_MAX);
+        let max = (self.streams_max)().clamp(1, STREAMS_MAX);
         if self.is_closed() || self.streams.load(Ordering::Acquire) >= max {
             return None;
         }

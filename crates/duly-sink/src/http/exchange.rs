@@ -51,8 +51,8 @@ impl HttpSink {
                 Lease::Http1(_) => Form::Path,
                 Lease::Http2(_) => Form::Whole,
             };
-            let request = request::of(envelope, target, form, self.clock.now())
-                .map_err(Failure::not_sent)?;
+            let request =
+                request::of(envelope, target, form, self.clock.now()).map_err(Failure::not_sent)?;
             let sent_at = Instant::now();
             let head_by = ends_at.min(sent_at + self.timeouts.header);
             let sending = async {
@@ -95,9 +95,7 @@ impl HttpSink {
                 let reason = format!("none within {waited_ms} ms (webhook.connect_timeout)");
                 Err(Failure::not_connected(reason))
             }
-            Err(_elapsed) => {
-                Err(Failure::not_connected("the time of the attempt was over first"))
-            }
+            Err(_elapsed) => Err(Failure::not_connected("the time of the attempt was over first")),
         }
     }
 

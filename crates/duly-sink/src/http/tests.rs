@@ -52,8 +52,7 @@ fn sink() -> HttpSink {
 
 /// A sink that may speak to loopback, with other options.
 fn sink_with(set: impl FnOnce(&mut Options)) -> HttpSink {
-    let mut options =
-        Options { addresses: AddressPolicy::with_loopback(), ..Options::default() };
+    let mut options = Options { addresses: AddressPolicy::with_loopback(), ..Options::default() };
     set(&mut options);
     HttpSink::new(options, Arc::new(SystemWall)).unwrap()
 }

@@ -43,7 +43,11 @@ impl Tls {
             tracing::warn!(%reason, "no trusted certificates: https receivers will fail");
         }
         if let Some(path) = &files.ca {
-            let wrong = |reason: String| Error::File { what: "file of authorities", path: path.clone(), reason };
+            let wrong = |reason: String| Error::File {
+                what: "file of authorities",
+                path: path.clone(),
+                reason,
+            };
             for certificate in certificates(path).map_err(wrong)? {
                 roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
             }

@@ -58,9 +58,11 @@ pub(super) async fn open(
             "the proxy answered HTTP {status} to CONNECT: it must allow tunnels to the receiver's \
              address and port"
         )),
-        None => Err("the proxy's answer is not HTTP/1: webhook.proxy must name an HTTP proxy that \
+        None => {
+            Err("the proxy's answer is not HTTP/1: webhook.proxy must name an HTTP proxy that \
                      tunnels by CONNECT"
-            .to_owned()),
+                .to_owned())
+        }
     }
 }
 

@@ -76,8 +76,7 @@ async fn s4_a_receiver_that_never_reads_holds_nothing_back() {
     let to = destination(listener.local_addr().unwrap());
     let sink = impatient();
     let large = vec![b'x'; 8 << 20];
-    let (delivery, accepted) =
-        tokio::join!(sink.deliver(envelope(to, &large)), listener.accept());
+    let (delivery, accepted) = tokio::join!(sink.deliver(envelope(to, &large)), listener.accept());
     assert_eq!(delivery.outcome(), AttemptOutcome::TimedOut, "{delivery:?}");
     assert_eq!(sink.pool.kept(), 0);
     // The socket was closed: what was sent can be read, and then it ends.

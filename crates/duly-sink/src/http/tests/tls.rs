@@ -2,16 +2,16 @@
 
 use std::{fs, path::PathBuf};
 
+use ::http::Version;
 use futures::future::join_all;
 use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
 use rustls::{
     RootCertStore, ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
 };
-use ::http::Version;
 
 use super::{
     options::{ClientFiles, TlsFiles},
@@ -28,7 +28,12 @@ pub(super) struct Authority {
 
 impl Authority {
     pub(super) fn new() -> Self {
+        Self::called("authority")
+    }
+
+    fn called(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
@@ -115,9 +120,9 @@ async fn conforms_over_tls_with_http_1_1() {
 }
 
 #[tokio::test]
-async fn http_2_is_preferred_and_its_connection_shared_up_to_what_the_receiver_allows() {
+async fn an_http_2_connection_is_shared_up_to_what_the_receiver_allows() {
     let authority = Authority::new();
-    let web = authority.web(&[b"http/1.1", b"h2"], |_| {}).await;
+    let web = authority.web(&[b"h2", b"http/1.1"], |_| {}).await;
     let deliver = || web.sink().deliver(envelope(web.destination(), b"x"));
     for delivery in join_all((0..STREAMS_MAX).map(|_| deliver())).await {
         assert_eq!(delivery, Delivery::Confirmed);
@@ -155,7 +160,7 @@ async fn idle_http_2_connections_are_bounded_and_closed_in_time() {
 
 #[tokio::test]
 async fn a_receiver_whose_certificate_is_not_good_gets_nothing() {
-    let (known, stranger) = (Authority::new(), Authority::new());
+    let (known, stranger) = (Authority::called("known"), Authority::called("stranger"));
     let check = async |config, expected: &str| {
         let web = Web::start_tls(config, known.sink(|_| {})).await;
         let delivery = web.sink().deliver(envelope(web.destination(), b"x")).await;
@@ -190,10 +195,8 @@ async fn plain_http_on_a_tls_port_is_said_to_be_that() {
 async fn a_client_certificate_is_shown_to_a_receiver_that_asks_for_it() {
     let authority = Authority::new();
     authority.make_out("duly", ExtendedKeyUsagePurpose::ClientAuth);
-    let client = ClientFiles {
-        certificate: authority.file("duly.pem"),
-        key: authority.file("duly.key"),
-    };
+    let client =
+        ClientFiles { certificate: authority.file("duly.pem"), key: authority.file("duly.key") };
     for (client, confirmed) in [(None, false), (Some(client), true)] {
         let config = authority.server("localhost", &[b"http/1.1"], Clients::Known);
         let web = Web::start_tls(config, authority.sink(|o| o.tls.client = client)).await;
