@@ -44,7 +44,7 @@ impl Tls {
         }
         if let Some(path) = &files.ca {
             let wrong = |reason: String| Error::File {
-                what: "file of authorities",
+                what: "file of authorities (webhook.ca_file)",
                 path: path.clone(),
                 reason,
             };
@@ -65,13 +65,26 @@ impl Tls {
                     path: path.to_owned(),
                     reason,
                 };
-                let chain = certificates(certificate)
-                    .map_err(|reason| wrong(certificate, "client certificate", reason))?;
+                let chain = certificates(certificate).map_err(|reason| {
+                    wrong(
+                        certificate,
+                        "client certificate (webhook.client_certificate_file)",
+                        reason,
+                    )
+                })?;
                 let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| {
-                    wrong(key, "client key", format!("no private key can be read from it: {error}"))
+                    wrong(
+                        key,
+                        "client key (webhook.client_key_file)",
+                        format!("no private key can be read from it: {error}"),
+                    )
                 })?;
                 builder.with_client_auth_cert(chain, secret).map_err(|error| {
-                    wrong(key, "client key", format!("it does not fit the certificate: {error}"))
+                    wrong(
+                        key,
+                        "client key (webhook.client_key_file)",
+                        format!("it does not fit the certificate: {error}"),
+                    )
                 })?
             }
         };
