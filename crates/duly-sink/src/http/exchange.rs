@@ -100,9 +100,14 @@ impl HttpSink {
     }
 
     async fn kept_or_new(&self, target: &Target<'_>) -> Result<Lease, String> {
-        if let Some(lease) = self.kept(target).await {
-            return Ok(lease);
+        match self.kept(target).await {
+            Some(lease) => Ok(lease),
+            // Apart, so that a delivery over a kept connection carries no room for making one.
+            None => Box::pin(self.new_or_shared(target)).await,
         }
+    }
+
+    async fn new_or_shared(&self, target: &Target<'_>) -> Result<Lease, String> {
         if target.scheme == Scheme::Plain {
             return self.new_connection(target).await;
         }

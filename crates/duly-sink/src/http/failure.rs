@@ -76,6 +76,10 @@ pub(super) fn caused_by<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)
     None
 }
 
+/// Bytes of a reason that come from errors. A receiver can have a hand in them: a refused
+/// certificate, say, is described by all names that it is made out to.
+const CAUSES_BYTES_MAX: usize = 1024;
+
 /// An error and its causes on one line, outermost first, without saying anything twice.
 pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
     let mut parts: Vec<String> = Vec::new();
@@ -87,5 +91,10 @@ pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
         }
         next = cause.source();
     }
-    parts.join(": ")
+    let mut text = parts.join(": ");
+    if text.len() > CAUSES_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(CAUSES_BYTES_MAX));
+        text.push('…');
+    }
+    text
 }

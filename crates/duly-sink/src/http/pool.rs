@@ -254,11 +254,18 @@ impl Origin {
 }
 
 impl State {
-    /// Closes the connection that was idle longest; `false` where all are in use.
+    /// Closes the connection that was idle longest, and forgets an origin that has no other;
+    /// `false` where all are in use.
     fn close_oldest(&mut self) -> bool {
-        let ages = self.origins.values_mut().filter_map(|o| Some((o.oldest()?, o)));
-        let Some((_, origin)) = ages.min_by_key(|(since, _)| *since) else { return false };
-        origin.close_oldest();
+        let ages = self.origins.iter().filter_map(|(name, o)| Some((o.oldest()?, name)));
+        let Some((_, name)) = ages.min_by_key(|(since, _)| *since) else { return false };
+        let name = name.clone();
+        if let Some(origin) = self.origins.get_mut(&name) {
+            origin.close_oldest();
+            if origin.is_unused() {
+                self.origins.remove(&name);
+            }
+        }
         self.kept -= 1;
         true
     }

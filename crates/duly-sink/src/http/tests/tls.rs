@@ -174,11 +174,34 @@ async fn a_receiver_whose_certificate_is_not_good_gets_nothing() {
 }
 
 #[tokio::test]
+async fn s4_a_certificate_with_very_many_names_makes_no_very_long_reason() {
+    let authority = Authority::new();
+    let mut params = CertificateParams::new(
+        (0..500).map(|n| format!("a-rather-long-name-{n}.example")).collect::<Vec<_>>(),
+    )
+    .unwrap();
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate().unwrap();
+    let chain = params.signed_by(&key, &authority.issuer).unwrap().der().clone();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![chain], key)
+        .unwrap();
+    let web = Web::start_tls(config, authority.sink(|_| {})).await;
+    let delivery = web.sink().deliver(envelope(web.destination(), b"x")).await;
+    assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
+    let told = reason(&delivery);
+    assert!(told.contains("not valid for name") && told.len() < 1500, "{}: {told}", told.len());
+}
+
+#[tokio::test]
 async fn plain_http_on_a_tls_port_is_said_to_be_that() {
-    let raw = Raw::answering(&["HTTP/1.1 400 Bad Request\r\n\r\n"]).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    drop(raw);
     let speak = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
