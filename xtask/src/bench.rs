@@ -1,6 +1,6 @@
 //! `cargo xtask bench …`: measures a release build on this machine.
 //!
-//! The engine in process is the work of `duly-bench`, a whole server that of `duly-measure` of
+//! The engine and the webhook sink in process are the work of `duly-bench`, a whole server that of `duly-measure` of
 //! `duly-testkit`; this builds what is needed for release and passes the arguments on.
 
 use anyhow::{Result, bail};
@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use crate::process::{self, Outcome, Profile};
 
 /// First arguments that `duly-bench` takes.
-const IN_PROCESS: &[&str] = &["engine"];
+const IN_PROCESS: &[&str] = &["engine", "webhooks"];
 
 /// Builds, and runs the measurement that the arguments name.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn only_what_runs_in_process_goes_to_duly_bench() {
-        assert!(is_in_process("engine"));
+        assert!(is_in_process("engine") && is_in_process("webhooks"));
         for subject in ["lateness", "http-schedules", "memory", "--help"] {
             assert!(!is_in_process(subject), "{subject}");
         }

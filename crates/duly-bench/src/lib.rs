@@ -15,7 +15,7 @@
 //!   is as fast as they let it be; and beside what the design asks for at that size (`targets`).
 //! * It refuses to fail for being slow: a missed target is a word in the report, not an error.
 //!
-//! Start reading at [`engine`].
+//! [`webhooks`] measures the webhook sink alone, beside plain sockets. Start reading at [`engine`].
 
 mod clock;
 pub mod engine;
@@ -30,6 +30,7 @@ pub mod report;
 mod scratch;
 mod targets;
 mod usage;
+pub mod webhooks;
 mod workload;
 
 pub use error::{Error, Result};

@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use duly_bench::{Error, engine, report::Report};
+use duly_bench::{Error, engine, report::Report, webhooks};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[global_allocator]
@@ -35,6 +35,17 @@ enum Subject {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+    /// The webhook sink, to a receiver in a process of its own.
+    Webhooks {
+        #[command(flatten)]
+        options: webhooks::Options,
+        /// Also write the whole report to this file, as JSON.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// The receiver of `webhooks`.
+    #[command(hide = true)]
+    Receiver,
     /// Work of `engine` that needs a process of its own; prints what it found, as JSON.
     #[command(hide = true)]
     Step {
@@ -52,6 +63,10 @@ fn main() -> ExitCode {
                 report.failed.map_or(Ok(()), |failed| Err(Error::EndedEarly(failed)))
             })
         }
+        Subject::Webhooks { options, json } => {
+            webhooks::run(&options).and_then(|report| show(&report, json.as_deref()))
+        }
+        Subject::Receiver => webhooks::receive(),
         Subject::Step { step } => engine::carry_out(&step),
     };
     match done {

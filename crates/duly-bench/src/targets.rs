@@ -68,6 +68,7 @@ const TARGETS: &[Asked] = &[
     asked(("idle", "of a core"), 10 * M, AtMost(1.0), "< 1 % of a core at 10 M"),
     asked(("lists", "p99"), 10 * M, AtMost(50.0), "page ≤ 50 ms at 10 M"),
     asked(("lists", "commit p99.9 ratio"), 10 * M, AtMost(1.2), "commit p99.9 ≤ 1.2x, paired"),
+    asked(("webhooks", "per_second"), ANY, AtLeast(20e3), "≥ 20 k/s"),
 ];
 
 /// Puts the targets for so many timers, and the verdicts, beside their figures.

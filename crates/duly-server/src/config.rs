@@ -12,6 +12,7 @@ mod error;
 mod file;
 pub mod keys;
 mod origin;
+mod reach;
 mod reference;
 mod sections;
 mod value;
@@ -21,8 +22,9 @@ use std::{fmt::Write, fs, path::PathBuf};
 pub use effective::Effective;
 pub use error::Error;
 pub use origin::Origin;
+pub use reach::ProxyUrl;
 pub use reference::reference_markdown;
-pub use sections::{AllowLoopback, Defaults, Delivery, Drain, Log, Server, Store};
+pub use sections::{AllowLoopback, Defaults, Delivery, Drain, Log, Server, Store, Webhook};
 pub use value::{Kind, Value};
 
 use effective::Values;
@@ -73,6 +75,8 @@ pub struct Config {
     pub store: Store,
     /// `[delivery]`.
     pub delivery: Delivery,
+    /// `[webhook]`.
+    pub webhook: Webhook,
     /// `[defaults]`.
     pub defaults: Defaults,
     /// `[log]`.
@@ -122,6 +126,7 @@ pub fn load(source: &Source) -> Result<Config, Error> {
         effective::set(&mut values, key, &Written::Text(flag.value.clone()), origin)?;
     }
     check_segment(&values)?;
+    check_pairs(&values)?;
     Ok(effective::config(values))
 }
 
@@ -151,6 +156,30 @@ fn check_segment(values: &Values) -> Result<(), Error> {
     }
 }
 
+/// Keys that mean nothing without another one.
+const PAIRS: [(&str, &str); 3] = [
+    ("webhook.client_certificate_file", "webhook.client_key_file"),
+    ("webhook.client_key_file", "webhook.client_certificate_file"),
+    ("webhook.proxy_credentials_file", "webhook.proxy"),
+];
+
+fn check_pairs(values: &Values) -> Result<(), Error> {
+    let is_set = |name: &str| match values.get(name).map(|effective| &effective.value) {
+        Some(Value::Path(path)) => !path.as_os_str().is_empty(),
+        Some(Value::Proxy(proxy)) => proxy.is_some(),
+        _ => false,
+    };
+    match PAIRS.into_iter().find(|(key, other)| is_set(key) && !is_set(other)) {
+        None => Ok(()),
+        Some((key, other)) => Err(Error::Value {
+            key,
+            origin: values.get(key).map_or(Origin::Default, |effective| effective.origin.clone()),
+            seen: "a file".to_owned(),
+            allowed: format!("empty, or set together with {other}, which is empty"),
+        }),
+    }
+}
+
 impl Config {
     /// Every key with its effective value and where that comes from.
     pub fn effective(&self) -> impl Iterator<Item = (&'static keys::Key, &Effective)> {
@@ -162,8 +191,8 @@ impl Config {
         self.values.get(key).map_or(Origin::Default, |effective| effective.origin.clone())
     }
 
-    /// The configuration as a file would have it, each line with its origin. No key holds a
-    /// secret; one that will must be shown redacted here.
+    /// The configuration as a file would have it, each line with its origin. No key holds a secret
+    /// (they are in files of their own); one that will must be shown redacted here.
     pub fn show(&self) -> String {
         let mut out = String::new();
         let mut section = "";

@@ -148,7 +148,7 @@ async fn open_and_run(
     metrics: Metrics,
 ) -> Result<Parted, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let sink = HttpSink::new(options::sink_options(config, listen), Arc::clone(&clock))?;
+    let sink = HttpSink::new(options::sink_options(config, listen)?, Arc::clone(&clock))?;
     let began = Instant::now();
     let store = open::open(config, Arc::clone(&clock), waiting, opener).await?;
     let open_time = began.elapsed();

@@ -1,71 +1,81 @@
 //! The webhook sink.
 //!
-//! One pooled client for all receivers: connections are kept warm, HTTP/1.1 in the clear, HTTP/1.1
-//! or HTTP/2 over TLS by ALPN. Redirects are not followed and the environment's proxy settings are
-//! ignored, so the address that was checked is the address that is spoken to.
+//! One pool of connections for all receivers: HTTP/1.1 in the clear, HTTP/1.1 or HTTP/2 over TLS by
+//! ALPN. Redirects are not followed and the environment's proxy settings are ignored, so the address
+//! that was checked is the address that is spoken to.
 //!
-//! * [`address`]: which addresses may be reached (S5), for literal hosts here and for names in
-//!   [`resolve`].
-//! * `headers`, `signature`: what is sent with the payload (S2, S3).
-//! * `connecting`: how long a connection may take (P4).
-//! * `status`, `answer`: what the answer means, and how little of it is read (S1, S4).
+//! * [`address`]: which addresses and ports may be reached (S5), for literal hosts here and for names
+//!   in [`resolve`].
+//! * `headers`, `request`, [`signature`]: what is sent with the payload (S2, S3).
+//! * `connect` (with `dial`, `tunnel`, `tls`) makes a connection; `connection` sends over it; `pool`
+//!   keeps it. `exchange` puts them together: which time-out ends what, and what is repeated (P4, S7).
+//! * `status`, `answer`, `bounded`: what the answer means, and how little of it is read (S1, S4).
 //!
 //! The only caller is the node's delivery task.
 
 use std::{sync::Arc, time::Duration};
 
-use ::http::HeaderMap;
-use duly_core::{env::Clock, timer::AttemptOutcome};
+use ::http::header::{CONNECTION, RETRY_AFTER};
+use duly_core::env::Clock;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
-use tower::util::MapFutureLayer;
 
 use crate::{Delivery, Envelope, Error, Sink};
 
 pub mod address;
 mod answer;
-mod connecting;
+mod bounded;
+mod connect;
+mod connection;
+mod dial;
+mod exchange;
 mod failure;
 mod headers;
+pub mod options;
+mod pool;
+mod request;
 pub mod resolve;
-mod signature;
+pub mod signature;
 mod status;
+mod target;
+mod tls;
+mod tunnel;
 
 #[cfg(test)]
 mod tests;
 
 pub use address::{AddressPolicy, Loopback};
+pub use options::Options;
 
-/// Longest time to make a connection, name look-up and TLS included; less where the attempt ends
-/// sooner.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// How long an idle connection is kept for the next delivery.
-const IDLE_KEPT_FOR: Duration = Duration::from_secs(90);
-/// Idle connections kept per origin.
-const IDLE_PER_ORIGIN_MAX: usize = 256;
+use self::{
+    answer::Ended, connect::Connector, exchange::Answer, failure::Failure, options::Bounds,
+    options::Timeouts, pool::Lease, pool::Pool, resolve::Names, target::Target, tls::Tls,
+};
 
-/// What the webhook sink can be told.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Which addresses may be reached.
-    pub addresses: AddressPolicy,
-}
+/// How much sooner than the receiver says an idle connection is closed from this side.
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
 /// Delivers firings to webhooks.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct HttpSink {
-    client: reqwest::Client,
-    addresses: AddressPolicy,
+    connector: Arc<Connector>,
+    pool: Arc<Pool>,
+    timeouts: Timeouts,
+    bounds: Bounds,
     clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for HttpSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpSink").field("timeouts", &self.timeouts).finish_non_exhaustive()
+    }
 }
 
 impl HttpSink {
     /// A sink that resolves names by the system.
     ///
-    /// Uses the process's TLS provider, or makes ring that provider when there is none yet.
-    ///
     /// # Errors
-    /// When the HTTP client cannot be built.
+    /// When a file that the options name cannot be used.
     pub fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         Self::with_lookup(options, clock, Arc::new(resolve::System))
     }
@@ -73,39 +83,17 @@ impl HttpSink {
     /// A sink that resolves names by `lookup`.
     ///
     /// # Errors
-    /// When the HTTP client cannot be built.
+    /// When a file that the options name cannot be used.
     pub fn with_lookup(
         options: Options,
         clock: Arc<dyn Clock>,
         lookup: Arc<dyn resolve::Lookup>,
     ) -> Result<Self, Error> {
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Fails only when another thread was quicker, and then there is a provider.
-            rustls::crypto::ring::default_provider().install_default().ok();
-        }
-        let resolver = Arc::new(resolve::Guarded::new(lookup, options.addresses.clone()));
-        let builder = || {
-            reqwest::Client::builder()
-                .redirect(reqwest::redirect::Policy::none())
-                .no_proxy()
-                .dns_resolver(Arc::clone(&resolver))
-                .connect_timeout(CONNECT_WITHIN)
-                .connector_layer(MapFutureLayer::new(connecting::in_time))
-                .pool_idle_timeout(IDLE_KEPT_FOR)
-                .pool_max_idle_per_host(IDLE_PER_ORIGIN_MAX)
-                .user_agent(concat!("Duly/", env!("CARGO_PKG_VERSION")))
-        };
-        // A machine without a certificate store can still deliver to http:// receivers: https://
-        // ones then fail attempt by attempt, with the reason in their history.
-        let client = builder()
-            .build()
-            .or_else(|error| {
-                let reason = failure::causes(&error.without_url());
-                tracing::warn!(%reason, "no trusted certificates: https receivers will fail");
-                builder().tls_certs_only([]).build()
-            })
-            .map_err(|error| Error::Client(failure::causes(&error.without_url())))?;
-        Ok(Self { client, addresses: options.addresses, clock })
+        let Options { addresses, timeouts, bounds, tls, proxy } = options;
+        let tls = Tls::new(&tls)?;
+        let connector = Connector { names: Names::new(lookup), tls, addresses, proxy };
+        let pool = Pool::new(bounds.idle_per_origin_max, bounds.idle_max, timeouts.idle);
+        Ok(Self { connector: Arc::new(connector), pool, timeouts, bounds, clock })
     }
 
     async fn attempt(&self, envelope: Envelope) -> Delivery {
@@ -113,65 +101,70 @@ impl HttpSink {
         let timeout_at = started + envelope.destination.timeout.to_std();
         let ends_at = timeout_at.min(Instant::from_std(envelope.deadline));
         if ends_at <= started {
-            let reason = "not sent: the time for this attempt was over before it began";
-            return Delivery::failed(AttemptOutcome::NotConnected, reason);
+            return Failure::not_sent("the time for this attempt was over before it began").into();
         }
-        if let Err(refused) = self.addresses.check_url(envelope.destination.url()) {
-            return Delivery::failed(AttemptOutcome::NotConnected, refused.to_string());
-        }
-        let headers = match headers::of(&envelope, self.clock.now()) {
-            Ok(headers) => headers,
-            Err(reason) => return Delivery::failed(AttemptOutcome::NotConnected, reason),
+        let url = envelope.destination.url();
+        let Some(target) = Target::of(url) else {
+            return Failure::not_sent("the URL is neither http:// nor https://").into();
         };
-        match tokio::time::timeout_at(
-            ends_at,
-            connecting::ending_at(ends_at, self.send(&envelope, headers)),
-        )
-        .await
-        {
-            Err(_elapsed) => {
-                let waited = started.elapsed().as_millis();
-                Delivery::failed(AttemptOutcome::TimedOut, format!("no answer within {waited} ms"))
-            }
-            Ok(Err(error)) => failure::delivery(error),
-            Ok(Ok(response)) => self.judge(response, ends_at).await,
+        let allowed =
+            self.connector.addresses.check_url(url).map_err(|refused| refused.to_string());
+        let allowed = allowed.and_then(|()| {
+            self.connector.addresses.check_port(target.port).map_err(|refused| refused.to_string())
+        });
+        if let Err(refused) = allowed {
+            return Failure::not_sent(refused).into();
         }
-    }
-
-    async fn send(
-        &self,
-        envelope: &Envelope,
-        headers: HeaderMap,
-    ) -> Result<reqwest::Response, reqwest::Error> {
-        use duly_core::destination::Method;
-        let method = match envelope.destination.method {
-            Method::Post => ::http::Method::POST,
-            Method::Put => ::http::Method::PUT,
-            Method::Patch => ::http::Method::PATCH,
-        };
-        let body = envelope.payload.as_ref().map(|p| p.bytes.clone());
-        self.client
-            .request(method, envelope.destination.url().clone())
-            .headers(headers)
-            .body(body.unwrap_or_default())
-            .send()
-            .await
+        match self.exchange(&envelope, &target, ends_at).await {
+            Ok(answer) => self.judge(answer, &target, ends_at).await,
+            Err(failure) => failure.into(),
+        }
     }
 
     /// The status alone decides; the body only explains, so a slow one changes nothing.
-    async fn judge(&self, response: reqwest::Response, ends_at: Instant) -> Delivery {
-        let status = response.status();
-        if status.is_success() {
-            answer::drain(response, ends_at).await;
+    async fn judge(&self, answer: Answer, target: &Target<'_>, ends_at: Instant) -> Delivery {
+        let Answer { response, lease } = answer;
+        let (head, body) = response.into_parts();
+        let until = ends_at.min(Instant::now() + self.timeouts.body);
+        let read = answer::read(body, until, self.bounds.answer_bytes_max).await;
+        if let Lease::Http1(connection) = lease
+            && read.ended == Ended::Whole
+            && let Some(for_at_most) = kept_for(&head)
+        {
+            self.pool.keep(target.origin(), connection, for_at_most);
+        }
+        if head.status.is_success() {
             return Delivery::Confirmed;
         }
-        let retry_after = response
-            .headers()
-            .get(::http::header::RETRY_AFTER)
+        let retry_after = head
+            .headers
+            .get(RETRY_AFTER)
             .and_then(|value| value.to_str().ok())
             .and_then(|text| status::retry_after(text, self.clock.now()));
-        let excerpt = answer::excerpt(response, ends_at).await;
-        status::verdict(status.as_u16(), retry_after, &excerpt)
+        status::verdict(head.status.as_u16(), retry_after, &answer::printable(&read.kept))
+    }
+}
+
+/// How long the receiver will keep the connection, as far as it says; `None`: not at all.
+///
+/// A request that crosses the receiver's closing on its way is lost without a trace of whether it
+/// was read, so a connection that is about to be closed is better not used.
+fn kept_for(head: &::http::response::Parts) -> Option<Duration> {
+    let values = |name: &str| {
+        let values = head.headers.get_all(name).into_iter();
+        values.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','))
+    };
+    let closes = values(CONNECTION.as_str()).any(|word| word.trim().eq_ignore_ascii_case("close"));
+    if head.status.is_informational() || closes {
+        return None;
+    }
+    let said = values("keep-alive").find_map(|parameter| {
+        let (name, seconds) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("timeout").then(|| seconds.trim().parse().ok())?
+    });
+    match said.map(Duration::from_secs) {
+        None => Some(Duration::MAX),
+        Some(timeout) => timeout.checked_sub(KEEP_ALIVE_MARGIN).filter(|kept| !kept.is_zero()),
     }
 }
 

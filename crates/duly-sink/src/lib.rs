@@ -5,7 +5,7 @@
 //!        ◄── Delivery ──  Confirmed | Failed { kind, wait, reason } | Rejected
 //! ```
 //!
-//! * [`Sink`] is the contract, with its numbered promises S1–S6.
+//! * [`Sink`] is the contract, with its numbered promises S1–S7.
 //! * [`http`] is the webhook sink: CloudEvents, Standard Webhooks, status rules, address filter.
 //! * [`conformance`] holds the checks that every sink passes.
 //!

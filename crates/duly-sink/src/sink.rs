@@ -18,6 +18,8 @@ use crate::Envelope;
 /// * **S5 allowed**: no connection is made to a refused address, by number or by name.
 /// * **S6 discreet**: no secret, header value or URL stands in a reason, an error or a log line.
 ///   (What a receiver itself writes into its answer is kept as it came.)
+/// * **S7 once**: the far side sees one attempt at most once. What it may have seen is not repeated
+///   before the next attempt, which has a number of its own.
 ///
 /// # Cancellation safety
 ///

@@ -5,9 +5,11 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use super::{
     Config, Error, Origin,
     keys::{KEYS, Key},
-    sections::{AllowLoopback, Defaults, Delivery, Drain, Log, Server, Store},
+    sections::{AllowLoopback, Defaults, Delivery, Drain, Log, Server, Store, Webhook},
     value::{Value, Written},
 };
+use duly_sink::http::options::Resolves;
+
 use crate::{http::ImplicitNamespaces, telemetry::logging};
 
 /// A value in effect.
@@ -35,7 +37,7 @@ pub(super) fn set(
             Ok(())
         }
         Err(allowed) => {
-            Err(Error::Value { key: key.name, origin, seen: written.to_string(), allowed })
+            Err(Error::Value { key: key.name, origin, seen: key.kind.shown(written), allowed })
         }
     }
 }
@@ -66,6 +68,10 @@ pub(super) fn config(values: Values) -> Config {
         Some(Value::Duration(duration)) => duration.to_std(),
         _ => Duration::ZERO,
     };
+    let path = |name| match of(name) {
+        Some(Value::Path(path)) if !path.as_os_str().is_empty() => Some(path.clone()),
+        _ => None,
+    };
     let word = |name| match of(name) {
         Some(Value::Word(word)) => word.as_str(),
         _ => "",
@@ -89,10 +95,7 @@ pub(super) fn config(values: Values) -> Config {
                 Some(Value::Path(path)) => path.clone(),
                 _ => PathBuf::new(),
             },
-            backup_dir: match of("store.backup_dir") {
-                Some(Value::Path(path)) if !path.as_os_str().is_empty() => Some(path.clone()),
-                _ => None,
-            },
+            backup_dir: path("store.backup_dir"),
             segment_bytes: number("store.segment_bytes").unwrap_or(0),
             checkpoint_bytes: number("store.checkpoint_bytes").unwrap_or(0),
             young_bytes: number("store.young_bytes").unwrap_or(0),
@@ -111,6 +114,31 @@ pub(super) fn config(values: Values) -> Config {
             allow_networks: match of("delivery.allow_networks") {
                 Some(Value::Networks(networks)) => networks.clone(),
                 _ => Vec::new(),
+            },
+        },
+        webhook: Webhook {
+            connect_timeout: duration("webhook.connect_timeout"),
+            header_timeout: duration("webhook.header_timeout"),
+            body_timeout: duration("webhook.body_timeout"),
+            answer_bytes_max: size("webhook.answer_bytes_max"),
+            idle_timeout: duration("webhook.idle_timeout"),
+            idle_per_origin_max: size("webhook.idle_per_origin_max"),
+            idle_max: size("webhook.idle_max"),
+            allow_ports: match of("webhook.allow_ports") {
+                Some(Value::Ports(ranges)) => ranges.clone(),
+                _ => Vec::new(),
+            },
+            ca_file: path("webhook.ca_file"),
+            client_certificate_file: path("webhook.client_certificate_file"),
+            client_key_file: path("webhook.client_key_file"),
+            proxy: match of("webhook.proxy") {
+                Some(Value::Proxy(proxy)) => proxy.clone(),
+                _ => None,
+            },
+            proxy_credentials_file: path("webhook.proxy_credentials_file"),
+            proxy_resolves: match of("webhook.proxy_resolves") {
+                Some(Value::Flag(true)) => Resolves::Proxy,
+                _ => Resolves::Here,
             },
         },
         defaults: Defaults {

@@ -2,12 +2,15 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
     path::PathBuf,
     time::Duration,
 };
 
+use duly_sink::http::options::Resolves;
 use ipnet::IpNet;
 
+use super::reach::ProxyUrl;
 use crate::{
     http::{Guard, ImplicitNamespaces, Limits},
     telemetry::logging,
@@ -97,6 +100,39 @@ pub enum AllowLoopback {
     Always,
     /// No.
     Never,
+}
+
+/// `[webhook]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Webhook {
+    /// Time to make a connection.
+    pub connect_timeout: Duration,
+    /// Time for the head of an answer.
+    pub header_timeout: Duration,
+    /// Time for the body of an answer.
+    pub body_timeout: Duration,
+    /// Bytes read of one answer.
+    pub answer_bytes_max: usize,
+    /// How long an idle connection is kept.
+    pub idle_timeout: Duration,
+    /// Idle connections kept for one origin.
+    pub idle_per_origin_max: usize,
+    /// Idle connections kept in all.
+    pub idle_max: usize,
+    /// Ports that receivers may have; every port where none is named.
+    pub allow_ports: Vec<RangeInclusive<u16>>,
+    /// Authorities to trust besides those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// Certificate shown to receivers that ask for one.
+    pub client_certificate_file: Option<PathBuf>,
+    /// Its private key.
+    pub client_key_file: Option<PathBuf>,
+    /// What all webhooks go through.
+    pub proxy: Option<ProxyUrl>,
+    /// User name and password for it.
+    pub proxy_credentials_file: Option<PathBuf>,
+    /// Who finds the addresses of receivers' names where there is a proxy.
+    pub proxy_resolves: Resolves,
 }
 
 /// `[defaults]`.

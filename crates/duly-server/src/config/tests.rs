@@ -71,6 +71,8 @@ impl Value {
 #[test]
 fn what_is_shown_can_be_loaded_again() {
     let mut source = env("DULY_DELIVERY__ALLOW_NETWORKS", "10.0.0.0/8, fd00::/8");
+    source.env.push(("DULY_WEBHOOK__ALLOW_PORTS".into(), "443,8000-8999".into()));
+    source.env.push(("DULY_WEBHOOK__PROXY".into(), "http://[fd00::1]:3128".into()));
     source.flags = vec![flag("127.0.0.2:0")];
     let config = load(&source).unwrap();
     let shown = config.show();
@@ -80,6 +82,8 @@ fn what_is_shown_can_be_loaded_again() {
     assert_eq!(again.server, config.server);
     assert_eq!(again.store, config.store);
     assert_eq!(again.delivery, config.delivery);
+    assert_eq!(config.webhook.allow_ports, [443..=443, 8000..=8999]);
+    assert_eq!(again.webhook, config.webhook);
     assert_eq!(again.log, config.log);
 }
 
@@ -150,6 +154,27 @@ fn bad_values_are_named_with_place_and_what_is_allowed() {
         "\"on\"",
         "true or false",
     );
+    for bad in ["[\"0\"]", "[\"9-8\"]", "70000", "\"http\""] {
+        let seen = bad.trim_matches(['[', ']']);
+        check(&format!("webhook.allow_ports = {bad}"), "webhook.allow_ports", seen, "8000-8999");
+    }
+    // What may hold a password is not shown.
+    for proxy in ["http://user:pass@proxy.example:3128", "https://proxy.example", "proxy:3128"] {
+        check(
+            &format!("webhook.proxy = \"{proxy}\""),
+            "webhook.proxy",
+            "another value (not shown: it may hold a password)",
+            "webhook.proxy_credentials_file",
+        );
+    }
+    for (key, other) in [
+        ("webhook.client_certificate_file", "webhook.client_key_file"),
+        ("webhook.client_key_file", "webhook.client_certificate_file"),
+        ("webhook.proxy_credentials_file", "webhook.proxy"),
+    ] {
+        check(&format!("{key} = \"/a/file\""), key, "a file", other);
+    }
+    check("webhook.ca_file = \"ca.pem\"", "webhook.ca_file", "\"ca.pem\"", "an absolute path");
     check("log.format = \"xml\"", "log.format", "\"xml\"", "text, json");
     check("log.level = \"\"", "log.level", "\"\"", "a level");
     check("drain.within = \"11m\"", "drain.within", "\"11m\"", "from 0s to 10m");

@@ -1,10 +1,11 @@
 //! Values of keys: what each kind allows, read from text (environment, flags) or from TOML.
 
-use std::{fmt, net::SocketAddr, path::PathBuf};
+use std::{fmt, net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
 use duly_core::{Invalid, Millis, invalid::shorten};
 use ipnet::IpNet;
 
+use super::reach::{self, ProxyUrl};
 use crate::telemetry::logging;
 
 /// What the value of a key may be.
@@ -50,6 +51,10 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A list of networks.
     Networks,
+    /// A list of ports and ranges of ports.
+    Ports,
+    /// The URL of an HTTP proxy, or nothing.
+    ProxyOrNone,
     /// `true` or `false`.
     Flag,
     /// A filter of log lines.
@@ -73,6 +78,10 @@ pub enum Value {
     Word(String),
     /// A list of networks.
     Networks(Vec<IpNet>),
+    /// A list of ranges of ports.
+    Ports(Vec<RangeInclusive<u16>>),
+    /// A proxy, if there is one.
+    Proxy(Option<ProxyUrl>),
     /// `true` or `false`.
     Flag(bool),
 }
@@ -113,6 +122,14 @@ impl Kind {
         self.read(written).ok_or_else(|| self.allowed())
     }
 
+    /// A refused value as it may be shown: a proxy's may hold a password.
+    pub(super) fn shown(self, written: &Written) -> String {
+        match self {
+            Self::ProxyOrNone => "another value (not shown: it may hold a password)".to_owned(),
+            _ => written.to_string(),
+        }
+    }
+
     /// What is allowed.
     pub fn allowed(self) -> String {
         match self {
@@ -143,6 +160,17 @@ impl Kind {
             Self::Networks => "a list of networks such as 10.1.0.0/16 or fd00::/8 (in the \
                                environment and on the command line separated by commas)"
                 .to_owned(),
+            Self::Ports => {
+                "a list of ports from 1 to 65535 and ranges of them such as 8000-8999 (in \
+                            the environment and on the command line separated by commas)"
+                    .to_owned()
+            }
+            Self::ProxyOrNone => {
+                "http://host:port of an HTTP proxy, without user name and password \
+                                  (they go into the file of webhook.proxy_credentials_file), or \
+                                  nothing"
+                    .to_owned()
+            }
             Self::Flag => "true or false".to_owned(),
             Self::LogFilter => {
                 "a level (error, warn, info, debug, trace) or a filter such as info,duly_node=debug"
@@ -161,6 +189,19 @@ impl Kind {
             (Self::Networks, written) => {
                 let networks = list(written)?.into_iter().map(|text| text.parse().ok());
                 networks.collect::<Option<_>>().map(Value::Networks)
+            }
+            (Self::Ports, Written::Integer(port)) => {
+                reach::ports(&port.to_string()).map(|range| Value::Ports(vec![range]))
+            }
+            (Self::Ports, written) => {
+                let ranges = list(written)?.into_iter().map(|text| reach::ports(&text));
+                ranges.collect::<Option<_>>().map(Value::Ports)
+            }
+            (Self::ProxyOrNone, Written::Text(text)) if text.trim().is_empty() => {
+                Some(Value::Proxy(None))
+            }
+            (Self::ProxyOrNone, Written::Text(text)) => {
+                ProxyUrl::parse(text.trim()).map(|proxy| Value::Proxy(Some(proxy)))
             }
             (Self::BytesOrAuto { .. }, Written::Text(text)) if text.trim() == "auto" => {
                 Some(Value::Number(None))
@@ -262,6 +303,12 @@ pub(super) fn toml_text(kind: Kind, value: &Value) -> String {
         (_, Value::Address(address)) => quoted(&address.to_string()),
         (_, Value::Texts(texts)) => array(texts.iter().map(|t| quoted(t)).collect()),
         (_, Value::Networks(nets)) => array(nets.iter().map(|n| quoted(&n.to_string())).collect()),
+        (_, Value::Ports(ranges)) => {
+            array(ranges.iter().map(|range| quoted(&reach::ports_text(range))).collect())
+        }
+        (_, Value::Proxy(proxy)) => {
+            quoted(&proxy.as_ref().map(ToString::to_string).unwrap_or_default())
+        }
         (Kind::Integer { .. }, Value::Number(Some(number))) => number.to_string(),
         (_, Value::Number(Some(bytes))) => quoted(&Bytes(*bytes).to_string()),
         (_, Value::Number(None)) => quoted("auto"),

@@ -63,6 +63,20 @@ pub enum StartError {
     /// The webhook client cannot be made.
     #[error("cannot make the webhook client: {0}")]
     Sink(#[from] duly_sink::Error),
+    /// The proxy's credentials cannot be read.
+    #[error(
+        "cannot use the proxy's credentials in {} (webhook.proxy_credentials_file, from {origin}): \
+         {reason}",
+        path.display()
+    )]
+    ProxyCredentials {
+        /// The file.
+        path: PathBuf,
+        /// Where it comes from.
+        origin: Origin,
+        /// Why, without anything of what is in it.
+        reason: String,
+    },
     /// The store was opened and does not answer.
     #[error("the store does not answer: {0}")]
     Store(#[from] Error),

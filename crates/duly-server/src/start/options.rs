@@ -1,9 +1,13 @@
 //! The options of the parts, from the configuration.
 
-use std::net::SocketAddr;
+use std::{fs, net::SocketAddr};
 
-use duly_sink::http::{AddressPolicy, Loopback};
+use duly_sink::http::{
+    AddressPolicy, Loopback, Options,
+    options::{Bounds, ClientFiles, Credentials, Proxy, Timeouts, TlsFiles},
+};
 
+use super::error::StartError;
 use crate::config::{AllowLoopback, Config};
 
 pub(super) fn store_options(config: &Config) -> duly_store_embedded::Options {
@@ -31,16 +35,92 @@ pub(super) fn node_options(config: &Config) -> duly_node::Options {
     }
 }
 
-pub(super) fn sink_options(config: &Config, listen: SocketAddr) -> duly_sink::http::Options {
+/// Reads the proxy's credentials; what is in the other files is read by the sink.
+pub(super) fn sink_options(config: &Config, listen: SocketAddr) -> Result<Options, StartError> {
     let allows = match config.delivery.allow_loopback {
         AllowLoopback::Auto => listen.ip().is_loopback(),
         AllowLoopback::Always => true,
         AllowLoopback::Never => false,
     };
-    duly_sink::http::Options {
+    let webhook = &config.webhook;
+    let client = webhook.client_certificate_file.clone().zip(webhook.client_key_file.clone());
+    Ok(Options {
         addresses: AddressPolicy {
             loopback: if allows { Loopback::Allowed } else { Loopback::Refused },
             allow: config.delivery.allow_networks.clone(),
+            ports: webhook.allow_ports.clone(),
         },
+        timeouts: Timeouts {
+            connect: webhook.connect_timeout,
+            header: webhook.header_timeout,
+            body: webhook.body_timeout,
+            idle: webhook.idle_timeout,
+        },
+        bounds: Bounds {
+            answer_bytes_max: webhook.answer_bytes_max,
+            idle_per_origin_max: webhook.idle_per_origin_max,
+            idle_max: webhook.idle_max,
+        },
+        tls: TlsFiles {
+            ca: webhook.ca_file.clone(),
+            client: client.map(|(certificate, key)| ClientFiles { certificate, key }),
+        },
+        proxy: match &webhook.proxy {
+            None => None,
+            Some(proxy) => Some(Proxy {
+                host: proxy.host.clone(),
+                port: proxy.port,
+                credentials: credentials(config)?,
+                resolves: webhook.proxy_resolves,
+            }),
+        },
+    })
+}
+
+fn credentials(config: &Config) -> Result<Option<Credentials>, StartError> {
+    let Some(path) = &config.webhook.proxy_credentials_file else {
+        return Ok(None);
+    };
+    let refuse = |reason: String| StartError::ProxyCredentials {
+        path: path.clone(),
+        origin: config.origin("webhook.proxy_credentials_file"),
+        reason,
+    };
+    let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+    let wrong = || refuse("it must hold one line, user:password".to_owned());
+    Credentials::new(&text).map(Some).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Source, load};
+
+    fn options(text: &str) -> Result<Options, StartError> {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let file = folder.path().join("credentials");
+        fs::write(&file, text).expect("written");
+        let env = [
+            ("DULY_WEBHOOK__PROXY", "http://proxy.example:3128"),
+            ("DULY_WEBHOOK__PROXY_CREDENTIALS_FILE", file.to_str().expect("text")),
+            ("DULY_WEBHOOK__PROXY_RESOLVES", "true"),
+        ];
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let config = load(&Source { env, ..Source::default() }).expect("a configuration");
+        sink_options(&config, ([127, 0, 0, 1], 0).into())
+    }
+
+    #[test]
+    fn the_proxys_credentials_come_from_their_file_and_are_never_shown() {
+        let found = options("user:top-secret\n").expect("options");
+        assert!(!format!("{found:?}").contains("secret"));
+        let proxy = found.proxy.expect("a proxy");
+        assert_eq!((proxy.host.as_str(), proxy.port), ("proxy.example", 3128));
+        assert_eq!(proxy.credentials, Credentials::new("user:top-secret"));
+        for bad in ["top-secret", "user:top\nsecret", ""] {
+            let error = options(bad).expect_err("refused").to_string();
+            assert!(error.contains("webhook.proxy_credentials_file"), "{error}");
+            assert!(error.contains("user:password") && !error.contains("secret"), "{error}");
+        }
     }
 }

@@ -4,11 +4,12 @@
 //! server speak to its own network: loopback, private ranges, a cloud's metadata service. Refused
 //! is everything that is not a public unicast address, also when it is wrapped into IPv6 (mapped,
 //! compatible, 6to4, Teredo, NAT64). Hosts written as decimal, octal or hexadecimal numbers are
-//! normalised by the `url` crate before they get here.
+//! normalised by the `url` crate before they get here. Ports are free unless some are configured.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ops::RangeInclusive,
 };
 
 use ipnet::IpNet;
@@ -31,11 +32,27 @@ pub struct AddressPolicy {
     pub loopback: Loopback,
     /// Networks that may be reached although they are not public.
     pub allow: Vec<IpNet>,
+    /// Ports that may be reached; every port where none is named.
+    pub ports: Vec<RangeInclusive<u16>>,
+}
+
+/// A port that may not be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "port {port} is refused: receivers may have the ports of webhook.allow_ports only; use one of \
+     them, or have the operator add this one"
+)]
+pub struct RefusedPort {
+    /// The port.
+    pub port: u16,
 }
 
 /// An address that may not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("address {address} is refused: it is {kind}, and no configured network allows it")]
+#[error(
+    "address {address} is refused: it is {kind}, and no configured network allows it; use a \
+     public address, or have the operator add its network to delivery.allow_networks"
+)]
 pub struct Refused {
     /// The address as it was given or found.
     pub address: IpAddr,
@@ -85,7 +102,16 @@ impl fmt::Display for Kind {
 impl AddressPolicy {
     /// Public addresses and loopback: the development default.
     pub fn with_loopback() -> Self {
-        Self { loopback: Loopback::Allowed, allow: Vec::new() }
+        Self { loopback: Loopback::Allowed, ..Self::default() }
+    }
+
+    /// Checks a port.
+    ///
+    /// # Errors
+    /// The refused port.
+    pub fn check_port(&self, port: u16) -> Result<(), RefusedPort> {
+        let allowed = self.ports.is_empty() || self.ports.iter().any(|range| range.contains(&port));
+        if allowed { Ok(()) } else { Err(RefusedPort { port }) }
     }
 
     /// Checks the host of a URL if it is an address; names are checked when they are resolved.

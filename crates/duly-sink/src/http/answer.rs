@@ -4,51 +4,52 @@
 //! first kibibyte is kept for the history. Both are bounded in bytes and in time: an endless or
 //! slow body costs its connection, not a worker.
 
-use std::time::Duration;
-
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
 use tokio::time::Instant;
 
 /// Bytes kept of an answer that is no confirmation.
 const EXCERPT_BYTES_MAX: usize = 1024;
-/// Most bytes read of a confirmation, to keep its connection.
-const DRAIN_BYTES_MAX: usize = 64 * 1024;
-/// Longest time spent on the body of an answer whose status is known.
-const BODY_WITHIN: Duration = Duration::from_millis(500);
 
-/// Reads a confirmation's body to its end, if that is near.
-pub(super) async fn drain(response: reqwest::Response, ends_at: Instant) {
-    read(response, ends_at, DRAIN_BYTES_MAX, |_| {}).await;
+/// What was read of a body.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// Its beginning.
+    pub(super) kept: Vec<u8>,
+    /// Whether all of it has come, so that its connection is free.
+    pub(super) ended: Ended,
 }
 
-/// The beginning of a body as printable text.
-pub(super) async fn excerpt(response: reqwest::Response, ends_at: Instant) -> String {
+/// How far a body was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// To its end.
+    Whole,
+    /// Not: it was too long, too slow, or broke off.
+    Cut,
+}
+
+/// Reads a body to its end if that comes within `bytes_max` and before `until`, and keeps its
+/// beginning. The status has been said already, so nothing that goes wrong here is an error.
+pub(super) async fn read(mut body: Incoming, until: Instant, bytes_max: usize) -> Read {
     let mut kept = Vec::new();
-    read(response, ends_at, EXCERPT_BYTES_MAX, |chunk| {
-        let room = EXCERPT_BYTES_MAX.saturating_sub(kept.len());
-        kept.extend_from_slice(&chunk[..chunk.len().min(room)]);
-    })
-    .await;
-    printable(&kept)
-}
-
-async fn read(
-    mut response: reqwest::Response,
-    ends_at: Instant,
-    bytes_max: usize,
-    mut take: impl FnMut(&[u8]),
-) {
-    let until = ends_at.min(Instant::now() + BODY_WITHIN);
     let mut seen_bytes = 0;
-    while seen_bytes < bytes_max {
-        match tokio::time::timeout_at(until, response.chunk()).await {
-            Ok(Ok(Some(chunk))) => {
-                seen_bytes += chunk.len();
-                take(&chunk);
-            }
-            // The end, a broken body, or out of time: the status has been said already.
-            Ok(Ok(None) | Err(_)) | Err(_) => return,
+    while !body.is_end_stream() {
+        let frame = match tokio::time::timeout_at(until, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(None) => break,
+            Ok(Some(Err(_))) | Err(_) => return Read { kept, ended: Ended::Cut },
+        };
+        if let Some(chunk) = frame.data_ref() {
+            seen_bytes += chunk.len();
+            let room = EXCERPT_BYTES_MAX.saturating_sub(kept.len());
+            kept.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        }
+        if seen_bytes > bytes_max {
+            return Read { kept, ended: Ended::Cut };
         }
     }
+    Read { kept, ended: Ended::Whole }
 }
 
 /// Text of bytes: what is not UTF-8 is replaced, control characters are escaped, so that an answer

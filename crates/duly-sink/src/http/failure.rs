@@ -1,46 +1,100 @@
 //! What it means when there is no answer at all.
 //!
 //! The difference matters to who cancels later (P4): after `not_connected` nothing was sent; after
-//! `timed_out` and `connection_lost` the receiver may have it.
+//! `timed_out` and `connection_lost` the receiver may have it. No URL enters a reason: its query
+//! may carry a secret (S6).
 
-use std::error::Error as _;
+use std::{error::Error, fmt::Display};
 
 use duly_core::timer::AttemptOutcome;
 
+use super::{answer, bounded::TooLong};
 use crate::Delivery;
 
-/// The delivery that ended with this error.
-pub(super) fn delivery(error: reqwest::Error) -> Delivery {
-    // The URL may carry a secret in its query, so it never enters a reason (S6).
-    let error = error.without_url();
-    let kind = if error.is_connect() || error.is_dns() || error.is_builder() {
-        AttemptOutcome::NotConnected
-    } else if error.is_timeout() {
-        AttemptOutcome::TimedOut
-    } else {
-        AttemptOutcome::ConnectionLost
-    };
-    let what = match kind {
-        AttemptOutcome::NotConnected => "no connection",
-        AttemptOutcome::TimedOut => "no answer in time",
-        _ => "the connection was lost",
-    };
-    Delivery::failed(kind, format!("{what}: {}", causes(&error)))
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) struct Failure {
+    kind: AttemptOutcome,
+    reason: String,
 }
 
-/// An error and its causes on one line, outermost first, without saying anything twice.
-pub(super) fn causes(error: &reqwest::Error) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    let mut next = error.source();
+impl Failure {
+    /// Nothing was sent.
+    pub(super) fn not_connected(why: impl Display) -> Self {
+        let reason = format!("no connection: {why}");
+        Self { kind: AttemptOutcome::NotConnected, reason }
+    }
+
+    /// Nothing was sent, and a connection was not what failed.
+    pub(super) fn not_sent(why: impl Display) -> Self {
+        Self { kind: AttemptOutcome::NotConnected, reason: format!("not sent: {why}") }
+    }
+
+    /// The request was sent, at least in part, and no answer came in time.
+    pub(super) fn timed_out(why: impl Display) -> Self {
+        Self { kind: AttemptOutcome::TimedOut, reason: format!("no answer {why}") }
+    }
+
+    /// The request was sent, at least in part, and no answer can come any more.
+    pub(super) fn lost(error: &hyper::Error) -> Self {
+        let reason = if caused_by::<TooLong>(error).is_some() {
+            "the connection was closed: the answer's head is longer than may be read of an \
+             answer (webhook.answer_bytes_max)"
+                .to_owned()
+        } else if error.is_timeout() {
+            "the connection was lost: the receiver gave no sign of life".to_owned()
+        } else if error.is_parse() {
+            format!("the connection was closed: the answer is not HTTP: {}", causes(error))
+        } else {
+            format!("the connection was lost before an answer: {}", causes(error))
+        };
+        Self { kind: AttemptOutcome::ConnectionLost, reason }
+    }
+}
+
+impl From<Failure> for Delivery {
+    fn from(failure: Failure) -> Self {
+        Self::failed(failure.kind, failure.reason)
+    }
+}
+
+/// The cause of this type, if there is one.
+pub(super) fn caused_by<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    let mut next = Some(error);
     while let Some(cause) = next {
-        let text = super::answer::printable(cause.to_string().as_bytes());
+        if let Some(found) = cause.downcast_ref() {
+            return Some(found);
+        }
+        // An I/O error does not name what it wraps as its source, but the source of that.
+        if let Some(inner) = cause.downcast_ref::<std::io::Error>().and_then(|e| e.get_ref())
+            && let Some(found) = inner.downcast_ref()
+        {
+            return Some(found);
+        }
+        next = cause.source();
+    }
+    None
+}
+
+/// Bytes of a reason that come from errors. A receiver can have a hand in them: a refused
+/// certificate, say, is described by all names that it is made out to.
+const CAUSES_BYTES_MAX: usize = 1024;
+
+/// An error and its causes on one line, outermost first, without saying anything twice.
+pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        let text = answer::printable(cause.to_string().as_bytes());
         if parts.last().is_none_or(|last| !last.contains(&text)) {
             parts.push(text);
         }
         next = cause.source();
     }
-    if parts.is_empty() {
-        parts.push(error.to_string());
+    let mut text = parts.join(": ");
+    if text.len() > CAUSES_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(CAUSES_BYTES_MAX));
+        text.push('…');
     }
-    parts.join(": ")
+    text
 }

@@ -68,7 +68,7 @@ fn standard_webhook(
     now: Timestamp,
 ) -> Result<(), String> {
     let webhook_id = envelope.delivery_id.to_string();
-    let timestamp_s = i64::try_from(now.unix_ms() / 1_000).unwrap_or(i64::MAX);
+    let timestamp_s = now.unix_ms() / 1_000;
     put(map, "webhook-id", &webhook_id)?;
     put(map, "webhook-timestamp", &timestamp_s.to_string())?;
     if !envelope.signing_secrets.is_empty() {
@@ -81,7 +81,7 @@ fn standard_webhook(
 }
 
 fn put(map: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
-    let refuse = || format!("not sent: header {name:?} cannot be sent");
+    let refuse = || format!("header {name:?} cannot be sent");
     let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refuse())?;
     let value = HeaderValue::from_str(value).map_err(|_| refuse())?;
     map.insert(header, value);

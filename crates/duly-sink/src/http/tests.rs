@@ -23,7 +23,13 @@ use tokio::{
 use super::*;
 use crate::conformance::{self, Arrival, Manner, Receiver, envelope};
 
+mod attacks;
+mod names;
+mod pooling;
+mod proxy;
 mod receiver;
+mod third_party;
+mod tls;
 
 use receiver::{Raw, Web};
 
@@ -41,12 +47,29 @@ impl Clock for SystemWall {
 }
 
 fn sink() -> HttpSink {
-    let options = Options { addresses: AddressPolicy::with_loopback() };
+    sink_with(|_| {})
+}
+
+/// A sink that may speak to loopback, with other options.
+fn sink_with(set: impl FnOnce(&mut Options)) -> HttpSink {
+    let mut options = Options { addresses: AddressPolicy::with_loopback(), ..Options::default() };
+    set(&mut options);
     HttpSink::new(options, Arc::new(SystemWall)).unwrap()
 }
 
 fn destination(address: SocketAddr) -> HttpDestination {
     HttpDestination::new(&format!("http://{address}/hook?token=top-secret")).unwrap()
+}
+
+/// Waits for something that other tasks do.
+async fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let all = async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    // Far longer than it can take: a test that fails should say what it waited for.
+    tokio::time::timeout(Duration::from_secs(60), all).await.expect(what);
 }
 
 fn reason(delivery: &Delivery) -> &str {
@@ -176,31 +199,6 @@ async fn s5_a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn s3_the_signature_verifies_with_either_secret() {
-    let web = Web::start().await;
-    let secrets =
-        ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"];
-    let mut sent = envelope(web.destination(), br#"{"a": "text"}"#);
-    sent.signing_secrets = secrets.map(|s| SigningSecret::new(s).unwrap()).to_vec();
-    assert_eq!(web.sink().deliver(sent).await, Delivery::Confirmed);
-    let arrived = web.arrivals().await.remove(0);
-    let mut map = HeaderMap::new();
-    for (name, value) in &arrived.headers {
-        let name = ::http::HeaderName::from_bytes(name.as_bytes()).unwrap();
-        map.insert(name, value.parse().unwrap());
-    }
-    let verifies = |secret, body: &[u8]| {
-        let webhook = standardwebhooks::Webhook::new(secret).unwrap();
-        webhook.verify(body, &map).is_ok()
-    };
-    for secret in secrets {
-        assert!(verifies(secret, &arrived.body), "{secret}");
-    }
-    assert!(!verifies("whsec_BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB", &arrived.body));
-    assert!(!verifies(secrets[0], b"another body"));
-}
-
-#[tokio::test]
 async fn s4_an_endless_answer_is_cut_and_its_beginning_kept() {
     for (status, confirmed) in [("200 OK", true), ("500 Broken", false)] {
         let raw = Raw::endless(&format!("HTTP/1.1 {status}\r\n\r\n"), b"\x1b[2Jabc\xff").await;
@@ -220,10 +218,8 @@ async fn s4_a_slow_answer_is_judged_by_its_status() {
     for (head, confirmed) in [("200 OK", true), ("503 Busy", false)] {
         // The head comes, its body never does.
         let raw = Raw::stalling(&format!("HTTP/1.1 {head}\r\ncontent-length: 9\r\n\r\nab")).await;
-        let started = StdInstant::now();
         let delivery = sink().deliver(envelope(destination(raw.address), b"x")).await;
         assert_eq!(delivery == Delivery::Confirmed, confirmed, "{delivery:?}");
-        assert!(started.elapsed() < Duration::from_secs(5));
     }
 }
 
@@ -303,7 +299,8 @@ async fn s5_names_are_checked_by_their_addresses() {
     let raw = Raw::answering(&["HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]).await;
     let port = raw.address.port();
     let deliver = async |addresses: &[&str], loopback| {
-        let options = Options { addresses: AddressPolicy { loopback, allow: Vec::new() } };
+        let policy = AddressPolicy { loopback, ..AddressPolicy::default() };
+        let options = Options { addresses: policy, ..Options::default() };
         let found = addresses.iter().map(|a| a.parse().unwrap()).collect();
         let lookup = Arc::new(Fixed(found));
         let sink = HttpSink::with_lookup(options, Arc::new(SystemWall), lookup).unwrap();

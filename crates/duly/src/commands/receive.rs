@@ -1,7 +1,8 @@
 //! `duly receive`: a webhook receiver for development, which prints each delivery.
 //!
-//! It answers every method and path alike. With a secret it checks the Standard Webhooks signature
-//! and answers 401 where that is wrong, as a real receiver should.
+//! It answers every method and path alike. With a secret (or two, during a rotation) it checks the
+//! Standard Webhooks signature, says what is wrong with it, and answers 401 then, as a real receiver
+//! should.
 
 mod delivery;
 
@@ -14,7 +15,6 @@ use axum::{
     http::{HeaderMap, StatusCode},
 };
 use duly_core::{namespace::SigningSecret, payload::PAYLOAD_BYTES_HARD};
-use standardwebhooks::Webhook;
 use tokio::{net::TcpListener, sync::mpsc};
 
 use self::delivery::{Delivery, Signature};
@@ -37,21 +37,23 @@ pub(crate) struct Args {
         value_parser = values::listen_address
     )]
     listen: SocketAddr,
-    /// Check signatures with this secret, whsec_…
+    /// Check signatures with this secret, whsec_…; give it twice, or two separated by a comma,
+    /// to accept either during a rotation
     #[arg(
         long,
         env = "DULY_WEBHOOK_SECRET",
         hide_env_values = true,
+        value_delimiter = ',',
         value_parser = values::signing_secret
     )]
-    secret: Option<SigningSecret>,
+    secret: Vec<SigningSecret>,
     /// Answer with this status
     #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = clap::value_parser!(u16).range(200..=599))]
     status: u16,
 }
 
 struct Receiver {
-    webhook: Option<Webhook>,
+    secrets: Vec<SigningSecret>,
     status: StatusCode,
     deliveries: mpsc::Sender<Delivery>,
 }
@@ -66,13 +68,9 @@ pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
     };
     let listener = TcpListener::bind(listen).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
-    let webhook = match &args.secret {
-        Some(secret) => Some(Webhook::new(secret.reveal()).map_err(Failure::new)?),
-        None => None,
-    };
     let (deliveries, mut received) = mpsc::channel(UNPRINTED_MAX);
     let receiver = Arc::new(Receiver {
-        webhook,
+        secrets: args.secret,
         status: StatusCode::from_u16(args.status).map_err(Failure::new)?,
         deliveries,
     });
@@ -108,7 +106,7 @@ async fn receive(
     headers: HeaderMap,
     body: Bytes,
 ) -> StatusCode {
-    let signature = Signature::check(receiver.webhook.as_ref(), &headers, &body);
+    let signature = Signature::check(&receiver.secrets, &headers, &body);
     let status = match signature {
         Signature::Wrong(_) => StatusCode::UNAUTHORIZED,
         _ => receiver.status,

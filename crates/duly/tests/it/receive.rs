@@ -38,26 +38,30 @@ fn a_delivery_is_printed_with_lateness_attempt_and_payload() {
 }
 
 #[test]
-fn signatures_are_checked_with_the_secret() {
+fn signatures_are_checked_with_the_secret_and_either_of_two_is_enough() {
     let server = Server::start();
-    let start = |secret| {
+    let start = |secret: &str| {
+        // The binary knows one secret, or two separated by a comma.
         let args = ["receive", "--listen", "127.0.0.1:0", "--secret", secret];
         let mut receiver = Process::start(&args);
         let (url, _) = receiver.address();
         (receiver, url)
     };
+    let other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     let (mut right, right_url) = start(SECRET);
-    let (mut wrong, wrong_url) = start("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    let (mut both, both_url) = start(&format!("{other},{SECRET}"));
+    let (mut wrong, wrong_url) = start(other);
     server
         .run(&["namespace", "put", "orders", "--signing-secret", SECRET, "--retry-schedule", "1h"])
         .ok();
-    for url in [&right_url, &wrong_url] {
+    for url in [&right_url, &both_url, &wrong_url] {
         server.run(&["schedule", "orders", "--in", "0", "--payload-text", "x", "--url", url]).ok();
     }
-    let line = right.line();
-    assert!(line.contains("signature valid  answered 200"), "{line}");
+    for line in [right.line(), both.line()] {
+        assert!(line.contains("signature valid  answered 200"), "{line}");
+    }
     let line = wrong.line();
-    assert!(line.contains("SIGNATURE WRONG"), "{line}");
+    assert!(line.contains("SIGNATURE WRONG: none of the 1 signature(s) was made with"), "{line}");
     assert!(line.contains("answered 401"), "{line}");
 }
 

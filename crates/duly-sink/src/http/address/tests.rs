@@ -126,6 +126,7 @@ fn what_is_configured_passes_and_nothing_else() {
     let policy = AddressPolicy {
         loopback: Loopback::Refused,
         allow: vec!["10.0.0.0/8".parse().unwrap(), "fd12::/16".parse().unwrap()],
+        ports: Vec::new(),
     };
     let passes = |address: &str| policy.check(address.parse().unwrap()).is_ok();
     assert!(passes("10.1.2.3") && passes("::ffff:10.1.2.3") && passes("fd12::1"));
@@ -137,4 +138,15 @@ fn what_is_configured_passes_and_nothing_else() {
     assert!(loopback.check("64:ff9b::127.0.0.1".parse().unwrap()).is_err());
     assert!(loopback.check("0.0.0.0".parse().unwrap()).is_err());
     assert!(loopback.check("::ffff:127.0.0.1".parse().unwrap()).is_ok());
+}
+
+#[test]
+fn s5_only_the_configured_ports_pass_and_every_port_where_none_is() {
+    let policy = AddressPolicy { ports: vec![443..=443, 8000..=8999], ..AddressPolicy::default() };
+    for (port, passes) in
+        [(443, true), (8000, true), (8999, true), (80, false), (7999, false), (9000, false)]
+    {
+        assert_eq!(policy.check_port(port).is_ok(), passes, "{port}");
+    }
+    assert!(AddressPolicy::default().check_port(25).is_ok());
 }

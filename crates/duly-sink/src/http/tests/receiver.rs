@@ -3,29 +3,46 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::{Router, body::Bytes, extract::State, http::StatusCode};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
 /// A decent web server that keeps what arrives.
 pub(super) struct Web {
-    address: SocketAddr,
+    to: HttpDestination,
     sink: HttpSink,
     state: Arc<WebState>,
 }
 
+/// Exchanges at once that a receiver with HTTP/2 allows on one connection.
+pub(super) const STREAMS_MAX: u32 = 4;
+
 struct WebState {
     manner: Mutex<Manner>,
     arrivals: Mutex<VecDeque<Arrival>>,
+    versions: Mutex<Vec<::http::Version>>,
     connections: AtomicUsize,
+}
+
+impl WebState {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            manner: Mutex::new(Manner::Confirm),
+            arrivals: Mutex::default(),
+            versions: Mutex::default(),
+            connections: AtomicUsize::new(0),
+        })
+    }
 }
 
 impl Web {
     pub(super) async fn start() -> Self {
-        let state = Arc::new(WebState {
-            manner: Mutex::new(Manner::Confirm),
-            arrivals: Mutex::default(),
-            connections: AtomicUsize::new(0),
-        });
+        let state = WebState::new();
         let router = Router::new().fallback(take).with_state(Arc::clone(&state));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -36,7 +53,36 @@ impl Web {
             }
         });
         tokio::spawn(async move { axum::serve(counted, router).await });
-        Self { address, sink: sink(), state }
+        Self { to: destination(address), sink: sink(), state }
+    }
+
+    /// One that speaks TLS as `localhost`, with the sink that is to speak to it.
+    pub(super) async fn start_tls(config: rustls::ServerConfig, sink: HttpSink) -> Self {
+        let state = WebState::new();
+        let router = Router::new().fallback(take).with_state(Arc::clone(&state));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let counter = Arc::clone(&state);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counter.connections.fetch_add(1, Ordering::Relaxed);
+                let (acceptor, router) = (acceptor.clone(), router.clone());
+                tokio::spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    let service = TowerToHyperService::new(router);
+                    let mut builder = auto::Builder::new(TokioExecutor::new());
+                    builder.http2().max_concurrent_streams(STREAMS_MAX);
+                    builder.serve_connection(TokioIo::new(stream), service).await.ok();
+                });
+            }
+        });
+        let to = HttpDestination::new(&format!("https://localhost:{port}/hook?a=b")).unwrap();
+        Self { to, sink, state }
+    }
+
+    pub(super) fn versions(&self) -> Vec<::http::Version> {
+        std::mem::take(&mut *self.state.versions.lock().unwrap())
     }
 
     pub(super) fn http_sink(&self) -> &HttpSink {
@@ -50,7 +96,8 @@ impl Web {
 
 async fn take(
     State(state): State<Arc<WebState>>,
-    headers: HeaderMap,
+    version: ::http::Version,
+    headers: ::http::HeaderMap,
     body: Bytes,
 ) -> (StatusCode, &'static str) {
     let headers = headers
@@ -59,6 +106,7 @@ async fn take(
         .collect();
     let arrival = Arrival { body: body.to_vec(), headers };
     state.arrivals.lock().unwrap().push_back(arrival);
+    state.versions.lock().unwrap().push(version);
     let manner = *state.manner.lock().unwrap();
     match manner {
         Manner::Confirm => (StatusCode::OK, "thank you"),
@@ -72,7 +120,7 @@ impl Receiver for Web {
         &self.sink
     }
     fn destination(&self) -> HttpDestination {
-        destination(self.address)
+        self.to.clone()
     }
     fn behave(&self, manner: Manner) {
         *self.state.manner.lock().unwrap() = manner;
@@ -86,13 +134,17 @@ impl Receiver for Web {
 pub(super) struct Raw {
     pub(super) address: SocketAddr,
     requests: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
 }
 
+/// What a raw receiver does when it has answered the requests it has answers for.
 #[derive(Clone)]
-enum After {
+pub(super) enum After {
     Close,
     Stall,
     Repeat(Vec<u8>),
+    /// One byte now and then, for ever.
+    Drip(u8),
 }
 
 impl Raw {
@@ -111,21 +163,45 @@ impl Raw {
         Self::start(&[head], After::Repeat(chunk.repeat(512))).await
     }
 
-    async fn start(answers: &[&str], after: After) -> Self {
+    /// Answers with this and then sends a byte now and then, for ever.
+    pub(super) async fn dripping(head: &str, byte: u8) -> Self {
+        Self::start(&[head], After::Drip(byte)).await
+    }
+
+    /// Gives each connection the answers of its turn, one for each request.
+    pub(super) async fn by_connection(turns: &[(&[&str], After)]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let requests = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&requests);
-        let answers: Vec<Vec<u8>> = answers.iter().map(|a| a.as_bytes().to_vec()).collect();
+        let raw = Self::at(listener.local_addr().unwrap());
+        let turns: Vec<(Vec<Vec<u8>>, After)> = turns
+            .iter()
+            .map(|(answers, after)| {
+                (answers.iter().map(|a| a.as_bytes().to_vec()).collect(), after.clone())
+            })
+            .collect();
+        let (requests, connections) = (Arc::clone(&raw.requests), Arc::clone(&raw.connections));
         tokio::spawn(async move {
-            let mut turn = 0;
             while let Ok((stream, _)) = listener.accept().await {
-                let answer = answers[turn % answers.len()].clone();
-                turn += 1;
-                tokio::spawn(answer_one(stream, answer, after.clone(), Arc::clone(&counter)));
+                let turn = connections.fetch_add(1, Ordering::Relaxed);
+                let (answers, after) = turns[turn % turns.len()].clone();
+                tokio::spawn(answer_all(stream, answers, after, Arc::clone(&requests)));
             }
         });
-        Self { address, requests }
+        raw
+    }
+
+    fn at(address: SocketAddr) -> Self {
+        Self { address, requests: Arc::default(), connections: Arc::default() }
+    }
+
+    /// Connections that were accepted.
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    async fn start(answers: &[&str], after: After) -> Self {
+        let turns: Vec<(&[&str], After)> =
+            answers.chunks(1).map(|answer| (answer, after.clone())).collect();
+        Self::by_connection(&turns).await
     }
 
     /// Requests whose head has arrived.
@@ -134,29 +210,35 @@ impl Raw {
     }
 }
 
-async fn answer_one(
+async fn answer_all(
     mut stream: TcpStream,
-    answer: Vec<u8>,
+    answers: Vec<Vec<u8>>,
     after: After,
     requests: Arc<AtomicUsize>,
 ) -> io::Result<()> {
-    let mut seen = Vec::new();
     let mut buffer = [0; 4096];
-    // Every request of these tests has a body of one byte or ten, right behind its head.
-    while !seen.windows(4).any(|w| w == b"\r\n\r\n") || seen.ends_with(b"\r\n\r\n") {
-        let n = stream.read(&mut buffer).await?;
-        if n == 0 {
-            return Ok(());
+    for answer in answers {
+        let mut seen = Vec::new();
+        // Every request of these tests has a body of one byte or ten, right behind its head.
+        while !seen.windows(4).any(|w| w == b"\r\n\r\n") || seen.ends_with(b"\r\n\r\n") {
+            let n = stream.read(&mut buffer).await?;
+            if n == 0 {
+                return Ok(());
+            }
+            seen.extend_from_slice(&buffer[..n]);
         }
-        seen.extend_from_slice(&buffer[..n]);
+        requests.fetch_add(1, Ordering::Relaxed);
+        stream.write_all(&answer).await?;
     }
-    requests.fetch_add(1, Ordering::Relaxed);
-    stream.write_all(&answer).await?;
     match after {
         After::Close => stream.shutdown().await,
         After::Stall => std::future::pending().await,
         After::Repeat(chunk) => loop {
             stream.write_all(&chunk).await?;
+        },
+        After::Drip(byte) => loop {
+            stream.write_all(&[byte]).await?;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         },
     }
 }

@@ -3,9 +3,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::HeaderMap;
-use duly_core::Timestamp;
+use duly_core::{Timestamp, namespace::SigningSecret};
+use duly_sink::http::signature;
 use serde::Serialize;
-use standardwebhooks::{Webhook, WebhookError};
 
 use crate::output::text;
 
@@ -34,22 +34,21 @@ pub(super) struct Delivery {
 pub(super) enum Signature {
     /// No secret to check it with.
     Unchecked,
-    /// Made with the secret.
+    /// Made with a secret that is known here, of these bytes, just now.
     Valid,
-    /// Missing, or not made with the secret.
+    /// Not so, and why.
     Wrong(String),
-    /// The checking library takes UTF-8 only.
-    Uncheckable,
 }
 
 impl Signature {
     /// Checks the signature where there is a secret.
-    pub(super) fn check(webhook: Option<&Webhook>, headers: &HeaderMap, body: &[u8]) -> Self {
-        match webhook.map(|webhook| webhook.verify(body, headers)) {
-            None => Self::Unchecked,
-            Some(Ok(())) => Self::Valid,
-            Some(Err(WebhookError::InvalidPayload)) => Self::Uncheckable,
-            Some(Err(error)) => Self::Wrong(error.to_string()),
+    pub(super) fn check(secrets: &[SigningSecret], headers: &HeaderMap, body: &[u8]) -> Self {
+        if secrets.is_empty() {
+            return Self::Unchecked;
+        }
+        match signature::verify(secrets, headers, body, now()) {
+            Ok(()) => Self::Valid,
+            Err(wrong) => Self::Wrong(wrong.to_string()),
         }
     }
 
@@ -58,7 +57,6 @@ impl Signature {
             Self::Unchecked => String::new(),
             Self::Valid => "  signature valid".to_owned(),
             Self::Wrong(why) => format!("  SIGNATURE WRONG: {why}"),
-            Self::Uncheckable => "  signature not checked: the payload is not UTF-8".to_owned(),
         }
     }
 }
@@ -120,6 +118,12 @@ impl Delivery {
     pub(super) fn json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
+}
+
+/// The time of this machine.
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::saturating_from_unix_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// How long after its due time it came, to a tenth of a millisecond.

@@ -1,0 +1,103 @@
+//! A stream that gives no more than a number of bytes to its reader (S4).
+//!
+//! HTTP/1.1 lets a receiver send interim answers, header lines, chunk extensions and trailers
+//! without end. Each exchange is granted a number of bytes; what comes past it is an error of the
+//! connection, whatever it would have meant.
+
+use std::{
+    fmt, io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What a reader gets after the last granted byte.
+#[derive(Debug)]
+pub(super) struct TooLong;
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the answer is too long")
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+/// The bytes that may still be read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Grant(Arc<AtomicUsize>);
+
+impl Grant {
+    /// Grants so many bytes from now on, whatever was left.
+    pub(super) fn bytes(&self, bytes: usize) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A stream with a grant.
+#[derive(Debug)]
+pub(super) struct Bounded<S> {
+    stream: S,
+    left: Grant,
+}
+
+impl<S> Bounded<S> {
+    pub(super) const fn new(stream: S, left: Grant) -> Self {
+        Self { stream, left }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let read = buffer.filled().len() - before;
+        // Only this side takes away, and a grant is given while nothing is being read. The last
+        // read may go over the grant by one buffer of the client.
+        let left = self.left.0.load(Ordering::Relaxed);
+        if read > 0 && left == 0 {
+            return Poll::Ready(Err(io::Error::other(TooLong)));
+        }
+        self.left.0.store(left.saturating_sub(read), Ordering::Relaxed);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

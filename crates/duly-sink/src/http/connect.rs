@@ -1,0 +1,110 @@
+//! Making a connection: name, TCP, proxy, TLS, protocol.
+//!
+//! The address that was checked is the address that is dialled (S5): by this server, or by the proxy,
+//! which is handed that address. Only where the operator lets the proxy resolve names is the check of
+//! names left to the proxy. The proxy itself is the operator's choice and not checked.
+//!
+//! Whatever fails here fails before anything was sent.
+
+use std::net::{IpAddr, SocketAddr};
+
+use tokio::net::TcpStream;
+use url::Host;
+
+use super::{
+    address::AddressPolicy,
+    connection::{Http1, Http2},
+    dial, failure,
+    options::{Proxy, Resolves},
+    resolve::Names,
+    target::{Scheme, Target},
+    tls::{self, Tls},
+    tunnel,
+};
+
+/// A connection just made.
+pub(super) enum Fresh {
+    /// For one exchange at a time.
+    Http1(Http1),
+    /// For several.
+    Http2(Http2),
+}
+
+/// Makes connections.
+pub(super) struct Connector {
+    pub(super) names: Names,
+    pub(super) tls: Tls,
+    pub(super) addresses: AddressPolicy,
+    pub(super) proxy: Option<Proxy>,
+}
+
+impl Connector {
+    /// Connects to a target.
+    ///
+    /// # Errors
+    /// A sentence for the history of the attempt, without anything of the URL but its address.
+    pub(super) async fn connect(&self, target: &Target<'_>) -> Result<Fresh, String> {
+        let stream = match &self.proxy {
+            None => self.direct(target).await?,
+            Some(proxy) => self.through(proxy, target).await?,
+        };
+        let fresh = match target.scheme {
+            Scheme::Plain => Http1::start(stream).await.map(Fresh::Http1),
+            Scheme::Tls => {
+                let stream = self.tls.connect(&target.host, stream).await?;
+                if tls::chose_http2(&stream) {
+                    Http2::start(stream).await.map(Fresh::Http2)
+                } else {
+                    Http1::start(stream).await.map(Fresh::Http1)
+                }
+            }
+        };
+        fresh.map_err(|error| failure::causes(&error))
+    }
+
+    async fn direct(&self, target: &Target<'_>) -> Result<TcpStream, String> {
+        let addresses = self.addresses_of(target).await?;
+        dial::first_of(&addresses).await.map_err(|error| error.to_string())
+    }
+
+    async fn through(&self, proxy: &Proxy, target: &Target<'_>) -> Result<TcpStream, String> {
+        let authorities = match (&target.host, proxy.resolves) {
+            (Host::Domain(name), Resolves::Proxy) => vec![format!("{name}:{}", target.port)],
+            _ => {
+                let addresses = self.addresses_of(target).await?;
+                addresses.iter().map(SocketAddr::to_string).collect()
+            }
+        };
+        let mut failed = String::new();
+        for authority in authorities {
+            let mut stream = self.to_proxy(proxy).await?;
+            match tunnel::open(&mut stream, &authority, proxy.credentials.as_ref()).await {
+                Ok(()) => return Ok(stream),
+                Err(reason) => failed = reason,
+            }
+        }
+        Err(failed)
+    }
+
+    async fn to_proxy(&self, proxy: &Proxy) -> Result<TcpStream, String> {
+        let ips: Vec<IpAddr> = match proxy.host.parse() {
+            Ok(ip) => vec![ip],
+            Err(_) => {
+                let found = self.names.all(&proxy.host).await;
+                found.map_err(|reason| format!("the proxy: {reason}"))?.to_vec()
+            }
+        };
+        let addresses: Vec<_> = ips.iter().map(|&ip| SocketAddr::new(ip, proxy.port)).collect();
+        let dialled = dial::first_of(&addresses).await;
+        dialled.map_err(|error| format!("the proxy cannot be reached: {error}"))
+    }
+
+    /// Where the target may be dialled. Its host was checked if it is an address.
+    async fn addresses_of(&self, target: &Target<'_>) -> Result<Vec<SocketAddr>, String> {
+        match target.host {
+            Host::Domain(name) => self.names.allowed(name, target.port, &self.addresses).await,
+            Host::Ipv4(ip) => Ok(vec![SocketAddr::new(ip.into(), target.port)]),
+            Host::Ipv6(ip) => Ok(vec![SocketAddr::new(ip.into(), target.port)]),
+        }
+    }
+}

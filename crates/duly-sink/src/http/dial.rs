@@ -1,0 +1,107 @@
+//! A TCP connection to the first of some addresses that answers.
+//!
+//! The next address is tried when the last one failed or has been silent for a while (RFC 8305), so
+//! that a dead IPv6 route costs a moment and not the attempt. Connections are asked for signs of life
+//! by the system while they are idle, and given up when sent bytes stay unacknowledged: a receiver
+//! that vanished without a word is noticed.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+
+/// How long one address may be silent before the next is tried beside it.
+const NEXT_AFTER: Duration = Duration::from_millis(250);
+/// Idle time before the first sign of life is asked for, and time between two.
+const ALIVE_AFTER: Duration = Duration::from_secs(15);
+const ALIVE_EVERY: Duration = Duration::from_secs(5);
+/// Unanswered signs of life after which the connection is dead.
+const ALIVE_TRIES: u32 = 3;
+/// How long sent bytes may stay unacknowledged.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
+
+/// Connects to the first address that answers.
+pub(super) async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut rest = by_turns(addresses).into_iter();
+    let mut trying = FuturesUnordered::new();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "there is no address");
+    loop {
+        if trying.is_empty() {
+            match rest.next() {
+                Some(address) => trying.push(TcpStream::connect(address)),
+                None => return Err(last),
+            }
+        }
+        tokio::select! {
+            biased;
+            Some(done) = trying.next() => match done {
+                Ok(stream) => {
+                    set_up(&stream);
+                    return Ok(stream);
+                }
+                Err(error) => last = error,
+            },
+            () = tokio::time::sleep(NEXT_AFTER), if rest.len() > 0 => {
+                trying.extend(rest.next().map(TcpStream::connect));
+            }
+        }
+    }
+}
+
+/// The addresses with their families taking turns, beginning with that of the first.
+fn by_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (same, other): (Vec<_>, Vec<_>) =
+        addresses.iter().copied().partition(|address| address.is_ipv6() == first_is_v6);
+    let (mut same, mut other) = (same.into_iter(), other.into_iter());
+    let mut mixed = Vec::with_capacity(addresses.len());
+    while mixed.len() < addresses.len() {
+        mixed.extend(same.next());
+        mixed.extend(other.next());
+    }
+    mixed
+}
+
+/// What cannot be set is done without: the time-outs of the attempt hold in any case.
+fn set_up(stream: &TcpStream) {
+    stream.set_nodelay(true).ok();
+    let socket = SockRef::from(stream);
+    let alive = TcpKeepalive::new()
+        .with_time(ALIVE_AFTER)
+        .with_interval(ALIVE_EVERY)
+        .with_retries(ALIVE_TRIES);
+    socket.set_tcp_keepalive(&alive).ok();
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX)).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns_beginning_with_the_first() {
+        let addresses = |texts: &[&str]| -> Vec<SocketAddr> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let mixed = by_turns(&addresses(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"]));
+        assert_eq!(mixed, addresses(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]));
+        assert!(by_turns(&[]).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_closed_address_does_not_hide_the_open_one() {
+        let closed = {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            listener.local_addr().unwrap()
+        };
+        let open = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = open.local_addr().unwrap();
+        assert_eq!(first_of(&[closed, to]).await.unwrap().peer_addr().unwrap(), to);
+        let error = first_of(&[closed]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(first_of(&[]).await.is_err());
+    }
+}

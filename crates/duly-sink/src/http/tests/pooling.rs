@@ -1,0 +1,80 @@
+//! How many connections are kept, and for how long.
+
+use futures::future::join_all;
+
+use super::{receiver::After, *};
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+async fn keeping() -> Raw {
+    Raw::by_connection(&[(&[OK, OK, OK, OK], After::Stall)]).await
+}
+
+#[tokio::test]
+async fn idle_connections_are_bounded_for_each_origin() {
+    let raw = keeping().await;
+    let sink = sink_with(|options| options.bounds.idle_per_origin_max = 2);
+    let many = (0..5).map(|_| sink.deliver(envelope(destination(raw.address), b"x")));
+    for delivery in join_all(many).await {
+        assert_eq!(delivery, Delivery::Confirmed);
+    }
+    assert!(sink.pool.kept() <= 2, "{} kept", sink.pool.kept());
+}
+
+#[tokio::test]
+async fn idle_connections_are_bounded_in_all_and_the_oldest_goes() {
+    let raws = [keeping().await, keeping().await, keeping().await];
+    let sink = sink_with(|options| options.bounds.idle_max = 2);
+    let to = |raw: &Raw| envelope(destination(raw.address), b"x");
+    for raw in &raws {
+        assert_eq!(sink.deliver(to(raw)).await, Delivery::Confirmed);
+    }
+    assert_eq!((sink.pool.kept(), sink.pool.origins()), (2, 2), "nothing is left of the first");
+    // The last two are still connected, the first has to connect again.
+    for (raw, connections) in raws.iter().zip([2, 1, 1]).rev() {
+        assert_eq!(sink.deliver(to(raw)).await, Delivery::Confirmed);
+        assert_eq!(raw.connections(), connections);
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_in_time_and_nothing_is_left_of_its_origin() {
+    let raw = keeping().await;
+    let sink = sink_with(|options| options.timeouts.idle = Duration::from_millis(50));
+    let delivery = sink.deliver(envelope(destination(raw.address), b"x")).await;
+    assert_eq!(delivery, Delivery::Confirmed);
+    assert_eq!(sink.pool.kept(), 1);
+    until("the idle connection is closed", || sink.pool.kept() == 0).await;
+    assert_eq!(sink.pool.origins(), 0);
+}
+
+#[tokio::test]
+async fn what_the_receiver_says_about_keeping_is_heeded() {
+    for (header, kept) in [
+        ("keep-alive: timeout=5, max=100", 1),
+        ("Keep-Alive: max=100, timeout=1", 0),
+        ("keep-alive: timeout=0", 0),
+        ("connection: close", 0),
+        ("connection: keep-alive, Close", 0),
+        ("keep-alive: timeout=soon", 1),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{header}\r\ncontent-length: 0\r\n\r\n");
+        let raw = Raw::stalling(&answer).await;
+        let sink = sink();
+        let delivery = sink.deliver(envelope(destination(raw.address), b"x")).await;
+        assert_eq!(delivery, Delivery::Confirmed);
+        assert_eq!(sink.pool.kept(), kept, "{header}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_whose_page_was_read_keeps_its_connection() {
+    let page = "x".repeat(5_000);
+    let answer = format!("HTTP/1.1 500 No\r\ncontent-length: 5000\r\n\r\n{page}");
+    let raw = Raw::by_connection(&[(&[&answer, OK], After::Stall)]).await;
+    let sink = sink();
+    let delivery = sink.deliver(envelope(destination(raw.address), b"x")).await;
+    assert_eq!(reason(&delivery), format!("HTTP 500: {}", &page[..1024]));
+    let delivery = sink.deliver(envelope(destination(raw.address), b"x")).await;
+    assert_eq!((delivery, raw.connections()), (Delivery::Confirmed, 1));
+}

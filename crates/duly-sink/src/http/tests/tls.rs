@@ -1,0 +1,256 @@
+//! TLS and HTTP/2: whom the sink trusts, what it speaks, and how a connection is shared.
+
+use std::{fs, path::PathBuf};
+
+use ::http::Version;
+use futures::future::join_all;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
+use rustls::{
+    RootCertStore, ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+
+use super::{
+    options::{ClientFiles, TlsFiles},
+    receiver::STREAMS_MAX,
+    *,
+};
+
+/// A certificate authority of the test's own, and files of what it made out.
+pub(super) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+    folder: tempfile::TempDir,
+}
+
+impl Authority {
+    pub(super) fn new() -> Self {
+        Self::called("authority")
+    }
+
+    fn called(name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("ca.pem"), certificate.pem()).unwrap();
+        let certificate = certificate.der().clone();
+        Self { issuer: Issuer::new(params, key), certificate, folder }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Makes out a certificate and writes it and its key into files: `<name>.pem`, `<name>.key`.
+    fn make_out(&self, name: &str, usage: ExtendedKeyUsagePurpose) {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.extended_key_usages = vec![usage];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        fs::write(self.file(&format!("{name}.pem")), certificate.pem()).unwrap();
+        fs::write(self.file(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+
+    /// What a server called `name` is set to.
+    fn server(&self, name: &str, protocols: &[&[u8]], clients: Clients) -> ServerConfig {
+        self.make_out(name, ExtendedKeyUsagePurpose::ServerAuth);
+        let chain = CertificateDer::from_pem_file(self.file(&format!("{name}.pem"))).unwrap();
+        let key = PrivateKeyDer::from_pem_file(self.file(&format!("{name}.key"))).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = match clients {
+            Clients::Any => builder.with_no_client_auth(),
+            Clients::Known => {
+                let mut roots = RootCertStore::empty();
+                roots.add(self.certificate.clone()).unwrap();
+                let roots = Arc::new(roots);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                builder.with_client_cert_verifier(verifier.build().unwrap())
+            }
+        };
+        let mut config = builder.with_single_cert(vec![chain], key).unwrap();
+        config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+        config
+    }
+
+    /// A sink that trusts the authority and may speak to loopback.
+    pub(super) fn sink(&self, set: impl FnOnce(&mut Options)) -> HttpSink {
+        sink_with(|options| {
+            options.tls.ca = Some(self.file("ca.pem"));
+            set(options);
+        })
+    }
+
+    /// A decent receiver `localhost` with these protocols, and a sink for it.
+    pub(super) async fn web(&self, protocols: &[&[u8]], set: impl FnOnce(&mut Options)) -> Web {
+        let config = self.server("localhost", protocols, Clients::Any);
+        Web::start_tls(config, self.sink(set)).await
+    }
+}
+
+/// Whom a server lets in.
+#[derive(Clone, Copy)]
+enum Clients {
+    Any,
+    Known,
+}
+
+#[tokio::test]
+async fn conforms_over_http_2() {
+    let authority = Authority::new();
+    let web = authority.web(&[b"h2"], |_| {}).await;
+    conformance::all(&web).await;
+    assert!(web.versions().iter().all(|version| *version == Version::HTTP_2));
+}
+
+#[tokio::test]
+async fn conforms_over_tls_with_http_1_1() {
+    let authority = Authority::new();
+    let web = authority.web(&[b"http/1.1"], |_| {}).await;
+    conformance::all(&web).await;
+    assert!(web.versions().iter().all(|version| *version == Version::HTTP_11));
+}
+
+#[tokio::test]
+async fn an_http_2_connection_is_shared_up_to_what_the_receiver_allows() {
+    let authority = Authority::new();
+    let web = authority.web(&[b"h2", b"http/1.1"], |_| {}).await;
+    let deliver = || web.sink().deliver(envelope(web.destination(), b"x"));
+    for delivery in join_all((0..STREAMS_MAX).map(|_| deliver())).await {
+        assert_eq!(delivery, Delivery::Confirmed);
+    }
+    assert_eq!(web.connections(), 1, "those that came first waited for the first connection");
+    assert!(web.versions().iter().all(|version| *version == Version::HTTP_2));
+    // Twice as many as one connection carries need a second one.
+    web.behave(Manner::Hang);
+    let mut slow = web.destination();
+    slow.timeout = Millis::from_ms(500);
+    let hanging = (0..2 * STREAMS_MAX).map(|_| web.sink().deliver(envelope(slow.clone(), b"x")));
+    for delivery in join_all(hanging).await {
+        assert_eq!(delivery.outcome(), AttemptOutcome::TimedOut, "{delivery:?}");
+    }
+    assert_eq!(web.arrivals().await.len(), 3 * STREAMS_MAX as usize);
+    assert!(web.connections() >= 2, "{} connections", web.connections());
+    // What timed out is not used again.
+    let (before, kept) = (web.connections(), web.http_sink().pool.kept());
+    assert_eq!(kept, 0);
+    web.behave(Manner::Confirm);
+    assert_eq!(deliver().await, Delivery::Confirmed);
+    assert_eq!(web.connections(), before + 1);
+}
+
+#[tokio::test]
+async fn idle_http_2_connections_are_bounded_and_closed_in_time() {
+    let authority = Authority::new();
+    let idle = Duration::from_millis(50);
+    let web = authority.web(&[b"h2"], |options| options.timeouts.idle = idle).await;
+    let delivery = web.sink().deliver(envelope(web.destination(), b"x")).await;
+    assert_eq!(delivery, Delivery::Confirmed);
+    until("the idle connection is closed", || web.http_sink().pool.kept() == 0).await;
+    assert_eq!(web.http_sink().pool.origins(), 0);
+}
+
+#[tokio::test]
+async fn a_receiver_whose_certificate_is_not_good_gets_nothing() {
+    let (known, stranger) = (Authority::called("known"), Authority::called("stranger"));
+    let check = async |config, expected: &str| {
+        let web = Web::start_tls(config, known.sink(|_| {})).await;
+        let delivery = web.sink().deliver(envelope(web.destination(), b"x")).await;
+        assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
+        assert!(reason(&delivery).contains(expected), "{delivery:?}");
+        assert!(web.arrivals().await.is_empty());
+        assert_eq!(web.http_sink().pool.origins(), 0, "nothing is remembered of it");
+    };
+    check(stranger.server("localhost", &[b"h2"], Clients::Any), "webhook.ca_file").await;
+    check(known.server("other.example", &[b"h2"], Clients::Any), "not valid for name").await;
+}
+
+#[tokio::test]
+async fn s4_a_certificate_with_very_many_names_makes_no_very_long_reason() {
+    let authority = Authority::new();
+    let mut params = CertificateParams::new(
+        (0..500).map(|n| format!("a-rather-long-name-{n}.example")).collect::<Vec<_>>(),
+    )
+    .unwrap();
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate().unwrap();
+    let chain = params.signed_by(&key, &authority.issuer).unwrap().der().clone();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![chain], key)
+        .unwrap();
+    let web = Web::start_tls(config, authority.sink(|_| {})).await;
+    let delivery = web.sink().deliver(envelope(web.destination(), b"x")).await;
+    assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
+    let told = reason(&delivery);
+    assert!(told.contains("not valid for name") && told.len() < 1500, "{}: {told}", told.len());
+}
+
+#[tokio::test]
+async fn plain_http_on_a_tls_port_is_said_to_be_that() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let speak = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        stream.read_u8().await.ok();
+    };
+    let to = HttpDestination::new(&format!("https://127.0.0.1:{port}/")).unwrap();
+    let sink = sink();
+    let (delivery, ()) = tokio::join!(sink.deliver(envelope(to, b"x")), speak);
+    assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
+    assert!(reason(&delivery).contains("does the receiver speak TLS"), "{delivery:?}");
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown_to_a_receiver_that_asks_for_it() {
+    let authority = Authority::new();
+    authority.make_out("duly", ExtendedKeyUsagePurpose::ClientAuth);
+    let client =
+        ClientFiles { certificate: authority.file("duly.pem"), key: authority.file("duly.key") };
+    for (client, confirmed) in [(None, false), (Some(client), true)] {
+        let config = authority.server("localhost", &[b"http/1.1"], Clients::Known);
+        let web = Web::start_tls(config, authority.sink(|o| o.tls.client = client)).await;
+        let delivery = web.sink().deliver(envelope(web.destination(), b"x")).await;
+        assert_eq!(delivery == Delivery::Confirmed, confirmed, "{delivery:?}");
+        assert_eq!(web.arrivals().await.len(), usize::from(confirmed));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named_with_what_is_wrong() {
+    let authority = Authority::new();
+    for name in ["a", "b"] {
+        authority.make_out(name, ExtendedKeyUsagePurpose::ClientAuth);
+    }
+    fs::write(authority.file("empty.pem"), "nothing\n").unwrap();
+    let check = |tls: TlsFiles, parts: [&str; 2]| {
+        let options = Options { tls, ..Options::default() };
+        let error = HttpSink::new(options, Arc::new(SystemWall)).unwrap_err().to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    };
+    let ca = |name| TlsFiles { ca: Some(authority.file(name)), client: None };
+    check(ca("missing.pem"), ["missing.pem", "file of authorities"]);
+    check(ca("empty.pem"), ["empty.pem", "BEGIN CERTIFICATE"]);
+    let client = |certificate, key| {
+        let (certificate, key) = (authority.file(certificate), authority.file(key));
+        TlsFiles { ca: None, client: Some(ClientFiles { certificate, key }) }
+    };
+    check(client("a.pem", "missing.key"), ["missing.key", "no private key"]);
+    check(client("empty.pem", "a.key"), ["empty.pem", "client certificate"]);
+    check(client("a.pem", "b.key"), ["b.key", "does not fit"]);
+    let options = Options { tls: client("a.pem", "a.key"), ..Options::default() };
+    HttpSink::new(options, Arc::new(SystemWall)).unwrap();
+}

@@ -1,0 +1,146 @@
+//! TLS by rustls: whom to trust, what to show, which protocols to offer.
+//!
+//! Trusted are the system's certificate authorities (or those of `SSL_CERT_FILE` and
+//! `SSL_CERT_DIR`) and those of the extra file. There is no way to switch verification off. All files
+//! are read once, when the sink is made.
+
+use std::{path::Path, sync::Arc};
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+};
+use tokio::{io, net::TcpStream};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use url::Host;
+
+use super::{
+    failure,
+    options::{ClientFiles, TlsFiles},
+};
+use crate::Error;
+
+/// What is offered in the handshake, the preferred one first.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// Makes TLS connections.
+pub(super) struct Tls {
+    connector: TlsConnector,
+}
+
+impl Tls {
+    /// Reads the certificates.
+    ///
+    /// # Errors
+    /// When a file that was named cannot be used. A system without certificates is none: its
+    /// `https://` deliveries fail one by one, with the reason in their history.
+    pub(super) fn new(files: &TlsFiles) -> Result<Self, Error> {
+        let mut roots = RootCertStore::empty();
+        let native = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(native.certs);
+        if roots.is_empty() && files.ca.is_none() {
+            let reason = native.errors.first().map(ToString::to_string).unwrap_or_default();
+            tracing::warn!(%reason, "no trusted certificates: https receivers will fail");
+        }
+        if let Some(path) = &files.ca {
+            let wrong = |reason: String| Error::File {
+                what: "file of authorities (webhook.ca_file)",
+                path: path.clone(),
+                reason,
+            };
+            for certificate in certificates(path).map_err(wrong)? {
+                roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+            }
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::Client(error.to_string()))?
+            .with_root_certificates(roots);
+        let mut config = match &files.client {
+            None => builder.with_no_client_auth(),
+            Some(ClientFiles { certificate, key }) => {
+                let wrong = |path: &Path, what, reason: String| Error::File {
+                    what,
+                    path: path.to_owned(),
+                    reason,
+                };
+                let chain = certificates(certificate).map_err(|reason| {
+                    wrong(
+                        certificate,
+                        "client certificate (webhook.client_certificate_file)",
+                        reason,
+                    )
+                })?;
+                let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| {
+                    wrong(
+                        key,
+                        "client key (webhook.client_key_file)",
+                        format!("no private key can be read from it: {error}"),
+                    )
+                })?;
+                builder.with_client_auth_cert(chain, secret).map_err(|error| {
+                    wrong(
+                        key,
+                        "client key (webhook.client_key_file)",
+                        format!("it does not fit the certificate: {error}"),
+                    )
+                })?
+            }
+        };
+        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
+    }
+
+    /// Encrypts a connection to `host`, whose certificate must be good for it.
+    ///
+    /// # Errors
+    /// A sentence for the history of the attempt.
+    pub(super) async fn connect(
+        &self,
+        host: &Host<&str>,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, String> {
+        let name = match host {
+            // A name with a full stop at its end is the same name, but certificates have it without.
+            Host::Domain(name) => {
+                let name = name.strip_suffix('.').unwrap_or(name);
+                ServerName::try_from(name.to_owned())
+                    .map_err(|_| "no certificate can be made out to this host name".to_owned())?
+            }
+            Host::Ipv4(ip) => ServerName::IpAddress(std::net::IpAddr::from(*ip).into()),
+            Host::Ipv6(ip) => ServerName::IpAddress(std::net::IpAddr::from(*ip).into()),
+        };
+        self.connector.connect(name, stream).await.map_err(|error| explain(&error))
+    }
+}
+
+/// Whether HTTP/2 was agreed on.
+pub(super) fn chose_http2(stream: &TlsStream<TcpStream>) -> bool {
+    stream.get_ref().1.alpn_protocol() == Some(PROTOCOLS[0])
+}
+
+/// Why a handshake failed, with what helps.
+fn explain(error: &io::Error) -> String {
+    use rustls::{CertificateError, Error as Tls};
+    let help = match failure::caused_by::<Tls>(error) {
+        Some(Tls::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            "; if the receiver has a certificate of an own authority, name that authority's file in \
+             webhook.ca_file"
+        }
+        Some(Tls::InvalidMessage(_)) => "; does the receiver speak TLS on this port?",
+        _ => "",
+    };
+    format!("TLS: {}{help}", failure::causes(error))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read = CertificateDer::pem_file_iter(path)
+        .and_then(|found| found.collect::<Result<Vec<_>, _>>())
+        .map_err(|error| format!("no certificate can be read from it: {error}"))?;
+    if read.is_empty() {
+        return Err("there is no certificate in it; it must be PEM (-----BEGIN CERTIFICATE-----)"
+            .to_owned());
+    }
+    Ok(read)
+}

@@ -1,0 +1,75 @@
+//! A tunnel through an HTTP proxy by `CONNECT` (RFC 9110, 9.3.6).
+//!
+//! The proxy is named by the operator, and may lie all the same: its answer is bounded in bytes here
+//! and in time by the caller, and nothing of it goes on to the receiver's side. Its credentials stand
+//! in no reason and no log line (S6).
+
+use data_encoding::BASE64;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::options::Credentials;
+
+/// Most bytes of the proxy's answer.
+const ANSWER_BYTES_MAX: usize = 16 * 1024;
+
+/// Asks for a tunnel to `authority`, which is an address or a name with a port.
+///
+/// # Errors
+/// A sentence for the history of the attempt.
+pub(super) async fn open(
+    stream: &mut TcpStream,
+    authority: &str,
+    credentials: Option<&Credentials>,
+) -> Result<(), String> {
+    let mut request = format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n");
+    if let Some(credentials) = credentials {
+        let encoded = BASE64.encode(credentials.reveal().as_bytes());
+        request.push_str(&format!("proxy-authorization: Basic {encoded}\r\n"));
+    }
+    request.push_str("\r\n");
+    let lost = |error: std::io::Error| format!("the proxy closed the connection: {error}");
+    stream.write_all(request.as_bytes()).await.map_err(lost)?;
+
+    let mut answer = Vec::with_capacity(512);
+    let end = loop {
+        if stream.read_buf(&mut answer).await.map_err(lost)? == 0 {
+            return Err("the proxy closed the connection before it answered".to_owned());
+        }
+        if let Some(at) = answer.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at + 4;
+        }
+        if answer.len() > ANSWER_BYTES_MAX {
+            return Err(format!("the proxy's answer is longer than {ANSWER_BYTES_MAX} bytes"));
+        }
+    };
+    match status(&answer) {
+        // The receiver speaks only when it was spoken to: whoever speaks now is not it.
+        Some(200..=299) if end < answer.len() => {
+            Err("the proxy sent bytes of its own after the head of its answer".to_owned())
+        }
+        Some(200..=299) => Ok(()),
+        Some(407) => Err("the proxy answered HTTP 407: it wants user name and password (file \
+                          webhook.proxy_credentials_file), or other ones"
+            .to_owned()),
+        Some(status) => Err(format!(
+            "the proxy answered HTTP {status} to CONNECT: it must allow tunnels to the receiver's \
+             address and port"
+        )),
+        None => {
+            Err("the proxy's answer is not HTTP/1: webhook.proxy must name an HTTP proxy that \
+                     tunnels by CONNECT"
+                .to_owned())
+        }
+    }
+}
+
+/// The status of an answer's first line.
+fn status(answer: &[u8]) -> Option<u16> {
+    let line = answer.strip_prefix(b"HTTP/1.0 ").or_else(|| answer.strip_prefix(b"HTTP/1.1 "))?;
+    let digits = std::str::from_utf8(line.get(..3)?).ok()?;
+    let ends = line.get(3).is_some_and(|byte| matches!(byte, b' ' | b'\r'));
+    digits.parse().ok().filter(|status| ends && (100..600).contains(status))
+}
