@@ -32,6 +32,10 @@ pub use error::{Error, Operation};
 pub use real::RealDisk;
 pub use sim::{Fault, SECTOR_BYTES, SimDisk};
 
+/// What begins and ends at multiples of this, on the disk and in memory, can be written past the
+/// operating system's memory on any disk.
+pub const BLOCK_BYTES: usize = 4_096;
+
 /// Name of the file that carries the exclusive lock of a data directory.
 pub const LOCK_NAME: &str = "LOCK";
 
@@ -112,6 +116,13 @@ pub trait File: Send + Sync + Debug {
     /// Writes all of `bytes` at `offset`; a gap behind the old end reads as zeros. After an error
     /// any part of it may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Writes as [`Self::write_at`], but past the memory of the operating system, for what is not read
+    /// again soon: it drives out nothing that is. Only whole blocks, from memory that begins at one
+    /// ([`BLOCK_BYTES`]), go past it, and not on every file system; a wrapper may leave this out.
+    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.write_at(offset, bytes)
+    }
 
     /// Makes the bytes, and the length needed to read them, durable (`fdatasync`).
     fn sync_data(&self) -> Result<(), Error>;

@@ -105,6 +105,8 @@ pub(crate) struct Engine {
     checkpoints: checkpoint::Checkpoints,
     rewriter: rewrite::Rewriter,
     puncher: punch::Puncher,
+    /// When namespaces whose time to go on could not be written are tried again, by the boot-time clock.
+    resume_not_before_ms: u64,
     /// When the journal last grew, by the boot-time clock.
     journal_grew_ms: u64,
     backups: backup::Backups,

@@ -6,7 +6,7 @@ use super::FILES;
 use crate::{
     disk::{
         self, Disk,
-        fresh::{self, FreshFile, Throttle},
+        fresh::{self, Caching, FreshFile, Throttle},
     },
     format::{
         checkpoint::{Block, End, Header},
@@ -42,7 +42,7 @@ impl Writer {
         throttle: Throttle,
     ) -> Result<Self, disk::Error> {
         let name = FILES.temporary_name(header.number);
-        let mut file = FreshFile::create(Arc::clone(&disk), name, throttle)?;
+        let mut file = FreshFile::create(Arc::clone(&disk), name, throttle, Caching::Passed)?;
         file.append(&header.encode(seed))?;
         let (number, block, end) = (header.number, Vec::new(), End::default());
         Ok(Self { disk, file, number, seed, block, end })

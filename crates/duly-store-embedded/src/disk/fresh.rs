@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::{Disk, Error, File};
+use super::{BLOCK_BYTES, Disk, Error, File};
 
 /// Bytes of a write. Tests write small files and still cross every boundary.
 const CHUNK_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
@@ -17,13 +17,25 @@ const WRITE_BACK_BYTES: u64 = 4 * CHUNK_BYTES as u64;
 /// Hears how many bytes each write had, and may take its time, to pace the writer.
 pub(crate) type Throttle = Box<dyn FnMut(u64) + Send>;
 
+/// Whether what is written stays in the operating system's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caching {
+    /// It is read soon.
+    Kept,
+    /// It is read at the next opening at the earliest, and should drive nothing out.
+    Passed,
+}
+
 /// See the module.
 pub(crate) struct FreshFile {
     disk: Arc<dyn Disk>,
     file: Arc<dyn File>,
     name: String,
     throttle: Throttle,
+    caching: Caching,
+    /// What is to be written next, behind as many bytes as put it at a block in memory.
     chunk: Vec<u8>,
+    skip: usize,
     /// Bytes handed to the disk.
     written: u64,
     /// Bytes whose write-back was asked for.
@@ -43,6 +55,7 @@ impl FreshFile {
         disk: Arc<dyn Disk>,
         name: String,
         throttle: Throttle,
+        caching: Caching,
     ) -> Result<Self, Error> {
         let file = match disk.create(&name) {
             Err(Error::AlreadyExists { .. }) => {
@@ -51,12 +64,17 @@ impl FreshFile {
             }
             created => created?,
         };
+        let mut chunk: Vec<u8> = Vec::with_capacity(CHUNK_BYTES + BLOCK_BYTES);
+        let skip = chunk.as_ptr().align_offset(BLOCK_BYTES).min(BLOCK_BYTES);
+        chunk.resize(skip, 0);
         Ok(Self {
             disk,
             file,
             name,
             throttle,
-            chunk: Vec::with_capacity(CHUNK_BYTES),
+            caching,
+            chunk,
+            skip,
             written: 0,
             written_back: 0,
             ending: Ending::Removed,
@@ -65,17 +83,21 @@ impl FreshFile {
 
     /// Bytes appended so far.
     pub(crate) fn len(&self) -> u64 {
-        self.written + self.chunk.len() as u64
+        self.written + self.gathered() as u64
+    }
+
+    fn gathered(&self) -> usize {
+        self.chunk.len() - self.skip
     }
 
     /// Appends; after an error the file is good for nothing but being dropped.
     pub(crate) fn append(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
-            let room = CHUNK_BYTES - self.chunk.len();
+            let room = CHUNK_BYTES - self.gathered();
             let (now, later) = bytes.split_at(bytes.len().min(room));
             self.chunk.extend_from_slice(now);
             bytes = later;
-            if self.chunk.len() == CHUNK_BYTES {
+            if self.gathered() == CHUNK_BYTES {
                 self.write()?;
             }
         }
@@ -83,14 +105,23 @@ impl FreshFile {
     }
 
     fn write(&mut self) -> Result<(), Error> {
-        if self.chunk.is_empty() {
+        let chunk = &self.chunk[self.skip..];
+        let bytes = chunk.len() as u64;
+        if bytes == 0 {
             return Ok(());
         }
-        self.file.write_at(self.written, &self.chunk)?;
-        let bytes = self.chunk.len() as u64;
+        let is_passed = self.caching == Caching::Passed && chunk.len() == CHUNK_BYTES;
+        if is_passed {
+            self.file.write_past_cache(self.written, chunk)?;
+        } else {
+            self.file.write_at(self.written, chunk)?;
+        }
         self.written += bytes;
-        self.chunk.clear();
+        self.chunk.truncate(self.skip);
         (self.throttle)(bytes);
+        if is_passed {
+            self.written_back = self.written;
+        }
         let behind_bytes = self.written - self.written_back;
         if behind_bytes >= WRITE_BACK_BYTES {
             self.file.write_back(self.written_back, behind_bytes)?;

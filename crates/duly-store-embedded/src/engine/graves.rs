@@ -4,18 +4,21 @@
 //!
 //! Memory goes back to the system in the background: of very many tables that takes long.
 
+use std::collections::VecDeque;
+
 use crate::index::{Cursor, Flags, Index};
 
 use super::{Engine, namespaces::Namespace};
 
 /// Tables that one step looks at.
-const TABLES_PER_STEP: usize = 8;
+const TABLES_PER_STEP: usize = if cfg!(test) { 1 } else { 8 };
 
 /// Indexes of namespaces that are gone.
 #[derive(Debug, Default)]
 pub(super) struct Graves {
-    /// With the number of the namespace.
-    indexes: Vec<(u32, Index)>,
+    /// With the number of the namespace; the first is under way.
+    indexes: VecDeque<(u32, Index)>,
+    /// How far the first was counted out.
     cursor: Option<Cursor>,
     /// Leases that are still to be dropped.
     leases: u64,
@@ -34,7 +37,7 @@ impl Engine {
         self.graves.leases += gone.in_flight;
         let counted = [&mut gone.live, gone.stubs.index_mut(), gone.letters.indexes_mut().0];
         for index in counted.into_iter().filter(|index| !index.is_empty()) {
-            self.graves.indexes.push((number, std::mem::replace(index, Index::new())));
+            self.graves.indexes.push_back((number, std::mem::replace(index, Index::new())));
         }
         self.free(gone);
         self.busy = true;
@@ -48,7 +51,7 @@ impl Engine {
     /// One step.
     pub(super) fn count_out(&mut self) {
         for _ in 0..TABLES_PER_STEP {
-            let Some((number, index)) = self.graves.indexes.last() else {
+            let Some((number, index)) = self.graves.indexes.front() else {
                 return;
             };
             let scan = index.scan(self.graves.cursor.unwrap_or(Cursor::START));
@@ -65,7 +68,7 @@ impl Engine {
             });
             self.graves.cursor = next;
             if next.is_none()
-                && let Some(gone) = self.graves.indexes.pop()
+                && let Some(gone) = self.graves.indexes.pop_front()
             {
                 self.free(gone);
             }

@@ -10,7 +10,7 @@ use duly_store::{
 
 use crate::format::record::{NamespaceRecord, Record};
 
-use super::Engine;
+use super::{Engine, time::AGAIN_MS};
 
 /// Namespaces that go on in one step of the engine.
 const RESUMED_PER_STEP: usize = 64;
@@ -95,6 +95,9 @@ impl Engine {
     /// Lets the namespaces go on whose time has come. One whose record cannot be written now stays
     /// paused until it can.
     pub(super) fn resume_due(&mut self) {
+        if self.now.boot_ms < self.resume_not_before_ms {
+            return;
+        }
         let now = self.now.wall();
         for number in self.namespaces.resuming_by(now, RESUMED_PER_STEP) {
             let Some(known) = self.namespaces.get(number) else {
@@ -104,7 +107,8 @@ impl Engine {
             let record =
                 NamespaceRecord { paused: false, resumes_at: None, updated_at: now, ..record };
             if let Err(error) = self.write_namespace(number, record) {
-                tracing::warn!(%error, "a namespace cannot go on at its time");
+                tracing::warn!(%error, "a namespace cannot go on at its time; it is tried again");
+                self.resume_not_before_ms = self.now.boot_ms + AGAIN_MS;
                 return;
             }
         }

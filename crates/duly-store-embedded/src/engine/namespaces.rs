@@ -430,21 +430,29 @@ impl Namespaces {
     }
 }
 
+/// A pending timer whose record has moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// It is due and in its lane's window.
+    InWindow,
+    Elsewhere,
+}
+
 impl Namespace {
     /// Follows the record of a pending timer that has moved, if its entry still points at the old one;
-    /// answers whether it did.
-    pub(crate) fn relocate(&mut self, key: Key, from: Location, to: Location) -> bool {
-        let Some(before) = self.live.relocate(key, from, to) else {
-            return false;
-        };
+    /// answers which it is, or `None` if nothing moved.
+    pub(crate) fn relocate(&mut self, key: Key, from: Location, to: Location) -> Option<Moved> {
+        let before = self.live.relocate(key, from, to)?;
         if before.flags().has(Flags::SURFACED)
             && let Some(lane) = self.lanes.get_mut(before.lane())
         {
             let place = |entry: &Entry| Place::of(key.namespace(), entry);
             let due = lane.due_mut(before.claimable().kind);
-            due.relocate(place(&before), place(&before.at(to)));
+            if due.relocate(place(&before), place(&before.at(to))) {
+                return Some(Moved::InWindow);
+            }
         }
-        true
+        Some(Moved::Elsewhere)
     }
 
     /// The count of unleased timers of this kind.

@@ -79,6 +79,7 @@ impl Engine {
             journal,
             checkpoints: super::checkpoint::Checkpoints::default(),
             rewriter: super::rewrite::Rewriter::default(),
+            resume_not_before_ms: 0,
             journal_grew_ms: 0,
             puncher: super::punch::Puncher::default(),
             backups: super::backup::Backups::default(),

@@ -18,6 +18,10 @@ use std::collections::BTreeSet;
 
 use crate::index::{Entry, PackedKey};
 
+mod earliest;
+
+pub(crate) use earliest::Earliest;
+
 /// A place in due order. What is due at one instant is in the order in which its records stand in the
 /// files, so that those of one claim are a few long reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +50,7 @@ pub(crate) struct Overdue {
     window: BTreeSet<Place>,
     hidden: u64,
     /// While a refill is under way: what surfaced since it began and may have been passed by.
-    late: Option<Vec<Place>>,
+    late: Option<Earliest>,
 }
 
 impl Overdue {
@@ -84,7 +88,7 @@ impl Overdue {
         if !belongs {
             self.hidden += 1;
             if let Some(late) = &mut self.late {
-                late.push(place);
+                late.offer(place);
             }
             return;
         }
@@ -102,11 +106,13 @@ impl Overdue {
         }
     }
 
-    /// Follows a record that has moved.
-    pub(crate) fn relocate(&mut self, from: Place, to: Place) {
-        if self.window.remove(&from) {
+    /// Follows a record that has moved; answers whether it is held.
+    pub(crate) fn relocate(&mut self, from: Place, to: Place) -> bool {
+        let is_held = self.window.remove(&from);
+        if is_held {
             self.window.insert(to);
         }
+        is_held
     }
 
     /// Whether a refill is under way or asked for.
@@ -131,14 +137,15 @@ impl Overdue {
         let low = self.hidden > 0 && self.window.len() < room.div_ceil(4);
         let begins = low && self.late.is_none();
         if begins {
-            self.late = Some(Vec::new());
+            self.late = Some(Earliest::new(room));
         }
         begins
     }
 
-    /// What surfaced while the refill was under way; ends it.
-    pub(crate) fn end_refill(&mut self) -> Vec<Place> {
-        self.late.take().unwrap_or_default()
+    /// The earliest of what surfaced while the refill was under way, and the last up to which none is
+    /// missing; ends it.
+    pub(crate) fn end_refill(&mut self) -> (Vec<Place>, Option<Place>) {
+        self.late.take().map(Earliest::into_parts).unwrap_or_default()
     }
 
     /// Brings something hidden into the window.
@@ -187,7 +194,7 @@ mod tests {
         assert!(overdue.begin_refill(4));
         assert!(!overdue.begin_refill(4), "one at a time");
         overdue.add(place(6), 4);
-        assert_eq!(overdue.end_refill(), [place(6)]);
+        assert_eq!(overdue.end_refill(), (vec![place(6)], None));
         [5, 6, 6].into_iter().for_each(|at_ms| overdue.unhide(place(at_ms)));
         assert_eq!((held(&overdue), overdue.len()), (vec![5, 6], 5));
     }

@@ -86,11 +86,16 @@ impl Engine {
             self.held_back.first().map(|held| held.due_ms.saturating_sub(now.wall_ms)),
             self.expiries.next_due().map(|at| at.saturating_sub(now.wall_ms)),
             self.lease_ends.next_due().map(|at| at.saturating_sub(now.boot_ms)),
-            self.namespaces.next_resume().map(|at| at.unix_ms().saturating_sub(now.wall_ms)),
+            self.next_resume_in_ms(),
         ];
         let left_ms = left.into_iter().flatten().min();
         self.announced_ms = left_ms.map(|left| now.wall_ms.saturating_add(left));
         left_ms.map(|left| Duration::from_millis(left).saturating_sub(now.wall_rest))
+    }
+
+    fn next_resume_in_ms(&self) -> Option<u64> {
+        let left_ms = self.namespaces.next_resume()?.unix_ms().saturating_sub(self.now.wall_ms);
+        Some(left_ms.max(self.resume_not_before_ms.saturating_sub(self.now.boot_ms)))
     }
 
     /// The lanes of a namespace by what they are keyed by at present.

@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 
 use crate::index::{Cursor, Entry, Flags, Index, Key, Kind};
 
-use super::{Engine, overdue::Place};
+use super::{
+    Engine,
+    overdue::{Earliest, Place},
+};
 
 /// Pending timers of a namespace up to which a claim that finds an empty window waits for the pass.
 pub(super) const AT_ONCE: usize = 65_536;
@@ -39,37 +42,16 @@ impl Refills {
 struct Pass {
     lane: LaneOfKind,
     cursor: Cursor,
-    /// The earliest so far, in no order, and others that were seen since it was last cut.
-    earliest: Vec<Place>,
-    /// None of what comes behind it is among the earliest.
-    last: Option<Place>,
-    room: usize,
+    earliest: Earliest,
 }
 
 impl Pass {
     fn offer(&mut self, entry: &Entry) {
         let (number, lane, kind) = self.lane;
-        let claimable = entry.claimable();
         let flags = entry.flags();
         let hidden = flags.has(Flags::SURFACED) && !flags.has(Flags::LEASED);
-        if hidden && entry.lane() == lane && claimable.kind == kind {
-            let place = Place::of(number, entry);
-            if self.last.is_some_and(|last| place > last) {
-                return;
-            }
-            self.earliest.push(place);
-            if self.earliest.len() >= 2 * self.room {
-                self.cut();
-            }
-        }
-    }
-
-    /// Lets go of all but the earliest. Once for as many as stay, so it costs a few comparisons each.
-    fn cut(&mut self) {
-        if self.earliest.len() > self.room {
-            self.earliest.select_nth_unstable(self.room - 1);
-            self.earliest.truncate(self.room);
-            self.last = self.earliest.last().copied();
+        if hidden && entry.lane() == lane && entry.claimable().kind == kind {
+            self.earliest.offer(Place::of(number, entry));
         }
     }
 }
@@ -148,12 +130,11 @@ impl Engine {
     }
 
     fn pass_for(&self, lane: LaneOfKind) -> Pass {
-        let room = self.namespaces.room(self.options.overdue_max).max(1);
-        Pass { lane, cursor: Cursor::START, earliest: Vec::new(), last: None, room }
+        let room = self.namespaces.room(self.options.overdue_max);
+        Pass { lane, cursor: Cursor::START, earliest: Earliest::new(room) }
     }
 
-    fn end_refill(&mut self, mut pass: Pass) {
-        pass.cut();
+    fn end_refill(&mut self, pass: Pass) {
         let (number, slot, kind) = pass.lane;
         let Some(namespace) = self.namespaces.get_mut(number) else {
             return;
@@ -161,13 +142,15 @@ impl Engine {
         let Some(lane) = namespace.lanes.get_mut(slot) else {
             return;
         };
-        let late = lane.due_mut(kind).end_refill();
+        let (late, late_until) = lane.due_mut(kind).end_refill();
+        let (earliest, until) = pass.earliest.into_parts();
         let live = &namespace.live;
-        let seen = pass.earliest.len() + late.len();
-        // Between the last that the pass kept and what surfaced behind it there may be others.
-        let late = late.into_iter().filter(|late| pass.last.is_none_or(|last| *late <= last));
+        let seen = earliest.len() + late.len();
+        // Behind the last up to which none is missing there may be others in between.
+        let until = until.into_iter().chain(late_until).min();
+        let places = earliest.into_iter().chain(late);
+        let places = places.filter(|place| until.is_none_or(|until| *place <= until));
         // Some were cancelled, claimed or changed since they were seen; the records of some moved.
-        let places = pass.earliest.into_iter().chain(late);
         let mut found: Vec<Place> =
             places.filter_map(|place| place_now(live, &place, pass.lane)).collect();
         let is_short = found.len() < seen;

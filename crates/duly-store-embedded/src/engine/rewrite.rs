@@ -26,7 +26,7 @@ use crate::{
     open::OpenError,
 };
 
-use super::{Engine, letters};
+use super::{Engine, letters, namespaces::Moved};
 
 mod gather;
 mod judge;
@@ -341,8 +341,13 @@ impl Engine {
     fn relocate(&mut self, moved: &Move, to: Location) {
         let number = moved.key.namespace();
         let (hash_key, old) = (self.hash_key, moved.old);
+        let mut is_held = false;
         let did = self.namespaces.with(number, |namespace| match moved.kind {
-            run::Kind::Pending => namespace.relocate(moved.key, old, to),
+            run::Kind::Pending => {
+                let relocated = namespace.relocate(moved.key, old, to);
+                is_held = relocated == Some(Moved::InWindow);
+                relocated.is_some()
+            }
             run::Kind::Stubs => namespace.stubs.index_mut().relocate(moved.key, old, to).is_some(),
             run::Kind::DeadLetters => moved.firing.as_ref().is_some_and(|firing| {
                 let delivery = firing.delivery_id(namespace.name.as_str());
@@ -353,6 +358,8 @@ impl Engine {
         if did == Some(true) {
             self.files.release(old);
             self.files.retain(to);
+        }
+        if is_held {
             self.step_back.places_moved();
         }
     }

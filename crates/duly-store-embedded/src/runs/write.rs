@@ -6,7 +6,7 @@ use super::FILES;
 use crate::{
     disk::{
         self, Disk,
-        fresh::{FreshFile, Throttle},
+        fresh::{Caching, FreshFile, Throttle},
     },
     format::{
         ALIGN,
@@ -56,7 +56,7 @@ impl Writer {
         throttle: Throttle,
     ) -> Result<Self, disk::Error> {
         let name = FILES.temporary_name(header.id);
-        let mut file = FreshFile::create(disk, name, throttle)?;
+        let mut file = FreshFile::create(disk, name, throttle, Caching::Kept)?;
         file.append(&header.encode(seed))?;
         Ok(Self {
             file,

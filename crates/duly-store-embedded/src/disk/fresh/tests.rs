@@ -13,7 +13,7 @@ fn disk(seed: u64) -> (SimDisk, Arc<dyn Disk>) {
 }
 
 fn create(disk: &Arc<dyn Disk>) -> Result<FreshFile, Error> {
-    FreshFile::create(Arc::clone(disk), TEMPORARY.to_owned(), Box::new(|_| {}))
+    FreshFile::create(Arc::clone(disk), TEMPORARY.to_owned(), Box::new(|_| {}), Caching::Kept)
 }
 
 fn bytes(count: usize) -> Vec<u8> {
@@ -43,7 +43,7 @@ fn each_write_is_heard_of_and_every_fourth_is_written_back() {
         let heard = Arc::clone(&heard);
         Box::new(move |bytes| heard.lock().push(bytes))
     };
-    let mut file = FreshFile::create(disk, TEMPORARY.to_owned(), hear).unwrap();
+    let mut file = FreshFile::create(disk, TEMPORARY.to_owned(), hear, Caching::Kept).unwrap();
     let before = sim.ops();
     file.append(&bytes(8 * CHUNK_BYTES + 5)).unwrap();
     assert_eq!(sim.ops() - before, 8 + 2);

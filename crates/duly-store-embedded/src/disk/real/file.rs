@@ -59,6 +59,10 @@ impl File for RealFile {
         self.change(Operation::Write, |file| file.write_all_at(bytes, offset))
     }
 
+    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.change(Operation::Write, |file| write_past_cache(file, offset, bytes))
+    }
+
     // The standard library asks for F_FULLFSYNC on macOS, where a plain fsync stops at the drive's
     // cache, and repeats interrupted calls.
     fn sync_data(&self) -> Result<(), Error> {
@@ -118,6 +122,32 @@ impl File for RealFile {
     fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// Sets `O_DIRECT` for the time of the write.
+#[cfg(target_os = "linux")]
+fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+    let flags = fcntl_getfl(file)?;
+    if fcntl_setfl(file, flags | OFlags::DIRECT).is_err() {
+        // This file system knows no such writes.
+        return file.write_all_at(bytes, offset);
+    }
+    let written = file.write_all_at(bytes, offset);
+    fcntl_setfl(file, flags)?;
+    match written {
+        // It wants them otherwise than they came.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            file.write_all_at(bytes, offset)
+        }
+        written => written,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    file.write_all_at(bytes, offset)
 }
 
 /// Answers whether the file system can reserve room.

@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::disk::{Punched, contract};
+use crate::disk::{BLOCK_BYTES, Punched, contract};
 
 fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o777
@@ -217,4 +217,29 @@ fn a_hole_is_punched_where_the_file_system_can() {
         let holes = file.holes().unwrap();
         assert!(matches!(holes.as_slice(), [hole] if *hole == (0..1 << 20)), "{holes:?}");
     }
+}
+
+#[test]
+fn what_is_written_past_the_cache_is_what_is_read_wherever_its_memory_begins() {
+    let dir = temp_dir();
+    let disk = RealDisk::open_or_create(dir.path()).unwrap();
+    let file = disk.create("a").unwrap();
+    let bytes: Vec<u8> = (0..5 * BLOCK_BYTES).map(|at| (at % 251) as u8).collect();
+    let aligned = bytes.as_ptr().align_offset(BLOCK_BYTES);
+    let mut expected = vec![0; 8 * BLOCK_BYTES];
+    let mut write = |skip: usize, offset: usize, count: usize| {
+        let part = &bytes[skip..skip + count];
+        file.write_past_cache(offset as u64, part).unwrap();
+        expected[offset..offset + count].copy_from_slice(part);
+    };
+    // From a block in memory on, from beside one, to beside one on the disk, and less than blocks.
+    write(aligned, 0, 2 * BLOCK_BYTES);
+    write(aligned + 1, 2 * BLOCK_BYTES, BLOCK_BYTES);
+    write(aligned, 4 * BLOCK_BYTES + 1, BLOCK_BYTES);
+    write(aligned, 6 * BLOCK_BYTES, BLOCK_BYTES + 1);
+    file.sync_data().unwrap();
+    let mut read = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    file.read_exact_at(0, &mut read).unwrap();
+    expected.truncate(read.len());
+    assert!(read == expected);
 }

@@ -1,10 +1,14 @@
 //! Deleting a large namespace costs its steps neither a walk nor the freeing of its tables.
 
 use duly_core::{
-    Millis, Schedule,
+    Millis, NamespaceName, Schedule,
     schedule::{IfExists, When},
 };
-use duly_store::{Command, Operation, Outcome, command::Answer, namespaces::DeleteMode};
+use duly_store::{
+    Command, Operation, Outcome,
+    command::Answer,
+    namespaces::{DeleteMode, Put},
+};
 
 use crate::engine::{
     Engine,
@@ -14,7 +18,11 @@ use crate::engine::{
 const TIMERS: u32 = 5_000;
 
 fn apply(engine: &mut Engine, operation: Operation) {
-    let command = Command { namespace: shop(), operation, answer: Answer::Brief };
+    apply_in(engine, shop(), operation);
+}
+
+fn apply_in(engine: &mut Engine, namespace: NamespaceName, operation: Operation) {
+    let command = Command { namespace, operation, answer: Answer::Brief };
     let outcome = engine.apply(command);
     assert!(!matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_)), "{outcome:?}");
 }
@@ -65,4 +73,29 @@ fn the_memory_of_a_deleted_namespace_is_freed_in_the_background() {
     // The namespace, its pending timers, its stubs.
     assert_eq!(works, 3, "each is handed to the background");
     assert!(engine.files.iter().all(|(_, _, counts)| counts.live == 0), "and counted out");
+}
+
+#[test]
+fn p1_namespaces_deleted_one_behind_the_other_are_counted_out_once() {
+    let (mut engine, ..) = opened(small());
+    let names = ["shop", "second", "kept"].map(|name| NamespaceName::new(name).unwrap());
+    for name in &names {
+        engine.put_namespace(name, Put::IfAbsent(Box::default())).unwrap();
+    }
+    for n in 0..TIMERS {
+        for name in &names {
+            let when = When::After(Millis::from_secs(60));
+            let schedule = Box::new(Schedule::new(id(&format!("t{n}")), when));
+            let operation = Operation::Schedule { schedule, if_exists: IfExists::Fail };
+            apply_in(&mut engine, name.clone(), operation);
+        }
+    }
+    while rest(&mut engine) > 0 {}
+    engine.delete_namespace(&names[0], DeleteMode::Force).unwrap();
+    step(&mut engine);
+    assert!(!engine.graves.indexes.is_empty(), "the first is under way");
+    engine.delete_namespace(&names[1], DeleteMode::Force).unwrap();
+    rest(&mut engine);
+    let live: u64 = engine.files.iter().map(|(_, _, counts)| counts.live).sum();
+    assert_eq!(live, u64::from(TIMERS), "what the third holds, and nothing else");
 }

@@ -9,7 +9,9 @@
 //! the target falls, and nothing that was found is looked at for that. What lies behind the target by
 //! then is dropped when it is met again: when it goes into a calendar, or when it has become as much as
 //! a calendar should hold; then everything is offered once more, some of it each step. If one bucket
-//! alone is too much, it is divided into finer ones, down to a millisecond, which is taken whole.
+//! alone is too much, it is divided into finer ones, down to a millisecond, which is taken whole: the
+//! buckets then begin there. What waits for an earlier time is counted in the first; where that is too
+//! much, they begin with the earliest.
 
 use duly_wheel::Calendar;
 
@@ -33,8 +35,12 @@ pub(super) struct Catch {
     found: Vec<Due>,
     /// What was found and is to be offered again.
     again: Vec<Due>,
-    /// Where the first bucket begins; what waits longer is counted in it.
+    /// Where the first bucket begins; what is earlier is counted in it.
     base_ms: u64,
+    /// How many are.
+    earlier: usize,
+    /// The earliest that was offered.
+    earliest_ms: u64,
     width_ms: u64,
     counts: Vec<usize>,
     /// The sum of the counts: of `found`, what lies before the target.
@@ -61,6 +67,8 @@ impl Catch {
             found: Vec::new(),
             again: Vec::new(),
             base_ms,
+            earlier: 0,
+            earliest_ms: u64::MAX,
             width_ms: finer(target_ms - base_ms),
             counts: vec![0; BUCKETS],
             len: 0,
@@ -94,6 +102,8 @@ impl Catch {
         let bucket = self.bucket_of(at_ms);
         self.counts[bucket] += 1;
         self.len += 1;
+        self.earlier += usize::from(at_ms < self.base_ms);
+        self.earliest_ms = self.earliest_ms.min(at_ms);
         if self.len > self.max {
             self.let_go();
         }
@@ -117,28 +127,37 @@ impl Catch {
             self.is_cut = true;
             last -= 1;
         }
-        let is_too_much = last == 0 && self.len > self.max.saturating_mul(2);
-        if is_too_much && self.width_ms > 1 && self.again.is_empty() {
-            self.width_ms = finer(self.width_ms);
-            self.offer_all_again();
+        if self.len <= self.max.saturating_mul(2) || !self.again.is_empty() {
+            return;
         }
+        if self.earlier > self.max {
+            self.base_ms = self.earliest_ms;
+            self.width_ms = finer(self.target_ms - self.base_ms);
+        } else if self.width_ms > 1 {
+            self.base_ms += last as u64 * self.width_ms;
+            self.width_ms = finer(self.width_ms);
+        } else {
+            return;
+        }
+        self.offer_all_again();
     }
 
     fn offer_all_again(&mut self) {
         std::mem::swap(&mut self.again, &mut self.found);
         self.counts.fill(0);
-        self.len = 0;
+        (self.len, self.earlier) = (0, 0);
     }
 
     /// Offers some of what is to be offered again; answers whether that was all.
     pub(super) fn offer_some_again(&mut self) -> bool {
         for _ in 0..AGAIN_PER_STEP {
             let Some((at_ms, key)) = self.again.pop() else {
-                return true;
+                self.let_go();
+                return self.again.is_empty();
             };
             self.offer(at_ms, key);
         }
-        self.again.is_empty()
+        false
     }
 
     /// Moves up to so many of what was found into a calendar, once everything was seen: into this one

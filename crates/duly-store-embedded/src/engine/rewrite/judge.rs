@@ -1,12 +1,15 @@
 //! Which records of a part of a file are carried over.
 //!
 //! Asking the index about a record is a cache miss on the thread that serves the callers, and the
-//! move asks once more. So some records of a part are looked at first. Where nearly all of these are
-//! live, its pending timers are carried over unasked, in the background. Those that were dead stay so:
-//! no location moves to them, and their room comes back with that of their neighbours.
+//! move asks once more. So some records of a part of a segment are looked at first. Where nearly all
+//! of their bytes are live, its pending timers are carried over unasked, in the background. Those that
+//! were dead stay so: no location moves to them, and their room comes back with that of their
+//! neighbours. Large records are always asked about, and those of runs, which are rewritten to leave
+//! the dead behind.
 
 use crate::{
     effect::Effect,
+    files::FileId,
     format::run,
     index::{Entry, Location},
 };
@@ -15,8 +18,10 @@ use super::{Buffers, Candidate, Engine, Gathered, Job, State, Survivor};
 
 /// Records of a part that are looked at first.
 const SAMPLE: usize = 128;
-/// One of so many may be dead.
-const DEAD_SHARE: usize = 8;
+/// One byte of so many may be dead.
+const DEAD_SHARE: u64 = 8;
+/// Bytes of records that may be carried over unasked.
+const SMALL_BYTES_MAX: u64 = 1_024;
 
 impl Engine {
     /// Looks at some of a part's records and carries over what the indexes point at.
@@ -27,7 +32,7 @@ impl Engine {
         let Buffers { part, survivors, bytes: kept, .. } = &mut job.buffers;
         let end = (next + self.rewriter.records_per_step()).min(part.candidates.len());
         let unasked = part.is_live_in.is_some();
-        let asked = |candidate: &&Candidate| !(unasked && is_pending(candidate));
+        let asked = |candidate: &&Candidate| !(unasked && is_small(candidate));
         let candidates = part.candidates[next..end].iter().filter(asked);
         self.namespaces.warm(candidates.clone().filter_map(|candidate| candidate.effect.key()));
         for candidate in candidates {
@@ -48,14 +53,20 @@ impl Engine {
     }
 
     fn is_mostly_live(&self, slot: u16, part: &Gathered) -> bool {
-        let pending = || part.candidates.iter().filter(|candidate| is_pending(candidate));
-        let stride = part.candidates.len().div_ceil(SAMPLE).max(1);
-        let (mut seen, mut dead) = (0, 0);
-        for candidate in pending().step_by(stride) {
-            seen += 1;
-            dead += usize::from(self.survivor(slot, candidate).is_none());
+        let is_run = self.files.get(slot).is_none_or(|file| matches!(file.id, FileId::Run(_)));
+        if is_run {
+            return false;
         }
-        seen > 0 && dead * DEAD_SHARE <= seen
+        let small = part.candidates.iter().filter(|candidate| is_small(candidate));
+        let stride = part.candidates.len().div_ceil(SAMPLE).max(1);
+        let (mut seen_bytes, mut dead_bytes) = (0, 0);
+        for candidate in small.step_by(stride) {
+            seen_bytes += candidate.bytes;
+            if self.survivor(slot, candidate).is_none() {
+                dead_bytes += candidate.bytes;
+            }
+        }
+        seen_bytes > 0 && dead_bytes * DEAD_SHARE <= seen_bytes
     }
 
     /// The record to carry over, without its bytes, if the index points at it.
@@ -88,12 +99,12 @@ impl Engine {
 }
 
 impl Buffers {
-    /// Carries over the pending timers of a part that is nearly all live. Its others have been.
+    /// Carries over the small pending timers of a part that is nearly all live. Its others have been.
     pub(super) fn carry_over_unasked(&mut self) {
         let Some(slot) = self.part.is_live_in.take() else {
             return;
         };
-        for candidate in &self.part.candidates {
+        for candidate in self.part.candidates.iter().filter(|candidate| is_small(candidate)) {
             let Effect::Pending(pending) = &candidate.effect else {
                 continue;
             };
@@ -119,6 +130,6 @@ impl Candidate {
     }
 }
 
-const fn is_pending(candidate: &Candidate) -> bool {
-    matches!(candidate.effect, Effect::Pending(_))
+const fn is_small(candidate: &Candidate) -> bool {
+    matches!(candidate.effect, Effect::Pending(_)) && candidate.bytes <= SMALL_BYTES_MAX
 }
