@@ -120,8 +120,9 @@ pub trait File: Send + Sync + Debug {
     /// Writes as [`Self::write_at`], but past the memory of the operating system, for what is not read
     /// again soon: it drives out nothing that is. Only whole blocks, from memory that begins at one
     /// ([`BLOCK_BYTES`]), go past it, and not on every file system; a wrapper may leave this out.
-    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        self.write_at(offset, bytes)
+    /// Answers what came of it: either way the bytes are written.
+    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> Result<Passed, Error> {
+        self.write_at(offset, bytes).map(|()| Passed::No)
     }
 
     /// Makes the bytes, and the length needed to read them, durable (`fdatasync`).
@@ -187,6 +188,15 @@ pub trait File: Send + Sync + Debug {
 
     /// The name under which this handle was created or opened; a later rename does not change it.
     fn name(&self) -> &str;
+}
+
+/// Whether a write went past the operating system's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// There is nothing left to write back.
+    Yes,
+    /// It was a write like any other.
+    No,
 }
 
 /// What became of a hole.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::{BLOCK_BYTES, Disk, Error, File};
+use super::{BLOCK_BYTES, Disk, Error, File, Passed};
 
 /// Bytes of a write. Tests write small files and still cross every boundary.
 const CHUNK_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
@@ -110,16 +110,16 @@ impl FreshFile {
         if bytes == 0 {
             return Ok(());
         }
-        let is_passed = self.caching == Caching::Passed && chunk.len() == CHUNK_BYTES;
-        if is_passed {
-            self.file.write_past_cache(self.written, chunk)?;
+        let passed = if self.caching == Caching::Passed && chunk.len() == CHUNK_BYTES {
+            self.file.write_past_cache(self.written, chunk)?
         } else {
             self.file.write_at(self.written, chunk)?;
-        }
+            Passed::No
+        };
         self.written += bytes;
         self.chunk.truncate(self.skip);
         (self.throttle)(bytes);
-        if is_passed {
+        if passed == Passed::Yes {
             self.written_back = self.written;
         }
         let behind_bytes = self.written - self.written_back;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Access;
 use crate::disk::error::At;
-use crate::disk::{Error, File, Operation, Punched};
+use crate::disk::{Error, File, Operation, Passed, Punched};
 
 #[derive(Debug)]
 pub(super) struct RealFile {
@@ -59,7 +59,7 @@ impl File for RealFile {
         self.change(Operation::Write, |file| file.write_all_at(bytes, offset))
     }
 
-    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> Result<Passed, Error> {
         self.change(Operation::Write, |file| write_past_cache(file, offset, bytes))
     }
 
@@ -126,28 +126,25 @@ impl File for RealFile {
 
 /// Sets `O_DIRECT` for the time of the write.
 #[cfg(target_os = "linux")]
-fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Result<Passed> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
     let flags = fcntl_getfl(file)?;
-    if fcntl_setfl(file, flags | OFlags::DIRECT).is_err() {
-        // This file system knows no such writes.
-        return file.write_all_at(bytes, offset);
-    }
-    let written = file.write_all_at(bytes, offset);
-    fcntl_setfl(file, flags)?;
-    match written {
-        // It wants them otherwise than they came.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            file.write_all_at(bytes, offset)
+    // Not every file system knows such writes, and those that do want whole blocks.
+    if fcntl_setfl(file, flags | OFlags::DIRECT).is_ok() {
+        let written = file.write_all_at(bytes, offset);
+        fcntl_setfl(file, flags)?;
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+            written => return written.map(|()| Passed::Yes),
         }
-        written => written,
     }
+    file.write_all_at(bytes, offset).map(|()| Passed::No)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Result<()> {
-    file.write_all_at(bytes, offset)
+fn write_past_cache(file: &std::fs::File, offset: u64, bytes: &[u8]) -> io::Result<Passed> {
+    file.write_all_at(bytes, offset).map(|()| Passed::No)
 }
 
 /// Answers whether the file system can reserve room.
