@@ -33,7 +33,8 @@ pub struct Options {
     pub young_bytes: u64,
     /// Timers that the calendar of what is near may hold, where one of 16 pending is less.
     pub near_max: usize,
-    /// Due timers of one lane that are held in memory; the rest is found again when they are gone.
+    /// Due timers of one lane that are held in memory, or one of 32 where that is more (at most
+    /// 524,288); the rest is found again when they are gone.
     pub overdue_max: usize,
     /// Room in runs is given back in pieces of so many bytes, a power of two from 4096 to 1 MiB.
     #[doc(hidden)]

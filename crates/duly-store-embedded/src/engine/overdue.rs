@@ -92,9 +92,15 @@ impl Overdue {
             }
             return;
         }
-        if self.window.insert(place) && self.window.len() > room {
-            self.window.pop_last();
+        if self.window.insert(place)
+            && self.window.len() > room
+            && let Some(last) = self.window.pop_last()
+        {
             self.hidden += 1;
+            // A refill may have passed it by.
+            if let Some(late) = &mut self.late {
+                late.offer(last);
+            }
         }
     }
 
@@ -142,10 +148,19 @@ impl Overdue {
         begins
     }
 
-    /// The earliest of what surfaced while the refill was under way, and the last up to which none is
-    /// missing; ends it.
-    pub(crate) fn end_refill(&mut self) -> (Vec<Place>, Option<Place>) {
-        self.late.take().map(Earliest::into_parts).unwrap_or_default()
+    /// What surfaced since the refill began and is not behind a place; `None` if some of that was let go.
+    pub(crate) fn late_until(&mut self, until: Place) -> Option<Vec<Place>> {
+        let Some(late) = &mut self.late else {
+            return Some(Vec::new());
+        };
+        let is_complete = late.complete_until().is_none_or(|last| until <= last);
+        is_complete.then(|| late.take_until(until))
+    }
+
+    /// All that surfaced since the refill began, and was not taken out yet, in no order, as far as it is
+    /// known; ends the refill.
+    pub(crate) fn end_refill(&mut self) -> Vec<Place> {
+        self.late.take().map(|late| late.into_parts().0).unwrap_or_default()
     }
 
     /// Brings something hidden into the window.
@@ -194,7 +209,8 @@ mod tests {
         assert!(overdue.begin_refill(4));
         assert!(!overdue.begin_refill(4), "one at a time");
         overdue.add(place(6), 4);
-        assert_eq!(overdue.end_refill(), (vec![place(6)], None));
+        assert_eq!(overdue.late_until(place(5)), Some(Vec::new()));
+        assert_eq!(overdue.end_refill(), [place(6)]);
         [5, 6, 6].into_iter().for_each(|at_ms| overdue.unhide(place(at_ms)));
         assert_eq!((held(&overdue), overdue.len()), (vec![5, 6], 5));
     }

@@ -1,9 +1,12 @@
 //! Bringing hidden due timers back: a pass over a namespace's index for one lane whose window runs
 //! low.
 //!
-//! Called by the tick, a few tables at a time; one pass at once.
+//! Called by the tick, a few tables at a time, and then a few of what was found; one pass at once.
 
-use std::collections::BTreeSet;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap},
+};
 
 use crate::index::{Cursor, Entry, Flags, Index, Key, Kind};
 
@@ -17,6 +20,14 @@ pub(super) const AT_ONCE: usize = 65_536;
 /// Tables that one step looks at.
 const TABLES_PER_STEP: usize = 16;
 
+/// Timers that one step brings back.
+const PLACES_PER_STEP: usize = if cfg!(test) { 3 } else { 4_096 };
+
+/// One of so many due timers of a lane may be held, where that is more than the configured number.
+const SHARE: u64 = 32;
+/// But no more than this: letting go of the later half of twice as many is one step.
+const ROOM_MAX: u64 = 524_288;
+
 /// A lane and kind.
 pub(super) type LaneOfKind = (u32, u8, Kind);
 
@@ -25,6 +36,7 @@ pub(super) type LaneOfKind = (u32, u8, Kind);
 pub(super) struct Refills {
     wanted: BTreeSet<LaneOfKind>,
     pass: Option<Pass>,
+    filling: Option<Filling>,
 }
 
 impl Refills {
@@ -34,7 +46,16 @@ impl Refills {
 
     /// Whether a lane waits for its pass or has it under way.
     pub(super) fn has(&self, lane: LaneOfKind) -> bool {
-        self.wanted.contains(&lane) || self.pass.as_ref().is_some_and(|pass| pass.lane == lane)
+        self.wanted.contains(&lane)
+            || self.pass.as_ref().is_some_and(|pass| pass.lane == lane)
+            || self.filling.as_ref().is_some_and(|filling| filling.lane == lane)
+    }
+
+    /// Begins anew for a lane.
+    fn forget(&mut self, lane: LaneOfKind) {
+        self.wanted.remove(&lane);
+        self.pass.take_if(|pass| pass.lane == lane);
+        self.filling.take_if(|filling| filling.lane == lane);
     }
 }
 
@@ -43,6 +64,17 @@ struct Pass {
     lane: LaneOfKind,
     cursor: Cursor,
     earliest: Earliest,
+}
+
+/// What a pass has found, on its way into the window, the earliest first.
+#[derive(Debug)]
+struct Filling {
+    lane: LaneOfKind,
+    found: BinaryHeap<Reverse<Place>>,
+    /// Whether all hidden timers of the lane are among them.
+    is_all: bool,
+    /// Whether some were not as they had been seen.
+    is_short: bool,
 }
 
 impl Pass {
@@ -61,7 +93,7 @@ impl Engine {
     /// over.
     pub(super) fn check_window(&mut self, lane: LaneOfKind) {
         let (number, slot, kind) = lane;
-        let room = self.namespaces.room(self.options.overdue_max);
+        let room = self.namespaces.room(self.room_of(lane));
         let due = self.namespaces.get_mut(number).and_then(|ns| ns.lanes.get_mut(slot));
         if due.is_some_and(|lane| lane.due_mut(kind).begin_refill(room)) {
             self.refills.want(lane);
@@ -71,6 +103,11 @@ impl Engine {
 
     /// One step.
     pub(super) fn refill(&mut self) {
+        if let Some(filling) = self.refills.filling.take() {
+            self.refills.filling = self.fill_on(filling);
+            self.busy = true;
+            return;
+        }
         let Some(mut pass) = self.refills.pass.take().or_else(|| self.next_refill()) else {
             return;
         };
@@ -86,7 +123,7 @@ impl Engine {
             match next {
                 Some(cursor) => pass.cursor = cursor,
                 None => {
-                    self.end_refill(pass);
+                    self.refills.filling = Some(Filling::of(pass));
                     return;
                 }
             }
@@ -108,10 +145,7 @@ impl Engine {
         if namespace.live.len() > AT_ONCE {
             return false;
         }
-        self.refills.wanted.remove(&lane);
-        if self.refills.pass.as_ref().is_some_and(|pass| pass.lane == lane) {
-            self.refills.pass = None;
-        }
+        self.refills.forget(lane);
         let mut pass = self.pass_for(lane);
         let mut cursor = Some(Cursor::START);
         while let Some(scan) = cursor.and_then(|from| {
@@ -120,7 +154,10 @@ impl Engine {
             cursor = scan.next;
             scan.entries().for_each(|entry| pass.offer(&entry));
         }
-        self.end_refill(pass);
+        let mut filling = Some(Filling::of(pass));
+        while let Some(under_way) = filling {
+            filling = self.fill_on(under_way);
+        }
         true
     }
 
@@ -130,44 +167,76 @@ impl Engine {
     }
 
     fn pass_for(&self, lane: LaneOfKind) -> Pass {
-        let room = self.namespaces.room(self.options.overdue_max);
+        let room = self.namespaces.room(self.room_of(lane));
         Pass { lane, cursor: Cursor::START, earliest: Earliest::new(room) }
     }
 
-    fn end_refill(&mut self, pass: Pass) {
-        let (number, slot, kind) = pass.lane;
-        let Some(namespace) = self.namespaces.get_mut(number) else {
-            return;
+    /// How many due timers of a lane may be held: the more there are, the more, so that the index is
+    /// walked less often until all have gone.
+    fn room_of(&self, (number, slot, kind): LaneOfKind) -> usize {
+        let lane = self.namespaces.get(number).and_then(|namespace| namespace.lanes.get(slot));
+        let due = lane.map_or(0, |lane| lane.due(kind).len());
+        let share = usize::try_from((due / SHARE).min(ROOM_MAX)).expect("it is small");
+        self.options.overdue_max.max(share)
+    }
+
+    /// Brings some of what was found into the window; answers what is left to be done.
+    fn fill_on(&mut self, mut filling: Filling) -> Option<Filling> {
+        let (number, slot, kind) = filling.lane;
+        let room = self.room_of(filling.lane);
+        let free = self.namespaces.room(room);
+        let namespace = self.namespaces.get_mut(number)?;
+        let due = namespace.lanes.get_mut(slot)?.due_mut(kind);
+        let free = free.saturating_sub(due.window().len()).min(PLACES_PER_STEP);
+        let mut some: Vec<Place> =
+            std::iter::from_fn(|| filling.found.pop()).map(|place| place.0).take(free).collect();
+        let is_last = filling.found.is_empty() || free == 0;
+        // What surfaced meanwhile goes between them; behind the last there may be others in the index.
+        let late = match some.last().copied() {
+            _ if is_last && filling.is_all => Some(due.end_refill()),
+            Some(until) => due.late_until(until),
+            None => Some(Vec::new()),
         };
-        let Some(lane) = namespace.lanes.get_mut(slot) else {
-            return;
-        };
-        let (late, late_until) = lane.due_mut(kind).end_refill();
-        let (earliest, until) = pass.earliest.into_parts();
-        let live = &namespace.live;
-        let seen = earliest.len() + late.len();
-        // Behind the last up to which none is missing there may be others in between.
-        let until = until.into_iter().chain(late_until).min();
-        let places = earliest.into_iter().chain(late);
-        let places = places.filter(|place| until.is_none_or(|until| *place <= until));
-        // Some were cancelled, claimed or changed since they were seen; the records of some moved.
-        let mut found: Vec<Place> =
-            places.filter_map(|place| place_now(live, &place, pass.lane)).collect();
-        let is_short = found.len() < seen;
-        found.sort_unstable();
-        found.dedup();
-        let window = lane.due(kind).window();
-        found.retain(|place| !window.contains(place));
-        let room = self.options.overdue_max;
-        self.namespaces.unhide(number, slot, kind, found.into_iter(), room);
+        let is_complete = late.is_some();
+        if let Some(late) = late {
+            let seen = some.len() + late.len();
+            some.extend(late);
+            // Some were cancelled, claimed or changed since they were seen; some records moved.
+            let live = &namespace.live;
+            let places = some.into_iter().filter_map(|place| place_now(live, &place, filling.lane));
+            let places: BTreeSet<Place> = places.collect();
+            filling.is_short |= places.len() < seen;
+            self.namespaces.unhide(number, slot, kind, places.into_iter(), room);
+        }
+        self.wake = true;
+        if !is_last && is_complete {
+            return Some(filling);
+        }
+        self.end_refill(&filling);
+        None
+    }
+
+    fn end_refill(&mut self, filling: &Filling) {
+        let (number, slot, kind) = filling.lane;
+        let namespace = self.namespaces.get_mut(number);
+        if let Some(lane) = namespace.and_then(|namespace| namespace.lanes.get_mut(slot)) {
+            lane.due_mut(kind).end_refill();
+        }
         // A retry whose due time is ahead of a wall clock that stepped back is not claimable.
         if kind == Kind::Retry {
             self.look_back_for_retries();
         }
-        if is_short {
-            self.check_window(pass.lane);
+        if filling.is_short {
+            self.check_window(filling.lane);
         }
-        self.wake = true;
+    }
+}
+
+impl Filling {
+    fn of(pass: Pass) -> Self {
+        let (found, until) = pass.earliest.into_parts();
+        let found = found.into_iter().map(Reverse).collect();
+        Self { lane: pass.lane, found, is_all: until.is_none(), is_short: false }
     }
 }
 

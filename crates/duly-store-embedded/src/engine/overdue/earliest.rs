@@ -42,4 +42,14 @@ impl Earliest {
         self.cut();
         (self.places, self.last)
     }
+
+    /// The last up to which none is missing; `None`: none is.
+    pub(crate) const fn complete_until(&self) -> Option<Place> {
+        self.last
+    }
+
+    /// Takes out what is not behind a place, in no order.
+    pub(crate) fn take_until(&mut self, until: Place) -> Vec<Place> {
+        self.places.extract_if(.., |place| *place <= until).collect()
+    }
 }
