@@ -9,6 +9,7 @@
 //! * `headers`, `request`, [`signature`]: what is sent with the payload (S2, S3).
 //! * `connect` (with `dial`, `tunnel`, `tls`) makes a connection; `connection` sends over it; `pool`
 //!   keeps it. `exchange` puts them together: which time-out ends what, and what is repeated (P4, S7).
+//! * `unsent`: whether a request has left that is already answered.
 //! * `status`, `answer`, `bounded`: what the answer means, and how little of it is read (S1, S4).
 //!
 //! The only caller is the node's delivery task.
@@ -40,6 +41,7 @@ mod status;
 mod target;
 mod tls;
 mod tunnel;
+mod unsent;
 
 #[cfg(test)]
 mod tests;
@@ -50,6 +52,7 @@ pub use options::Options;
 use self::{
     answer::Ended, connect::Connector, exchange::Answer, failure::Failure, options::Bounds,
     options::Timeouts, pool::Lease, pool::Pool, resolve::Names, target::Target, tls::Tls,
+    unsent::FLUSHED_WITHIN,
 };
 
 /// How much sooner than the receiver says an idle connection is closed from this side.
@@ -104,7 +107,7 @@ impl HttpSink {
             return Failure::not_sent("the time for this attempt was over before it began").into();
         }
         let url = envelope.destination.url();
-        let Some(target) = Target::of(url) else {
+        let Some(target) = Target::of(url, &envelope.namespace) else {
             return Failure::not_sent("the URL is neither http:// nor https://").into();
         };
         let allowed =
@@ -123,15 +126,25 @@ impl HttpSink {
 
     /// The status alone decides; the body only explains, so a slow one changes nothing.
     async fn judge(&self, answer: Answer, target: &Target<'_>, ends_at: Instant) -> Delivery {
-        let Answer { response, lease } = answer;
+        let Answer { response, lease, mut unsent } = answer;
         let (head, body) = response.into_parts();
         let until = ends_at.min(Instant::now() + self.timeouts.body);
         let read = answer::read(body, until, self.bounds.answer_bytes_max).await;
-        if let Lease::Http1(connection) = lease
-            && read.ended == Ended::Whole
-            && let Some(for_at_most) = kept_for(&head)
-        {
-            self.pool.keep(target.origin(), connection, for_at_most);
+        let sent_by = ends_at.min(Instant::now() + FLUSHED_WITHIN);
+        match lease {
+            Lease::Http1(connection) => {
+                if read.ended == Ended::Whole
+                    && let Some(for_at_most) = kept_for(&head)
+                    && unsent.is_gone_by(sent_by).await
+                {
+                    self.pool.keep(target.origin(), connection, for_at_most);
+                }
+            }
+            lease @ Lease::Http2(_) => {
+                if !unsent.is_gone_by(sent_by).await {
+                    self.pool.retire(target.origin(), lease, unsent);
+                }
+            }
         }
         if head.status.is_success() {
             return Delivery::Confirmed;

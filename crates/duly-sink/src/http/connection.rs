@@ -3,6 +3,9 @@
 //! * HTTP/1.1 carries one exchange at a time; HTTP/2 carries many, and is shared.
 //! * Dropping a connection closes its socket at once, whatever its task was waiting for: a receiver
 //!   that neither reads nor answers holds nothing back.
+//! * An HTTP/2 connection that still holds the payloads of attempts that are over is not shared again,
+//!   and is closed under those that go on over it once there are too many bytes of them: a receiver
+//!   decides neither how many payloads stay in memory nor for how long.
 //! * [`SendError::Unsent`] is said only where the receiver cannot have seen the request: the client
 //!   gave it back before its first byte was written, or an HTTP/2 receiver refused its stream before
 //!   doing anything with it. Nothing else may be sent a second time within one attempt (S7).
@@ -36,6 +39,7 @@ use tokio::{
 use super::{
     bounded::{Bounded, Grant},
     failure,
+    unsent::Unsent,
 };
 
 /// Exchanges at once over one HTTP/2 connection, if the receiver allows as many.
@@ -48,6 +52,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 /// How often an HTTP/2 receiver is asked for a sign of life, and how long it has for it.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
 const ALIVE_WITHIN: Duration = Duration::from_secs(5);
+/// Bytes of payloads that attempts may leave behind unsent on an HTTP/2 connection.
+const LEFT_BYTES_MAX: usize = 1024 * 1024;
 /// Buffer for the head of an HTTP/1.1 answer; a longer head is no answer.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
@@ -116,7 +122,9 @@ pub(super) struct Http2 {
     /// How many the receiver allows, as far as it has said.
     streams_max: Box<dyn Fn() -> usize + Send + Sync>,
     idle_since: Mutex<Instant>,
-    _alive: watch::Sender<()>,
+    /// Of attempts that are over.
+    left: Mutex<Vec<Unsent>>,
+    alive: watch::Sender<()>,
 }
 
 impl fmt::Debug for Http2 {
@@ -152,7 +160,8 @@ impl Http2 {
             streams: AtomicUsize::new(0),
             streams_max,
             idle_since: Mutex::new(Instant::now()),
-            _alive: alive,
+            left: Mutex::default(),
+            alive,
         })
     }
 
@@ -165,14 +174,32 @@ impl Http2 {
         (self.streams.load(Ordering::Acquire) == 0).then(|| *self.idle_since.lock())
     }
 
-    /// A place for one exchange, if there is one. Called by one thread at a time.
+    /// A place for one exchange, if there is one.
     pub(super) fn stream(self: &Arc<Self>) -> Option<Stream> {
         let max = (self.streams_max)().clamp(1, STREAMS_MAX);
-        if self.is_closed() || self.streams.load(Ordering::Acquire) >= max {
+        if self.is_closed() {
             return None;
         }
-        self.streams.fetch_add(1, Ordering::AcqRel);
+        let one_more = |streams| (streams < max).then_some(streams + 1);
+        self.streams.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
         Some(Stream(Arc::clone(self)))
+    }
+
+    /// Takes over what an attempt leaves behind, and closes the connection when that is too much.
+    pub(super) fn leave(&self, unsent: Unsent) {
+        let mut left = self.left.lock();
+        left.push(unsent);
+        left.retain_mut(|unsent| !unsent.is_gone());
+        let left_bytes: usize = left.iter().map(Unsent::payload_bytes).sum();
+        if left_bytes > LEFT_BYTES_MAX {
+            self.alive.send_replace(());
+        }
+    }
+
+    /// One that is asked for its streams in another way.
+    #[cfg(test)]
+    pub(super) fn asked_by(self, streams_max: Box<dyn Fn() -> usize + Send + Sync>) -> Self {
+        Self { streams_max, ..self }
     }
 }
 
@@ -221,7 +248,7 @@ impl Drop for Task {
     }
 }
 
-/// Runs the tasks of one HTTP/2 connection until it is dropped.
+/// Runs the tasks of one HTTP/2 connection until it is dropped or closed.
 #[derive(Debug, Clone)]
 struct Tasks(watch::Receiver<()>);
 
@@ -234,7 +261,7 @@ where
         tokio::spawn(async move {
             tokio::select! {
                 () = task => {}
-                // Nothing is ever sent: this ends when the connection is dropped.
+                // The connection was dropped, or is closed because of what was left on it.
                 _ = gone.changed() => {}
             }
         });

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | name, TCP, proxy, TLS | `connect` | not connected: nothing was sent |
 //! | the head of the answer, or the receiver's reading of the request | `header` | timed out: it may have it |
+//! | the rest of a request that was answered before it was read | 0.1 s | as the answer says; the connection is given up |
 //! | all of it | the destination's, or the sender's deadline | either, by what was under way |
 //!
 //! **What is repeated (S7).** A connection out of the pool may have been closed by the receiver just
@@ -15,7 +16,7 @@
 
 use ::http::Response;
 use hyper::body::Incoming;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     HttpSink,
@@ -25,16 +26,18 @@ use super::{
     pool::{GATE_WITHIN, Lease},
     request::{self, Form},
     target::{Scheme, Target},
+    unsent::{FLUSHED_WITHIN, Unsent},
 };
 use crate::Envelope;
 
 /// Connections that may turn out to be closed in one attempt.
 const UNSENT_MAX: usize = 3;
 
-/// The head of an answer, and the connection that it came over.
+/// The head of an answer, the connection that it came over, and what of the request has not left.
 pub(super) struct Answer {
     pub(super) response: Response<Incoming>,
     pub(super) lease: Lease,
+    pub(super) unsent: Unsent,
 }
 
 impl HttpSink {
@@ -51,7 +54,7 @@ impl HttpSink {
                 Lease::Http1(_) => Form::Path,
                 Lease::Http2(_) => Form::Whole,
             };
-            let request =
+            let (request, unsent) =
                 request::of(envelope, target, form, self.clock.now()).map_err(Failure::not_sent)?;
             let sent_at = Instant::now();
             let head_by = ends_at.min(sent_at + self.timeouts.header);
@@ -65,7 +68,7 @@ impl HttpSink {
             };
             let done = timeout_at(head_by, sending).await;
             let failed = match done {
-                Ok(Ok(response)) => return Ok(Answer { response, lease }),
+                Ok(Ok(response)) => return Ok(Answer { response, lease, unsent }),
                 Ok(Err(SendError::Unsent)) => None,
                 Ok(Err(SendError::Failed(error))) => Some(Failure::lost(&error)),
                 Err(_elapsed) => {
@@ -75,7 +78,7 @@ impl HttpSink {
                 }
             };
             // Nobody else has to find out that nothing comes over it.
-            self.pool.retire(target.origin(), lease);
+            self.pool.retire(target.origin(), lease, unsent);
             if let Some(failure) = failed {
                 return Err(failure);
             }
@@ -139,11 +142,15 @@ impl HttpSink {
         loop {
             let mut lease = self.pool.take(target.origin())?;
             let ready = match &mut lease {
-                Lease::Http1(connection) => connection.is_ready().await,
-                Lease::Http2(_) => true,
+                Lease::Http1(connection) => timeout(FLUSHED_WITHIN, connection.is_ready()).await,
+                Lease::Http2(_) => Ok(true),
             };
-            if ready {
-                return Some(lease);
+            match ready {
+                Ok(true) => return Some(lease),
+                Ok(false) => {}
+                // The receiver does not read it out. Others may be in the same state, and the time
+                // for connecting is better spent on a new one.
+                Err(_elapsed) => return None,
             }
         }
     }

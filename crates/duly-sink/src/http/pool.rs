@@ -5,8 +5,10 @@
 //!   many receivers cannot take all places for good, and none is refused because of another.
 //! * An HTTP/2 connection is shared by all deliveries to its origin; a second one is made when the
 //!   receiver allows no further stream.
-//! * Never kept: a connection whose exchange timed out, was cut off or left bytes unread.
-//! * Nothing waits in here, and the lock is held for a few steps only (a look at all origins where the
+//! * Never kept: a connection whose exchange timed out, was cut off or left bytes unread,
+//!   or whose request had not left when its answer was read.
+//! * Nothing waits in here, no connection is asked anything under the lock (it may be writing), and
+//!   the lock is held for a few steps only (a look at all origins where the
 //!   number in all is exceeded, and on each sweep).
 
 use std::{
@@ -21,7 +23,10 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::connection::{Http1, Http2, Stream};
+use super::{
+    connection::{Http1, Http2, Stream},
+    unsent::Unsent,
+};
 
 /// Shortest time between two sweeps.
 const SWEEP_EVERY_MIN: Duration = Duration::from_millis(100);
@@ -122,16 +127,20 @@ impl Pool {
     /// A connection to `origin`, the one used last before others.
     pub(super) fn take(&self, origin: &str) -> Option<Lease> {
         let now = Instant::now();
-        let mut state = self.state.lock();
-        let State { origins, kept, .. } = &mut *state;
-        let origin = origins.get_mut(origin)?;
-        while let Some(idle) = origin.idle.pop_back() {
-            *kept -= 1;
-            if idle.until > now && !idle.connection.is_closed() {
-                return Some(Lease::Http1(idle.connection));
+        let shared = {
+            let mut state = self.state.lock();
+            let State { origins, kept, .. } = &mut *state;
+            let origin = origins.get_mut(origin)?;
+            while let Some(idle) = origin.idle.pop_back() {
+                *kept -= 1;
+                if idle.until > now && !idle.connection.is_closed() {
+                    return Some(Lease::Http1(idle.connection));
+                }
             }
-        }
-        origin.shared.iter().find_map(Http2::stream).map(Lease::Http2)
+            origin.shared.clone()
+        };
+        // Without the lock: how many streams a connection has is said by what writes to its socket.
+        shared.iter().find_map(Http2::stream).map(Lease::Http2)
     }
 
     /// Keeps an idle connection for the next delivery, no longer than `for_at_most`.
@@ -164,9 +173,11 @@ impl Pool {
         Some(Lease::Http2(stream))
     }
 
-    /// Lets nobody use the connection again. What goes on over it may end.
-    pub(super) fn retire(&self, origin: &str, lease: Lease) {
+    /// Lets nobody use the connection again. What goes on over it may end, unless too much was left
+    /// behind on it.
+    pub(super) fn retire(&self, origin: &str, lease: Lease, unsent: Unsent) {
         let Lease::Http2(stream) = lease else { return };
+        stream.connection().leave(unsent);
         let mut state = self.state.lock();
         let State { origins, kept, .. } = &mut *state;
         if let Some(place) = origins.get_mut(origin) {
@@ -180,6 +191,12 @@ impl Pool {
     pub(super) fn gate<'a>(&'a self, origin: &'a str) -> Place<'a> {
         let gate = Arc::clone(&place_of(&mut self.state.lock().origins, origin).gate);
         Place { pool: self, origin, gate }
+    }
+
+    /// Whether nobody holds the lock.
+    #[cfg(test)]
+    pub(super) fn is_free(&self) -> bool {
+        self.state.try_lock().is_some()
     }
 
     /// Connections kept.

@@ -8,7 +8,7 @@ use http::{
 };
 use hyper::Request;
 
-use super::{connection::Body, headers, target::Target};
+use super::{connection::Body, headers, target::Target, unsent::Unsent};
 use crate::Envelope;
 
 /// Who sends; a timer or destination may say otherwise.
@@ -23,7 +23,7 @@ pub(super) enum Form {
     Whole,
 }
 
-/// The request for `envelope`, sent at `now`.
+/// The request for `envelope`, sent at `now`, and what tells whether its body has left.
 ///
 /// # Errors
 /// A sentence for a person, without the value at fault.
@@ -32,7 +32,7 @@ pub(super) fn of(
     target: &Target<'_>,
     form: Form,
     now: Timestamp,
-) -> Result<Request<Body>, String> {
+) -> Result<(Request<Body>, Unsent), String> {
     let mut headers = headers::of(envelope, now)?;
     headers.entry(USER_AGENT).or_insert(AGENT);
     let text = match form {
@@ -48,6 +48,7 @@ pub(super) fn of(
     let body = envelope.payload.as_ref().map_or_else(Bytes::new, |payload| payload.bytes.clone());
     // Said also of nothing: some receivers want to be told.
     headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    let (body, unsent) = Unsent::watch(body);
     let mut request = Request::new(Body::new(body));
     *request.method_mut() = match envelope.destination.method {
         Method::Post => http::Method::POST,
@@ -56,5 +57,5 @@ pub(super) fn of(
     };
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
-    Ok(request)
+    Ok((request, unsent))
 }

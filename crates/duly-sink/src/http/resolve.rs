@@ -3,9 +3,14 @@
 //! A connection is made to exactly the addresses that come out of here, so there is no second
 //! look-up that could answer otherwise (DNS rebinding).
 //!
-//! The system's resolver blocks a thread for as long as a name server is silent. So one name is
-//! looked up once at a time, however many deliveries wait for it, and only so many names at once:
-//! what does not get its turn in time was not connected, and is tried again.
+//! The system's resolver blocks a thread for as long as a name server is silent, and names are chosen
+//! by those who schedule. So look-ups are shared, queued and bounded within a namespace: each has a few
+//! at once, all of them together have more, and names that nobody answers hold up only the namespace
+//! that uses them. A name is looked up once at a time for all deliveries of its namespace; one that
+//! does not get its turn in time was not connected and is tried again, and its look-up is not begun
+//! for nobody. The proxy's name is the operator's and waits for no namespace.
+//!
+//! What is listed is waited for by an attempt under way or blocks a thread, so nothing else bounds it.
 
 use std::{
     collections::HashMap,
@@ -14,19 +19,20 @@ use std::{
     sync::Arc,
 };
 
+use duly_core::NamespaceName;
 use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::address::AddressPolicy;
 
-/// Look-ups that block a thread at once.
+/// Look-ups for all namespaces that block a thread at once.
 const LOOKUPS_MAX: usize = 64;
-/// Names that are looked up or wait for it.
-const NAMES_MAX: usize = 4096;
+/// Those for one of them.
+const LOOKUPS_PER_ASKER_MAX: usize = 8;
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
@@ -52,29 +58,64 @@ impl Lookup for System {
 type Found = Result<Arc<[IpAddr]>, Arc<str>>;
 type Waiting = Shared<oneshot::Receiver<Found>>;
 
+/// For whom names are looked up.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Asker {
+    /// A namespace, whose callers choose the names.
+    Namespace(NamespaceName),
+    /// The operator, whose names do not wait for those of namespaces.
+    Operator,
+}
+
 /// A look-up behind an address policy.
 pub(super) struct Names {
     lookup: Arc<dyn Lookup>,
-    under_way: Arc<Mutex<HashMap<String, Waiting>>>,
+    askers: Arc<Mutex<HashMap<Asker, Asked>>>,
     turns: Arc<Semaphore>,
+}
+
+/// What one asker wants to know.
+struct Asked {
+    turns: Arc<Semaphore>,
+    names: HashMap<String, Entry>,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        let turns = Arc::new(Semaphore::new(LOOKUPS_PER_ASKER_MAX));
+        Self { turns, names: HashMap::new() }
+    }
+}
+
+struct Entry {
+    waiting: Waiting,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Queued,
+    /// A thread may be blocked for it, and cannot be called back.
+    Begun,
 }
 
 impl Names {
     pub(super) fn new(lookup: Arc<dyn Lookup>) -> Self {
         let turns = Arc::new(Semaphore::new(LOOKUPS_MAX));
-        Self { lookup, under_way: Arc::default(), turns }
+        Self { lookup, askers: Arc::default(), turns }
     }
 
     /// The addresses of a name that may be reached, with `port`.
     pub(super) async fn allowed(
         &self,
+        asker: Asker,
         name: &str,
         port: u16,
         policy: &AddressPolicy,
     ) -> Result<Vec<SocketAddr>, String> {
         let mut refused = None;
         let mut allowed = Vec::new();
-        let found = self.all(name).await.map_err(|reason| reason.to_string())?;
+        let found = self.all(asker, name).await.map_err(|reason| reason.to_string())?;
         for &ip in found.iter() {
             match policy.check(ip) {
                 Ok(()) => allowed.push(SocketAddr::new(ip, port)),
@@ -92,40 +133,46 @@ impl Names {
     }
 
     /// Every address of a name.
-    pub(super) async fn all(&self, name: &str) -> Found {
-        let waiting = {
-            let mut under_way = self.under_way.lock();
-            match under_way.get(name) {
-                Some(waiting) => waiting.clone(),
-                None if under_way.len() >= NAMES_MAX => {
-                    let reason = format!(
-                        "more than {NAMES_MAX} names are being looked up; is the name server slow?"
-                    );
-                    return Err(reason.into());
-                }
-                None => {
-                    let waiting = self.look_up(name.to_owned());
-                    under_way.insert(name.to_owned(), waiting.clone());
-                    waiting
-                }
-            }
-        };
+    pub(super) async fn all(&self, asker: Asker, name: &str) -> Found {
+        let key = Key { askers: Arc::clone(&self.askers), asker, name: name.to_owned() };
+        // Dropped last: it looks whether anybody else waits.
+        let waiter = Waiter(key);
+        let waiting = self.join(&waiter.0);
         waiting.await.unwrap_or_else(|_| Err("the look-up of the name broke off".into()))
     }
 
-    /// Goes on when nobody waits any more: a thread of the system's resolver cannot be called back,
-    /// and has to count for as long as it is blocked.
-    fn look_up(&self, name: String) -> Waiting {
-        let (found, waiting) = oneshot::channel();
+    /// Waits for the look-up under way, or for a new one.
+    fn join(&self, key: &Key) -> Waiting {
+        let mut askers = self.askers.lock();
+        let asked = askers.entry(key.asker.clone()).or_default();
+        if let Some(entry) = asked.names.get(&key.name) {
+            return entry.waiting.clone();
+        }
+        let waiting = self.look_up(key.clone(), Arc::clone(&asked.turns));
+        let entry = Entry { waiting: waiting.clone(), stage: Stage::Queued };
+        asked.names.insert(key.name.clone(), entry);
+        waiting
+    }
+
+    /// Once begun it goes on when nobody waits any more: a thread of the system's resolver cannot be
+    /// called back, and has to count for as long as it is blocked.
+    fn look_up(&self, key: Key, own: Arc<Semaphore>) -> Waiting {
+        let (mut found, waiting) = oneshot::channel();
         let lookup = Arc::clone(&self.lookup);
-        let (under_way, turns) = (Arc::clone(&self.under_way), Arc::clone(&self.turns));
+        let of_all = (key.asker != Asker::Operator).then(|| Arc::clone(&self.turns));
         tokio::spawn(async move {
-            let _gone = Gone { under_way, name: name.clone() };
-            let _turn = turns.acquire_owned().await;
+            let turn = tokio::select! {
+                turn = turn(own, of_all) => turn,
+                () = found.closed() => return,
+            };
+            let name = key.name.clone();
+            let Some(_begun) = key.begin(&found) else { return };
             let answer = match lookup.lookup(name).await {
                 Ok(addresses) => Ok(addresses.into()),
                 Err(error) => Err(format!("the name cannot be looked up: {error}").into()),
             };
+            // Before the name leaves the list, and its asker's turns with the last name.
+            drop(turn);
             // Nobody waits any more: the next one asks again.
             found.send(answer).ok();
         });
@@ -133,14 +180,68 @@ impl Names {
     }
 }
 
-/// Takes the name off the list, however its look-up ends.
-struct Gone {
-    under_way: Arc<Mutex<HashMap<String, Waiting>>>,
+type Turn = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
+
+/// A turn among the asker's own look-ups, and then among those of all.
+async fn turn(own: Arc<Semaphore>, of_all: Option<Arc<Semaphore>>) -> Turn {
+    let own = own.acquire_owned().await.ok();
+    let of_all = match of_all {
+        Some(turns) => turns.acquire_owned().await.ok(),
+        None => None,
+    };
+    (own, of_all)
+}
+
+/// One look-up on the lists.
+#[derive(Clone)]
+struct Key {
+    askers: Arc<Mutex<HashMap<Asker, Asked>>>,
+    asker: Asker,
     name: String,
 }
 
-impl Drop for Gone {
+impl Key {
+    /// Marks the look-up that `found` is for as begun, if somebody waits for it.
+    fn begin(self, found: &oneshot::Sender<Found>) -> Option<Begun> {
+        let mut askers = self.askers.lock();
+        // What nobody waits for was taken off the list, which may have a newer one of the same name.
+        let listed = askers.get_mut(&self.asker).and_then(|asked| asked.names.get_mut(&self.name));
+        let entry = listed.filter(|_| !found.is_closed())?;
+        entry.stage = Stage::Begun;
+        drop(askers);
+        Some(Begun(self))
+    }
+
+    /// Takes the name off the list where that is `right`.
+    fn remove_if(&self, right: impl FnOnce(&Entry) -> bool) {
+        let mut askers = self.askers.lock();
+        let Some(asked) = askers.get_mut(&self.asker) else { return };
+        if asked.names.get(&self.name).is_some_and(right) {
+            asked.names.remove(&self.name);
+        }
+        if asked.names.is_empty() {
+            askers.remove(&self.asker);
+        }
+    }
+}
+
+/// Takes the name off the list, however its look-up ends.
+struct Begun(Key);
+
+impl Drop for Begun {
     fn drop(&mut self) {
-        self.under_way.lock().remove(&self.name);
+        self.0.remove_if(|_| true);
+    }
+}
+
+/// One who waits. The last one to go takes a look-up that was not begun with it.
+struct Waiter(Key);
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        // The list itself holds one.
+        let unwanted =
+            |entry: &Entry| entry.stage == Stage::Queued && entry.waiting.strong_count() == Some(1);
+        self.0.remove_if(unwanted);
     }
 }

@@ -30,6 +30,7 @@ mod proxy;
 mod receiver;
 mod third_party;
 mod tls;
+mod unread;
 
 use receiver::{Raw, Web};
 

@@ -2,9 +2,15 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use duly_core::NamespaceName;
 use futures::future::join_all;
+use tokio::{sync::Semaphore, task::JoinHandle};
 
-use super::*;
+use super::{
+    options::{Proxy, Resolves},
+    receiver::After,
+    *,
+};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
@@ -63,4 +69,146 @@ async fn one_name_is_looked_up_once_for_all_who_wait() {
         assert_eq!(delivery, Delivery::Confirmed);
     }
     assert_eq!((raw.requests(), turning.asked.load(Ordering::Relaxed)), (20, 1));
+}
+
+/// Finds loopback; for names that begin with `silent` only when it is let go on.
+struct Silent {
+    asked: Mutex<Vec<String>>,
+    go_on: Semaphore,
+}
+
+impl Silent {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { asked: Mutex::default(), go_on: Semaphore::new(0) })
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// A sink that asks it.
+    fn sink(self: &Arc<Self>, set: impl FnOnce(&mut Options)) -> HttpSink {
+        let mut options =
+            Options { addresses: AddressPolicy::with_loopback(), ..Options::default() };
+        set(&mut options);
+        let lookup = Arc::new(Arc::clone(self));
+        HttpSink::with_lookup(options, Arc::new(SystemWall), lookup).unwrap()
+    }
+
+    /// Lets a namespace ask for so many names and waits until as many as it may have are asked for.
+    async fn filled(
+        self: &Arc<Self>,
+        sink: &HttpSink,
+        namespace: &str,
+        names: usize,
+    ) -> Vec<JoinHandle<Delivery>> {
+        let before = self.asked().len();
+        let deliver = |n: usize| {
+            let sent = to(namespace, &format!("silent{n}.{namespace}.example"), 80);
+            let sink = sink.clone();
+            tokio::spawn(async move { sink.deliver(sent).await })
+        };
+        let deliveries = (0..names).map(deliver).collect();
+        until("the namespace has all its turns", || self.asked().len() >= before + TURNS).await;
+        deliveries
+    }
+}
+
+impl resolve::Lookup for Arc<Silent> {
+    fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        let silent = Arc::clone(self);
+        silent.asked.lock().unwrap().push(name.clone());
+        Box::pin(async move {
+            if name.starts_with("silent") {
+                silent.go_on.acquire().await.unwrap().forget();
+            }
+            Ok(vec![IpAddr::from([127, 0, 0, 1])])
+        })
+    }
+}
+
+/// Look-ups at once for one namespace, and for all.
+const TURNS: usize = 8;
+const TURNS_OF_ALL: usize = 64;
+
+fn to(namespace: &str, name: &str, port: u16) -> Envelope {
+    let to = HttpDestination::new(&format!("http://{name}:{port}/")).unwrap();
+    Envelope { namespace: NamespaceName::new(namespace).unwrap(), ..envelope(to, b"x") }
+}
+
+#[tokio::test]
+async fn silent_names_of_one_namespace_hold_no_other_one_up() {
+    let raw = Raw::by_connection(&[(&[OK], After::Close)]).await;
+    let port = raw.address.port();
+    let silent = Silent::new();
+    let sink = silent.sink(|_| {});
+    // The name is wanted by the one that is stuck as well, at the end of its queue.
+    let stuck = silent.filled(&sink, "stuck", 200).await;
+    let queued = tokio::spawn({
+        let (sink, sent) = (sink.clone(), to("stuck", "good.example", port));
+        async move { sink.deliver(sent).await }
+    });
+    tokio::task::yield_now().await;
+    let delivery = sink.deliver(to("other", "good.example", port)).await;
+    assert_eq!(delivery, Delivery::Confirmed);
+    assert_eq!(silent.asked().len(), TURNS + 1, "no more than its turns are under way");
+    assert!(!queued.is_finished());
+    for delivery in stuck.into_iter().chain([queued]) {
+        delivery.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_look_up_that_nobody_waits_for_any_more_is_not_begun() {
+    let raw = Raw::answering(&[OK]).await;
+    let silent = Silent::new();
+    let sink = silent.sink(|_| {});
+    for delivery in silent.filled(&sink, "stuck", 20).await {
+        delivery.abort();
+        delivery.await.unwrap_err();
+    }
+    // Somebody waits for this one when a turn is free.
+    let next = sink.deliver(to("stuck", "good.example", raw.address.port()));
+    let free = async { silent.go_on.add_permits(1) };
+    assert_eq!(tokio::join!(next, free).0, Delivery::Confirmed);
+    silent.go_on.add_permits(TURNS);
+    let next = to("stuck", "good.example", raw.address.port());
+    assert_eq!(sink.deliver(next).await, Delivery::Confirmed);
+    let after = silent.asked().split_off(TURNS);
+    assert_eq!(after, ["good.example", "good.example"]);
+}
+
+#[tokio::test]
+async fn a_name_is_asked_for_once_at_a_time_however_often_it_is_given_up() {
+    let silent = Silent::new();
+    let sink = silent.sink(|options| options.timeouts.connect = Duration::from_millis(1));
+    for _ in 0..3 {
+        let delivery = sink.deliver(to("some", "silent.example", 80)).await;
+        assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
+    }
+    assert_eq!(silent.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn the_proxys_name_waits_for_no_namespace() {
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = Silent::new();
+    let (host, port) = ("proxy.example".to_owned(), proxy.local_addr().unwrap().port());
+    let sink = silent.sink(|options| {
+        options.proxy = Some(Proxy { host, port, credentials: None, resolves: Resolves::Here });
+    });
+    let mut stuck = Vec::new();
+    for n in 0..TURNS_OF_ALL / TURNS {
+        stuck.extend(silent.filled(&sink, &format!("stuck-{n}"), TURNS).await);
+    }
+    tokio::spawn(async move {
+        let (mut stream, _) = proxy.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 403 No\r\n\r\n").await.unwrap();
+        while stream.read_u8().await.is_ok() {}
+    });
+    let delivery = sink.deliver(to("other", "127.0.0.1", 80)).await;
+    assert!(reason(&delivery).contains("HTTP 403 to CONNECT"), "{delivery:?}");
+    for delivery in stuck {
+        delivery.abort();
+    }
 }

@@ -1,8 +1,10 @@
 //! How many connections are kept, and for how long.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures::future::join_all;
 
-use super::{receiver::After, *};
+use super::{connection::Http2, receiver::After, *};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
@@ -77,4 +79,37 @@ async fn a_refusal_whose_page_was_read_keeps_its_connection() {
     assert_eq!(reason(&delivery), format!("HTTP 500: {}", &page[..1024]));
     let delivery = sink.deliver(envelope(destination(raw.address), b"x")).await;
     assert_eq!((delivery, raw.connections()), (Delivery::Confirmed, 1));
+}
+
+#[tokio::test]
+async fn an_http_2_connection_is_asked_for_its_streams_without_the_lock_of_the_pool() {
+    // It answers only between its writes, and the others must not wait for those.
+    let sink = sink();
+    let (ours, _theirs) = tokio::io::duplex(4096);
+    let free = Arc::new(AtomicBool::new(true));
+    let (pool, seen) = (Arc::downgrade(&sink.pool), Arc::clone(&free));
+    let streams_max = Box::new(move || {
+        seen.fetch_and(pool.upgrade().unwrap().is_free(), Ordering::Relaxed);
+        10
+    });
+    let connection = Http2::start(ours).await.unwrap().asked_by(streams_max);
+    assert!(sink.pool.share("https://receiver.example", connection).is_some());
+    assert!(sink.pool.take("https://receiver.example").is_some());
+    assert!(free.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn those_who_take_streams_at_once_get_no_more_than_the_receiver_allows() {
+    let (ours, _theirs) = tokio::io::duplex(4096);
+    let connection = Arc::new(Http2::start(ours).await.unwrap().asked_by(Box::new(|| 3)));
+    let takers: Vec<_> = (0..4)
+        .map(|_| {
+            let connection = Arc::clone(&connection);
+            std::thread::spawn(move || {
+                (0..1000).filter_map(|_| Http2::stream(&connection)).collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let taken: Vec<_> = takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect();
+    assert_eq!(taken.len(), 3);
 }

@@ -89,6 +89,11 @@ impl Authority {
         })
     }
 
+    /// What a server `localhost` that speaks HTTP/2 is set to.
+    pub(super) fn http2_server(&self) -> ServerConfig {
+        self.server("localhost", &[b"h2"], Clients::Any)
+    }
+
     /// A decent receiver `localhost` with these protocols, and a sink for it.
     pub(super) async fn web(&self, protocols: &[&[u8]], set: impl FnOnce(&mut Options)) -> Web {
         let config = self.server("localhost", protocols, Clients::Any);
