@@ -18,7 +18,6 @@ use super::{
 use crate::wire::{
     BulkCancelIn, BulkCancelledOut,
     bulk::{BulkCancel, CANCELS_MAX, Mode},
-    json,
 };
 
 /// Pages of the list that one call looks at.
@@ -41,8 +40,7 @@ pub(crate) async fn cancel_by_filter(
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let call = json::parse_body::<BulkCancelIn>(&body.text)?.check(namespace.clone())?;
-    drop(body);
+    let call = body.parse::<BulkCancelIn>().await?.check(namespace.clone())?;
     let BulkCancel { which: mut request, limit, cursor, mode } = call;
     let filter = Cursor::filter_of(&request);
     if let Some(text) = cursor {
