@@ -48,7 +48,8 @@ fn head(address: SocketAddr, call: &str, length: usize) -> String {
 /// Connects, says this, and reads until the server closes.
 async fn say(address: SocketAddr, words: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(words.as_bytes()).await.unwrap();
+    // A body that is refused before its end is not read to it; its answer is there all the same.
+    stream.write_all(words.as_bytes()).await.ok();
     to_the_end(&mut stream).await
 }
 
@@ -188,7 +189,7 @@ async fn p10_answers_behind_a_closed_window_of_http_2_are_given_up_and_their_mem
         [("DULY_SERVER__REQUEST_TIMEOUT", "2s"), ("DULY_SERVER__BODIES_BYTES_MAX", "2MiB")];
     let running = serve(directory.path(), &settings).await;
     let address = running.addr();
-    let text = "x".repeat(300_000);
+    let text = "x".repeat(250_000);
     let body = format!(r#"{{"id":"t","delay":"1h","payload_text":"{text}"}}"#);
     assert_eq!(call(address, "POST /v1/namespaces/a/timers", &body).await.0, 201);
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
@@ -206,7 +207,7 @@ async fn p10_answers_behind_a_closed_window_of_http_2_are_given_up_and_their_mem
         }
         answers.push(answer);
     };
-    assert_eq!((full.as_u16(), answers.len()), (429, 5), "three quarters are theirs");
+    assert_eq!((full.as_u16(), answers.len()), (429, 6), "three quarters are theirs");
     // And one that sends lines and does not ask for their results.
     let line = "{\"cancel\":{\"id\":\"none\"}}\n";
     let mut lines = post(address, "/v1/namespaces/a/batch", line);
