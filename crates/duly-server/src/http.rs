@@ -38,6 +38,7 @@ mod problem;
 mod query;
 mod refused;
 mod settle;
+mod taken;
 mod timers;
 mod trace;
 
@@ -48,6 +49,7 @@ pub use guard::Guard;
 pub use openapi::openapi_json;
 pub(crate) use opening::{Awaited, Opening, router as opening_router};
 pub use problem::{PROBLEM_JSON, Problem};
+pub(crate) use taken::Taken;
 
 use axum::{Router, middleware};
 use duly_core::Code;

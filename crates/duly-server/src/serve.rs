@@ -23,7 +23,7 @@ use self::{
     unparsed::Speaking,
 };
 use crate::{
-    http::{Front, PROBLEM_JSON, Problem},
+    http::{Front, PROBLEM_JSON, Problem, Taken},
     telemetry::Metrics,
 };
 
@@ -172,11 +172,16 @@ fn connect(
     }
     let builder = Arc::clone(builder);
     let watcher = graceful.watcher();
+    let taken = Taken::new(patience.write);
     tokio::spawn(async move {
         let stream = Speaking::new(Patient::new(stream, patience));
+        let front = front.connected(taken.clone());
         let connection = builder.serve_connection(TokioIo::new(stream), front);
-        if let Err(error) = watcher.watch(connection).await {
-            tracing::debug!(error, "a connection broke");
+        tokio::select! {
+            ended = watcher.watch(connection) => if let Err(error) = ended {
+                tracing::debug!(error, "a connection broke");
+            },
+            () = taken.given_up() => tracing::debug!("a caller did not take its answers"),
         }
         drop(place);
     });

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{
-    Code, DeliveryId, Invalid, Millis, NamespaceName, Schedule, State, TimerId, Timestamp,
+    Code, DeliveryId, Incarnation, Invalid, Millis, NamespaceName, Schedule, State, TimerId,
+    Timestamp,
     schedule::{IfExists, Patch},
     shard::{ShardId, shard_of},
 };
@@ -43,6 +44,7 @@ impl Command {
             Operation::Schedule { schedule, .. } => &schedule.id,
             Operation::Reschedule { id, .. }
             | Operation::Cancel { id, .. }
+            | Operation::CancelSeen { id, .. }
             | Operation::Fire { id }
             | Operation::GiveUp { id, .. }
             | Operation::Redrive { letter: Letter::Timer(id), .. }
@@ -90,6 +92,13 @@ pub enum Operation {
         /// Only if it has this revision; checked before its state.
         if_revision: Option<u32>,
     },
+    /// Cancel a timer if it is still the one that was seen in a list; otherwise it is not found.
+    CancelSeen {
+        /// Which.
+        id: TimerId,
+        /// What was seen of it.
+        seen: Seen,
+    },
     /// Make it due now, or its next attempt.
     Fire {
         /// Which.
@@ -116,6 +125,28 @@ pub enum Operation {
         /// Which dead letter.
         letter: Letter,
     },
+}
+
+/// What was seen of a timer. The revision alone would not tell it from a new timer of the same id:
+/// both begin at 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// Its revision.
+    pub revision: u32,
+    /// Its state, where that matters.
+    pub state: Option<State>,
+}
+
+impl Seen {
+    /// Whether this is still it.
+    pub fn is(&self, view: &TimerView) -> bool {
+        self.state.is_none_or(|state| view.state == state)
+            && view.timer().is_some_and(|timer| {
+                (timer.incarnation, timer.revision) == (self.incarnation, self.revision)
+            })
+    }
 }
 
 /// Names a dead letter.

@@ -18,7 +18,7 @@ use duly_store_embedded::{
 use tokio::task;
 
 use super::{App, Problem, answer, body::JsonBody, problem::Refusals};
-use crate::wire::{BackupIn, BackupOut, json};
+use crate::wire::{BackupIn, BackupOut};
 
 /// Its path; the copy may take longer than other requests.
 pub(super) const PATH: &str = "/v1/store/backup";
@@ -90,8 +90,7 @@ impl Backups {
     responses((status = 200, description = "The copy is there.", body = BackupOut), Refusals)
 )]
 pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> Result<Response, Problem> {
-    let path = PathBuf::from(json::parse_body::<BackupIn>(&body.text)?.path);
-    drop(body);
+    let path = PathBuf::from(body.parse::<BackupIn>().await?.path);
     let backups = app.backups().clone();
     backups.check(&path)?;
     let made = task::spawn_blocking(move || (backups.make)(&path));

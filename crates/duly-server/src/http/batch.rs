@@ -77,7 +77,7 @@ pub(crate) async fn batch(
     }
     let trace_parent = trace::parent(request.headers());
     let body = JsonBody::from_request(request, &app).await?;
-    if body.text.len() > BATCH_BYTES_MAX {
+    if body.len() > BATCH_BYTES_MAX {
         return Err(too_large());
     }
     let reader = (app.clone(), namespace.clone());

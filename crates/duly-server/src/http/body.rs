@@ -15,9 +15,11 @@ use bytes::{Bytes, BytesMut};
 use duly_core::Code;
 use http::{HeaderMap, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use super::{App, Problem, budget::Share};
+use crate::wire::json;
 
 /// Bodies from this size on are read on a thread that may take its time.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
@@ -29,13 +31,24 @@ pub(super) const NDJSON: &str = "application/x-ndjson";
 /// A JSON body.
 #[derive(Debug)]
 pub(super) struct JsonBody {
-    /// Its text.
-    pub(super) text: Bytes,
+    /// Its text; whoever wants it goes through [`JsonBody::read`], which keeps it off the threads
+    /// that serve everybody.
+    text: Bytes,
     /// Its share of the memory for bodies.
     share: Share,
 }
 
 impl JsonBody {
+    /// Bytes of its text.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The value that the text is, as [`JsonBody::read`] makes it.
+    pub(super) async fn parse<T: DeserializeOwned + Send + 'static>(self) -> Result<T, Problem> {
+        self.read(|text| Ok(json::parse_body(text)?)).await
+    }
+
     /// Makes something of the text, on another thread where that may take long: nobody else's
     /// request waits for it (P9). The text and its share are given back at the end.
     pub(super) async fn read<T: Send + 'static>(
@@ -142,7 +155,7 @@ async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
     if declared.is_some_and(|bytes| bytes > together as u64) {
         return Err(too_large(together, "server.bodies_bytes_max"));
     }
-    let expected = declared.and_then(|bytes| usize::try_from(bytes).ok());
+    let expected = declared.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(bytes_max);
     let mut share = app.budget().share();
     let mut body = Limited::new(body, bytes_max);
     let mut text = Text::default();
@@ -150,7 +163,7 @@ async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
         match frame {
             Ok(frame) => {
                 let part = frame.into_data().unwrap_or_default();
-                share.grow_to(text.len() + part.len())?;
+                share.grow_to(text.room_with(part.len(), expected))?;
                 text.push(part, expected);
             }
             Err(error) if error.is::<LengthLimitError>() => {
@@ -175,27 +188,40 @@ struct Text {
 }
 
 impl Text {
-    fn push(&mut self, part: Bytes, expected: Option<usize>) {
+    fn push(&mut self, part: Bytes, expected: usize) {
         if self.whole.is_none() && self.first.is_empty() {
             self.first = part;
             return;
         }
-        let first = std::mem::take(&mut self.first);
-        let whole = self.whole.get_or_insert_with(|| {
-            let mut whole = BytesMut::with_capacity(expected.unwrap_or(0));
-            whole.extend_from_slice(&first);
-            whole
-        });
-        whole.extend_from_slice(&part);
+        let room = self.room_with(part.len(), expected);
+        if self.whole.as_ref().is_none_or(|whole| whole.capacity() < room) {
+            let mut larger = BytesMut::with_capacity(room);
+            larger.extend_from_slice(self.whole.as_deref().unwrap_or(&self.first));
+            self.first = Bytes::new();
+            self.whole = Some(larger);
+        }
+        if let Some(whole) = &mut self.whole {
+            whole.extend_from_slice(&part);
+        }
     }
 
-    fn len(&self) -> usize {
-        self.whole.as_ref().map_or(self.first.len(), BytesMut::len)
+    /// Bytes of memory that are taken with so many more bytes.
+    fn room_with(&self, more: usize, expected: usize) -> usize {
+        match &self.whole {
+            Some(whole) => grown(whole.capacity(), whole.len() + more, expected),
+            None => self.first.len() + more,
+        }
     }
 
     fn finish(self) -> Bytes {
         self.whole.map_or(self.first, BytesMut::freeze)
     }
+}
+
+/// Room for so many bytes: doubled, so that they are not copied at each part, up to what is expected
+/// in the end, of which a sender may announce more than it ever sends.
+pub(super) fn grown(room: usize, bytes: usize, expected: usize) -> usize {
+    if bytes <= room { room } else { bytes.max(room.saturating_mul(2).min(expected)) }
 }
 
 fn too_large(bytes_max: usize, key: &str) -> Problem {
@@ -242,5 +268,25 @@ pub(super) fn check_content_type(
     match known {
         Some(known) if is_utf8 => Ok(known),
         _ => Err(refuse(text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p10_room_follows_what_has_come_and_not_what_was_announced() {
+        const PART: Bytes = Bytes::from_static(&[b'x'; 1_000]);
+        const ANNOUNCED: usize = 70_500;
+        let mut text = Text::default();
+        for parts in 1..=70 {
+            let room = text.room_with(PART.len(), ANNOUNCED);
+            text.push(PART, ANNOUNCED);
+            let taken = text.whole.as_ref().map_or(text.first.len(), BytesMut::capacity);
+            assert!(taken <= room, "{taken} bytes are taken, {room} were counted");
+            assert!(taken <= (2_000 * parts).min(ANNOUNCED), "{taken} bytes for {parts} parts");
+        }
+        assert_eq!(text.finish().len(), 70_000);
     }
 }

@@ -1,14 +1,14 @@
 //! `POST /v1/namespaces/{namespace}/cancel`: cancel every pending timer that fits a filter.
 //!
-//! The pages of the list are walked, and each timer is cancelled on the condition that it still has
-//! the revision it was listed with: one that was moved out of the filter meanwhile is left alone. A
+//! The pages of the list are walked, and each timer is cancelled on the condition that it is still the
+//! one that was listed (see [`Seen`]): one that was moved out of the filter meanwhile is left alone. A
 //! call does a bounded share and answers where to go on, so it may be repeated or cut off.
 
 use axum::{extract::State, response::Response};
-use duly_core::NamespaceName;
 use duly_store::{
     Answer, Command, Operation, Outcome, Refusal, TimerView,
-    query::{PAGE_MAX, Position},
+    command::Seen,
+    query::{ListRequest, ListState, PAGE_MAX, Position},
 };
 
 use super::{
@@ -18,7 +18,6 @@ use super::{
 use crate::wire::{
     BulkCancelIn, BulkCancelledOut,
     bulk::{BulkCancel, CANCELS_MAX, Mode},
-    json,
 };
 
 /// Pages of the list that one call looks at.
@@ -41,8 +40,7 @@ pub(crate) async fn cancel_by_filter(
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let call = json::parse_body::<BulkCancelIn>(&body.text)?.check(namespace.clone())?;
-    drop(body);
+    let call = body.parse::<BulkCancelIn>().await?.check(namespace.clone())?;
     let BulkCancel { which: mut request, limit, cursor, mode } = call;
     let filter = Cursor::filter_of(&request);
     if let Some(text) = cursor {
@@ -64,7 +62,7 @@ pub(crate) async fn cancel_by_filter(
         out.skipped += taken.len() as u64;
         match mode {
             Mode::DryRun => count(&free, &mut out),
-            Mode::Cancel => cancel(&app, &namespace, &free, &mut out).await?,
+            Mode::Cancel => cancel(&app, &request, &free, &mut out).await?,
         }
         request.after = page.next;
         let has_room = out.cancelled < limit as u64;
@@ -83,16 +81,25 @@ fn count(views: &[&TimerView], out: &mut BulkCancelledOut) {
 
 async fn cancel(
     app: &App,
-    namespace: &NamespaceName,
+    request: &ListRequest,
     views: &[&TimerView],
     out: &mut BulkCancelledOut,
 ) -> Result<(), Problem> {
-    let commands: Vec<_> = views
-        .iter()
-        .map(|view| Command {
-            namespace: namespace.clone(),
-            operation: Operation::Cancel { id: view.id().clone(), if_revision: view.revision() },
-            answer: Answer::Brief,
+    let state = match request.state {
+        ListState::Only(state) => Some(state),
+        _ => None,
+    };
+    let namespace = &request.namespace;
+    let timers = views.iter().filter_map(|view| view.timer());
+    let commands: Vec<_> = timers
+        .map(|timer| {
+            let (incarnation, revision) = (timer.incarnation, timer.revision);
+            let seen = Seen { incarnation, revision, state };
+            Command {
+                namespace: namespace.clone(),
+                operation: Operation::CancelSeen { id: timer.id.clone(), seen },
+                answer: Answer::Brief,
+            }
         })
         .collect();
     if commands.is_empty() {
@@ -109,12 +116,10 @@ async fn cancel(
                 out.cancelled += 1;
                 out.maybe_delivered += u64::from(maybe_delivered);
             }
-            // Cancelled by somebody else since it was listed, or ended in another way.
+            // Ended since it was listed, or another one, or with an attempt under way.
             Ok(
                 Outcome::Cancelled { .. }
-                | Outcome::Refused(
-                    Refusal::State { .. } | Refusal::Revision { .. } | Refusal::NotFound(_),
-                ),
+                | Outcome::Refused(Refusal::State { .. } | Refusal::NotFound(_)),
             ) => out.skipped += 1,
             Ok(Outcome::Refused(refusal)) => {
                 failed = Some(Problem::refused(refusal, Asked::Cancel, ""));

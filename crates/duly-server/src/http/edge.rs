@@ -15,7 +15,7 @@ use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    App, Problem, backup,
+    App, Problem, Taken, backup,
     budget::{self, IsCounted},
     described::Described,
     lease,
@@ -35,6 +35,7 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
         .guard()
         .check(request.uri(), request.headers())
         .and_then(|()| check_query(route, request.method(), request.uri()));
+    let taken = request.extensions().get::<Taken>().cloned();
     let only_reads = route.starts_with("/v1/") && request.method().is_safe();
     let response = match checked {
         Ok(()) => guarded(time_for(&app, route), route, request, next).await,
@@ -43,7 +44,10 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     let response =
         counted(&app, response, if only_reads { Made::ByReading } else { Made::Otherwise });
     app.routes().record(route, response.status(), started.elapsed());
-    response
+    match taken {
+        Some(taken) => taken.watch(response),
+        None => response,
+    }
 }
 
 /// What an answer comes from.

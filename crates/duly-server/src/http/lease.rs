@@ -13,7 +13,7 @@ use http::StatusCode;
 use hyper::body::{Frame, SizeHint};
 
 use super::{App, Problem, answer, body::JsonBody, budget, path::InNamespace, problem::Refusals};
-use crate::wire::{FiringOut, LeaseIn, LeasedOut, json};
+use crate::wire::{FiringOut, LeaseIn, LeasedOut};
 
 /// The route; its time limit leaves room for the wait.
 pub(super) const PATH: &str = "/v1/namespaces/{namespace}/lease";
@@ -37,8 +37,7 @@ pub(crate) async fn lease(
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let call = json::parse_body::<LeaseIn>(&body.text)?.check()?;
-    drop(body);
+    let call = body.parse::<LeaseIn>().await?.check()?;
     let leased = app
         .node()
         .lease(LeaseRequest {

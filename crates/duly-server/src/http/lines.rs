@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The memory of a stream is one step, whatever its length: a caller who does not read its answers
-//! is not read from, and the connection's own time-out ends it (P10). A line that is refused
+//! is not read from, and the connection's own time-out ends it; a line that has begun must be whole
+//! within the time of a request, as a body must (P10). A line that is refused
 //! refuses only itself. What ends a stream early stands in its last line, with the number of the
 //! last line that was dealt with.
 
@@ -23,7 +24,7 @@ use futures::{FutureExt, future::Either, stream};
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
 use serde::Serialize;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use self::splitter::{Line, Splitter};
 use super::{
@@ -55,6 +56,7 @@ pub(super) async fn answer(
         trace_parent: trace::parent(request.headers()),
         share: app.budget().share(),
         splitter: Splitter::new(line_bytes_max),
+        whole_by: None,
         body: request.into_body(),
         progress: Progress::Reading,
         counts: Counts::default(),
@@ -95,6 +97,8 @@ struct Lines {
     trace_parent: Option<String>,
     body: Body,
     splitter: Splitter,
+    /// The line before the one that is under way, and by when that one must be whole.
+    whole_by: Option<(u64, Instant)>,
     /// Of the bytes that were read and not dealt with.
     share: Share,
     progress: Progress,
@@ -154,11 +158,23 @@ impl Lines {
 
     /// Reads what is there, and waits for it if nothing is.
     async fn read(&mut self) {
-        self.share.shrink_to(self.splitter.held());
+        self.splitter.let_go();
+        self.share.shrink_to(self.splitter.room_with(0));
+        if self.app.is_stopping() {
+            // Asked first: a busy sender has the next part ready each time.
+            self.progress = Progress::Stopped(stopping_now());
+            return;
+        }
         let patience = self.app.limits().request_timeout;
+        let until = self.until(patience);
+        if Instant::now() >= until {
+            // Asked first: a part may be ready each time, however small.
+            self.progress = Progress::Stopped(too_slow(patience));
+            return;
+        }
         let arrived = {
             let stopping = std::pin::pin!(self.app.stopping());
-            let frame = std::pin::pin!(timeout(patience, self.body.frame()));
+            let frame = std::pin::pin!(timeout_at(until, self.body.frame()));
             match futures::future::select(frame, stopping).await {
                 Either::Left((Ok(frame), _)) => Ok(frame),
                 Either::Left((Err(_), _)) => Err(too_slow(patience)),
@@ -178,7 +194,7 @@ impl Lines {
                 Some(Err(error)) => self.progress = Progress::Stopped(broken(&error)),
                 Some(Ok(frame)) => {
                     let part = frame.into_data().unwrap_or_default();
-                    match self.share.grow_to(self.splitter.held() + part.len()) {
+                    match self.share.grow_to(self.splitter.room_with(part.len())) {
                         Ok(()) => self.splitter.push(&part),
                         Err(problem) => self.progress = Progress::Stopped(problem),
                     }
@@ -192,6 +208,20 @@ impl Lines {
                 None => return,
             }
         }
+    }
+
+    /// How long to wait for the next part. The clock of a line that has begun runs on whatever of
+    /// it comes: a line that drips would hold its memory for ever.
+    fn until(&mut self, patience: Duration) -> Instant {
+        let line = self.splitter.line();
+        let fresh = Instant::now() + patience;
+        let until = match self.whole_by {
+            _ if !self.splitter.is_within_line() => None,
+            Some((since, until)) if since == line => Some(until),
+            _ => Some(fresh),
+        };
+        self.whole_by = until.map(|until| (line, until));
+        until.unwrap_or(fresh)
     }
 
     /// Carries out a step; the lines of its answer.
@@ -308,7 +338,8 @@ fn read_line(
 
 fn too_slow(patience: Duration) -> Problem {
     let detail = format!(
-        "nothing came for {} s (server.request_timeout): send what is behind this line again",
+        "the next line did not come whole within {} s (server.request_timeout): send what is behind \
+         this line again",
         patience.as_secs()
     );
     Problem::new(Code::DeadlineExceeded, detail).with_retry(duly_core::error_code::Retry::Now)

@@ -15,7 +15,7 @@ use super::{
     App, Problem, answer, body::JsonBody, cursor::Cursor, pages, path::InNamespace,
     problem::Refusals, refused::Asked,
 };
-use crate::wire::{GivenUpOut, OverdueIn, json, letters::LETTERS_MAX};
+use crate::wire::{GivenUpOut, OverdueIn, letters::LETTERS_MAX};
 
 /// Give up what is overdue: due and retrying timers become dead letters, reason `overdue`.
 ///
@@ -34,8 +34,7 @@ pub(crate) async fn give_up_overdue(
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let OverdueIn { due_by, cursor } = json::parse_body(&body.text)?;
-    drop(body);
+    let OverdueIn { due_by, cursor } = body.parse().await?;
     if app.store().get_namespace(namespace.clone()).await?.is_none() {
         return Err(Problem::no_namespace(namespace.as_str()));
     }

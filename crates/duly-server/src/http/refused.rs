@@ -31,7 +31,7 @@ impl Asked {
         match operation {
             Operation::Schedule { .. } => Self::Schedule,
             Operation::Reschedule { .. } => Self::Reschedule,
-            Operation::Cancel { .. } => Self::Cancel,
+            Operation::Cancel { .. } | Operation::CancelSeen { .. } => Self::Cancel,
             Operation::Fire { .. } => Self::Fire,
             Operation::GiveUp { .. } => Self::GiveUp,
             Operation::Redrive { .. } | Operation::Purge { .. } => Self::Letter,

@@ -5,7 +5,8 @@
 //!   drips its first bytes, would hold its place. After them, HTTP/1.1 has its time for a head and
 //!   HTTP/2 its signs of life.
 //! * **The answer is not taken.** A peer that does not read holds the memory of its answer. Each
-//!   byte that it takes starts the time anew.
+//!   byte that it takes starts the time anew. That is about the socket alone; what a window of HTTP/2
+//!   holds back, or who takes too little in the long run, is the matter of [`crate::http::Taken`].
 
 use std::{
     io::{self, IoSlice},

@@ -31,7 +31,7 @@ pub const fn kind(operation: &Operation) -> Kind {
     Kind(match operation {
         Operation::Schedule { .. } => 0,
         Operation::Reschedule { .. } => 1,
-        Operation::Cancel { .. } => 2,
+        Operation::Cancel { .. } | Operation::CancelSeen { .. } => 2,
         Operation::Fire { .. } => 3,
         Operation::Redrive { .. } => 4,
         Operation::Purge { .. } => 5,

@@ -20,6 +20,7 @@ use tower::ServiceExt;
 /// A server under test.
 pub(crate) struct Bench {
     pub(crate) router: Router,
+    pub(crate) app: App,
     pub(crate) clock: ManualClock,
     pub(crate) store: Arc<dyn Store>,
 }
@@ -123,7 +124,7 @@ impl Bench {
             backups,
             metrics: Metrics::install(),
         });
-        Self { router: router(app), clock, store }
+        Self { router: router(app.clone()), app, clock, store }
     }
 
     /// Sends a request as it is.

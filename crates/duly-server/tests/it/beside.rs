@@ -1,12 +1,17 @@
-//! Changes of a namespace beside each other, on a store that takes its time over reading one.
+//! Changes beside each other, on a store that takes its time over reading a namespace, and in which
+//! timers change while a list is read.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use duly_core::{NamespaceName, TimerId, shard::ShardId};
+use duly_core::{
+    Millis, NamespaceName, Schedule, TimerId,
+    schedule::{IfExists, When},
+    shard::ShardId,
+};
 use duly_server::http::ImplicitNamespaces;
 use duly_store::{
-    Command, Forecast, ForecastRequest, Health, ListRequest, Outcome, Page, SettleOutcome,
-    Settlement, Stats, Store, StoreFuture, TimerView,
+    Answer, Command, Forecast, ForecastRequest, Health, ListRequest, Operation, Outcome, Page,
+    SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
     claim::{ClaimRequest, Claimed, NodeRun, Ready, ReadyCursor},
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
@@ -14,9 +19,10 @@ use tokio::{sync::watch, task::yield_now};
 
 use crate::bench::Bench;
 
-/// A store whose answer to "which settings has it" comes some turns after they were read.
+/// A store whose answer to "which settings has it" comes some turns after they were read, and in
+/// which these commands are carried out behind the first page of a list that has timers.
 #[derive(Debug)]
-struct Slow(Arc<dyn Store>);
+struct Slow(Arc<dyn Store>, Mutex<Vec<Command>>);
 
 #[rustfmt::skip]
 impl Store for Slow {
@@ -51,7 +57,16 @@ impl Store for Slow {
         self.0.get(shard, namespace, id)
     }
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
-        self.0.list(shard, request)
+        Box::pin(async move {
+            let page = self.0.list(shard, request).await?;
+            if !page.timers.is_empty() {
+                let changes = std::mem::take(&mut *self.1.lock().unwrap());
+                let outcomes = self.0.apply(shard, changes).await?;
+                let refused = |outcome: &Outcome| matches!(outcome, Outcome::Refused(_));
+                assert!(!outcomes.iter().any(refused), "{outcomes:?}");
+            }
+            Ok(page)
+        })
     }
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
         self.0.stats(shard, namespace)
@@ -82,11 +97,48 @@ impl Store for Slow {
 #[tokio::test]
 async fn a_patch_beside_a_delete_does_not_bring_it_back() {
     const NS: &str = "/v1/namespaces/a";
-    let bench = Bench::on(ImplicitNamespaces::Create, 1024, |store| Arc::new(Slow(store)));
+    let bench = Bench::on(ImplicitNamespaces::Create, 1024, |store| {
+        Arc::new(Slow(store, Mutex::default()))
+    });
     bench.call("PUT", NS, "{}").await.expect(201);
     let patch = bench.call("PATCH", NS, r#"{"weight":2}"#);
     let (patched, gone) = tokio::join!(patch, bench.call("DELETE", NS, ""));
     patched.expect(200);
     gone.expect(204);
     bench.get(NS).await.problem("not_found");
+}
+
+#[tokio::test]
+async fn a_bulk_cancel_leaves_what_fits_no_more_when_it_gets_there() {
+    let id = |text| TimerId::new(text).unwrap();
+    let command = |operation| Command {
+        namespace: NamespaceName::new("a").unwrap(),
+        operation,
+        answer: Answer::Whole,
+    };
+    let cancel = || command(Operation::Cancel { id: id("again"), if_revision: None });
+    let tomorrow = Schedule::new(id("again"), When::After(Millis::from_secs(86_400)));
+    let (schedule, if_exists) = (Box::new(tomorrow), IfExists::default());
+    let again = command(Operation::Schedule { schedule, if_exists });
+    let fire = command(Operation::Fire { id: id("fired") });
+    let soon = r#"{"filter":{"due_to":"2030-03-17T20:46:40Z"}}"#;
+    let state = r#"{"filter":{"state":"scheduled"}}"#;
+    for (filter, changes, left) in
+        [(soon, vec![cancel(), again], "again"), (state, vec![fire], "fired")]
+    {
+        let bench = Bench::on(ImplicitNamespaces::Create, 1024, |store| {
+            Arc::new(Slow(store, Mutex::new(changes)))
+        });
+        for id in ["again", "fired", "stays"] {
+            bench.schedule(&format!(r#"{{"id":"{id}","delay":"1h"}}"#)).await.expect(201);
+        }
+        let done = bench.post("/v1/namespaces/a/cancel", filter).await.expect(200);
+        assert_eq!(
+            (&done["cancelled"], &done["skipped"]),
+            (&2.into(), &1.into()),
+            "{filter}: {done}"
+        );
+        let page = bench.get("/v1/namespaces/a/timers").await.expect(200);
+        assert_eq!(page["timers"][0]["id"], left, "{filter}: {page}");
+    }
 }

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use axum::body::Body;
@@ -228,4 +229,39 @@ async fn a_list_as_lines_has_every_timer_once_and_an_end() {
     assert_eq!(lines(&rest.await).len(), 16);
     let none = get("/v1/namespaces/nowhere/timers", "application/x-ndjson").await;
     none.problem("not_found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_a_line_that_drips_is_not_waited_for_longer_than_a_request() {
+    let bench = Bench::new();
+    let whole = "{\"schedule\":{\"id\":\"a\",\"delay\":1}}\n";
+    // Blank lines hold nothing and may come as they like; then a line that never ends.
+    let parts = [whole, "\n", "\n", "\n", whole, "{"].map(str::to_owned);
+    let drips = parts.into_iter().chain(std::iter::repeat_n("x".to_owned(), 20));
+    let slow = stream::iter(drips).then(|part| async move {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        Ok::<_, Infallible>(part)
+    });
+    let answer = bench.send(request(BATCH, Body::from_stream(slow))).await;
+    let results = lines(&answer);
+    let last = &results.last().unwrap()["stopped"];
+    assert_eq!((results.len(), &last["after_line"]), (3, &json!(5)), "{}", answer.text);
+    assert_eq!(last["error"]["code"], "deadline_exceeded", "{}", answer.text);
+}
+
+#[tokio::test]
+async fn a_stop_ends_a_stream_whose_sender_is_always_ready() {
+    let bench = Bench::new();
+    let line = "{\"cancel\":{\"id\":\"none\"}}\n".repeat(1_000);
+    let parts = stream::repeat(line).take(500).map(Ok::<_, Infallible>);
+    let answer =
+        bench.router.clone().oneshot(request(BATCH, Body::from_stream(parts))).await.unwrap();
+    let mut body = answer.into_body();
+    body.frame().await.unwrap().unwrap();
+    bench.app.stop();
+    let rest = body.collect().await.unwrap().to_bytes();
+    let last = std::str::from_utf8(&rest).unwrap().lines().last().unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    assert_eq!(last["stopped"]["error"]["code"], "unavailable", "{last}");
+    assert!(last["stopped"]["after_line"].as_u64().unwrap() < 100_000, "{last}");
 }

@@ -59,6 +59,7 @@ impl Engine {
                 Operation::Schedule { schedule, .. } => self.key(number, schedule.id.as_str()),
                 Operation::Reschedule { id, .. }
                 | Operation::Cancel { id, .. }
+                | Operation::CancelSeen { id, .. }
                 | Operation::Fire { id }
                 | Operation::GiveUp { id, .. }
                 | Operation::Redrive { letter: Letter::Timer(id), .. }
@@ -99,6 +100,7 @@ impl Engine {
                 self.reschedule(key, &name, &id, *patch, if_revision)
             }
             Operation::Cancel { id, if_revision } => self.cancel(key, &name, id, if_revision),
+            Operation::CancelSeen { id, seen } => self.cancel_seen(key, &name, &id, seen),
             Operation::Fire { id } => self.fire(key, &name, &id),
             Operation::GiveUp { id, if_due_by } => self.give_up_overdue(key, &name, &id, if_due_by),
             Operation::Redrive { letter, delay } => self.redrive(number, &name, &letter, delay),

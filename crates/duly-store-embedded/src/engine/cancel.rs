@@ -7,7 +7,7 @@ use duly_core::{
     lifecycle::{self, Decision, Event},
     stub::Ended,
 };
-use duly_store::{Outcome, query::Body};
+use duly_store::{Outcome, TimerView, command::Seen, query::Body};
 
 use crate::{
     format::record::Record,
@@ -42,6 +42,26 @@ impl Engine {
             return Err(Stop::Refused(not_found(name, &id)));
         };
         check_revision(&id, &view, if_revision)?;
+        self.cancel_view(key, &id, &view)
+    }
+
+    /// Cancels it if it is still what was seen.
+    pub(super) fn cancel_seen(
+        &mut self,
+        key: Key,
+        name: &NamespaceName,
+        id: &TimerId,
+        seen: Seen,
+    ) -> Result<Outcome, Stop> {
+        let known = self.look_up(key);
+        match self.readable(name, known)? {
+            Some(view) if seen.is(&view) => self.cancel_view(key, id, &view),
+            _ => Err(Stop::Refused(not_found(name, id))),
+        }
+    }
+
+    fn cancel_view(&mut self, key: Key, id: &TimerId, view: &TimerView) -> Result<Outcome, Stop> {
+        let now = self.now.wall();
         match (lifecycle::decide(Some(view.state), Event::Cancel), &view.body) {
             (Decision::Move(_), Body::Whole(timer)) => {
                 self.write_cancel(key, Stub::of(timer, Ended::Cancelled, now))
@@ -51,7 +71,7 @@ impl Engine {
                 maybe_delivered: view.maybe_delivered(),
                 already: true,
             }),
-            (Decision::Refuse(code), _) => Err(Stop::Refused(self.refuse_state(&id, &view, code))),
+            (Decision::Refuse(code), _) => Err(Stop::Refused(self.refuse_state(id, view, code))),
             (decision, _) => unreachable!("a cancel is never answered by {decision:?}"),
         }
     }

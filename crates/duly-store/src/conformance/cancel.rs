@@ -9,7 +9,7 @@ use super::{
     Harness, Ran,
     scene::{Scene, cancel_op, code, failed, id, refused, secs, settings},
 };
-use crate::{Operation, Outcome, Refusal, SettleOutcome, SettleVerdict};
+use crate::{Operation, Outcome, Refusal, SettleOutcome, SettleVerdict, TimerView, command::Seen};
 
 fn cancelled(attempts: u32, maybe_delivered: bool) -> Outcome {
     Outcome::Cancelled { attempts, maybe_delivered, already: false }
@@ -122,6 +122,36 @@ pub(super) async fn p4_cancel_checks_the_revision_first(harness: &dyn Harness) -
     assert_eq!(code(scene.apply(cancel(2)).await), "revision_mismatch");
     assert_eq!(scene.state("a").await, Some(State::Retrying), "a refused cancel changes nothing");
     assert_eq!(scene.apply(cancel(1)).await, cancelled(1, true));
+    Ran::Whole
+}
+
+pub(super) async fn p4_cancel_of_what_was_seen_spares_everything_else(
+    harness: &dyn Harness,
+) -> Ran {
+    let scene = Scene::new(harness).await;
+    let seen = |view: &TimerView, state| {
+        let timer = view.timer().expect("it is pending");
+        let (incarnation, revision) = (timer.incarnation, timer.revision);
+        let seen = Seen { incarnation, revision, state };
+        Operation::CancelSeen { id: timer.id.clone(), seen }
+    };
+    let old = scene.create_in("a", secs(10)).await;
+    assert_eq!(scene.apply(cancel_op("a")).await, cancelled(0, false));
+    assert_eq!(code(scene.apply(seen(&old, None)).await), "not_found", "it has ended");
+    let new = scene.create_in("a", secs(20)).await;
+    assert_eq!(old.revision(), new.revision(), "the revision does not tell them apart");
+    assert_eq!(code(scene.apply(seen(&old, None)).await), "not_found", "another timer");
+    assert_eq!(scene.state("a").await, Some(State::Scheduled));
+    scene.bring("b", State::InFlight).await;
+    let flies = scene.get("b").await.expect("it is there");
+    assert_eq!(code(scene.apply(seen(&flies, None)).await), "in_flight");
+    scene.advance(secs(31)).await;
+    assert_eq!(code(scene.apply(seen(&flies, Some(State::Due))).await), "not_found");
+    assert_eq!(scene.state("b").await, Some(State::Retrying), "another state");
+    let retries = seen(&flies, Some(State::Retrying));
+    assert_eq!(scene.apply(retries).await, cancelled(1, true));
+    assert_eq!(code(scene.apply(seen(&new, Some(State::Scheduled))).await), "not_found");
+    assert_eq!(scene.apply(seen(&new, None)).await, cancelled(0, false), "due by now");
     Ran::Whole
 }
 

@@ -41,6 +41,7 @@ macro_rules! conformance_cases {
                 p4_cancel_again_answers_the_same,
                 p4_cancel_of_ended_timers_is_refused_by_state,
                 p4_cancel_checks_the_revision_first,
+                p4_cancel_of_what_was_seen_spares_everything_else,
                 p4_p8_a_cancelled_retry_takes_no_late_verdict,
                 p4_without_retention_a_cancelled_timer_is_unknown,
             }

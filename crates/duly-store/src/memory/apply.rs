@@ -31,6 +31,10 @@ impl Space {
                 self.reschedule(&id, *patch, if_revision, now)
             }
             Operation::Cancel { id, if_revision } => self.cancel(&id, if_revision, now),
+            Operation::CancelSeen { id, seen } => match self.view(&id, now) {
+                Some(view) if seen.is(&view) => self.cancel(&id, None, now),
+                _ => Err(Refusal::NotFound(id.to_string())),
+            },
             Operation::Fire { id } => self.fire(&id, now),
             Operation::GiveUp { id, if_due_by } => self.give_up_overdue(&id, if_due_by, now),
             Operation::Redrive { letter, delay } => self.redrive(&letter, delay, now),

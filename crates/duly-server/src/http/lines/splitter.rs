@@ -2,8 +2,16 @@
 //!
 //! Empty lines count and are left out. A line that is too long is dropped as it comes and reported
 //! once, so that it holds no more memory than the limit.
+//!
+//! What counts is the memory that is taken, not the bytes that are in use: a rest behind a long line
+//! would otherwise keep the whole of that line's memory (P10).
 
 use bytes::{Buf, Bytes, BytesMut};
+
+use crate::http::body::grown;
+
+/// Room that may be taken ahead of the bytes, whatever a line may have.
+const AHEAD_BYTES_MAX: usize = 1024 * 1024;
 
 /// One line of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +39,8 @@ impl Line {
 #[derive(Debug)]
 pub(super) struct Splitter {
     held: BytesMut,
+    /// Lines were cut from the memory of `held`, which says no more how much it is.
+    is_cut: bool,
     /// No line ends before this place of `held`.
     searched: usize,
     /// The line under way was too long; the rest of it is dropped.
@@ -43,7 +53,16 @@ impl Splitter {
     /// Takes lines up to this size.
     pub(super) fn new(line_bytes_max: usize) -> Self {
         let held = BytesMut::new();
-        Self { held, searched: 0, dropping: false, line: 0, line_bytes_max }
+        Self { held, is_cut: false, searched: 0, dropping: false, line: 0, line_bytes_max }
+    }
+
+    /// Lets go of the memory that the rest shares with lines that were taken. To be called when
+    /// those are dealt with, before more is pushed.
+    pub(super) fn let_go(&mut self) {
+        if std::mem::take(&mut self.is_cut) {
+            // At most once a line, however it comes: the rest has none that ends.
+            self.held = BytesMut::from(&self.held[..]);
+        }
     }
 
     /// More has come.
@@ -55,12 +74,30 @@ impl Splitter {
         } else {
             part
         };
+        self.let_go();
+        let room = self.room_with(part.len());
+        if room > self.held.capacity() {
+            let mut larger = BytesMut::with_capacity(room);
+            larger.extend_from_slice(&self.held);
+            self.held = larger;
+        }
         self.held.extend_from_slice(part);
     }
 
     /// Bytes that are held.
     pub(super) fn held(&self) -> usize {
         self.held.len()
+    }
+
+    /// Bytes of memory that are taken with so many more bytes.
+    pub(super) fn room_with(&self, more: usize) -> usize {
+        let ahead_max = self.line_bytes_max.max(AHEAD_BYTES_MAX);
+        grown(self.held.capacity(), self.held.len() + more, ahead_max)
+    }
+
+    /// Whether a line has begun that has not ended.
+    pub(super) fn is_within_line(&self) -> bool {
+        self.dropping || !self.held.is_empty()
     }
 
     /// The number of the last line that was taken.
@@ -86,6 +123,7 @@ impl Splitter {
                 }
                 break;
             };
+            self.is_cut = true;
             let text = self.held.split_to(end).freeze();
             self.held.advance(1);
             self.searched = 0;
@@ -107,6 +145,7 @@ impl Splitter {
     fn forget(&mut self) {
         // A new one: clearing would keep the memory.
         self.held = BytesMut::new();
+        self.is_cut = false;
         self.searched = 0;
     }
 }
@@ -150,6 +189,37 @@ mod tests {
             assert_eq!(all(&[whole], lines_max), expected);
             let bytes: Vec<_> = (0..whole.len()).map(|i| &whole[i..=i]).collect();
             assert_eq!(all(&bytes, lines_max), expected);
+        }
+    }
+
+    #[test]
+    fn p10_a_line_that_is_dealt_with_leaves_no_memory_behind() {
+        const MIB: usize = 1024 * 1024;
+        let mut splitter = Splitter::new(4 * MIB);
+        for (rest, room_max) in [("", 0), ("bc", 64), ("", 0)] {
+            for part in ["a".repeat(3 * MIB).as_bytes(), b"aaa", b"\n", rest.as_bytes()] {
+                let room = splitter.room_with(part.len());
+                splitter.push(part);
+                assert!(splitter.held.capacity() <= room, "more is taken than was counted");
+            }
+            assert_eq!(splitter.take(100, false).len(), 1);
+            splitter.let_go();
+            assert_eq!(splitter.held(), rest.len());
+            let room = splitter.room_with(0);
+            assert!(room <= room_max, "{room} bytes are kept for {rest:?}");
+            // Nothing more to reclaim: what was let go of does not come back.
+            splitter.push(b"d\n");
+            assert!(splitter.held.capacity() <= 64, "{}", splitter.held.capacity());
+            assert_eq!(splitter.take(100, false).len(), 1);
+        }
+    }
+
+    #[test]
+    fn p10_room_is_taken_ahead_within_the_limit_of_a_line() {
+        let mut splitter = Splitter::new(4 * 1024 * 1024);
+        for _ in 0..4 * 64 {
+            splitter.push(&[b'a'; 16 * 1024]);
+            assert!(splitter.room_with(0) <= 4 * 1024 * 1024, "{}", splitter.room_with(0));
         }
     }
 

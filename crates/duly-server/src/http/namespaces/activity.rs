@@ -10,7 +10,7 @@ use crate::{
         path::InNamespace,
         problem::Refusals,
     },
-    wire::{NamespaceOut, ResumeIn, json},
+    wire::{NamespaceOut, ResumeIn},
 };
 
 /// Stop a namespace's firing. After the answer no claim is granted; scheduling goes on.
@@ -46,7 +46,10 @@ pub(crate) async fn resume_namespace(
     InNamespace(name): InNamespace,
     MaybeBody(body): MaybeBody,
 ) -> Result<Response, Problem> {
-    let asked = body.map(|body| json::parse_body::<ResumeIn>(&body.text)).transpose()?;
+    let asked: Option<ResumeIn> = match body {
+        Some(body) => Some(body.parse().await?),
+        None => None,
+    };
     let at = asked.and_then(|resume| resume.at).map(|at| at.check("at")).transpose()?;
     let activity = at.map_or(Activity::Running, Activity::ResumeAt);
     let namespace = app.store().set_activity(name, activity).await?;

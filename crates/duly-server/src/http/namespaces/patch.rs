@@ -4,7 +4,7 @@ use axum::{extract::State, response::Response};
 
 use crate::{
     http::{App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals},
-    wire::{NamespaceIn, NamespaceOut, json},
+    wire::{NamespaceIn, NamespaceOut},
 };
 
 /// Change some of a namespace's settings.
@@ -24,7 +24,7 @@ pub(crate) async fn patch_namespace(
     InNamespace(name): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let request: NamespaceIn = json::parse_body(&body.text)?;
+    let request: NamespaceIn = body.parse().await?;
     let _turn = app.patches().lock().await;
     let Some(present) = app.store().get_namespace(name.clone()).await? else {
         return Err(Problem::no_namespace(name.as_str()));

@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use crate::{
     http::{App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals},
-    wire::{NamespaceIn, NamespaceOut, json},
+    wire::{NamespaceIn, NamespaceOut},
 };
 
 /// Write a namespace's settings, whole.
@@ -28,7 +28,7 @@ pub(crate) async fn put_namespace(
     InNamespace(name): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let put = json::parse_body::<NamespaceIn>(&body.text)?.into_put()?;
+    let put = body.parse::<NamespaceIn>().await?.into_put()?;
     let _turn = app.patches().lock().await;
     let (namespace, is_new) = app.store().put_namespace(name, put).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
