@@ -154,7 +154,9 @@ impl Lanes {
             let holds_none = self.lanes.get(&lane).is_none_or(|state| state.load.sum() == 0);
             let (demand, share) = (waiting.demand, waiting.share);
             let used = self.plan_one(&mut plan, lane.clone(), demand, share, credit);
-            if used == 0 && holds_none {
+            // A lane whose retries are denied must not stand before one with first attempts.
+            let goes_on = demand.first > 0 || !self.backlogs[at].wants_first();
+            if used == 0 && holds_none && goes_on {
                 self.backlogs[at].deny(&lane);
             } else {
                 self.backlogs[at].charge(used);

@@ -29,6 +29,8 @@ const WAITING_MAX: usize = 1 << 18;
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     waiting: FxHashMap<Lane, Waiting>,
+    /// How many of those short of workers want one for a first attempt.
+    starved_of_first: usize,
     /// Lanes short of workers, each at most once. May name lanes that do not wait any more, or now
     /// for something else.
     starved: Drr<NamespaceName, Lane>,
@@ -50,6 +52,13 @@ pub(super) struct Waiting {
     pub(super) share: Share,
 }
 
+impl Waiting {
+    /// Whether a worker helps it to a first attempt.
+    fn is_starved_of_first(self) -> bool {
+        self.limit == Limit::Workers && self.demand.first > 0
+    }
+}
+
 impl Backlog {
     /// Notes what a lane still wants; nothing wanted is nothing noted. A lane that is in the queue
     /// keeps its turn.
@@ -59,6 +68,7 @@ impl Backlog {
             return;
         }
         self.waiting.insert(lane.clone(), waiting);
+        self.starved_of_first += usize::from(waiting.is_starved_of_first());
         if let Some(at) = waiting.limit.until() {
             self.timed.insert((at, lane.clone()));
         }
@@ -70,22 +80,38 @@ impl Backlog {
 
     /// A lane has nothing claimable any more.
     pub(super) fn forget(&mut self, lane: &Lane) {
-        let gone = self.waiting.remove(lane);
-        if let Some(at) = gone.and_then(|waiting| waiting.limit.until()) {
+        let Some(gone) = self.waiting.remove(lane) else {
+            return;
+        };
+        self.starved_of_first -= usize::from(gone.is_starved_of_first());
+        if let Some(at) = gone.limit.until() {
             self.timed.remove(&(at, lane.clone()));
         }
     }
 
     /// Renews what a starved lane wants, and owes it a look; answers whether it is one. Its turn
-    /// stays what it was.
+    /// stays what it was. One that was short of retries only and has a first attempt now is to be
+    /// planned: what kept the retries waiting says nothing of that.
     pub(super) fn renew_starved(&mut self, lane: &Lane, demand: Demand, share: Share) -> bool {
         let known = self.waiting.get_mut(lane).filter(|waiting| waiting.limit == Limit::Workers);
         let Some(waiting) = known else {
             return false;
         };
+        if waiting.demand.first == 0 && demand.first > 0 {
+            return false;
+        }
+        let before = waiting.is_starved_of_first();
         (waiting.demand, waiting.share) = (demand, share);
+        if before && !waiting.is_starved_of_first() {
+            self.starved_of_first -= 1;
+        }
         self.looks += 1;
         true
+    }
+
+    /// Whether a lane waits for a worker to make a first attempt with.
+    pub(super) const fn wants_first(&self) -> bool {
+        self.starved_of_first > 0
     }
 
     /// Whether a lane wants more.
