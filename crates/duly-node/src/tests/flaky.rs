@@ -1,8 +1,11 @@
 //! The reference store, with failures on demand.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use duly_core::{Millis, NamespaceName, TimerId, shard::ShardId};
@@ -26,6 +29,7 @@ pub(super) struct Flaky {
     slow_claim: Mutex<Option<(ManualClock, Millis)>>,
     held_claim: Mutex<Option<Arc<Notify>>>,
     settle_panics: AtomicBool,
+    settle_takes: Mutex<Duration>,
     hangs: [AtomicUsize; 3],
 }
 
@@ -68,6 +72,7 @@ impl Flaky {
             slow_claim: Mutex::new(None),
             held_claim: Mutex::new(None),
             settle_panics: AtomicBool::new(false),
+            settle_takes: Mutex::default(),
             hangs: Default::default(),
         }
     }
@@ -110,6 +115,11 @@ impl Flaky {
         if self.hangs[kind as usize].swap(0, Ordering::Relaxed) > 0 {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// From now on each call to settle takes so long, and changes nothing when it is dropped before.
+    pub(super) fn slow_settles(&self, takes: Duration) {
+        *self.settle_takes.lock() = takes;
     }
 
     /// The next call to settle panics.
@@ -179,6 +189,10 @@ impl Store for Flaky {
                 self.released.fetch_add(releases.count(), Ordering::Relaxed);
                 Box::pin(async move {
                     self.maybe_hang(Hangs::Settle).await;
+                    let takes = *self.settle_takes.lock();
+                    if !takes.is_zero() {
+                        tokio::time::sleep(takes).await;
+                    }
                     self.inner.settle(shard, settlements).await
                 })
             }
