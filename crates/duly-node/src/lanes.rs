@@ -289,18 +289,25 @@ impl Lanes {
             *left = still_unused;
             result.firings.push((firing, permit));
         }
-        let backlog = &mut self.backlogs[usize::from(shard.0)];
+        let at = usize::from(shard.0);
         for planned in planned {
             let lane = &planned.claim.lane;
+            let left = unused.get(lane).map_or(Load::default(), |(left, ..)| *left);
+            self.give_back_planned(planned, left, now);
+            let backlog = &mut self.backlogs[at];
             if !claimed.more.contains(lane) {
                 backlog.forget(lane);
             } else if !backlog.waits(lane) {
                 result.look_again = true;
+            } else if left.sum() > 0 {
+                // The claim ended before its slots were used: they are free for it again.
+                if !result.firings.is_empty() {
+                    backlog.retry(lane);
+                } else if self.lanes.get(lane).is_none_or(|state| state.load.sum() == 0) {
+                    // With no slot of its own nothing would call it; the next walk brings it back.
+                    backlog.forget_capped(lane);
+                }
             }
-        }
-        for planned in planned {
-            let left = unused.get(&planned.claim.lane).map_or(Load::default(), |(left, ..)| *left);
-            self.give_back_planned(planned, left, now);
         }
         // With nothing granted, asking again at once would only spin.
         result.look_again &= !result.firings.is_empty();

@@ -89,6 +89,13 @@ impl Backlog {
         }
     }
 
+    /// Forgets a lane that waits for a slot of its own.
+    pub(super) fn forget_capped(&mut self, lane: &Lane) {
+        if self.get(lane).is_some_and(|waiting| waiting.limit == Limit::Lane) {
+            self.forget(lane);
+        }
+    }
+
     /// Renews what a starved lane wants, and owes it a look; answers whether it is one. Its turn
     /// stays what it was. One that was short of retries only and has a first attempt now is to be
     /// planned: what kept the retries waiting says nothing of that.

@@ -108,6 +108,26 @@ async fn changed_settings_hold_at_once_although_nothing_ends() {
     assert_eq!(lane(&world, A).cap, Some(6));
 }
 
+#[tokio::test(start_paused = true)]
+async fn p9_large_payloads_of_a_lane_hold_up_no_other() {
+    // Each claim has room for one firing.
+    let mut world = World::start_with(|options| options.claim_bytes_max = 1_000).await;
+    world.limit_in_flight(20).await;
+    for i in 0..50 {
+        world.schedule_bytes(&format!("a{i}"), ms(1_000), A, 900).await;
+        world.schedule_bytes(&format!("b{i}"), ms(1_000), B, 900).await;
+    }
+    world.advance(ms(1_000)).await;
+    // Nothing ends and the clock stands still: what begins has slots that were held for it.
+    let mut hanging = Vec::new();
+    for count in 1..=40 {
+        hanging.push(world.call().await);
+        let b = hanging.iter().filter(|call| call.envelope.id.as_str().starts_with('b')).count();
+        assert!(b.abs_diff(count - b) <= 7 || count > 30, "{b} of {count} are of the second lane");
+    }
+    world.nothing_more().await;
+}
+
 const C: &str = "https://second.example";
 
 async fn with_fallback(world: &World, after_attempts: u32, after_open: Millis) {

@@ -76,3 +76,35 @@ fn t23_blocked_retries_of_many_lanes_each_get_their_turn() {
     }
     assert_eq!(served.iter().filter(|lane| lane.namespace.as_str() == "n").count(), 8);
 }
+
+#[test]
+fn p9_a_lane_whose_claim_was_cut_uses_its_slots_at_once() {
+    let mut model = Model::new(1024, 10, 1);
+    model.add(0, 100, 0);
+    let planned = model.lanes.plan(SHARD, model.ready(), model.now);
+    assert_eq!(planned[0].claim.first_max, 10);
+    // The claim's bytes were used up by the first.
+    let one = firing(&lane(0), Kind::First, &model.settings);
+    let cut = Claimed { firings: vec![one], more: vec![lane(0)], next_due_in: None };
+    assert_eq!(model.lanes.granted(SHARD, &planned, cut, model.now).firings.len(), 1);
+    let planned = model.lanes.plan_waiting(SHARD, model.now);
+    assert_eq!(planned.first().map(|planned| planned.claim.first_max), Some(9));
+    // One that brings nothing is not made again at once, and leaves the others as they are.
+    let cut = Claimed { more: vec![lane(0)], ..Claimed::default() };
+    model.lanes.granted(SHARD, &planned, cut, model.now);
+    assert!(model.lanes.plan_waiting(SHARD, model.now).is_empty());
+    assert_eq!(model.load(0).state, Activity::Capped);
+}
+
+#[test]
+fn a_lane_whose_claim_brought_nothing_does_not_wait_for_slots_that_it_does_not_hold() {
+    let mut model = Model::new(1024, 10, 1);
+    model.add(0, 100, 0);
+    let planned = model.lanes.plan(SHARD, model.ready(), model.now);
+    let cut = Claimed { more: vec![lane(0)], ..Claimed::default() };
+    model.lanes.granted(SHARD, &planned, cut, model.now);
+    // Its timers are cancelled now: no walk names it again.
+    assert_eq!((model.load(0).state, model.load(0).backlog), (Activity::Flowing, 0));
+    model.walk();
+    assert_eq!(model.running_in(0).sum(), 10, "a walk that does brings it back");
+}
