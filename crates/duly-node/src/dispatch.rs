@@ -116,7 +116,8 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
             let lanes = u32::try_from(found.lanes).unwrap_or(u32::MAX);
             times.walk_at = shared.clock.boot() + WALK_PAUSE_PER_LANE.saturating_mul(lanes);
         }
-        if found.look_again {
+        // A walk that could not remember more lanes goes on as soon as it may.
+        if found.look_again || times.walk_from.is_some() {
             shared.bell(shard).ring_due();
         }
     } else if due {
@@ -141,7 +142,7 @@ async fn walk(
     times: &mut Times,
 ) -> Result<()> {
     let mut after = times.walk_from.take();
-    loop {
+    while shared.phases.now() == Phase::Running {
         let page = shared.store.ready(shard, after, PAGE).await?;
         shared.shard_turned(shard);
         found.sooner(page.next_due_in);
@@ -165,6 +166,7 @@ async fn walk(
             return Ok(());
         }
     }
+    Ok(())
 }
 
 /// Claims for lanes that waited for a slot, for as long as that gets them anything, but not for
@@ -176,6 +178,9 @@ async fn resume(
     times: &mut Times,
 ) -> Result<()> {
     for _ in 0..RESUMES_PER_LOOK {
+        if shared.phases.now() != Phase::Running {
+            return Ok(());
+        }
         let boot = shared.clock.boot();
         let planned = shared.lanes.lock().plan_waiting(shard, boot);
         if planned.is_empty() {
@@ -198,10 +203,17 @@ async fn claim(
     if planned.is_empty() {
         return Ok(());
     }
+    // In order of name, so that the turn goes round whatever order they were planned in.
+    planned.sort_unstable_by(|a, b| a.claim.lane.cmp(&b.claim.lane));
     let first = times.begin_with(planned.len());
     planned.rotate_left(first);
     let lanes: Vec<LaneClaim> = planned.iter().map(|planned| planned.claim.clone()).collect();
     let mut held = Held { shared, planned };
+    // A drain that began before the slots were held may not see them, and one that begins later
+    // waits for them: only in this order nothing is claimed behind its back.
+    if shared.phases.now() != Phase::Running {
+        return Ok(());
+    }
     let request = ClaimRequest {
         total_max: lanes.iter().map(|c| c.first_max + c.retry_max).sum(),
         lanes,
@@ -215,6 +227,8 @@ async fn claim(
     let planned = std::mem::take(&mut held.planned);
     let boot = shared.clock.boot();
     let granted = shared.lanes.lock().granted(shard, &planned, claimed, boot);
+    // A drain may wait for slots that have come back.
+    shared.quieter.notify_waiters();
     let Granted { excess, firings, look_again } = granted;
     found.look_again |= look_again;
     for (firing, permit) in firings {
@@ -237,6 +251,7 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         if !self.planned.is_empty() {
             self.shared.lanes.lock().unplan(&self.planned, self.shared.clock.boot());
+            self.shared.quieter.notify_waiters();
         }
     }
 }

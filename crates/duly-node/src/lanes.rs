@@ -104,6 +104,14 @@ impl Lanes {
         }
     }
 
+    /// Lets no more lanes of each shard wait than these.
+    #[cfg(test)]
+    pub(crate) fn remember_waiting(&mut self, lanes: usize) {
+        for backlog in &mut self.backlogs {
+            backlog.waiting_max = lanes;
+        }
+    }
+
     /// Attempts under way.
     pub(crate) fn in_flight(&self) -> usize {
         self.workers.sum()

@@ -26,9 +26,11 @@ const STALE_MAX: usize = 64;
 const WAITING_MAX: usize = 1 << 18;
 
 /// Lanes that wait, each with what it wants.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Backlog {
     waiting: FxHashMap<Lane, Waiting>,
+    /// Most lanes that wait at once.
+    pub(super) waiting_max: usize,
     /// How many of those short of workers want one for a first attempt.
     starved_of_first: usize,
     /// Lanes short of workers, each at most once. May name lanes that do not wait any more, or now
@@ -52,6 +54,21 @@ pub(super) struct Waiting {
     pub(super) share: Share,
 }
 
+impl Default for Backlog {
+    fn default() -> Self {
+        Self {
+            waiting: FxHashMap::default(),
+            waiting_max: WAITING_MAX,
+            starved_of_first: 0,
+            starved: Drr::default(),
+            queued: FxHashSet::default(),
+            retry: VecDeque::new(),
+            timed: BTreeSet::new(),
+            looks: 0,
+        }
+    }
+}
+
 impl Waiting {
     /// Whether a worker helps it to a first attempt.
     fn is_starved_of_first(self) -> bool {
@@ -64,7 +81,7 @@ impl Backlog {
     /// keeps its turn.
     pub(super) fn remember(&mut self, lane: &Lane, waiting: Waiting) {
         self.forget(lane);
-        if waiting.demand.sum() == 0 || self.waiting.len() >= WAITING_MAX {
+        if waiting.demand.sum() == 0 || self.waiting.len() >= self.waiting_max {
             return;
         }
         self.waiting.insert(lane.clone(), waiting);
@@ -133,7 +150,7 @@ impl Backlog {
 
     /// Whether no more lanes can be remembered.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= WAITING_MAX
+        self.waiting.len() >= self.waiting_max
     }
 
     /// Has a waiting lane planned again at the next look.

@@ -30,6 +30,8 @@ pub(super) struct Flaky {
     held_claim: Mutex<Option<Arc<Notify>>>,
     settle_panics: AtomicBool,
     settle_takes: Mutex<Duration>,
+    put_before_claim: Mutex<Option<(NamespaceName, Put)>>,
+    doomed_claim: Mutex<Option<Arc<Notify>>>,
     hangs: [AtomicUsize; 3],
 }
 
@@ -55,10 +57,14 @@ impl Failures {
             return Ok(());
         }
         self.failed.fetch_add(1, Ordering::Relaxed);
-        Err(Error::Unavailable {
-            reason: "asked to by the test".to_owned(),
-            retry_after: Millis::from_ms(10),
-        })
+        Err(unavailable())
+    }
+}
+
+fn unavailable() -> Error {
+    Error::Unavailable {
+        reason: "asked to by the test".to_owned(),
+        retry_after: Millis::from_ms(10),
     }
 }
 
@@ -73,6 +79,8 @@ impl Flaky {
             held_claim: Mutex::new(None),
             settle_panics: AtomicBool::new(false),
             settle_takes: Mutex::default(),
+            put_before_claim: Mutex::default(),
+            doomed_claim: Mutex::default(),
             hangs: Default::default(),
         }
     }
@@ -99,6 +107,18 @@ impl Flaky {
         let signal = Arc::new(Notify::new());
         *self.held_claim.lock() = Some(Arc::clone(&signal));
         signal
+    }
+
+    /// The next claim waits for the signal and fails.
+    pub(super) fn doom_claim(&self) -> Arc<Notify> {
+        let signal = Arc::new(Notify::new());
+        *self.doomed_claim.lock() = Some(Arc::clone(&signal));
+        signal
+    }
+
+    /// The next claim finds these settings, which nobody knew when it was planned.
+    pub(super) fn put_before_claim(&self, name: NamespaceName, put: Put) {
+        *self.put_before_claim.lock() = Some((name, put));
     }
 
     pub(super) async fn settings(&self, name: &NamespaceName) -> Arc<duly_core::Settings> {
@@ -162,6 +182,15 @@ impl Store for Flaky {
         match self.claims.check() {
             Ok(()) => Box::pin(async move {
                 self.maybe_hang(Hangs::Claim).await;
+                let doomed = self.doomed_claim.lock().take();
+                if let Some(signal) = doomed {
+                    signal.notified().await;
+                    return Err(unavailable());
+                }
+                let put = self.put_before_claim.lock().take();
+                if let Some((name, put)) = put {
+                    self.inner.put_namespace(name, put).await?;
+                }
                 let claimed = self.inner.claim(shard, request).await;
                 let grants = claimed.as_ref().is_ok_and(|claimed| !claimed.firings.is_empty());
                 let held = if grants { self.held_claim.lock().take() } else { None };

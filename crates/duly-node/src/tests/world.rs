@@ -199,6 +199,11 @@ impl World {
         self.handle.0.lanes.lock().lost = lane;
     }
 
+    /// Lets no more lanes than these wait.
+    pub(super) fn remember_waiting(&self, lanes: usize) {
+        self.handle.0.lanes.lock().remember_waiting(lanes);
+    }
+
     /// Moves the clock, and nobody is woken.
     pub(super) fn advance_unnoticed(&self, by: Millis) {
         self.clock.advance(by);
