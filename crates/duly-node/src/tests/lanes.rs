@@ -280,25 +280,23 @@ async fn with_as_many_waiting_as_can_be_remembered_walks_go_on_at_once() {
         world.schedule(&format!("waits{i}"), ms(0), A).await;
     }
     let hanging = world.call().await;
+    // Two pages, each as large as a claim.
     for namespace in ["x1", "x2", "x3", "x4"] {
         world.namespace = duly_core::NamespaceName::new(namespace).unwrap();
         world.put(world::settings()).await;
-        for i in 0..150 {
+        for i in 0..128 {
             let url = format!("https://r{i}.example");
             world.schedule(&format!("t{i}"), ms(1_000), &url).await;
         }
     }
     world.advance(ms(1_000)).await;
-    let mut delivered = 0;
-    // Much less than the second after which each loop looks anyway.
+    let mut begun = vec![hanging];
+    // Much less than the second after which each loop looks anyway; and nothing ends.
     for _ in 0..20 {
         while let Some(call) = world.try_call() {
-            delivered += 1;
-            call.answer(Delivery::Confirmed);
-            world.quiet().await;
+            begun.push(call);
         }
         world.advance(ms(1)).await;
     }
-    assert_eq!(delivered, 600);
-    drop(hanging);
+    assert_eq!(begun.len(), 1 + 512);
 }
