@@ -152,8 +152,10 @@ impl Lanes {
             self.plan_one(&mut plan, lane, waiting.demand, waiting.share, usize::MAX);
         }
         let looks = self.backlogs[at].take_looks().min(LOOKS_MAX);
-        for _ in 0..looks {
+        for looked in 0..looks {
             if self.workers.sum() >= self.workers_max || plan.batch_left == 0 {
+                // The claim may bring less than it asks for: then there are workers again.
+                self.backlogs[at].owe_looks(looks - looked);
                 break;
             }
             let Some((lane, waiting, credit)) = self.backlogs[at].take_starved() else {
@@ -341,7 +343,7 @@ impl Lanes {
             return Vec::new();
         };
         state.breaker.report(pass, reception, now);
-        if pass == Pass::Free && state.breaker.state() == BreakerState::Closed {
+        if matches!(pass, Pass::Free(_)) && state.breaker.state() == BreakerState::Closed {
             return Vec::new();
         }
         match reception {

@@ -75,7 +75,7 @@ impl Slot {
 
     /// Has the attempt go to the fallback, if that one's breaker lets it. A probe stays one.
     pub(crate) fn divert(&mut self) {
-        if self.permit.pass != Pass::Free || self.permit.to == Receiver::Fallback {
+        if matches!(self.permit.pass, Pass::Probe(_)) || self.permit.to == Receiver::Fallback {
             return;
         }
         let namespace = &self.lane.namespace;

@@ -129,7 +129,7 @@ impl Backlog {
         if before && !waiting.is_starved_of_first() {
             self.starved_of_first -= 1;
         }
-        self.looks += 1;
+        self.owe_looks(1);
         true
     }
 
@@ -168,7 +168,7 @@ impl Backlog {
             self.retry.push_back(lane.clone());
         }
         if !self.starved.is_empty() {
-            self.looks = self.looks.saturating_add(STARVED_PER_WAKE);
+            self.owe_looks(STARVED_PER_WAKE);
         }
         own || !self.starved.is_empty()
     }
@@ -204,6 +204,11 @@ impl Backlog {
     /// are turns worth taking.
     pub(super) fn take_looks(&mut self) -> usize {
         std::mem::take(&mut self.looks)
+    }
+
+    /// Looks that were not taken are owed still.
+    pub(super) const fn owe_looks(&mut self, looks: usize) {
+        self.looks = self.looks.saturating_add(looks);
     }
 
     /// Takes the starved lane whose turn it is, and how much it may take. What it got must be told

@@ -108,3 +108,17 @@ fn a_lane_whose_claim_brought_nothing_does_not_wait_for_slots_that_it_does_not_h
     model.walk();
     assert_eq!(model.running_in(0).sum(), 10, "a walk that does brings it back");
 }
+
+#[test]
+fn looks_that_workers_or_the_batch_cut_short_are_taken_when_the_claim_brings_nothing() {
+    let mut model = Model::new(1, 10, 1);
+    for namespace in ["a", "b", "c"] {
+        model.add_to(lane_in(namespace, 0), 1, 0);
+        model.walk();
+    }
+    assert_eq!(model.running_of("a"), 1);
+    // Its turn comes, but its timer has been cancelled meanwhile.
+    model.due.remove(&lane_in("b", 0));
+    model.finish(0);
+    assert_eq!(model.running_of("c"), 1);
+}
