@@ -31,7 +31,9 @@ pub(super) struct Backlog {
     waiting: FxHashMap<Lane, Waiting>,
     /// Most lanes that wait at once.
     pub(super) waiting_max: usize,
-    /// How many of those short of workers want one for a first attempt.
+    /// How many of those are short of workers.
+    starved_count: usize,
+    /// How many of these want one for a first attempt.
     starved_of_first: usize,
     /// Lanes short of workers, each at most once. May name lanes that do not wait any more, or now
     /// for something else.
@@ -59,6 +61,7 @@ impl Default for Backlog {
         Self {
             waiting: FxHashMap::default(),
             waiting_max: WAITING_MAX,
+            starved_count: 0,
             starved_of_first: 0,
             starved: Drr::default(),
             queued: FxHashSet::default(),
@@ -85,6 +88,7 @@ impl Backlog {
             return;
         }
         self.waiting.insert(lane.clone(), waiting);
+        self.starved_count += usize::from(waiting.limit == Limit::Workers);
         self.starved_of_first += usize::from(waiting.is_starved_of_first());
         if let Some(at) = waiting.limit.until() {
             self.timed.insert((at, lane.clone()));
@@ -100,6 +104,7 @@ impl Backlog {
         let Some(gone) = self.waiting.remove(lane) else {
             return;
         };
+        self.starved_count -= usize::from(gone.limit == Limit::Workers);
         self.starved_of_first -= usize::from(gone.is_starved_of_first());
         if let Some(at) = gone.limit.until() {
             self.timed.remove(&(at, lane.clone()));
@@ -131,6 +136,21 @@ impl Backlog {
         }
         self.owe_looks(1);
         true
+    }
+
+    /// How many lanes are short of workers.
+    pub(super) const fn starved_count(&self) -> usize {
+        self.starved_count
+    }
+
+    /// The lanes of a namespace that are short of workers.
+    pub(super) fn starved_of(
+        &self,
+        namespace: &NamespaceName,
+    ) -> impl Iterator<Item = (&Lane, &Waiting)> {
+        let queued = self.starved.items_of(namespace);
+        let waiting = queued.filter_map(|lane| Some((lane, self.waiting.get(lane)?)));
+        waiting.filter(|(_, waiting)| waiting.limit == Limit::Workers)
     }
 
     /// Whether a lane waits for a worker to make a first attempt with.

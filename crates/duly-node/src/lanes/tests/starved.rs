@@ -122,3 +122,25 @@ fn looks_that_workers_or_the_batch_cut_short_are_taken_when_the_claim_brings_not
     model.finish(0);
     assert_eq!(model.running_of("c"), 1);
 }
+
+#[test]
+fn starved_lanes_that_never_held_a_slot_are_seen() {
+    let mut model = Model::new(1, 10, 1);
+    for namespace in ["a", "b", "c"] {
+        model.add_to(lane_in(namespace, 0), 2, 0);
+        model.walk();
+    }
+    let starved = |model: &Model| model.lanes.census().activities[Activity::Starved as usize];
+    let states = |model: &Model, namespace| {
+        let loads = model.lanes.loads(&lane_in(namespace, 0).namespace, model.now);
+        loads.iter().map(|load| (load.state, load.backlog, load.cap)).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&model, "a"), [(Activity::Starved, 1, Some(10))]);
+    assert_eq!(states(&model, "c"), [(Activity::Starved, 2, Some(10))]);
+    assert_eq!(starved(&model), 3);
+    for _ in 0..6 {
+        model.finish(0);
+    }
+    assert_eq!(states(&model, "c"), [(Activity::Flowing, 0, Some(10))]);
+    assert_eq!(starved(&model), 0);
+}
