@@ -43,7 +43,12 @@ async fn run(mut attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
     let receiver = attempt.choose(&firing);
     let chosen = match (&firing.settings.fallback, receiver) {
         (Some(fallback), Receiver::Fallback) => Destination::Http(fallback.destination.clone()),
-        _ => firing.destination,
+        (None, Receiver::Fallback) => {
+            // The fallback was removed between plan and claim, and the lane's own receiver is shut.
+            attempt.conclude(SettleVerdict::Release);
+            return;
+        }
+        (_, Receiver::Own) => firing.destination,
     };
     let Destination::Http(destination) = chosen else {
         let reason = "this node has no way to deliver to the timer's destination";

@@ -63,13 +63,26 @@ pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
     }
 }
 
-/// When the loop may do again what is not worth doing all the time, by the boot-time clock.
+/// What one turn of the loop leaves to the next; moments are of the boot-time clock.
 #[derive(Debug, Default)]
 struct Times {
     walk_at: Duration,
     census_at: Duration,
     /// Where the next walk begins, when the last could not remember more lanes.
     walk_from: Option<ReadyCursor>,
+    /// Claims so far.
+    claims: u64,
+}
+
+impl Times {
+    /// Which of `count` lanes the next claim begins with. A claim ends when its bytes are used up, so
+    /// each lane must come first at times, also where claims of one kind alternate with others: hence
+    /// steps of a golden section.
+    fn begin_with(&mut self, count: usize) -> usize {
+        self.claims = self.claims.wrapping_add(1);
+        let spread = self.claims.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        usize::try_from(spread).unwrap_or(0) % count.max(1)
+    }
 }
 
 /// What one turn found.
@@ -91,19 +104,20 @@ impl Found {
 
 async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result<()> {
     let mut found = Found::default();
-    resume(shared, shard, &mut found).await?;
+    resume(shared, shard, &mut found, times).await?;
     let due = shared.bell(shard).take_due() || found.look_again;
     let too_soon = times.walk_at.saturating_sub(shared.clock.boot());
     if due && too_soon.is_zero() {
         found.look_again = false;
-        walk(shared, shard, &mut found, &mut times.walk_from).await?;
-        resume(shared, shard, &mut found).await?;
+        walk(shared, shard, &mut found, times).await?;
+        resume(shared, shard, &mut found, times).await?;
         found.sooner(Some(SLEEP_MAX));
         if found.lanes > WALK_FREE_LANES {
             let lanes = u32::try_from(found.lanes).unwrap_or(u32::MAX);
             times.walk_at = shared.clock.boot() + WALK_PAUSE_PER_LANE.saturating_mul(lanes);
         }
-        if found.look_again {
+        // A walk that could not remember more lanes goes on as soon as it may.
+        if found.look_again || times.walk_from.is_some() {
             shared.bell(shard).ring_due();
         }
     } else if due {
@@ -125,10 +139,10 @@ async fn walk(
     shared: &Arc<Shared>,
     shard: ShardId,
     found: &mut Found,
-    from: &mut Option<ReadyCursor>,
+    times: &mut Times,
 ) -> Result<()> {
-    let mut after = from.take();
-    loop {
+    let mut after = times.walk_from.take();
+    while shared.phases.now() == Phase::Running {
         let page = shared.store.ready(shard, after, PAGE).await?;
         shared.shard_turned(shard);
         found.sooner(page.next_due_in);
@@ -142,28 +156,37 @@ async fn walk(
         }
         let boot = shared.clock.boot();
         let planned = shared.lanes.lock().plan(shard, push, boot);
-        claim(shared, shard, planned, found).await?;
+        claim(shared, shard, planned, found, times).await?;
         after = page.cursor;
         if after.is_none() {
             return Ok(());
         }
         if shared.lanes.lock().is_full(shard) {
-            *from = after;
+            times.walk_from = after;
             return Ok(());
         }
     }
+    Ok(())
 }
 
 /// Claims for lanes that waited for a slot, for as long as that gets them anything, but not for
 /// ever.
-async fn resume(shared: &Arc<Shared>, shard: ShardId, found: &mut Found) -> Result<()> {
+async fn resume(
+    shared: &Arc<Shared>,
+    shard: ShardId,
+    found: &mut Found,
+    times: &mut Times,
+) -> Result<()> {
     for _ in 0..RESUMES_PER_LOOK {
+        if shared.phases.now() != Phase::Running {
+            return Ok(());
+        }
         let boot = shared.clock.boot();
         let planned = shared.lanes.lock().plan_waiting(shard, boot);
         if planned.is_empty() {
             return Ok(());
         }
-        claim(shared, shard, planned, found).await?;
+        claim(shared, shard, planned, found, times).await?;
     }
     shared.bell(shard).ring_freed();
     Ok(())
@@ -173,14 +196,24 @@ async fn resume(shared: &Arc<Shared>, shard: ShardId, found: &mut Found) -> Resu
 async fn claim(
     shared: &Arc<Shared>,
     shard: ShardId,
-    planned: Vec<Planned>,
+    mut planned: Vec<Planned>,
     found: &mut Found,
+    times: &mut Times,
 ) -> Result<()> {
     if planned.is_empty() {
         return Ok(());
     }
+    // In order of name, so that the turn goes round whatever order they were planned in.
+    planned.sort_unstable_by(|a, b| a.claim.lane.cmp(&b.claim.lane));
+    let first = times.begin_with(planned.len());
+    planned.rotate_left(first);
     let lanes: Vec<LaneClaim> = planned.iter().map(|planned| planned.claim.clone()).collect();
     let mut held = Held { shared, planned };
+    // A drain that began before the slots were held may not see them, and one that begins later
+    // waits for them: only in this order nothing is claimed behind its back.
+    if shared.phases.now() != Phase::Running {
+        return Ok(());
+    }
     let request = ClaimRequest {
         total_max: lanes.iter().map(|c| c.first_max + c.retry_max).sum(),
         lanes,
@@ -194,6 +227,8 @@ async fn claim(
     let planned = std::mem::take(&mut held.planned);
     let boot = shared.clock.boot();
     let granted = shared.lanes.lock().granted(shard, &planned, claimed, boot);
+    // A drain may wait for slots that have come back.
+    shared.quieter.notify_waiters();
     let Granted { excess, firings, look_again } = granted;
     found.look_again |= look_again;
     for (firing, permit) in firings {
@@ -216,6 +251,7 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         if !self.planned.is_empty() {
             self.shared.lanes.lock().unplan(&self.planned, self.shared.clock.boot());
+            self.shared.quieter.notify_waiters();
         }
     }
 }

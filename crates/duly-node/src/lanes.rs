@@ -104,6 +104,14 @@ impl Lanes {
         }
     }
 
+    /// Lets no more lanes of each shard wait than these.
+    #[cfg(test)]
+    pub(crate) fn remember_waiting(&mut self, lanes: usize) {
+        for backlog in &mut self.backlogs {
+            backlog.waiting_max = lanes;
+        }
+    }
+
     /// Attempts under way.
     pub(crate) fn in_flight(&self) -> usize {
         self.workers.sum()
@@ -144,8 +152,10 @@ impl Lanes {
             self.plan_one(&mut plan, lane, waiting.demand, waiting.share, usize::MAX);
         }
         let looks = self.backlogs[at].take_looks().min(LOOKS_MAX);
-        for _ in 0..looks {
+        for looked in 0..looks {
             if self.workers.sum() >= self.workers_max || plan.batch_left == 0 {
+                // The claim may bring less than it asks for: then there are workers again.
+                self.backlogs[at].owe_looks(looks - looked);
                 break;
             }
             let Some((lane, waiting, credit)) = self.backlogs[at].take_starved() else {
@@ -154,7 +164,9 @@ impl Lanes {
             let holds_none = self.lanes.get(&lane).is_none_or(|state| state.load.sum() == 0);
             let (demand, share) = (waiting.demand, waiting.share);
             let used = self.plan_one(&mut plan, lane.clone(), demand, share, credit);
-            if used == 0 && holds_none {
+            // A lane whose retries are denied must not stand before one with first attempts.
+            let goes_on = demand.first > 0 || !self.backlogs[at].wants_first();
+            if used == 0 && holds_none && goes_on {
                 self.backlogs[at].deny(&lane);
             } else {
                 self.backlogs[at].charge(used);
@@ -287,18 +299,25 @@ impl Lanes {
             *left = still_unused;
             result.firings.push((firing, permit));
         }
-        let backlog = &mut self.backlogs[usize::from(shard.0)];
+        let at = usize::from(shard.0);
         for planned in planned {
             let lane = &planned.claim.lane;
+            let left = unused.get(lane).map_or(Load::default(), |(left, ..)| *left);
+            self.give_back_planned(planned, left, now);
+            let backlog = &mut self.backlogs[at];
             if !claimed.more.contains(lane) {
                 backlog.forget(lane);
             } else if !backlog.waits(lane) {
                 result.look_again = true;
+            } else if left.sum() > 0 {
+                // The claim ended before its slots were used: they are free for it again.
+                if !result.firings.is_empty() {
+                    backlog.retry(lane);
+                } else if self.lanes.get(lane).is_none_or(|state| state.load.sum() == 0) {
+                    // With no slot of its own nothing would call it; the next walk brings it back.
+                    backlog.forget_capped(lane);
+                }
             }
-        }
-        for planned in planned {
-            let left = unused.get(&planned.claim.lane).map_or(Load::default(), |(left, ..)| *left);
-            self.give_back_planned(planned, left, now);
         }
         // With nothing granted, asking again at once would only spin.
         result.look_again &= !result.firings.is_empty();
@@ -324,7 +343,7 @@ impl Lanes {
             return Vec::new();
         };
         state.breaker.report(pass, reception, now);
-        if pass == Pass::Free && state.breaker.state() == BreakerState::Closed {
+        if matches!(pass, Pass::Free(_)) && state.breaker.state() == BreakerState::Closed {
             return Vec::new();
         }
         match reception {

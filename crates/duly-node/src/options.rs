@@ -12,7 +12,7 @@ pub struct Options {
     /// How long a drain lets attempts finish.
     pub drain_within: Duration,
     /// How long a loop, a call to the store or a delivery past its time-out may stand still before it
-    /// is stopped, begun again and alarmed.
+    /// is stopped, begun again and alarmed. A call that settles is waited for twice as long each time.
     pub stall_after: Duration,
     /// Time between two looks for lanes that have something due and that nobody works on.
     pub audit_every: Duration,

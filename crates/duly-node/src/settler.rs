@@ -19,7 +19,10 @@ use duly_core::{
 };
 use duly_store::{Error, Lane, SettleOutcome, SettleVerdict, Settlement, Token};
 use futures::FutureExt;
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, error::Elapsed},
+};
 
 use crate::{
     lanes::{Pass, Permit, Receiver, Reception},
@@ -33,6 +36,9 @@ const BATCH_MAX: usize = 1_000;
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// Longest pause between two calls.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
+
+/// A call is waited for so many times as long as a stall, at most.
+const PATIENCE_MAX: u32 = 64;
 
 /// One verdict, with what is freed when it is taken.
 #[derive(Debug)]
@@ -69,7 +75,7 @@ impl Slot {
 
     /// Has the attempt go to the fallback, if that one's breaker lets it. A probe stays one.
     pub(crate) fn divert(&mut self) {
-        if self.permit.pass != Pass::Free || self.permit.to == Receiver::Fallback {
+        if matches!(self.permit.pass, Pass::Probe(_)) || self.permit.to == Receiver::Fallback {
             return;
         }
         let namespace = &self.lane.namespace;
@@ -147,9 +153,10 @@ pub(crate) async fn run(
     mut entries: mpsc::UnboundedReceiver<Entry>,
 ) {
     let mut batch = Vec::new();
+    let mut patience = Patience::new(shared.options.stall_after);
     while entries.recv_many(&mut batch, BATCH_MAX).await > 0 {
         let count = batch.len();
-        let settled = settle(&shared, shard, std::mem::take(&mut batch));
+        let settled = settle(&shared, shard, &mut patience, std::mem::take(&mut batch));
         if AssertUnwindSafe(settled).catch_unwind().await.is_err() {
             give_leases_back(&shared, shard).await;
         }
@@ -167,7 +174,7 @@ async fn give_leases_back(shared: &Shared, shard: ShardId) {
     }
 }
 
-async fn settle(shared: &Shared, shard: ShardId, batch: Vec<Entry>) {
+async fn settle(shared: &Shared, shard: ShardId, patience: &mut Patience, batch: Vec<Entry>) {
     let mut backoff = BACKOFF_MIN;
     let mut one_by_one = batch.len() == 1;
     let mut left = batch;
@@ -176,8 +183,7 @@ async fn settle(shared: &Shared, shard: ShardId, batch: Vec<Entry>) {
         let size = if one_by_one { 1 } else { left.len() };
         let settlements = left[..size].iter().map(|e| e.settlement.clone()).collect();
         let call = shared.store.settle(shard, settlements);
-        let answer = tokio::time::timeout(shared.options.stall_after, call).await;
-        match answer.unwrap_or_else(|_elapsed| Err(no_answer(shared))) {
+        match patience.wait(call).await.unwrap_or_else(|_elapsed| Err(no_answer(shared))) {
             Ok(outcomes) => {
                 let mut in_doubt = Vec::new();
                 for (entry, outcome) in left.drain(..size).zip(outcomes) {
@@ -205,6 +211,32 @@ async fn settle(shared: &Shared, shard: ShardId, batch: Vec<Entry>) {
                 backoff = (backoff * 2).min(BACKOFF_MAX);
             }
         }
+    }
+}
+
+/// How long a call is waited for. A call that is made again waits for all that was written meanwhile,
+/// so on a slow disk waiting always equally long would never end: each time-out doubles it, and
+/// answers well within it halve it again.
+#[derive(Debug)]
+struct Patience {
+    least: Duration,
+    now: Duration,
+}
+
+impl Patience {
+    const fn new(least: Duration) -> Self {
+        Self { least, now: least }
+    }
+
+    async fn wait<T>(&mut self, call: impl Future<Output = T>) -> Result<T, Elapsed> {
+        let begun = Instant::now();
+        let answer = tokio::time::timeout(self.now, call).await;
+        if answer.is_err() {
+            self.now = (self.now.saturating_mul(2)).min(self.least.saturating_mul(PATIENCE_MAX));
+        } else if begun.elapsed() < self.now / 4 {
+            self.now = (self.now / 2).max(self.least);
+        }
+        answer
     }
 }
 

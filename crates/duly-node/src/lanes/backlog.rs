@@ -26,9 +26,15 @@ const STALE_MAX: usize = 64;
 const WAITING_MAX: usize = 1 << 18;
 
 /// Lanes that wait, each with what it wants.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Backlog {
     waiting: FxHashMap<Lane, Waiting>,
+    /// Most lanes that wait at once.
+    pub(super) waiting_max: usize,
+    /// How many of those are short of workers.
+    starved_count: usize,
+    /// How many of these want one for a first attempt.
+    starved_of_first: usize,
     /// Lanes short of workers, each at most once. May name lanes that do not wait any more, or now
     /// for something else.
     starved: Drr<NamespaceName, Lane>,
@@ -50,15 +56,40 @@ pub(super) struct Waiting {
     pub(super) share: Share,
 }
 
+impl Default for Backlog {
+    fn default() -> Self {
+        Self {
+            waiting: FxHashMap::default(),
+            waiting_max: WAITING_MAX,
+            starved_count: 0,
+            starved_of_first: 0,
+            starved: Drr::default(),
+            queued: FxHashSet::default(),
+            retry: VecDeque::new(),
+            timed: BTreeSet::new(),
+            looks: 0,
+        }
+    }
+}
+
+impl Waiting {
+    /// Whether a worker helps it to a first attempt.
+    fn is_starved_of_first(self) -> bool {
+        self.limit == Limit::Workers && self.demand.first > 0
+    }
+}
+
 impl Backlog {
     /// Notes what a lane still wants; nothing wanted is nothing noted. A lane that is in the queue
     /// keeps its turn.
     pub(super) fn remember(&mut self, lane: &Lane, waiting: Waiting) {
         self.forget(lane);
-        if waiting.demand.sum() == 0 || self.waiting.len() >= WAITING_MAX {
+        if waiting.demand.sum() == 0 || self.waiting.len() >= self.waiting_max {
             return;
         }
         self.waiting.insert(lane.clone(), waiting);
+        self.starved_count += usize::from(waiting.limit == Limit::Workers);
+        self.starved_of_first += usize::from(waiting.is_starved_of_first());
         if let Some(at) = waiting.limit.until() {
             self.timed.insert((at, lane.clone()));
         }
@@ -70,22 +101,61 @@ impl Backlog {
 
     /// A lane has nothing claimable any more.
     pub(super) fn forget(&mut self, lane: &Lane) {
-        let gone = self.waiting.remove(lane);
-        if let Some(at) = gone.and_then(|waiting| waiting.limit.until()) {
+        let Some(gone) = self.waiting.remove(lane) else {
+            return;
+        };
+        self.starved_count -= usize::from(gone.limit == Limit::Workers);
+        self.starved_of_first -= usize::from(gone.is_starved_of_first());
+        if let Some(at) = gone.limit.until() {
             self.timed.remove(&(at, lane.clone()));
         }
     }
 
+    /// Forgets a lane that waits for a slot of its own.
+    pub(super) fn forget_capped(&mut self, lane: &Lane) {
+        if self.get(lane).is_some_and(|waiting| waiting.limit == Limit::Lane) {
+            self.forget(lane);
+        }
+    }
+
     /// Renews what a starved lane wants, and owes it a look; answers whether it is one. Its turn
-    /// stays what it was.
+    /// stays what it was. One that was short of retries only and has a first attempt now is to be
+    /// planned: what kept the retries waiting says nothing of that.
     pub(super) fn renew_starved(&mut self, lane: &Lane, demand: Demand, share: Share) -> bool {
         let known = self.waiting.get_mut(lane).filter(|waiting| waiting.limit == Limit::Workers);
         let Some(waiting) = known else {
             return false;
         };
+        if waiting.demand.first == 0 && demand.first > 0 {
+            return false;
+        }
+        let before = waiting.is_starved_of_first();
         (waiting.demand, waiting.share) = (demand, share);
-        self.looks += 1;
+        if before && !waiting.is_starved_of_first() {
+            self.starved_of_first -= 1;
+        }
+        self.owe_looks(1);
         true
+    }
+
+    /// How many lanes are short of workers.
+    pub(super) const fn starved_count(&self) -> usize {
+        self.starved_count
+    }
+
+    /// The lanes of a namespace that are short of workers.
+    pub(super) fn starved_of(
+        &self,
+        namespace: &NamespaceName,
+    ) -> impl Iterator<Item = (&Lane, &Waiting)> {
+        let queued = self.starved.items_of(namespace);
+        let waiting = queued.filter_map(|lane| Some((lane, self.waiting.get(lane)?)));
+        waiting.filter(|(_, waiting)| waiting.limit == Limit::Workers)
+    }
+
+    /// Whether a lane waits for a worker to make a first attempt with.
+    pub(super) const fn wants_first(&self) -> bool {
+        self.starved_of_first > 0
     }
 
     /// Whether a lane wants more.
@@ -100,7 +170,7 @@ impl Backlog {
 
     /// Whether no more lanes can be remembered.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= WAITING_MAX
+        self.waiting.len() >= self.waiting_max
     }
 
     /// Has a waiting lane planned again at the next look.
@@ -118,7 +188,7 @@ impl Backlog {
             self.retry.push_back(lane.clone());
         }
         if !self.starved.is_empty() {
-            self.looks = self.looks.saturating_add(STARVED_PER_WAKE);
+            self.owe_looks(STARVED_PER_WAKE);
         }
         own || !self.starved.is_empty()
     }
@@ -154,6 +224,11 @@ impl Backlog {
     /// are turns worth taking.
     pub(super) fn take_looks(&mut self) -> usize {
         std::mem::take(&mut self.looks)
+    }
+
+    /// Looks that were not taken are owed still.
+    pub(super) const fn owe_looks(&mut self, looks: usize) {
+        self.looks = self.looks.saturating_add(looks);
     }
 
     /// Takes the starved lane whose turn it is, and how much it may take. What it got must be told

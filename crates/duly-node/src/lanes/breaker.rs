@@ -12,7 +12,7 @@
 //! up; half-open lets through one attempt, then one more for each that succeeded; a probe whose end
 //! nobody learnt can be repeated, so that a lane cannot stay shut for ever. An attempt that began
 //! before the breaker opened cannot keep it open: its success has it probed at once, its failure
-//! says nothing new.
+//! says nothing new, also when it comes after the breaker has closed.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ pub(super) struct Breaker {
     opened: u32,
     /// When it opened the first time since it was closed.
     opened_at: Duration,
-    /// Tells the probes of one half-open period from those of another.
+    /// Grows with each half-open period; tells its probes, and what passed once it was closed, from
+    /// what began before.
     period: u32,
 }
 
@@ -58,10 +59,18 @@ pub(super) enum Gate {
 /// How an attempt was let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// Past a closed breaker.
-    Free,
+    /// Past a breaker closed since this period.
+    Free(u32),
     /// To see whether the receiver is back, in this period.
     Probe(u32),
+}
+
+impl Pass {
+    const fn period(self) -> u32 {
+        match self {
+            Self::Free(period) | Self::Probe(period) => period,
+        }
+    }
 }
 
 /// What an attempt says of its receiver.
@@ -128,7 +137,7 @@ impl Breaker {
         debug_assert!(!matches!(self.gate(now), Gate::ShutUntil(_)), "the gate is asked first");
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         match &mut self.state {
-            State::Closed { .. } => return Pass::Free,
+            State::Closed { .. } => return Pass::Free(self.period),
             State::HalfOpen { under_way, .. } => *under_way += count,
             State::Open { .. } => {
                 self.period = self.period.wrapping_add(1);
@@ -142,7 +151,8 @@ impl Breaker {
     pub(super) fn report(&mut self, pass: Pass, reception: Reception, now: Duration) {
         match (&mut self.state, reception) {
             (State::Closed { failures }, Reception::Good) => *failures = 0,
-            (State::Closed { failures }, Reception::Bad) => {
+            // What began before it opened has been counted by its opening.
+            (State::Closed { failures }, Reception::Bad) if pass.period() == self.period => {
                 *failures += 1;
                 if *failures >= FAILURES {
                     self.open(now);

@@ -114,6 +114,11 @@ impl<F: Clone + Eq + Hash, I> Drr<F, I> {
         }
     }
 
+    /// The items of a flow, in their order.
+    pub(super) fn items_of(&self, flow: &F) -> impl Iterator<Item = &I> {
+        self.flows.get(flow).into_iter().flat_map(|flow| &flow.items)
+    }
+
     /// How many items wait.
     pub(super) const fn len(&self) -> usize {
         self.items

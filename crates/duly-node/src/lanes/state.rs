@@ -27,6 +27,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Of a lane that never held a slot.
+    pub(super) fn unknown(share: Share) -> Self {
+        Self { share: Some(share), ..Self::default() }
+    }
+
     /// How many attempts the rate lets begin now.
     pub(super) fn rate_left(&self, rate: Option<Rate>, now: Duration) -> usize {
         rate.map_or(usize::MAX, |rate| {

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod limits;
+mod starved;
 
 const SHARD: ShardId = ShardId(0);
 

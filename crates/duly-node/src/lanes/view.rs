@@ -5,7 +5,9 @@ use std::time::Duration;
 use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::Lane;
 
-use super::{BreakerState, Lanes, fallback::is_diverted, share::Limit, state::State};
+use super::{
+    BreakerState, Lanes, backlog::Backlog, fallback::is_diverted, share::Limit, state::State,
+};
 
 /// A lane whose moment came so long ago was not looked at.
 const OVERDUE_AFTER: Duration = Duration::from_secs(5);
@@ -79,11 +81,21 @@ pub(crate) struct Census {
 }
 
 impl Lanes {
-    /// The lanes of a namespace that hold something or of whose receivers something is known.
+    /// The lanes of a namespace that hold something, that are short of workers or of whose receivers
+    /// something is known.
     pub(crate) fn loads(&self, namespace: &NamespaceName, now: Duration) -> Vec<LaneLoad> {
         let own = self.lanes.iter().filter(|(lane, _)| lane.namespace == *namespace);
         let mut loads: Vec<_> = own.map(|(lane, state)| self.load(lane, state, now)).collect();
+        // Those that never held a slot are known by nothing but their waiting.
+        for (lane, waiting) in self.backlogs.iter().flat_map(|b| b.starved_of(namespace)) {
+            if !self.lanes.contains_key(lane) {
+                let state = State::unknown(waiting.share);
+                loads.push(self.load(lane, &state, now));
+            }
+        }
         loads.sort_by(|a, b| a.key.cmp(&b.key));
+        // One that waits in several shards.
+        loads.dedup_by(|a, b| a.key == b.key);
         loads
     }
 
@@ -106,9 +118,12 @@ impl Lanes {
 
     pub(crate) fn census(&self) -> Census {
         let mut census = Census::default();
+        let mut starved: usize = self.backlogs.iter().map(Backlog::starved_count).sum();
         for (lane, state) in &self.lanes {
             let breaker = state.breaker.state();
             let activity = self.activity(lane);
+            let waits = self.backlogs.iter().filter_map(|backlog| backlog.get(lane));
+            starved -= waits.filter(|waiting| waiting.limit == Limit::Workers).count();
             if state.load.sum() > 0 || activity != Activity::Flowing {
                 census.activities[activity as usize] += 1;
             }
@@ -116,6 +131,8 @@ impl Lanes {
                 census.breakers[breaker as usize] += 1;
             }
         }
+        // The others never held a slot; one that waits in several shards counts for each.
+        census.activities[Activity::Starved as usize] += starved;
         census
     }
 

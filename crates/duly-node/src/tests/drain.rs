@@ -76,3 +76,48 @@ async fn p3_a_drain_waits_for_a_claim_that_is_under_way_for_a_lease_call() {
     assert!(waits.await.unwrap().firings.is_empty());
     assert_eq!(world.state("x").await, State::Due, "handed back before the drain ended");
 }
+
+#[tokio::test(start_paused = true)]
+async fn p3_a_walk_that_a_drain_finds_between_two_pages_ends_there() {
+    let mut world = World::start().await;
+    for namespace in ["one", "two", "three", "four"] {
+        world.namespace = duly_core::NamespaceName::new(namespace).unwrap();
+        world.put(world::settings()).await;
+        for i in 0..150 {
+            let url = format!("https://r{i}.example");
+            world.schedule(&format!("t{i}"), ms(1_000), &url).await;
+        }
+    }
+    let held = world.flaky.hold_claim();
+    world.advance(ms(1_000)).await;
+    let handle = world.handle.clone();
+    let drain = tokio::spawn(async move { handle.drain().await });
+    world.quiet().await;
+    assert!(world.handle.health().draining && !drain.is_finished());
+    held.notify_one();
+    world.quiet().await;
+    let mut delivered = 0;
+    while let Some(call) = world.try_call() {
+        delivered += 1;
+        call.answer(Delivery::Confirmed);
+        world.quiet().await;
+    }
+    drain.await.unwrap();
+    assert!((1..=256).contains(&delivered), "{delivered}: no more than the page that was claimed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_hears_of_slots_that_a_claim_gives_back() {
+    let mut world = World::start().await;
+    let doomed = world.flaky.doom_claim();
+    world.schedule("t", ms(0), A).await;
+    world.quiet().await;
+    assert_eq!(world.handle.health().deliveries_in_flight, 1, "held for the claim");
+    let handle = world.handle.clone();
+    let drain = tokio::spawn(async move { handle.drain().await });
+    world.nothing_more().await;
+    assert!(!drain.is_finished());
+    doomed.notify_one();
+    world.nothing_more().await;
+    assert!(drain.is_finished(), "without waiting for its time to run out");
+}

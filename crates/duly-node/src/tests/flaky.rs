@@ -1,8 +1,11 @@
 //! The reference store, with failures on demand.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use duly_core::{Millis, NamespaceName, TimerId, shard::ShardId};
@@ -26,6 +29,9 @@ pub(super) struct Flaky {
     slow_claim: Mutex<Option<(ManualClock, Millis)>>,
     held_claim: Mutex<Option<Arc<Notify>>>,
     settle_panics: AtomicBool,
+    settle_takes: Mutex<Duration>,
+    put_before_claim: Mutex<Option<(NamespaceName, Put)>>,
+    doomed_claim: Mutex<Option<Arc<Notify>>>,
     hangs: [AtomicUsize; 3],
 }
 
@@ -51,10 +57,14 @@ impl Failures {
             return Ok(());
         }
         self.failed.fetch_add(1, Ordering::Relaxed);
-        Err(Error::Unavailable {
-            reason: "asked to by the test".to_owned(),
-            retry_after: Millis::from_ms(10),
-        })
+        Err(unavailable())
+    }
+}
+
+fn unavailable() -> Error {
+    Error::Unavailable {
+        reason: "asked to by the test".to_owned(),
+        retry_after: Millis::from_ms(10),
     }
 }
 
@@ -68,6 +78,9 @@ impl Flaky {
             slow_claim: Mutex::new(None),
             held_claim: Mutex::new(None),
             settle_panics: AtomicBool::new(false),
+            settle_takes: Mutex::default(),
+            put_before_claim: Mutex::default(),
+            doomed_claim: Mutex::default(),
             hangs: Default::default(),
         }
     }
@@ -96,6 +109,18 @@ impl Flaky {
         signal
     }
 
+    /// The next claim waits for the signal and fails.
+    pub(super) fn doom_claim(&self) -> Arc<Notify> {
+        let signal = Arc::new(Notify::new());
+        *self.doomed_claim.lock() = Some(Arc::clone(&signal));
+        signal
+    }
+
+    /// The next claim finds these settings, which nobody knew when it was planned.
+    pub(super) fn put_before_claim(&self, name: NamespaceName, put: Put) {
+        *self.put_before_claim.lock() = Some((name, put));
+    }
+
     pub(super) async fn settings(&self, name: &NamespaceName) -> Arc<duly_core::Settings> {
         let known = self.inner.get_namespace(name.clone()).await.unwrap();
         known.expect("the namespace is there").settings
@@ -110,6 +135,11 @@ impl Flaky {
         if self.hangs[kind as usize].swap(0, Ordering::Relaxed) > 0 {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// From now on each call to settle takes so long, and changes nothing when it is dropped before.
+    pub(super) fn slow_settles(&self, takes: Duration) {
+        *self.settle_takes.lock() = takes;
     }
 
     /// The next call to settle panics.
@@ -152,6 +182,15 @@ impl Store for Flaky {
         match self.claims.check() {
             Ok(()) => Box::pin(async move {
                 self.maybe_hang(Hangs::Claim).await;
+                let doomed = self.doomed_claim.lock().take();
+                if let Some(signal) = doomed {
+                    signal.notified().await;
+                    return Err(unavailable());
+                }
+                let put = self.put_before_claim.lock().take();
+                if let Some((name, put)) = put {
+                    self.inner.put_namespace(name, put).await?;
+                }
                 let claimed = self.inner.claim(shard, request).await;
                 let grants = claimed.as_ref().is_ok_and(|claimed| !claimed.firings.is_empty());
                 let held = if grants { self.held_claim.lock().take() } else { None };
@@ -179,6 +218,10 @@ impl Store for Flaky {
                 self.released.fetch_add(releases.count(), Ordering::Relaxed);
                 Box::pin(async move {
                     self.maybe_hang(Hangs::Settle).await;
+                    let takes = *self.settle_takes.lock();
+                    if !takes.is_zero() {
+                        tokio::time::sleep(takes).await;
+                    }
                     self.inner.settle(shard, settlements).await
                 })
             }

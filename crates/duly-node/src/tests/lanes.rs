@@ -1,6 +1,7 @@
 //! What a lane's limits look like from outside.
 
 use duly_core::{Millis, RetryPolicy, destination::HttpDestination, namespace::Fallback};
+use duly_store::namespaces::{Put, Secrets};
 
 use super::*;
 use crate::{BreakerState, LaneLoad};
@@ -106,6 +107,26 @@ async fn changed_settings_hold_at_once_although_nothing_ends() {
     }
     assert_eq!(hanging.len(), 6);
     assert_eq!(lane(&world, A).cap, Some(6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_large_payloads_of_a_lane_hold_up_no_other() {
+    // Each claim has room for one firing.
+    let mut world = World::start_with(|options| options.claim_bytes_max = 1_000).await;
+    world.limit_in_flight(20).await;
+    for i in 0..50 {
+        world.schedule_bytes(&format!("a{i}"), ms(1_000), A, 900).await;
+        world.schedule_bytes(&format!("b{i}"), ms(1_000), B, 900).await;
+    }
+    world.advance(ms(1_000)).await;
+    // Nothing ends and the clock stands still: what begins has slots that were held for it.
+    let mut hanging = Vec::new();
+    for count in 1..=40 {
+        hanging.push(world.call().await);
+        let b = hanging.iter().filter(|call| call.envelope.id.as_str().starts_with('b')).count();
+        assert!(b.abs_diff(count - b) <= 4 || count > 30, "{b} of {count} are of the second lane");
+    }
+    world.nothing_more().await;
 }
 
 const C: &str = "https://second.example";
@@ -228,4 +249,54 @@ async fn a_fallback_that_is_dead_too_is_left_alone() {
         world.advance(ms(1_000)).await;
     }
     assert!((20..=50).contains(&attempts), "{attempts} attempts at two dead receivers in a minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_that_is_removed_after_the_plan_costs_no_attempt() {
+    let mut world = World::start().await;
+    with_fallback(&world, 1_000, ms(0)).await;
+    for i in 0..10 {
+        world.schedule(&format!("a{i}"), ms(0), A).await;
+        world.call().await.answer(failed(AttemptOutcome::NotConnected));
+    }
+    world.quiet().await;
+    assert!(lane(&world, A).diverted);
+    let without = Put::Replace { settings: Box::new(world::settings()), secrets: Secrets::Set };
+    world.flaky.put_before_claim(world.namespace.clone(), without);
+    world.schedule("t", ms(0), A).await;
+    world.nothing_more().await;
+    assert_eq!(world.flaky.released(), 1);
+    let view = world.view("t").await;
+    assert_eq!((view.state, view.attempts()), (State::Due, 0));
+    assert_eq!(world.handle.health().deliveries_in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_as_many_waiting_as_can_be_remembered_walks_go_on_at_once() {
+    let mut world = World::start().await;
+    world.limit_in_flight(1).await;
+    world.remember_waiting(1);
+    for i in 0..2 {
+        world.schedule(&format!("waits{i}"), ms(0), A).await;
+    }
+    let hanging = world.call().await;
+    // Two pages, each as large as a claim.
+    for namespace in ["x1", "x2", "x3", "x4"] {
+        world.namespace = duly_core::NamespaceName::new(namespace).unwrap();
+        world.put(world::settings()).await;
+        for i in 0..128 {
+            let url = format!("https://r{i}.example");
+            world.schedule(&format!("t{i}"), ms(1_000), &url).await;
+        }
+    }
+    world.advance(ms(1_000)).await;
+    let mut begun = vec![hanging];
+    // Much less than the second after which each loop looks anyway; and nothing ends.
+    for _ in 0..20 {
+        while let Some(call) = world.try_call() {
+            begun.push(call);
+        }
+        world.advance(ms(1)).await;
+    }
+    assert_eq!(begun.len(), 1 + 512);
 }

@@ -77,6 +77,38 @@ async fn p3_a_settle_that_hangs_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn p3_a_settle_that_takes_longer_than_a_stall_gets_through() {
+    let mut world = World::start().await;
+    world.limit_in_flight(1).await;
+    world.flaky.slow_settles(Duration::from_secs(25));
+    world.schedule("t", ms(0), A).await;
+    world.call().await.answer(Delivery::Confirmed);
+    tokio::time::sleep(Duration::from_secs(10 + 20 + 25 + 1)).await;
+    assert_eq!(world.state("t").await, State::Finished);
+    assert_eq!(world.handle.health().restarts, 2, "each time-out is an alarm");
+    // What it has learnt holds for the next ones.
+    for id in ["u", "v"] {
+        world.schedule(id, ms(0), A).await;
+        world.call().await.answer(Delivery::Confirmed);
+        tokio::time::sleep(Duration::from_secs(26)).await;
+        assert_eq!(world.state(id).await, State::Finished);
+    }
+    assert_eq!(world.handle.health().restarts, 2);
+    // The disk is fast again, and a call that hangs is soon made again.
+    world.flaky.slow_settles(Duration::ZERO);
+    for id in ["w", "x"] {
+        world.schedule(id, ms(0), A).await;
+        world.call().await.answer(Delivery::Confirmed);
+        world.until(id, State::Finished).await;
+    }
+    world.flaky.hang(Hangs::Settle);
+    world.schedule("y", ms(0), A).await;
+    world.call().await.answer(Delivery::Confirmed);
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(world.state("y").await, State::Finished);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delivery_that_does_not_end_with_its_time_out_gives_its_slot_back() {
     let mut world = World::start().await;
     world.limit_in_flight(1).await;

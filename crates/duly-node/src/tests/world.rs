@@ -6,6 +6,7 @@ use duly_core::{
     Destination, Millis, NamespaceName, RetryPolicy, Schedule, Settings, State, TimerId,
     destination::HttpDestination,
     env::Clock,
+    payload::{Form, Payload},
     schedule::{IfExists, When},
     shard::ShardId,
 };
@@ -181,6 +182,14 @@ impl World {
         self.schedule_to(id, delay, Destination::Pull).await;
     }
 
+    /// Schedules a timer whose payload has so many bytes.
+    pub(super) async fn schedule_bytes(&self, id: &str, delay: Millis, url: &str, bytes: usize) {
+        let mut schedule = Schedule::new(TimerId::new(id).unwrap(), When::After(delay));
+        schedule.destination = Some(Destination::Http(HttpDestination::new(url).unwrap()));
+        schedule.payload = Some(Payload { form: Form::Text, bytes: vec![b'x'; bytes].into() });
+        self.apply(schedule).await;
+    }
+
     /// Loses sight of a lane, or finds it again: a fault for the auditor.
     pub(super) fn lose(&self, origin: Option<&str>) {
         let lane = origin.map(|origin| duly_store::Lane {
@@ -188,6 +197,11 @@ impl World {
             key: LaneKey::Origin(Arc::from(origin)),
         });
         self.handle.0.lanes.lock().lost = lane;
+    }
+
+    /// Lets no more lanes than these wait.
+    pub(super) fn remember_waiting(&self, lanes: usize) {
+        self.handle.0.lanes.lock().remember_waiting(lanes);
     }
 
     /// Moves the clock, and nobody is woken.
@@ -198,6 +212,10 @@ impl World {
     async fn schedule_to(&self, id: &str, delay: Millis, destination: Destination) {
         let mut schedule = Schedule::new(TimerId::new(id).unwrap(), When::After(delay));
         schedule.destination = Some(destination);
+        self.apply(schedule).await;
+    }
+
+    async fn apply(&self, schedule: Schedule) {
         let command = Command {
             namespace: self.namespace.clone(),
             operation: Operation::Schedule {

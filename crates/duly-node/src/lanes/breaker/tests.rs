@@ -21,8 +21,8 @@ fn failures_in_a_row_open_it_and_a_success_between_starts_anew() {
     let mut breaker = Breaker::default();
     for i in 0..10 * FAILURES {
         let reception = if i % FAILURES == FAILURES - 1 { Reception::Good } else { Reception::Bad };
-        breaker.report(Pass::Free, reception, at(0));
-        breaker.report(Pass::Free, Reception::Unknown, at(0));
+        breaker.report(Pass::Free(0), reception, at(0));
+        breaker.report(Pass::Free(0), Reception::Unknown, at(0));
         assert_eq!(breaker.gate(at(0)), Gate::Free);
     }
     assert_eq!(opened(at(5)).gate(at(5)), Gate::ShutUntil(at(1_005)));
@@ -59,16 +59,40 @@ fn each_failed_probe_doubles_the_wait_up_to_its_bound() {
 #[test]
 fn what_began_before_it_opened_cannot_keep_it_open() {
     let mut breaker = opened(at(0));
-    breaker.report(Pass::Free, Reception::Bad, at(500));
+    breaker.report(Pass::Free(0), Reception::Bad, at(500));
     assert_eq!(breaker.gate(at(500)), Gate::ShutUntil(at(1_000)), "no longer than it was");
-    breaker.report(Pass::Free, Reception::Good, at(600));
+    breaker.report(Pass::Free(0), Reception::Good, at(600));
     assert_eq!(breaker.gate(at(600)), Gate::Probes(1));
     let probe = breaker.pass(at(600), 1);
-    breaker.report(Pass::Free, Reception::Bad, at(601));
+    breaker.report(Pass::Free(0), Reception::Bad, at(601));
     breaker.report(Pass::Probe(77), Reception::Bad, at(601));
     assert_eq!(breaker.state(), BreakerState::HalfOpen, "only its own probe counts");
     breaker.report(probe, Reception::Unknown, at(700));
     assert_eq!(breaker.gate(at(700)), Gate::Probes(1), "a lost probe is repeated");
+}
+
+#[test]
+fn what_began_before_it_opened_does_not_open_it_again_once_it_is_closed() {
+    let mut breaker = Breaker::default();
+    let before = breaker.pass(at(0), 20);
+    for _ in 0..FAILURES {
+        breaker.report(before, Reception::Bad, at(0));
+    }
+    for _ in 0..PROBES {
+        let probe = breaker.pass(at(1_000), 1);
+        breaker.report(probe, Reception::Good, at(1_000));
+    }
+    assert_eq!(breaker.state(), BreakerState::Closed);
+    for _ in 0..FAILURES {
+        breaker.report(before, Reception::Bad, at(1_001));
+    }
+    assert_eq!((breaker.state(), breaker.failures()), (BreakerState::Closed, 0));
+    // Failures of what began since do.
+    let since = breaker.pass(at(1_002), 1);
+    for _ in 0..FAILURES {
+        breaker.report(since, Reception::Bad, at(1_002));
+    }
+    assert_eq!(breaker.state(), BreakerState::Open);
 }
 
 proptest! {
