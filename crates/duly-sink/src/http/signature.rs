@@ -1,7 +1,7 @@
 //! Standard Webhooks signatures: `v1,<base64 of HMAC-SHA256(key, "id.timestamp.body")>`, one for
 //! each secret, separated by spaces.
 //!
-//! * [`signatures`] signs a delivery. While a secret is replaced by another one, both sign, so a
+//! * `signatures` signs a delivery. While a secret is replaced by another one, both sign, so a
 //!   receiver that knows either accepts it.
 //! * [`verify`] is the other side, for receivers in Rust: `duly receive` uses it. It says what is
 //!   wrong, compares in constant time and takes a body of any bytes.
