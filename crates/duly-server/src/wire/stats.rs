@@ -65,16 +65,19 @@ pub struct LaneOut {
     push: Option<PushOut>,
 }
 
-/// What a node knows of a push lane.
+/// What a node knows of a push lane; of other lanes none of it is there.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = PushLane)]
 pub struct PushOut {
     /// What it is doing: `flowing`, `capped` (at `in_flight_max`), `throttled` (at
     /// `per_second_max`), `starved` (of workers), `shut` (its breaker is open).
+    #[schema(required = false)]
     state: &'static str,
     /// Attempts under way on this node, those not yet settled included.
+    #[schema(required = false)]
     attempts_in_flight: usize,
     /// Those of them that are not first attempts.
+    #[schema(required = false)]
     retries_in_flight: usize,
     /// Most that are in flight at once on this node.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,13 +86,17 @@ pub struct PushOut {
     #[serde(skip_serializing_if = "Option::is_none")]
     per_second_max: Option<u32>,
     /// Due firings that the node knows of and has not claimed.
+    #[schema(required = false)]
     backlog: usize,
     /// `closed`, `open` (the receiver does not answer and is left alone), `half_open` (single
     /// attempts see whether it is back).
+    #[schema(required = false)]
     breaker: &'static str,
     /// Whether its firings go to the namespace's fallback now.
+    #[schema(required = false)]
     diverted: bool,
     /// Failures in a row that the breaker has counted.
+    #[schema(required = false)]
     failures_in_a_row: u32,
     /// Time until the next attempt past an open breaker.
     #[serde(skip_serializing_if = "Option::is_none")]
