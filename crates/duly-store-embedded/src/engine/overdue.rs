@@ -157,7 +157,12 @@ impl Overdue {
         is_complete.then(|| late.take_until(until))
     }
 
-    /// All that surfaced since the refill began, and was not taken out yet, in no order, as far as it is
+    /// Whether none of what surfaced since the refill began was let go.
+    pub(crate) fn knows_all_late(&self) -> bool {
+        self.late.as_ref().is_none_or(|late| late.complete_until().is_none())
+    }
+
+    /// What surfaced since the refill began, and was not taken out yet, in no order, as far as it is
     /// known; ends the refill.
     pub(crate) fn end_refill(&mut self) -> Vec<Place> {
         self.late.take().map(|late| late.into_parts().0).unwrap_or_default()
@@ -198,6 +203,22 @@ mod tests {
         overdue.add(place(2), 3);
         assert_eq!(held(&overdue), [1, 2, 5]);
         assert_eq!(overdue.len(), 5);
+    }
+
+    #[test]
+    fn a_refill_says_when_very_much_surfaced_meanwhile_and_some_was_let_go() {
+        let mut overdue = Overdue::default();
+        (1..=8).for_each(|at_ms| overdue.add(place(at_ms), 4));
+        (1..=4).for_each(|at_ms| overdue.remove(place(at_ms)));
+        assert!(overdue.begin_refill(4));
+        (20..=26).for_each(|at_ms| overdue.add(place(at_ms), 4));
+        assert!(overdue.knows_all_late());
+        overdue.add(place(27), 4);
+        assert!(!overdue.knows_all_late());
+        assert_eq!(overdue.late_until(place(24)), None, "24 was let go");
+        let mut late = overdue.late_until(place(23)).expect("these are known");
+        late.sort_unstable();
+        assert_eq!(late, [20, 21, 22, 23].map(place));
     }
 
     #[test]

@@ -193,11 +193,12 @@ impl Engine {
         let is_last = filling.found.is_empty() || free == 0;
         // What surfaced meanwhile goes between them; behind the last there may be others in the index.
         let late = match some.last().copied() {
-            _ if is_last && filling.is_all => Some(due.end_refill()),
+            _ if is_last && filling.is_all && due.knows_all_late() => Some(due.end_refill()),
             Some(until) => due.late_until(until),
             None => Some(Vec::new()),
         };
         let is_complete = late.is_some();
+        filling.is_short |= !is_complete;
         if let Some(late) = late {
             let seen = some.len() + late.len();
             some.extend(late);

@@ -30,13 +30,18 @@ pub(super) fn filled(keys: std::ops::Range<u64>) -> Index {
 impl Index {
     /// Panics unless all invariants hold.
     pub(super) fn check(&self) {
+        self.check_made_at(self.len());
+    }
+
+    /// The same where the long tables had their last put at this length.
+    pub(super) fn check_made_at(&self, len: usize) {
         match &self.0 {
             Root::One(table) => {
                 table.check();
                 assert!(table.len() <= TABLE_LEN_MAX);
             }
             Root::Many(directory) => {
-                directory.check();
+                directory.check_made_at(len);
                 assert!(directory.tables() > 1);
             }
         }

@@ -3,16 +3,16 @@
 use super::*;
 
 impl Directory {
-    /// Panics unless all invariants hold.
-    pub(in crate::index) fn check(&self) {
+    /// Panics unless all invariants hold. The long tables had their last put at this length: one that was
+    /// as deep as it might be then is divided at the next, however many there are by now.
+    pub(in crate::index) fn check_made_at(&self, len: usize) {
         let mut expected = 0_u64;
         let mut pointers = self.pointers.iter();
         while let Some(number) = pointers.next() {
             let table = &self.tables[*number as usize];
             let span = table.span();
             assert_eq!(span.start(), expected, "spans follow each other");
-            // One that was as deep as it might be is divided at the next put, however many there are by then.
-            assert!(table.len() <= TABLE_LEN_MAX || span.depth() >= depth_max(self.len / 2));
+            assert!(table.len() <= TABLE_LEN_MAX || span.depth() >= depth_max(len));
             table.check();
             let pointers_more = span.pointers(self.depth).len() - 1;
             assert!(pointers.by_ref().take(pointers_more).all(|other| other == number));
