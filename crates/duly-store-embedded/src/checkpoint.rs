@@ -9,12 +9,14 @@
 
 use crate::{disk::Disk, numbered::Numbered, open::OpenError};
 
+mod ahead;
 mod read;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use ahead::{HowFar, each_block};
 pub(crate) use read::Reader;
 pub(crate) use write::{Finished, Writer};
 

@@ -51,6 +51,7 @@ mod change;
 mod checkpoint;
 mod claim;
 mod dead;
+mod earliest;
 mod graves;
 pub(crate) mod inspect;
 pub(crate) mod lanes;

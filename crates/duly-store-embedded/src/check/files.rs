@@ -52,7 +52,7 @@ impl Check<'_> {
 
     fn checkpoint(&self, number: u64) -> Result<u64, OpenError> {
         let mut reader = Reader::open(self.disk.as_ref(), number, &self.manifest)?;
-        while reader.next()?.is_some() {}
+        while reader.next_checked()?.is_some() {}
         Ok(reader.end().entries)
     }
 

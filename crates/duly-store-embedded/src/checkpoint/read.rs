@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::FILES;
+use super::{FILES, HowFar};
 use crate::{
     disk::{Disk, File},
     format::{
@@ -100,9 +100,8 @@ impl Reader {
         Ok(ReplayPoint { sequence, offset, lsn, epoch })
     }
 
-    /// Bytes read, and bytes in all.
-    pub(crate) const fn how_far(&self) -> (u64, u64) {
-        (self.at, self.end_at)
+    pub(crate) const fn how_far(&self) -> HowFar {
+        HowFar { bytes_done: self.at, bytes_total: self.end_at }
     }
 
     /// What the whole checkpoint holds; its entries fit the file.
@@ -112,7 +111,16 @@ impl Reader {
 
     /// The next block before the end; `None` when all were there. After an error there is nothing
     /// more to be had.
+    #[cfg(test)]
     pub(crate) fn next(&mut self) -> Result<Option<Block<'_>>, OpenError> {
+        let checked = self.next_checked()?;
+        let decoded = checked.map(|(header, payload)| Block::decode(&header, payload));
+        Ok(decoded.map(|block| block.expect("it was decoded before")))
+    }
+
+    /// As its header and its payload the next block before the end, looked at as a whole and counted;
+    /// `None` when all were there and add up. After an error there is nothing more to be had.
+    pub(crate) fn next_checked(&mut self) -> Result<Option<(BlockHeader, &[u8])>, OpenError> {
         if self.at == self.end_at {
             self.check_seen()?;
             return Ok(None);
@@ -126,8 +134,7 @@ impl Reader {
         let wrong = |error: &DecodeError| wrong(&self.name, at, error);
         let payload =
             header.payload(&self.window[start..self.filled], self.seed).map_err(|e| wrong(&e))?;
-        let block = Block::decode(&header, payload).map_err(|error| wrong(&error))?;
-        match &block {
+        match Block::decode(&header, payload).map_err(|error| wrong(&error))? {
             Block::Namespace(namespace) => {
                 self.seen.namespaces += 1;
                 self.seen.highest_namespace = self.seen.highest_namespace.max(namespace.number);
@@ -137,7 +144,7 @@ impl Reader {
             Block::End(_) => return Err(damaged(&self.name, at, "an end before the end")),
         }
         self.seen.blocks += 1;
-        Ok(Some(block))
+        Ok(Some((header, payload)))
     }
 
     fn check_seen(&self) -> Result<(), OpenError> {

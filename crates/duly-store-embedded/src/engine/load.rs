@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use crate::{
-    checkpoint::{self, Reader},
+    checkpoint::{self, HowFar, Reader},
     disk::Disk,
     effect,
     files::{DataFile, FileId},
@@ -147,7 +147,7 @@ impl Engine {
         manifest: &Manifest,
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<ReplayPoint, OpenError> {
-        let mut reader = Reader::open(disk, number, manifest)?;
+        let reader = Reader::open(disk, number, manifest)?;
         let point = reader.replay_point()?;
         let name = checkpoint::FILES.name(number);
         self.namespaces.reserve_numbers(reader.end().highest_namespace);
@@ -155,8 +155,9 @@ impl Engine {
         self.steady_seen_ms = reader.header().steady_ms;
         let mut loading = Loading::default();
         let mut told = Told::new(progress);
-        told.tell(&reader);
-        while let Some(block) = reader.next()? {
+        let mut last = reader.how_far();
+        told.tell(last);
+        checkpoint::each_block(reader, &mut |block, how_far| {
             match block {
                 Block::Namespace(namespace) => {
                     self.end_loading(std::mem::take(&mut loading));
@@ -183,10 +184,12 @@ impl Engine {
                 Block::Files(files) => self.open_files(disk, &files, manifest)?,
                 Block::End(_) => {}
             }
-            told.tell_at_times(&reader);
-        }
+            last = how_far;
+            told.tell_at_times(how_far);
+            Ok(())
+        })?;
         self.end_loading(loading);
-        told.tell(&reader);
+        told.tell(last);
         Ok(point)
     }
 
@@ -346,15 +349,15 @@ impl<'a> Told<'a> {
         Self { progress, bytes_done: 0 }
     }
 
-    fn tell(&mut self, reader: &Reader) {
-        let (bytes_done, bytes_total) = reader.how_far();
+    fn tell(&mut self, how_far: HowFar) {
+        let HowFar { bytes_done, bytes_total } = how_far;
         self.bytes_done = bytes_done;
         (self.progress)(OpenProgress { what: OpenProgress::CHECKPOINT, bytes_done, bytes_total });
     }
 
-    fn tell_at_times(&mut self, reader: &Reader) {
-        if reader.how_far().0 >= self.bytes_done + TOLD_EVERY_BYTES {
-            self.tell(reader);
+    fn tell_at_times(&mut self, how_far: HowFar) {
+        if how_far.bytes_done >= self.bytes_done + TOLD_EVERY_BYTES {
+            self.tell(how_far);
         }
     }
 }

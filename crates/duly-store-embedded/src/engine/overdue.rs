@@ -18,9 +18,7 @@ use std::collections::BTreeSet;
 
 use crate::index::{Entry, PackedKey};
 
-mod earliest;
-
-pub(crate) use earliest::Earliest;
+use super::earliest::Earliest;
 
 /// A place in due order. What is due at one instant is in the order in which its records stand in the
 /// files, so that those of one claim are a few long reads.
@@ -50,7 +48,7 @@ pub(crate) struct Overdue {
     window: BTreeSet<Place>,
     hidden: u64,
     /// While a refill is under way: what surfaced since it began and may have been passed by.
-    late: Option<Earliest>,
+    late: Option<Earliest<Place>>,
 }
 
 impl Overdue {

@@ -3,16 +3,14 @@
 //!
 //! Called by the tick, a few tables at a time, and then a few of what was found; one pass at once.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap},
-};
+use std::collections::BTreeSet;
 
 use crate::index::{Cursor, Entry, Flags, Index, Key, Kind};
 
 use super::{
     Engine,
-    overdue::{Earliest, Place},
+    earliest::{Ascending, Earliest},
+    overdue::Place,
 };
 
 /// Pending timers of a namespace up to which a claim that finds an empty window waits for the pass.
@@ -63,14 +61,14 @@ impl Refills {
 struct Pass {
     lane: LaneOfKind,
     cursor: Cursor,
-    earliest: Earliest,
+    earliest: Earliest<Place>,
 }
 
 /// What a pass has found, on its way into the window, the earliest first.
 #[derive(Debug)]
 struct Filling {
     lane: LaneOfKind,
-    found: BinaryHeap<Reverse<Place>>,
+    found: Ascending<Place>,
     /// Whether all hidden timers of the lane are among them.
     is_all: bool,
     /// Whether some were not as they had been seen.
@@ -188,8 +186,8 @@ impl Engine {
         let namespace = self.namespaces.get_mut(number)?;
         let due = namespace.lanes.get_mut(slot)?.due_mut(kind);
         let free = free.saturating_sub(due.window().len()).min(PLACES_PER_STEP);
-        let mut some: Vec<Place> =
-            std::iter::from_fn(|| filling.found.pop()).map(|place| place.0).take(free).collect();
+        let mut some = filling.found.front(free).to_vec();
+        filling.found.take_out(some.len());
         let is_last = filling.found.is_empty() || free == 0;
         // What surfaced meanwhile goes between them; behind the last there may be others in the index.
         let late = match some.last().copied() {
@@ -236,7 +234,7 @@ impl Engine {
 impl Filling {
     fn of(pass: Pass) -> Self {
         let (found, until) = pass.earliest.into_parts();
-        let found = found.into_iter().map(Reverse).collect();
+        let found = Ascending::of(found);
         Self { lane: pass.lane, found, is_all: until.is_none(), is_short: false }
     }
 }

@@ -7,11 +7,11 @@
 //!   that the passes cost a fraction of a core whatever there is;
 //! * the oldest, where there are more than `max_retained` ([`evict`]).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use crate::index::{Claimable, Cursor, Entry, Index, Key, Kind, Location};
 
-use super::Engine;
+use super::{Engine, earliest::Ascending};
 
 mod evict;
 
@@ -40,12 +40,12 @@ pub(crate) struct Stubs {
     /// When the next pass for ended ones is wanted; `u64::MAX`: there is nothing to end.
     pass_at_ms: u64,
     /// The oldest by number, for eviction; some may have gone already.
-    oldest: VecDeque<End>,
+    oldest: Ascending<End>,
 }
 
 impl Default for Stubs {
     fn default() -> Self {
-        Self { index: Index::new(), pass_at_ms: u64::MAX, oldest: VecDeque::new() }
+        Self { index: Index::new(), pass_at_ms: u64::MAX, oldest: Ascending::default() }
     }
 }
 

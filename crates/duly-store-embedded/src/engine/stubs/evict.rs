@@ -12,15 +12,19 @@
 //! With few stubs the oldest goes with the end that made it too many; with very many, all that
 //! are too many go at the next step.
 
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     format::record::Record,
-    index::{Cursor, Entry, Key, NUMBER_MAX, PackedKey},
+    index::{Cursor, Entry, Index, Key, NUMBER_MAX, PackedKey},
 };
 
 use super::{
-    super::{Engine, Stop, time::AGAIN_MS},
+    super::{
+        Engine, Stop,
+        earliest::{Ascending, Earliest},
+        time::AGAIN_MS,
+    },
     Stubs, TABLES_PER_STEP,
 };
 
@@ -28,8 +32,10 @@ use super::{
 const AT_ONCE: usize = 16_384;
 /// Stubs that one call evicts.
 const EVICTIONS_PER_STEP: u64 = 4_096;
-/// Most of the oldest that are remembered.
-const OLDEST_MAX: usize = 65_536;
+/// One of so many stubs is remembered as one of the oldest: a pass looks at all of them for these.
+const OLDEST_SHARE: usize = 8;
+/// Fewest and most of the oldest that are remembered.
+const OLDEST: std::ops::RangeInclusive<usize> = 64..=262_144;
 
 /// Which end of its namespace it was, and whose stub it is.
 pub(super) type End = (u64, PackedKey);
@@ -52,8 +58,7 @@ pub(super) struct Crowded {
 struct Gathering {
     number: u32,
     cursor: Cursor,
-    oldest: BinaryHeap<End>,
-    wanted: usize,
+    oldest: Earliest<End>,
     /// How many had ended when it began: what ends later is none of the oldest.
     began_at: u64,
 }
@@ -64,10 +69,7 @@ impl Gathering {
         if end >= self.began_at {
             return;
         }
-        self.oldest.push((end, entry.key(self.number).pack()));
-        if self.oldest.len() > self.wanted {
-            self.oldest.pop();
-        }
+        self.oldest.offer((end, entry.key(self.number).pack()));
     }
 }
 
@@ -78,27 +80,30 @@ fn end_of(entry: &Entry, ended: u64) -> u64 {
     ended.saturating_sub(1 + age)
 }
 
+/// Whether this is still the stub of that end.
+fn is_there(stubs: &Index, (end, key): End) -> bool {
+    let entry = stubs.get(Key::unpack(key));
+    entry.is_some_and(|entry| u64::from(entry.number()) == end & u64::from(NUMBER_MAX))
+}
+
 impl Stubs {
     fn oldest_wanted(&self) -> usize {
-        (self.index.len() / 64).clamp(64, OLDEST_MAX)
-    }
-
-    /// Whether this is still the stub of that end.
-    fn is_there(&self, (end, key): End) -> bool {
-        let entry = self.index.get(Key::unpack(key));
-        entry.is_some_and(|entry| u64::from(entry.number()) == end & u64::from(NUMBER_MAX))
+        (self.index.len() / OLDEST_SHARE).clamp(*OLDEST.start(), *OLDEST.end())
     }
 
     /// Below which end `count` of the oldest are, or as many of those as are known.
     fn below(&mut self, count: u64) -> Option<u64> {
-        while let Some(first) = self.oldest.front().copied()
-            && !self.is_there(first)
-        {
-            self.oldest.pop_front();
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        loop {
+            let front = self.oldest.front(count);
+            let looked_at = front.len();
+            let there = front.iter().rfind(|end| is_there(&self.index, **end));
+            match there {
+                Some((last, _)) => return Some(last + 1),
+                None if looked_at == 0 => return None,
+                None => self.oldest.take_out(looked_at),
+            }
         }
-        let there = self.oldest.iter().filter(|end| self.is_there(**end));
-        let (last, _) = there.take(usize::try_from(count).unwrap_or(usize::MAX)).last()?;
-        Some(last + 1)
     }
 }
 
@@ -158,11 +163,11 @@ impl Engine {
             return;
         }
         while let Some(namespace) = self.namespaces.get_mut(number)
-            && let Some(end) = namespace.stubs.oldest.front().copied()
+            && let Some(end) = namespace.stubs.oldest.front(1).first().copied()
             && end.0 < below
         {
-            namespace.stubs.oldest.pop_front();
-            if namespace.stubs.is_there(end) {
+            namespace.stubs.oldest.take_out(1);
+            if is_there(&namespace.stubs.index, end) {
                 self.drop_stub(Key::unpack(end.1));
             }
         }
@@ -201,8 +206,7 @@ impl Engine {
     fn begin_gathering(&self, number: u32) -> Option<Gathering> {
         let namespace = self.namespaces.get(number)?;
         let (wanted, began_at) = (namespace.stubs.oldest_wanted(), namespace.ended());
-        let (cursor, oldest) = (Cursor::START, BinaryHeap::new());
-        Some(Gathering { number, cursor, oldest, wanted, began_at })
+        Some(Gathering { number, cursor: Cursor::START, oldest: Earliest::new(wanted), began_at })
     }
 
     /// Looks at some more; answers whether that was all.
@@ -226,7 +230,7 @@ impl Engine {
 
     fn end_gathering(&mut self, gathering: Gathering) {
         if let Some(namespace) = self.namespaces.get_mut(gathering.number) {
-            namespace.stubs.oldest = gathering.oldest.into_sorted_vec().into();
+            namespace.stubs.oldest = Ascending::of(gathering.oldest.into_parts().0);
         }
     }
 
