@@ -59,9 +59,15 @@ impl Index {
         table.find(fingerprint).ok().map(|place| *table.at(place))
     }
 
-    /// Reads the first of what a search for a key reads, and answers something of it. Over the keys of
-    /// a batch this has the processor fetch from memory many at a time, where the searches would wait
-    /// for one after the other.
+    /// Reads what searches for these keys read first: the processor fetches that from memory for many at
+    /// a time, where the searches would wait for one after the other.
+    pub(crate) fn warm(&self, keys: impl Iterator<Item = Key>) {
+        // Told to be of use, or it would not be read.
+        std::hint::black_box(keys.fold(0, |all, key| all ^ self.touch(key)));
+    }
+
+    /// Reads the first of what a search for a key reads, and answers something of it; see
+    /// [`Self::warm`].
     #[inline]
     pub(crate) fn touch(&self, key: Key) -> u64 {
         let fingerprint = key.fingerprint();

@@ -203,7 +203,7 @@ impl Engine {
             }
             keys.push(Key::unpack(place.key));
         }
-        self.namespaces.warm(keys.iter().copied());
+        namespace.live.warm(keys.iter().copied());
         keys.into_iter().filter_map(|key| namespace.live.get(key)).collect()
     }
 

@@ -96,9 +96,9 @@ impl Lanes {
         self.by_number.insert(number, Lane::new(key));
     }
 
-    /// Counts a timer of a checkpoint in. A lane that the checkpoint does not name came up after its
-    /// namespace was copied: the record that made the timer is about to be replayed.
-    pub(crate) fn rejoin(&mut self, number: u8) {
+    /// Counts timers of a checkpoint in. A lane that the checkpoint does not name came up after its
+    /// namespace was copied: the record that made them is about to be replayed.
+    pub(crate) fn rejoin(&mut self, number: u8, count: u64) {
         // The record finds these two by their numbers, and so keeps the key that they get here.
         let key = match number {
             PULL => Some(LaneKey::Pull),
@@ -106,7 +106,7 @@ impl Lanes {
             _ => None,
         };
         let lane = self.by_number.entry(number).or_insert_with(|| Lane::new(key));
-        lane.pending += 1;
+        lane.pending += count;
     }
 
     /// Lets go of restored lanes in which nothing is.
@@ -182,7 +182,7 @@ mod tests {
         let own = own.expect("the URL is allowed");
         let mut lanes = Lanes::default();
         for lane in [PULL, PULL, OVERFLOW, OVERFLOW] {
-            lanes.rejoin(lane);
+            lanes.rejoin(lane, 1);
         }
         // Each record takes its timer out and puts it in again; the others hold the lane.
         lanes.leave(PULL);

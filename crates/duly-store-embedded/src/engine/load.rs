@@ -209,13 +209,14 @@ impl Engine {
         let (number, which) = (entries.namespace, entries.which);
         let (files, now_ms) = (&mut self.files, self.now.wall_ms);
         let namespace = self.namespaces.get_mut(number)?;
+        let mut joined = [0; 256];
         for entry in entries.iter().filter_map(Entry::from_words) {
             match which {
                 Which::Live => {
                     let kind = entry.claimable().kind;
                     *namespace.waiting_mut(kind) += 1;
                     namespace.pending_bytes += entry.location().bytes_estimate();
-                    namespace.lanes.rejoin(entry.lane());
+                    joined[usize::from(entry.lane())] += 1;
                     if kind == Kind::Retry && entry.flags().has(Flags::EXPIRES) {
                         self.retries_that_expire.push(entry.key(number));
                     }
@@ -227,6 +228,9 @@ impl Engine {
                 files.retain(entry.location());
             }
             loading.loader.get_or_insert_with(|| Index::load(0)).push(entry);
+        }
+        for (lane, count) in (0..).zip(joined).filter(|(_, count)| *count > 0) {
+            namespace.lanes.rejoin(lane, count);
         }
         Some(())
     }

@@ -202,6 +202,7 @@ impl Engine {
             some.extend(late);
             // Some were cancelled, claimed or changed since they were seen; some records moved.
             let live = &namespace.live;
+            live.warm(some.iter().map(|place| Key::unpack(place.key)));
             let places = some.into_iter().filter_map(|place| place_now(live, &place, filling.lane));
             let places: BTreeSet<Place> = places.collect();
             filling.is_short |= places.len() < seen;

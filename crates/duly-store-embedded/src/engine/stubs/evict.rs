@@ -97,6 +97,7 @@ impl Stubs {
         loop {
             let front = self.oldest.front(count);
             let looked_at = front.len();
+            self.index.warm(front.iter().map(|(_, key)| Key::unpack(*key)));
             let there = front.iter().rfind(|end| is_there(&self.index, **end));
             match there {
                 Some((last, _)) => return Some(last + 1),
