@@ -185,7 +185,7 @@ public final class Receiver {
 
     static void answer(HttpExchange exchange, int status, String text, String id)
             throws IOException {
-        byte[] body = (text + "\n").getBytes(StandardCharsets.UTF_8);
+        byte[] body = text.getBytes(StandardCharsets.UTF_8);
         exchange.getResponseHeaders().set("content-type", "text/plain; charset=utf-8");
         // The server closes a connection that was idle for 30 s; Duly does so a second earlier.
         exchange.getResponseHeaders().set("keep-alive", "timeout=30");

@@ -122,7 +122,7 @@ async function bodyOf(request) {
 
 function answer(response, status, text, id = "-", headers = {}) {
   response.writeHead(status, { "content-type": "text/plain; charset=utf-8", ...headers });
-  response.end(`${text}\n`);
+  response.end(text);
   console.log(status, id, text);
 }
 

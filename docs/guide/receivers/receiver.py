@@ -135,7 +135,7 @@ class Receiver(BaseHTTPRequestHandler):
         self.answer(200, done, delivery_id)
 
     def answer(self, status, text, delivery_id="-", retry_after_s=None):
-        body = (text + "\n").encode()
+        body = text.encode()
         self.send_response(status)
         self.send_header("content-type", "text/plain; charset=utf-8")
         self.send_header("content-length", str(len(body)))
