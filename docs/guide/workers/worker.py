@@ -7,6 +7,7 @@ It leases firings in batches, handles each once, and says what became of it. Ctr
 lets it finish what it has begun. `close_order` stands for your own work.
 """
 
+import http.client
 import json
 import signal
 import sqlite3
@@ -43,6 +44,14 @@ class Never(Exception):
     """It can never be handled, however often it is tried."""
 
 
+def problem_of(error):
+    """What the server says of a refusal; of something that stands between us, nothing."""
+    try:
+        return json.load(error)
+    except ValueError:
+        return {}
+
+
 class Server:
     """The two calls of a worker."""
 
@@ -74,14 +83,15 @@ class Server:
                 with urllib.request.urlopen(request, timeout=WAIT_S + 10) as answer:
                     return json.load(answer)
             except urllib.error.HTTPError as error:
-                problem = json.load(error)
+                problem = problem_of(error)
                 # 404: the namespace comes into being with its first timer.
                 if 400 <= error.code < 500 and error.code not in (404, 429):
-                    sys.exit(f"{what}: {problem['detail']}")
+                    sys.exit(f"{what}: {problem.get('detail', error)}")
                 pause_s = problem.get("retry_after_ms", 1000) / 1000
-            except (OSError, ValueError):  # no server, a broken connection, half an answer
-                pause_s = 1
-            time.sleep(pause_s)
+            except (OSError, ValueError, http.client.HTTPException):
+                pause_s = 1  # no server, a broken connection, half an answer
+            if stopping.wait(pause_s):
+                sys.exit(f"{what}: stopped before there was an answer")
 
 
 class Heartbeat(threading.Thread):

@@ -12,7 +12,7 @@ shift
 base=${DULY_SERVER:-http://127.0.0.1:3859}/v1/namespaces/$namespace
 
 post() { # post CALL BODY: prints the answer; fails unless it is 2xx
-    curl -sS --fail-with-body --max-time 40 --retry 5 --retry-connrefused \
+    curl -sS --fail-with-body --max-time 40 \
         -H 'content-type: application/json' -d "$2" "$base/$1"
 }
 
@@ -34,7 +34,11 @@ while true; do
     75) verdict='"retry":{"reason":"the command asked for another attempt"}' ;;
     *) verdict='"dead":{"reason":"the command failed"}' ;;
     esac
-    # A verdict that does not get through is no harm: the lease ends and the firing comes again.
-    post settle "{\"settlements\":[{\"token\":\"$token\",$verdict}]}"
+    # The same verdict again changes nothing. One that never gets through does no harm: the lease
+    # ends and the firing comes again.
+    for try in 1 2 3 4 5; do
+        post settle "{\"settlements\":[{\"token\":\"$token\",$verdict}]}" && break
+        sleep "$try"
+    done
     echo
 done
