@@ -1,8 +1,9 @@
 //! `cargo xtask test`: the test command.
 //!
 //! On a machine with Rust, git, a C compiler and python3 it needs nothing else: cargo fetches the
-//! crates, pip the HTTP fuzzer, and the servers under test are built here. It builds `duly` and
-//! tells the end-to-end tests where it is (`DULY_BIN`), runs every test of the workspace, doc tests
+//! crates, pip the HTTP fuzzer, apt-get the programs that tests of the guide start, and the servers
+//! under test are built here. It builds `duly` and tells the end-to-end tests where it is
+//! (`DULY_BIN`), runs every test of the workspace, doc tests
 //! included, attacks the HTTP interface as its OpenAPI document describes it, and then kills a
 //! release build with -9 for a minute. The last line is `N passed, N failed`, over all test
 //! binaries, with the fuzzer and the torture run as one more test each; the exit code is 1 when
@@ -12,6 +13,7 @@
 //! one failure, so that "0 failed" is never printed over a run that was not whole.
 
 mod tally;
+mod tools;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -64,9 +66,12 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
 
 fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
     steps.run("look for a C compiler", look_for_c_compiler)?;
+    let tools = steps.run("look for the programs of the guide", || Ok(tools::install()))?;
+    tally.failed += tools.missing;
     let built = steps.run("build duly", || process::build_binaries(Profile::Dev, &["duly"]))?;
     let duly = built.first().context("cargo built no binary")?;
     let mut command = tests(args, duly);
+    command.env(tools::TEST_TOOLS, &tools.found);
     steps.run(&process::shown(&command), || count(&mut command, tally, &mut io::stdout()))?;
 
     let left_out = if !args.is_empty() {

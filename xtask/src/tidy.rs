@@ -9,13 +9,17 @@
 //! - [`names`]: no file or folder whose name says nothing;
 //! - [`marks`]: nothing left for later, no test switched off;
 //! - [`docs`]: every module says what it is for;
-//! - [`sizes`]: no file that nobody reads to its end.
+//! - [`sizes`]: no file that nobody reads to its end;
+//! - [`links`]: no link between pages that leads nowhere;
+//! - [`promises`]: each promise to users names tests that show it, and they exist.
 
 mod docs;
 mod layers;
+mod links;
 mod manifests;
 mod marks;
 mod names;
+mod promises;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -66,9 +70,10 @@ pub(crate) fn run() -> Result<Outcome> {
         println!("{complaint}");
     }
     println!(
-        "tidy: {} source files, {} manifests, {} complaints",
+        "tidy: {} source files, {} manifests, {} pages, {} complaints",
         tree.sources.len(),
         tree.manifests.len(),
+        tree.pages.len(),
         complaints.len()
     );
     Ok(if complaints.is_empty() { Outcome::Passed } else { Outcome::Failed })
@@ -88,5 +93,7 @@ fn complaints(tree: &Tree) -> Result<Vec<Complaint>> {
         found.extend(docs::check(source));
     }
     found.extend(sizes::check(&tree.sources, sizes::LONG_FILES));
+    found.extend(links::check(&tree.pages, &tree.paths));
+    found.extend(promises::check(&tree.pages, &tree.sources));
     Ok(found)
 }

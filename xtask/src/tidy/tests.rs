@@ -1,7 +1,7 @@
 //! Each rule finds what is planted, lets pass what is right, and this checkout obeys all of them.
 
 use super::tree::{File, Tree};
-use super::{complaints, docs, layers, manifests, marks, names, sizes};
+use super::{complaints, docs, layers, links, manifests, marks, names, promises, sizes};
 use crate::process;
 
 fn file(path: &str, text: &str) -> File {
@@ -13,6 +13,8 @@ fn this_checkout_is_tidy() {
     let tree = Tree::read(process::root()).unwrap();
     assert!(tree.sources.iter().any(|source| source.path == "xtask/src/tidy.rs"));
     assert!(tree.manifests.iter().any(|manifest| manifest.path == "crates/duly/Cargo.toml"));
+    assert!(tree.pages.iter().any(|page| page.path == "README.md"));
+    assert!(tree.pages.iter().any(|page| page.path == "docs/guide/delivery-guarantees.md"));
     let found: Vec<String> = complaints(&tree).unwrap().iter().map(ToString::to_string).collect();
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
@@ -155,5 +157,63 @@ fn long_files_are_refused_unless_excepted() {
     ] {
         let found = sizes::check(&sources, exceptions);
         assert_eq!(found.len(), complaints, "{found:?}");
+    }
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let other = "# The *other* page\n\n## `duly store` backup, twice\n## Again\n## Again\n";
+    let paths: std::collections::BTreeSet<String> =
+        ["README.md", "docs", "docs/a.md", "docs/guide", "docs/guide/b.md", "docs/guide/c.py"]
+            .map(str::to_owned)
+            .into();
+    for (link, allowed) in [
+        ("[b](guide/b.md)", true),
+        ("[`b`](guide/b.md \"a title\")", true),
+        ("[b](./guide/../guide/c.py) and [root](../README.md)", true),
+        ("[folder](guide/)", true),
+        ("[absent](guide/absent.md)", false),
+        ("[b](guide/b.md) and [absent](absent.md)", false),
+        ("[from the root](docs/a.md)", false),
+        ("[too far](../../README.md)", false),
+        ("[heading](guide/b.md#the-other-page)", true),
+        ("[heading](guide/b.md#duly-store-backup-twice)", true),
+        ("[heading](guide/b.md#again-1)", true),
+        ("[heading](guide/b.md#again-2)", false),
+        ("[heading](guide/b.md#absent)", false),
+        ("[here](#a)", true),
+        ("[here](#absent)", false),
+        ("[line](guide/c.py#L7)", true),
+        ("[site](https://example.com/absent.md)", true),
+        ("`[code](absent.md)`", true),
+        ("```text\n[fenced](absent.md)\n```", true),
+        ("```text\n```\n[behind a fence](absent.md)", false),
+    ] {
+        let page = file("docs/a.md", &format!("# A\n\n{link}\n"));
+        let found = links::check(&[page, file("docs/guide/b.md", other)], &paths);
+        assert_eq!(found.is_empty(), allowed, "{link}: {found:?}");
+    }
+}
+
+#[test]
+fn each_promise_names_tests_that_exist() {
+    let store = "/// * **P1 durable**: it is there.\n/// * **P2 never early**: not\n";
+    let sources = [
+        file("crates/duly-store/src/store.rs", store),
+        file("crates/x/tests/it/a.rs", "#[test]\nfn it_is_there() {}\nasync fn never() {}\n"),
+    ];
+    let durable = "## P1 Durable\n\n*Shown by* `it_is_there`.\n\n";
+    let early = "## P2 Never early\n\n*Shown by* `it_is_there`, `never`.\n";
+    for (page, complaints) in [
+        (format!("{durable}{early}"), 0),
+        (durable.to_owned(), 1),
+        (format!("{durable}## P2 Never early\n\n`never`\n"), 1),
+        (format!("{durable}{}", early.replace("`never`", "`it_was_renamed`")), 1),
+        (format!("{durable}## P2 Always early\n\n*Shown by* `never`\n"), 1),
+        (format!("{durable}{early}## More\n\n*Shown by* `nothing`\n"), 1),
+    ] {
+        let page = file("docs/guide/delivery-guarantees.md", &page);
+        let found = promises::check(std::slice::from_ref(&page), &sources);
+        assert_eq!(found.len(), complaints, "{}: {found:?}", page.text);
     }
 }

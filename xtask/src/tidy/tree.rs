@@ -1,5 +1,6 @@
 //! The files that the rules look at, read once.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -26,24 +27,45 @@ impl File {
     }
 }
 
-/// All Rust files and all members' manifests, sorted by path.
+/// All Rust files, all members' manifests and all pages, sorted by path.
 #[derive(Debug)]
 pub(super) struct Tree {
     /// Every `.rs` file below `crates/` and `xtask/`.
     pub(super) sources: Vec<File>,
     /// Every `Cargo.toml` there.
     pub(super) manifests: Vec<File>,
+    /// Every `.md` file, those at the root included.
+    pub(super) pages: Vec<File>,
+    /// Every file and folder that was passed on the way.
+    pub(super) paths: BTreeSet<String>,
 }
 
 impl Tree {
     /// Reads the checkout at `root`.
     pub(super) fn read(root: &Path) -> Result<Self> {
-        let mut tree = Self { sources: Vec::new(), manifests: Vec::new() };
-        for top in ["crates", "xtask"] {
+        let mut tree = Self {
+            sources: Vec::new(),
+            manifests: Vec::new(),
+            pages: Vec::new(),
+            paths: BTreeSet::new(),
+        };
+        for entry in fs::read_dir(root).context("cannot read the root")? {
+            let Ok(name) = entry?.file_name().into_string() else {
+                continue;
+            };
+            if name.ends_with(".md") {
+                let text = fs::read_to_string(root.join(&name))
+                    .with_context(|| format!("cannot read {name}"))?;
+                tree.pages.push(File { path: name.clone(), text });
+            }
+            tree.paths.insert(name);
+        }
+        for top in ["crates", "docs", "xtask"] {
             tree.walk(root, top)?;
         }
-        tree.sources.sort_by(|a, b| a.path.cmp(&b.path));
-        tree.manifests.sort_by(|a, b| a.path.cmp(&b.path));
+        for list in [&mut tree.sources, &mut tree.manifests, &mut tree.pages] {
+            list.sort_by(|a, b| a.path.cmp(&b.path));
+        }
         Ok(tree)
     }
 
@@ -56,6 +78,7 @@ impl Tree {
                 continue;
             };
             let path = format!("{folder}/{name}");
+            self.paths.insert(path.clone());
             if entry.file_type()?.is_dir() {
                 if name != "target" && !name.starts_with('.') {
                     self.walk(root, &path)?;
@@ -66,6 +89,8 @@ impl Tree {
                 &mut self.sources
             } else if name == "Cargo.toml" {
                 &mut self.manifests
+            } else if name.ends_with(".md") {
+                &mut self.pages
             } else {
                 continue;
             };

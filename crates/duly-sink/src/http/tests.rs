@@ -24,6 +24,7 @@ use super::*;
 use crate::conformance::{self, Arrival, Manner, Receiver, envelope};
 
 mod attacks;
+mod guide;
 mod names;
 mod pooling;
 mod proxy;

@@ -3,6 +3,7 @@
 
 mod config;
 mod dead;
+mod guide;
 mod harness;
 mod namespaces;
 mod opening;
@@ -12,5 +13,7 @@ mod reference;
 mod serve;
 mod store;
 mod timers;
+mod tools;
 mod unreachable;
 mod usage;
+mod workers;

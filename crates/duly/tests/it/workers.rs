@@ -1,0 +1,122 @@
+//! The workers of the guide, at work beside real servers.
+
+use std::{os::unix::process::CommandExt as _, path::PathBuf, process::Command};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::{
+    harness::{Process, Server, text},
+    tools,
+};
+
+fn workers() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/workers")
+}
+
+/// The worker in Python, on a database in this directory.
+fn python(server: &Server) -> Process {
+    let mut command = Command::new("python3");
+    let database = server.data().with_file_name("worker.db");
+    command.arg(workers().join("worker.py")).args(["shop", &server.url, text(&database)]);
+    let mut worker = Process::of(command);
+    assert!(worker.line().starts_with("working on shop of http://"));
+    worker
+}
+
+/// A script with what it has started; killed as a whole.
+struct Group(Process);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            kill_process_group(group, Signal::KILL).ok();
+        }
+    }
+}
+
+fn schedule(server: &Server, id: &str, payload: &str) {
+    server.run(&["schedule", "shop", id, "--in", "0", "--payload", payload]).ok();
+}
+
+#[test]
+fn the_worker_in_python_settles_each_firing_as_it_deserves_and_stops_when_asked() {
+    if !tools::are_there("worker.py", &["python3"]) {
+        return;
+    }
+    let server = Server::start();
+    let mut worker = python(&server);
+    // It was there before the namespace was.
+    schedule(&server, "one", r#"{"order":1}"#);
+    assert_eq!(worker.line(), "one  attempt 1  order 1 closed");
+    schedule(&server, "two", r#"{"order":2}"#);
+    assert_eq!(worker.line(), "two  attempt 1  order 2 left alone");
+    for (id, payload) in [("text", r#""hello""#), ("list", "[1]"), ("null", "null")] {
+        schedule(&server, id, payload);
+        let said = worker.line();
+        assert_eq!(said, format!("{id}  attempt 1  given up: the payload names no order"));
+        server.until(&["get", "shop", id], |timer| timer["state"] == "dead");
+    }
+    for id in ["one", "two"] {
+        server.until(&["get", "shop", id], |timer| timer["state"] == "finished");
+    }
+    worker.signal(Signal::TERM);
+    let (status, stderr) = worker.ended();
+    assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
+}
+
+#[test]
+fn a_worker_in_python_that_is_killed_leaves_nothing_undone_and_nothing_done_twice() {
+    if !tools::are_there("worker.py", &["python3"]) {
+        return;
+    }
+    let server = Server::start();
+    // What a worker leaves that is killed with the firing in its hands: a lease that ends.
+    schedule(&server, "three", r#"{"order":3}"#);
+    let left = server.json(&["lease", "shop", "--wait", "20s", "--lease", "1s"]);
+    assert_eq!(left["firings"][0]["id"], "three");
+    let mut worker = python(&server);
+    assert_eq!(worker.line(), "three  attempt 2  order 3 closed");
+    server.until(&["get", "shop", "three"], |timer| timer["state"] == "finished");
+    // One that is killed after its work and before it has said so: the firing comes again, under
+    // its delivery id, and is known to the next one.
+    worker.signal(Signal::KILL);
+    worker.ended();
+    schedule(&server, "one", r#"{"order":1}"#);
+    let left = server.json(&["lease", "shop", "--wait", "20s", "--lease", "1s"]);
+    let delivery = left["firings"][0]["delivery_id"].as_str().expect("a delivery id");
+    let database = text(&server.data().with_file_name("worker.db")).to_owned();
+    let remember = "import sqlite3, sys; d = sqlite3.connect(sys.argv[1]); \
+                    d.execute('INSERT INTO deliveries VALUES (?)', (sys.argv[2],)); d.commit()";
+    let mut command = Command::new("python3");
+    command.args(["-c", remember, &database, delivery]);
+    assert!(command.status().expect("python3 starts").success());
+    let mut worker = python(&server);
+    assert_eq!(worker.line(), "one  attempt 2  known already");
+    server.until(&["get", "shop", "one"], |timer| timer["state"] == "finished");
+}
+
+#[test]
+fn the_worker_in_the_shell_settles_by_the_exit_code() {
+    if !tools::are_there("worker.sh", &["bash", "curl"]) {
+        return;
+    }
+    let server = Server::start();
+    server.run(&["namespace", "put", "shop", "--retry-schedule", "1h"]).ok();
+    let mut command = Command::new("sh");
+    command
+        .arg(workers().join("worker.sh"))
+        .args(["shop", "sh", "-c"])
+        .arg("case $(cat) in *good*) ;; *later*) exit 75 ;; *) exit 1 ;; esac")
+        .env("DULY_SERVER", &server.url);
+    command.process_group(0);
+    let mut worker = Group(Process::of(command));
+    for (id, payload, state) in [
+        ("a", r#"{"token":"good"}"#, "finished"),
+        ("b", r#""later""#, "retrying"),
+        ("c", r#""bad""#, "dead"),
+    ] {
+        schedule(&server, id, payload);
+        assert_eq!(worker.0.line(), r#"{"results":[{"outcome":"ok"}]}"#);
+        server.until(&["get", "shop", id], |timer| timer["state"] == state);
+    }
+}

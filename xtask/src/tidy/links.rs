@@ -1,0 +1,107 @@
+//! Every link from a page to a file of this checkout leads to one, and to a heading that it has.
+//!
+//! Links to other sites are left alone. What stands between fences or backticks is no link.
+
+use std::collections::BTreeSet;
+
+use super::Complaint;
+use super::tree::File;
+
+/// Complains of each link that leads nowhere. `paths` are all files and folders there are.
+pub(super) fn check(pages: &[File], paths: &BTreeSet<String>) -> Vec<Complaint> {
+    let mut found = Vec::new();
+    for page in pages {
+        for (line, number) in text_lines(&page.text) {
+            for target in targets(&without_code(line)) {
+                if let Some(text) = objection(page, &target, pages, paths) {
+                    found.push(Complaint::at(&page.path, number, text));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// What is wrong with a link, if something is.
+fn objection(
+    page: &File,
+    target: &str,
+    pages: &[File],
+    paths: &BTreeSet<String>,
+) -> Option<String> {
+    if target.contains("://") || target.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let path = if path.is_empty() { Some(page.path.clone()) } else { resolved(&page.path, path) };
+    let Some(path) = path.filter(|path| paths.contains(path)) else {
+        return Some(format!("the link to `{target}` leads to nothing that is there"));
+    };
+    let to = pages.iter().find(|other| other.path == path)?;
+    if anchor.is_empty() || headings(&to.text).contains(anchor) {
+        return None;
+    }
+    Some(format!("the link to `{target}` names a heading that `{path}` does not have"))
+}
+
+/// The path of a link from the root; one that leads out of the checkout has none.
+fn resolved(from: &str, link: &str) -> Option<String> {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in link.trim_end_matches('/').split('/') {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()?),
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// The lines outside fences, each with its number.
+fn text_lines(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    let mut is_fenced = false;
+    text.lines().zip(1..).filter(move |(line, _)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_fenced ^= is_fence;
+        !is_fenced && !is_fence
+    })
+}
+
+/// A line without what stands between backticks.
+fn without_code(line: &str) -> String {
+    let pieces = line.split('`').step_by(2);
+    pieces.collect()
+}
+
+/// Where the links of a line lead: `[text](target "title")`.
+fn targets(line: &str) -> Vec<String> {
+    let behind = line.split("](").skip(1);
+    behind
+        .filter_map(|rest| {
+            let target = rest.split(')').next()?.split_whitespace().next()?;
+            Some(target.to_owned())
+        })
+        .collect()
+}
+
+/// The anchors of a page's headings: lower case, spaces as hyphens, no other punctuation; a heading
+/// that comes again has a number behind it.
+fn headings(text: &str) -> BTreeSet<String> {
+    let mut anchors = BTreeSet::new();
+    for (line, _) in text_lines(text) {
+        let title = line.trim_start_matches('#');
+        if title.len() == line.len() || !title.starts_with(' ') {
+            continue;
+        }
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        let title = title.trim().to_lowercase();
+        let anchor: String =
+            title.chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect();
+        let again = (1..).map(|n| format!("{anchor}-{n}"));
+        let free =
+            std::iter::once(anchor.clone()).chain(again).find(|name| !anchors.contains(name));
+        anchors.extend(free);
+    }
+    anchors
+}
