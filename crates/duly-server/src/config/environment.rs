@@ -18,6 +18,9 @@ const MARK: &str = "__";
 
 /// Sets what the variables say.
 pub(super) fn read(variables: &[(String, String)], gathered: &mut Gathered) {
+    // The system has them in no order that a person would know.
+    let mut variables: Vec<_> = variables.iter().collect();
+    variables.sort_unstable();
     for (name, value) in variables {
         let origin = Origin::Variable(name.clone());
         match judge(name) {

@@ -76,13 +76,24 @@ impl Lines<'_> {
         for error in errors {
             let line = self.at(error.span().map_or(0, |span| span.start));
             if !seen.iter().any(|(known, _)| *known == line) {
-                seen.push((line, error.message().to_owned()));
+                seen.push((line, reason(error.message())));
             }
         }
+        seen.sort_by_key(|(line, _)| *line);
         let malformed =
             |(line, reason)| Error::Malformed { path: self.path.to_owned(), line, reason };
         seen.into_iter().map(malformed).collect()
     }
+}
+
+/// The parser's reason. Of a value that is none it does not say what is mostly wrong with it.
+fn reason(message: &str) -> String {
+    let hint = if message.starts_with("invalid") || message.contains("quote") {
+        " (texts stand in quotes, lists in brackets)"
+    } else {
+        ""
+    };
+    format!("{message}{hint}")
 }
 
 /// The entries of a section.

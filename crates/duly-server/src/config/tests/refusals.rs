@@ -129,6 +129,7 @@ fn all_that_is_wrong_is_said_at_once_from_the_first_line_on() {
     let (keep, mut source) =
         file("[store]\nmin_free_percent = 91\ndatta = \"x\"\n\n[server]\nlisten = 3859\n[kafka]\n");
     source.env = vec![("DULY_DRAIN__WITHIN".into(), "an hour".into())];
+    source.env.push(("DULY_DRAIN_WITHIN".into(), "1s".into()));
     source.flags = vec![flag("x")];
     let said = said(&source);
     let places = [
@@ -136,6 +137,7 @@ fn all_that_is_wrong_is_said_at_once_from_the_first_line_on() {
         "FILE:3: there is no key store.datta: did you mean store.data?",
         "server.listen (FILE:6)",
         "FILE:7: there is no section [kafka]",
+        "environment variable DULY_DRAIN_WITHIN: there is no key",
         "drain.within (environment variable DULY_DRAIN__WITHIN)",
         "server.listen (flag --listen)",
     ];
@@ -145,14 +147,16 @@ fn all_that_is_wrong_is_said_at_once_from_the_first_line_on() {
         assert!(said.starts_with(&place.replace("FILE", &path)), "{said}");
     }
     let all = load(&source).unwrap_err().to_string();
-    assert!(all.starts_with("6 things in the configuration are wrong:\n  store.min_free"), "{all}");
-    assert_eq!(all.lines().count(), 7, "{all}");
+    assert!(all.starts_with("7 things in the configuration are wrong:\n  store.min_free"), "{all}");
+    assert_eq!(all.lines().count(), 8, "{all}");
 }
 
 #[test]
 fn a_file_that_is_no_toml_is_refused_with_its_line_and_the_other_places_too() {
     check_file("[server]\nlisten = \n", "duly.toml:2 is not TOML: ");
-    check_file("[server]\nlisten = 127.0.0.1:1\n", "duly.toml:2 is not TOML: ");
+    let said = said_of_file("[server]\nlisten = 127.0.0.1:1\n");
+    assert!(said[0].starts_with("duly.toml:2 is not TOML: "), "{said:?}");
+    assert!(said[0].ends_with("(texts stand in quotes, lists in brackets)"), "{said:?}");
     check_file("[log]\nlevel = \"info\"\nlevel = \"warn\"\n", "duly.toml:3 is not TOML: ");
     let said = said_of_file("[server\n\n[store]\ndata = \n");
     let lines: Vec<_> =
