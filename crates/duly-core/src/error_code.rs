@@ -157,3 +157,6 @@ pub enum Retry {
     /// After this wait.
     After(crate::Millis),
 }
+
+#[cfg(test)]
+mod tests;

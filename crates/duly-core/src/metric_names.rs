@@ -1,7 +1,7 @@
-//! Every metric of Duly: name, unit, meaning. No other file spells a metric name.
+//! Every metric of Duly: name, unit, labels, meaning. No other file spells a metric name.
 //!
 //! Recording is each part's own business (the `metrics` facade); describing and exporting them is
-//! the server's.
+//! the server's. The rules and the board of `docs/operate` are held to this table by the tests.
 
 /// What kind of metric it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,15 @@ pub enum Kind {
     Histogram,
 }
 
+/// A label of a metric.
+#[derive(Debug, Clone, Copy)]
+pub struct Label {
+    /// Its name.
+    pub name: &'static str,
+    /// Every value that it has; empty where anything may stand.
+    pub values: &'static [&'static str],
+}
+
 /// A metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
@@ -21,27 +30,77 @@ pub struct Metric {
     pub name: &'static str,
     /// Its kind.
     pub kind: Kind,
+    /// Its labels, besides `le` of a histogram.
+    pub labels: &'static [Label],
     /// What it means.
     pub help: &'static str,
 }
 
+impl Metric {
+    /// Whether a label of this name may have this value.
+    pub fn allows(&self, label: &str, value: &str) -> bool {
+        let mut labels = self.labels.iter().filter(|it| it.name == label);
+        labels.any(|it| it.values.is_empty() || it.values.contains(&value))
+    }
+}
+
+/// The metric of this name.
+pub fn find(name: &str) -> Option<&'static Metric> {
+    ALL.iter().find(|metric| metric.name == name)
+}
+
+const ANY: &[&str] = &[];
+const WAYS: &[&str] = &["push", "pull"];
+const ATTEMPTS: &[&str] = &["first", "retry"];
+const ATTEMPT_OUTCOMES: &[&str] = &[
+    "delivered",
+    "failed",
+    "timed_out",
+    "not_connected",
+    "connection_lost",
+    "lease_lost",
+    "rejected",
+];
+const OPERATIONS: &[&str] =
+    &["schedule", "reschedule", "cancel", "fire", "redrive", "purge", "give_up"];
+const OUTCOMES: &[&str] = &[
+    "created",
+    "existing",
+    "replaced",
+    "changed",
+    "unchanged",
+    "cancelled",
+    "purged",
+    "refused",
+    "failed",
+];
+const LANE_STATES: &[&str] = &["flowing", "capped", "starved", "throttled", "shut"];
+const BREAKER_STATES: &[&str] = &["closed", "open", "half_open"];
+const FINDINGS: &[&str] =
+    &["file", "record", "lane", "lease", "early", "forgotten", "count", "neglected"];
+
 macro_rules! metrics {
-    ($($ident:ident = $name:literal $kind:ident $help:literal;)*) => {
+    ($($ident:ident = $name:literal $kind:ident
+        $([$($label:literal: $values:ident),*])? $help:literal;)*) => {
         $(#[doc = $help] pub const $ident: &str = $name;)*
         /// Every metric.
-        pub const ALL: &[Metric] =
-            &[$(Metric { name: $name, kind: Kind::$kind, help: $help }),*];
+        pub const ALL: &[Metric] = &[$(Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: &[$($(Label { name: $label, values: $values }),*)?],
+            help: $help,
+        }),*];
     };
 }
 
 metrics! {
-    LATENESS_SECONDS = "duly_lateness_seconds" Histogram
+    LATENESS_SECONDS = "duly_lateness_seconds" Histogram ["kind": WAYS, "attempt": ATTEMPTS]
         "Time from claimable to the attempt (push: request sent; pull: firing handed out). Labels: kind (push, pull), attempt (first, retry).";
-    ATTEMPTS_TOTAL = "duly_attempts_total" Counter
+    ATTEMPTS_TOTAL = "duly_attempts_total" Counter ["kind": WAYS, "outcome": ATTEMPT_OUTCOMES, "namespace": ANY]
         "Attempts that ended. Labels: kind, outcome, namespace (first 100, then other).";
     DELIVERY_SECONDS = "duly_delivery_seconds" Histogram
         "Time a push attempt took, from request to verdict.";
-    OPERATIONS_TOTAL = "duly_operations_total" Counter
+    OPERATIONS_TOTAL = "duly_operations_total" Counter ["operation": OPERATIONS, "outcome": OUTCOMES]
         "Operations on timers. Labels: operation, outcome.";
     COMMIT_SECONDS = "duly_commit_seconds" Histogram
         "Time from taking a batch to its being durable.";
@@ -59,9 +118,9 @@ metrics! {
         "Dead letters.";
     OLDEST_DUE_SECONDS = "duly_oldest_due_seconds" Gauge
         "Age of the oldest due and unclaimed firing.";
-    LANES = "duly_lanes" Gauge
+    LANES = "duly_lanes" Gauge ["state": LANE_STATES]
         "Push lanes that hold or want something. Label: state (flowing, capped, starved, throttled, shut).";
-    BREAKERS = "duly_breakers" Gauge
+    BREAKERS = "duly_breakers" Gauge ["state": BREAKER_STATES]
         "Push lanes with attempts under way or a breaker that is not closed. Label: state (closed, open, half_open).";
     LANES_NEGLECTED = "duly_lanes_neglected" Gauge
         "Lanes with something due that nobody worked on at the last two looks of the auditor: anything but 0 is an alarm.";
@@ -69,13 +128,25 @@ metrics! {
         "Lease calls that wait for a firing.";
     INDEX_BYTES = "duly_index_bytes" Gauge
         "Heap bytes of the index.";
+    INDEX_BYTES_MAX = "duly_index_bytes_max" Gauge
+        "Heap bytes of the index past which new timers are refused (store.index_memory_max).";
     CALENDAR_BYTES = "duly_calendar_bytes" Gauge
         "Heap bytes of the calendar and the due sets.";
     DISK_BYTES = "duly_disk_bytes" Gauge
         "Bytes of the files in the data directory.";
+    DISK_FREE_BYTES = "duly_disk_free_bytes" Gauge
+        "Free bytes of the file system that the data directory is on.";
+    DISK_RESERVE_BYTES = "duly_disk_reserve_bytes" Gauge
+        "Free bytes below which new timers are refused (store.min_free_bytes, store.min_free_percent).";
+    REWRITE_BACKLOG_BYTES = "duly_rewrite_backlog_bytes" Gauge
+        "Bytes of journal segments that are old enough to be rewritten and still wait for it.";
+    RESIDENT_BYTES = "duly_resident_bytes" Gauge
+        "Memory of the process that is in RAM (Linux).";
+    READY = "duly_ready" Gauge
+        "1 while /readyz answers 200, 0 while it says why not.";
     QUARANTINED_TOTAL = "duly_quarantined_total" Counter
         "Timers whose record could not be read and that became dead letters.";
-    AUDIT_FINDINGS_TOTAL = "duly_audit_findings_total" Counter
+    AUDIT_FINDINGS_TOTAL = "duly_audit_findings_total" Counter ["kind": FINDINGS]
         "Faults that the store has found in itself. Label: kind (file, record, lane, lease, early, forgotten, count, neglected).";
     AUDIT_TIMESTAMP_SECONDS = "duly_audit_timestamp_seconds" Gauge
         "When the store last had looked for faults everywhere, in Unix time.";
@@ -85,24 +156,11 @@ metrics! {
         "Loops, calls and deliveries that stood still or broke and were begun again.";
     POISONED = "duly_poisoned" Gauge
         "1 after a failed write or fsync; the process must be restarted.";
-    HTTP_REQUESTS_TOTAL = "duly_http_requests_total" Counter
+    HTTP_REQUESTS_TOTAL = "duly_http_requests_total" Counter ["route": ANY, "status": ANY]
         "HTTP requests answered. Labels: route, status.";
-    HTTP_SECONDS = "duly_http_seconds" Histogram
+    HTTP_SECONDS = "duly_http_seconds" Histogram ["route": ANY]
         "Time to answer an HTTP request. Label: route.";
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique_prefixed_and_carry_their_unit() {
-        let mut seen = std::collections::BTreeSet::new();
-        for metric in ALL {
-            assert!(seen.insert(metric.name), "{} stands twice", metric.name);
-            assert!(metric.name.starts_with("duly_"), "{}", metric.name);
-            let counts = metric.name.ends_with("_total");
-            assert_eq!(counts, metric.kind == Kind::Counter, "{}", metric.name);
-        }
-    }
-}
+mod tests;

@@ -104,6 +104,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_labels_are_those_of_the_table() {
+        let check = |metric, label: &str, found: &[&str]| {
+            let metric = names::find(metric).unwrap();
+            let label = metric.labels.iter().find(|it| it.name == label).unwrap();
+            assert_eq!(label.values, found, "{} {}", metric.name, label.name);
+        };
+        check(names::LANES, "state", &Activity::ALL.map(Activity::as_str));
+        check(names::BREAKERS, "state", &BreakerState::ALL.map(BreakerState::as_str));
+        let ways = [Way::Push, Way::Pull].map(Way::as_str);
+        let kinds = [Kind::First, Kind::Retry].map(Kind::as_str);
+        let outcomes = AttemptOutcome::ALL.map(AttemptOutcome::as_str);
+        check(names::LATENESS_SECONDS, "kind", &ways);
+        check(names::LATENESS_SECONDS, "attempt", &kinds);
+        check(names::ATTEMPTS_TOTAL, "kind", &ways);
+        check(names::ATTEMPTS_TOTAL, "outcome", &outcomes);
+    }
+
+    #[test]
     fn p10_namespace_labels_are_capped() {
         let recorder = Recorder::default();
         for i in 0..NAMESPACES_MAX {

@@ -2,37 +2,40 @@
 //!
 //! * Every key stands once, in [`keys::KEYS`], with its kind, default and meaning.
 //! * A later place wins over an earlier one: default, file, environment, flag.
-//! * An error names the key, the place, the value seen and what is allowed. Nothing unknown is
-//!   passed over.
+//! * An error names the key, the place, the value seen and what is allowed; all errors are found
+//!   at once. Nothing unknown is passed over.
 //!
-//! Called by the binary: [`load`] before anything starts, [`Config::show`] for `config show`.
+//! Called by the binary: [`load`] before anything starts, [`Config::show`] for `config show`,
+//! [`example_toml`] for `config example`.
 
+mod cross;
 mod effective;
+mod environment;
 mod error;
+mod example;
 mod file;
 pub mod keys;
+mod near;
 mod origin;
 mod reach;
 mod reference;
 mod sections;
 mod value;
 
-use std::{fmt::Write, fs, path::PathBuf};
+use std::{ffi::OsString, fmt::Write, path::PathBuf};
 
 pub use effective::Effective;
-pub use error::Error;
+pub use error::{Error, Errors};
+pub use example::example_toml;
 pub use origin::Origin;
 pub use reach::ProxyUrl;
 pub use reference::reference_markdown;
 pub use sections::{AllowLoopback, Defaults, Delivery, Drain, Log, Server, Store, Webhook};
 pub use value::{Kind, Value};
 
-use effective::Values;
+use effective::{Gathered, Values};
 use keys::KEYS;
 use value::Written;
-
-/// What separates section and key in a variable; one without it is none of ours.
-const VARIABLE_MARK: &str = "__";
 
 /// Where values may come from.
 #[derive(Debug, Clone, Default)]
@@ -46,11 +49,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// The process's own environment, without file and flags.
+    /// The process's own environment, without file and flags. What is no text in it is replaced by
+    /// U+FFFD, and then refused where it is a value of ours.
     pub fn from_env() -> Self {
-        let pairs = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
+        let lossy = |text: OsString| text.to_string_lossy().into_owned();
+        let pairs = std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value)));
         Self { env: pairs.collect(), ..Self::default() }
     }
 }
@@ -89,95 +92,27 @@ pub struct Config {
 /// Reads and checks a configuration.
 ///
 /// # Errors
-/// The first thing that is wrong.
-pub fn load(source: &Source) -> Result<Config, Error> {
-    let mut values = effective::defaults()?;
+/// Everything that is wrong.
+pub fn load(source: &Source) -> Result<Config, Errors> {
+    let mut gathered = Gathered::new();
     if let Some(path) = &source.file {
-        let text = fs::read_to_string(path)
-            .map_err(|error| Error::Unreadable { path: path.clone(), reason: error.to_string() })?;
-        for (key, written, origin) in file::read(path, &text)? {
-            effective::set(&mut values, key, &written, origin)?;
-        }
+        file::read(path, &mut gathered);
     }
-    for (name, value) in &source.env {
-        if !name.starts_with("DULY_") || !name.contains(VARIABLE_MARK) {
-            continue;
-        }
-        let origin = Origin::Variable(name.clone());
-        let Some(key) = KEYS.iter().find(|key| key.variable() == *name) else {
-            let variables: Vec<String> = KEYS.iter().map(keys::Key::variable).collect();
-            return Err(Error::UnknownKey {
-                key: name.clone(),
-                origin,
-                known: format!("the variables are {}", variables.join(", ")),
-            });
-        };
-        effective::set(&mut values, key, &Written::Text(value.clone()), origin)?;
-    }
+    environment::read(&source.env, &mut gathered);
     for flag in &source.flags {
         let origin = Origin::Flag(flag.flag.clone());
-        let Some(key) = keys::find(flag.key) else {
-            return Err(Error::UnknownKey {
+        match keys::find(flag.key) {
+            Some(key) => gathered.set(key, &Written::Text(flag.value.clone()), origin),
+            None => gathered.errors.push(Error::UnknownKey {
                 key: flag.key.to_owned(),
                 origin,
+                near: None,
                 known: "a flag sets a key of the configuration".to_owned(),
-            });
-        };
-        effective::set(&mut values, key, &Written::Text(flag.value.clone()), origin)?;
-    }
-    check_segment(&values)?;
-    check_pairs(&values)?;
-    Ok(effective::config(values))
-}
-
-/// Reads and checks a configuration, and says nothing when it is right.
-///
-/// # Errors
-/// The first thing that is wrong.
-pub fn check(source: &Source) -> Result<(), Error> {
-    load(source).map(drop)
-}
-
-/// Segments are written in pages.
-fn check_segment(values: &Values) -> Result<(), Error> {
-    const PAGE_BYTES: u64 = 4096;
-    match values.get("store.segment_bytes") {
-        Some(Effective { value: Value::Number(Some(bytes)), origin })
-            if !bytes.is_multiple_of(PAGE_BYTES) =>
-        {
-            Err(Error::Value {
-                key: "store.segment_bytes",
-                origin: origin.clone(),
-                seen: bytes.to_string(),
-                allowed: format!("a multiple of {PAGE_BYTES}"),
-            })
+            }),
         }
-        _ => Ok(()),
     }
-}
-
-/// Keys that mean nothing without another one.
-const PAIRS: [(&str, &str); 3] = [
-    ("webhook.client_certificate_file", "webhook.client_key_file"),
-    ("webhook.client_key_file", "webhook.client_certificate_file"),
-    ("webhook.proxy_credentials_file", "webhook.proxy"),
-];
-
-fn check_pairs(values: &Values) -> Result<(), Error> {
-    let is_set = |name: &str| match values.get(name).map(|effective| &effective.value) {
-        Some(Value::Path(path)) => !path.as_os_str().is_empty(),
-        Some(Value::Proxy(proxy)) => proxy.is_some(),
-        _ => false,
-    };
-    match PAIRS.into_iter().find(|(key, other)| is_set(key) && !is_set(other)) {
-        None => Ok(()),
-        Some((key, other)) => Err(Error::Value {
-            key,
-            origin: values.get(key).map_or(Origin::Default, |effective| effective.origin.clone()),
-            seen: "a file".to_owned(),
-            allowed: format!("empty, or set together with {other}, which is empty"),
-        }),
-    }
+    cross::check(&mut gathered);
+    gathered.finish()
 }
 
 impl Config {
@@ -203,9 +138,8 @@ impl Config {
                 // Writing to a String cannot fail.
                 writeln!(out, "{gap}[{section}]").ok();
             }
-            let name = key.name.split_once('.').map_or(key.name, |(_, name)| name);
             let value = value::toml_text(key.kind, &effective.value);
-            writeln!(out, "{name} = {value} # {}", effective.origin).ok();
+            writeln!(out, "{} = {value} # {}", key.bare_name(), effective.origin).ok();
         }
         out
     }

@@ -4,7 +4,8 @@
 pub mod logging;
 mod metrics;
 pub mod operations;
+mod process;
 mod routes;
 
-pub use metrics::Metrics;
+pub use metrics::{Metrics, Readiness};
 pub use routes::{Routes, UNMATCHED};

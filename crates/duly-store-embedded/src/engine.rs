@@ -50,6 +50,7 @@ mod cancel;
 mod change;
 mod checkpoint;
 mod claim;
+mod clock_watch;
 mod dead;
 mod earliest;
 mod graves;
@@ -80,6 +81,7 @@ mod time;
 mod view;
 pub(crate) mod work;
 
+use clock_watch::ClockWatch;
 use leases::Leases;
 use namespaces::Namespaces;
 use space::Space;
@@ -148,6 +150,7 @@ pub(crate) struct Engine {
     steady_seen_ms: u64,
     /// The wall clock of the last step.
     last_wall_ms: u64,
+    clock_watch: ClockWatch,
     /// Whether records come from the journal being read back.
     replaying: bool,
     /// The frame whose records are being read back.

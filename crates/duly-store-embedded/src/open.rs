@@ -107,3 +107,6 @@ pub struct OpenReport {
     /// How often the store has been opened.
     pub epoch: u64,
 }
+
+#[cfg(test)]
+mod tests;

@@ -279,7 +279,8 @@ impl Refusal {
     pub fn schedules_too_fast(namespace: &NamespaceName, per_second: u32, wait: Duration) -> Self {
         let wait_ms = u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
         let reason = format!(
-            "namespace {namespace} takes {per_second} schedules a second, its              limits.schedule_per_second: repeat the call after the wait, or raise the limit"
+            "namespace {namespace} takes {per_second} schedules a second, its \
+             limits.schedule_per_second: repeat the call after the wait, or raise the limit"
         );
         Self::Exhausted { reason, retry_after: Some(Millis::from_ms(wait_ms.max(1))) }
     }

@@ -278,6 +278,15 @@ pub struct Totals {
     pub dead: u64,
 }
 
+/// Room on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskRoom {
+    /// Bytes that are free.
+    pub free_bytes: u64,
+    /// Free bytes below which new timers are refused.
+    pub reserve_bytes: u64,
+}
+
 /// How a store feels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Health {
@@ -293,10 +302,16 @@ pub struct Health {
     pub dead: u64,
     /// Heap bytes of the index.
     pub index_bytes: u64,
+    /// What they may be at most before new timers are refused, where there is a bound.
+    pub index_bytes_max: Option<u64>,
     /// Heap bytes of the due structures.
     pub calendar_bytes: u64,
     /// Bytes of the data directory's files.
     pub disk_bytes: u64,
+    /// The disk below them, where it can be asked.
+    pub disk_room: Option<DiskRoom>,
+    /// Bytes of old files that wait to be rewritten.
+    pub rewrite_backlog_bytes: u64,
     /// Age of the oldest due and unclaimed firing.
     pub oldest_due_age: Option<Millis>,
     /// Faults that the store has found in itself since it was opened.

@@ -1,9 +1,13 @@
 //! The effective value of every key, with its origin, and the typed sections made from them.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 use super::{
-    Config, Error, Origin,
+    Config, Error, Errors, Origin,
     keys::{KEYS, Key},
     sections::{AllowLoopback, Defaults, Delivery, Drain, Log, Server, Store, Webhook},
     value::{Value, Written},
@@ -24,36 +28,66 @@ pub struct Effective {
 /// Values by key.
 pub(super) type Values = BTreeMap<&'static str, Effective>;
 
-/// Checks a value and puts it in the place of what was there.
-pub(super) fn set(
-    values: &mut Values,
-    key: &'static Key,
-    written: &Written,
-    origin: Origin,
-) -> Result<(), Error> {
-    match key.kind.check(written) {
-        Ok(value) => {
-            values.insert(key.name, Effective { value, origin });
-            Ok(())
-        }
-        Err(allowed) => {
-            Err(Error::Value { key: key.name, origin, seen: key.kind.shown(written), allowed })
-        }
-    }
+/// What was found so far: a value for every key, and what is wrong.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// The last allowed value of each key.
+    pub(super) values: Values,
+    /// In the order in which they were found.
+    pub(super) errors: Vec<Error>,
+    refused: BTreeSet<&'static str>,
 }
 
-/// The defaults.
-pub(super) fn defaults() -> Result<Values, Error> {
-    let mut values = Values::new();
-    for key in KEYS {
-        let written = Written::Text(key.default.to_owned());
-        set(&mut values, key, &written, Origin::Default)?;
+impl Gathered {
+    /// The defaults.
+    pub(super) fn new() -> Self {
+        let mut gathered = Self::default();
+        for key in KEYS {
+            gathered.set(key, &Written::Text(key.default.to_owned()), Origin::Default);
+        }
+        gathered
     }
-    Ok(values)
+
+    /// Puts a value in the place of what was there, if it is allowed.
+    pub(super) fn set(&mut self, key: &'static Key, written: &Written, origin: Origin) {
+        match key.kind.check(written) {
+            Ok(value) => {
+                self.values.insert(key.name, Effective { value, origin });
+            }
+            Err(allowed) => self.refuse(key, origin, key.kind.shown(written), allowed),
+        }
+    }
+
+    /// Notes that a value is not allowed.
+    pub(super) fn refuse(
+        &mut self,
+        key: &'static Key,
+        origin: Origin,
+        seen: String,
+        allowed: String,
+    ) {
+        self.refused.insert(key.name);
+        self.errors.push(Error::Value { key: key.name, origin, seen, allowed });
+    }
+
+    /// Whether some value of a key was not allowed.
+    pub(super) fn is_refused(&self, key: &str) -> bool {
+        self.refused.contains(key)
+    }
+
+    /// Where a key's value comes from.
+    pub(super) fn origin(&self, key: &str) -> Origin {
+        self.values.get(key).map_or(Origin::Default, |effective| effective.origin.clone())
+    }
+
+    /// The configuration, if nothing is wrong.
+    pub(super) fn finish(self) -> Result<Config, Errors> {
+        if self.errors.is_empty() { Ok(config(self.values)) } else { Err(Errors(self.errors)) }
+    }
 }
 
 /// The sections. Every key has a value of its kind: the defaults are there before anything else.
-pub(super) fn config(values: Values) -> Config {
+fn config(values: Values) -> Config {
     let of = |name: &str| values.get(name).map(|effective| &effective.value);
     let number = |name| match of(name) {
         Some(Value::Number(number)) => *number,

@@ -1,7 +1,7 @@
 //! Every key of the configuration, once: name, kind, default, meaning.
 //!
-//! The file, the environment, the flags, `config show` and the reference page all read this
-//! table. The environment variable of `server.listen` is `DULY_SERVER__LISTEN`.
+//! The file, the environment, the flags, `config show`, the reference page and the example file all
+//! read this table. The environment variable of `server.listen` is `DULY_SERVER__LISTEN`.
 
 use duly_core::Millis;
 
@@ -34,6 +34,18 @@ impl Key {
     pub fn section(&self) -> &'static str {
         self.name.split('.').next().unwrap_or_default()
     }
+
+    /// Its name within its section.
+    pub fn bare_name(&self) -> &'static str {
+        self.name.split_once('.').map_or(self.name, |(_, name)| name)
+    }
+}
+
+/// The sections, in order.
+pub fn sections() -> Vec<&'static str> {
+    let mut sections: Vec<&str> = KEYS.iter().map(Key::section).collect();
+    sections.dedup();
+    sections
 }
 
 /// The key with this name.
@@ -75,7 +87,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "server.connections_max",
-        kind: Kind::Integer { low: 1, high: 1_000_000 },
+        kind: Kind::Integer { low: 1, high: 1_000_000, unit: "connections" },
         default: "10000",
         doc: "Connections at once; further ones are answered 503 and closed.",
     },
@@ -138,19 +150,19 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "store.min_free_percent",
-        kind: Kind::Integer { low: 0, high: 90 },
+        kind: Kind::Integer { low: 0, high: 90, unit: "percent" },
         default: "5",
         doc: "New timers are refused when less than this share of the disk is free.",
     },
     Key {
         name: "delivery.workers_max",
-        kind: Kind::Integer { low: 1, high: 100_000 },
+        kind: Kind::Integer { low: 1, high: 100_000, unit: "attempts" },
         default: "1024",
         doc: "Push attempts under way at once, over all lanes.",
     },
     Key {
         name: "delivery.pull_waiters_max",
-        kind: Kind::Integer { low: 1, high: 1_000_000 },
+        kind: Kind::Integer { low: 1, high: 1_000_000, unit: "calls" },
         default: "10000",
         doc: "Lease calls that wait at once, over all namespaces.",
     },
@@ -198,13 +210,13 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "webhook.idle_per_origin_max",
-        kind: Kind::Integer { low: 0, high: 100_000 },
+        kind: Kind::Integer { low: 0, high: 100_000, unit: "connections" },
         default: "256",
         doc: "Idle connections kept for one scheme, host and port.",
     },
     Key {
         name: "webhook.idle_max",
-        kind: Kind::Integer { low: 0, high: 100_000 },
+        kind: Kind::Integer { low: 0, high: 100_000, unit: "connections" },
         default: "1024",
         doc: "Idle connections kept in all; past it the one that was idle longest is closed. Open connections are at most these and one for each attempt under way (`delivery.workers_max`).",
     },

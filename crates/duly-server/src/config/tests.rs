@@ -1,6 +1,9 @@
-use std::path::Path;
+use std::{fs, path::Path};
 
 use super::*;
+
+mod example;
+mod refusals;
 
 fn file(text: &str) -> (tempfile::TempDir, Source) {
     let directory = tempfile::tempdir().unwrap();
@@ -62,6 +65,15 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
     }
 }
 
+/// The one thing that is wrong.
+#[track_caller]
+fn refused(source: &Source) -> Error {
+    let errors = load(source).unwrap_err();
+    let all: Vec<_> = errors.iter().cloned().collect();
+    assert_eq!(all.len(), 1, "{errors}");
+    all.into_iter().next().unwrap()
+}
+
 impl Value {
     fn from_default(key: &keys::Key) -> Self {
         key.kind.check(&Written::Text(key.default.into())).unwrap()
@@ -95,11 +107,29 @@ fn variables_without_the_mark_are_none_of_ours() {
 }
 
 #[test]
+fn a_key_stands_under_its_unit_and_bounds_in_the_reference() {
+    let page = reference_markdown();
+    for key in KEYS {
+        let entry = page.split(&format!("### `{}`\n", key.name)).nth(1).unwrap();
+        let entry = entry.split("\n### ").next().unwrap();
+        for part in [key.doc, &key.kind.allowed(), &key.variable(), key.default] {
+            assert!(entry.contains(part), "{}: {part}", key.name);
+        }
+        let counts = !matches!(
+            key.default.as_bytes().first(),
+            Some(digit) if digit.is_ascii_digit()
+        );
+        let is_address = key.name == "server.listen";
+        assert!(counts || is_address || entry.contains("- Unit: "), "{}", key.name);
+    }
+}
+
+#[test]
 fn bad_values_are_named_with_place_and_what_is_allowed() {
     let check = |line: &str, key: &str, seen: &str, allowed: &str| {
         let (section, entry) = line.split_once('.').unwrap();
         let (_keep, source) = file(&format!("[{section}]\n{entry}\n"));
-        match load(&source).unwrap_err() {
+        match refused(&source) {
             Error::Value { key: at, origin, seen: value, allowed: can } => {
                 assert_eq!((at, value.as_str()), (key, seen), "{line}");
                 assert!(can.contains(allowed), "{line}: {can}");
@@ -114,6 +144,13 @@ fn bad_values_are_named_with_place_and_what_is_allowed() {
     check("server.listen = 3859", listen, "3859", "loopback address");
     check("server.connections_max = 0", "server.connections_max", "0", "from 1 to 1000000");
     check("server.connections_max = 1.5", "server.connections_max", "a float", "an integer");
+    check(
+        "server.connections_max = 99999999999999999999",
+        "server.connections_max",
+        "an integer that is too large",
+        "1000000 (connections)",
+    );
+    check("server.listen = { port = 1 }", listen, "a table", "loopback address");
     check(
         "server.body_bytes_max = \"32MB\"",
         "server.body_bytes_max",
@@ -178,32 +215,6 @@ fn bad_values_are_named_with_place_and_what_is_allowed() {
     check("log.format = \"xml\"", "log.format", "\"xml\"", "text, json");
     check("log.level = \"\"", "log.level", "\"\"", "a level");
     check("drain.within = \"11m\"", "drain.within", "\"11m\"", "from 0s to 10m");
-}
-
-#[test]
-fn what_is_not_known_is_refused_with_what_is() {
-    let check = |source: &Source, sentence: &str| {
-        let error = load(source).unwrap_err().to_string();
-        assert!(error.contains(sentence), "{error}");
-    };
-    let (_keep, source) = file("[server]\nport = 1\n");
-    check(&source, "duly.toml:2: there is no key server.port; [server] has server.listen");
-    let (_keep, source) = file("\n[sever]\nport = 1\n");
-    check(&source, "duly.toml:2: there is no key sever; the sections are server, store");
-    let (_keep, source) = file("listen = 1\n");
-    check(&source, "duly.toml:1: there is no key listen");
-    let (_keep, source) = file("[server]\nlisten = \n");
-    check(&source, "duly.toml:2 is not TOML");
-    check(&env("DULY_SERVER__LISTENS", "x"), "environment variable DULY_SERVER__LISTENS");
-    check(
-        &env("DULY_SERVER__LISTEN", "1.2.3.4:5"),
-        "server.listen (environment variable DULY_SERVER__LISTEN) must be a loopback address",
-    );
-    let mut source = Source { flags: vec![flag("x")], ..Source::default() };
-    check(&source, "server.listen (flag --listen) must be");
-    source.flags.clear();
-    source.file = Some("/nowhere/duly.toml".into());
-    check(&source, "cannot read the configuration file /nowhere/duly.toml");
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub enum Kind {
         low: u64,
         /// Most.
         high: u64,
+        /// What it counts.
+        unit: &'static str,
     },
     /// A duration.
     Duration {
@@ -150,7 +152,9 @@ impl Kind {
                 Bytes(low),
                 Bytes(high)
             ),
-            Self::Integer { low, high } => format!("an integer from {low} to {high}"),
+            Self::Integer { low, high, unit } => {
+                format!("an integer from {low} to {high} ({unit})")
+            }
             Self::Duration { low, high } => {
                 format!("a duration from {low} to {high}, such as 30s or 1m30s")
             }
@@ -176,6 +180,18 @@ impl Kind {
                 "a level (error, warn, info, debug, trace) or a filter such as info,duly_node=debug"
                     .to_owned()
             }
+        }
+    }
+
+    /// What numbers of this kind count; texts have no unit.
+    pub const fn unit(self) -> Option<&'static str> {
+        match self {
+            Self::Bytes { .. } | Self::BytesOrAuto { .. } => {
+                Some("bytes, or text with KiB, MiB, GiB or TiB")
+            }
+            Self::Duration { .. } => Some("milliseconds, or text with d, h, m, s and ms"),
+            Self::Integer { unit, .. } => Some(unit),
+            _ => None,
         }
     }
 
@@ -215,7 +231,7 @@ impl Kind {
                 (low..=high).contains(&bytes).then_some(())?;
                 Some(Value::Number(Some(bytes)))
             }
-            (Self::Integer { low, high }, written) => {
+            (Self::Integer { low, high, .. }, written) => {
                 let number = match written {
                     Written::Integer(number) => u64::try_from(*number).ok()?,
                     Written::Text(text) => text.trim().parse().ok()?,
@@ -280,6 +296,11 @@ fn parse_bytes(text: &str) -> Option<u64> {
         }
     }
     text.parse().ok()
+}
+
+/// A number of bytes, as text for people.
+pub(super) fn bytes_text(bytes: u64) -> String {
+    Bytes(bytes).to_string()
 }
 
 /// A number of bytes, in the largest unit that it is a whole multiple of.

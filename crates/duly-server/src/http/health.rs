@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::{extract::State, response::Response};
+use duly_store::Health;
 use http::StatusCode;
 
 use super::{App, Problem, answer};
@@ -33,7 +34,18 @@ pub(crate) async fn healthz() -> Result<Response, Problem> {
     )
 )]
 pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
-    let mut reasons = app.store().health().not_ready;
+    let reasons = reasons(&app, &app.store().health());
+    let (status, word) = if reasons.is_empty() {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
+    };
+    answer::json(status, &ReadinessOut { status: word, reasons, progress: None })
+}
+
+/// Why the service cannot work; nothing when it can.
+pub(super) fn reasons(app: &App, health: &Health) -> Vec<String> {
+    let mut reasons = health.not_ready.clone();
     let node = app.node().health();
     if node.draining {
         reasons.push("the server is stopping".to_owned());
@@ -43,10 +55,5 @@ pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> 
     let neglected = node.neglected.iter();
     reasons
         .extend(neglected.map(|lane| format!("nobody works on lane {lane}, which has timers due")));
-    let (status, word) = if reasons.is_empty() {
-        (StatusCode::OK, "ready")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
-    };
-    answer::json(status, &ReadinessOut { status: word, reasons, progress: None })
+    reasons
 }

@@ -3,7 +3,8 @@
 use axum::{body::Body, extract::State, response::Response};
 use http::{HeaderValue, header::CONTENT_TYPE};
 
-use super::App;
+use super::{App, health};
+use crate::telemetry::Readiness;
 
 /// Metrics in the text format of Prometheus.
 #[utoipa::path(
@@ -13,7 +14,10 @@ use super::App;
     responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain; version=0.0.4"))
 )]
 pub(crate) async fn metrics(State(app): State<App>) -> Response {
-    text(app.metrics().render(&app.store().health()))
+    let health = app.store().health();
+    let is_ready = health::reasons(&app, &health).is_empty();
+    let readiness = if is_ready { Readiness::Ready } else { Readiness::NotReady };
+    text(app.metrics().render(&health, readiness))
 }
 
 /// An answer in the text format of Prometheus.

@@ -97,3 +97,6 @@ fn hint(error: &io::Error) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use std::{
     io::{self, IsTerminal as _},
 };
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,8 +18,14 @@ pub enum Format {
 }
 
 /// Checks a filter such as `info` or `info,duly_node=debug`.
+///
+/// A word alone must be a level: the library takes any other for the name of a crate, and then shows
+/// nothing else, so that a mistyped level would switch the log off.
 pub fn is_filter(text: &str) -> bool {
-    !text.trim().is_empty() && EnvFilter::try_new(text).is_ok()
+    let is_level =
+        |word: &str| !word.trim().is_empty() && word.trim().parse::<LevelFilter>().is_ok();
+    let mut words = text.split(',').filter(|word| !word.contains(['=', '[', ']']));
+    !text.trim().is_empty() && words.all(is_level) && EnvFilter::try_new(text).is_ok()
 }
 
 /// Starts logging, unless the process logs already. Answers whether it was this call.
@@ -52,6 +58,18 @@ fn colours(is_terminal: bool, no_color: Option<&OsStr>) -> Colours {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mistyped_level_is_no_filter() {
+        for good in ["info", "WARN", "off", "info,duly_node=debug", "duly_node=debug"] {
+            assert!(is_filter(good), "{good:?}");
+        }
+        for bad in
+            ["", " ", "loud", "infoo", "info,", "info,duly_node", "info,duly_node=loud", "3x"]
+        {
+            assert!(!is_filter(bad), "{bad:?}");
+        }
+    }
 
     #[test]
     fn only_a_terminal_is_coloured_and_only_if_it_wants() {

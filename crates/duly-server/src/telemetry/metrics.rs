@@ -3,18 +3,29 @@
 //! A process has one recorder; the first server that starts installs it, later ones (in tests)
 //! use the same. Gauges that the store knows are read when somebody scrapes.
 
-use std::sync::OnceLock;
+use std::{sync::OnceLock, time::Duration};
 
-use duly_core::metric_names::{self as names, ALL, Kind};
+use duly_core::metric_names::{self as names, ALL, Kind, Metric};
 use duly_store::Health;
-use metrics::{describe_counter, describe_gauge, describe_histogram, gauge};
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+use super::process;
 
 /// Bounds of every histogram, in seconds: 100 µs to 10 s.
 const BUCKETS: [f64; 16] = [
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0,
 ];
+
+/// Whether the server can work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// It can.
+    Ready,
+    /// `/readyz` says why not.
+    NotReady,
+}
 
 /// Renders the metrics of this process.
 #[derive(Clone)]
@@ -44,13 +55,21 @@ impl Metrics {
     }
 
     /// The text format of Prometheus, with the store's gauges as they are now.
-    pub fn render(&self, health: &Health) -> String {
+    pub fn render(&self, health: &Health, readiness: Readiness) -> String {
         refresh(health);
-        self.0.render()
+        self.render_as(readiness)
     }
 
     /// The text format of Prometheus before there is a store to ask.
     pub fn render_without_store(&self) -> String {
+        self.render_as(Readiness::NotReady)
+    }
+
+    fn render_as(&self, readiness: Readiness) -> String {
+        gauge!(names::READY).set(if readiness == Readiness::Ready { 1.0 } else { 0.0 });
+        if let Some(bytes) = process::resident_bytes() {
+            set(names::RESIDENT_BYTES, bytes);
+        }
         self.0.render()
     }
 
@@ -68,19 +87,47 @@ fn describe() {
             Kind::Gauge => describe_gauge!(metric.name, metric.help),
             Kind::Histogram => describe_histogram!(metric.name, metric.help),
         }
+        begin_at_zero(metric);
+    }
+    gauge!(names::POISONED).set(0.0);
+}
+
+/// A counter that appears with its first count has never grown, as Prometheus sees it: an alert on
+/// its growth would miss the first time. So those whose labels are known begin at 0.
+fn begin_at_zero(metric: &'static Metric) {
+    match metric.labels {
+        _ if metric.kind != Kind::Counter => {}
+        [] => counter!(metric.name).increment(0),
+        [label] => {
+            for value in label.values {
+                counter!(metric.name, label.name => *value).increment(0);
+            }
+        }
+        _ => {}
     }
 }
 
 #[expect(clippy::cast_precision_loss)]
+fn set(name: &'static str, value: u64) {
+    gauge!(name).set(value as f64);
+}
+
 fn refresh(health: &Health) {
-    let set = |name: &'static str, value: u64| gauge!(name).set(value as f64);
     set(names::PENDING, health.pending);
     set(names::DUE, health.overdue);
     set(names::IN_FLIGHT, health.in_flight);
     set(names::DEAD, health.dead);
     set(names::INDEX_BYTES, health.index_bytes);
+    if let Some(bytes) = health.index_bytes_max {
+        set(names::INDEX_BYTES_MAX, bytes);
+    }
     set(names::CALENDAR_BYTES, health.calendar_bytes);
     set(names::DISK_BYTES, health.disk_bytes);
-    let oldest_ms = health.oldest_due_age.map_or(0, duly_core::Millis::ms);
-    gauge!(names::OLDEST_DUE_SECONDS).set(oldest_ms as f64 / 1_000.0);
+    if let Some(room) = health.disk_room {
+        set(names::DISK_FREE_BYTES, room.free_bytes);
+        set(names::DISK_RESERVE_BYTES, room.reserve_bytes);
+    }
+    set(names::REWRITE_BACKLOG_BYTES, health.rewrite_backlog_bytes);
+    let oldest_age = health.oldest_due_age.map_or(Duration::ZERO, duly_core::Millis::to_std);
+    gauge!(names::OLDEST_DUE_SECONDS).set(oldest_age.as_secs_f64());
 }

@@ -61,3 +61,15 @@ pub fn record(kind: Kind, outcome: &Outcome) {
         counter.increment(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_labels_are_those_of_the_table() {
+        let metric = duly_core::metric_names::find(OPERATIONS_TOTAL).expect("it is in the table");
+        let values: Vec<_> = metric.labels.iter().map(|label| label.values).collect();
+        assert_eq!(values, [&KINDS[..], &OUTCOMES[..]]);
+    }
+}

@@ -35,7 +35,47 @@ async fn metrics_tell_of_requests_operations_and_the_store() {
         assert!(answer.text.contains(&line), "{line}\n{}", answer.text);
     }
     for line in answer.text.lines().filter(|line| line.starts_with("duly_")) {
-        let known = metric_names::ALL.iter().any(|metric| line.starts_with(metric.name));
-        assert!(known, "{line} is not in metric_names");
+        check_sample(line);
     }
+}
+
+/// A line of the answer is of a metric in the table, with its labels and no others.
+fn check_sample(line: &str) {
+    let (name, labels) = line.split_once(['{', ' ']).unwrap();
+    let is = |metric: &&metric_names::Metric| match metric.kind {
+        metric_names::Kind::Histogram => {
+            ["_bucket", "_sum", "_count"].iter().any(|end| name == format!("{}{end}", metric.name))
+        }
+        _ => name == metric.name,
+    };
+    let metric = metric_names::ALL.iter().find(is);
+    let metric = metric.unwrap_or_else(|| panic!("{line} is not in metric_names"));
+    let Some((labels, _)) = labels.rsplit_once("} ") else {
+        assert!(metric.labels.is_empty(), "{line} lacks its labels");
+        return;
+    };
+    let pairs = labels.split("\",").map(|pair| pair.split_once("=\"").unwrap());
+    let mut found: Vec<_> = pairs.filter(|(label, _)| *label != "le").collect();
+    found.sort_unstable();
+    for (label, value) in &found {
+        assert!(metric.allows(label, value.trim_end_matches('"')), "{line}: {label}");
+    }
+    assert_eq!(found.len(), metric.labels.len(), "{line}");
+}
+
+#[tokio::test]
+async fn counters_begin_at_zero_and_readiness_is_a_gauge() {
+    let bench = Bench::new();
+    bench.get("/readyz").await.expect(200);
+    let text = bench.get("/metrics").await.text;
+    for metric in metric_names::ALL {
+        let starts = |line: &str| line.strip_prefix(metric.name).map(str::to_owned);
+        let is_counter = metric.kind == metric_names::Kind::Counter;
+        if is_counter && metric.labels.is_empty() {
+            assert!(text.lines().filter_map(starts).any(|rest| rest.starts_with(' ')), "{text}");
+        }
+    }
+    assert!(text.contains("duly_audit_findings_total{kind=\"file\"} "), "{text}");
+    assert!(text.contains("\nduly_ready "), "{text}");
+    assert!(text.contains("\nduly_poisoned "), "{text}");
 }

@@ -216,6 +216,11 @@ impl Engine {
     /// Says what was found.
     fn note_fault(&mut self, finding: Finding) {
         let Finding { kind, namespace, place, what } = finding;
+        debug_assert!(
+            metric_names::find(metric_names::AUDIT_FINDINGS_TOTAL)
+                .is_some_and(|metric| metric.allows("kind", kind)),
+            "{kind} is no kind of finding"
+        );
         let name = self.namespaces.get(namespace).map_or("", |ns| ns.name.as_str());
         tracing::error!(namespace = name, place, what, "the audit found a fault");
         metrics::counter!(metric_names::AUDIT_FINDINGS_TOTAL, "kind" => kind).increment(1);

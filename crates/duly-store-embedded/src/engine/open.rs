@@ -105,6 +105,7 @@ impl Engine {
             retry_due_max_ms: 0,
             steady_seen_ms: 0,
             last_wall_ms: 0,
+            clock_watch: super::ClockWatch::default(),
             replaying: true,
             replay_lsn: 0,
             missing_files: Vec::new(),

@@ -173,11 +173,27 @@ impl Engine {
         }
     }
 
+    /// The oldest segment of the young generation, which is left as it is.
+    fn first_young_segment(&self) -> u64 {
+        let young = (self.options.young_bytes / self.options.segment_bytes).max(1);
+        self.journal.active_sequence().saturating_sub(young)
+    }
+
+    /// Bytes of the segments that wait for the rewriter.
+    pub(super) fn rewrite_backlog_bytes(&self) -> u64 {
+        let first_young = self.first_young_segment();
+        let waits = |id| matches!(id, FileId::Segment(sequence) if sequence < first_young);
+        let waiting = self
+            .files
+            .iter()
+            .filter(|(_, file, counts)| counts.live > 0 && !file.is_stuck && waits(file.id));
+        waiting.map(|(_, file, _)| file.bytes()).sum()
+    }
+
     /// Files for the next job: the oldest segments past the young generation, or files that are
     /// mostly dead.
     fn pick_sources(&self) -> Option<Vec<u16>> {
-        let active = self.journal.active_sequence();
-        let young = (self.options.young_bytes / self.options.segment_bytes).max(1);
+        let first_young = self.first_young_segment();
         let mut old = Vec::new();
         let mut sparse = Vec::new();
         let mut dead_bytes = 0;
@@ -186,7 +202,7 @@ impl Engine {
                 continue;
             }
             match file.id {
-                FileId::Segment(sequence) if sequence + young < active => {
+                FileId::Segment(sequence) if sequence < first_young => {
                     old.push((sequence, slot, counts.live_bytes));
                 }
                 FileId::Segment(_) => {}

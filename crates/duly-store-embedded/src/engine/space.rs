@@ -3,7 +3,7 @@
 //! Past a limit new timers are refused with what to do; cancels, settles and reads go on.
 
 use duly_core::Millis;
-use duly_store::Refusal;
+use duly_store::{Refusal, query::DiskRoom};
 
 use crate::disk;
 
@@ -17,6 +17,8 @@ const CHECK_EVERY_MS: u64 = 1_000;
 pub(super) struct Space {
     checked_ms: Option<u64>,
     low: Option<String>,
+    /// Of the disk, when it was asked last.
+    room: Option<DiskRoom>,
     /// Until when no segment is tried, by the boot-time clock: each try costs a sync and fills what
     /// room there is.
     full_until_ms: u64,
@@ -60,8 +62,9 @@ impl Engine {
         self.space.checked_ms = Some(now_ms);
         let index_bytes = self.namespaces.index_bytes();
         let index_max = self.options.index_memory_max_bytes;
+        self.space.room = self.room();
         if self.space.spare_failed
-            && self.disk.space().is_ok_and(|space| space.free_bytes >= self.options.segment_bytes)
+            && self.space.room.is_some_and(|room| room.free_bytes >= self.options.segment_bytes)
         {
             (self.space.spare_failed, self.space.spare_asked) = (false, false);
         }
@@ -78,17 +81,27 @@ impl Engine {
         };
     }
 
-    fn low_disk(&self) -> Option<String> {
+    fn room(&self) -> Option<DiskRoom> {
         let space = self.disk.space().ok()?;
         let by_share = space.total_bytes / 100 * u64::from(self.options.min_free_percent);
-        let needed = self.options.min_free_bytes.max(by_share);
-        (space.free_bytes < needed).then(|| {
+        let reserve_bytes = self.options.min_free_bytes.max(by_share);
+        Some(DiskRoom { free_bytes: space.free_bytes, reserve_bytes })
+    }
+
+    fn low_disk(&self) -> Option<String> {
+        let DiskRoom { free_bytes, reserve_bytes } = self.space.room?;
+        (free_bytes < reserve_bytes).then(|| {
             format!(
-                "the disk has {} bytes free and Duly keeps {needed} in reserve (store.\
-                 min_free_bytes, store.min_free_percent); free space or move the data directory",
-                space.free_bytes
+                "the disk has {free_bytes} bytes free and Duly keeps {reserve_bytes} in reserve \
+                 (store.min_free_bytes, store.min_free_percent); free space or move the data \
+                 directory"
             )
         })
+    }
+
+    /// Room on the disk, as of a second ago at most while the engine works.
+    pub(super) const fn disk_room(&self) -> Option<DiskRoom> {
+        self.space.room
     }
 
     /// Refuses a new timer when the machine has no room for it.

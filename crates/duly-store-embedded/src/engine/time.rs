@@ -33,6 +33,7 @@ impl Engine {
     /// Brings the state up to the present step's time.
     pub(super) fn tick(&mut self) {
         self.check_space();
+        self.clock_watch.look(self.now.wall_ms, self.now.boot_ms);
         self.resume_due();
         self.end_leases();
         self.hold_back();

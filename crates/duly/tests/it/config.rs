@@ -1,4 +1,4 @@
-//! config check, config show.
+//! config check, config show, config example.
 
 use std::fs;
 
@@ -8,14 +8,65 @@ use crate::harness::{run, text};
 fn a_configuration_is_checked_and_shown() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("duly.toml");
-    fs::write(&file, "").expect("written");
-    run(&["config", "check", "--config", text(&file)]).ok();
-    let shown = run(&["config", "show", "--config", text(&file)]).ok();
-    assert!(shown.contains("127.0.0.1:3859"), "{shown}");
-    assert!(run(&["config", "show"]).ok().contains("duly-data"));
-    fs::write(&file, "nonsense = 1\n").expect("written");
-    for action in ["check", "show"] {
-        let message = run(&["config", action, "--config", text(&file)]).refused(1);
-        assert!(message.contains("nonsense") && message.contains(text(&file)), "{message}");
+    fs::write(&file, "[log]\nformat = \"json\"\n").expect("written");
+    let config = ["--config", text(&file)];
+    let verdict = run(&["config", "check", config[0], config[1], "--data", "/srv/d"]).ok();
+    let counts = format!("1 from {}, 0 from the environment, 1 from flags", text(&file));
+    assert!(verdict.contains("is right") && verdict.contains(&counts), "{verdict}");
+    let shown = run(&["config", "show", config[0], config[1], "--listen", "[::1]:1"]).ok();
+    for line in [
+        "listen = \"[::1]:1\" # flag --listen".to_owned(),
+        format!("format = \"json\" # {}:2", text(&file)),
+        "data = \"./duly-data\" # default".to_owned(),
+    ] {
+        assert!(shown.contains(&line), "{line}: {shown}");
     }
+    let verdict = run(&["config", "check"]).ok();
+    assert!(verdict.contains("no file was named (--config)"), "{verdict}");
+}
+
+#[test]
+fn all_that_is_wrong_with_a_configuration_is_one_message() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("duly.toml");
+    fs::write(&file, "nonsense = 1\n[server]\nconections_max = 1\n").expect("written");
+    for action in ["check", "show"] {
+        let args = ["config", action, "--config", text(&file), "--listen", "0.0.0.0:1"];
+        let message = run(&args).refused(1);
+        for part in [
+            "3 things in the configuration are wrong:",
+            &format!("{}:1: there is no key nonsense", text(&file)),
+            &format!("{}:3: there is no key server.conections_max", text(&file)),
+            "did you mean server.connections_max?",
+            "server.listen (flag --listen) must be a loopback address",
+        ] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+    }
+}
+
+#[test]
+fn files_that_a_configuration_names_are_looked_at() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("duly.toml");
+    let authorities = directory.path().join("ca.pem");
+    fs::write(&file, format!("[webhook]\nca_file = \"{}\"\n", text(&authorities)))
+        .expect("written");
+    let message = run(&["config", "check", "--config", text(&file)]).refused(1);
+    assert!(message.contains(text(&authorities)), "{message}");
+    fs::write(&authorities, "no certificate").expect("written");
+    let message = run(&["config", "check", "--config", text(&file)]).refused(1);
+    assert!(message.contains(text(&authorities)), "{message}");
+}
+
+#[test]
+fn the_example_is_a_configuration_that_changes_nothing() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("duly.toml");
+    let example = run(&["config", "example"]).ok();
+    fs::write(&file, &example).expect("written");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/duly.toml");
+    assert_eq!(fs::read_to_string(path).expect("docs/reference/duly.toml is committed"), example);
+    let verdict = run(&["config", "check", "--config", text(&file)]).ok();
+    assert!(verdict.contains("0 from "), "{verdict}");
 }

@@ -1,0 +1,40 @@
+use std::fs;
+
+use super::*;
+
+/// The page that says of every code what to do.
+fn page() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/errors.md");
+    fs::read_to_string(path).expect("docs/operate/errors.md is committed")
+}
+
+/// The part of the page that is about codes: headings and what stands below them.
+fn sections(page: &str) -> Vec<(&str, &str)> {
+    let codes = page.split("\n## ").find(|part| part.starts_with("Codes of answers\n")).unwrap();
+    let sections = codes.split("\n### ").skip(1);
+    sections.map(|section| section.split_once('\n').unwrap()).collect()
+}
+
+#[test]
+fn every_code_has_its_section_and_every_section_its_code() {
+    let page = page();
+    let sections = sections(&page);
+    let headings: Vec<_> = sections.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    let codes = Code::ALL.map(|code| format!("`{}`", code.as_str()));
+    assert_eq!(headings, codes);
+    for (code, (_, text)) in Code::ALL.iter().zip(sections) {
+        let status = format!("\nHTTP {}. ", code.http_status());
+        assert!(text.starts_with(&status), "{}: {text}", code.as_str());
+        assert!(text.contains("\nDo: ") || text.contains("| what to do |"), "{}", code.as_str());
+    }
+}
+
+#[test]
+fn the_overview_of_the_codes_is_complete_and_its_links_lead_to_them() {
+    let page = page();
+    for code in Code::ALL {
+        let (name, status) = (code.as_str(), code.http_status());
+        let row = format!("| [`{name}`](#{name}) | {status} | ");
+        assert_eq!(page.matches(&row).count(), 1, "{row}");
+    }
+}

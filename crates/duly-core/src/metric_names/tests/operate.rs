@@ -1,0 +1,171 @@
+//! The rules and the board of `docs/operate`: every metric, label and value that they name exists,
+//! and every alert leads to a page that says what to do.
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use serde_json::Value;
+
+use super::{
+    super::{ALL, Kind, Label, Metric},
+    promql::{check_groups, check_prose, check_templates, metrics_in},
+};
+
+fn read(path: &str) -> String {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// An alert of the rules, by its lines: the file is written so that each field has one.
+struct Alert {
+    name: String,
+    text: String,
+}
+
+impl Alert {
+    fn all() -> Vec<Self> {
+        let rules = read("docs/operate/prometheus-rules.yaml");
+        let alert = |text: &str| {
+            let name = text.lines().next().unwrap().trim().to_owned();
+            Self { name, text: text.to_owned() }
+        };
+        rules.split("- alert:").skip(1).map(alert).collect()
+    }
+
+    /// The value of a field.
+    fn field(&self, field: &str) -> &str {
+        let start = format!("{field}:");
+        let line = self.text.lines().find_map(|line| line.trim().strip_prefix(&start));
+        let value = line.unwrap_or_else(|| panic!("{} lacks {field}", self.name)).trim();
+        value.strip_prefix(['"', '\'']).map_or(value, |value| &value[..value.len() - 1])
+    }
+}
+
+#[test]
+fn every_alert_is_on_metrics_that_exist() {
+    let alerts = Alert::all();
+    let names: BTreeSet<_> = alerts.iter().map(|alert| &alert.name).collect();
+    assert!(alerts.len() >= 15, "only {} alerts are found", alerts.len());
+    assert_eq!(names.len(), alerts.len(), "a name stands twice: {names:?}");
+    for alert in &alerts {
+        let expr = alert.field("expr");
+        let metrics = metrics_in(&alert.name, expr);
+        let is_on_up = expr.starts_with("up{");
+        assert!(is_on_up || !metrics.is_empty(), "{} is on no metric of Duly", alert.name);
+        check_groups(&alert.name, expr, &metrics);
+        for field in ["summary", "description"] {
+            check_templates(&alert.name, alert.field(field), "{{ $labels.", &metrics);
+        }
+    }
+    // Comments and descriptions as well.
+    check_prose("the rules", &read("docs/operate/prometheus-rules.yaml"));
+}
+
+#[test]
+fn every_alert_leads_to_a_section_that_says_what_to_do() {
+    for alert in Alert::all() {
+        assert!(["page", "ticket"].contains(&alert.field("severity")), "{}", alert.name);
+        let (page, anchor) = alert.field("runbook").split_once('#').unwrap();
+        let page = read(page);
+        let headings: Vec<_> = page.lines().filter_map(anchor_of).collect();
+        assert!(headings.iter().any(|it| it == anchor), "{}: {anchor} {headings:?}", alert.name);
+    }
+}
+
+/// The anchor of a heading, as GitHub makes it.
+fn anchor_of(line: &str) -> Option<String> {
+    let heading = line.strip_prefix('#')?.trim_start_matches('#').strip_prefix(' ')?;
+    let lower = heading.to_lowercase();
+    let kept = lower.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+    Some(kept.collect::<String>().trim().replace(' ', "-"))
+}
+
+#[test]
+fn the_pages_of_the_operator_name_only_metrics_that_exist() {
+    for page in
+        ["monitoring", "sizing", "troubleshooting", "errors", "install", "backup", "upgrade"]
+    {
+        let text = read(&format!("docs/operate/{page}.md"));
+        // A filter of the log names a crate.
+        for span in text.split('`').skip(1).step_by(2).filter(|span| !span.contains("=debug")) {
+            check_prose(page, span);
+        }
+    }
+}
+
+#[test]
+fn the_page_about_monitoring_has_every_metric_as_it_is() {
+    let page = read("docs/operate/monitoring.md");
+    let wanted: Vec<_> = ALL.iter().map(row).collect();
+    let found: Vec<_> = page.lines().filter(|line| line.starts_with("| `duly_")).collect();
+    assert_eq!(found, wanted, "the rows should be:\n{}", wanted.join("\n"));
+}
+
+/// A metric as a row of the table.
+fn row(metric: &Metric) -> String {
+    let kind = match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    let label = |label: &Label| match label.values {
+        [] => format!("`{}`", label.name),
+        values => format!("`{}` ({})", label.name, values.join(", ")),
+    };
+    let labels: Vec<_> = metric.labels.iter().map(label).collect();
+    let help = metric.help.split(" Label").next().unwrap();
+    format!("| `{}` | {kind} | {} | {help} |", metric.name, labels.join("; "))
+}
+
+/// The panels, those inside rows as well.
+fn panels(board: &Value) -> Vec<Value> {
+    let mut found = Vec::new();
+    for panel in board["panels"].as_array().unwrap() {
+        found.push(panel.clone());
+        found.extend(panel["panels"].as_array().into_iter().flatten().cloned());
+    }
+    found
+}
+
+#[test]
+fn every_panel_of_the_board_is_on_metrics_that_exist() {
+    let board: Value = serde_json::from_str(&read("docs/operate/grafana-board.json")).unwrap();
+    let mut shown = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for panel in panels(&board) {
+        let title = panel["title"].as_str().unwrap();
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}: its id stands twice");
+        if panel["type"] == "row" {
+            continue;
+        }
+        assert!(panel["description"].as_str().is_some_and(|it| !it.is_empty()), "{title}");
+        assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
+        let targets = panel["targets"].as_array().unwrap();
+        assert!(!targets.is_empty(), "{title} shows nothing");
+        for target in targets {
+            let expr = target["expr"].as_str().unwrap();
+            let metrics = metrics_in(title, expr);
+            assert!(!metrics.is_empty(), "{title}: {expr} is on no metric of Duly");
+            check_groups(title, expr, &metrics);
+            check_templates(title, target["legendFormat"].as_str().unwrap(), "{{", &metrics);
+            shown.extend(metrics.iter().map(|metric| metric.name));
+        }
+    }
+    // What an operator has to see, whatever else is on it.
+    for name in [
+        "duly_due",
+        "duly_oldest_due_seconds",
+        "duly_lateness_seconds",
+        "duly_attempts_total",
+        "duly_lanes",
+        "duly_breakers",
+        "duly_commit_seconds",
+        "duly_disk_free_bytes",
+        "duly_resident_bytes",
+        "duly_index_bytes",
+        "duly_rewrite_backlog_bytes",
+        "duly_watchdog_restarts_total",
+        "duly_dead",
+    ] {
+        assert!(shown.contains(name), "the board does not show {name}");
+    }
+}

@@ -1,0 +1,129 @@
+//! What does not go together although each value alone is allowed.
+//!
+//! A check is left out when one of its keys is wrong by itself: what stands there is the default.
+
+use std::path::{self, Path};
+
+use super::{
+    effective::{Gathered, Values},
+    keys,
+    value::{Value, Written, bytes_text},
+};
+
+/// Segments are written in pages.
+const PAGE_BYTES: u64 = 4096;
+
+/// What is wrong: the value seen, and what is allowed.
+struct Wrong {
+    seen: String,
+    allowed: String,
+}
+
+/// A check of a key against another one; the same where it is against itself.
+struct Check {
+    key: &'static str,
+    other: &'static str,
+    check: fn(&Values, &Check) -> Option<Wrong>,
+}
+
+const CHECKS: [Check; 7] = [
+    Check { key: "store.segment_bytes", other: "store.segment_bytes", check: pages },
+    Check { key: "store.backup_dir", other: "store.data", check: outside },
+    Check { key: "server.body_bytes_max", other: "server.bodies_bytes_max", check: fits },
+    Check {
+        key: "webhook.client_certificate_file",
+        other: "webhook.client_key_file",
+        check: together,
+    },
+    Check {
+        key: "webhook.client_key_file",
+        other: "webhook.client_certificate_file",
+        check: together,
+    },
+    Check { key: "webhook.proxy_credentials_file", other: "webhook.proxy", check: together },
+    Check { key: "webhook.proxy_resolves", other: "webhook.proxy", check: together },
+];
+
+/// Notes what does not go together.
+pub(super) fn check(gathered: &mut Gathered) {
+    for check in &CHECKS {
+        if gathered.is_refused(check.key) || gathered.is_refused(check.other) {
+            continue;
+        }
+        let wrong = (check.check)(&gathered.values, check);
+        if let (Some(Wrong { seen, allowed }), Some(key)) = (wrong, keys::find(check.key)) {
+            let origin = gathered.origin(check.key);
+            gathered.refuse(key, origin, seen, allowed);
+        }
+    }
+}
+
+fn value<'a>(values: &'a Values, key: &str) -> Option<&'a Value> {
+    values.get(key).map(|effective| &effective.value)
+}
+
+fn pages(values: &Values, check: &Check) -> Option<Wrong> {
+    let Some(Value::Number(Some(bytes))) = value(values, check.key) else {
+        return None;
+    };
+    (!bytes.is_multiple_of(PAGE_BYTES))
+        .then(|| Wrong { seen: bytes.to_string(), allowed: format!("a multiple of {PAGE_BYTES}") })
+}
+
+/// A key that means nothing while the other one is empty.
+fn together(values: &Values, check: &Check) -> Option<Wrong> {
+    let is_set = |key| match value(values, key) {
+        Some(Value::Path(path)) => !path.as_os_str().is_empty(),
+        Some(Value::Proxy(proxy)) => proxy.is_some(),
+        Some(Value::Flag(flag)) => *flag,
+        _ => false,
+    };
+    let (seen, unset) = match value(values, check.key) {
+        Some(Value::Flag(_)) => ("true", "false"),
+        _ => ("a file", "empty"),
+    };
+    (is_set(check.key) && !is_set(check.other)).then(|| Wrong {
+        seen: seen.to_owned(),
+        allowed: format!("{unset}, or set together with {}, which is empty", check.other),
+    })
+}
+
+/// Backups do not go into the data directory.
+fn outside(values: &Values, check: &Check) -> Option<Wrong> {
+    let (Some(Value::Path(backups)), Some(Value::Path(data))) =
+        (value(values, check.key), value(values, check.other))
+    else {
+        return None;
+    };
+    let data = path::absolute(data).ok()?;
+    let is_inside = !backups.as_os_str().is_empty() && without_dots(backups).starts_with(&data);
+    is_inside.then(|| Wrong {
+        seen: Written::Text(backups.to_string_lossy().into_owned()).to_string(),
+        allowed: format!("outside of {}, which is {}", check.other, data.display()),
+    })
+}
+
+fn without_dots(path: &Path) -> path::PathBuf {
+    path.components().collect()
+}
+
+/// The largest body must fit into the memory for all of them, of which a quarter is kept for small
+/// ones. The default gives way by itself.
+fn fits(values: &Values, check: &Check) -> Option<Wrong> {
+    let number = |key| match value(values, key) {
+        Some(Value::Number(number)) => *number,
+        _ => None,
+    };
+    let (largest, all) = (number(check.key)?, number(check.other)?);
+    let room = all - all / 4;
+    let is_said = values.get(check.key).is_some_and(|it| it.origin != super::Origin::Default);
+    (is_said && largest > room).then(|| Wrong {
+        seen: bytes_text(largest),
+        allowed: format!(
+            "at most {}, three quarters of {}, which is {}",
+            bytes_text(room),
+            check.other,
+            bytes_text(all)
+        ),
+    })
+}

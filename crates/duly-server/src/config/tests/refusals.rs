@@ -1,0 +1,207 @@
+//! What a person gets wrong: names, places, types, several things at once, what does not fit
+//! together.
+
+use super::*;
+
+/// What is said of a file with this text, without the folder that it is in.
+fn said_of_file(text: &str) -> Vec<String> {
+    let (keep, source) = file(text);
+    let folder = format!("{}/", keep.path().display());
+    said(&source).into_iter().map(|message| message.replace(&folder, "")).collect()
+}
+
+fn said(source: &Source) -> Vec<String> {
+    let errors = load(source).expect_err("refused");
+    errors.iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn check_file(text: &str, expected: &str) {
+    let said = said_of_file(text);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with(expected), "{said:?}");
+}
+
+#[track_caller]
+fn check_variable(name: &str, value: &str, expected: &str) {
+    let said = said(&env(name, value));
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with(expected), "{said:?}");
+}
+
+#[test]
+fn an_unknown_key_of_the_file_is_named_with_the_one_that_was_meant() {
+    let meant = |key| format!("duly.toml:2: there is no key {key}: did you mean ");
+    check_file("[server]\nlisten_ = 1", &(meant("server.listen_") + "server.listen?"));
+    check_file("[server]\nLISTEN = 1", &(meant("server.LISTEN") + "server.listen?"));
+    check_file(
+        "[server]\nallowed-hosts = []",
+        &(meant("server.allowed-hosts") + "server.allowed_hosts?"),
+    );
+    // In its place in another section.
+    check_file("[server]\ndata = \"x\"", &(meant("server.data") + "store.data?"));
+    check_file("\nserver.lisen = 1", &(meant("server.lisen") + "server.listen?"));
+    // Like nothing that there is.
+    check_file(
+        "[server]\nport = 1",
+        "duly.toml:2: there is no key server.port; [server] has server.listen, server.allowed_hosts",
+    );
+}
+
+#[test]
+fn an_unknown_section_of_the_file_is_named_with_the_one_that_was_meant() {
+    check_file(
+        "\n[sever]\nport = 1",
+        "duly.toml:2: there is no section [sever]: did you mean [server]?",
+    );
+    check_file(
+        "[webhooks]",
+        "duly.toml:1: there is no section [webhooks]: did you mean [webhook]?",
+    );
+    check_file(
+        "[kafka]\nbroker = 1",
+        "duly.toml:1: there is no section [kafka]; the sections are [server], [store], [delivery]",
+    );
+    check_file(
+        "listen = 1",
+        "duly.toml:1: there is no key listen: did you mean server.listen, below [server]?",
+    );
+    check_file(
+        "nonsense = 1",
+        "duly.toml:1: there is no key nonsense; every key stands below its section: [server], ",
+    );
+    check_file(
+        "server = \"127.0.0.1:1\"",
+        "duly.toml:1: server is a section and must be a table, [server]; got a string",
+    );
+    check_file(
+        "[[store]]\ndata = \"x\"",
+        "duly.toml:1: store is a section and must be a table, [store]; got an array",
+    );
+}
+
+#[test]
+fn an_unknown_variable_is_named_with_the_one_that_was_meant() {
+    for slip in ["DULY_SERVER__LISTENS", "DULY_SERVER_LISTEN", "DULY_Server__Listen"] {
+        let of = format!("environment variable {slip}: there is no key {slip}: ");
+        check_variable(slip, "127.0.0.1:1", &(of + "did you mean DULY_SERVER__LISTEN?"));
+    }
+    check_variable(
+        "DULY_KAFKA__BROKERS",
+        "x",
+        "environment variable DULY_KAFKA__BROKERS: there is no key DULY_KAFKA__BROKERS; \
+         `duly config example` names every variable",
+    );
+    for not_ours in ["DULY_SERVER", "DULY_API_KEY", "DULY_SERVER_PORT", "SERVER__LISTEN"] {
+        assert!(load(&env(not_ours, "x")).is_ok(), "{not_ours}");
+    }
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_line_variable_or_flag() {
+    check_file(
+        "[server]\nconnections_max = \"many\"",
+        "server.connections_max (duly.toml:2) must be an integer from 1 to 1000000 (connections); \
+         got \"many\"",
+    );
+    check_variable(
+        "DULY_SERVER__LISTEN",
+        "1.2.3.4:5",
+        "server.listen (environment variable DULY_SERVER__LISTEN) must be a loopback address",
+    );
+    check_variable(
+        "DULY_STORE__DATA",
+        "",
+        "store.data (environment variable DULY_STORE__DATA) must be a path; got \"\"",
+    );
+    check_variable(
+        "DULY_STORE__DATA",
+        "/da\u{fffd}ta",
+        "store.data (environment variable DULY_STORE__DATA) must be text in UTF-8; got \"/da",
+    );
+    let source = Source { flags: vec![flag("x")], ..Source::default() };
+    let expected = "server.listen (flag --listen) must be a loopback address";
+    assert!(said(&source)[0].starts_with(expected), "{:?}", said(&source));
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once_from_the_first_line_on() {
+    let (keep, mut source) =
+        file("[store]\nmin_free_percent = 91\ndatta = \"x\"\n\n[server]\nlisten = 3859\n[kafka]\n");
+    source.env = vec![("DULY_DRAIN__WITHIN".into(), "an hour".into())];
+    source.env.push(("DULY_DRAIN_WITHIN".into(), "1s".into()));
+    source.flags = vec![flag("x")];
+    let said = said(&source);
+    let places = [
+        "store.min_free_percent (FILE:2)",
+        "FILE:3: there is no key store.datta: did you mean store.data?",
+        "server.listen (FILE:6)",
+        "FILE:7: there is no section [kafka]",
+        "environment variable DULY_DRAIN_WITHIN: there is no key",
+        "drain.within (environment variable DULY_DRAIN__WITHIN)",
+        "server.listen (flag --listen)",
+    ];
+    assert_eq!(said.len(), places.len(), "{said:#?}");
+    let path = keep.path().join("duly.toml").display().to_string();
+    for (said, place) in said.iter().zip(places) {
+        assert!(said.starts_with(&place.replace("FILE", &path)), "{said}");
+    }
+    let all = load(&source).unwrap_err().to_string();
+    assert!(all.starts_with("7 things in the configuration are wrong:\n  store.min_free"), "{all}");
+    assert_eq!(all.lines().count(), 8, "{all}");
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_refused_with_its_line_and_the_other_places_too() {
+    check_file("[server]\nlisten = \n", "duly.toml:2 is not TOML: ");
+    let said = said_of_file("[server]\nlisten = 127.0.0.1:1\n");
+    assert!(said[0].starts_with("duly.toml:2 is not TOML: "), "{said:?}");
+    assert!(said[0].ends_with("(texts stand in quotes, lists in brackets)"), "{said:?}");
+    check_file("[log]\nlevel = \"info\"\nlevel = \"warn\"\n", "duly.toml:3 is not TOML: ");
+    let said = said_of_file("[server\n\n[store]\ndata = \n");
+    let lines: Vec<_> =
+        said.iter().map(|said| said.split(" is not TOML").next().unwrap()).collect();
+    assert_eq!(lines, ["duly.toml:1", "duly.toml:4"], "{said:?}");
+
+    let mut source = env("DULY_LOG__FORMAT", "xml");
+    source.file = Some("/nowhere/duly.toml".into());
+    let said = self::said(&source);
+    assert!(said[0].starts_with("cannot read the configuration file /nowhere/duly.toml: "));
+    assert!(said[1].starts_with("log.format (environment variable DULY_LOG__FORMAT)"), "{said:?}");
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_where_it_was_said() {
+    check_file(
+        "[store]\ndata = \"/srv/duly\"\nbackup_dir = \"/srv/./duly/backups\"",
+        "store.backup_dir (duly.toml:3) must be outside of store.data, which is /srv/duly; got \
+         \"/srv/./duly/backups\"",
+    );
+    check_file(
+        "[server]\nbody_bytes_max = \"256MiB\"",
+        "server.body_bytes_max (duly.toml:2) must be at most 192MiB, three quarters of \
+         server.bodies_bytes_max, which is 256MiB; got 256MiB",
+    );
+    check_file(
+        "[webhook]\nproxy_resolves = true",
+        "webhook.proxy_resolves (duly.toml:2) must be false, or set together with webhook.proxy, \
+         which is empty; got true",
+    );
+    for fine in [
+        "[store]\ndata = \"/srv/duly\"\nbackup_dir = \"/srv/duly-backups\"",
+        "[store]\ndata = \"/srv/duly/data\"\nbackup_dir = \"/srv/duly\"",
+        "[server]\nbodies_bytes_max = \"1MiB\"",
+        "[server]\nbody_bytes_max = \"192MiB\"",
+        "[webhook]\nproxy = \"http://proxy:1\"\nproxy_resolves = true",
+    ] {
+        let (_keep, source) = file(fine);
+        assert!(load(&source).is_ok(), "{fine}");
+    }
+    // Across places: the variable is the one that does not fit.
+    let (_keep, mut source) = file("[store]\ndata = \"/srv/duly\"");
+    source.env = vec![("DULY_STORE__BACKUP_DIR".into(), "/srv/duly/b".into())];
+    let place = "store.backup_dir (environment variable DULY_STORE__BACKUP_DIR)";
+    assert!(said(&source)[0].starts_with(place));
+    // A key that is wrong by itself is not wrong a second time.
+    assert_eq!(said_of_file("[webhook]\nproxy_resolves = true\nproxy = \"x\"").len(), 1);
+}

@@ -1,0 +1,47 @@
+//! Every reason not to start has its section in `docs/operate/errors.md`.
+
+use std::fs;
+
+use super::StartError;
+use crate::config::Error as ConfigError;
+
+/// The heading for each variant; a variant without one does not compile.
+macro_rules! sections {
+    ($name:ident: $error:ident; $($variant:ident => $heading:literal,)*) => {
+        const $name: &[&str] = &[$($heading),*];
+        const _: fn(&$error) = |error| match error {
+            $($error::$variant { .. } => (),)*
+        };
+    };
+}
+
+sections! {
+    STARTING: StartError;
+    Listen => "### The port cannot be had",
+    Make => "### The data directory cannot be made",
+    Foreign => "### The data directory is something else",
+    Open => "### The data directory cannot be opened",
+    Sink => "### A file of the webhook client cannot be used",
+    ProxyCredentials => "### The credentials of the proxy cannot be used",
+    Store => "### The store does not answer",
+    Thread => "### The store does not answer",
+}
+
+sections! {
+    CONFIGURING: ConfigError;
+    Unreadable => "### A file that cannot be read",
+    Malformed => "### A file that is not TOML",
+    UnknownSection => "### A name that does not exist",
+    NotASection => "### A name that does not exist",
+    UnknownKey => "### A name that does not exist",
+    Value => "### A value that is not allowed",
+}
+
+#[test]
+fn every_reason_not_to_start_has_its_section() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/errors.md");
+    let page = fs::read_to_string(path).expect("docs/operate/errors.md is committed");
+    for heading in STARTING.iter().chain(CONFIGURING) {
+        assert!(page.lines().any(|line| line == *heading), "errors.md lacks {heading}");
+    }
+}
