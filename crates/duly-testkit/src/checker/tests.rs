@@ -1,5 +1,7 @@
 //! Hand-written histories: one timer each, what happened, and the counts that must be non-zero.
 
+mod stops;
+
 use super::{Count, check};
 use crate::history::{
     Action, Answer, Crash, Delivery, Due, End, EndState, History, Key, Operation, Reply, Settle,
