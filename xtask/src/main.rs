@@ -42,7 +42,7 @@ enum Command {
     /// Anything after the command goes to `cargo test`, and the torture run is then left out:
     /// `cargo xtask test -p duly-core`, `cargo xtask test lifecycle`.
     Test(test::Options),
-    /// Kill a real server with -9 under load, again and again, and check what it promised.
+    /// Kill and stop a real server under load, again and again, and check what it promised.
     #[command(disable_help_flag = true)]
     Torture(Forwarded),
     /// Attack every call of a fresh server, driven by its OpenAPI document.

@@ -1,5 +1,5 @@
-//! `cargo xtask torture --minutes N --seed S`: a real server under load, killed with -9 at random
-//! moments, started again, and checked against everything it had acknowledged.
+//! `cargo xtask torture --minutes N --seed S`: a real server under load, killed with -9 and stopped
+//! at random moments, started again, and checked against everything it had acknowledged.
 //!
 //! The work is `duly-torture` of `duly-testkit`; this builds it and `duly` for release and passes
 //! the arguments on. With `DULY_FUZZ_SEEDS` set, so many seeds of damaged bytes go through every

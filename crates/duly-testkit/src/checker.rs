@@ -12,6 +12,9 @@
 //!                                                was made the claim outlives the request
 //! ```
 //!
+//! Who stood still (SIGSTOP) loses nothing by it, so a stop excuses far less than a kill: only that
+//! a webhook's answer, or the request itself, came after the server had given up waiting for it.
+//!
 //! * `received`: early, unexpected.
 //! * `superseded`: claims after a confirmed cancel, deliveries of a replaced time or payload.
 //! * `repeated`: duplicates, resurrections, changed delivery ids.
@@ -31,6 +34,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use lateness::untouched;
 pub use lateness::{Lateness, Percentiles};
 pub use verdict::{Count, Finding, Verdict};
 
@@ -39,7 +43,7 @@ use crashes::Crashes;
 
 /// Judges a whole run.
 pub fn check(history: &History) -> Verdict {
-    let crashes = Crashes::new(&history.crashes);
+    let crashes = Crashes::new(&history.crashes, &history.stops);
     let mut verdict = Verdict::default();
     for operation in &history.operations {
         if matches!(operation.action, Action::Schedule { .. }) {

@@ -37,6 +37,9 @@ pub struct History {
     pub settles: Vec<Settle>,
     /// Times when the server was killed.
     pub crashes: Vec<Crash>,
+    /// Times when somebody stood still.
+    #[serde(default)]
+    pub stops: Vec<Stop>,
     /// What a read of each id answered after the run.
     pub ends: Vec<End>,
     /// Whether the run waited until nothing was left to do, so that what is still due is stuck.
@@ -207,11 +210,11 @@ pub enum Via {
 pub enum Reply {
     /// 2xx, at once.
     Confirmed,
-    /// 5xx or 429, at once: try again.
+    /// Certainly not confirmed: 5xx or 429, garbage, half an answer's head, or none at all.
     Rejected,
     /// 410: never again.
     GaveUp,
-    /// Nothing, or so late that the server may have given up waiting.
+    /// A confirmation so late, or broken off so soon, that the server may not have got it.
     Unknown,
 }
 
@@ -279,6 +282,29 @@ pub struct Crash {
     pub spawned_us: u64,
     /// When that one was ready (or was killed in turn).
     pub ready_us: u64,
+}
+
+/// One time of standing still with everything held open, as after SIGSTOP.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Stop {
+    /// Who.
+    pub who: Who,
+    /// Just before it stopped.
+    pub from_us: u64,
+    /// Just after it went on (or was killed).
+    pub to_us: u64,
+}
+
+/// Who can stand still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Who {
+    /// The server.
+    Server,
+    /// The webhook receiver.
+    Receiver,
+    /// A pull consumer.
+    Worker,
 }
 
 /// What a read of an id answered after the run.

@@ -117,11 +117,25 @@ impl Server {
         self.child.wait().map(|_| ())
     }
 
-    /// Asks it to end (SIGTERM), waits, and says whether it ended with success.
-    pub async fn stop(&mut self, patience: Duration) -> Result<bool> {
+    /// Has it stand still (SIGSTOP): its sockets stay open, and nothing of it runs.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Has it go on (SIGCONT).
+    pub fn thaw(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.child.id())?;
         let pid = Pid::from_raw(pid).context("a child's pid is not 0")?;
-        kill_process(pid, Signal::TERM)?;
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// Asks it to end (SIGTERM), waits, and says whether it ended with success.
+    pub async fn stop(&mut self, patience: Duration) -> Result<bool> {
+        self.signal(Signal::TERM)?;
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait()? {
@@ -223,16 +237,45 @@ mod tests {
         }
     }
 
+    fn options(bin: PathBuf, dir: &Path) -> Options {
+        Options {
+            settings: &[],
+            bin,
+            data: dir.join("data"),
+            log: dir.join("log"),
+            listen: "127.0.0.1:0".parse().unwrap(),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_frozen_child_stands_still_until_it_is_thawed_or_killed() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let bin = dir.path().join("waits");
+        std::fs::write(&bin, "#!/bin/sh\nexec sleep 600\n").unwrap();
+        std::fs::set_permissions(&bin, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let mut server = Server::spawn(&options(bin, dir.path())).unwrap().server;
+        let stat = format!("/proc/{}/stat", server.pid());
+        let stopped = || std::fs::read_to_string(&stat).unwrap().contains(") T ");
+        assert!(!stopped());
+        server.freeze().unwrap();
+        while !stopped() {
+            thread::yield_now();
+        }
+        server.thaw().unwrap();
+        while stopped() {
+            thread::yield_now();
+        }
+        server.freeze().unwrap();
+        server.kill().unwrap();
+    }
+
     #[tokio::test]
     async fn a_child_that_ends_early_is_said() {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options {
-            settings: &[],
-            bin: "/bin/false".into(),
-            data: dir.path().join("data"),
-            log: dir.path().join("log"),
-            listen: "127.0.0.1:0".parse().unwrap(),
-        };
+        let options = options("/bin/false".into(), dir.path());
         let error = Server::start(&options, Duration::from_secs(10)).await;
         assert!(error.unwrap_err().to_string().contains("ended"));
     }

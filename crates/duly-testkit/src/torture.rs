@@ -1,10 +1,12 @@
-//! A real server under a mixed load, killed with -9 at random moments, and judged.
+//! A real server under a mixed load and rude receivers, killed with -9 and stopped with SIGSTOP at
+//! random moments, and judged.
 //!
 //! ```text
-//!  load ──schedule, cancel, …──►┌────────┐──webhooks──► receiver
-//!  consumers ──lease, settle──► │ server │ ◄──kill -9── killer ──start──►
-//!       │                       └────────┘                  │
-//!       └──────────────► world::World (recorder) ◄──────────┘
+//!  load ──schedule, cancel, …──►┌────────┐──webhooks──► receivers ◄─┐
+//!  consumers ──lease, settle──► │ server │ ◄─ -9, STOP ── faults    gate (stand still)
+//!    ▲  │                       └────────┘                  │       │
+//!    │  └──────────────► world::World (recorder) ◄──────────┘       │
+//!    └──────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! Every choice comes from the seed; what overlaps with what does not, so a seed repeats the kind
@@ -12,9 +14,11 @@
 //! read back, and the [`crate::checker`] judges.
 
 mod consumer;
+mod faults;
 mod finish;
-mod killer;
+mod gate;
 mod load;
+mod log;
 mod plan;
 mod receiver;
 mod report;
@@ -27,10 +31,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Parser;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::checker;
 use crate::history::file;
 use crate::process;
+pub use log::{End, Line, Total};
+use receiver::{Nature, Receiver};
 pub use report::Report;
 use world::{Phase, World};
 
@@ -41,7 +48,7 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = "duly-torture",
-    about = "Loads a duly server, kills it again and again, and checks every promise"
+    about = "Loads a duly server, kills and stops it again and again, and checks every promise"
 )]
 pub struct Options {
     /// Minutes of load (fractions allowed), before the drain.
@@ -59,12 +66,25 @@ pub struct Options {
     /// Kills per minute of load, on average.
     #[arg(long, default_value_t = 12.0)]
     pub kills_per_minute: f64,
+    /// Stops per minute of load, on average, of the server (SIGSTOP, then SIGCONT or a kill); as many
+    /// again, in all, of the webhook receiver and the consumers.
+    #[arg(long, default_value_t = 2.0)]
+    pub stops_per_minute: f64,
     /// Callers' operations per second, at most.
     #[arg(long, default_value_t = 400)]
     pub rate: u32,
+    /// Append one line about this run to a file.
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Steps of the clock that were made beside this run, for its line.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub clock_steps: u64,
     /// Judge a history that an earlier run kept, and do nothing else.
     #[arg(long, value_name = "FILE")]
     pub judge: Option<PathBuf>,
+    /// Add up the lines of such a file, and do nothing else.
+    #[arg(long, value_name = "FILE", conflicts_with = "judge")]
+    pub sum: Option<PathBuf>,
 }
 
 /// So small that segments roll, checkpoints are taken and files are rewritten all the time.
@@ -78,7 +98,6 @@ const SMALL_FILES: &[(&str, &str)] = &[
 pub async fn run(options: &Options) -> Result<Report> {
     let dir = tempfile::Builder::new().prefix("duly-torture-").tempdir()?;
     let (phase, phases) = watch::channel(Phase::Load);
-    let receiver = receiver::Receiver::bind(options.seed).await?;
     let start = process::Options {
         bin: options.bin.clone(),
         data: dir.path().join("data"),
@@ -86,7 +105,7 @@ pub async fn run(options: &Options) -> Result<Report> {
         listen: std::net::SocketAddr::from(([127, 0, 0, 1], 0)),
         settings: SMALL_FILES,
     };
-    let outcome = drive(options, &start, receiver, phase, phases).await;
+    let outcome = drive(options, &start, phase, phases).await;
     match outcome {
         Ok((mut report, history)) => {
             if !report.is_clean() || options.keep_data {
@@ -112,7 +131,6 @@ pub async fn run(options: &Options) -> Result<Report> {
 async fn drive(
     options: &Options,
     start: &process::Options,
-    receiver: receiver::Receiver,
     phase: watch::Sender<Phase>,
     phases: watch::Receiver<Phase>,
 ) -> Result<(Report, crate::history::History)> {
@@ -120,37 +138,41 @@ async fn drive(
     let server = process::Server::start(start, START_PATIENCE).await?;
     let start = process::Options { listen: server.address(), ..start.clone() };
     let world = Arc::new(World::new(server.address(), options.seed, phases));
-    world.put_namespaces(receiver.address()).await?;
-    let receiving = tokio::spawn(receiver.serve(Arc::clone(&world)));
+    let receiving = receive(options.seed, &world).await?;
     let mut workers = Vec::new();
     for number in 0..load::WRITERS {
         let each = f64::from(options.rate) / f64::from(load::WRITERS);
         workers.push(tokio::spawn(load::write(Arc::clone(&world), number, each)));
     }
     workers.push(tokio::spawn(load::redrive(Arc::clone(&world))));
+    workers.push(tokio::spawn(gate::stop_and_go(Arc::clone(&world), options.stops_per_minute)));
     let consumers = consumer::spawn_all(&world);
     let progress = tokio::spawn(report::progress(Arc::clone(&world)));
 
-    let plan = killer::Plan {
+    let plan = faults::Plan {
         kills_per_minute: options.kills_per_minute,
+        stops_per_minute: options.stops_per_minute,
         lasting: Duration::from_secs_f64(options.minutes * 60.0),
         patience: START_PATIENCE,
     };
-    let (mut server, how) = killer::run(&world, &start, server, &plan).await?;
+    let (mut server, how) = faults::run(&world, &start, server, &plan).await?;
+    let loaded = began.elapsed();
     // From here on nobody asks for anything new.
     phase.send_replace(Phase::Drain);
     for worker in workers {
         worker.await?;
     }
     let mut finished = finish::Finished::default();
-    if how == killer::Ended::InTime {
+    if how == faults::Ended::InTime {
         finished = finish::finish(&world).await?;
     }
     phase.send_replace(Phase::Done);
     for consumer in consumers {
         consumer.await?;
     }
-    receiving.abort();
+    for receiver in receiving {
+        receiver.abort();
+    }
     progress.abort();
     let stopped = server.stop(Duration::from_secs(40)).await;
     if !matches!(stopped, Ok(true)) {
@@ -159,6 +181,22 @@ async fn drive(
     let mut history = world.recorder.take();
     history.drained = finished.drained;
     let verdict = checker::check(&history);
-    let report = Report::new(options, &history, verdict, finished, began.elapsed());
+    let took = report::Took { loaded, all: began.elapsed() };
+    let report = Report::new(options, &history, verdict, finished, took);
     Ok((report, history))
+}
+
+/// Starts the receivers and makes the namespaces that point to them.
+async fn receive(seed: u64, world: &Arc<World>) -> Result<Vec<JoinHandle<()>>> {
+    let moody = Receiver::bind(Nature::Moody, seed)?;
+    let rude = Receiver::bind(Nature::Rude, seed)?;
+    let well = Receiver::bind(Nature::Well, seed)?;
+    let address = |nature| match nature {
+        Nature::Moody => moody.address(),
+        Nature::Rude => rude.address(),
+        Nature::Well => well.address(),
+    };
+    world.put_namespaces(address).await?;
+    let serve = |receiver: Receiver| tokio::spawn(receiver.serve(Arc::clone(world)));
+    Ok([moody, rude, well].map(serve).into())
 }

@@ -24,6 +24,7 @@ mod harness;
 mod holes;
 mod model;
 mod opening;
+mod outcomes;
 mod races;
 mod refusals;
 mod rolls;

@@ -1,4 +1,5 @@
-//! Loads a real server, kills it again and again, and exits with 1 when a promise was broken.
+//! Loads a real server, kills and stops it again and again, and exits with 1 when a promise was
+//! broken.
 
 use std::process::ExitCode;
 
@@ -25,9 +26,24 @@ async fn run(options: &torture::Options) -> Result<ExitCode> {
         let verdict = checker::check(&history);
         print!("{verdict}");
         verdict.is_clean()
+    } else if let Some(file) = &options.sum {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        let total = torture::Total::of(&text);
+        print!("{total}");
+        total.is_clean()
     } else {
-        let report = torture::run(options).await?;
+        let report = torture::run(options).await;
+        let line = match &report {
+            Ok(report) => report.line(),
+            Err(_) => torture::Line::broken_off(options.seed),
+        };
+        if let Some(file) = &options.log {
+            line.append(file).with_context(|| format!("cannot append to {}", file.display()))?;
+        }
+        let report = report?;
         print!("{report}");
+        println!("{line}");
         report.is_clean()
     };
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,18 +1,33 @@
 //! When the server was down, and how long a call in doubt can still take effect.
 
-use crate::history::Crash;
+use crate::history::{Crash, Stop, Who};
 
-/// The kills of a run, in order.
+/// How long after a stop its webhooks may still be under way: a request that was claimed before it
+/// and sent after it, or sent before it and read after it.
+const ECHO_US: u64 = 2_000_000;
+
+/// The kills of a run, and the times when one end of the webhooks stood still, in order.
 #[derive(Debug, Default)]
 pub(super) struct Crashes {
     sorted: Vec<Crash>,
+    stops: Vec<Stop>,
 }
 
 impl Crashes {
-    pub(super) fn new(crashes: &[Crash]) -> Self {
+    pub(super) fn new(crashes: &[Crash], stops: &[Stop]) -> Self {
         let mut sorted = crashes.to_vec();
         sorted.sort_by_key(|crash| crash.killed_us);
-        Self { sorted }
+        let of_webhooks = stops.iter().filter(|stop| stop.who != Who::Worker);
+        Self { sorted, stops: of_webhooks.copied().collect() }
+    }
+
+    /// Whether a webhook between these times may have been given up by the server although its
+    /// receiver confirmed it, or be read after that: the server was killed, or one of the two
+    /// stood still.
+    pub(super) fn disturb_webhooks(&self, from_us: u64, to_us: u64) -> bool {
+        let mut stops = self.stops.iter();
+        self.touch(from_us, to_us)
+            || stops.any(|stop| stop.from_us <= to_us && stop.to_us + ECHO_US >= from_us)
     }
 
     /// Whether the server was down, or starting, at some moment of the span.
@@ -52,7 +67,7 @@ mod tests {
             spawned_us: killed_us + 20,
             ready_us,
         };
-        let crashes = Crashes::new(&[crash(500, 600), crash(100, 200)]);
+        let crashes = Crashes::new(&[crash(500, 600), crash(100, 200)], &[]);
         for (sent, ended, bound) in [
             (90, 105, 110),
             (90, 115, 110),
@@ -67,5 +82,16 @@ mod tests {
         }
         assert!(crashes.touch(190, 300) && crashes.touch(50, 100));
         assert!(!crashes.touch(201, 499));
+    }
+
+    #[test]
+    fn a_stop_disturbs_webhooks_and_is_no_crash() {
+        let stop = |who, from_us| Stop { who, from_us, to_us: from_us + 100 };
+        let crashes = Crashes::new(&[], &[stop(Who::Server, 500), stop(Who::Worker, 0)]);
+        assert!(!crashes.touch(500, 600));
+        assert!(!crashes.disturb_webhooks(0, 499));
+        assert!(crashes.disturb_webhooks(400, 500));
+        assert!(crashes.disturb_webhooks(600 + ECHO_US, u64::MAX));
+        assert!(!crashes.disturb_webhooks(601 + ECHO_US, u64::MAX));
     }
 }

@@ -53,7 +53,9 @@ fn content_kept(timeline: &Timeline<'_>, content: &Effect, verdict: &mut Verdict
         };
         ends && other.action.mark() != content.action.mark() && other.may_follow(content)
     });
-    if ended_otherwise {
+    // After a redrive the read may show the dead letter of another timer with this id.
+    let of_another = end.mark.is_some() && end.mark != content.action.mark();
+    if ended_otherwise || of_another && timeline.redriven_before(end.read_us) {
         return;
     }
     if there && own().any(|seen| seen.took(|verdict| *verdict == SettleVerdict::Ack)) {

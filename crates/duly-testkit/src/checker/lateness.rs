@@ -1,4 +1,4 @@
-//! How late first attempts were: received − due, apart from what waited for a restart.
+//! How late first attempts were: received − due, apart from what waited for a restart or a stop.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::crashes::Crashes;
-use crate::history::{History, Via};
+use crate::history::{Answer, Delivery, History, Via};
 
 /// Longest lateness that is told apart from a longer one.
 const MAX_US: u64 = 3_600_000_000;
 
-/// Lateness of first attempts that no crash touched.
+/// Lateness of first attempts that no crash and no stop touched.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Lateness {
     /// Leased by consumers. Includes the time until a consumer asks.
@@ -82,6 +82,32 @@ impl fmt::Display for Lateness {
     }
 }
 
+/// Lateness in one namespace of first attempts of timers that were asked for once, before they
+/// were due, and never again: nobody but the server can have made them late.
+pub(crate) fn untouched(history: &History, namespace: &str) -> Percentiles {
+    let crashes = Crashes::new(&history.crashes, &history.stops);
+    let mut asked: rustc_hash::FxHashMap<u32, Option<u64>> = rustc_hash::FxHashMap::default();
+    for operation in &history.operations {
+        let Some(key) = operation.key else { continue };
+        let once = matches!(operation.answer, Answer::Created { .. });
+        let first = Some(operation.ended_us).filter(|_| once);
+        asked.entry(key).and_modify(|known| *known = None).or_insert(first);
+    }
+    let firsts = history.deliveries.iter().filter(|delivery| {
+        let due_us = delivery.due_ms.saturating_mul(1_000);
+        let asked_us = asked.get(&delivery.key).copied().flatten();
+        delivery.attempt == 1
+            && history.keys[delivery.key as usize].namespace == namespace
+            && asked_us.is_some_and(|asked_us| asked_us <= due_us)
+            && !crashes.disturb_webhooks(due_us, delivery.received_us)
+    });
+    Percentiles::of(firsts.map(late_us))
+}
+
+fn late_us(delivery: &Delivery) -> u64 {
+    delivery.received_us.saturating_sub(delivery.due_ms.saturating_mul(1_000))
+}
+
 /// Measures every first attempt of a timer that was asked for before it was due.
 pub(super) fn measure(history: &History, crashes: &Crashes) -> Lateness {
     let made_us: rustc_hash::FxHashMap<u64, u64> = history
@@ -96,11 +122,9 @@ pub(super) fn measure(history: &History, crashes: &Crashes) -> Lateness {
             delivery.attempt == 1
                 && matches!(delivery.via, Via::Pull { .. }) == pull
                 && asked_us.is_some_and(|asked_us| *asked_us <= due_us)
-                && !crashes.touch(due_us, delivery.received_us)
+                && !crashes.disturb_webhooks(due_us, delivery.received_us)
         });
-        Percentiles::of(firsts.map(|delivery| {
-            delivery.received_us.saturating_sub(delivery.due_ms.saturating_mul(1_000))
-        }))
+        Percentiles::of(firsts.map(late_us))
     };
     Lateness { pull: of(true), push: of(false) }
 }

@@ -31,8 +31,8 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
 
 /// **Resurrected**: an earlier attempt of the same firing was ended for good by its consumer (an
 /// `ack` or `dead` that was answered as taken, also before a crash, since that answer promises
-/// durability) or by a 410 that the server got to hear (no crash since), and here is a later
-/// attempt. After a dead letter a redrive exempts. An attempt that was received before the
+/// durability) or by a 410 that the server got to hear (no crash since, and nobody stood still),
+/// and here is a later attempt. After a dead letter a redrive exempts. An attempt that was received before the
 /// settlement was sent makes that settlement a stale one instead; see [`super::settled`].
 fn resurrected(
     timeline: &Timeline<'_>,
@@ -63,7 +63,8 @@ fn resurrected(
             ));
         }
         let gave_up = matches!(first.delivery.via, Via::Push { reply: Reply::GaveUp });
-        let heard = !timeline.crashes.touch(first.delivery.received_us, again.received_us);
+        let span = (first.delivery.received_us, again.received_us);
+        let heard = !timeline.crashes.disturb_webhooks(span.0, span.1);
         (gave_up && heard && !redriven).then(|| {
             format!(
                 "attempt {} came after attempt {} was answered with 410",
@@ -81,10 +82,15 @@ enum Repetition {
 
 /// **Duplicate**: the firing comes again though its receiver had not sent it back. It is
 /// *explained* by a crash between the two, by a lease that was over, or by an answer that the
-/// server may not have got; the delivery id is the same by construction.
+/// server may not have got, as when one of a webhook's ends stood still; the delivery id is the
+/// same by construction.
 fn repetition(timeline: &Timeline<'_>, first: &Seen<'_>, second: &Seen<'_>) -> Repetition {
     let (one, two) = (first.delivery, second.delivery);
-    let explained = timeline.crashes.touch(one.received_us.min(two.received_us), two.received_us);
+    let span = (one.received_us.min(two.received_us), two.received_us);
+    let explained = match one.via {
+        Via::Push { .. } => timeline.crashes.disturb_webhooks(span.0, span.1),
+        Via::Pull { .. } => timeline.crashes.touch(span.0, span.1),
+    };
     match one.via {
         Via::Push { reply } => match reply {
             Reply::Rejected => Repetition::Retry,

@@ -1,5 +1,7 @@
 //! Hand-written histories: one timer each, what happened, and the counts that must be non-zero.
 
+mod stops;
+
 use super::{Count, check};
 use crate::history::{
     Action, Answer, Crash, Delivery, Due, End, EndState, History, Key, Operation, Reply, Settle,
@@ -318,6 +320,20 @@ fn cancels_and_changes() {
                 .pulled(520, 530, 2)
                 .ack(2, 540)
                 .finished(),
+            &[],
+        ),
+        (
+            "the dead letter of an earlier timer, dead again",
+            s().pulled(90, 101, 1)
+                .settle(0, 110, SettleVerdict::Dead, OK)
+                .op(120, 130, schedule(2, 300), Answer::Created { due_ms: 300 })
+                .delivered(290, 301, 1, 2, 300)
+                .id(8)
+                .ack(1, 310)
+                .op(500, 510, Action::Redrive, Answer::Redriven)
+                .pulled(520, 530, 2)
+                .settle(2, 540, SettleVerdict::Dead, OK)
+                .end(EndState::Dead, 100, 1),
             &[],
         ),
         (

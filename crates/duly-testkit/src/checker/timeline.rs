@@ -113,13 +113,16 @@ impl Timeline<'_> {
     /// The earliest time at which the claim behind this delivery can have been granted.
     ///
     /// Pull: when the lease call was sent. Webhook: a claim lives until its outcome is settled,
-    /// and the request is only read while it lives, except that a killed server's request may be
-    /// read later: with a crash since the timer was made, nothing is known.
+    /// and the request is only read while it lives, except that a killed server's request, or one
+    /// whose receiver stood still, may be read later: with a crash or a stop since the timer was
+    /// made, nothing is known.
     pub(super) fn claimed_from_us(&self, content: &Effect, delivery: &Delivery) -> u64 {
         match delivery.via {
             Via::Pull { lease_sent_us, .. } => lease_sent_us,
-            Via::Push { .. } if self.crashes.touch(content.from_us, delivery.received_us) => 0,
-            Via::Push { .. } => delivery.received_us,
+            Via::Push { .. } => {
+                let life = (content.from_us, delivery.received_us);
+                if self.crashes.disturb_webhooks(life.0, life.1) { 0 } else { life.1 }
+            }
         }
     }
 

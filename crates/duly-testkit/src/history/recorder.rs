@@ -6,7 +6,9 @@
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use super::{Crash, Delivery, DeliveryNumber, End, History, Key, KeyNumber, Operation, Settle};
+use super::{
+    Crash, Delivery, DeliveryNumber, End, History, Key, KeyNumber, Operation, Settle, Stop,
+};
 
 /// Most records that are kept, all kinds together: about 1.5 GB.
 pub(super) const RECORDS_MAX: usize = 12_000_000;
@@ -35,6 +37,8 @@ pub struct Sizes {
     pub settles: usize,
     /// Kills.
     pub crashes: usize,
+    /// Times of standing still.
+    pub stops: usize,
 }
 
 impl Recorder {
@@ -84,6 +88,11 @@ impl Recorder {
         self.inner.lock().history.crashes.push(crash);
     }
 
+    /// Adds a time of standing still.
+    pub fn stop(&self, stop: Stop) {
+        self.inner.lock().history.stops.push(stop);
+    }
+
     /// Adds what a last read answered.
     pub fn end(&self, end: End) {
         self.inner.lock().history.ends.push(end);
@@ -97,6 +106,7 @@ impl Recorder {
             deliveries: inner.history.deliveries.len(),
             settles: inner.history.settles.len(),
             crashes: inner.history.crashes.len(),
+            stops: inner.history.stops.len(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Pull consumers: most ack, some hand back, give up, extend, let a lease lapse, or settle with a
-//! token that is no longer (or never was) theirs. While the run drains, all ack.
+//! token that is no longer (or never was) theirs. Each stands still now and then for longer than
+//! its leases. While the run drains, all ack.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,29 +11,27 @@ use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::world::{NAMESPACES, PATIENCE, Phase, World};
+use super::world::{CONSUMERS_EACH, NAMESPACES, PATIENCE, Phase, World};
 use crate::api;
 use crate::clock::now_us;
 use crate::history::{Delivery, DeliveryNumber, Settle, SettleAnswer, SettleVerdict, Via};
 use crate::wire::Connection;
-
-/// Consumers of each pull namespace.
-const EACH: u64 = 2;
 
 /// Settlements that wait for their time, at most; past it they are forgotten (a lease lapses).
 const LATER_MAX: usize = 2_000;
 
 /// Starts all consumers.
 pub(super) fn spawn_all(world: &Arc<World>) -> Vec<JoinHandle<()>> {
-    let pulls = NAMESPACES.iter().filter(|namespace| !namespace.is_push);
+    let pulls = NAMESPACES.iter().filter(|namespace| namespace.receiver.is_none());
     pulls
+        .flat_map(|namespace| [namespace; CONSUMERS_EACH])
         .enumerate()
-        .flat_map(|(i, namespace)| (0..EACH).map(move |n| (100 + i as u64 * EACH + n, namespace)))
-        .map(|(task, namespace)| {
+        .map(|(number, namespace)| {
             let consumer = Consumer {
                 world: Arc::clone(world),
                 name: namespace.name,
-                rng: world.rng(task),
+                number,
+                rng: world.rng(100 + number as u64),
                 connection: Connection::new(world.address),
                 later: VecDeque::new(),
             };
@@ -52,6 +51,7 @@ struct Planned {
 struct Consumer {
     world: Arc<World>,
     name: &'static str,
+    number: usize,
     rng: SmallRng,
     connection: Connection,
     later: VecDeque<Planned>,
@@ -64,13 +64,20 @@ impl Consumer {
                 self.world.wait_up().await;
             }
             let now = self.lease().await;
+            self.pass().await;
             self.settle(now).await;
+            self.pass().await;
             let now_us = now_us();
             let (ripe, rest): (VecDeque<_>, VecDeque<_>) =
                 self.later.drain(..).partition(|planned| planned.not_before_us <= now_us);
             self.later = rest;
             self.settle(ripe.into()).await;
         }
+    }
+
+    /// Where it stands still.
+    async fn pass(&self) {
+        self.world.worker_gates[self.number].pass().await;
     }
 
     /// Leases, writes down what came, and says what to settle at once.
@@ -83,6 +90,8 @@ impl Consumer {
         let lease_sent_us = now_us();
         let result =
             self.connection.call("POST", &path, &body.to_string().into_bytes(), PATIENCE).await;
+        // Stopped here, it has its leases in its socket and does not know of them.
+        self.pass().await;
         let received_us = now_us();
         let firings = match &result {
             Ok(response) => response.json(),

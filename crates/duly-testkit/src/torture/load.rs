@@ -82,7 +82,7 @@ impl Writer {
         if kind == Kind::New {
             let mark = world.mark();
             return Some(Ask {
-                namespace: self.rng.random_range(0..NAMESPACES.len()),
+                namespace: plan::namespace(&mut self.rng),
                 id: plan::id(&mut self.rng, mark),
                 action: Action::Schedule { mark, due: plan::due(&mut self.rng, now_ms) },
                 if_exists: IfExists::Fail,
@@ -152,7 +152,7 @@ impl Writer {
     }
 
     async fn batch(&mut self, count: u32) {
-        let namespace = self.rng.random_range(0..NAMESPACES.len());
+        let namespace = plan::namespace(&mut self.rng);
         let mut asks: Vec<Ask> = Vec::new();
         for _ in 0..count {
             let kind = match plan::kind(&mut self.rng) {

@@ -3,6 +3,7 @@
 use rand::Rng;
 use rand::rngs::SmallRng;
 
+use super::world::NAMESPACES;
 use crate::api::IfExists;
 use crate::history::{Action, Due};
 
@@ -33,6 +34,12 @@ pub(super) fn kind(rng: &mut SmallRng) -> Kind {
         86..92 => Kind::Fire,
         _ => Kind::Batch,
     }
+}
+
+/// Number of a namespace; the one with the rude receiver gets few, as it delivers few.
+pub(super) fn namespace(rng: &mut SmallRng) -> usize {
+    let last = NAMESPACES.len() - 1;
+    if rng.random_bool(0.06) { last } else { rng.random_range(0..last) }
 }
 
 /// In the past, now, within a second, soon, or long after the run.

@@ -1,62 +1,92 @@
-//! The webhook receiver: confirms, fails, gives up, dawdles and hangs up, by the seed.
+//! The webhook receivers: confirm, fail, give up, dawdle, hang up, lie and disappear, by the seed.
 //!
-//! What it does with a delivery depends on the seed, the delivery id and the attempt only. While
-//! the run drains it confirms everything.
+//! There are three, each an origin of its own and so lanes of its own: a *moody* one that decides
+//! anew for each delivery, a *rude* one that has the same bad habit for seconds with everybody, and
+//! a *well-behaved* one, whose lane must not notice the other two. While the run drains all of them
+//! confirm everything.
 
-use std::hash::{BuildHasher, BuildHasherDefault};
+mod manner;
+mod raw;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use http_body_util::{BodyExt, Empty};
-use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use rustc_hash::FxHasher;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use super::world::{Phase, WEBHOOK_TIMEOUT, World};
+use super::world::{Phase, World};
 use crate::api;
 use crate::clock::now_us;
-use crate::history::{Delivery, Reply, Via};
+use crate::history::{Delivery, Via};
+use manner::{Habit, Manner};
+use raw::{After, Request};
 
-/// What happens to one delivery.
+/// How soon a change of habit is noticed by what waits for something else.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Connections that wait to be taken.
+const BACKLOG: u32 = 1024;
+
+/// How a receiver behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    Status(StatusCode),
-    /// Confirms, but late: near or after the server's patience.
-    Late(Duration),
-    HangUp,
+pub(super) enum Nature {
+    /// Decides anew for each delivery, and stands still now and then.
+    Moody,
+    /// Has one habit at a time.
+    Rude,
+    /// Confirms at once.
+    Well,
 }
 
-impl Manner {
-    const fn reply(self) -> Reply {
-        match self {
-            Self::Status(StatusCode::OK) => Reply::Confirmed,
-            Self::Status(StatusCode::GONE) => Reply::GaveUp,
-            Self::Status(_) => Reply::Rejected,
-            Self::Late(_) | Self::HangUp => Reply::Unknown,
+/// A receiver that listens.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    listener: TcpListener,
+    /// Keeps the port while nobody listens: a connection is refused then.
+    reserved: TcpSocket,
+    address: SocketAddr,
+    mind: Mind,
+}
+
+/// What decides.
+#[derive(Debug, Clone, Copy)]
+struct Mind {
+    nature: Nature,
+    seed: u64,
+    began: Instant,
+}
+
+impl Mind {
+    fn habit(&self, world: &World) -> Option<Habit> {
+        let rude = self.nature == Nature::Rude && world.phase() == Phase::Load;
+        rude.then(|| Habit::at(self.seed, self.began.elapsed()))
+    }
+
+    fn manner(&self, world: &World, delivery_id: &str, attempt: u32) -> Manner {
+        match self.habit(world) {
+            Some(Habit::Always(manner)) => manner,
+            _ if self.nature == Nature::Moody && world.phase() == Phase::Load => {
+                Manner::of(self.seed, delivery_id, attempt)
+            }
+            _ => Manner::Status(200),
+        }
+    }
+
+    /// Waits until this habit is over.
+    async fn outlast(&self, world: &World, habit: Habit) {
+        while self.habit(world) == Some(habit) {
+            tokio::time::sleep(LOOK).await;
         }
     }
 }
 
-/// A receiver that listens.
-pub(super) struct Receiver {
-    listener: TcpListener,
-    address: SocketAddr,
-    seed: u64,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("hung up on purpose")]
-struct HungUp;
-
 impl Receiver {
-    pub(super) async fn bind(seed: u64) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        Ok(Self { address: listener.local_addr()?, listener, seed })
+    pub(super) fn bind(nature: Nature, seed: u64) -> Result<Self> {
+        let reserved = socket(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let address = reserved.local_addr()?;
+        let listener = socket(address)?.listen(BACKLOG)?;
+        Ok(Self { listener, reserved, address, mind: Mind { nature, seed, began: Instant::now() } })
     }
 
     pub(super) const fn address(&self) -> SocketAddr {
@@ -65,90 +95,100 @@ impl Receiver {
 
     /// Takes deliveries until the task is aborted.
     pub(super) async fn serve(self, world: Arc<World>) {
+        let Self { listener, reserved: _kept, address, mind } = self;
+        let mut listener = Some(listener);
         loop {
-            let Ok((stream, _)) = self.listener.accept().await else {
+            if mind.habit(&world) == Some(Habit::Dead) {
+                listener = None;
+                mind.outlast(&world, Habit::Dead).await;
+            }
+            let Some(listening) = &listener else {
+                listener = socket(address).and_then(|socket| socket.listen(BACKLOG)).ok();
+                tokio::time::sleep(LOOK).await;
                 continue;
             };
-            let world = Arc::clone(&world);
-            let seed = self.seed;
-            tokio::spawn(async move {
-                let service = service_fn(move |request| receive(Arc::clone(&world), seed, request));
-                // It ends with an error whenever it hung up or the server was killed.
-                drop(
-                    hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await,
-                );
-            });
+            if mind.nature == Nature::Moody {
+                world.receiver_gate.pass().await;
+            }
+            if let Ok(Ok((stream, _))) = tokio::time::timeout(LOOK, listening.accept()).await {
+                tokio::spawn(converse(Arc::clone(&world), mind, stream));
+            }
         }
     }
 }
 
-async fn receive(
-    world: Arc<World>,
-    seed: u64,
-    request: Request<Incoming>,
-) -> Result<Response<Empty<Bytes>>, HungUp> {
+/// A socket that is bound, and that another one may be bound beside.
+fn socket(address: SocketAddr) -> std::io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseport(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+/// One connection, until either side has enough of it.
+async fn converse(world: Arc<World>, mind: Mind, mut stream: TcpStream) {
+    let mut buffer = Vec::new();
+    while !has_enough(&world, mind, &mut stream).await {
+        let Some(request) = raw::read(&mut stream, &mut buffer).await else {
+            return;
+        };
+        if mind.nature == Nature::Moody {
+            world.receiver_gate.pass().await;
+        }
+        // The habit may have begun while it waited for the request.
+        if has_enough(&world, mind, &mut stream).await {
+            return;
+        }
+        let manner = receive(&world, mind, &request);
+        match raw::answer(&mut stream, manner).await {
+            Ok(After::Keep) => {}
+            Ok(After::Close) | Err(_) => return,
+        }
+    }
+}
+
+/// Whether the habit is one that takes no delivery; it has then done to the connection what it
+/// does, except closing it.
+async fn has_enough(world: &World, mind: Mind, stream: &mut TcpStream) -> bool {
+    match mind.habit(world) {
+        Some(Habit::Deaf) => mind.outlast(world, Habit::Deaf).await,
+        Some(Habit::Slams) => {
+            // If it cannot be told to reset, it closes.
+            stream.set_zero_linger().ok();
+        }
+        Some(Habit::Dead) => {}
+        Some(Habit::Always(_)) | None => return false,
+    }
+    true
+}
+
+/// Writes the delivery down and says how it is answered.
+fn receive(world: &World, mind: Mind, request: &Request) -> Manner {
     let received_us = now_us();
-    let header = |name: &str| request.headers().get(name)?.to_str().ok().map(str::to_owned);
-    let namespace = request.uri().path().trim_start_matches('/').to_owned();
+    let namespace = request.path.trim_start_matches('/');
     let told = (|| {
-        let id = unescape(&header("ce-subject")?)?;
-        let due = header("duly-due-at")?;
-        let due_ms = due.parse().ok().or_else(|| api::time_ms(&due.as_str().into()))?;
-        let attempt: u32 = header("duly-attempt")?.parse().ok()?;
-        Some((id, header("webhook-id")?, attempt, due_ms))
+        let id = unescape(request.header("ce-subject")?)?;
+        let due = request.header("duly-due-at")?;
+        let due_ms = due.parse().ok().or_else(|| api::time_ms(&due.into()))?;
+        let attempt: u32 = request.header("duly-attempt")?.parse().ok()?;
+        Some((id, request.header("webhook-id")?, attempt, due_ms))
     })();
-    let Ok(body) = request.into_body().collect().await else {
-        // Cut off in the middle by a kill: not a delivery.
-        return Err(HungUp);
-    };
     let Some((id, delivery_id, attempt, due_ms)) = told else {
         eprintln!("a webhook lacks ce-subject, webhook-id, duly-attempt or duly-due-at");
-        return Ok(status(StatusCode::BAD_REQUEST));
+        return Manner::Status(400);
     };
-    let payload = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
-    let manner = manner(&world, seed, &delivery_id, attempt);
+    let manner = mind.manner(world, delivery_id, attempt);
+    let payload = serde_json::from_slice(&request.body).unwrap_or_default();
     world.recorder.delivery(Delivery {
-        key: world.recorder.key(&namespace, &id),
+        key: world.recorder.key(namespace, &id),
         received_us,
         mark: api::mark_of(&payload),
-        delivery_id: world.recorder.delivery_id(&delivery_id),
+        delivery_id: world.recorder.delivery_id(delivery_id),
         attempt,
         due_ms,
         via: Via::Push { reply: manner.reply() },
     });
-    match manner {
-        Manner::Status(code) => Ok(status(code)),
-        Manner::Late(wait) => {
-            tokio::time::sleep(wait).await;
-            Ok(status(StatusCode::OK))
-        }
-        Manner::HangUp => Err(HungUp),
-    }
-}
-
-fn status(code: StatusCode) -> Response<Empty<Bytes>> {
-    let mut response = Response::new(Empty::new());
-    *response.status_mut() = code;
-    response
-}
-
-fn manner(world: &World, seed: u64, delivery_id: &str, attempt: u32) -> Manner {
-    if world.phase() != Phase::Load {
-        return Manner::Status(StatusCode::OK);
-    }
-    let hash = BuildHasherDefault::<FxHasher>::default().hash_one((seed, delivery_id, attempt));
-    let dice = (hash >> 32) % 1_000;
-    match dice {
-        0..840 => Manner::Status(StatusCode::OK),
-        840..910 => Manner::Status(StatusCode::INTERNAL_SERVER_ERROR),
-        910..930 => Manner::Status(StatusCode::SERVICE_UNAVAILABLE),
-        930..945 => Manner::Status(StatusCode::GONE),
-        945..965 => Manner::Late(Duration::from_millis(hash % 900)),
-        965..970 => Manner::Late(WEBHOOK_TIMEOUT + Duration::from_millis(500)),
-        _ => Manner::HangUp,
-    }
+    manner
 }
 
 fn unescape(text: &str) -> Option<String> {

@@ -8,19 +8,35 @@ use std::time::Duration;
 
 use super::Options;
 use super::finish::Finished;
-use super::world::World;
-use crate::checker::Verdict;
+use super::log::{self, Line};
+use super::world::{WELL, World};
+use crate::checker::{self, Percentiles, Verdict};
 use crate::history::{Answer, History, SettleAnswer, Via};
 
 /// Time between two lines of progress.
 const EVERY: Duration = Duration::from_secs(5);
 
+/// How late the lane of the well-behaved receiver may be for one timer in a hundred, apart from
+/// kills and stops: others' bad receivers are none of its business. Wide, because the machine may
+/// be busy with other things.
+const WELL_LATE_MAX: Duration = Duration::from_secs(5);
+
+/// How long a run took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Took {
+    /// Until no more was asked for.
+    pub(super) loaded: Duration,
+    /// With the drain and the reads.
+    pub(super) all: Duration,
+}
+
 /// The end of a run.
 #[derive(Debug)]
 pub struct Report {
     command: String,
-    took: Duration,
-    kills: usize,
+    took: Took,
+    line: Line,
+    well: Percentiles,
     drained: bool,
     operations: BTreeMap<(&'static str, &'static str), usize>,
     /// What the judge says.
@@ -36,9 +52,28 @@ impl Report {
         options: &Options,
         history: &History,
         verdict: Verdict,
-        finished: Finished,
-        took: Duration,
+        mut finished: Finished,
+        took: Took,
     ) -> Self {
+        let well = checker::untouched(history, WELL);
+        if Duration::from_micros(well.p99_us) > WELL_LATE_MAX {
+            finished.complaints.push(format!("the well-behaved receiver was not served: {well}"));
+        }
+        let mut line = Line {
+            seed: options.seed,
+            seconds: took.loaded.as_secs(),
+            kills: history.crashes.len() as u64,
+            stops: history.stops.len() as u64,
+            clock_steps: options.clock_steps,
+            operations: history.operations.len() as u64,
+            firings: history.deliveries.len() as u64,
+            verdict: log::End::CleanSoFar,
+        };
+        if !verdict.is_clean() || !finished.complaints.is_empty() {
+            line.verdict = log::End::Failed;
+        } else if finished.drained {
+            line.verdict = log::End::Clean;
+        }
         let mut operations = BTreeMap::new();
         for operation in &history.operations {
             let outcome = match operation.answer {
@@ -67,17 +102,28 @@ impl Report {
         }
         Self {
             command: format!(
-                "cargo xtask torture --minutes {} --seed {} --kills-per-minute {} --rate {}",
-                options.minutes, options.seed, options.kills_per_minute, options.rate
+                "cargo xtask torture --minutes {} --seed {} --kills-per-minute {} \
+                 --stops-per-minute {} --rate {}",
+                options.minutes,
+                options.seed,
+                options.kills_per_minute,
+                options.stops_per_minute,
+                options.rate
             ),
             took,
-            kills: history.crashes.len(),
+            line,
+            well,
             drained: finished.drained,
             operations,
             verdict,
             complaints: finished.complaints,
             kept: None,
         }
+    }
+
+    /// The run in one line.
+    pub const fn line(&self) -> Line {
+        self.line
     }
 
     /// Whether nothing happened that must not.
@@ -88,11 +134,13 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "torture: {} kills in {:.0?}", self.kills, self.took)?;
+        let Line { kills, stops, .. } = self.line;
+        writeln!(f, "torture: {kills} kills and {stops} stops in {:.0?}", self.took.all)?;
         for ((name, outcome), count) in &self.operations {
             writeln!(f, "  {name:<11}{outcome:<35}{count:>10}")?;
         }
         write!(f, "{}", self.verdict)?;
+        writeln!(f, "  lateness, left alone  {}", self.well)?;
         for complaint in &self.complaints {
             writeln!(f, "  ! {complaint}")?;
         }
@@ -124,13 +172,14 @@ pub(super) async fn progress(world: Arc<World>) {
         passed += EVERY;
         let sizes = world.recorder.sizes();
         println!(
-            "{:>5} s  {:?}: {} operations, {} deliveries, {} settlements, {} kills",
+            "{:>5} s  {:?}: {} operations, {} deliveries, {} settlements, {} kills, {} stops",
             passed.as_secs(),
             world.phase(),
             sizes.operations,
             sizes.deliveries,
             sizes.settles,
-            sizes.crashes
+            sizes.crashes,
+            sizes.stops
         );
     }
 }

@@ -12,6 +12,8 @@ use rand::rngs::SmallRng;
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::gate::Gate;
+use super::receiver::Nature;
 use crate::api;
 use crate::history::Recorder;
 use crate::wire::Connection;
@@ -27,7 +29,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 pub(super) enum Phase {
     /// Everything at once.
     Load,
-    /// No new operations and no more kills; every receiver confirms.
+    /// No new operations, no more kills and stops; every receiver confirms.
     Drain,
     /// Everybody goes home.
     Done,
@@ -37,16 +39,28 @@ pub(super) enum Phase {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Namespace {
     pub(super) name: &'static str,
-    pub(super) is_push: bool,
+    /// Where its webhooks go; `None`: it is leased by consumers.
+    pub(super) receiver: Option<Nature>,
 }
 
 /// All namespaces under test.
-pub(super) const NAMESPACES: [Namespace; 4] = [
-    Namespace { name: "pull-a", is_push: false },
-    Namespace { name: "hook-a", is_push: true },
-    Namespace { name: "pull.b", is_push: false },
-    Namespace { name: "hook_b", is_push: true },
+pub(super) const NAMESPACES: [Namespace; 6] = [
+    Namespace { name: "pull-a", receiver: None },
+    Namespace { name: "hook-a", receiver: Some(Nature::Moody) },
+    Namespace { name: "pull.b", receiver: None },
+    Namespace { name: "hook_b", receiver: Some(Nature::Moody) },
+    Namespace { name: WELL, receiver: Some(Nature::Well) },
+    Namespace { name: "hook-rude", receiver: Some(Nature::Rude) },
 ];
+
+/// The one whose receiver does nothing wrong.
+pub(super) const WELL: &str = "hook-well";
+
+/// Consumers of each namespace that is leased.
+pub(super) const CONSUMERS_EACH: usize = 2;
+
+/// Consumers in all.
+const CONSUMERS: usize = 2 * CONSUMERS_EACH;
 
 /// Longest that the server waits for the webhook receiver.
 pub(super) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(3);
@@ -58,6 +72,10 @@ pub(super) struct World {
     seed: u64,
     marks: AtomicU64,
     recent: Mutex<VecDeque<(usize, String)>>,
+    /// Where the moody receiver stands still.
+    pub(super) receiver_gate: Gate,
+    /// Where each consumer does.
+    pub(super) worker_gates: [Gate; CONSUMERS],
     phase: watch::Receiver<Phase>,
     up: watch::Sender<bool>,
 }
@@ -70,6 +88,8 @@ impl World {
             seed,
             marks: AtomicU64::new(1),
             recent: Mutex::default(),
+            receiver_gate: Gate::default(),
+            worker_gates: Default::default(),
             phase,
             up: watch::Sender::new(true),
         }
@@ -82,6 +102,13 @@ impl World {
 
     pub(super) fn phase(&self) -> Phase {
         *self.phase.borrow()
+    }
+
+    /// Waits so long, or until the load ends; says whether it has.
+    pub(super) async fn load_ends_within(&self, wait: Duration) -> bool {
+        let mut phase = self.phase.clone();
+        let ended = phase.wait_for(|phase| *phase != Phase::Load);
+        tokio::time::timeout(wait, ended).await.is_ok()
     }
 
     pub(super) fn mark(&self) -> u64 {
@@ -127,16 +154,19 @@ impl World {
         }
     }
 
-    pub(super) async fn put_namespaces(&self, receiver: SocketAddr) -> Result<()> {
+    /// Makes the namespaces; `address` says where a receiver listens.
+    pub(super) async fn put_namespaces(
+        &self,
+        address: impl Fn(Nature) -> SocketAddr,
+    ) -> Result<()> {
         let mut connection = Connection::new(self.address);
         for namespace in &NAMESPACES {
-            let destination = if namespace.is_push {
-                json!({ "http": {
-                    "url": format!("http://{receiver}/{}", namespace.name),
+            let destination = match namespace.receiver {
+                Some(nature) => json!({ "http": {
+                    "url": format!("http://{}/{}", address(nature), namespace.name),
                     "timeout": format!("{}s", WEBHOOK_TIMEOUT.as_secs()),
-                }})
-            } else {
-                json!({ "pull": {} })
+                }}),
+                None => json!({ "pull": {} }),
             };
             let body = json!({
                 "destination": destination,

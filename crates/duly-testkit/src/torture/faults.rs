@@ -1,24 +1,31 @@
-//! Kills the server with -9 at random moments, also while it starts, and starts it again.
+//! Kills the server with -9 at random moments, also while it starts or stands still, and starts it
+//! again; has it stand still (SIGSTOP) for longer than a lease.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use rand::Rng;
+use rand::rngs::SmallRng;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::gate;
 use super::world::{Up, World};
 use crate::clock::now_us;
-use crate::history::Crash;
+use crate::history::{Crash, Stop, Who};
 use crate::process::{Options, Server};
 
 /// How often it looks whether the server ended by itself.
 const WATCH: Duration = Duration::from_millis(100);
 
-/// How to kill.
+/// Of so many stops one ends with a kill.
+const KILLED_STILL: f64 = 0.15;
+
+/// What to do to the server, and how often.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     pub(super) kills_per_minute: f64,
+    pub(super) stops_per_minute: f64,
     pub(super) lasting: Duration,
     pub(super) patience: Duration,
 }
@@ -32,7 +39,7 @@ pub(super) enum Ended {
     Interrupted,
 }
 
-/// Kills until the load is over; answers the living server.
+/// Kills and stops until the load is over; answers the living server.
 pub(super) async fn run(
     world: &World,
     options: &Options,
@@ -42,35 +49,63 @@ pub(super) async fn run(
     let interrupted = interrupted();
     let mut rng = world.rng(999);
     let end = Instant::now() + plan.lasting;
+    let per_minute = plan.kills_per_minute + plan.stops_per_minute;
+    let stops_of_all = (plan.stops_per_minute / per_minute.max(1e-6)).clamp(0.0, 1.0);
     loop {
-        let mean_s = 60.0 / plan.kills_per_minute.max(1e-6);
-        let wait_s = (-(1.0 - rng.random::<f64>()).ln() * mean_s).min(1e6);
-        let next = Instant::now() + Duration::from_secs_f64(wait_s);
+        let next = Instant::now() + gate::until_next(&mut rng, per_minute);
         match watch(world, &mut server, &interrupted, next.min(end)).await? {
             Some(ended) => return Ok((server, ended)),
             None if next >= end => return Ok((server, Ended::InTime)),
             None => {}
         }
-        world.set_up(Up::No);
-        let killed_us = now_us();
-        server.kill()?;
-        let mut crash = Crash { killed_us, reaped_us: now_us(), spawned_us: 0, ready_us: 0 };
-        while rng.random_bool(0.2) {
-            crash.spawned_us = now_us();
-            let starting = Server::spawn(options)?;
-            tokio::time::sleep(Duration::from_millis(rng.random_range(0..250))).await;
-            crash.ready_us = now_us();
-            starting.kill()?;
-            world.recorder.crash(crash);
-            crash.killed_us = crash.ready_us;
-            crash.reaped_us = now_us();
+        if !rng.random_bool(stops_of_all) || stand_still(world, &server, &mut rng).await? {
+            server = kill(world, options, server, plan, &mut rng).await?;
         }
-        crash.spawned_us = now_us();
-        server = Server::start(options, plan.patience).await?;
-        crash.ready_us = now_us();
-        world.recorder.crash(crash);
-        world.set_up(Up::Yes);
     }
+}
+
+/// Stops the server for a while; says whether it is to be killed where it stands. Callers are not
+/// told: they wait for answers, or give up.
+async fn stand_still(world: &World, server: &Server, rng: &mut SmallRng) -> Result<bool> {
+    let from_us = now_us();
+    server.freeze()?;
+    tokio::time::sleep(gate::still(rng)).await;
+    let kill = rng.random_bool(KILLED_STILL);
+    if !kill {
+        server.thaw()?;
+    }
+    world.recorder.stop(Stop { who: Who::Server, from_us, to_us: now_us() });
+    Ok(kill)
+}
+
+/// Kills the server, perhaps the next ones while they start, and answers one that is ready.
+async fn kill(
+    world: &World,
+    options: &Options,
+    mut server: Server,
+    plan: &Plan,
+    rng: &mut SmallRng,
+) -> Result<Server> {
+    world.set_up(Up::No);
+    let killed_us = now_us();
+    server.kill()?;
+    let mut crash = Crash { killed_us, reaped_us: now_us(), spawned_us: 0, ready_us: 0 };
+    while rng.random_bool(0.2) {
+        crash.spawned_us = now_us();
+        let starting = Server::spawn(options)?;
+        tokio::time::sleep(Duration::from_millis(rng.random_range(0..250))).await;
+        crash.ready_us = now_us();
+        starting.kill()?;
+        world.recorder.crash(crash);
+        crash.killed_us = crash.ready_us;
+        crash.reaped_us = now_us();
+    }
+    crash.spawned_us = now_us();
+    let server = Server::start(options, plan.patience).await?;
+    crash.ready_us = now_us();
+    world.recorder.crash(crash);
+    world.set_up(Up::Yes);
+    Ok(server)
 }
 
 /// Waits until `until`; ends sooner with a reason, or an error when the server died by itself.

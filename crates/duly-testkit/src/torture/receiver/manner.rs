@@ -1,0 +1,163 @@
+//! What a receiver does: with one delivery, or with every connection for a while. Pure.
+//!
+//! A manner depends on the seed, the delivery id and the attempt only, a habit on the seed and the
+//! time since the start only, so a seed repeats them.
+
+use std::hash::{BuildHasher, BuildHasherDefault, Hash};
+use std::time::Duration;
+
+use rustc_hash::FxHasher;
+
+use crate::history::Reply;
+use crate::torture::world::WEBHOOK_TIMEOUT;
+
+/// How long a rude receiver keeps a habit.
+const HABIT: Duration = Duration::from_secs(4);
+
+/// What happens to one delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// This status, at once.
+    Status(u16),
+    /// Confirms, but late: near or after the server's patience.
+    Late(Duration),
+    /// Closes without a byte.
+    HangUp,
+    /// Closes its own side without a byte and goes on listening.
+    HalfClose,
+    /// Holds the connection and never says anything.
+    Silent,
+    /// Answers with what is not HTTP.
+    Garbage,
+    /// Begins to confirm, byte by byte, and never ends the head.
+    DripHead,
+    /// Confirms, then a body byte by byte without end.
+    DripBody,
+    /// Confirms, then a body as fast as it goes without end.
+    EndlessBody,
+    /// Confirms, but sends less of a body than it said.
+    ShortBody,
+    /// Confirms, with an answer behind it to nothing that was asked.
+    TwoAnswers,
+    /// Confirms, and resets the connection.
+    Reset,
+}
+
+impl Manner {
+    pub(super) const ALL: [Self; 14] = [
+        Self::Status(200),
+        Self::Status(503),
+        Self::Status(410),
+        Self::Late(Duration::from_millis(900)),
+        Self::HangUp,
+        Self::HalfClose,
+        Self::Silent,
+        Self::Garbage,
+        Self::DripHead,
+        Self::DripBody,
+        Self::EndlessBody,
+        Self::ShortBody,
+        Self::TwoAnswers,
+        Self::Reset,
+    ];
+
+    /// What the server can make of it: a whole head that says 2xx confirms, whatever comes after.
+    pub(super) const fn reply(self) -> Reply {
+        match self {
+            Self::Status(200..=299)
+            | Self::DripBody
+            | Self::EndlessBody
+            | Self::ShortBody
+            | Self::TwoAnswers => Reply::Confirmed,
+            Self::Status(410) => Reply::GaveUp,
+            Self::Status(_)
+            | Self::HangUp
+            | Self::HalfClose
+            | Self::Silent
+            | Self::Garbage
+            | Self::DripHead => Reply::Rejected,
+            Self::Late(_) | Self::Reset => Reply::Unknown,
+        }
+    }
+
+    /// By the dice: most are good.
+    pub(super) fn of(seed: u64, delivery_id: &str, attempt: u32) -> Self {
+        let hash = hash((seed, delivery_id, attempt));
+        match (hash >> 32) % 1_000 {
+            0..800 => Self::Status(200),
+            800..850 => Self::Status(500),
+            850..870 => Self::Status(503),
+            870..885 => Self::Status(410),
+            885..905 => Self::Late(Duration::from_millis(hash % 900)),
+            905..910 => Self::Late(WEBHOOK_TIMEOUT + Duration::from_millis(500)),
+            910..940 => Self::HangUp,
+            940..945 => Self::HalfClose,
+            945..950 => Self::Silent,
+            950..960 => Self::Garbage,
+            960..965 => Self::DripHead,
+            965..970 => Self::DripBody,
+            970..975 => Self::EndlessBody,
+            975..980 => Self::ShortBody,
+            980..990 => Self::TwoAnswers,
+            _ => Self::Reset,
+        }
+    }
+}
+
+/// What a rude receiver does for a while, to everybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Habit {
+    /// Takes connections and does the same with every delivery.
+    Always(Manner),
+    /// Nobody listens: connections are refused.
+    Dead,
+    /// Takes connections and reads nothing.
+    Deaf,
+    /// Takes connections and resets them at once.
+    Slams,
+}
+
+impl Habit {
+    /// By the dice: well one time in four, so that it flaps.
+    pub(super) fn at(seed: u64, since_start: Duration) -> Self {
+        let period = since_start.as_secs() / HABIT.as_secs();
+        let hash = hash((seed, "habit", period));
+        match (hash >> 32) % 24 {
+            0..6 => Self::Always(Manner::Status(200)),
+            6..9 => Self::Dead,
+            9..11 => Self::Deaf,
+            11..13 => Self::Slams,
+            dice => {
+                let rude = &Manner::ALL[1..];
+                let i = usize::try_from(dice - 13).expect("fewer than 24");
+                Self::Always(rude[(i + usize::try_from(hash % 13).expect("below 13")) % rude.len()])
+            }
+        }
+    }
+}
+
+fn hash(of: impl Hash) -> u64 {
+    BuildHasherDefault::<FxHasher>::default().hash_one(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_manner_and_every_habit_comes_up_and_a_seed_repeats_them() {
+        let manners = |seed| -> Vec<Manner> {
+            (0..20_000).map(|n| Manner::of(seed, &format!("fir_{n}"), 1)).collect()
+        };
+        let kinds: HashSet<_> = manners(7).iter().map(std::mem::discriminant).collect();
+        let all: HashSet<_> = Manner::ALL.iter().map(std::mem::discriminant).collect();
+        assert_eq!(kinds, all);
+        assert_eq!(manners(7), manners(7));
+        assert_ne!(manners(7), manners(8));
+        let habits = (0..4_000).map(|second| Habit::at(7, Duration::from_secs(second)));
+        let habits: HashSet<String> = habits.map(|habit| format!("{habit:?}")).collect();
+        assert_eq!(habits.len(), Manner::ALL.len() + 3, "{habits:?}");
+    }
+}
