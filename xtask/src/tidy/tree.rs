@@ -34,7 +34,7 @@ pub(super) struct Tree {
     pub(super) sources: Vec<File>,
     /// Every `Cargo.toml` there.
     pub(super) manifests: Vec<File>,
-    /// Every `.md` file, those at the root included.
+    /// Every `.md` file at the root and below `docs/`.
     pub(super) pages: Vec<File>,
     /// Every file and folder that was passed on the way.
     pub(super) paths: BTreeSet<String>,
@@ -89,7 +89,7 @@ impl Tree {
                 &mut self.sources
             } else if name == "Cargo.toml" {
                 &mut self.manifests
-            } else if name.ends_with(".md") {
+            } else if name.ends_with(".md") && path.starts_with("docs/") {
                 &mut self.pages
             } else {
                 continue;

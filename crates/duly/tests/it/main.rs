@@ -3,10 +3,10 @@
 
 mod config;
 mod dead;
-mod guide;
 mod harness;
 mod namespaces;
 mod opening;
+mod pages;
 mod pull;
 mod receive;
 mod reference;

@@ -9,7 +9,7 @@
 //! otherwise than shown, to be read and shortened:
 //!
 //! ```text
-//! DULY_GUIDE=write cargo test -p duly --test it guide
+//! DULY_GUIDE=write cargo test -p duly --test it pages
 //! ```
 
 mod page;
