@@ -34,7 +34,7 @@ pub enum Error {
         retry_after: Millis,
     },
     /// A queue of the store is full; nothing was done.
-    #[error("the store is overloaded: {reason}")]
+    #[error("the store cannot take more now: {reason}")]
     Overloaded {
         /// Which limit was met.
         reason: String,

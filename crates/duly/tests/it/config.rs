@@ -70,3 +70,48 @@ fn the_example_is_a_configuration_that_changes_nothing() {
     let verdict = run(&["config", "check", "--config", text(&file)]).ok();
     assert!(verdict.contains("0 from "), "{verdict}");
 }
+
+fn page(name: &str) -> String {
+    let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/{}"), name);
+    fs::read_to_string(path).expect("it is committed")
+}
+
+#[test]
+fn every_configuration_in_the_pages_of_the_operator_is_right() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("duly.toml");
+    let mut checked = 0;
+    for name in ["install.md", "backup.md", "sizing.md", "upgrade.md", "troubleshooting.md"] {
+        for block in page(name).split("```toml\n").skip(1) {
+            let configuration = block.split("```").next().expect("a first part");
+            fs::write(&file, configuration).expect("written");
+            run(&["config", "check", "--config", text(&file)]).ok();
+            checked += 1;
+        }
+    }
+    assert!(checked >= 2, "{checked}");
+}
+
+#[test]
+fn the_systemd_unit_calls_commands_that_exist_and_waits_for_a_drain() {
+    let unit = page("duly.service");
+    let value = |key: &str| {
+        let line = unit.lines().find_map(|line| line.strip_prefix(key));
+        line.unwrap_or_else(|| panic!("no {key}")).to_owned()
+    };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("duly.toml");
+    fs::write(&file, "").expect("written");
+    for key in ["ExecStartPre=", "ExecStart="] {
+        let command = value(key).replace("/etc/duly/duly.toml", text(&file));
+        let mut args: Vec<_> = command.split(' ').skip(1).collect();
+        if key == "ExecStart=" {
+            // It need not run: it is enough that what was typed is understood.
+            args.push("--help");
+        }
+        run(&args).ok();
+    }
+    let stop_s: u64 = value("TimeoutStopSec=").parse().expect("seconds");
+    let shown = run(&["config", "show"]).ok();
+    assert!(shown.contains("within = \"25s\"") && stop_s > 2 * 25, "{stop_s}: {shown}");
+}

@@ -32,7 +32,10 @@ fn names_in(text: &str) -> impl Iterator<Item = (&str, &str)> {
         let is_inside = text[..at].chars().next_back().is_some_and(is_name);
         let rest = &text[at..];
         let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
-        (!is_inside).then(|| rest.split_at(end))
+        let (name, rest) = rest.split_at(end);
+        // What all names begin with, as in a pattern, is none; nor are crates, as in the log.
+        let is_metric = !is_inside && name != "duly_" && !rest.starts_with("::");
+        is_metric.then_some((name, rest))
     })
 }
 
