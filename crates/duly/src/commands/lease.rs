@@ -3,6 +3,7 @@
 use duly_core::{Millis, NamespaceName};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::{
     Outcome,
@@ -58,6 +59,12 @@ struct Leased {
     paused: bool,
 }
 
+/// The firings as they came.
+#[derive(Deserialize)]
+struct RawFirings {
+    firings: Vec<Box<RawValue>>,
+}
+
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let body = Body {
@@ -74,14 +81,20 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         .send()
         .await?;
     let leased: Leased = answer.parse()?;
+    let printer = session.printer;
     // Printed before it is confirmed: what nobody read is leased again.
-    session.printer.answer(&answer, || {
-        Ok(match (leased.firings.is_empty(), leased.paused) {
-            (true, true) => "none: the namespace is paused".to_owned(),
-            (true, false) => "none".to_owned(),
-            (false, _) => timers::firings(&leased.firings, when::now()),
-        })
-    })?;
+    if printer.is_ndjson() {
+        let RawFirings { firings } = answer.parse()?;
+        printer.json_list("firings", firings.iter().map(|firing| firing.get()))?;
+    } else {
+        printer.answer(&answer, || {
+            Ok(match (leased.firings.is_empty(), leased.paused) {
+                (true, true) => "none: the namespace is paused".to_owned(),
+                (true, false) => "none".to_owned(),
+                (false, _) => timers::firings(&leased.firings, when::now()).text(printer.screen()),
+            })
+        })?;
+    }
     let tokens: Vec<_> = leased.firings.into_iter().map(|row| row.token).collect();
     if args.ack && !tokens.is_empty() {
         settle::ack(session, &args.namespace, &tokens).await?;

@@ -4,6 +4,7 @@ use clap::{ArgGroup, ValueEnum};
 use duly_core::{Millis, NamespaceName, TimerId};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{
     Outcome,
@@ -12,6 +13,7 @@ use crate::{
         labels::{HeaderFields, Labels},
         payload::{PayloadArgs, PayloadFields},
         place::{DestinationField, Place},
+        retry::Retry,
         values,
     },
     cli::Session,
@@ -45,6 +47,11 @@ pub(crate) struct Args {
     /// Give it up when it is later than this after it was due
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     expire_after: Option<Millis>,
+    /// What a broker partitions by
+    #[arg(long, value_name = "TEXT")]
+    slot_key: Option<String>,
+    #[command(flatten)]
+    retry: Retry,
 }
 
 /// What happens when another timer has the id.
@@ -75,6 +82,10 @@ struct Body<'a> {
     destination: Option<DestinationField>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expire_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<Map<String, Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     if_exists: Option<IfExists>,
 }
@@ -110,6 +121,8 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         tags: args.labels.tags(),
         destination: args.place.field(),
         expire_after: args.expire_after.map(|after| after.to_string()),
+        slot_key: args.slot_key.as_deref(),
+        retry: args.retry.field(),
         if_exists: args.if_exists,
     };
     let call = session.client.namespace(Method::POST, &args.namespace, &["timers"]);
