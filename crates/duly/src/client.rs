@@ -24,7 +24,11 @@ const EXCHANGE: Duration = Duration::from_secs(60);
 
 /// What to type next after any call, unless the call has a better hint.
 const HINTS: &[Hint] = &[
-    ("not_found", "`duly namespace list` shows the namespaces, `duly list NAMESPACE` the timers"),
+    (
+        "not_found",
+        "`duly namespace list` shows the namespaces, `duly list NAMESPACE` the timers; \
+         `duly namespace put NAMESPACE` makes a namespace",
+    ),
     ("dead", "`duly dead redrive` has it delivered again, `duly dead purge` drops it"),
 ];
 

@@ -95,7 +95,11 @@ impl Printer {
         } else {
             document
         };
-        if self.screen.is_terminal() { self.line(&text::json(document)) } else { self.line(document) }
+        if self.screen.is_terminal() {
+            self.line(&text::json(document))
+        } else {
+            self.line(document)
+        }
     }
 
     /// Prints the items of a list that is the only field of its document: as this document, or a

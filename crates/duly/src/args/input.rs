@@ -28,9 +28,7 @@ pub(crate) fn open(path: &Path, what: &str) -> Result<Box<dyn Read + Send>, Fail
 /// The whole text of a file, or of stdin.
 pub(crate) fn text(path: &Path, what: &str) -> Result<String, Failure> {
     let mut text = String::new();
-    open(path, what)?
-        .read_to_string(&mut text)
-        .map_err(|error| unreadable(path, what, &error))?;
+    open(path, what)?.read_to_string(&mut text).map_err(|error| unreadable(path, what, &error))?;
     Ok(text)
 }
 

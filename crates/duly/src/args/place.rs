@@ -43,7 +43,7 @@ pub(crate) struct FallbackArgs {
     #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "fallback_url")]
     fallback_timeout: Option<Millis>,
     /// It gets a firing after this many failed attempts (5 unless given)
-    #[arg(long, value_name = "N", requires = "fallback_url")]
+    #[arg(long, value_name = "N", requires = "fallback_url", value_parser = values::whole::<u32>)]
     fallback_after_attempts: Option<u32>,
     /// It gets every firing of a receiver left alone for this long, up to 1d (1m unless given)
     #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "fallback_url")]

@@ -10,7 +10,7 @@ use super::values;
 #[command(next_help_heading = "Retry policy")]
 pub(crate) struct Retry {
     /// Give up after this many attempts
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     max_attempts: Option<u32>,
     /// Wait before the second attempt
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
@@ -19,10 +19,10 @@ pub(crate) struct Retry {
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     max_backoff: Option<Millis>,
     /// How much longer each wait is than the one before
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", value_parser = values::decimal)]
     multiplier: Option<f64>,
     /// How much each wait varies, as a part of it, 0 to 1
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = values::decimal)]
     jitter: Option<f64>,
     /// The waits themselves, such as 10s,1m,10m; instead of the others
     #[arg(

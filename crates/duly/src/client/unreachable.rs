@@ -22,7 +22,14 @@ pub(super) fn broken(server: &Url, error: &reqwest::Error) -> Failure {
     let server = server.as_str().trim_end_matches('/');
     if error.is_connect() {
         let (refused, cause) = root(error);
-        let cause = if refused { String::new() } else { format!(" ({cause})") };
+        let cause = match refused {
+            true => String::new(),
+            // What rustls says of an answer that is no TLS at all.
+            false if cause.contains("InvalidContentType") => {
+                " (it does not speak TLS: write http:// instead of https://)".to_owned()
+            }
+            false => format!(" ({cause})"),
+        };
         return Failure::coded(
             "unreachable",
             format_args!(

@@ -111,7 +111,8 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         printer.line(&format!("{lines}: {accepted} accepted, {refused} refused"))?;
     }
     if refused > 0 {
-        let message = format!("{refused} of {lines} were refused: correct them and send them again");
+        let message =
+            format!("{refused} of {lines} were refused: correct them and send them again");
         return Err(Failure::coded("some_refused", message));
     }
     Ok(())

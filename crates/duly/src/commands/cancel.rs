@@ -35,7 +35,7 @@ pub(crate) struct Args {
     )]
     id: Option<TimerId>,
     /// Only if the timer has this revision
-    #[arg(long, value_name = "N", requires = "id")]
+    #[arg(long, value_name = "N", requires = "id", value_parser = values::whole::<u32>)]
     if_revision: Option<u32>,
     #[command(flatten)]
     filter: bulk::Filter,
@@ -77,7 +77,10 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             line.push_str(" already");
         }
         if cancelled.attempts > 0 {
-            line.push_str(&format!(", after {}", text::count(cancelled.attempts.into(), "attempt")));
+            line.push_str(&format!(
+                ", after {}",
+                text::count(cancelled.attempts.into(), "attempt")
+            ));
         }
         if cancelled.maybe_delivered {
             line.push_str("; it may have been delivered: the outcome of an attempt is not known");

@@ -44,7 +44,7 @@ enum Action {
         #[arg(long, value_name = "DURATION", value_parser = values::duration)]
         delay: Option<Millis>,
         /// Space them: at most this many a second
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = values::decimal)]
         per_second: Option<f64>,
     },
     /// Drop dead letters for good
@@ -196,5 +196,7 @@ async fn change(
     if refusals.is_empty() {
         return Ok(());
     }
-    Err(Failure::coded("some_refused", refusals.join("\n       ")))
+    let refusals = refusals.join("\n       ");
+    let hint = format!("`duly dead list {namespace}` shows the dead letters");
+    Err(Failure::coded("some_refused", format_args!("{refusals}\n  {hint}")))
 }

@@ -25,8 +25,8 @@ pub(crate) struct Args {
     #[arg(value_parser = values::namespace)]
     namespace: NamespaceName,
     /// At most this many
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    max: u32,
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<1, 10_000>)]
+    max: u16,
     /// Wait up to this long for the first one, at most 60s
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     wait: Option<Millis>,
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     lease: Option<Millis>,
     /// At most this many bytes of payload
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
     max_bytes: Option<u64>,
     /// Confirm what was received, after it is printed
     #[arg(long)]
@@ -43,7 +43,7 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct Body {
-    max: u32,
+    max: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

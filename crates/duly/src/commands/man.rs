@@ -23,6 +23,26 @@ pub(crate) struct Args {
     dir: PathBuf,
 }
 
+/// What stands at the end of each page.
+const CLOSING: &[u8] = br#".SH "EXIT STATUS"
+.TP
+0
+Done; also when nobody reads the output any more.
+.TP
+1
+Refused or failed.
+.TP
+2
+Typed wrong: nothing was sent.
+.SH ENVIRONMENT
+.TP
+DULY_SERVER
+The server, where \-\-server does not name it.
+.TP
+NO_COLOR
+Set to anything, it forbids colours.
+"#;
+
 /// A page.
 struct Page {
     file: String,
@@ -33,7 +53,9 @@ struct Page {
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     let cannot = |what: &PathBuf, error: std::io::Error| {
         let what = what.display();
-        Failure::new(format_args!("cannot write {what}: {error}; name another directory with --dir"))
+        Failure::new(format_args!(
+            "cannot write {what}: {error}; name another directory with --dir"
+        ))
     };
     let mut pages = Vec::new();
     collect(&mut pages, &cli::shown())?;
@@ -56,6 +78,7 @@ fn collect(pages: &mut Vec<Page>, command: &Command) -> Outcome {
     let page = Man::new(command.clone()).source(concat!("duly ", env!("CARGO_PKG_VERSION")));
     let mut text = Vec::new();
     page.render(&mut text)?;
+    text.extend_from_slice(CLOSING);
     pages.push(Page { file: page.get_filename(), text });
     let mut inner = command.get_subcommands().filter(|inner| inner.get_name() != "help");
     inner.try_for_each(|inner| collect(pages, inner))

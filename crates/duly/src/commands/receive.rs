@@ -48,7 +48,7 @@ pub(crate) struct Args {
     )]
     secret: Vec<SigningSecret>,
     /// Answer with this status
-    #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = clap::value_parser!(u16).range(200..=599))]
+    #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = values::within::<200, 599>)]
     status: u16,
 }
 

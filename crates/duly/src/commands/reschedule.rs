@@ -45,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FIELD")]
     reset: Vec<Reset>,
     /// Only if the timer has this revision
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     if_revision: Option<u32>,
     #[command(flatten)]
     retry: Retry,

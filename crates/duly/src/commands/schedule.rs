@@ -1,7 +1,7 @@
 //! `duly schedule`: makes a timer.
 
 use clap::{ArgGroup, ValueEnum};
-use duly_core::{Millis, NamespaceName, TimerId};
+use duly_core::{Millis, NamespaceName, TimerId, Timestamp};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -130,12 +130,16 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     session.printer.answer(&answer, || {
         let scheduled: Scheduled = answer.parse()?;
         let what = match (scheduled.existing, scheduled.replaced) {
-            (true, _) => format!("exists already, {}", scheduled.state),
+            (true, _) => format!("exists already, {}", text::preview(&scheduled.state, usize::MAX)),
             (_, true) => "replaced".to_owned(),
             _ => "scheduled".to_owned(),
         };
         let id = text::preview(&scheduled.id, usize::MAX);
         let due_at = scheduled.due_at.unwrap_or_default();
-        Ok(format!("{id}  {what}, due {}", when::with_distance(&due_at, when::now())))
+        let now = when::now();
+        let is_past = Timestamp::parse(&due_at).is_ok_and(|due_at| due_at < now);
+        let at_once = if is_past && scheduled.state == "scheduled" { ", so at once" } else { "" };
+        let due_at = text::preview(&when::with_distance(&due_at, now), usize::MAX);
+        Ok(format!("{id}  {what}, due {due_at}{at_once}"))
     })
 }

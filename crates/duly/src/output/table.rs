@@ -2,7 +2,7 @@
 //!
 //! Everything in a cell is made fit for a terminal here, whoever it comes from. On a terminal the
 //! columns that may be cut share what room the others leave, so that a row stays one line; ids and
-//! tokens are never cut, so that they can be copied.
+//! tokens are never cut, so that they can be copied. A column in which nothing stands is left out.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, presets};
 
@@ -58,11 +58,18 @@ impl Table {
     /// The table for this screen.
     pub(crate) fn text(&self, screen: Screen) -> String {
         let mut table = bare(screen);
-        table.set_header(one_line(self.columns.iter().map(|column| column.heading().to_uppercase())));
+        table.set_header(one_line(
+            self.columns.iter().map(|column| column.heading().to_uppercase()),
+        ));
         for (_, cells) in &self.rows {
             table.add_row(one_line(cells.iter().cloned()));
         }
-        for (column, shown) in self.columns.iter().zip(table.column_iter_mut()) {
+        for (place, (column, shown)) in self.columns.iter().zip(table.column_iter_mut()).enumerate()
+        {
+            if self.rows.iter().all(|(_, cells)| cells.get(place).is_none_or(String::is_empty)) {
+                shown.set_constraint(ColumnConstraint::Hidden);
+                continue;
+            }
             if matches!(column, Column::Number(_)) {
                 shown.set_cell_alignment(CellAlignment::Right);
             }

@@ -13,6 +13,7 @@ mod pull;
 mod receive;
 mod reference;
 mod serve;
+mod settings;
 mod store;
 mod terminal;
 mod timers;

@@ -57,8 +57,8 @@ fn every_command_answers_json() {
         &["list", "n", "--all"],
         &["reschedule", "n", "x", "--in", "2h"],
         &["fire", "n", "x"],
-        &["lease", "n"],
         &["cancel", "n", "x"],
+        &["lease", "n"],
         &["cancel", "n", "--all"],
         &["batch", "n"],
         &["namespace", "put", "m"],
@@ -112,7 +112,8 @@ fn lists_are_lines_of_json() {
     let server = Server::start();
     for n in 0..5 {
         // A payload keeps its text, line ends included.
-        let schedule = ["schedule", "n", &format!("t{n}"), "--in", "1h", "--payload", "{\"a\":\n1}"];
+        let schedule =
+            ["schedule", "n", &format!("t{n}"), "--in", "1h", "--payload", "{\"a\":\n1}"];
         server.run(&schedule).ok();
     }
     let ids = |printed: &str| -> Vec<String> {
@@ -137,8 +138,9 @@ fn lists_are_lines_of_json() {
 #[test]
 fn a_pipe_that_closes_early_ends_silently() {
     let server = Server::start();
-    let operations: String =
-        (0..2_000).map(|n| format!("{{\"schedule\":{{\"id\":\"t{n}\",\"delay\":\"1h\"}}}}\n")).collect();
+    let operations: String = (0..2_000)
+        .map(|n| format!("{{\"schedule\":{{\"id\":\"t{n}\",\"delay\":\"1h\"}}}}\n"))
+        .collect();
     server.run_with_stdin(&["batch", "n"], operations.as_bytes()).ok();
     for args in [
         &["list", "n", "--all"][..],

@@ -42,9 +42,9 @@ pub(super) struct Filter {
         long,
         value_name = "N",
         conflicts_with = "id",
-        value_parser = clap::value_parser!(u32).range(1..=10_000)
+        value_parser = values::within::<1, 10_000>
     )]
-    limit: Option<u32>,
+    limit: Option<u16>,
     /// Cancel nothing, and say how many would be
     #[arg(long, conflicts_with = "id")]
     dry_run: bool,
@@ -71,7 +71,7 @@ struct Body {
     #[serde(skip_serializing_if = "Option::is_none")]
     dry_run: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<u32>,
+    limit: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
@@ -137,7 +137,8 @@ async fn calls(
         total.skipped += step.skipped;
         total.dry_run = step.dry_run;
         // A call of its own has a limit as well, and may end before it has found so many.
-        let left = body.limit.map(|limit| limit - u32::try_from(step.cancelled).unwrap_or(limit).min(limit));
+        let done = u16::try_from(step.cancelled).unwrap_or(u16::MAX);
+        let left = body.limit.map(|limit| limit.saturating_sub(done));
         if step.cursor.is_none() || left == Some(0) {
             return Ok(total);
         }

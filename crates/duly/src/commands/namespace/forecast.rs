@@ -26,10 +26,10 @@ pub(super) struct Args {
     #[arg(value_parser = values::namespace)]
     namespace: NamespaceName,
     /// Length of a bucket, 1s to 366d
-    #[arg(long, default_value = "1m", value_parser = values::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::duration)]
     bucket: Millis,
     /// How many buckets, 1 to 1000
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = values::whole::<u32>)]
     count: u32,
 }
 
@@ -52,7 +52,9 @@ pub(super) async fn run(args: &Args, session: &Session) -> Outcome {
     let call = session.client.namespace(Method::GET, &args.namespace, &["forecast"]);
     let query = [("bucket", args.bucket.to_string()), ("count", args.count.to_string())];
     let answer = call.query(&query).send().await?;
-    session.printer.answer(&answer, || Ok(drawn(&answer.parse()?, when::now(), session.printer.screen())))
+    session
+        .printer
+        .answer(&answer, || Ok(drawn(&answer.parse()?, when::now(), session.printer.screen())))
 }
 
 /// Columns of the longest bar.
@@ -116,7 +118,8 @@ mod tests {
             ],
             later: 1,
         };
-        let text = drawn(&forecast, Timestamp::from_unix_ms(30_000).expect("in range"), Screen::default());
+        let text =
+            drawn(&forecast, Timestamp::from_unix_ms(30_000).expect("in range"), Screen::default());
         let lines: Vec<_> = text.lines().map(str::trim_end).collect();
         assert_eq!(lines.len(), 6, "{text}");
         assert!(lines[1].contains("overdue") && lines[1].ends_with(&"█".repeat(20)), "{text}");

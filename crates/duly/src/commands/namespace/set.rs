@@ -10,12 +10,7 @@ use serde_json::{Map, Value};
 
 use super::settings::{self, Given, Object, Settings};
 use crate::{
-    Outcome,
-    args::named::Named,
-    cli::Session,
-    client::Hint,
-    commands::get,
-    failure::Failure,
+    Outcome, args::named::Named, cli::Session, client::Hint, commands::get, failure::Failure,
 };
 
 /// Change settings of a namespace; what is not named stays
@@ -133,7 +128,8 @@ fn changes(given: Object, reset: &[Reset], present: &Object) -> Object {
     if let Some(retry) = body.remove("retry") {
         // Waits of one kind say nothing beside those of the other.
         let kind = |retry: &Object| retry.contains_key("schedule");
-        let is_same = |present: &Object| retry.as_object().is_some_and(|new| kind(new) == kind(present));
+        let is_same =
+            |present: &Object| retry.as_object().is_some_and(|new| kind(new) == kind(present));
         let kept = part("retry").filter(is_same).filter(|_| !reset.contains(&Reset::Retry));
         let mut merged = kept.unwrap_or_default();
         merge(&mut merged, Some(retry));
@@ -205,7 +201,11 @@ mod tests {
                 vec![Reset::Lease],
                 json!({"retry": {"max_attempts": 7, "min_backoff": "1s"}, "lease": null}),
             ),
-            (json!({"retry": {"schedule": ["1s"]}}), vec![], json!({"retry": {"schedule": ["1s"]}})),
+            (
+                json!({"retry": {"schedule": ["1s"]}}),
+                vec![],
+                json!({"retry": {"schedule": ["1s"]}}),
+            ),
             (json!({}), vec![Reset::Limits], json!({"limits": null})),
             (
                 json!({"retry": {"jitter": 0.5}}),

@@ -30,7 +30,7 @@ pub(super) struct Settings {
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     retention: Option<Millis>,
     /// Share of the workers when they are scarce, 1 to 1000
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     weight: Option<u32>,
     /// Sign webhooks with this secret, whsec_…; give two during a rotation. Others can see what is
     /// typed here: `duly namespace secret set` reads it from a file
@@ -52,28 +52,28 @@ pub(super) struct Settings {
 #[command(next_help_heading = "Limits")]
 struct Limits {
     /// Schedules taken a second
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     schedule_per_second: Option<u32>,
     /// Attempts begun a second, per webhook lane
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     deliver_per_second: Option<u32>,
     /// Attempts under way at once, per webhook lane
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     max_in_flight: Option<u32>,
     /// Pending timers
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
     max_pending: Option<u64>,
     /// Bytes of one payload
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
     max_payload_bytes: Option<u64>,
     /// Longest time from now to due
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     max_delay: Option<Millis>,
     /// Dead letters; at the limit the lanes stop
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
     max_dead: Option<u64>,
     /// Ended timers that can still be looked up
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
     max_retained: Option<u64>,
 }
 

@@ -123,9 +123,9 @@ impl LaneRow {
             Some(failures) if failures > 0 => format!(", {failures} failures"),
             _ => String::new(),
         };
-        let probe = self.next_probe_in_ms.map_or_else(String::new, |ms| {
-            format!(", next attempt in {}", when::distance(ms))
-        });
+        let probe = self
+            .next_probe_in_ms
+            .map_or_else(String::new, |ms| format!(", next attempt in {}", when::distance(ms)));
         format!("{breaker}{failures}{probe}")
     }
 }

@@ -1,11 +1,14 @@
 use super::*;
 
 fn letters() -> Table {
-    let columns = [Column::Whole("id"), Column::Number("attempts"), Column::Cut("error")];
+    let columns = [
+        Column::Whole("id"),
+        Column::Whole("left out"),
+        Column::Number("attempts"),
+        Column::Cut("error"),
+    ];
     let mut table = Table::new(columns);
-    let row = |id: &str, attempts: &str, error: &str| {
-        [id, attempts, error].map(str::to_owned)
-    };
+    let row = |id: &str, attempts: &str, error: &str| [id, "", attempts, error].map(str::to_owned);
     table.row(Tone::Bad, row("order:1", "16", "503 from a receiver with a great deal to say"));
     table.row(Tone::Plain, row("größe/2", "3", "a\u{1b}[2Jb\nc"));
     table
@@ -39,7 +42,8 @@ fn on_a_terminal_a_row_is_one_line_and_ids_are_whole() {
 
 #[test]
 fn pairs_go_on_below_where_they_are_long() {
-    let pairs = || [("id", "x"), ("payload", "one two three four")].map(|(a, b)| (a.into(), b.into()));
+    let pairs =
+        || [("id", "x"), ("payload", "one two three four")].map(|(a, b)| (a.into(), b.into()));
     let text = of_pairs(Screen::default(), pairs());
     assert_eq!(text, " id       x\n payload  one two three four\n");
     let text = of_pairs(Screen::terminal(22), pairs());
