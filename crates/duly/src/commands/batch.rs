@@ -29,6 +29,7 @@ use crate::{
 ///   {"cancel": {"id": "order:1"}}
 ///   {"reschedule": {"id": "order:1", "due_at": "2100-01-01T00:00:00Z"}}
 ///   {"fire": {"id": "order:1"}}
+///
 /// with the fields of the HTTP interface. There is no limit to their number. One id's operations run
 /// in order, a line that is refused refuses only itself, and refused lines are shown with their
 /// number. With --output json every line is answered with one line. Exit code 1 if any was refused.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use clap::Command;
+use clap::{Arg, Command};
 
 use crate::{Outcome, cli, output::Printer};
 
@@ -16,16 +16,16 @@ pub(crate) fn run(printer: Printer) -> Outcome {
     printer.line(&page)
 }
 
-/// The help of a command and of those below it.
+/// The help of a command and of those below it. What every command takes is shown at the first alone.
 fn section(page: &mut String, command: &mut Command, name: &str) {
     let help = command.render_long_help().to_string();
     let lines: Vec<_> = help.trim().lines().map(str::trim_end).collect();
     write!(page, "\n## `{name}`\n\n```text\n{}\n```\n", lines.join("\n"))
         .expect("writing to a String does not fail");
-    for inner in command.get_subcommands_mut() {
-        if inner.get_name() != "help" {
-            let name = format!("{name} {}", inner.get_name());
-            section(page, inner, &name);
-        }
+    for inner in command.get_subcommands_mut().filter(|inner| inner.get_name() != "help") {
+        let own = |arg: Arg| if arg.is_global_set() { arg.hide(true) } else { arg };
+        let mut inner = inner.clone().mut_args(own);
+        let name = format!("{name} {}", inner.get_name());
+        section(page, &mut inner, &name);
     }
 }

@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// Wait up to this long until it can
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     wait: Option<Millis>,
+    /// Ask only whether the process lives, as an orchestrator does that would restart it
+    #[arg(long)]
+    alive: bool,
 }
 
 #[derive(Deserialize)]
@@ -45,7 +48,7 @@ struct Progress {
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let until = Instant::now() + args.wait.unwrap_or_default().to_std();
     let asked = loop {
-        let asked = ask(session).await;
+        let asked = ask(session, if args.alive { "healthz" } else { "readyz" }).await;
         let is_ready = asked.as_ref().is_ok_and(|(_, readiness)| readiness.is_ready());
         if is_ready || Instant::now() >= until {
             break asked;
@@ -62,16 +65,17 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     if readiness.is_ready() { Ok(()) } else { Err(readiness.failure()) }
 }
 
-async fn ask(session: &Session) -> Result<(Answer, Readiness), Failure> {
-    let call = session.client.root(Method::GET, &["readyz"]);
+async fn ask(session: &Session, path: &str) -> Result<(Answer, Readiness), Failure> {
+    let call = session.client.root(Method::GET, &[path]);
     let answer = call.accepting(StatusCode::SERVICE_UNAVAILABLE).send().await?;
     let readiness = answer.parse()?;
     Ok((answer, readiness))
 }
 
 impl Readiness {
+    /// Whether the answer is yes.
     fn is_ready(&self) -> bool {
-        self.status == "ready"
+        matches!(self.status.as_str(), "ready" | "alive")
     }
 
     fn failure(self) -> Failure {

@@ -46,7 +46,7 @@ Set to anything, it forbids colours.
 /// A page.
 struct Page {
     file: String,
-    text: Vec<u8>,
+    text: String,
 }
 
 /// Runs it.
@@ -79,7 +79,17 @@ fn collect(pages: &mut Vec<Page>, command: &Command) -> Outcome {
     let mut text = Vec::new();
     page.render(&mut text)?;
     text.extend_from_slice(CLOSING);
+    let text = ascii(&String::from_utf8_lossy(&text));
     pages.push(Page { file: page.get_filename(), text });
     let mut inner = command.get_subcommands().filter(|inner| inner.get_name() != "help");
     inner.try_for_each(|inner| collect(pages, inner))
+}
+
+/// Other characters as escapes: not every `man` knows how a page is encoded.
+fn ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii() { out.push(c) } else { out.push_str(&format!("\\[u{:04X}]", u32::from(c))) }
+    }
+    out
 }

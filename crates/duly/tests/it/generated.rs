@@ -44,6 +44,7 @@ fn there_is_a_manual_page_for_each_command() {
     for page in &written {
         let text = fs::read_to_string(pages.join(page)).expect("UTF-8");
         let name = page.trim_end_matches(".1");
+        assert!(text.is_ascii(), "{page}");
         for part in [".TH", ".SH NAME", ".SH SYNOPSIS", "EXIT STATUS", name] {
             assert!(text.contains(part), "{page} lacks {part}");
         }

@@ -180,6 +180,7 @@ fn health_says_whether_it_can_work_and_waits_for_it() {
     let server = Server::start();
     assert_eq!(server.run(&["health"]).ok(), "ready\n");
     assert_eq!(server.json(&["health"])["status"], "ready");
+    assert_eq!(server.run(&["health", "--alive"]).ok(), "alive\n");
     let nobody = run(&["--server", "http://127.0.0.1:9", "health"]).refused(1);
     assert!(nobody.contains("no Duly server answers"), "{nobody}");
     // One that is not there yet is waited for.

@@ -48,6 +48,9 @@ enum Action {
     /// Show the fingerprints of a namespace's secrets; secrets themselves are never shown
     List(Named),
     /// Sign with these secrets, and with no other: one, or two during a rotation
+    #[command(
+        override_usage = "duly namespace secret set [OPTIONS] <NAMESPACE> <SECRET> [SECRET]\n       duly namespace secret set [OPTIONS] <NAMESPACE> --file <FILE>"
+    )]
     Set {
         #[command(flatten)]
         named: Named,
