@@ -1,8 +1,12 @@
 //! Pieces of the command line that several commands share.
 
+pub(crate) mod confirm;
 pub(crate) mod due;
 pub(crate) mod filter;
+pub(crate) mod input;
 pub(crate) mod labels;
+pub(crate) mod named;
 pub(crate) mod payload;
 pub(crate) mod place;
+pub(crate) mod retry;
 pub(crate) mod values;

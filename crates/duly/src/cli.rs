@@ -3,20 +3,20 @@
 //! Values are checked while parsing, with the checks of `duly-core`, so that a mistake ends with
 //! exit code 2 before anything is sent.
 
-use std::future::Future;
+use std::{ffi::OsString, future::Future};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use reqwest::Url;
 
 use crate::{
     Outcome, args,
     client::Client,
     commands::{
-        cancel, cli_docs, config, dead, fire, get, lease, list, namespace, openapi, receive,
-        reschedule, resume, schedule, serve, settle, store,
+        batch, cancel, cli_docs, completions, config, dead, fire, get, health, lease, list, man,
+        metrics, namespace, openapi, receive, reschedule, resume, schedule, serve, settle, store,
     },
-    failure::Failure,
-    output::{Format, Printer},
+    failure::{Failure, Reader},
+    output::{Format, Loudness, Printer},
 };
 
 /// Deliver this payload at that time, unless cancelled.
@@ -44,9 +44,12 @@ struct Everywhere {
         hide_env_values = true
     )]
     server: Url,
-    /// A table for people, or the server's answer as one JSON document
+    /// A table for people, or JSON for programs, errors included
     #[arg(long, global = true, value_name = "FORMAT", default_value = "table")]
     output: Format,
+    /// Print nothing but errors; the exit code says how it went
+    #[arg(long, short, global = true)]
+    quiet: bool,
 }
 
 #[derive(Subcommand)]
@@ -58,6 +61,7 @@ enum Command {
     Reschedule(reschedule::Args),
     Cancel(cancel::Args),
     Fire(fire::Args),
+    Batch(batch::Args),
     Lease(lease::Args),
     Settle(settle::Args),
     Namespace(namespace::Args),
@@ -66,12 +70,11 @@ enum Command {
     Receive(receive::Args),
     Store(store::Args),
     Config(config::Args),
-    /// Print the OpenAPI document
-    #[command(name = "__openapi", hide = true)]
-    Openapi,
-    /// Print the reference of the command line
-    #[command(name = "__cli-docs", hide = true)]
-    CliDocs,
+    Health(health::Args),
+    Metrics(metrics::Args),
+    Openapi(openapi::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// What a command that calls a server works with.
@@ -85,8 +88,9 @@ pub(crate) struct Session {
 impl Cli {
     /// Does what was typed.
     pub(crate) fn run(self) -> Outcome {
-        let Everywhere { server, output } = self.everywhere;
-        let printer = Printer::new(output);
+        let Everywhere { server, output, quiet } = self.everywhere;
+        let loudness = if quiet { Loudness::Quiet } else { Loudness::Normal };
+        let printer = Printer::new(output, loudness);
         let session = || Ok::<_, Failure>(Session { client: Client::new(server)?, printer });
         match self.command {
             Command::Serve(args) => serve::run(args, printer),
@@ -96,6 +100,7 @@ impl Cli {
             Command::Reschedule(args) => block_on(reschedule::run(args, &session()?)),
             Command::Cancel(args) => block_on(cancel::run(args, &session()?)),
             Command::Fire(args) => block_on(fire::run(args, &session()?)),
+            Command::Batch(args) => block_on(batch::run(args, &session()?)),
             Command::Lease(args) => block_on(lease::run(args, &session()?)),
             Command::Settle(args) => block_on(settle::run(args, &session()?)),
             Command::Namespace(args) => block_on(namespace::run(args, &session()?)),
@@ -104,9 +109,50 @@ impl Cli {
             Command::Receive(args) => block_on(receive::run(args, printer)),
             Command::Store(args) => store::run(args, printer, session),
             Command::Config(args) => config::run(args, printer),
-            Command::Openapi => openapi::run(printer),
-            Command::CliDocs => cli_docs::run(printer),
+            Command::Health(args) => block_on(health::run(args, &session()?)),
+            Command::Metrics(args) => block_on(metrics::run(args, &session()?)),
+            Command::Openapi(_) => block_on(openapi::run(&session()?)),
+            Command::Completions(args) => completions::run(args, printer),
+            Command::Man(args) => man::run(args, printer),
         }
+    }
+
+    /// Who reads what went wrong.
+    pub(crate) fn reader(&self) -> Reader {
+        match self.everywhere.output {
+            Format::Table => Reader::Person,
+            Format::Json | Format::Ndjson => Reader::Program,
+        }
+    }
+}
+
+/// Who reads what is wrong with a command line that could not be read.
+pub(crate) fn reader_of(arguments: impl IntoIterator<Item = OsString>) -> Reader {
+    let mut is_format = false;
+    for argument in arguments {
+        let text = argument.to_string_lossy();
+        let format = text.strip_prefix("--output=").or(is_format.then_some(&*text));
+        if matches!(format, Some("json" | "ndjson")) {
+            return Reader::Program;
+        }
+        is_format = text == "--output";
+    }
+    Reader::Person
+}
+
+/// The commands as people see them, for completions, manual pages and the reference.
+pub(crate) fn shown() -> clap::Command {
+    let mut command = Cli::command();
+    command.build();
+    command
+}
+
+/// Commands of the project's own tools, which stand in no help, completion or manual page.
+pub(crate) fn hidden(name: &str) -> Option<fn(Printer) -> Outcome> {
+    match name {
+        "__openapi" => Some(openapi::own),
+        "__cli-docs" => Some(cli_docs::run),
+        _ => None,
     }
 }
 

@@ -3,15 +3,16 @@
 //! Names and ids are percent-encoded into the path. Nothing is retried here: what is not known to
 //! be done is said to be unknown.
 
+mod lines;
 mod problem;
 mod unreachable;
 
-pub(crate) use problem::Hint;
+pub(crate) use problem::{Hint, sentence};
 
 use std::time::Duration;
 
 use duly_core::{NamespaceName, TimerId};
-use reqwest::{Method, Url, header::CONTENT_TYPE};
+use reqwest::{Method, StatusCode, Url, header::CONTENT_TYPE};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::failure::Failure;
@@ -23,7 +24,11 @@ const EXCHANGE: Duration = Duration::from_secs(60);
 
 /// What to type next after any call, unless the call has a better hint.
 const HINTS: &[Hint] = &[
-    ("not_found", "`duly namespace list` shows the namespaces, `duly list NAMESPACE` the timers"),
+    (
+        "not_found",
+        "`duly namespace list` shows the namespaces, `duly list NAMESPACE` the timers; \
+         `duly namespace put NAMESPACE` makes a namespace",
+    ),
     ("dead", "`duly dead redrive` has it delivered again, `duly dead purge` drops it"),
 ];
 
@@ -41,6 +46,7 @@ pub(crate) struct Call<'a> {
     body: Option<Result<Vec<u8>, serde_json::Error>>,
     wait: Duration,
     hints: &'static [Hint],
+    accepted: Option<StatusCode>,
 }
 
 /// What the server answered to a call that it accepted.
@@ -76,11 +82,19 @@ impl Client {
 
     /// A call to what is about the service and no namespace, below `/v1`.
     pub(crate) fn service(&self, method: Method, segments: &[&str]) -> Call<'_> {
+        let mut below = vec!["v1"];
+        below.extend(segments);
+        self.root(method, &below)
+    }
+
+    /// A call to anything, from the root.
+    pub(crate) fn root(&self, method: Method, segments: &[&str]) -> Call<'_> {
         let mut url = self.server.clone();
         if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().push("v1").extend(segments);
+            path.pop_if_empty().extend(segments);
         }
-        Call { client: self, method, url, body: None, wait: Duration::ZERO, hints: &[] }
+        let wait = Duration::ZERO;
+        Call { client: self, method, url, body: None, wait, hints: &[], accepted: None }
     }
 
     /// A call to a namespace, or to `below` it.
@@ -135,6 +149,12 @@ impl Call<'_> {
         self
     }
 
+    /// An answer of this status is one as well, and no refusal.
+    pub(crate) fn accepting(mut self, status: StatusCode) -> Self {
+        self.accepted = Some(status);
+        self
+    }
+
     /// Makes the call.
     pub(crate) async fn send(self) -> Result<Answer, Failure> {
         let server = &self.client.server;
@@ -150,7 +170,7 @@ impl Call<'_> {
         let response = sent.map_err(unreachable)?;
         let status = response.status();
         let text = response.text().await.map_err(unreachable)?;
-        if status.is_success() {
+        if status.is_success() || self.accepted == Some(status) {
             Ok(Answer { text, server: server.clone() })
         } else {
             Err(problem::failure(server, status, &text, &[self.hints, HINTS].concat()))
@@ -161,14 +181,19 @@ impl Call<'_> {
 impl Answer {
     /// The body as a value.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_str(&self.text).map_err(|error| {
-            Failure::new(format_args!(
-                "{} answered what a Duly server of this version does not ({error}): \
-                 is it one, and of the same version as this command?",
-                self.server
-            ))
-        })
+        serde_json::from_str(&self.text).map_err(|error| not_duly(&self.server, &error))
     }
+}
+
+/// An answer that cannot be read.
+fn not_duly(server: &Url, error: &serde_json::Error) -> Failure {
+    Failure::coded(
+        "not_duly",
+        format_args!(
+            "{server} answered what a Duly server of this version does not ({error}): \
+             is it one, and of the same version as this command?"
+        ),
+    )
 }
 
 /// Whether the server runs on this machine.

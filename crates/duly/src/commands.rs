@@ -1,17 +1,22 @@
 //! The commands, a file for each.
 //!
 //! Those that call a server are all alike: what was typed becomes one request, the answer becomes
-//! a table or stays JSON. `serve`, `store` and `config` work in this process; `receive` is a small
-//! server of its own.
+//! a table or stays JSON. `serve`, `store`, `config`, `completions` and `man` work in this process;
+//! `receive` is a small server of its own.
 
+pub(crate) mod batch;
 pub(crate) mod cancel;
 pub(crate) mod cli_docs;
+pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod dead;
 pub(crate) mod fire;
 pub(crate) mod get;
+pub(crate) mod health;
 pub(crate) mod lease;
 pub(crate) mod list;
+pub(crate) mod man;
+pub(crate) mod metrics;
 pub(crate) mod namespace;
 pub(crate) mod openapi;
 pub(crate) mod receive;

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! * It promises: what was typed wrong exits 2, what was refused or failed exits 1, each with one
-//!   message that says what to do; everything else exits 0. A closed pipe ends it quietly.
+//!   message that says what to do, as JSON where JSON was asked for; everything else exits 0. A
+//!   closed pipe ends it quietly. Nothing that comes from elsewhere drives the terminal.
 //! * It refuses to hold logic: what a timer is stands in `duly-core`, what a server is in
 //!   `duly-server`.
 //!
@@ -21,22 +22,41 @@ mod commands;
 mod failure;
 mod output;
 
-use std::process::ExitCode;
+use std::{env, process::ExitCode};
 
 use clap::Parser;
 
-use crate::{cli::Cli, failure::Failure};
+use crate::{
+    cli::Cli,
+    failure::{Failure, Reader},
+    output::{Format, Loudness, Printer},
+};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let first = env::args_os().nth(1).and_then(|name| name.into_string().ok());
+    if let Some(command) = first.and_then(|name| cli::hidden(&name)) {
+        return ended(command(Printer::new(Format::Table, Loudness::Normal)), Reader::Person);
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && cli::reader_of(env::args_os()) == Reader::Program => {
+            return failure::report_usage(&error);
+        }
+        Err(error) => error.exit(),
+    };
     // Refused only when a provider is installed already, and then that one serves as well.
     rustls::crypto::ring::default_provider().install_default().ok();
-    match cli.run() {
+    let reader = cli.reader();
+    ended(cli.run(), reader)
+}
+
+fn ended(outcome: Outcome, reader: Reader) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report(reader),
     }
 }
 

@@ -1,7 +1,8 @@
-//! Where answers go: stdout, as tables for people or as the server's JSON.
+//! Where answers go: stdout, as tables for people or as JSON for programs.
 
 pub(crate) mod fields;
 pub(crate) mod table;
+pub(crate) mod terminal;
 pub(crate) mod text;
 pub(crate) mod timers;
 pub(crate) mod when;
@@ -10,6 +11,7 @@ use std::io::{self, Write as _};
 
 use clap::ValueEnum;
 
+use self::terminal::{Screen, Tone};
 use crate::{Outcome, client::Answer, failure::Failure};
 
 /// How answers are printed.
@@ -17,25 +19,53 @@ use crate::{Outcome, client::Answer, failure::Failure};
 pub(crate) enum Format {
     /// For people
     Table,
-    /// For programs
+    /// For programs: the answer as one JSON document; errors too
     Json,
+    /// For programs that read line by line: the same on one line, of lists a line for each item
+    Ndjson,
+}
+
+/// Whether what went well is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loudness {
+    /// Answers are printed.
+    Normal,
+    /// Nothing is, but errors.
+    Quiet,
 }
 
 /// Prints answers.
 #[derive(Clone, Copy)]
 pub(crate) struct Printer {
     format: Format,
+    loudness: Loudness,
+    screen: Screen,
 }
 
 impl Printer {
     /// A printer of this format.
-    pub(crate) fn new(format: Format) -> Self {
-        Self { format }
+    pub(crate) fn new(format: Format, loudness: Loudness) -> Self {
+        Self { format, loudness, screen: Screen::stdout() }
     }
 
     /// Whether programs read the output.
     pub(crate) fn is_json(self) -> bool {
-        self.format == Format::Json
+        self.format != Format::Table
+    }
+
+    /// Whether programs read the output line by line.
+    pub(crate) fn is_ndjson(self) -> bool {
+        self.format == Format::Ndjson
+    }
+
+    /// Where it goes.
+    pub(crate) fn screen(self) -> Screen {
+        self.screen
+    }
+
+    /// Text in the colour of its tone.
+    pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
+        self.screen.paint(tone, text)
     }
 
     /// Prints an answer: as it came, or as `table` shows it.
@@ -44,11 +74,53 @@ impl Printer {
         answer: &Answer,
         table: impl FnOnce() -> Result<String, Failure>,
     ) -> Outcome {
-        if self.is_json() { self.line(&answer.text) } else { self.line(&table()?) }
+        self.document(&answer.text, table)
+    }
+
+    /// Prints a JSON document, or what `table` shows of it.
+    pub(crate) fn document(
+        self,
+        document: &str,
+        table: impl FnOnce() -> Result<String, Failure>,
+    ) -> Outcome {
+        if self.is_json() { self.json(document) } else { self.line(&table()?) }
+    }
+
+    /// Prints a JSON document.
+    pub(crate) fn json(self, document: &str) -> Outcome {
+        let line;
+        let document = if self.is_ndjson() {
+            line = text::one_line(document);
+            &line
+        } else {
+            document
+        };
+        if self.screen.is_terminal() {
+            self.line(&text::json(document))
+        } else {
+            self.line(document)
+        }
+    }
+
+    /// Prints the items of a list that is the only field of its document: as this document, or a
+    /// line for each.
+    pub(crate) fn json_list<'a>(
+        self,
+        name: &str,
+        items: impl IntoIterator<Item = &'a str>,
+    ) -> Outcome {
+        if self.is_ndjson() {
+            return items.into_iter().try_for_each(|item| self.json(item));
+        }
+        let items: Vec<_> = items.into_iter().collect();
+        self.json(&format!(r#"{{"{name}":[{}]}}"#, items.join(",")))
     }
 
     /// Prints a line at once.
     pub(crate) fn line(self, text: &str) -> Outcome {
+        if self.loudness == Loudness::Quiet {
+            return Ok(());
+        }
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.trim_end_matches('\n').as_bytes())?;
         stdout.write_all(b"\n")?;

@@ -10,10 +10,15 @@ use super::values;
 #[group(multiple = false)]
 pub(crate) struct Due {
     /// Due this long from now: 250ms, 30m, 2h30m, 7d
-    #[arg(long = "in", value_name = "DURATION", value_parser = values::duration)]
+    #[arg(
+        long = "in",
+        value_name = "DURATION",
+        value_parser = values::duration,
+        allow_hyphen_values = true
+    )]
     delay: Option<Millis>,
     /// Due at this time: RFC 3339 with any offset, or Unix milliseconds
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    #[arg(long, value_name = "TIME", value_parser = values::time, allow_hyphen_values = true)]
     at: Option<Timestamp>,
 }
 

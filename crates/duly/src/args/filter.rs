@@ -20,7 +20,7 @@ pub(crate) struct Filter {
     #[arg(long)]
     tag: Option<String>,
     /// At most this many on a page
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = values::within::<1, 1000>)]
     limit: u16,
     /// Go on where the page before ended
     #[arg(long)]

@@ -1,8 +1,7 @@
 //! What: the payload, given as JSON, as text, or as a file's exact bytes.
 
 use std::{
-    fs::File,
-    io::{self, Read},
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -11,7 +10,7 @@ use duly_core::payload::PAYLOAD_BYTES_HARD;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::values;
+use super::{input, values};
 use crate::failure::Failure;
 
 /// The payload.
@@ -59,21 +58,13 @@ impl PayloadArgs {
 
 /// The bytes of a file or of stdin, refused past what any namespace allows.
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let (name, source): (String, io::Result<Box<dyn Read>>) = if path == Path::new("-") {
-        ("stdin".to_owned(), Ok(Box::new(io::stdin())))
-    } else {
-        let file = File::open(path).map(|file| Box::new(file) as Box<dyn Read>);
-        (path.display().to_string(), file)
-    };
     let mut bytes = Vec::new();
-    source.and_then(|source| source.take(PAYLOAD_BYTES_HARD + 1).read_to_end(&mut bytes)).map_err(
-        |error| {
-            Failure::new(format_args!(
-                "cannot read the payload from {name}: {error}; name a file, or `-` for stdin"
-            ))
-        },
-    )?;
+    input::open(path, "payload")?
+        .take(PAYLOAD_BYTES_HARD + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| input::unreadable(path, "payload", &error))?;
     if bytes.len() as u64 > PAYLOAD_BYTES_HARD {
+        let name = input::name(path);
         return Err(Failure::new(format_args!(
             "the payload from {name} is larger than the {PAYLOAD_BYTES_HARD} bytes that a payload can have: send a reference to it instead"
         )));

@@ -1,17 +1,63 @@
-//! Where to: `--url` or `--pull`.
+//! Where to: `--url` with what belongs to it, or `--pull`; and the fallback of a namespace.
 
-use serde::Serialize;
+use clap::ValueEnum;
+use duly_core::Millis;
+use serde::{Serialize, Serializer};
+
+use super::values;
 
 /// The destination of a firing.
 #[derive(clap::Args)]
-#[group(multiple = false)]
 pub(crate) struct Place {
     /// Deliver to this webhook
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", conflicts_with = "pull")]
     url: Option<String>,
+    /// Deliver with this method (POST unless given)
+    #[arg(long, value_name = "METHOD", requires = "url", ignore_case = true)]
+    url_method: Option<WebhookMethod>,
+    /// A header of every delivery to the webhook, as name:value; repeat it for more
+    #[arg(long = "url-header", value_name = "NAME:VALUE", value_parser = values::header, requires = "url")]
+    url_headers: Vec<(String, String)>,
+    /// Time for one delivery, 100ms to 10m (30s unless given)
+    #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "url")]
+    url_timeout: Option<Millis>,
     /// Let consumers lease it
     #[arg(long)]
     pull: bool,
+}
+
+/// A second receiver.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Fallback: a second receiver, for when the webhook stays away")]
+pub(crate) struct FallbackArgs {
+    /// Deliver to this webhook when the first receiver does not take it
+    #[arg(long, value_name = "URL")]
+    fallback_url: Option<String>,
+    /// Deliver to it with this method (POST unless given)
+    #[arg(long, value_name = "METHOD", requires = "fallback_url", ignore_case = true)]
+    fallback_method: Option<WebhookMethod>,
+    /// A header of every delivery to it, as name:value; repeat it for more
+    #[arg(long = "fallback-header", value_name = "NAME:VALUE", value_parser = values::header, requires = "fallback_url")]
+    fallback_headers: Vec<(String, String)>,
+    /// Time for one delivery to it, 100ms to 10m (30s unless given)
+    #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "fallback_url")]
+    fallback_timeout: Option<Millis>,
+    /// It gets a firing after this many failed attempts (5 unless given)
+    #[arg(long, value_name = "N", requires = "fallback_url", value_parser = values::whole::<u32>)]
+    fallback_after_attempts: Option<u32>,
+    /// It gets every firing of a receiver left alone for this long, up to 1d (1m unless given)
+    #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "fallback_url")]
+    fallback_after_open: Option<Millis>,
+}
+
+/// The methods of a delivery.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[value(rename_all = "UPPER")]
+#[serde(rename_all = "UPPERCASE")]
+enum WebhookMethod {
+    Post,
+    Put,
+    Patch,
 }
 
 /// A destination as a request says it.
@@ -19,16 +65,76 @@ pub(crate) struct Place {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DestinationField {
     Pull {},
-    Http { url: String },
+    Http(Webhook),
 }
+
+/// A webhook as a request says it.
+#[derive(Serialize)]
+pub(crate) struct Webhook {
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<WebhookMethod>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<Pairs>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout: Option<String>,
+}
+
+/// A fallback as a request says it.
+#[derive(Serialize)]
+pub(crate) struct FallbackField {
+    destination: DestinationField,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_attempts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_open: Option<String>,
+}
+
+/// Names and values as an object in the order in which they were typed.
+struct Pairs(Vec<(String, String)>);
 
 impl Place {
     /// The destination, where one is given.
     pub(crate) fn field(self) -> Option<DestinationField> {
         match (self.url, self.pull) {
-            (Some(url), _) => Some(DestinationField::Http { url }),
+            (Some(url), _) => {
+                Some(webhook(url, self.url_method, self.url_headers, self.url_timeout))
+            }
             (None, true) => Some(DestinationField::Pull {}),
             (None, false) => None,
         }
+    }
+}
+
+impl FallbackArgs {
+    /// The fallback, where one is given.
+    pub(crate) fn field(self) -> Option<FallbackField> {
+        let (method, headers) = (self.fallback_method, self.fallback_headers);
+        let destination = webhook(self.fallback_url?, method, headers, self.fallback_timeout);
+        Some(FallbackField {
+            destination,
+            after_attempts: self.fallback_after_attempts,
+            after_open: self.fallback_after_open.map(|open| open.to_string()),
+        })
+    }
+}
+
+fn webhook(
+    url: String,
+    method: Option<WebhookMethod>,
+    headers: Vec<(String, String)>,
+    timeout: Option<Millis>,
+) -> DestinationField {
+    DestinationField::Http(Webhook {
+        url,
+        method,
+        headers: (!headers.is_empty()).then_some(Pairs(headers)),
+        timeout: timeout.map(|timeout| timeout.to_string()),
+    })
+}
+
+impl Serialize for Pairs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }

@@ -41,6 +41,25 @@ pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
     .map_err(allowed)
 }
 
+/// A whole number; what is allowed beyond that the server says, which knows its namespace.
+pub(crate) fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
+    let number = text.parse().ok().and_then(|number: u64| N::try_from(number).ok());
+    let most = u64::MAX >> (64 - 8 * size_of::<N>().min(8));
+    number.ok_or_else(|| format!("it must be a whole number from 0 to {most}"))
+}
+
+/// A whole number within bounds.
+pub(crate) fn within<const FROM: u16, const TO: u16>(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|number| (FROM..=TO).contains(number));
+    number.ok_or_else(|| format!("it must be a whole number from {FROM} to {TO}"))
+}
+
+/// A number that may have a fraction.
+pub(crate) fn decimal(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| "it must be a number such as 2 or 0.5".to_owned())
+}
+
 /// A JSON value, kept as its exact text.
 pub(crate) fn json(text: &str) -> Result<Box<RawValue>, String> {
     serde_json::from_str(text).map_err(|error| {
@@ -60,7 +79,10 @@ pub(crate) fn header(text: &str) -> Result<(String, String), String> {
 
 /// The address of a server.
 pub(crate) fn server_url(text: &str) -> Result<Url, String> {
-    let refuse = || "it must be an address such as \"http://127.0.0.1:3859\"".to_owned();
+    let refuse = || {
+        "it must be an address such as \"http://127.0.0.1:3859\", in --server or in DULY_SERVER"
+            .to_owned()
+    };
     let url = Url::parse(text).map_err(|_| refuse())?;
     if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(refuse()) }
 }

@@ -21,10 +21,21 @@ pub(crate) type Hint = (&'static str, &'static str);
 /// What the server said when it refused, and the hint that goes with it.
 pub(super) fn failure(server: &Url, status: StatusCode, body: &str, hints: &[Hint]) -> Failure {
     match serde_json::from_str::<Problem>(body) {
-        Ok(problem) => Failure::new(problem.sentence(hints)),
-        Err(_) => Failure::new(format_args!(
-            "{server} answered {status}, and not as a Duly server does: is it one?"
-        )),
+        Ok(problem) => {
+            Failure::Refused { message: problem.sentence(hints), problem: body.to_owned() }
+        }
+        Err(_) => Failure::coded(
+            "not_duly",
+            format_args!("{server} answered {status}, and not as a Duly server does: is it one?"),
+        ),
+    }
+}
+
+/// What a problem inside an answer says: of one item among several.
+pub(crate) fn sentence(problem: &str) -> String {
+    match serde_json::from_str::<Problem>(problem) {
+        Ok(problem) => problem.sentence(&[]),
+        Err(_) => problem.to_owned(),
     }
 }
 
@@ -60,7 +71,7 @@ mod tests {
     fn message(body: &str) -> String {
         let server = Url::parse("http://127.0.0.1:1").expect("a URL");
         match failure(&server, StatusCode::CONFLICT, body, &[("finished", "do this")]) {
-            Failure::Failed(message) => message,
+            Failure::Failed { message, .. } | Failure::Refused { message, .. } => message,
             other => panic!("not a failure: {other:?}"),
         }
     }

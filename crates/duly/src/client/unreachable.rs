@@ -9,24 +9,43 @@ use crate::failure::Failure;
 
 /// The message for a call that got no answer.
 pub(super) fn failure(server: &Url, error: &reqwest::Error, limit: Duration) -> Failure {
+    if error.is_timeout() && !error.is_connect() {
+        let server = server.as_str().trim_end_matches('/');
+        let limit = Millis::from_ms(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        return unknown(&format!("no answer from {server} within {limit}"));
+    }
+    broken(server, error)
+}
+
+/// The message for a call that has no time limit and did not get all of its answer.
+pub(super) fn broken(server: &Url, error: &reqwest::Error) -> Failure {
     let server = server.as_str().trim_end_matches('/');
     if error.is_connect() {
         let (refused, cause) = root(error);
-        let cause = if refused { String::new() } else { format!(" ({cause})") };
-        return Failure::new(format_args!(
-            "no Duly server answers at {server}{cause}: start one with `duly serve`, or name another with --server"
-        ));
+        let cause = match refused {
+            true => String::new(),
+            // What rustls says of an answer that is no TLS at all.
+            false if cause.contains("InvalidContentType") => {
+                " (it does not speak TLS: write http:// instead of https://)".to_owned()
+            }
+            false => format!(" ({cause})"),
+        };
+        return Failure::coded(
+            "unreachable",
+            format_args!(
+                "no Duly server answers at {server}{cause}: start one with `duly serve`, or name another with --server"
+            ),
+        );
     }
-    let what = if error.is_timeout() {
-        let limit = Millis::from_ms(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-        format!("no answer from {server} within {limit}")
-    } else {
-        let (_, cause) = root(error);
-        format!("the connection to {server} broke before the answer was complete ({cause})")
-    };
-    Failure::new(format_args!(
-        "{what}: it is not known whether this was done; look before you repeat it"
-    ))
+    let (_, cause) = root(error);
+    unknown(&format!("the connection to {server} broke before the answer was complete ({cause})"))
+}
+
+fn unknown(what: &str) -> Failure {
+    Failure::coded(
+        "outcome_unknown",
+        format_args!("{what}: it is not known whether this was done; look before you repeat it"),
+    )
 }
 
 /// Whether the connection was refused, and the innermost cause.

@@ -7,13 +7,19 @@ use duly_core::{NamespaceName, TimerId};
 use reqwest::Method;
 use serde::Deserialize;
 
-use crate::{Outcome, args::values, cli::Session, commands::reschedule, output::text};
+use crate::{
+    Outcome,
+    args::{confirm::Confirm, values},
+    cli::Session,
+    commands::reschedule,
+    output::text,
+};
 
 /// Cancel a timer, or all that fit a filter
 ///
 /// After it is answered with success, the timer is never delivered. Without an id, every pending
-/// timer is cancelled that fits all the conditions given; `--dry-run` counts them first. What is
-/// being delivered is left alone and counted.
+/// timer is cancelled that fits all the conditions given; `--dry-run` counts them first, and at a
+/// terminal you are asked. What is being delivered is left alone and counted.
 #[derive(clap::Args)]
 #[command(
     override_usage = "duly cancel [OPTIONS] <NAMESPACE> <ID>\n       duly cancel [OPTIONS] <NAMESPACE> <--tag <TAG>|--id-prefix <TEXT>|--due-from <TIME>|--due-to <TIME>|--state <STATE>|--all>"
@@ -29,10 +35,12 @@ pub(crate) struct Args {
     )]
     id: Option<TimerId>,
     /// Only if the timer has this revision
-    #[arg(long, value_name = "N", requires = "id")]
+    #[arg(long, value_name = "N", requires = "id", value_parser = values::whole::<u32>)]
     if_revision: Option<u32>,
     #[command(flatten)]
     filter: bulk::Filter,
+    #[command(flatten)]
+    confirm: Confirm,
 }
 
 #[derive(Deserialize)]
@@ -49,7 +57,7 @@ struct Cancelled {
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let Some(id) = args.id else {
-        return bulk::run(&args.namespace, &args.filter, session).await;
+        return bulk::run(&args.namespace, &args.filter, &args.confirm, session).await;
     };
     let revision = args.if_revision.map(|n| ("if_revision", n.to_string()));
     let call = session
@@ -69,7 +77,10 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             line.push_str(" already");
         }
         if cancelled.attempts > 0 {
-            line.push_str(&format!(", after {} attempts", cancelled.attempts));
+            line.push_str(&format!(
+                ", after {}",
+                text::count(cancelled.attempts.into(), "attempt")
+            ));
         }
         if cancelled.maybe_delivered {
             line.push_str("; it may have been delivered: the outcome of an attempt is not known");

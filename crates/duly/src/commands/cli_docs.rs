@@ -2,37 +2,30 @@
 
 use std::fmt::Write as _;
 
-use clap::{Command, CommandFactory as _};
+use clap::{Arg, Command};
 
-use crate::{Outcome, cli::Cli, output::Printer};
+use crate::{Outcome, cli, output::Printer};
 
-const OPENING: &str = "\
-# The command line
-
-Exit codes: 0 done, 1 refused or failed, 2 typed wrong. Durations are written `250ms`, `30m`, `2h30m`, `7d`, or as integer milliseconds; times as RFC 3339 with any offset, or as Unix milliseconds.
-
-This page is printed by the program itself: `cargo xtask cli-docs`.
-";
+const OPENING: &str = include_str!("cli_docs/opening.md");
 
 /// Runs it.
 pub(crate) fn run(printer: Printer) -> Outcome {
-    let mut command = Cli::command().term_width(100);
-    command.build();
+    let mut command = cli::shown().term_width(100);
     let mut page = OPENING.to_owned();
     section(&mut page, &mut command, "duly");
     printer.line(&page)
 }
 
-/// The help of a command and of those below it.
+/// The help of a command and of those below it. What every command takes is shown at the first alone.
 fn section(page: &mut String, command: &mut Command, name: &str) {
     let help = command.render_long_help().to_string();
     let lines: Vec<_> = help.trim().lines().map(str::trim_end).collect();
     write!(page, "\n## `{name}`\n\n```text\n{}\n```\n", lines.join("\n"))
         .expect("writing to a String does not fail");
-    for inner in command.get_subcommands_mut() {
-        if !inner.is_hide_set() && inner.get_name() != "help" {
-            let name = format!("{name} {}", inner.get_name());
-            section(page, inner, &name);
-        }
+    for inner in command.get_subcommands_mut().filter(|inner| inner.get_name() != "help") {
+        let own = |arg: Arg| if arg.is_global_set() { arg.hide(true) } else { arg };
+        let mut inner = inner.clone().mut_args(own);
+        let name = format!("{name} {}", inner.get_name());
+        section(page, &mut inner, &name);
     }
 }

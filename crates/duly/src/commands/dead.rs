@@ -1,5 +1,7 @@
 //! `duly dead`: looks after dead letters.
 
+pub(crate) mod overdue;
+
 use clap::Subcommand;
 use duly_core::{Millis, NamespaceName, TimerId};
 use reqwest::Method;
@@ -7,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Outcome,
-    args::{filter::Filter, values},
+    args::{confirm::Confirm, filter::Filter, values},
     cli::Session,
     commands::list,
     failure::Failure,
-    output::timers,
+    output::{text, timers},
 };
 
 /// List, redrive or purge dead letters: firings that were given up
@@ -42,7 +44,7 @@ enum Action {
         #[arg(long, value_name = "DURATION", value_parser = values::duration)]
         delay: Option<Millis>,
         /// Space them: at most this many a second
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = values::decimal)]
         per_second: Option<f64>,
     },
     /// Drop dead letters for good
@@ -52,7 +54,10 @@ enum Action {
         namespace: NamespaceName,
         #[command(flatten)]
         which: Which,
+        #[command(flatten)]
+        confirm: Confirm,
     },
+    Overdue(overdue::Args),
 }
 
 #[derive(clap::Args)]
@@ -115,10 +120,23 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             let pace = Pace { delay, per_second };
             change(session, &namespace, Verb::Redrive, which, pace).await
         }
-        Action::Purge { namespace, which } => {
+        Action::Purge { namespace, which, confirm } => {
+            if which.all && confirm.is_needed() {
+                let call = session.client.namespace(Method::GET, &namespace, &["stats"]);
+                let Holding { dead } = call.send().await?.parse()?;
+                let letters = text::count(dead, "dead letter");
+                Confirm::ask(&format!("Drop {letters} of {namespace} for good?"))?;
+            }
             change(session, &namespace, Verb::Purge, which, Pace::default()).await
         }
+        Action::Overdue(args) => overdue::run(args, session).await,
     }
+}
+
+/// What would be dropped.
+#[derive(Deserialize)]
+struct Holding {
+    dead: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -171,9 +189,14 @@ async fn change(
     if !session.printer.is_json() {
         session.printer.line(&format!("{total} {done}"))?;
     } else if which.all {
-        session.printer.line(&format!(r#"{{"{done}":{total}}}"#))?;
+        session.printer.json(&format!(r#"{{"{done}":{total}}}"#))?;
     } else {
-        session.printer.line(&last.text)?;
+        session.printer.json(&last.text)?;
     }
-    if refusals.is_empty() { Ok(()) } else { Err(Failure::new(refusals.join("\n       "))) }
+    if refusals.is_empty() {
+        return Ok(());
+    }
+    let refusals = refusals.join("\n       ");
+    let hint = format!("`duly dead list {namespace}` shows the dead letters");
+    Err(Failure::coded("some_refused", format_args!("{refusals}\n  {hint}")))
 }

@@ -32,6 +32,6 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
 pub(crate) fn show(printer: Printer, answer: &Answer) -> Outcome {
     printer.answer(answer, || {
         let fields: Fields = answer.parse()?;
-        Ok(table::of_pairs(fields.pairs(when::now())))
+        Ok(table::of_pairs(printer.screen(), fields.pairs(when::now())))
     })
 }

@@ -3,6 +3,7 @@
 use duly_core::{Millis, NamespaceName};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::{
     Outcome,
@@ -24,8 +25,8 @@ pub(crate) struct Args {
     #[arg(value_parser = values::namespace)]
     namespace: NamespaceName,
     /// At most this many
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    max: u32,
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<1, 10_000>)]
+    max: u16,
     /// Wait up to this long for the first one, at most 60s
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     wait: Option<Millis>,
@@ -33,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     lease: Option<Millis>,
     /// At most this many bytes of payload
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
     max_bytes: Option<u64>,
     /// Confirm what was received, after it is printed
     #[arg(long)]
@@ -42,7 +43,7 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct Body {
-    max: u32,
+    max: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,6 +57,12 @@ struct Leased {
     firings: Vec<FiringRow>,
     #[serde(default)]
     paused: bool,
+}
+
+/// The firings as they came.
+#[derive(Deserialize)]
+struct RawFirings {
+    firings: Vec<Box<RawValue>>,
 }
 
 /// Runs it.
@@ -74,14 +81,20 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         .send()
         .await?;
     let leased: Leased = answer.parse()?;
+    let printer = session.printer;
     // Printed before it is confirmed: what nobody read is leased again.
-    session.printer.answer(&answer, || {
-        Ok(match (leased.firings.is_empty(), leased.paused) {
-            (true, true) => "none: the namespace is paused".to_owned(),
-            (true, false) => "none".to_owned(),
-            (false, _) => timers::firings(&leased.firings, when::now()),
-        })
-    })?;
+    if printer.is_ndjson() {
+        let RawFirings { firings } = answer.parse()?;
+        printer.json_list("firings", firings.iter().map(|firing| firing.get()))?;
+    } else {
+        printer.answer(&answer, || {
+            Ok(match (leased.firings.is_empty(), leased.paused) {
+                (true, true) => "none: the namespace is paused".to_owned(),
+                (true, false) => "none".to_owned(),
+                (false, _) => timers::firings(&leased.firings, when::now()).text(printer.screen()),
+            })
+        })?;
+    }
     let tokens: Vec<_> = leased.firings.into_iter().map(|row| row.token).collect();
     if args.ack && !tokens.is_empty() {
         settle::ack(session, &args.namespace, &tokens).await?;

@@ -1,8 +1,22 @@
-//! `duly __openapi`: prints the OpenAPI document, `docs/reference/openapi.json`.
+//! `duly openapi`: the description of the HTTP interface.
+//!
+//! `duly __openapi` prints that of this program, `docs/reference/openapi.json`, without a server.
 
-use crate::{Outcome, output::Printer};
+use reqwest::Method;
+
+use crate::{Outcome, cli::Session, output::Printer};
+
+/// Print the OpenAPI document of the server
+#[derive(clap::Args)]
+pub(crate) struct Args {}
 
 /// Runs it.
-pub(crate) fn run(printer: Printer) -> Outcome {
-    printer.line(&duly_server::openapi_json())
+pub(crate) async fn run(session: &Session) -> Outcome {
+    let answer = session.client.root(Method::GET, &["openapi.json"]).send().await?;
+    session.printer.json(&answer.text)
+}
+
+/// Prints that of this program.
+pub(crate) fn own(printer: Printer) -> Outcome {
+    printer.json(&duly_server::openapi_json())
 }

@@ -2,7 +2,7 @@
 //!
 //! It answers every method and path alike. With a secret (or two, during a rotation) it checks the
 //! Standard Webhooks signature, says what is wrong with it, and answers 401 then, as a real receiver
-//! should.
+//! should. Without one it says that a signature is there and unchecked.
 
 mod delivery;
 
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     )]
     secret: Vec<SigningSecret>,
     /// Answer with this status
-    #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = clap::value_parser!(u16).range(200..=599))]
+    #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = values::within::<200, 599>)]
     status: u16,
 }
 
@@ -79,10 +79,8 @@ pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
         .fallback(receive)
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .with_state(receiver);
-    printer.line(&if printer.is_json() {
-        format!(r#"{{"receiving_on":"http://{address}/"}}"#)
-    } else {
-        format!("receiving on http://{address}/  (Ctrl-C ends it)")
+    printer.document(&format!(r#"{{"receiving_on":"http://{address}/"}}"#), || {
+        Ok(format!("receiving on http://{address}/  (Ctrl-C ends it)"))
     })?;
     let server = axum::serve(listener, app).into_future();
     tokio::pin!(server);
@@ -92,11 +90,9 @@ pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
         tokio::select! {
             ended = &mut server => return ended.map_err(cannot),
             _ = &mut interrupted => return Ok(()),
-            Some(delivery) = received.recv() => printer.line(&if printer.is_json() {
-                delivery.json()
-            } else {
-                delivery.line()
-            })?,
+            Some(delivery) = received.recv() => {
+                printer.document(&delivery.json(), || Ok(delivery.line(printer.screen())))?;
+            }
         }
     }
 }

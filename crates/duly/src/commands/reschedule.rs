@@ -13,6 +13,7 @@ use crate::{
         labels::{HeaderFields, Labels},
         payload::{PayloadArgs, PayloadFields},
         place::{DestinationField, Place},
+        retry::Retry,
         values,
     },
     cli::Session,
@@ -21,7 +22,7 @@ use crate::{
     failure::Failure,
 };
 
-/// Change a pending timer: its time, payload, headers, tags or destination
+/// Change a pending timer: its time, payload, headers, tags, destination or retry policy
 ///
 /// What is not named stays. After it is answered, the timer is never delivered for its old time.
 #[derive(clap::Args)]
@@ -44,8 +45,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FIELD")]
     reset: Vec<Reset>,
     /// Only if the timer has this revision
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     if_revision: Option<u32>,
+    #[command(flatten)]
+    retry: Retry,
 }
 
 /// What can be reset.
@@ -75,6 +78,8 @@ struct Body<'a> {
     tags: Option<&'a [String]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     destination: Option<DestinationField>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<Map<String, Value>>,
     #[serde(flatten)]
     reset: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,16 +96,18 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let tags = args.labels.tags();
     let payload_is_given = args.payload.is_given();
     let destination = args.place.field();
+    let retry = args.retry.field();
     let given = [
         (Reset::Payload, payload_is_given),
         (Reset::Headers, headers.is_some()),
         (Reset::Tags, tags.is_some()),
         (Reset::Destination, destination.is_some()),
+        (Reset::Retry, retry.is_some()),
     ];
     let nothing = !args.due.is_given() && args.reset.is_empty() && given.iter().all(|(_, is)| !is);
     if nothing {
         return Err(Failure::usage(
-            "nothing to change: name a time (--in, --at), payload, header, tag, destination or --reset",
+            "nothing to change: name a time (--in, --at), payload, header, tag, destination, retry policy or --reset",
         ));
     }
     for (field, is_given) in given {
@@ -117,6 +124,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         headers,
         tags,
         destination,
+        retry,
         reset: args.reset.iter().map(|field| (field.name(), Value::Null)).collect(),
         if_revision: args.if_revision,
     };

@@ -1,9 +1,10 @@
 //! `duly schedule`: makes a timer.
 
 use clap::{ArgGroup, ValueEnum};
-use duly_core::{Millis, NamespaceName, TimerId};
+use duly_core::{Millis, NamespaceName, TimerId, Timestamp};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{
     Outcome,
@@ -12,6 +13,7 @@ use crate::{
         labels::{HeaderFields, Labels},
         payload::{PayloadArgs, PayloadFields},
         place::{DestinationField, Place},
+        retry::Retry,
         values,
     },
     cli::Session,
@@ -45,6 +47,11 @@ pub(crate) struct Args {
     /// Give it up when it is later than this after it was due
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     expire_after: Option<Millis>,
+    /// What a broker partitions by
+    #[arg(long, value_name = "TEXT")]
+    slot_key: Option<String>,
+    #[command(flatten)]
+    retry: Retry,
 }
 
 /// What happens when another timer has the id.
@@ -75,6 +82,10 @@ struct Body<'a> {
     destination: Option<DestinationField>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expire_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<Map<String, Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     if_exists: Option<IfExists>,
 }
@@ -110,6 +121,8 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         tags: args.labels.tags(),
         destination: args.place.field(),
         expire_after: args.expire_after.map(|after| after.to_string()),
+        slot_key: args.slot_key.as_deref(),
+        retry: args.retry.field(),
         if_exists: args.if_exists,
     };
     let call = session.client.namespace(Method::POST, &args.namespace, &["timers"]);
@@ -117,12 +130,16 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     session.printer.answer(&answer, || {
         let scheduled: Scheduled = answer.parse()?;
         let what = match (scheduled.existing, scheduled.replaced) {
-            (true, _) => format!("exists already, {}", scheduled.state),
+            (true, _) => format!("exists already, {}", text::preview(&scheduled.state, usize::MAX)),
             (_, true) => "replaced".to_owned(),
             _ => "scheduled".to_owned(),
         };
         let id = text::preview(&scheduled.id, usize::MAX);
         let due_at = scheduled.due_at.unwrap_or_default();
-        Ok(format!("{id}  {what}, due {}", when::with_distance(&due_at, when::now())))
+        let now = when::now();
+        let is_past = Timestamp::parse(&due_at).is_ok_and(|due_at| due_at < now);
+        let at_once = if is_past && scheduled.state == "scheduled" { ", so at once" } else { "" };
+        let due_at = text::preview(&when::with_distance(&due_at, now), usize::MAX);
+        Ok(format!("{id}  {what}, due {due_at}{at_once}"))
     })
 }

@@ -42,7 +42,6 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
-    printer.people_only("serve")?;
     let config = config::load(&args.source()).map_err(Failure::new)?;
     logging::init(&config.log.level, config.log.format);
     allow_open_files();
@@ -92,7 +91,8 @@ async fn serve(config: Config, printer: Printer) -> Outcome {
         }
     };
     // A closed stdout is no reason to stop serving.
-    printer.line(&opening(running.report())).ok();
+    let document = document(running.report()).to_string();
+    printer.document(&document, || Ok(opening(running.report()))).ok();
     stop.requested().await;
     tracing::info!("stopping; a second signal stops at once");
     tokio::spawn(async move {
@@ -127,6 +127,21 @@ impl Stop {
             _ = self.terminate.recv() => {}
         }
     }
+}
+
+/// The same for programs.
+fn document(report: &StartReport) -> serde_json::Value {
+    serde_json::json!({
+        "listening_on": format!("http://{}", report.listen),
+        "version": env!("CARGO_PKG_VERSION"),
+        "data": report.data,
+        "open_ms": u64::try_from(report.open_time.as_millis()).unwrap_or(u64::MAX),
+        "pending": report.pending,
+        "overdue": report.overdue,
+        "dead": report.dead,
+        "namespaces": report.namespaces,
+        "torn_tail": report.torn_tail,
+    })
 }
 
 /// What a person sees first.

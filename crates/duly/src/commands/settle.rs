@@ -10,6 +10,11 @@ use crate::{
     cli::Session,
     client::{Answer, Client},
     failure::Failure,
+    output::{
+        table::{Column, Table},
+        terminal::Tone,
+        text,
+    },
 };
 
 /// Settle leased firings: confirm them, hand them back, give them up, or hold them longer
@@ -110,10 +115,18 @@ struct Refusal {
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let verdict = args.verdict.verdict(args.after, args.reason);
     let answer = settle(&session.client, &args.namespace, &args.tokens, &verdict).await?;
-    session.printer.answer(&answer, || {
+    let printer = session.printer;
+    printer.answer(&answer, || {
         let results: Results = answer.parse()?;
-        let lines: Vec<_> = results.results.iter().map(Settled::word).collect();
-        Ok(lines.join("\n"))
+        let words = results.results.iter().map(Settled::word);
+        if args.tokens.len() == 1 {
+            return Ok(words.map(|word| text::preview(&word, usize::MAX)).collect());
+        }
+        let mut table = Table::new([Column::Whole("token"), Column::Whole("outcome")]);
+        for (token, word) in args.tokens.iter().zip(words) {
+            table.row(Tone::Plain, [token.clone(), word]);
+        }
+        Ok(table.text(printer.screen()))
     })?;
     refused(&answer)
 }
@@ -151,7 +164,7 @@ fn refused(answer: &Answer) -> Outcome {
         0 => String::new(),
         others => format!(", and {others} more were not settled either"),
     };
-    Err(Failure::new(format_args!("{}{others}", first.explained())))
+    Err(Failure::coded("not_settled", format_args!("{}{others}", first.explained())))
 }
 
 impl VerdictArgs {

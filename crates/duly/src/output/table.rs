@@ -1,35 +1,131 @@
-//! The one look of tables.
+//! The one look of tables: columns side by side, headings in capitals, a line for each row.
+//!
+//! Everything in a cell is made fit for a terminal here, whoever it comes from. On a terminal the
+//! columns that may be cut share what room the others leave, so that a row stays one line; ids and
+//! tokens are never cut, so that they can be copied. A column in which nothing stands is left out.
 
-use comfy_table::{Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, presets};
 
-/// A table with these headings.
-pub(crate) fn with_headings(headings: &[&str]) -> Table {
-    let mut table = bare();
-    table.set_header(headings.iter().map(|heading| heading.to_uppercase()));
-    table
+use super::{
+    terminal::{Screen, Tone},
+    text,
+};
+
+/// Longest text of a column that may be cut where no terminal says how much room there is, in
+/// characters.
+const CUT_CHARS_MAX: usize = 60;
+
+/// A column of a table.
+#[derive(Clone, Copy)]
+pub(crate) enum Column {
+    /// Shown whole.
+    Whole(&'static str),
+    /// A number: shown whole, at the right of its column.
+    Number(&'static str),
+    /// Cut where there is no room.
+    Cut(&'static str),
 }
 
-/// A table of two columns: what, and its value.
-pub(crate) fn of_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> String {
-    let mut table = bare();
+/// A table under way.
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<(Tone, Vec<String>)>,
+}
+
+impl Column {
+    fn heading(self) -> &'static str {
+        match self {
+            Self::Whole(heading) | Self::Number(heading) | Self::Cut(heading) => heading,
+        }
+    }
+}
+
+impl Table {
+    /// A table with these columns.
+    pub(crate) fn new(columns: impl Into<Vec<Column>>) -> Self {
+        Self { columns: columns.into(), rows: Vec::new() }
+    }
+
+    /// Adds a row; text that has no column is left out.
+    pub(crate) fn row(&mut self, tone: Tone, cells: impl IntoIterator<Item = String>) {
+        let cells = self.columns.iter().zip(cells).map(|(column, cell)| match column {
+            Column::Whole(_) | Column::Number(_) => text::preview(&cell, usize::MAX),
+            Column::Cut(_) => text::preview(&cell, CUT_CHARS_MAX),
+        });
+        self.rows.push((tone, cells.collect()));
+    }
+
+    /// The table for this screen.
+    pub(crate) fn text(&self, screen: Screen) -> String {
+        let mut table = bare(screen);
+        table.set_header(one_line(
+            self.columns.iter().map(|column| column.heading().to_uppercase()),
+        ));
+        for (_, cells) in &self.rows {
+            table.add_row(one_line(cells.iter().cloned()));
+        }
+        for (place, (column, shown)) in self.columns.iter().zip(table.column_iter_mut()).enumerate()
+        {
+            if self.rows.iter().all(|(_, cells)| cells.get(place).is_none_or(String::is_empty)) {
+                shown.set_constraint(ColumnConstraint::Hidden);
+                continue;
+            }
+            if matches!(column, Column::Number(_)) {
+                shown.set_cell_alignment(CellAlignment::Right);
+            }
+            if !matches!(column, Column::Cut(_)) {
+                shown.set_constraint(ColumnConstraint::ContentWidth);
+            }
+        }
+        // A row is one line: the first is that of the headings.
+        let tones = self.rows.iter().map(|(tone, _)| *tone);
+        let tones = std::iter::once(Tone::Strong).chain(tones);
+        let lines = table.lines().zip(tones.chain(std::iter::repeat(Tone::Plain)));
+        lines.map(|(line, tone)| screen.paint(tone, line.trim_end()) + "\n").collect()
+    }
+}
+
+/// A table of two columns: what, and its value, which goes on below where it is long.
+pub(crate) fn of_pairs(
+    screen: Screen,
+    pairs: impl IntoIterator<Item = (String, String)>,
+) -> String {
+    let mut table = bare(screen);
     for (name, value) in pairs {
-        table.add_row([name, value]);
+        table.add_row([text::preview(&name, usize::MAX), text::preview(&value, usize::MAX)]);
     }
-    shown(&table)
+    let Some(names) = table.column_mut(0) else {
+        return String::new();
+    };
+    names.set_constraint(ColumnConstraint::ContentWidth);
+    let name_columns = table.column_max_content_widths().first().copied().map_or(0, usize::from);
+    let painted = table.lines().map(|line| {
+        // The names come first, after the space before each column.
+        let split = line.char_indices().nth(name_columns + 1).map_or(line.len(), |(at, _)| at);
+        let (name, value) = line.split_at(split);
+        let rest = &name[name.trim_end().len()..];
+        let line = screen.paint(Tone::Strong, name.trim_end()) + rest + value;
+        line.trim_end().to_owned() + "\n"
+    });
+    painted.collect()
 }
 
-/// The table's text, without the spaces that would end its lines.
-pub(crate) fn shown(table: &Table) -> String {
-    let mut text = String::new();
-    for line in table.lines() {
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+/// Cells that stay on one line.
+fn one_line(cells: impl Iterator<Item = String>) -> Row {
+    let mut row = Row::from(cells);
+    row.max_height(1);
+    row
 }
 
-fn bare() -> Table {
-    let mut table = Table::new();
+fn bare(screen: Screen) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING);
+    table.set_truncation_indicator("…");
+    if let Some(width) = screen.width() {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
     table
 }
+
+#[cfg(test)]
+mod tests;

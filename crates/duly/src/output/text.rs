@@ -1,15 +1,14 @@
 //! Text of others made fit for a terminal.
+//!
+//! Ids, payloads, errors of receivers and answers of servers come from elsewhere: what could move
+//! the cursor, colour the screen or turn the direction of reading is shown as its escape.
 
 /// One line without control or direction characters, cut to `chars_max` characters.
 pub(crate) fn preview(text: &str, chars_max: usize) -> String {
     let mut out = String::new();
     let mut chars = text.chars();
     for c in chars.by_ref().take(chars_max) {
-        if c.is_control() || is_direction_mark(c) {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
+        push(&mut out, c);
     }
     if chars.next().is_some() {
         out.push('…');
@@ -17,14 +16,57 @@ pub(crate) fn preview(text: &str, chars_max: usize) -> String {
     out
 }
 
+/// Text of several lines, of which nothing but the ends of lines drives the terminal.
+pub(crate) fn lines(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\n' { out.push(c) } else { push(&mut out, c) }
+    }
+    out
+}
+
+/// A JSON document that says the same and cannot drive the terminal. What it escapes stands inside
+/// texts, where JSON has an escape for it; the other control characters are white space.
+pub(crate) fn json(document: &str) -> String {
+    let mut out = String::with_capacity(document.len());
+    for c in document.chars() {
+        match c {
+            '\n' | '\t' => out.push(c),
+            '\r' => out.push(' '),
+            c if drives(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A JSON document on one line. A line end inside a text is an escape, so each one that stands as it
+/// is stands between values.
+pub(crate) fn one_line(document: &str) -> String {
+    document.trim().replace(['\n', '\r'], " ")
+}
+
 /// `1 namespace`, `2 namespaces`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Characters that reorder what stands around them.
-fn is_direction_mark(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+fn push(out: &mut String, c: char) {
+    if drives(c) {
+        out.extend(c.escape_default());
+    } else {
+        out.push(c);
+    }
+}
+
+/// Whether a character does something to a terminal beyond being shown: control characters, and
+/// those that end lines or reorder what stands around them.
+fn drives(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
 }
 
 /// A preview of bytes: as text where they are UTF-8, else their number.
@@ -49,10 +91,21 @@ mod tests {
     #[test]
     fn previews_cannot_drive_the_terminal() {
         assert_eq!(preview("a\u{1b}[2Jb\n", 20), "a\\u{1b}[2Jb\\n");
-        assert_eq!(preview("\u{202e}x", 20), "\\u{202e}x");
+        assert_eq!(preview("\u{202e}x\u{9b}y", 20), "\\u{202e}x\\u{9b}y");
         assert_eq!(preview("größe", 3), "grö…");
         assert_eq!(preview("abc", 3), "abc");
         assert_eq!(preview_bytes(&[0xff, 0], 9), "(2 bytes, not text)");
         assert_eq!(preview_bytes(b"", 9), "(empty)");
+        assert_eq!(lines("a\nb\r\u{7}"), "a\nb\\r\\u{7}");
+    }
+
+    #[test]
+    fn json_says_the_same_and_cannot_drive_the_terminal() {
+        let document = "{\"a\":\"x\u{9b}2J\u{7f}\u{202e}é\",\r\n\t\"b\":1}";
+        let shown = json(document);
+        assert!(shown.chars().all(|c| c == '\n' || c == '\t' || !drives(c)), "{shown:?}");
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+        assert_eq!(value(&shown), value(document));
+        assert_eq!(one_line("{\"a\":\n 1,\r\n\"b\":\"x\\ny\"}\n"), "{\"a\":  1,  \"b\":\"x\\ny\"}");
     }
 }

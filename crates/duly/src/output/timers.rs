@@ -5,10 +5,14 @@ use duly_core::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{table, text, when};
+use super::{
+    table::{Column, Table},
+    terminal::Tone,
+    text, when,
+};
 
-/// Longest payload, tag list or error in a column, in characters.
-const COLUMN_CHARS_MAX: usize = 60;
+/// Most of a payload that is looked at for a column, in characters.
+const PAYLOAD_CHARS_MAX: usize = 200;
 
 /// What a list shows of a timer.
 #[derive(Deserialize)]
@@ -16,12 +20,18 @@ pub(crate) struct TimerRow {
     id: String,
     state: String,
     due_at: Option<String>,
+    next_attempt_at: Option<String>,
+    leased_until: Option<String>,
+    finished_at: Option<String>,
+    cancelled_at: Option<String>,
     #[serde(default)]
     attempts: u32,
     #[serde(default)]
     tags: Vec<String>,
     last_error: Option<String>,
     delivery_id: Option<String>,
+    dead_at: Option<String>,
+    dead_reason: Option<String>,
     #[serde(flatten)]
     payload: PayloadRow,
 }
@@ -51,11 +61,11 @@ struct PayloadRow {
 impl PayloadRow {
     fn preview(&self) -> String {
         match (&self.payload, &self.payload_text, &self.payload_base64) {
-            (Some(json), _, _) => text::preview(&json.to_string(), COLUMN_CHARS_MAX),
-            (_, Some(plain), _) => text::preview(plain, COLUMN_CHARS_MAX),
+            (Some(json), _, _) => text::preview(&json.to_string(), PAYLOAD_CHARS_MAX),
+            (_, Some(plain), _) => text::preview(plain, PAYLOAD_CHARS_MAX),
             (_, _, Some(encoded)) => match STANDARD.decode(encoded) {
-                Ok(bytes) => text::preview_bytes(&bytes, COLUMN_CHARS_MAX),
-                Err(_) => text::preview(encoded, COLUMN_CHARS_MAX),
+                Ok(bytes) => text::preview_bytes(&bytes, PAYLOAD_CHARS_MAX),
+                Err(_) => text::preview(encoded, PAYLOAD_CHARS_MAX),
             },
             _ => String::new(),
         }
@@ -75,65 +85,131 @@ pub(crate) struct Page<T> {
 pub(crate) type RawPage = Page<Box<RawValue>>;
 
 /// Pending timers.
-pub(crate) fn pending(rows: &[TimerRow], now: Timestamp) -> String {
-    let mut table =
-        table::with_headings(&["id", "state", "due", "", "attempts", "tags", "payload"]);
+pub(crate) fn pending(rows: &[TimerRow], now: Timestamp) -> Table {
+    let columns = [
+        Column::Whole("id"),
+        Column::Whole("state"),
+        Column::Whole("due"),
+        Column::Whole(""),
+        Column::Number("attempts"),
+        Column::Whole("next"),
+        Column::Cut("tags"),
+        Column::Cut("payload"),
+    ];
+    let mut table = Table::new(columns);
     for row in rows {
-        let (due_at, distance) = due(row.due_at.as_deref(), now);
-        table.add_row([
-            text::preview(&row.id, usize::MAX),
+        let (due_at, distance) = moment(row.due_at.as_deref(), now);
+        let next = match (&row.leased_until, &row.next_attempt_at) {
+            (Some(at), _) => format!("lease ends {}", moment(Some(at), now).1),
+            (None, Some(at)) => format!("attempt {}", moment(Some(at), now).1),
+            (None, None) => String::new(),
+        };
+        let cells = [
+            row.id.clone(),
             row.state.clone(),
             due_at,
             distance,
             row.attempts.to_string(),
-            text::preview(&row.tags.join(" "), COLUMN_CHARS_MAX),
+            next,
+            row.tags.join(" "),
             row.payload.preview(),
-        ]);
+        ];
+        table.row(tone(&row.state), cells);
     }
-    table::shown(&table)
+    table
+}
+
+/// Timers that have ended.
+pub(crate) fn ended(rows: &[TimerRow], now: Timestamp) -> Table {
+    let columns = [
+        Column::Whole("id"),
+        Column::Whole("state"),
+        Column::Whole("ended"),
+        Column::Whole(""),
+        Column::Whole("due"),
+        Column::Number("attempts"),
+    ];
+    let mut table = Table::new(columns);
+    for row in rows {
+        let ended_at = row.finished_at.as_deref().or(row.cancelled_at.as_deref());
+        let (ended_at, distance) = moment(ended_at, now);
+        let due_at = row.due_at.clone().unwrap_or_default();
+        let attempts = row.attempts.to_string();
+        let cells = [row.id.clone(), row.state.clone(), ended_at, distance, due_at, attempts];
+        table.row(tone(&row.state), cells);
+    }
+    table
 }
 
 /// Dead letters.
-pub(crate) fn dead(rows: &[TimerRow], now: Timestamp) -> String {
-    let mut table =
-        table::with_headings(&["id", "delivery id", "due", "", "attempts", "last error"]);
+pub(crate) fn dead(rows: &[TimerRow], now: Timestamp) -> Table {
+    let columns = [
+        Column::Whole("id"),
+        Column::Whole("delivery id"),
+        Column::Whole("due"),
+        Column::Whole("given up"),
+        Column::Number("attempts"),
+        Column::Whole("reason"),
+        Column::Cut("last error"),
+    ];
+    let mut table = Table::new(columns);
     for row in rows {
-        let (due_at, distance) = due(row.due_at.as_deref(), now);
-        table.add_row([
-            text::preview(&row.id, usize::MAX),
+        let cells = [
+            row.id.clone(),
             row.delivery_id.clone().unwrap_or_default(),
+            row.due_at.clone().unwrap_or_default(),
+            moment(row.dead_at.as_deref(), now).1,
+            row.attempts.to_string(),
+            row.dead_reason.clone().unwrap_or_default(),
+            row.last_error.clone().unwrap_or_default(),
+        ];
+        table.row(Tone::Plain, cells);
+    }
+    table
+}
+
+/// Leased firings, each with its token whole, to be copied.
+pub(crate) fn firings(rows: &[FiringRow], now: Timestamp) -> Table {
+    let columns = [
+        Column::Whole("id"),
+        Column::Number("attempt"),
+        Column::Whole("due"),
+        Column::Whole(""),
+        Column::Whole("lease ends"),
+        Column::Cut("payload"),
+        Column::Whole("token"),
+    ];
+    let mut table = Table::new(columns);
+    for row in rows {
+        let (due_at, distance) = moment(Some(&row.due_at), now);
+        let cells = [
+            row.id.clone(),
+            row.attempt.to_string(),
             due_at,
             distance,
-            row.attempts.to_string(),
-            text::preview(row.last_error.as_deref().unwrap_or(""), COLUMN_CHARS_MAX),
-        ]);
-    }
-    table::shown(&table)
-}
-
-/// Leased firings: each with its token on a line of its own, whole, to be copied.
-pub(crate) fn firings(rows: &[FiringRow], now: Timestamp) -> String {
-    let mut table =
-        table::with_headings(&["id", "attempt", "due", "lease ends", "payload", "token"]);
-    for row in rows {
-        let distance = |at: &str| match Timestamp::parse(at) {
-            Ok(at) => when::relative(at, now),
-            Err(_) => text::preview(at, COLUMN_CHARS_MAX),
-        };
-        table.add_row([
-            text::preview(&row.id, usize::MAX),
-            row.attempt.to_string(),
-            distance(&row.due_at),
-            distance(&row.leased_until),
+            moment(Some(&row.leased_until), now).1,
             row.payload.preview(),
             row.token.clone(),
-        ]);
+        ];
+        table.row(Tone::Plain, cells);
     }
-    table::shown(&table)
+    table
 }
 
-fn due(due_at: Option<&str>, now: Timestamp) -> (String, String) {
-    let text = due_at.unwrap_or("").to_owned();
+/// What a state looks like.
+fn tone(state: &str) -> Tone {
+    match state {
+        "in_flight" => Tone::Busy,
+        "retrying" => Tone::Warning,
+        "dead" => Tone::Bad,
+        "finished" | "cancelled" => Tone::Faint,
+        _ => Tone::Plain,
+    }
+}
+
+/// A time, and how far away it is.
+fn moment(at: Option<&str>, now: Timestamp) -> (String, String) {
+    let text = at.unwrap_or("").to_owned();
     let distance =
         Timestamp::parse(&text).map_or_else(|_| String::new(), |at| when::relative(at, now));
     (text, distance)

@@ -1,17 +1,22 @@
 //! The command line against real servers: every test starts `duly serve` of its own, on a free
 //! port with a data directory of its own.
 
+mod batch;
 mod config;
 mod dead;
+mod generated;
 mod harness;
 mod namespaces;
 mod opening;
 mod pages;
+mod pipes;
 mod pull;
 mod receive;
 mod reference;
 mod serve;
+mod settings;
 mod store;
+mod terminal;
 mod timers;
 mod tools;
 mod unreachable;

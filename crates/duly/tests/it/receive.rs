@@ -1,6 +1,10 @@
 //! `duly receive`: prints deliveries and checks their signatures.
 
-use std::{fs, time::Instant};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -135,4 +139,73 @@ fn an_inward_address_is_refused_until_the_configuration_allows_it() {
     call(&url, &["fire", "n", "x"]).ok();
     let line = receiver.line();
     assert!(line.contains("attempt 2  x  delivery"), "{line}");
+}
+
+/// Posts a body with these headers; answers the status.
+fn post(url: &str, headers: &[(&str, &str)], body: &str) -> u16 {
+    let address = url.trim_start_matches("http://");
+    let mut connection = std::net::TcpStream::connect(address).expect("it listens");
+    let headers: String =
+        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let head = format!("POST /hook HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
+    let request = format!("{head}content-length: {}\r\n{headers}\r\n{body}", body.len());
+    connection.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).expect("it answers");
+    let status = answer.split_whitespace().nth(1).and_then(|status| status.parse().ok());
+    status.unwrap_or_else(|| panic!("no status: {answer}"))
+}
+
+#[test]
+fn the_verdict_is_clear_for_a_good_bad_missing_and_old_signature() {
+    let start = |more: &[&str]| {
+        let args = [&["receive", "--listen", "127.0.0.1:0"], more].concat();
+        let mut receiver = Process::start(&args);
+        let (url, _) = receiver.address();
+        (receiver, url)
+    };
+    let (mut receiver, url) = start(&["--secret", SECRET]);
+    let webhook = standardwebhooks::Webhook::new(SECRET).expect("a secret");
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let signed = |at_s: u64, body: &[u8]| {
+        let at_s = i64::try_from(at_s).expect("in range");
+        (at_s.to_string(), webhook.sign("MFRGG", at_s, body).expect("signed"))
+    };
+    let mut verdict = |(stamp, signature): (String, String)| {
+        let headers = [
+            ("webhook-id", "MFRGG"),
+            ("webhook-timestamp", stamp.as_str()),
+            ("webhook-signature", signature.as_str()),
+            ("ce-subject", "order:1"),
+            ("duly-attempt", "1"),
+        ];
+        let status = post(&url, &headers, "pay\u{1b}[2J");
+        let line = receiver.line();
+        assert_eq!(receiver.line(), "    pay\\u{1b}[2J");
+        assert!(line.contains(&format!("answered {status}")), "{line}");
+        (status, line)
+    };
+    let body = "pay\u{1b}[2J".as_bytes();
+    let (status, line) = verdict(signed(now_s, body));
+    assert!(status == 200 && line.contains("signature valid"), "{line}");
+    for (signature, why) in [
+        (signed(now_s, b"something else"), "the body or a webhook header was changed"),
+        (signed(now_s - 3_600, body), "somebody repeats an old delivery, or a clock is wrong"),
+        (signed(now_s + 3_600, body), "after this machine's clock"),
+        ((now_s.to_string(), "v2,x".to_owned()), "no signature of version v1"),
+        (("soon".to_owned(), "v1,eA==".to_owned()), "it must be Unix seconds"),
+    ] {
+        let (status, line) = verdict(signature);
+        assert_eq!(status, 401, "{line}");
+        assert!(line.contains("SIGNATURE WRONG: ") && line.contains(why), "{why}: {line}");
+    }
+    assert_eq!(post(&url, &[], "x"), 401);
+    let line = receiver.line();
+    for part in ["not from Duly", "SIGNATURE WRONG: there is no webhook-signature header"] {
+        assert!(line.contains(part), "{line}");
+    }
+    let (mut receiver, url) = start(&[]);
+    assert_eq!(post(&url, &[("webhook-signature", "v1,x")], "x"), 200);
+    let line = receiver.line();
+    assert!(line.contains("signature not checked: no --secret"), "{line}");
 }

@@ -5,7 +5,13 @@ use duly_core::{NamespaceName, Timestamp};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-use crate::{Outcome, args::values, cli::Session, output::text};
+use crate::{
+    Outcome,
+    args::{confirm::Confirm, values},
+    cli::Session,
+    failure::Failure,
+    output::text,
+};
 
 /// Which timers: all conditions have to be met.
 #[derive(clap::Args)]
@@ -31,6 +37,14 @@ pub(super) struct Filter {
         conflicts_with_all = ["id", "tag", "id_prefix", "due_from", "due_to", "state"]
     )]
     all: bool,
+    /// Cancel at most this many; again, it goes on with those that are left
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "id",
+        value_parser = values::within::<1, 10_000>
+    )]
+    limit: Option<u16>,
     /// Cancel nothing, and say how many would be
     #[arg(long, conflicts_with = "id")]
     dry_run: bool,
@@ -56,6 +70,8 @@ struct Body {
     all: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dry_run: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
@@ -87,8 +103,31 @@ struct Done {
 }
 
 /// Runs it. Repeated after a failure, it goes on with those that are left.
-pub(super) async fn run(namespace: &NamespaceName, filter: &Filter, session: &Session) -> Outcome {
-    let mut body = filter.body();
+pub(super) async fn run(
+    namespace: &NamespaceName,
+    filter: &Filter,
+    confirm: &Confirm,
+    session: &Session,
+) -> Outcome {
+    if !filter.dry_run && confirm.is_needed() {
+        let counting = Body { dry_run: Some(true), ..filter.body() };
+        let count = calls(namespace, counting, session).await?.cancelled;
+        if count > 0 {
+            let timers = text::count(count, "timer");
+            Confirm::ask(&format!("Cancel {timers} of {namespace}?"))?;
+        }
+    }
+    let total = calls(namespace, filter.body(), session).await?;
+    let document = serde_json::to_string(&total).expect("numbers are JSON");
+    session.printer.document(&document, || Ok(shown(&total)))
+}
+
+/// Calls until nothing is left that fits, or as many are dealt with as may be.
+async fn calls(
+    namespace: &NamespaceName,
+    mut body: Body,
+    session: &Session,
+) -> Result<Done, Failure> {
     let mut total = Done::default();
     loop {
         let call = session.client.namespace(Method::POST, namespace, &["cancel"]);
@@ -97,16 +136,15 @@ pub(super) async fn run(namespace: &NamespaceName, filter: &Filter, session: &Se
         total.maybe_delivered += step.maybe_delivered;
         total.skipped += step.skipped;
         total.dry_run = step.dry_run;
-        if step.cursor.is_none() {
-            break;
+        // A call of its own has a limit as well, and may end before it has found so many.
+        let done = u16::try_from(step.cancelled).unwrap_or(u16::MAX);
+        let left = body.limit.map(|limit| limit.saturating_sub(done));
+        if step.cursor.is_none() || left == Some(0) {
+            return Ok(total);
         }
+        body.limit = left;
         body.cursor = step.cursor;
     }
-    if session.printer.is_json() {
-        let text = serde_json::to_string(&total).expect("numbers are JSON");
-        return session.printer.line(&text);
-    }
-    session.printer.line(&shown(&total))
 }
 
 impl Filter {
@@ -124,6 +162,7 @@ impl Filter {
             filter: (!self.all).then_some(conditions),
             all: self.all.then_some(true),
             dry_run: self.dry_run.then_some(true),
+            limit: self.limit,
             cursor: None,
         }
     }

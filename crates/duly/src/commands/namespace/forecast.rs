@@ -8,7 +8,11 @@ use crate::{
     Outcome,
     args::values,
     cli::Session,
-    output::{table, when},
+    output::{
+        table::{Column, Table},
+        terminal::{Screen, Tone},
+        when,
+    },
 };
 
 /// Show how many timers become due in each stretch of the time ahead
@@ -22,10 +26,10 @@ pub(super) struct Args {
     #[arg(value_parser = values::namespace)]
     namespace: NamespaceName,
     /// Length of a bucket, 1s to 366d
-    #[arg(long, default_value = "1m", value_parser = values::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::duration)]
     bucket: Millis,
     /// How many buckets, 1 to 1000
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = values::whole::<u32>)]
     count: u32,
 }
 
@@ -48,26 +52,29 @@ pub(super) async fn run(args: &Args, session: &Session) -> Outcome {
     let call = session.client.namespace(Method::GET, &args.namespace, &["forecast"]);
     let query = [("bucket", args.bucket.to_string()), ("count", args.count.to_string())];
     let answer = call.query(&query).send().await?;
-    session.printer.answer(&answer, || Ok(drawn(&answer.parse()?, when::now())))
+    session
+        .printer
+        .answer(&answer, || Ok(drawn(&answer.parse()?, when::now(), session.printer.screen())))
 }
 
 /// Columns of the longest bar.
 const BAR_COLUMNS: u64 = 40;
 
-fn drawn(forecast: &Forecast, now: Timestamp) -> String {
+fn drawn(forecast: &Forecast, now: Timestamp, screen: Screen) -> String {
     let Forecast { overdue, in_flight, buckets, later } = forecast;
     let ends = [overdue, later].into_iter().copied();
     let most = buckets.iter().map(|bucket| bucket.due).chain(ends).max().unwrap_or(0);
-    let mut rows = table::with_headings(&["from", "due", ""]);
+    let columns = [Column::Whole("from"), Column::Number("due"), Column::Cut("")];
+    let mut rows = Table::new(columns);
     let mut row = |name: String, due: u64| {
-        rows.add_row([name, due.to_string(), bar(due, most)]);
+        rows.row(Tone::Plain, [name, due.to_string(), bar(due, most)]);
     };
     row("overdue".to_owned(), *overdue);
     for bucket in buckets {
         row(when::with_distance(&bucket.from, now), bucket.due);
     }
     row("later".to_owned(), *later);
-    let mut text = table::shown(&rows);
+    let mut text = rows.text(screen);
     if *in_flight > 0 {
         text.push_str(&format!("and {in_flight} in flight\n"));
     }
@@ -111,7 +118,8 @@ mod tests {
             ],
             later: 1,
         };
-        let text = drawn(&forecast, Timestamp::from_unix_ms(30_000).expect("in range"));
+        let text =
+            drawn(&forecast, Timestamp::from_unix_ms(30_000).expect("in range"), Screen::default());
         let lines: Vec<_> = text.lines().map(str::trim_end).collect();
         assert_eq!(lines.len(), 6, "{text}");
         assert!(lines[1].contains("overdue") && lines[1].ends_with(&"█".repeat(20)), "{text}");

@@ -7,7 +7,10 @@ use duly_core::{Timestamp, namespace::SigningSecret};
 use duly_sink::http::signature;
 use serde::Serialize;
 
-use crate::output::text;
+use crate::output::{
+    terminal::{Screen, Tone},
+    text,
+};
 
 /// Longest payload that is printed, in characters.
 const PAYLOAD_CHARS_MAX: usize = 120;
@@ -22,6 +25,8 @@ pub(super) struct Delivery {
     delivery_id: Option<String>,
     source: Option<String>,
     signature: Signature,
+    /// Whether it has a signature at all.
+    is_signed: bool,
     answered: u16,
     content_type: Option<String>,
     payload_bytes: usize,
@@ -52,12 +57,16 @@ impl Signature {
         }
     }
 
-    fn words(&self) -> String {
-        match self {
-            Self::Unchecked => String::new(),
-            Self::Valid => "  signature valid".to_owned(),
-            Self::Wrong(why) => format!("  SIGNATURE WRONG: {why}"),
-        }
+    fn words(&self, is_signed: bool, screen: Screen) -> String {
+        let (tone, words) = match self {
+            Self::Unchecked if !is_signed => return String::new(),
+            Self::Unchecked => (Tone::Warning, "signature not checked: no --secret".to_owned()),
+            Self::Valid => (Tone::Good, "signature valid".to_owned()),
+            Self::Wrong(why) => {
+                (Tone::Bad, text::preview(&format!("SIGNATURE WRONG: {why}"), usize::MAX))
+            }
+        };
+        format!("  {}", screen.paint(tone, &words))
     }
 }
 
@@ -84,6 +93,7 @@ impl Delivery {
             delivery_id: header("webhook-id").map(str::to_owned),
             source: header("ce-source").map(str::to_owned),
             signature,
+            is_signed: headers.contains_key("webhook-signature"),
             answered,
             content_type: header("content-type").map(str::to_owned),
             payload_bytes: body.len(),
@@ -92,10 +102,11 @@ impl Delivery {
     }
 
     /// For people: lateness, attempt, ids, signature, payload.
-    pub(super) fn line(&self) -> String {
+    pub(super) fn line(&self, screen: Screen) -> String {
+        let signature = self.signature.words(self.is_signed, screen);
         let Self { attempt: Some(attempt), id: Some(id), .. } = self else {
             return format!(
-                "{}  not from Duly, answered {}: {}",
+                "{}  not from Duly{signature}  answered {}\n    {}",
                 self.received_at, self.answered, self.payload_preview
             );
         };
@@ -108,7 +119,7 @@ impl Delivery {
             self.received_at,
             text::preview(id, usize::MAX),
             text::preview(self.delivery_id.as_deref().unwrap_or("-"), 64),
-            self.signature.words(),
+            signature,
             self.answered,
             self.payload_preview
         )

@@ -3,12 +3,16 @@
 use std::path::Path;
 
 use duly_store_embedded::{OpenError, check, disk};
+use serde_json::{Value, json};
 
 use super::shown::Shown;
-use crate::{Outcome, failure::Failure, output::Printer};
+use crate::{
+    Outcome,
+    failure::Failure,
+    output::{Printer, text},
+};
 
 pub(super) fn run(data: &Path, printer: Printer) -> Outcome {
-    printer.people_only("store check")?;
     let mut shown = Shown::new();
     let mut progress = |progress: check::Progress| {
         shown.show(progress.what, progress.bytes_done, progress.bytes_total);
@@ -20,12 +24,69 @@ pub(super) fn run(data: &Path, printer: Printer) -> Outcome {
         error => Failure::new(error),
     })?;
     shown.end();
-    printer.line(&report.to_string())?;
+    let document = document(&report).to_string();
+    printer.document(&document, || Ok(text::lines(&report.to_string())))?;
     if report.is_clean() {
         return Ok(());
     }
-    Err(Failure::new(format_args!(
-        "{} is not clean: see above; restore it from a backup with `duly store restore`",
-        data.display()
-    )))
+    Err(Failure::coded(
+        "damaged",
+        format_args!(
+            "{} is not clean: see above; restore it from a backup with `duly store restore`",
+            data.display()
+        ),
+    ))
+}
+
+/// The report for programs.
+fn document(report: &check::Report) -> Value {
+    let files = report.files.iter().map(|files| {
+        json!({
+            "kind": files.kind,
+            "count": files.count,
+            "bytes": files.bytes,
+            "records": files.records,
+            "live": files.live,
+        })
+    });
+    let namespaces = report.namespaces.iter().map(|holding| {
+        json!({
+            "name": holding.name,
+            "paused": holding.paused,
+            "pending": holding.pending,
+            "retained": holding.stubs,
+            "dead": holding.dead,
+        })
+    });
+    let findings = report.findings.iter().map(|finding| {
+        json!({
+            "file": finding.file,
+            "offset_bytes": finding.offset,
+            "what": finding.what,
+            "means": finding.means,
+        })
+    });
+    let left_overs = report.left_overs.iter();
+    let left_overs = left_overs.map(|file| json!({ "file": file.name, "what": file.what }));
+    json!({
+        "data": report.location,
+        "is_clean": report.is_clean(),
+        "format": report.format,
+        "epoch": report.epoch,
+        "checkpoint": report.checkpoint,
+        "frames": report.frames,
+        "records": {
+            "pending": report.records.pending,
+            "dead": report.records.dead,
+            "ended": report.records.ended,
+            "leases": report.records.leases,
+            "other": report.records.other,
+        },
+        "files": files.collect::<Vec<_>>(),
+        "namespaces": namespaces.collect::<Vec<_>>(),
+        "findings": findings.collect::<Vec<_>>(),
+        "findings_left_out": report.findings_left_out,
+        "left_overs": left_overs.collect::<Vec<_>>(),
+        "torn_tail": report.torn_tail,
+    })
 }

@@ -3,20 +3,31 @@
 use std::path::Path;
 
 use duly_store_embedded::backup::{BackupProgress, restore};
+use serde_json::json;
 
 use super::shown::{Shown, in_words};
-use crate::{Outcome, failure::Failure, output::Printer};
+use crate::{
+    Outcome,
+    failure::Failure,
+    output::{Printer, text},
+};
 
 pub(super) fn run(from: &Path, data: &Path, printer: Printer) -> Outcome {
-    printer.people_only("store restore")?;
     let mut shown = Shown::new();
     let mut progress = |progress: BackupProgress| {
         shown.show("restoring", progress.bytes_done, progress.bytes_total);
     };
     let report = restore(from, data, &mut progress).map_err(Failure::new)?;
     shown.end();
-    let (data, files, bytes) = (data.display(), report.files, in_words(report.bytes));
-    printer.line(&format!(
+    let document = json!({
+        "path": data.display().to_string(),
+        "files": report.files,
+        "bytes": report.bytes,
+        "paused": true,
+    });
+    let (data, files, bytes) =
+        (text::lines(&data.display().to_string()), report.files, in_words(report.bytes));
+    printer.document(&document.to_string(), || Ok(format!(
         "{data}  restored: {files} files, {bytes}\n\
          \n\
          Every namespace is paused at the first start: nothing fires, scheduling and cancelling work.\n\
@@ -29,5 +40,5 @@ pub(super) fn run(from: &Path, data: &Path, printer: Printer) -> Outcome {
          duly namespace resume NAMESPACE    lets one namespace fire\n  \
          duly resume --all                  lets all of them fire\n  \
          duly resume --all --overdue dead   the same, with dead letters of what is due by then"
-    ))
+    )))
 }

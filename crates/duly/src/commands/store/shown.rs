@@ -1,6 +1,8 @@
 //! How far something is: one line on stderr that is written over, for people who watch.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
+
+use crate::output::terminal::Screen;
 
 /// Lines are written when so much more was done.
 const STEP: u64 = 8 << 20;
@@ -15,7 +17,7 @@ pub(super) struct Shown {
 impl Shown {
     /// A line that nobody sees unless stderr is a terminal.
     pub(super) fn new() -> Self {
-        Self { watched: io::stderr().is_terminal(), last: None }
+        Self { watched: Screen::stderr().is_terminal(), last: None }
     }
 
     /// Says how far `what` is; it does not matter whether anybody sees it.

@@ -36,7 +36,7 @@ fn a_line_has_lateness_attempt_ids_and_payload() {
     ]);
     let delivery = Delivery::new(&headers, b"{\"n\":1}", Signature::Valid, 204);
     assert!(delivery.lateness_ms.is_some_and(|late_ms| late_ms > 0.0));
-    let line = delivery.line();
+    let line = delivery.line(Screen::default());
     for part in
         [" ms late  attempt 3  a b  delivery MFRGG  signature valid  answered 204", "{\"n\":1}"]
     {
@@ -47,7 +47,20 @@ fn a_line_has_lateness_attempt_ids_and_payload() {
 #[test]
 fn what_is_not_from_duly_is_said_to_be() {
     let delivery = Delivery::new(&HeaderMap::new(), b"hello", Signature::Unchecked, 200);
-    assert!(delivery.line().contains("not from Duly"), "{}", delivery.line());
+    let line = delivery.line(Screen::default());
+    assert!(line.contains("not from Duly  answered 200"), "{line}");
+    let wrong = Signature::Wrong("there is no\u{1b}[2J header".to_owned());
+    let delivery = Delivery::new(&HeaderMap::new(), b"hello", wrong, 401);
+    let line = delivery.line(Screen::default());
+    assert!(line.contains("SIGNATURE WRONG: there is no\\u{1b}[2J header  answered 401"), "{line}");
+}
+
+#[test]
+fn a_signature_that_nobody_checks_is_said_to_be_unchecked() {
+    let signed = headers(&[("webhook-signature", "v1,x"), ("webhook-id", "MFRGG")]);
+    let delivery = Delivery::new(&signed, b"hello", Signature::Unchecked, 200);
+    let line = delivery.line(Screen::default());
+    assert!(line.contains("signature not checked: no --secret"), "{line}");
 }
 
 #[test]

@@ -1,0 +1,46 @@
+//! Files that a command reads: named, or `-` for stdin.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::Path,
+};
+
+use crate::failure::Failure;
+
+/// Opens a file, or stdin; `what` is what is expected in it.
+pub(crate) fn open(path: &Path, what: &str) -> Result<Box<dyn Read + Send>, Failure> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin()));
+    }
+    let opened = fs::metadata(path).and_then(|metadata| {
+        if metadata.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
+        }
+        File::open(path)
+    });
+    match opened {
+        Ok(file) => Ok(Box::new(file)),
+        Err(error) => Err(unreadable(path, what, &error)),
+    }
+}
+
+/// The whole text of a file, or of stdin.
+pub(crate) fn text(path: &Path, what: &str) -> Result<String, Failure> {
+    let mut text = String::new();
+    open(path, what)?.read_to_string(&mut text).map_err(|error| unreadable(path, what, &error))?;
+    Ok(text)
+}
+
+/// What to call a file.
+pub(crate) fn name(path: &Path) -> String {
+    if path == Path::new("-") { "stdin".to_owned() } else { path.display().to_string() }
+}
+
+/// The refusal for a file that cannot be read.
+pub(crate) fn unreadable(path: &Path, what: &str, error: &io::Error) -> Failure {
+    let name = name(path);
+    Failure::new(format_args!(
+        "cannot read the {what} from {name}: {error}; name a file, or `-` for stdin"
+    ))
+}

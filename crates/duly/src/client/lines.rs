@@ -1,0 +1,134 @@
+//! Calls that are streams of lines both ways: a line of the request leads to a line of the answer
+//! while the request is still being sent.
+//!
+//! Nothing is held but what is under way: the source is read when the server reads, and the answer
+//! is handed over line by line.
+
+use std::{
+    io::{self, Read},
+    pin::Pin,
+    task::{Context, Poll},
+    thread,
+};
+
+use axum::body::Bytes;
+use hyper::body::{Body, Frame};
+use reqwest::{Response, Url, header::CONTENT_TYPE};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+
+use super::{Call, HINTS, not_duly, problem, unreachable};
+use crate::failure::Failure;
+
+/// Bytes that are read from the source at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// Chunks that were read and not yet sent.
+const CHUNKS_MAX: usize = 4;
+
+/// What is read from the source, as the body of a request.
+struct Upload(mpsc::Receiver<io::Result<Bytes>>);
+
+/// The lines of an answer, as they come.
+pub(crate) struct AnswerLines {
+    response: Response,
+    server: Url,
+    /// What came.
+    buffer: Vec<u8>,
+    /// How much of it is handed over.
+    taken: usize,
+    /// Whether nothing more will come.
+    is_ended: bool,
+}
+
+impl Call<'_> {
+    /// Sends the bytes of `source`, as they are read, as lines of JSON.
+    pub(crate) async fn lines(
+        self,
+        source: impl Read + Send + 'static,
+    ) -> Result<AnswerLines, Failure> {
+        let server = self.client.server.clone();
+        let request = self
+            .client
+            .http
+            .request(self.method, self.url)
+            .header(CONTENT_TYPE, "application/x-ndjson")
+            .body(reqwest::Body::wrap(Upload::of(source)));
+        let sent = request.send().await;
+        let response = sent.map_err(|error| unreachable::broken(&server, &error))?;
+        let status = response.status();
+        if status.is_success() {
+            let (buffer, taken, is_ended) = (Vec::new(), 0, false);
+            return Ok(AnswerLines { response, server, buffer, taken, is_ended });
+        }
+        let text = response.text().await.map_err(|error| unreachable::broken(&server, &error))?;
+        Err(problem::failure(&server, status, &text, &[self.hints, HINTS].concat()))
+    }
+}
+
+impl AnswerLines {
+    /// The next line; none after the last.
+    pub(crate) async fn next(&mut self) -> Result<Option<String>, Failure> {
+        loop {
+            let rest = &self.buffer[self.taken..];
+            if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line = String::from_utf8_lossy(&rest[..end]).trim_end().to_owned();
+                self.taken += end + 1;
+                return Ok(Some(line));
+            }
+            if self.is_ended {
+                let line = String::from_utf8_lossy(rest).trim().to_owned();
+                self.taken = self.buffer.len();
+                return Ok((!line.is_empty()).then_some(line));
+            }
+            self.buffer.drain(..self.taken);
+            self.taken = 0;
+            let chunk = self.response.chunk().await;
+            match chunk.map_err(|error| unreachable::broken(&self.server, &error))? {
+                Some(chunk) => self.buffer.extend_from_slice(&chunk),
+                None => self.is_ended = true,
+            }
+        }
+    }
+}
+
+impl AnswerLines {
+    /// A line as a value.
+    pub(crate) fn parse<T: DeserializeOwned>(&self, line: &str) -> Result<T, Failure> {
+        serde_json::from_str(line).map_err(|error| not_duly(&self.server, &error))
+    }
+}
+
+impl Upload {
+    /// Reads the source on a thread of its own, since a terminal or pipe may take its time.
+    fn of(mut source: impl Read + Send + 'static) -> Self {
+        let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
+        thread::spawn(move || {
+            let mut buffer = vec![0; CHUNK_BYTES];
+            loop {
+                let chunk = match source.read(&mut buffer) {
+                    Ok(0) => return,
+                    Ok(read) => Ok(Bytes::copy_from_slice(&buffer[..read])),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => Err(error),
+                };
+                let is_last = chunk.is_err();
+                if sender.blocking_send(chunk).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Self(chunks)
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        self.0.poll_recv(context).map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+    }
+}

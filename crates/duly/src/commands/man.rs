@@ -1,0 +1,95 @@
+//! `duly man`: writes the manual pages, one for each command.
+
+use std::{fs, path::PathBuf};
+
+use clap::Command;
+use clap_mangen::Man;
+use serde_json::json;
+
+use crate::{
+    Outcome, cli,
+    failure::Failure,
+    output::{Printer, text},
+};
+
+/// Write the manual pages, one for each command
+///
+/// Into a directory that `man` looks into: ~/.local/share/man/man1 for yourself,
+/// /usr/local/share/man/man1 for everybody. Then: man duly, man duly-schedule.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The directory; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+}
+
+/// What stands at the end of each page.
+const CLOSING: &[u8] = br#".SH "EXIT STATUS"
+.TP
+0
+Done; also when nobody reads the output any more.
+.TP
+1
+Refused or failed.
+.TP
+2
+Typed wrong: nothing was sent.
+.SH ENVIRONMENT
+.TP
+DULY_SERVER
+The server, where \-\-server does not name it.
+.TP
+NO_COLOR
+Set to anything, it forbids colours.
+"#;
+
+/// A page.
+struct Page {
+    file: String,
+    text: String,
+}
+
+/// Runs it.
+pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
+    let cannot = |what: &PathBuf, error: std::io::Error| {
+        let what = what.display();
+        Failure::new(format_args!(
+            "cannot write {what}: {error}; name another directory with --dir"
+        ))
+    };
+    let mut pages = Vec::new();
+    collect(&mut pages, &cli::shown())?;
+    fs::create_dir_all(&args.dir).map_err(|error| cannot(&args.dir, error))?;
+    for page in &pages {
+        let path = args.dir.join(&page.file);
+        fs::write(&path, &page.text).map_err(|error| cannot(&path, error))?;
+    }
+    let directory = args.dir.display().to_string();
+    let files: Vec<_> = pages.iter().map(|page| page.file.as_str()).collect();
+    let document = json!({ "path": directory, "files": files });
+    printer.document(&document.to_string(), || {
+        let directory = text::lines(&directory);
+        Ok(format!("{directory}  {} written: duly.1 and one for each command", files.len()))
+    })
+}
+
+/// The page of a command and of those below it.
+fn collect(pages: &mut Vec<Page>, command: &Command) -> Outcome {
+    let page = Man::new(command.clone()).source(concat!("duly ", env!("CARGO_PKG_VERSION")));
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    text.extend_from_slice(CLOSING);
+    let text = ascii(&String::from_utf8_lossy(&text));
+    pages.push(Page { file: page.get_filename(), text });
+    let mut inner = command.get_subcommands().filter(|inner| inner.get_name() != "help");
+    inner.try_for_each(|inner| collect(pages, inner))
+}
+
+/// Other characters as escapes: not every `man` knows how a page is encoded.
+fn ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii() { out.push(c) } else { out.push_str(&format!("\\[u{:04X}]", u32::from(c))) }
+    }
+    out
+}

@@ -1,0 +1,145 @@
+//! `duly metrics`: what a server measures, for a look without Prometheus.
+
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    Outcome,
+    cli::Session,
+    output::{
+        table::{Column, Table},
+        terminal::Tone,
+    },
+};
+
+/// Show what the server measures
+///
+/// The text for Prometheus is at /metrics of the server; the names are described there.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only names in which this occurs
+    #[arg(value_name = "TEXT")]
+    name: Option<String>,
+}
+
+/// One value.
+#[derive(Debug, PartialEq)]
+struct Sample<'a> {
+    name: &'a str,
+    labels: Vec<(&'a str, String)>,
+    value: &'a str,
+}
+
+/// Runs it.
+pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
+    let answer = session.client.root(Method::GET, &["metrics"]).send().await?;
+    let wanted = args.name.as_deref().unwrap_or("");
+    let samples = answer.text.lines().filter_map(Sample::parse);
+    let samples: Vec<_> = samples.filter(|sample| sample.name.contains(wanted)).collect();
+    let printer = session.printer;
+    if printer.is_json() {
+        let documents: Vec<_> = samples.iter().map(|sample| sample.json().to_string()).collect();
+        return printer.json_list("metrics", documents.iter().map(String::as_str));
+    }
+    if samples.is_empty() {
+        return printer.line("none");
+    }
+    let columns = [Column::Whole("name"), Column::Whole("labels"), Column::Number("value")];
+    let mut table = Table::new(columns);
+    for sample in samples {
+        let labels = sample.labels.iter().map(|(name, value)| format!("{name}={value}"));
+        let labels: Vec<_> = labels.collect();
+        let cells = [sample.name.to_owned(), labels.join(" "), sample.value.to_owned()];
+        table.row(Tone::Plain, cells);
+    }
+    printer.line(&table.text(printer.screen()))
+}
+
+impl<'a> Sample<'a> {
+    /// A line of the text format of Prometheus; none for comments and what cannot be read.
+    fn parse(line: &'a str) -> Option<Self> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return None;
+        }
+        let end = line.find(['{', ' '])?;
+        let (name, rest) = line.split_at(end);
+        let (labels, rest) = match rest.strip_prefix('{') {
+            Some(rest) => labels(rest)?,
+            None => (Vec::new(), rest),
+        };
+        // A time may stand behind the value.
+        let value = rest.split_whitespace().next()?;
+        Some(Self { name, labels, value })
+    }
+
+    fn json(&self) -> Value {
+        let labels = self.labels.iter();
+        let labels: Map<_, _> =
+            labels.map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        // What is no number in JSON, such as +Inf, stays text.
+        let value = serde_json::from_str::<serde_json::Number>(self.value);
+        let value = value.map_or_else(|_| json!(self.value), Value::Number);
+        json!({ "name": self.name, "labels": labels, "value": value })
+    }
+}
+
+/// What a `{` begins, and what comes behind its `}`.
+fn labels(mut rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
+    let mut labels = Vec::new();
+    loop {
+        rest = rest.trim_start_matches([',', ' ']);
+        if let Some(rest) = rest.strip_prefix('}') {
+            return Some((labels, rest));
+        }
+        let (name, behind) = rest.split_once("=\"")?;
+        let mut value = String::new();
+        let mut chars = behind.char_indices();
+        let end = loop {
+            match chars.next()? {
+                (at, '"') => break at,
+                (_, '\\') => match chars.next()?.1 {
+                    'n' => value.push('\n'),
+                    c => value.push(c),
+                },
+                (_, c) => value.push(c),
+            }
+        };
+        labels.push((name, value));
+        rest = &behind[end + 1..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_text_format_are_read_and_everything_else_is_passed_over() {
+        for (line, expected) in [
+            ("duly_due 5", Some(("duly_due", vec![], "5"))),
+            (
+                r#"a_total{x="1",y="a\"b}\\ \n"} 1.5e3 1700000000"#,
+                Some(("a_total", vec![("x", "1"), ("y", "a\"b}\\ \n")], "1.5e3")),
+            ),
+            (r#"b_bucket{le="+Inf"} +Inf"#, Some(("b_bucket", vec![("le", "+Inf")], "+Inf"))),
+            ("# HELP a b", None),
+            ("", None),
+            (r#"c{x="1"#, None),
+            ("c{", None),
+            ("c", None),
+        ] {
+            let expected = expected.map(|(name, labels, value)| Sample {
+                name,
+                labels: labels.into_iter().map(|(name, text)| (name, text.to_owned())).collect(),
+                value,
+            });
+            assert_eq!(Sample::parse(line), expected, "{line}");
+        }
+        let infinite = Sample { name: "a", labels: vec![("le", "1".to_owned())], value: "+Inf" };
+        assert_eq!(
+            infinite.json(),
+            json!({ "name": "a", "labels": { "le": "1" }, "value": "+Inf" })
+        );
+    }
+}
