@@ -89,7 +89,7 @@ pub(super) async fn round(
         (0..timers).map(|_| first_ms + rng.random_range(0..SPAN_MS)).collect();
     arrivals.set_dues(0, &dues_ms);
     part("scheduling");
-    fill(&server, namespaces, each, dues_ms).await?;
+    fill(&server, namespaces, each, Arc::clone(&dues_ms)).await?;
     load::ensure_still_ahead(first_ms, lead_ms)?;
 
     wait_until(first_ms, BEFORE).await;
@@ -122,7 +122,9 @@ pub(super) async fn round(
     let all_s = seconds_since(first_ms, arrivals.last_out_us());
     table.add("all out, from the beginning of the second", "s", all_s);
     table.add("out per second", "/s", count / all_s);
-    report_fairness(&Fairness::of(&arrivals.times_us(), each, first_ms), table);
+    let due_us: Vec<u64> = dues_ms.iter().map(|due_ms| due_ms * 1_000).collect();
+    let ideal = Fairness::of(&due_us, each, first_ms);
+    report_fairness(&Fairness::of(&arrivals.times_us(), each, first_ms), &ideal, table);
     table.add("CPU of the server, each", "µs", cpu.as_secs_f64() * 1e6 / count);
     report_memory(empty_bytes, before_bytes, peak_bytes, table);
     let (times, connections) = match options.kind {
@@ -134,7 +136,8 @@ pub(super) async fn round(
     Ok(())
 }
 
-fn report_fairness(fairness: &Fairness, table: &mut Table) {
+/// `ideal` is what it would be if everything came when it was due.
+fn report_fairness(fairness: &Fairness, ideal: &Fairness, table: &mut Table) {
     for (name, seconds) in [
         ("a namespace's last out: first", fairness.first_s),
         ("a namespace's last out: p50", fairness.p50_s),
@@ -144,9 +147,11 @@ fn report_fairness(fairness: &Fairness, table: &mut Table) {
         table.add(name, "s", seconds);
     }
     table.add("a namespace's last out: Jain's (1 is fair)", "", fairness.jain_of_lasts);
+    table.add("the same, if all came when due", "", ideal.jain_of_lasts);
     table.add("when half is out, of a namespace: fewest", "", fairness.half_least);
     table.add("when half is out, of a namespace: most", "", fairness.half_most);
     table.add("when half is out: Jain's index (1 is fair)", "", fairness.jain_at_half);
+    table.add("the same then, if all came when due", "", ideal.jain_at_half);
 }
 
 fn name(place: usize) -> String {

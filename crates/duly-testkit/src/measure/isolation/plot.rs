@@ -67,6 +67,7 @@ where
         .light_line_style(TRANSPARENT)
         .x_desc("seconds of the stretches, one after another")
         .y_desc("ms late, worst of each tenth of a second")
+        .x_label_formatter(&|seconds| format!("{seconds:.0}"))
         .y_label_formatter(&|ms| format!("{ms}"))
         .draw()?;
     // The floor first, so that it does not cover the lanes.
@@ -90,7 +91,7 @@ where
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
+        .position(SeriesLabelPosition::LowerRight)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK)
         .draw()?;
