@@ -20,7 +20,7 @@ use crate::api;
 use crate::clock::now_ms;
 use crate::wire::Connection;
 
-/// Callers that fill at once.
+/// Callers that fill at once, with batches.
 const FILLERS: usize = 4;
 
 /// Timers of a batch.
@@ -129,23 +129,31 @@ pub(super) async fn fill(
     dues_ms: Arc<[u64]>,
 ) -> Result<()> {
     let total = dues_ms.len();
-    spread(address, total.div_ceil(BATCH), total, "scheduled", move |mut connection, place| {
-        let dues_ms = Arc::clone(&dues_ms);
-        async move {
-            let numbers = place * BATCH..total.min((place + 1) * BATCH);
-            let done = numbers.len();
-            let dues_ms = &dues_ms[numbers.clone()];
-            batch(&mut connection, namespace, numbers, dues_ms).await?;
-            Ok((connection, done))
-        }
-    })
+    spread(
+        address,
+        FILLERS,
+        total.div_ceil(BATCH),
+        total,
+        "scheduled",
+        move |mut connection, place| {
+            let dues_ms = Arc::clone(&dues_ms);
+            async move {
+                let numbers = place * BATCH..total.min((place + 1) * BATCH);
+                let done = numbers.len();
+                let dues_ms = &dues_ms[numbers.clone()];
+                batch(&mut connection, namespace, numbers, dues_ms).await?;
+                Ok((connection, done))
+            }
+        },
+    )
     .await
 }
 
-/// Does so many pieces of work over a few connections, each piece on the next free one; a piece
-/// answers how much of `total` it was.
+/// Does so many pieces of work, with as many connections as callers, each piece on the next free
+/// one; a piece answers how much of `total` it was.
 pub(super) async fn spread<F>(
     address: SocketAddr,
+    callers: usize,
     pieces: usize,
     total: usize,
     what: &'static str,
@@ -157,11 +165,11 @@ where
     let piece = Arc::new(piece);
     let (next, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let progress = Arc::new(Progress::new(what, total));
-    let mut callers = JoinSet::new();
-    for _ in 0..FILLERS {
+    let mut calling = JoinSet::new();
+    for _ in 0..callers {
         let (piece, next, done) = (Arc::clone(&piece), Arc::clone(&next), Arc::clone(&done));
         let progress = Arc::clone(&progress);
-        callers.spawn(async move {
+        calling.spawn(async move {
             let mut connection = Connection::new(address);
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
@@ -174,7 +182,7 @@ where
             }
         });
     }
-    while let Some(caller) = callers.join_next().await {
+    while let Some(caller) = calling.join_next().await {
         caller??;
     }
     let done = done.load(Ordering::Relaxed);

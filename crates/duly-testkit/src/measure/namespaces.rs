@@ -34,6 +34,8 @@ use fairness::Fairness;
 const SPAN_MS: u64 = 1_000;
 /// So many namespaces a second at least are made and filled.
 const LEAST_PER_SECOND: u64 = 5_000;
+/// Callers that make and fill them: a call is of one namespace, and so many share a commit.
+const CALLERS: usize = 64;
 /// How long before the first due time the memory is watched.
 const BEFORE: std::time::Duration = std::time::Duration::from_millis(300);
 
@@ -161,28 +163,42 @@ fn name(place: usize) -> String {
 /// Makes every namespace, with a webhook destination.
 async fn make(server: &Server, namespaces: usize, url: String) -> Result<()> {
     let body = json!({ "destination": { "http": { "url": url } } });
-    load::spread(server.address(), namespaces, namespaces, "made", move |mut connection, place| {
-        let body = body.clone();
-        async move {
-            must_in(&mut connection, &name(place), "PUT", "", &body).await?;
-            Ok((connection, 1))
-        }
-    })
+    load::spread(
+        server.address(),
+        CALLERS,
+        namespaces,
+        namespaces,
+        "made",
+        move |mut connection, place| {
+            let body = body.clone();
+            async move {
+                must_in(&mut connection, &name(place), "PUT", "", &body).await?;
+                Ok((connection, 1))
+            }
+        },
+    )
     .await
 }
 
 /// Schedules the timers of every namespace, a call each.
 async fn fill(server: &Server, namespaces: usize, each: usize, dues_ms: Arc<[u64]>) -> Result<()> {
     let total = namespaces * each;
-    load::spread(server.address(), namespaces, total, "scheduled", move |mut connection, place| {
-        let dues_ms = Arc::clone(&dues_ms);
-        async move {
-            let numbers = place * each..(place + 1) * each;
-            let dues_ms = &dues_ms[numbers.clone()];
-            load::batch(&mut connection, &name(place), numbers, dues_ms).await?;
-            Ok((connection, each))
-        }
-    })
+    load::spread(
+        server.address(),
+        CALLERS,
+        namespaces,
+        total,
+        "scheduled",
+        move |mut connection, place| {
+            let dues_ms = Arc::clone(&dues_ms);
+            async move {
+                let numbers = place * each..(place + 1) * each;
+                let dues_ms = &dues_ms[numbers.clone()];
+                load::batch(&mut connection, &name(place), numbers, dues_ms).await?;
+                Ok((connection, each))
+            }
+        },
+    )
     .await
 }
 
