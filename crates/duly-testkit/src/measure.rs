@@ -4,11 +4,25 @@
 //! over plain connections. A figure is the median of several rounds. Nothing here judges; see
 //! `docs/internals/checker.md` for what does.
 
+mod arrivals;
+mod consumer;
+mod debounce;
 mod floor;
+mod hot_second;
+mod isolation;
 mod lateness;
+mod load;
 mod memory;
+mod namespaces;
+mod plain;
+mod progress;
+mod pull;
+mod receiver;
 mod schedules;
 mod table;
+mod usage;
+mod waiters;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +34,13 @@ use serde_json::Value;
 use crate::api;
 use crate::process::{Options as ServerOptions, Server};
 use crate::wire::Connection;
+pub use debounce::Options as DebounceOptions;
+pub use hot_second::Options as HotSecondOptions;
+pub use isolation::{Beside, Options as IsolationOptions};
+pub use namespaces::Options as NamespacesOptions;
+pub use pull::Options as PullOptions;
 pub use table::Table;
+pub use waiters::Options as WaitersOptions;
 
 /// What `duly-measure` takes.
 #[derive(Debug, Clone, Parser)]
@@ -73,6 +93,19 @@ pub enum Subject {
         #[arg(long, default_value_t = 1_000_000)]
         pending: u32,
     },
+    /// Many timers due at one instant: seconds until all are out and acknowledged, and memory.
+    HotSecond(HotSecondOptions),
+    /// Lateness of a quiet lane: alone, beside dead receivers, beside a lane at full speed.
+    Isolation(IsolationOptions),
+    /// Many namespaces with a few timers each, due within a second: time until all are out, and
+    /// fairness.
+    Namespaces(NamespacesOptions),
+    /// Many lease calls that wait: memory, and lateness of the one that is woken.
+    Waiters(WaitersOptions),
+    /// The same ids replaced over and over in batches.
+    Debounce(DebounceOptions),
+    /// Timers that are due already, leased and acknowledged in batches.
+    Pull(PullOptions),
 }
 
 /// How firings are delivered.
@@ -105,14 +138,21 @@ pub async fn run(options: &Options) -> Result<Table> {
     floor::print_into(&mut table, dir.path()).await?;
     for round in 0..options.rounds.max(1) {
         let server = server_options(options, dir.path(), round);
-        match options.subject {
-            Subject::Lateness { rate, seconds, kind } => {
+        eprintln!("round {} of {}", round + 1, options.rounds.max(1));
+        match &options.subject {
+            &Subject::Lateness { rate, seconds, kind } => {
                 lateness::round(&server, rate, seconds, kind, &mut table).await?
             }
-            Subject::HttpSchedules { connections, seconds } => {
+            &Subject::HttpSchedules { connections, seconds } => {
                 schedules::round(&server, connections, seconds, &mut table).await?
             }
-            Subject::Memory { pending } => memory::round(&server, pending, &mut table).await?,
+            &Subject::Memory { pending } => memory::round(&server, pending, &mut table).await?,
+            Subject::HotSecond(options) => hot_second::round(&server, options, &mut table).await?,
+            Subject::Isolation(options) => isolation::round(&server, options, &mut table).await?,
+            Subject::Namespaces(options) => namespaces::round(&server, options, &mut table).await?,
+            Subject::Waiters(options) => waiters::round(&server, options, &mut table).await?,
+            Subject::Debounce(options) => debounce::round(&server, options, &mut table).await?,
+            Subject::Pull(options) => pull::round(&server, options, &mut table).await?,
         }
         // The next round starts on an empty disk.
         std::fs::remove_dir_all(&server.data)?;
@@ -141,7 +181,18 @@ async fn must(
     rest: &str,
     body: &Value,
 ) -> Result<Value> {
-    let path = api::path("measured", rest);
+    must_in(connection, "measured", method, rest, body).await
+}
+
+/// A call in another namespace that must succeed.
+async fn must_in(
+    connection: &mut Connection,
+    namespace: &str,
+    method: &str,
+    rest: &str,
+    body: &Value,
+) -> Result<Value> {
+    let path = api::path(namespace, rest);
     let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
     let response = connection.call(method, &path, &body, PATIENCE).await?;
     ensure!(

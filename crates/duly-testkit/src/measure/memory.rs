@@ -4,9 +4,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
-use super::{PAYLOAD, Table, must, schedule_all, start};
+use super::{PAYLOAD, Table, must, schedule_all, start, usage};
 use crate::clock::now_ms;
 use crate::process::{Options, Server};
 use crate::wire::Connection;
@@ -24,7 +24,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 pub(super) async fn round(options: &Options, pending: u32, table: &mut Table) -> Result<()> {
     let mut server = start(options).await?;
     let address = server.address();
-    let before = rss_bytes(server.pid())?;
+    let before = usage::resident_bytes(server.pid())?;
     let first_ms = now_ms() + 86_400_000;
     let began = Instant::now();
     let fillers: Vec<_> = (0..FILLERS)
@@ -43,7 +43,7 @@ pub(super) async fn round(options: &Options, pending: u32, table: &mut Table) ->
         filler.await??;
     }
     let filled_s = began.elapsed().as_secs_f64();
-    let after = rss_bytes(server.pid())?;
+    let after = usage::resident_bytes(server.pid())?;
     let settled = settled_bytes(&server).await?;
     let disk = disk_bytes(&options.data)?;
     server.kill()?;
@@ -82,17 +82,7 @@ async fn settled_bytes(server: &Server) -> Result<u64> {
         must(&mut connection, "GET", "/stats", &().into()).await?;
         tokio::time::sleep(SETTLE_PAUSE).await;
     }
-    rss_bytes(server.pid())
-}
-
-fn rss_bytes(pid: u32) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .context("no VmRSS in the process status")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
-    Ok(kib * 1_024)
+    usage::resident_bytes(server.pid())
 }
 
 /// Blocks in use by all files below.

@@ -1,0 +1,205 @@
+//! What came out of the server: when each timer arrived and was acknowledged, and what came wrong.
+//!
+//! Timers are known by a number, which is their id. Receivers note arrivals from many threads
+//! without a lock; [`Arrivals::verify`] is asked at the end, and there is no figure unless every
+//! timer came exactly once and none before its time.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use anyhow::{Result, ensure};
+
+use crate::clock::now_us;
+
+/// Due time of a timer that is not scheduled yet: if it came, it came early.
+const NEVER: u64 = u64::MAX / 1_000;
+
+/// The arrivals of timers 0 to n, due at known times.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    /// Unix ms; [`NEVER`] for one that is not scheduled yet.
+    dues_ms: Vec<AtomicU64>,
+    /// Unix µs; 0 for one that has not come.
+    out_us: Vec<AtomicU64>,
+    out: AtomicUsize,
+    /// When the newest of the distinct ones came.
+    last_out_us: AtomicU64,
+    again: AtomicUsize,
+    unknown: AtomicUsize,
+    acknowledged: AtomicUsize,
+    last_acknowledged_us: AtomicU64,
+}
+
+impl Arrivals {
+    /// None yet, of as many timers as there are due times (Unix ms).
+    pub(super) fn of(dues_ms: &[u64]) -> Self {
+        let arrivals = Self::expecting(dues_ms.len());
+        arrivals.set_dues(0, dues_ms);
+        arrivals
+    }
+
+    /// None yet, of so many timers whose due times will be set.
+    pub(super) fn expecting(count: usize) -> Self {
+        Self {
+            out_us: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            dues_ms: (0..count).map(|_| AtomicU64::new(NEVER)).collect(),
+            out: AtomicUsize::new(0),
+            last_out_us: AtomicU64::new(0),
+            again: AtomicUsize::new(0),
+            unknown: AtomicUsize::new(0),
+            acknowledged: AtomicUsize::new(0),
+            last_acknowledged_us: AtomicU64::new(0),
+        }
+    }
+
+    /// The timers from this number on are due at these times (Unix ms).
+    pub(super) fn set_dues(&self, first: usize, dues_ms: &[u64]) {
+        for (place, due_ms) in self.dues_ms[first..].iter().zip(dues_ms) {
+            place.store(*due_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// A timer of this id came. Answers its number the first time.
+    pub(super) fn note(&self, id: &[u8], received_us: u64) -> Option<usize> {
+        let number = std::str::from_utf8(id).ok().and_then(|id| id.parse::<usize>().ok());
+        let place = number.and_then(|number| Some((number, self.out_us.get(number)?)));
+        let Some((number, place)) = place else {
+            self.unknown.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        if place.compare_exchange(0, received_us, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            self.again.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        self.last_out_us.fetch_max(received_us, Ordering::Relaxed);
+        self.out.fetch_add(1, Ordering::Release);
+        Some(number)
+    }
+
+    /// So many were confirmed to the server, and it said so, just now.
+    pub(super) fn note_acknowledged(&self, count: usize) {
+        self.last_acknowledged_us.fetch_max(now_us(), Ordering::Relaxed);
+        self.acknowledged.fetch_add(count, Ordering::Release);
+    }
+
+    /// How many are expected.
+    pub(super) const fn expected(&self) -> usize {
+        self.out_us.len()
+    }
+
+    /// How many of them have come.
+    pub(super) fn out(&self) -> usize {
+        self.out.load(Ordering::Acquire)
+    }
+
+    /// Whether all have come.
+    pub(super) fn all_out(&self) -> bool {
+        self.out() >= self.expected()
+    }
+
+    /// How many were acknowledged.
+    pub(super) fn acknowledged(&self) -> usize {
+        self.acknowledged.load(Ordering::Acquire)
+    }
+
+    /// Whether all were acknowledged.
+    pub(super) fn all_acknowledged(&self) -> bool {
+        self.acknowledged() >= self.expected()
+    }
+
+    /// When the last one came (Unix µs).
+    pub(super) fn last_out_us(&self) -> u64 {
+        self.last_out_us.load(Ordering::Relaxed)
+    }
+
+    /// When the last one was acknowledged (Unix µs).
+    pub(super) fn last_acknowledged_us(&self) -> u64 {
+        self.last_acknowledged_us.load(Ordering::Relaxed)
+    }
+
+    /// When each came (Unix µs), by its number; 0 for one that did not.
+    pub(super) fn times_us(&self) -> Vec<u64> {
+        self.out_us.iter().map(|at| at.load(Ordering::Relaxed)).collect()
+    }
+
+    /// When each of a range of numbers was due and how much later it came (both in µs, the first
+    /// since 1970). One that has not come is left out.
+    pub(super) fn lateness_us(&self, numbers: Range<usize>) -> Vec<(u64, u64)> {
+        let places = self.dues_ms[numbers.clone()].iter().zip(&self.out_us[numbers]);
+        places
+            .map(|(due_ms, out_us)| {
+                (due_ms.load(Ordering::Relaxed) * 1_000, out_us.load(Ordering::Relaxed))
+            })
+            .filter(|(_, out_us)| *out_us > 0)
+            .map(|(due_us, out_us)| (due_us, out_us.saturating_sub(due_us)))
+            .collect()
+    }
+
+    /// Complains unless every one came exactly once, and none early.
+    pub(super) fn verify(&self) -> Result<()> {
+        let again = self.again.load(Ordering::Relaxed);
+        let unknown = self.unknown.load(Ordering::Relaxed);
+        let came = self.times_us().into_iter().zip(&self.dues_ms);
+        let early = came
+            .filter(|(at_us, due_ms)| *at_us > 0 && *at_us < due_ms.load(Ordering::Relaxed) * 1_000)
+            .count();
+        ensure!(
+            self.all_out() && again == 0 && unknown == 0 && early == 0,
+            "of {} timers {} came; {again} deliveries more than once, {unknown} of no timer that \
+             was scheduled, {early} early",
+            self.expected(),
+            self.out(),
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_each_one_once_and_none_early_is_right() {
+        let came = |notes: &[(&str, u64)]| {
+            let arrivals = Arrivals::of(&[5, 6]);
+            for (id, at_us) in notes {
+                arrivals.note(id.as_bytes(), *at_us);
+            }
+            arrivals
+        };
+        let right = came(&[("1", 6_000), ("0", 5_001)]);
+        right.verify().unwrap();
+        assert_eq!((right.out(), right.last_out_us()), (2, 6_000));
+        assert_eq!(right.times_us(), [5_001, 6_000]);
+        assert_eq!(right.lateness_us(0..1), [(5_000, 1)]);
+        for (wrong, said) in [
+            (&[("0", 5_000)][..], "1 came"),
+            (&[("0", 5_000), ("1", 6_000), ("1", 6_001)], "1 deliveries more than once"),
+            (&[("0", 5_000), ("1", 6_000), ("2", 6_001)], "1 of no timer"),
+            (&[("0", 5_000), ("1", 6_000), ("x", 6_001)], "1 of no timer"),
+            (&[("0", 4_999), ("1", 6_000)], "1 early"),
+        ] {
+            let error = came(wrong).verify().unwrap_err().to_string();
+            assert!(error.contains(said), "{wrong:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_comes_before_it_was_scheduled_is_early() {
+        let arrivals = Arrivals::expecting(1);
+        assert!(arrivals.lateness_us(0..1).is_empty());
+        arrivals.note(b"0", crate::clock::now_us());
+        assert!(arrivals.verify().is_err());
+        arrivals.set_dues(0, &[1]);
+        arrivals.verify().unwrap();
+    }
+
+    #[test]
+    fn acknowledgements_are_counted_apart() {
+        let arrivals = Arrivals::of(&[0; 3]);
+        arrivals.note_acknowledged(2);
+        assert!(!arrivals.all_acknowledged() && arrivals.out() == 0);
+        arrivals.note_acknowledged(1);
+        assert!(arrivals.all_acknowledged() && arrivals.last_acknowledged_us() > 0);
+    }
+}

@@ -1,0 +1,211 @@
+//! What goes on beside the quiet lanes: another lane with many timers due at one instant.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+use serde_json::json;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinHandle;
+
+use super::super::arrivals::Arrivals;
+use super::super::consumer::{self, Manner};
+use super::super::hot_second::{confirmed, wait_until};
+use super::super::receiver::Receiver;
+use super::super::watch::{no_progress, seconds_since};
+use super::super::{Table, load, must_in};
+use super::{Noted, connect};
+use crate::process::Server;
+
+/// What the other lane does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Beside {
+    /// Its receiver refuses connections.
+    Refused,
+    /// Its receiver accepts connections and never answers.
+    Silent,
+    /// It is served at full speed, by webhooks.
+    Webhook,
+    /// It is served at full speed, by consumers that lease in batches.
+    Pull,
+}
+
+/// How long the server waits for a receiver that never answers: less than a stretch, so that a
+/// stretch sees its attempts wait and its breaker open.
+const SILENT_TIMEOUT: &str = "5s";
+/// Connections that lease.
+const CONNECTIONS: usize = 4;
+/// How they lease.
+const MANNER: Manner = Manner { max: 1_000, wait_ms: 1_000 };
+/// How long before the due time they begin to.
+const BEFORE: Duration = Duration::from_millis(200);
+
+impl Beside {
+    /// What a stretch beside it is called.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "beside refused",
+            Self::Silent => "beside silent",
+            Self::Webhook => "beside webhooks",
+            Self::Pull => "beside pull",
+        }
+    }
+
+    const fn namespace(self) -> &'static str {
+        match self {
+            Self::Refused => "beside-refused",
+            Self::Silent => "beside-silent",
+            Self::Webhook => "beside-webhook",
+            Self::Pull => "beside-pull",
+        }
+    }
+}
+
+/// The other lane, scheduled and not due yet.
+pub(super) struct Other {
+    beside: Beside,
+    arrivals: Noted,
+    due_ms: u64,
+    far_side: FarSide,
+}
+
+/// Where its timers are sent.
+enum FarSide {
+    /// A port that is taken, so that nobody else listens there, and not listened at.
+    Refused {
+        _socket: TcpSocket,
+    },
+    /// Takes connections and keeps them.
+    Silent {
+        acceptor: JoinHandle<()>,
+    },
+    Served {
+        _receiver: Receiver,
+    },
+    Pulled,
+}
+
+impl FarSide {
+    /// Makes it; answers the destination too.
+    fn make(beside: Beside, arrivals: &Noted) -> Result<(Self, serde_json::Value)> {
+        let http = |address: std::net::SocketAddr| json!({ "http": { "url": format!("http://{address}/"), "timeout": SILENT_TIMEOUT } });
+        Ok(match beside {
+            Beside::Refused => {
+                let socket = TcpSocket::new_v4()?;
+                socket.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))?;
+                let destination = http(socket.local_addr()?);
+                (Self::Refused { _socket: socket }, destination)
+            }
+            Beside::Silent => {
+                let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+                listener.set_nonblocking(true)?;
+                let listener = TcpListener::from_std(listener)?;
+                let destination = http(listener.local_addr()?);
+                (Self::Silent { acceptor: tokio::spawn(accept(listener)) }, destination)
+            }
+            Beside::Webhook => {
+                let receiver = Receiver::start(Arc::clone(arrivals))?;
+                let destination = json!({ "http": { "url": receiver.url() } });
+                (Self::Served { _receiver: receiver }, destination)
+            }
+            Beside::Pull => (Self::Pulled, json!({ "pull": {} })),
+        })
+    }
+}
+
+impl Drop for FarSide {
+    fn drop(&mut self) {
+        if let Self::Silent { acceptor } = self {
+            acceptor.abort();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener) {
+    let mut kept = Vec::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        kept.push(stream);
+    }
+}
+
+impl Other {
+    /// Makes the namespace and schedules its timers.
+    pub(super) async fn prepare(
+        server: &Server,
+        beside: Beside,
+        timers: usize,
+        due_ms: u64,
+    ) -> Result<Self> {
+        let dues_ms = vec![due_ms; timers];
+        let arrivals = Arc::new(Arrivals::of(&dues_ms));
+        let (far_side, destination) = FarSide::make(beside, &arrivals)?;
+        let body = json!({ "destination": destination });
+        must_in(&mut connect(server), beside.namespace(), "PUT", "", &body).await?;
+        load::fill(server.address(), beside.namespace(), dues_ms.into()).await?;
+        Ok(Self { beside, arrivals, due_ms, far_side })
+    }
+
+    /// Begins to serve it, where it is pulled.
+    pub(super) fn serve(self, server: &Server) -> Serving {
+        let consumers = (self.beside == Beside::Pull).then(|| {
+            let (address, namespace) = (server.address(), self.beside.namespace());
+            let (arrivals, due_ms) = (Arc::clone(&self.arrivals), self.due_ms);
+            tokio::spawn(async move {
+                wait_until(due_ms, BEFORE).await;
+                consumer::take_all(address, namespace, CONNECTIONS, MANNER, &arrivals)
+                    .await
+                    .map(drop)
+            })
+        });
+        Serving { other: self, consumers }
+    }
+}
+
+/// The other lane while it is due.
+pub(super) struct Serving {
+    other: Other,
+    consumers: Option<JoinHandle<Result<()>>>,
+}
+
+impl Serving {
+    /// Waits for its end where it is served, takes it away, and answers when that end was (Unix
+    /// µs). A dead receiver must have got nothing.
+    pub(super) async fn finish(self, server: &Server, table: &mut Table) -> Result<Option<u64>> {
+        let Self { other, consumers } = self;
+        let Other { beside, arrivals, due_ms, far_side } = other;
+        let namespace = beside.namespace();
+        let mut ended_us = None;
+        if matches!(beside, Beside::Webhook | Beside::Pull) {
+            let serve = async {
+                if let Some(consumers) = consumers {
+                    return consumers.await?;
+                }
+                confirmed(server, namespace, &arrivals).await
+            };
+            tokio::select! {
+                result = serve => result?,
+                error = no_progress(&arrivals) => return Err(error),
+            }
+            arrivals.verify()?;
+            #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
+            let timers = arrivals.expected() as f64;
+            let seconds = seconds_since(due_ms, arrivals.last_out_us());
+            table.add(&format!("{}: served", beside.name()), "/s", timers / seconds);
+            ended_us = Some(arrivals.last_out_us());
+        } else {
+            let mut connection = connect(server);
+            let stats = must_in(&mut connection, namespace, "GET", "/stats", &().into()).await?;
+            ensure!(
+                stats["pending"] == arrivals.expected() && stats["totals"]["delivered"] == 0,
+                "{} timers should be parked behind a dead receiver, but stats say {stats}",
+                arrivals.expected()
+            );
+            let attempts = stats["totals"]["fired"].as_f64().unwrap_or(f64::NAN);
+            table.add(&format!("{}: attempts at the dead receiver", beside.name()), "", attempts);
+        }
+        must_in(&mut connect(server), namespace, "DELETE", "?force=true", &().into()).await?;
+        drop(far_side);
+        Ok(ended_us)
+    }
+}

@@ -1,0 +1,172 @@
+//! A quiet lane: few firings, and a receiver that has nothing else to do, on a thread of its own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::super::arrivals::Arrivals;
+use super::super::consumer::{Consumer, Manner};
+use super::super::load::{self, BATCH};
+use super::super::receiver::Receiver;
+use super::super::{Kind, must_in};
+use super::{Noted, connect};
+use crate::process::Server;
+use crate::wire::Connection;
+
+/// Consumers that wait at once, so that one waits while others acknowledge.
+const CONSUMERS: usize = 4;
+/// How they lease.
+const MANNER: Manner = Manner { max: 100, wait_ms: 20_000 };
+
+/// A quiet lane and whoever takes its firings.
+pub(super) struct Lane {
+    kind: Kind,
+    arrivals: Noted,
+    /// Whoever takes the firings, for as long as the lane is there.
+    _taker: Taker,
+}
+
+/// Held, not used: it works until it is dropped.
+enum Taker {
+    Consumers { _thread: ConsumerThread },
+    Receiver { _receiver: Receiver },
+}
+
+impl Lane {
+    /// Makes the namespace, and begins to take its firings, so many in all.
+    pub(super) async fn start(server: &Server, kind: Kind, capacity: usize) -> Result<Self> {
+        let arrivals = Arc::new(Arrivals::expecting(capacity));
+        let receiver = match kind {
+            Kind::Pull => None,
+            Kind::Webhook => Some(Receiver::start(Arc::clone(&arrivals))?),
+        };
+        let destination = match &receiver {
+            None => json!({ "pull": {} }),
+            Some(receiver) => json!({ "http": { "url": receiver.url() } }),
+        };
+        let body = json!({ "destination": destination });
+        must_in(&mut connect(server), namespace(kind), "PUT", "", &body).await?;
+        let taker = match receiver {
+            Some(receiver) => Taker::Receiver { _receiver: receiver },
+            None => {
+                let thread =
+                    ConsumerThread::start(server.address(), namespace(kind), Arc::clone(&arrivals));
+                Taker::Consumers { _thread: thread? }
+            }
+        };
+        Ok(Self { kind, arrivals, _taker: taker })
+    }
+
+    /// How it is delivered.
+    pub(super) const fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Pull => "pull",
+            Kind::Webhook => "webhook",
+        }
+    }
+
+    /// What has come.
+    pub(super) fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
+    }
+
+    /// Schedules timers with numbers from `first` on.
+    pub(super) async fn schedule(
+        &self,
+        address: SocketAddr,
+        first: usize,
+        dues_ms: &[u64],
+    ) -> Result<()> {
+        self.arrivals.set_dues(first, dues_ms);
+        let mut connection = Connection::new(address);
+        for (place, dues_ms) in dues_ms.chunks(BATCH).enumerate() {
+            let first = first + place * BATCH;
+            let numbers = first..first + dues_ms.len();
+            load::batch(&mut connection, namespace(self.kind), numbers, dues_ms).await?;
+        }
+        Ok(())
+    }
+
+    /// Complains unless the server has sent as many as came. Not everything need be acknowledged
+    /// yet: nobody waits for that.
+    pub(super) async fn ensure_all_delivered(&self, server: &Server) -> Result<()> {
+        let stats: Value =
+            must_in(&mut connect(server), namespace(self.kind), "GET", "/stats", &().into())
+                .await?;
+        ensure!(
+            stats["totals"]["fired"] == self.arrivals.expected() && stats["dead"] == 0,
+            "{} came over the quiet {} lane, but stats say {stats}",
+            self.arrivals.expected(),
+            self.name()
+        );
+        Ok(())
+    }
+}
+
+const fn namespace(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Pull => "quiet-pull",
+        Kind::Webhook => "quiet-webhook",
+    }
+}
+
+/// Consumers on a thread of their own.
+struct ConsumerThread {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl ConsumerThread {
+    fn start(address: SocketAddr, namespace: &'static str, arrivals: Noted) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::Builder::new().name("consumers".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    error = consume(address, namespace, arrivals) => {
+                        eprintln!("a consumer of {namespace} stopped: {error:#}");
+                    }
+                }
+            });
+        });
+        let thread = thread.context("no thread for consumers")?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for ConsumerThread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so itself; the counts show what it missed.
+            thread.join().ok();
+        }
+    }
+}
+
+/// Takes what comes until something goes wrong.
+async fn consume(address: SocketAddr, namespace: &'static str, arrivals: Noted) -> anyhow::Error {
+    let mut consumers = JoinSet::new();
+    for _ in 0..CONSUMERS {
+        let arrivals = Arc::clone(&arrivals);
+        let mut consumer = Consumer::new(address, namespace, MANNER);
+        consumers.spawn(async move {
+            loop {
+                if let Err(error) = consumer.take(&arrivals).await {
+                    return error;
+                }
+            }
+        });
+    }
+    match consumers.join_next().await {
+        Some(Ok(error)) => error,
+        Some(Err(error)) => error.into(),
+        None => anyhow::anyhow!("there were no consumers"),
+    }
+}

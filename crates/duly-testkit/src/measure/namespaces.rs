@@ -1,0 +1,250 @@
+//! Many namespaces with a few timers each, all due within one second.
+//!
+//! By `webhook` each namespace has a lane of its own to one local receiver, and the order is the
+//! server's: this is what the fairness is about. A lease call is of one namespace, so by `pull`
+//! a few consumers go round the namespaces, leasing and acknowledging in each what is due: the
+//! order is theirs, and what is measured is how fast the server answers two calls a namespace.
+
+mod fairness;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Result, ensure};
+use clap::{Args, value_parser};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::arrivals::Arrivals;
+use super::consumer::{Consumer, Exchanged, Manner};
+use super::hot_second::{report_memory, wait_until};
+use super::plain::{self, Exchange};
+use super::progress::part;
+use super::receiver::Receiver;
+use super::usage;
+use super::watch::{Watch, no_progress, seconds_since};
+use super::{Kind, Table, load, must_in, start};
+use crate::clock::now_ms;
+use crate::process::{Options as ServerOptions, Server};
+use fairness::Fairness;
+
+/// Timers are due within so long.
+const SPAN_MS: u64 = 1_000;
+/// So many namespaces a second at least are made and filled.
+const LEAST_PER_SECOND: u64 = 5_000;
+/// Callers that make and fill them: a call is of one namespace, and so many share a commit.
+const CALLERS: usize = 64;
+/// How long before the first due time the memory is watched.
+const BEFORE: std::time::Duration = std::time::Duration::from_millis(300);
+
+/// Connections of the floor beside webhooks.
+const FLOOR_CONNECTIONS: usize = 100;
+
+/// What `namespaces` takes.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Namespaces.
+    #[arg(long, default_value_t = 100_000, value_parser = value_parser!(u32).range(1..=10_000_000))]
+    pub namespaces: u32,
+    /// Timers due in each.
+    #[arg(long, default_value_t = 10, value_parser = value_parser!(u32).range(1..=1_000))]
+    pub each: u32,
+    /// How they are delivered.
+    #[arg(long, value_enum, default_value_t = Kind::Webhook)]
+    pub kind: Kind,
+    /// Connections that lease and settle (pull).
+    #[arg(long, default_value_t = 16, value_parser = value_parser!(u32).range(1..=1_000))]
+    pub connections: u32,
+    /// Seconds from the first schedule to the first due time; 5, one for each 70,000 timers and one
+    /// for each 5,000 namespaces unless given.
+    #[arg(long, value_name = "SECONDS")]
+    pub lead: Option<u32>,
+}
+
+/// One round on a fresh server.
+pub(super) async fn round(
+    server: &ServerOptions,
+    options: &Options,
+    table: &mut Table,
+) -> Result<()> {
+    let mut server = start(server).await?;
+    let pid = server.pid();
+    let empty_bytes = usage::resident_bytes(pid)?;
+    let (namespaces, each) = (usize::try_from(options.namespaces)?, usize::try_from(options.each)?);
+    let timers = namespaces * each;
+    let arrivals = Arc::new(Arrivals::expecting(timers));
+    let receiver = match options.kind {
+        Kind::Pull => None,
+        Kind::Webhook => Some(Receiver::start(Arc::clone(&arrivals))?),
+    };
+    if let Some(receiver) = &receiver {
+        part("making the namespaces");
+        make(&server, namespaces, receiver.url()).await?;
+    }
+    let lead_ms = load::lead_ms(timers, options.lead)
+        + options.lead.map_or(u64::from(options.namespaces) * 1_000 / LEAST_PER_SECOND, |_| 0);
+    let first_ms = now_ms() + lead_ms;
+    let mut rng = SmallRng::seed_from_u64(1);
+    let dues_ms: Arc<[u64]> =
+        (0..timers).map(|_| first_ms + rng.random_range(0..SPAN_MS)).collect();
+    arrivals.set_dues(0, &dues_ms);
+    part("scheduling");
+    fill(&server, namespaces, each, Arc::clone(&dues_ms)).await?;
+    load::ensure_still_ahead(first_ms, lead_ms)?;
+
+    wait_until(first_ms, BEFORE).await;
+    let before_bytes = usage::resident_bytes(pid)?;
+    usage::forget_peak(pid);
+    let cpu = usage::cpu(pid)?;
+    let watch = Watch::start(pid, Arc::clone(&arrivals), first_ms)?;
+    let work = async {
+        match &receiver {
+            Some(receiver) => {
+                arrived(&arrivals).await;
+                Ok(Exchange::of_delivery(receiver.delivery_bytes()))
+            }
+            None => take_all(&server, options, first_ms, &arrivals).await,
+        }
+    };
+    let exchanges = tokio::select! {
+        result = work => result?,
+        error = no_progress(&arrivals) => return Err(error),
+    };
+    watch.stop()?;
+    let cpu = usage::cpu(pid)?.saturating_sub(cpu);
+    let peak_bytes = usage::peak_bytes(pid)?;
+    arrivals.verify()?;
+    server.kill()?;
+    drop(receiver);
+
+    #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
+    let count = timers as f64;
+    let all_s = seconds_since(first_ms, arrivals.last_out_us());
+    table.add("all out, from the beginning of the second", "s", all_s);
+    table.add("out per second", "/s", count / all_s);
+    let due_us: Vec<u64> = dues_ms.iter().map(|due_ms| due_ms * 1_000).collect();
+    let ideal = Fairness::of(&due_us, each, first_ms);
+    report_fairness(&Fairness::of(&arrivals.times_us(), each, first_ms), &ideal, table);
+    table.add("CPU of the server, each", "µs", cpu.as_secs_f64() * 1e6 / count);
+    report_memory(empty_bytes, before_bytes, peak_bytes, table);
+    let (times, connections) = match options.kind {
+        Kind::Pull => (namespaces, usize::try_from(options.connections)?),
+        Kind::Webhook => (timers, FLOOR_CONNECTIONS),
+    };
+    let floor_s = plain::seconds(exchanges, times, connections).await?;
+    table.add("floor: the same bytes over plain sockets", "s", floor_s);
+    Ok(())
+}
+
+/// `ideal` is what it would be if everything came when it was due.
+fn report_fairness(fairness: &Fairness, ideal: &Fairness, table: &mut Table) {
+    for (name, seconds) in [
+        ("a namespace's last out: first", fairness.first_s),
+        ("a namespace's last out: p50", fairness.p50_s),
+        ("a namespace's last out: p99", fairness.p99_s),
+        ("a namespace's last out: last", fairness.last_s),
+    ] {
+        table.add(name, "s", seconds);
+    }
+    table.add("a namespace's last out: Jain's (1 is fair)", "", fairness.jain_of_lasts);
+    table.add("the same, if all came when due", "", ideal.jain_of_lasts);
+    table.add("when half is out, of a namespace: fewest", "", fairness.half_least);
+    table.add("when half is out, of a namespace: most", "", fairness.half_most);
+    table.add("when half is out: Jain's index (1 is fair)", "", fairness.jain_at_half);
+    table.add("the same then, if all came when due", "", ideal.jain_at_half);
+}
+
+fn name(place: usize) -> String {
+    format!("n{place}")
+}
+
+/// Makes every namespace, with a webhook destination.
+async fn make(server: &Server, namespaces: usize, url: String) -> Result<()> {
+    let body = json!({ "destination": { "http": { "url": url } } });
+    load::spread(
+        server.address(),
+        CALLERS,
+        namespaces,
+        namespaces,
+        "made",
+        move |mut connection, place| {
+            let body = body.clone();
+            async move {
+                must_in(&mut connection, &name(place), "PUT", "", &body).await?;
+                Ok((connection, 1))
+            }
+        },
+    )
+    .await
+}
+
+/// Schedules the timers of every namespace, a call each.
+async fn fill(server: &Server, namespaces: usize, each: usize, dues_ms: Arc<[u64]>) -> Result<()> {
+    let total = namespaces * each;
+    load::spread(
+        server.address(),
+        CALLERS,
+        namespaces,
+        total,
+        "scheduled",
+        move |mut connection, place| {
+            let dues_ms = Arc::clone(&dues_ms);
+            async move {
+                let numbers = place * each..(place + 1) * each;
+                let dues_ms = &dues_ms[numbers.clone()];
+                load::batch(&mut connection, &name(place), numbers, dues_ms).await?;
+                Ok((connection, each))
+            }
+        },
+    )
+    .await
+}
+
+/// Waits until everything is out.
+async fn arrived(arrivals: &Arrivals) {
+    while !arrivals.all_out() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+/// Goes round the namespaces over some connections until everything is out and acknowledged.
+async fn take_all(
+    server: &Server,
+    options: &Options,
+    first_ms: u64,
+    arrivals: &Arc<Arrivals>,
+) -> Result<Vec<Exchange>> {
+    wait_until(first_ms, std::time::Duration::ZERO).await;
+    let (namespaces, each) = (usize::try_from(options.namespaces)?, usize::try_from(options.each)?);
+    let manner = Manner { max: each, wait_ms: 0 };
+    let turn = Arc::new(AtomicUsize::new(0));
+    let left: Arc<[AtomicUsize]> = (0..namespaces).map(|_| AtomicUsize::new(each)).collect();
+    let address = server.address();
+    let mut consumers = JoinSet::new();
+    for _ in 0..options.connections {
+        let (turn, left, arrivals) = (Arc::clone(&turn), Arc::clone(&left), Arc::clone(arrivals));
+        consumers.spawn(async move {
+            let mut consumer = Consumer::new(address, &name(0), manner);
+            while !arrivals.all_out() {
+                let place = turn.fetch_add(1, Ordering::Relaxed) % left.len();
+                if left[place].load(Ordering::Relaxed) == 0 {
+                    // Others may have leases under way: they get the thread.
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                consumer.turn_to(&name(place), manner);
+                let came = consumer.take(&arrivals).await?;
+                let before = left[place].fetch_sub(came, Ordering::Relaxed);
+                ensure!(before >= came, "namespace {} gave more than it has", name(place));
+            }
+            Ok::<_, anyhow::Error>(consumer.exchanged())
+        });
+    }
+    let mut exchanged = Exchanged::default();
+    while let Some(consumer) = consumers.join_next().await {
+        exchanged = exchanged.max(consumer??);
+    }
+    Ok(Exchange::of_consumer(exchanged))
+}

@@ -1,0 +1,96 @@
+//! How evenly namespaces with the same load were served. Pure arithmetic.
+
+use super::super::watch::seconds_since;
+
+/// The spread over the namespaces.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Fairness {
+    /// From the beginning until the first namespace had got its last.
+    pub(super) first_s: f64,
+    /// Half of them had.
+    pub(super) p50_s: f64,
+    /// 99 % had.
+    pub(super) p99_s: f64,
+    /// All had.
+    pub(super) last_s: f64,
+    /// Jain's index of these times.
+    pub(super) jain_of_lasts: f64,
+    /// When half of all timers were out: those of the namespace that had got the fewest.
+    pub(super) half_least: f64,
+    /// Of the one that had got the most.
+    pub(super) half_most: f64,
+    /// Jain's index of what each had got then.
+    pub(super) jain_at_half: f64,
+}
+
+impl Fairness {
+    /// Of the times (Unix µs) at which timers came, `each` of one namespace after another.
+    pub(super) fn of(times_us: &[u64], each: usize, begin_ms: u64) -> Self {
+        let mut sorted = times_us.to_vec();
+        sorted.sort_unstable();
+        let half_us = sorted.get(sorted.len().div_ceil(2).saturating_sub(1)).copied().unwrap_or(0);
+        let mut lasts = Vec::new();
+        let mut at_half = Vec::new();
+        for own in times_us.chunks(each.max(1)) {
+            let last_us = own.iter().copied().max().unwrap_or(0);
+            lasts.push(seconds_since(begin_ms, last_us));
+            let count = own.iter().filter(|at_us| **at_us <= half_us).count();
+            at_half.push(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
+        }
+        lasts.sort_unstable_by(f64::total_cmp);
+        let at = |hundredths: usize| {
+            let place = (lasts.len() * hundredths).div_ceil(100).saturating_sub(1);
+            lasts.get(place).copied().unwrap_or(f64::NAN)
+        };
+        Self {
+            first_s: at(0),
+            p50_s: at(50),
+            p99_s: at(99),
+            last_s: at(100),
+            jain_of_lasts: jain(&lasts),
+            half_least: at_half.iter().copied().fold(f64::INFINITY, f64::min),
+            half_most: at_half.iter().copied().fold(0.0, f64::max),
+            jain_at_half: jain(&at_half),
+        }
+    }
+}
+
+/// Jain's fairness index (Jain, Chiu and Hawe, 1984): 1 where all have the same, 1/n where one has
+/// everything.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+fn jain(values: &[f64]) -> f64 {
+    let sum: f64 = values.iter().sum();
+    let squares: f64 = values.iter().map(|value| value * value).sum();
+    sum * sum / (values.len() as f64 * squares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-9
+    }
+
+    #[test]
+    fn the_index_of_equal_shares_and_of_one_winner() {
+        assert!(close(jain(&[2.0, 2.0, 2.0, 2.0]), 1.0));
+        assert!(close(jain(&[8.0, 0.0, 0.0, 0.0]), 0.25));
+        assert!(close(jain(&[1.0, 3.0]), 0.8));
+    }
+
+    #[test]
+    fn served_in_turn_is_fair_and_one_after_another_is_not() {
+        // Two namespaces, two timers each; in turn: a b a b.
+        let fair = Fairness::of(&[1_000_000, 3_000_000, 2_000_000, 4_000_000], 2, 0);
+        assert!(close(fair.first_s, 3.0) && close(fair.last_s, 4.0), "{fair:?}");
+        assert!(close(fair.half_least, 1.0) && close(fair.half_most, 1.0), "{fair:?}");
+        assert!(close(fair.jain_at_half, 1.0), "{fair:?}");
+        // a a b b.
+        let unfair = Fairness::of(&[1_000_000, 2_000_000, 3_000_000, 4_000_000], 2, 0);
+        assert!(close(unfair.first_s, 2.0) && close(unfair.p50_s, 2.0), "{unfair:?}");
+        assert!(close(unfair.half_least, 0.0) && close(unfair.half_most, 2.0), "{unfair:?}");
+        assert!(close(unfair.jain_at_half, 0.5), "{unfair:?}");
+        assert!(unfair.jain_of_lasts < fair.jain_of_lasts);
+    }
+}

@@ -1,0 +1,184 @@
+//! The webhook receiver: confirms everything, as leanly as it can, on a thread of its own.
+//!
+//! It reads each request whole, notes the timer's id (`ce-subject`) and answers 200. Its
+//! runtime is not the load generator's, so that neither waits for the other's work.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+use super::arrivals::Arrivals;
+use crate::clock::now_us;
+
+/// What every delivery is answered.
+pub(super) const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+/// Room for a request; more is made where one needs it.
+const READ_BYTES: usize = 4 * 1_024;
+
+/// A receiver that listens until it is dropped.
+pub(super) struct Receiver {
+    address: SocketAddr,
+    /// Dropped to end the thread.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+    seen: Arc<Seen>,
+}
+
+/// What a receiver's connections share.
+struct Seen {
+    arrivals: Arc<Arrivals>,
+    /// The longest delivery.
+    longest: AtomicUsize,
+}
+
+impl Receiver {
+    /// Begins to listen. What it confirms counts as acknowledged only when the server says so.
+    pub(super) fn start(arrivals: Arc<Arrivals>) -> Result<Self> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let seen = Arc::new(Seen { arrivals, longest: AtomicUsize::new(0) });
+        let own = Arc::clone(&seen);
+        let thread = thread::Builder::new().name("receiver".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    result = accept_all(listener, own) => {
+                        if let Err(error) = result {
+                            eprintln!("the webhook receiver stopped: {error}");
+                        }
+                    }
+                }
+            });
+        });
+        let thread = thread.context("no thread for the webhook receiver")?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread), seen })
+    }
+
+    /// The URL to deliver to.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// Bytes of the longest delivery so far.
+    pub(super) fn delivery_bytes(&self) -> usize {
+        self.seen.longest.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A receiver that panicked has said so itself; the counts show what it missed.
+            thread.join().ok();
+        }
+    }
+}
+
+async fn accept_all(listener: std::net::TcpListener, seen: Arc<Seen>) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        // A connection ends when the server closes it or goes.
+        tokio::spawn(answer_all(stream, Arc::clone(&seen)));
+    }
+}
+
+async fn answer_all(mut stream: TcpStream, seen: Arc<Seen>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut read = Vec::with_capacity(READ_BYTES);
+    loop {
+        while let Some(delivery) = first(&read) {
+            seen.arrivals.note(delivery.id, now_us());
+            let length = delivery.length;
+            seen.longest.fetch_max(length, Ordering::Relaxed);
+            read.drain(..length);
+            stream.write_all(ANSWER).await?;
+        }
+        read.reserve(READ_BYTES);
+        if stream.read_buf(&mut read).await? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// A request that is whole.
+#[derive(Debug, PartialEq, Eq)]
+struct Delivery<'a> {
+    /// `ce-subject`, or nothing where it has none.
+    id: &'a [u8],
+    /// Its bytes, head and body.
+    length: usize,
+}
+
+/// The first request, once all of it is there.
+fn first(read: &[u8]) -> Option<Delivery<'_>> {
+    let (mut id, mut body_bytes) = (&[][..], 0);
+    let mut at = 0;
+    loop {
+        let end = at + read[at..].iter().position(|byte| *byte == b'\n')?;
+        let line = read[at..end].trim_ascii_end();
+        at = end + 1;
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = value_of(line, b"ce-subject:") {
+            id = value;
+        } else if let Some(value) = value_of(line, b"content-length:") {
+            // A length that is no number is none: the next bytes then make no sense, and the
+            // counts show it.
+            body_bytes = std::str::from_utf8(value).ok()?.parse().unwrap_or(0);
+        }
+    }
+    let length = at.saturating_add(body_bytes);
+    (read.len() >= length).then_some(Delivery { id, length })
+}
+
+fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (own, value) = line.split_at_checked(name.len())?;
+    own.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+
+    #[test]
+    fn a_delivery_is_whole_when_its_body_is_there() {
+        let request = b"POST / HTTP/1.1\r\nCE-Subject: 17\r\nContent-Length: 2\r\n\r\nab";
+        for cut in 0..request.len() {
+            assert_eq!(first(&request[..cut]), None, "cut at {cut}");
+        }
+        let mut two = request.to_vec();
+        two.extend_from_slice(b"POST");
+        assert_eq!(first(&two), Some(Delivery { id: b"17", length: request.len() }));
+    }
+
+    #[test]
+    fn deliveries_are_noted_and_answered() {
+        let arrivals = Arc::new(Arrivals::of(&[0; 3]));
+        let receiver = Receiver::start(Arc::clone(&arrivals)).unwrap();
+        let mut stream = std::net::TcpStream::connect(receiver.address).unwrap();
+        for id in 0..3 {
+            write!(stream, "POST / HTTP/1.1\r\nce-subject: {id}\r\ncontent-length: 1\r\n\r\nx")
+                .unwrap();
+            let mut answer = vec![0; ANSWER.len()];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, ANSWER);
+        }
+        arrivals.verify().unwrap();
+    }
+}

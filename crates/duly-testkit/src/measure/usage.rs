@@ -1,0 +1,83 @@
+//! What the server's process uses: memory and CPU, as `/proc` says it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// Ticks of a second in `/proc/<pid>/stat`: part of Linux' interface to programs.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A mebibyte.
+pub(super) const MIB: f64 = 1_048_576.0;
+
+/// Memory of a process that is resident.
+pub(super) fn resident_bytes(pid: u32) -> Result<u64> {
+    memory_bytes(&status(pid)?, "VmRSS:")
+}
+
+/// The most that was resident since [`forget_peak`].
+pub(super) fn peak_bytes(pid: u32) -> Result<u64> {
+    memory_bytes(&status(pid)?, "VmHWM:")
+}
+
+/// Begins the peak anew. Where the kernel does not allow it the peak is that of the whole life of
+/// the process: too high, never too low.
+pub(super) fn forget_peak(pid: u32) {
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").ok();
+}
+
+/// CPU that a process has used, of the user and the system together.
+pub(super) fn cpu(pid: u32) -> Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let ticks = cpu_ticks(&stat).context("the process statistics have no CPU time")?;
+    Ok(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
+}
+
+/// CPU that this process has used: the load generator's.
+pub(super) fn own_cpu() -> Result<Duration> {
+    cpu(std::process::id())
+}
+
+fn status(pid: u32) -> Result<String> {
+    Ok(std::fs::read_to_string(format!("/proc/{pid}/status"))?)
+}
+
+fn memory_bytes(status: &str, name: &str) -> Result<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let line = line.with_context(|| format!("no {name} in the process status"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib * 1_024)
+}
+
+/// The 14th and 15th field. The 2nd is a name in brackets that can hold anything.
+fn cpu_ticks(stat: &str) -> Option<f64> {
+    let (_, behind_the_name) = stat.rsplit_once(')')?;
+    let mut fields = behind_the_name.split_whitespace().skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_are_found_behind_an_odd_name() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 2 0 250 50 0 0 20 0 9 0 300 1 1";
+        assert_eq!(cpu_ticks(stat), Some(300.0));
+        assert_eq!(cpu_ticks("7 (a"), None);
+        let status = "Name:\tx\nVmHWM:\t     200 kB\nVmRSS:\t     100 kB\n";
+        assert_eq!(memory_bytes(status, "VmRSS:").unwrap(), 102_400);
+        assert!(memory_bytes(status, "VmSwap:").is_err());
+    }
+
+    #[test]
+    fn this_process_uses_something() {
+        let pid = std::process::id();
+        forget_peak(pid);
+        let resident = resident_bytes(pid).unwrap();
+        assert!(resident > 0 && peak_bytes(pid).unwrap() > 0);
+        assert!(own_cpu().unwrap() < Duration::from_secs(3_600));
+    }
+}

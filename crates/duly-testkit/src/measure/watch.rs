@@ -1,0 +1,138 @@
+//! Looks at a run while it goes on: how much is out and acknowledged, and the server's memory.
+//!
+//! [`Watch`] samples on a thread of its own; [`no_progress`] gives a run up in which nothing
+//! happens any more.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+
+use super::arrivals::Arrivals;
+use super::progress::Progress;
+use super::usage::{self, MIB};
+use crate::clock::now_us;
+
+/// Time between two samples.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long nothing may happen.
+const STANDSTILL: Duration = Duration::from_secs(60);
+
+/// One sample.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Point {
+    /// Since the due time; negative before.
+    pub(super) seconds: f64,
+    /// Timers out so far.
+    pub(super) out: usize,
+    /// Timers acknowledged so far.
+    pub(super) acknowledged: usize,
+    /// Memory of the server.
+    pub(super) resident_bytes: u64,
+}
+
+/// A thread that samples until it is stopped.
+pub(super) struct Watch {
+    stop: mpsc::Sender<()>,
+    thread: thread::JoinHandle<Result<Vec<Point>>>,
+}
+
+impl Watch {
+    /// Begins, for timers due at `due_ms`.
+    pub(super) fn start(pid: u32, arrivals: Arc<Arrivals>, due_ms: u64) -> Result<Self> {
+        let (stop, stopped) = mpsc::channel();
+        let thread = thread::Builder::new().name("watch".to_owned()).spawn(move || {
+            let mut points = Vec::new();
+            let progress = Progress::new("out", arrivals.expected());
+            loop {
+                points.push(Point {
+                    seconds: seconds_since(due_ms, now_us()),
+                    out: arrivals.out(),
+                    acknowledged: arrivals.acknowledged(),
+                    resident_bytes: usage::resident_bytes(pid)?,
+                });
+                progress.at(arrivals.out());
+                if stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
+                    return Ok(points);
+                }
+            }
+        });
+        Ok(Self { stop, thread: thread.context("no thread for watching")? })
+    }
+
+    /// Ends; answers what was seen.
+    pub(super) fn stop(self) -> Result<Vec<Point>> {
+        drop(self.stop);
+        self.thread.join().map_err(|_| anyhow!("the watching thread panicked"))?
+    }
+}
+
+/// Writes the samples as a table of comma-separated values.
+pub(super) fn write_csv(path: &Path, points: &[Point]) -> Result<()> {
+    std::fs::write(path, csv(points)).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for a person to read")]
+fn csv(points: &[Point]) -> String {
+    let mut text = "seconds,out,acknowledged,resident_mib\n".to_owned();
+    for Point { seconds, out, acknowledged, resident_bytes } in points {
+        let resident_mib = *resident_bytes as f64 / MIB;
+        writeln!(text, "{seconds:.2},{out},{acknowledged},{resident_mib:.1}")
+            .expect("a string takes all");
+    }
+    text
+}
+
+/// From a due time to a moment.
+#[expect(clippy::cast_precision_loss, reason = "differences are far below 2^53 µs")]
+pub(super) fn seconds_since(due_ms: u64, at_us: u64) -> f64 {
+    let due_us = due_ms * 1_000;
+    if at_us >= due_us { (at_us - due_us) as f64 / 1e6 } else { -((due_us - at_us) as f64 / 1e6) }
+}
+
+/// Ends, with the error to give up with, when for a minute nothing came out and nothing was
+/// acknowledged. While the first due time is ahead nothing is expected.
+pub(super) async fn no_progress(arrivals: &Arrivals) -> anyhow::Error {
+    let mut last = (0, 0);
+    let mut since = Instant::now();
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let now = (arrivals.out(), arrivals.acknowledged());
+        if now != last {
+            (last, since) = (now, Instant::now());
+        } else if since.elapsed() > STANDSTILL {
+            let (out, acknowledged) = now;
+            return anyhow!(
+                "nothing happened for {} s: of {} timers {out} are out, {acknowledged} acknowledged",
+                STANDSTILL.as_secs(),
+                arrivals.expected()
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_become_lines() {
+        let points = [
+            Point { seconds: -0.1, out: 0, acknowledged: 0, resident_bytes: 1_048_576 },
+            Point { seconds: 0.25, out: 5, acknowledged: 3, resident_bytes: 1_572_864 },
+        ];
+        let text = csv(&points);
+        assert_eq!(text, "seconds,out,acknowledged,resident_mib\n-0.10,0,0,1.0\n0.25,5,3,1.5\n");
+    }
+
+    #[test]
+    fn moments_before_and_after_a_due_time() {
+        assert!((seconds_since(2, 3_500) - 0.0015).abs() < 1e-9);
+        assert!((seconds_since(2, 1_500) + 0.0005).abs() < 1e-9);
+    }
+}
