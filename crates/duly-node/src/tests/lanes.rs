@@ -165,6 +165,34 @@ async fn a_firing_that_failed_often_enough_goes_to_the_fallback() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dead_letter_that_is_sent_again_tries_its_own_receiver_first() {
+    let mut world = World::start().await;
+    with_fallback(&world, 2, ms(3_600_000)).await;
+    world.schedule("t", ms(0), A).await;
+    let rejected = || Delivery::Rejected { reason: "HTTP 410".to_owned() };
+    for (attempt, origin, answer) in [
+        (1, A, failed(AttemptOutcome::Failed)),
+        (2, A, failed(AttemptOutcome::Failed)),
+        (3, C, rejected()),
+        (4, A, failed(AttemptOutcome::Failed)),
+        (5, A, failed(AttemptOutcome::Failed)),
+        (6, C, Delivery::Confirmed),
+    ] {
+        let call = world.call().await;
+        assert_eq!(call.envelope.attempt, attempt);
+        assert!(is_for(&call, origin), "attempt {attempt}");
+        call.answer(answer);
+        world.quiet().await;
+        if attempt == 3 {
+            world.until("t", State::Dead).await;
+            world.redrive("t").await;
+        }
+        world.advance(ms(1_000)).await;
+    }
+    world.until("t", State::Finished).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lane_whose_breaker_stays_open_goes_to_the_fallback_until_its_receiver_is_back() {
     let mut world = World::start().await;
     with_fallback(&world, 1_000, ms(10_000)).await;
