@@ -3,17 +3,17 @@
 //! Time stands still in these tests: what is looked at is whose turn it is, and how often the store is
 //! asked for one firing of the served lane. Neither may know how much the other lane has waiting, so
 //! the same course with ten timers and with very many has to give the same figures. `DULY_BACKLOG`
-//! says how many (the million is a matter of minutes).
+//! says how many; a million is a matter of minutes.
 
 use duly_core::NamespaceName;
 
 use super::*;
 
 /// Firings of the served lane.
-const SERVED: usize = 60;
+const SERVED: usize = 30;
 
 fn backlog() -> usize {
-    std::env::var("DULY_BACKLOG").ok().and_then(|text| text.parse().ok()).unwrap_or(5_000)
+    std::env::var("DULY_BACKLOG").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000)
 }
 
 /// What the receiver of the backlog does.

@@ -62,6 +62,28 @@ async fn p9_a_receiver_that_fails_is_left_alone_and_its_backlog_delays_nobody() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn answers_that_do_not_confirm_open_the_breaker_and_refusals_for_good_do_not() {
+    let failed = || failed(AttemptOutcome::Failed);
+    let rejected = || Delivery::Rejected { reason: "HTTP 410".to_owned() };
+    let cases: [(&dyn Fn() -> Delivery, _); 2] =
+        [(&failed, BreakerState::Open), (&rejected, BreakerState::Closed)];
+    for (answer, expected) in cases {
+        let mut world = World::start().await;
+        for i in 0..20 {
+            world.schedule(&format!("t{i}"), ms(0), A).await;
+            world.quiet().await;
+            if let Some(call) = world.try_call() {
+                call.answer(answer());
+            }
+            world.quiet().await;
+        }
+        world.schedule("last", ms(0), A).await;
+        world.quiet().await;
+        assert_eq!(lane(&world, A).breaker, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn p10_deliver_per_second_holds_and_nothing_is_lost() {
     let mut world = World::start().await;
     let mut settings = world::settings();
