@@ -4,7 +4,12 @@
 //! The work is `duly-torture` of `duly-testkit`; this builds it and `duly` for release and passes
 //! the arguments on. With `DULY_FUZZ_SEEDS` set, so many seeds of damaged bytes go through every
 //! decoder first, and as many damaged sequences of HTTP calls through the server in process; with
-//! `DULY_FUZZ_HTTP_SECONDS` set, `fuzz-http` attacks a real server for so long.
+//! `DULY_FUZZ_HTTP_SECONDS` set, `fuzz-http` attacks a real server for so long. With `DULY_RACES`
+//! set, so many races between the calls about a timer are judged first, on the embedded store in
+//! process; with `DULY_CLOCK_SEEDS` set, so many courses of a node on that store whose clock is set
+//! forward and back (a real server's clock cannot be set without setting the machine's).
+
+use std::process::Stdio;
 
 use anyhow::{Context, Result};
 
@@ -16,6 +21,15 @@ const FUZZ_SEEDS: &str = "DULY_FUZZ_SEEDS";
 
 /// How long a real server is attacked over HTTP.
 const FUZZ_HTTP_SECONDS: &str = "DULY_FUZZ_HTTP_SECONDS";
+
+/// How many races between calls about a timer are judged; read by their test.
+const RACES: &str = "DULY_RACES";
+
+/// How many courses have their clock set; read by their test.
+const CLOCK_SEEDS: &str = "DULY_CLOCK_SEEDS";
+
+/// What the test of clock steps says before their number.
+const CLOCK_STEPS: &str = "clock steps: ";
 
 /// The `--seed` among the arguments, or its default.
 fn seed(args: &[String]) -> u64 {
@@ -46,5 +60,54 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
             return Ok(Outcome::Failed);
         }
     }
-    process::run_testkit("duly-torture", args)
+    if std::env::var_os(RACES).is_some() {
+        let races = ["test", "--release", "-p", "duly-store-embedded", "--test", "it", "outcomes"];
+        if process::run(&mut process::cargo(races))? == Outcome::Failed {
+            return Ok(Outcome::Failed);
+        }
+    }
+    let mut args = args.to_vec();
+    if std::env::var_os(CLOCK_SEEDS).is_some() {
+        let Some(steps) = clock_steps()? else {
+            return Ok(Outcome::Failed);
+        };
+        args.extend(["--clock-steps".to_owned(), steps.to_string()]);
+    }
+    process::run_testkit("duly-torture", &args)
+}
+
+/// Sets clocks in process; answers how often, or nothing when something came of it.
+fn clock_steps() -> Result<Option<u64>> {
+    let test = ["test", "--release", "-p", "duly-node", "--lib", "clock_steps"];
+    let mut command = process::cargo(test);
+    let output = command
+        .args(["--", "--nocapture"])
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start `{}`", process::shown(&command)))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
+    if !output.status.success() {
+        return Ok(None);
+    }
+    counted(&text).context("the test of clock steps did not say how many it made").map(Some)
+}
+
+/// The number behind [`CLOCK_STEPS`].
+fn counted(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.split_once(CLOCK_STEPS)?.1.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_number_of_clock_steps_is_found_wherever_it_stands_in_its_line() {
+        for (text, number) in [
+            ("running 2 tests\nclock steps: 121\ntest a ... ok\n", Some(121)),
+            ("test a ... clock steps: 7\nok\n", Some(7)),
+            ("running 0 tests\n", None),
+        ] {
+            assert_eq!(super::counted(text), number, "{text}");
+        }
+    }
 }

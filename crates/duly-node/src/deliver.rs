@@ -153,13 +153,14 @@ struct Attempt {
 
 impl Attempt {
     /// Which receiver the attempt goes to: the fallback, when the lane's own does not answer or this
-    /// firing has failed often enough.
+    /// firing has failed often enough, since it was sent again where it was.
     fn choose(&mut self, firing: &Firing) -> Receiver {
         let Some(slot) = &mut self.slot else {
             return Receiver::Own;
         };
         let fallback = firing.settings.fallback.as_ref();
-        if fallback.is_some_and(|fallback| firing.attempt > fallback.after_attempts) {
+        let attempt = firing.attempt.saturating_sub(firing.budget_from);
+        if fallback.is_some_and(|fallback| attempt > fallback.after_attempts) {
             slot.divert();
         }
         slot.receiver()

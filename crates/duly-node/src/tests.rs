@@ -8,6 +8,8 @@ use duly_sink::Delivery;
 
 use crate::Activity;
 
+mod backlog;
+mod clock_steps;
 mod drain;
 mod flaky;
 mod lanes;

@@ -161,6 +161,8 @@ pub struct Firing {
     pub occurrence: u32,
     /// Which attempt, from 1.
     pub attempt: u32,
+    /// Attempts that had ended when the present budget began: not 0 after a redrive.
+    pub budget_from: u32,
     /// When it was due.
     pub due_at: Timestamp,
     /// When this attempt could first be claimed: the due time, or the time of the retry.

@@ -42,6 +42,7 @@ fn firing(lane: &Lane, kind: Kind, settings: &Arc<Settings>) -> Firing {
             Kind::First => 1,
             Kind::Retry => 2,
         },
+        budget_from: 0,
         due_at: Timestamp::MIN,
         claimable_at: Timestamp::MIN,
         leased_until: None,

@@ -1,4 +1,4 @@
-//! The reference store, with failures on demand.
+//! A store, mostly the reference, with failures on demand.
 
 use std::{
     sync::{
@@ -14,7 +14,6 @@ use duly_store::{
     Outcome, Page, Ready, ReadyCursor, SettleOutcome, SettleVerdict, Settlement, Stats, Store,
     StoreFuture, TimerView,
     conformance::ManualClock,
-    memory::MemoryStore,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
 use parking_lot::Mutex;
@@ -22,7 +21,7 @@ use tokio::sync::{Notify, watch};
 
 #[derive(Debug)]
 pub(super) struct Flaky {
-    inner: MemoryStore,
+    inner: Arc<dyn Store>,
     settles: Failures,
     claims: Failures,
     released: AtomicUsize,
@@ -33,6 +32,7 @@ pub(super) struct Flaky {
     put_before_claim: Mutex<Option<(NamespaceName, Put)>>,
     doomed_claim: Mutex<Option<Arc<Notify>>>,
     hangs: [AtomicUsize; 3],
+    looks: AtomicUsize,
 }
 
 /// A call that can hang.
@@ -69,7 +69,7 @@ fn unavailable() -> Error {
 }
 
 impl Flaky {
-    pub(super) fn new(inner: MemoryStore) -> Self {
+    pub(super) fn new(inner: Arc<dyn Store>) -> Self {
         Self {
             inner,
             settles: Failures::default(),
@@ -82,6 +82,7 @@ impl Flaky {
             put_before_claim: Mutex::default(),
             doomed_claim: Mutex::default(),
             hangs: Default::default(),
+            looks: AtomicUsize::default(),
         }
     }
 
@@ -152,6 +153,11 @@ impl Flaky {
         self.released.load(Ordering::Relaxed)
     }
 
+    /// Calls so far that look for something to do: ready and claim.
+    pub(super) fn looks(&self) -> usize {
+        self.looks.load(Ordering::Relaxed)
+    }
+
     pub(super) fn failed_claims(&self) -> usize {
         self.claims.failed.load(Ordering::Relaxed)
     }
@@ -172,6 +178,7 @@ impl Store for Flaky {
         after: Option<ReadyCursor>,
         limit: usize,
     ) -> StoreFuture<'_, Ready> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
             self.maybe_hang(Hangs::Ready).await;
             self.inner.ready(shard, after, limit).await
@@ -179,6 +186,7 @@ impl Store for Flaky {
     }
 
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         match self.claims.check() {
             Ok(()) => Box::pin(async move {
                 self.maybe_hang(Hangs::Claim).await;

@@ -62,6 +62,28 @@ async fn p9_a_receiver_that_fails_is_left_alone_and_its_backlog_delays_nobody() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn answers_that_do_not_confirm_open_the_breaker_and_refusals_for_good_do_not() {
+    let failed = || failed(AttemptOutcome::Failed);
+    let rejected = || Delivery::Rejected { reason: "HTTP 410".to_owned() };
+    let cases: [(&dyn Fn() -> Delivery, _); 2] =
+        [(&failed, BreakerState::Open), (&rejected, BreakerState::Closed)];
+    for (answer, expected) in cases {
+        let mut world = World::start().await;
+        for i in 0..20 {
+            world.schedule(&format!("t{i}"), ms(0), A).await;
+            world.quiet().await;
+            if let Some(call) = world.try_call() {
+                call.answer(answer());
+            }
+            world.quiet().await;
+        }
+        world.schedule("last", ms(0), A).await;
+        world.quiet().await;
+        assert_eq!(lane(&world, A).breaker, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn p10_deliver_per_second_holds_and_nothing_is_lost() {
     let mut world = World::start().await;
     let mut settings = world::settings();
@@ -162,6 +184,34 @@ async fn a_firing_that_failed_often_enough_goes_to_the_fallback() {
     }
     let view = world.until("t", State::Finished).await;
     assert_eq!(view.attempts(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_that_is_sent_again_tries_its_own_receiver_first() {
+    let mut world = World::start().await;
+    with_fallback(&world, 2, ms(3_600_000)).await;
+    world.schedule("t", ms(0), A).await;
+    let rejected = || Delivery::Rejected { reason: "HTTP 410".to_owned() };
+    for (attempt, origin, answer) in [
+        (1, A, failed(AttemptOutcome::Failed)),
+        (2, A, failed(AttemptOutcome::Failed)),
+        (3, C, rejected()),
+        (4, A, failed(AttemptOutcome::Failed)),
+        (5, A, failed(AttemptOutcome::Failed)),
+        (6, C, Delivery::Confirmed),
+    ] {
+        let call = world.call().await;
+        assert_eq!(call.envelope.attempt, attempt);
+        assert!(is_for(&call, origin), "attempt {attempt}");
+        call.answer(answer);
+        world.quiet().await;
+        if attempt == 3 {
+            world.until("t", State::Dead).await;
+            world.redrive("t").await;
+        }
+        world.advance(ms(1_000)).await;
+    }
+    world.until("t", State::Finished).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,7 @@ use duly_core::{
 use duly_sink::{Envelope, Sink};
 use duly_store::{
     Answer, Command, Operation, Outcome, Store, TimerView,
+    command::Letter,
     conformance::ManualClock,
     memory::MemoryStore,
     namespaces::{Put, Secrets},
@@ -128,7 +129,16 @@ impl World {
     pub(super) async fn start_with(change: impl FnOnce(&mut Options)) -> Self {
         let clock = ManualClock::default();
         let memory = MemoryStore::new(Arc::new(clock.clone()), 1);
-        let flaky = Arc::new(Flaky::new(memory));
+        Self::start_on(clock, Arc::new(memory), change).await
+    }
+
+    /// On a store that goes by this clock.
+    pub(super) async fn start_on(
+        clock: ManualClock,
+        store: Arc<dyn Store>,
+        change: impl FnOnce(&mut Options),
+    ) -> Self {
+        let flaky = Arc::new(Flaky::new(store));
         let (asking, calls) = mpsc::unbounded_channel();
         let mut options = Options::default();
         change(&mut options);
@@ -216,22 +226,35 @@ impl World {
     }
 
     async fn apply(&self, schedule: Schedule) {
-        let command = Command {
-            namespace: self.namespace.clone(),
-            operation: Operation::Schedule {
-                schedule: Box::new(schedule),
-                if_exists: IfExists::Fail,
-            },
-            answer: Answer::Whole,
-        };
-        let outcomes = self.flaky.apply(ShardId(0), vec![command]).await.unwrap();
-        assert!(matches!(outcomes[0], Outcome::Created(_)), "{outcomes:?}");
+        let schedule = Box::new(schedule);
+        let outcome = self.one(Operation::Schedule { schedule, if_exists: IfExists::Fail }).await;
+        assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
+    }
+
+    /// Sends a dead letter again, at once.
+    pub(super) async fn redrive(&self, id: &str) {
+        let letter = Letter::Timer(TimerId::new(id).unwrap());
+        let outcome = self.one(Operation::Redrive { letter, delay: Millis::ZERO }).await;
+        assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
+    }
+
+    async fn one(&self, operation: Operation) -> Outcome {
+        let namespace = self.namespace.clone();
+        let command = Command { namespace, operation, answer: Answer::Whole };
+        self.flaky.apply(ShardId(0), vec![command]).await.unwrap().remove(0)
     }
 
     /// Moves the clock and rings whoever wanted to be woken by then.
     pub(super) async fn advance(&self, by: Millis) {
         self.clock.advance(by);
         self.waker.ring_due();
+        self.quiet().await;
+    }
+
+    /// Sets the wall clock forward or back and rings, as the system does when it is set.
+    pub(super) async fn step(&self, by_ms: i64) {
+        self.clock.step_wall(by_ms);
+        self.waker.bells.iter().for_each(Bell::ring_due);
         self.quiet().await;
     }
 

@@ -28,6 +28,9 @@ use crate::wire::ProblemOut;
 /// Media type of every error.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
+/// When to look again at a firing in flight: its verdict may come long before its lease ends.
+const IN_FLIGHT_WAIT_MS: u64 = 1_000;
+
 /// What to know when a timer is not found.
 pub(super) const KNOWN_TIMERS: &str = "ids are compared byte for byte, and an ended timer is known \
                                        for the namespace's retention";
@@ -110,7 +113,8 @@ impl Problem {
         let out = &mut self.0;
         match refusal {
             Refusal::Invalid(_) | Refusal::UnknownNamespace(_) | Refusal::NotFound(_) => {}
-            Refusal::State { state, leased_until, attempts, maybe_delivered, .. } => {
+            Refusal::State { state, code, leased_until, attempts, maybe_delivered, .. } => {
+                out.retry_after_ms = (code == Code::InFlight).then_some(IN_FLIGHT_WAIT_MS);
                 out.state = Some(state);
                 out.leased_until = leased_until.map(Into::into);
                 out.attempts = Some(attempts);

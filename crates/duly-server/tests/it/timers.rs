@@ -124,6 +124,8 @@ async fn a_cancel_is_definite() {
         assert_eq!(problem["attempts"], 1);
         assert_eq!(problem["maybe_delivered"], false);
         assert_eq!(problem.get("leased_until").is_some(), state == "in_flight");
+        let wait = problem.get("retry_after_ms").and_then(serde_json::Value::as_u64);
+        assert_eq!(wait, (state == "in_flight").then_some(1_000), "only there waiting helps");
     }
     let answer = bench.call("DELETE", &format!("{TIMERS}/none"), "").await;
     assert_eq!(answer.problem("not_found")["outcome"], "not_found");

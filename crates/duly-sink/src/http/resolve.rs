@@ -6,7 +6,8 @@
 //! The system's resolver blocks a thread for as long as a name server is silent, and names are chosen
 //! by those who schedule. So look-ups are shared, queued and bounded within a namespace: each has a few
 //! at once, all of them together have more, and names that nobody answers hold up only the namespace
-//! that uses them. A name is looked up once at a time for all deliveries of its namespace; one that
+//! that uses them. The first of a namespace's look-ups at once has turns apart from the others, so that
+//! a few namespaces with many silent names do not hold up those with one. A name is looked up once at a time for all deliveries of its namespace; one that
 //! does not get its turn in time was not connected and is tried again, and its look-up is not begun
 //! for nobody. The proxy's name is the operator's and waits for no namespace.
 //!
@@ -29,8 +30,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::address::AddressPolicy;
 
-/// Look-ups for all namespaces that block a thread at once.
+/// Look-ups for all namespaces that block a thread at once, apart from one for each.
 const LOOKUPS_MAX: usize = 64;
+/// Namespaces that have one under way, at once.
+const FIRST_LOOKUPS_MAX: usize = 128;
 /// Those for one of them.
 const LOOKUPS_PER_ASKER_MAX: usize = 8;
 /// Addresses of one name that are tried.
@@ -71,19 +74,34 @@ pub(super) enum Asker {
 pub(super) struct Names {
     lookup: Arc<dyn Lookup>,
     askers: Arc<Mutex<HashMap<Asker, Asked>>>,
-    turns: Arc<Semaphore>,
+    turns: OfAll,
+}
+
+/// The turns of all namespaces.
+#[derive(Debug, Clone)]
+struct OfAll {
+    first: Arc<Semaphore>,
+    more: Arc<Semaphore>,
+}
+
+/// The turns of one asker.
+#[derive(Debug, Clone)]
+struct Own {
+    all: Arc<Semaphore>,
+    first: Arc<Semaphore>,
 }
 
 /// What one asker wants to know.
 struct Asked {
-    turns: Arc<Semaphore>,
+    turns: Own,
     names: HashMap<String, Entry>,
 }
 
 impl Default for Asked {
     fn default() -> Self {
-        let turns = Arc::new(Semaphore::new(LOOKUPS_PER_ASKER_MAX));
-        Self { turns, names: HashMap::new() }
+        let all = Arc::new(Semaphore::new(LOOKUPS_PER_ASKER_MAX));
+        let first = Arc::new(Semaphore::new(1));
+        Self { turns: Own { all, first }, names: HashMap::new() }
     }
 }
 
@@ -101,8 +119,9 @@ enum Stage {
 
 impl Names {
     pub(super) fn new(lookup: Arc<dyn Lookup>) -> Self {
-        let turns = Arc::new(Semaphore::new(LOOKUPS_MAX));
-        Self { lookup, askers: Arc::default(), turns }
+        let first = Arc::new(Semaphore::new(FIRST_LOOKUPS_MAX));
+        let more = Arc::new(Semaphore::new(LOOKUPS_MAX));
+        Self { lookup, askers: Arc::default(), turns: OfAll { first, more } }
     }
 
     /// The addresses of a name that may be reached, with `port`.
@@ -148,7 +167,7 @@ impl Names {
         if let Some(entry) = asked.names.get(&key.name) {
             return entry.waiting.clone();
         }
-        let waiting = self.look_up(key.clone(), Arc::clone(&asked.turns));
+        let waiting = self.look_up(key.clone(), asked.turns.clone());
         let entry = Entry { waiting: waiting.clone(), stage: Stage::Queued };
         asked.names.insert(key.name.clone(), entry);
         waiting
@@ -156,10 +175,10 @@ impl Names {
 
     /// Once begun it goes on when nobody waits any more: a thread of the system's resolver cannot be
     /// called back, and has to count for as long as it is blocked.
-    fn look_up(&self, key: Key, own: Arc<Semaphore>) -> Waiting {
+    fn look_up(&self, key: Key, own: Own) -> Waiting {
         let (mut found, waiting) = oneshot::channel();
         let lookup = Arc::clone(&self.lookup);
-        let of_all = (key.asker != Asker::Operator).then(|| Arc::clone(&self.turns));
+        let of_all = (key.asker != Asker::Operator).then(|| self.turns.clone());
         tokio::spawn(async move {
             let turn = tokio::select! {
                 turn = turn(own, of_all) => turn,
@@ -180,16 +199,27 @@ impl Names {
     }
 }
 
-type Turn = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
+/// What is held while a look-up is under way.
+type Turn = [Option<OwnedSemaphorePermit>; 3];
 
-/// A turn among the asker's own look-ups, and then among those of all.
-async fn turn(own: Arc<Semaphore>, of_all: Option<Arc<Semaphore>>) -> Turn {
-    let own = own.acquire_owned().await.ok();
-    let of_all = match of_all {
-        Some(turns) => turns.acquire_owned().await.ok(),
-        None => None,
+/// A turn among the asker's own look-ups, and then among those of all: among the first ones where it
+/// is the asker's only one, or becomes it while it waits.
+async fn turn(own: Own, of_all: Option<OfAll>) -> Turn {
+    let among_own = own.all.acquire_owned().await.ok();
+    let Some(OfAll { first, more }) = of_all else {
+        return [among_own, None, None];
     };
-    (own, of_all)
+    let only = async {
+        let only = own.first.acquire_owned().await.ok();
+        [only, first.acquire_owned().await.ok()]
+    };
+    let another = async { [None, more.acquire_owned().await.ok()] };
+    let [only, among_all] = tokio::select! {
+        biased;
+        turn = only => turn,
+        turn = another => turn,
+    };
+    [among_own, only, among_all]
 }
 
 /// One look-up on the lists.

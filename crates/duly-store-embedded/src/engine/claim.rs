@@ -248,6 +248,7 @@ impl Engine {
             namespace: lane.namespace.clone(),
             occurrence: timer.occurrence,
             attempt,
+            budget_from: timer.budget_from,
             due_at: timer.due_at,
             claimable_at,
             leased_until: lease.map(|_| until),

@@ -171,6 +171,7 @@ impl Space {
             id: id.clone(),
             occurrence: timer.occurrence,
             attempt: lease.attempt,
+            budget_from: timer.budget_from,
             due_at: timer.due_at,
             claimable_at: timer.claimable_at(),
             leased_until: lease.leased_until,

@@ -159,6 +159,34 @@ async fn silent_names_of_one_namespace_hold_no_other_one_up() {
 }
 
 #[tokio::test]
+async fn silent_names_of_many_namespaces_leave_others_a_turn() {
+    let raw = Raw::by_connection(&[(&[OK], After::Close), (&[OK], After::Close)]).await;
+    let port = raw.address.port();
+    let silent = Silent::new();
+    let sink = silent.sink(|_| {});
+    let mut stuck = Vec::new();
+    // All turns but one for each of them, and then as many again in vain.
+    for n in 0..2 * TURNS_OF_ALL / TURNS {
+        let names =
+            (0..20).map(|m| to(&format!("stuck-{n}"), &format!("silent{m}.{n}.example"), 80));
+        stuck.extend(names.map(|sent| {
+            let sink = sink.clone();
+            tokio::spawn(async move { sink.deliver(sent).await })
+        }));
+    }
+    let all = TURNS_OF_ALL + 2 * TURNS_OF_ALL / TURNS;
+    until("all turns are taken", || silent.asked().len() >= all).await;
+    for other in ["other", "another"] {
+        let delivery = sink.deliver(to(other, "good.example", port)).await;
+        assert_eq!(delivery, Delivery::Confirmed);
+    }
+    assert_eq!(silent.asked().len(), all + 2, "no more than those are under way");
+    for delivery in stuck {
+        delivery.abort();
+    }
+}
+
+#[tokio::test]
 async fn a_look_up_that_nobody_waits_for_any_more_is_not_begun() {
     let raw = Raw::answering(&[OK]).await;
     let silent = Silent::new();

@@ -86,6 +86,7 @@ impl Broken {
                 id: timer.id.clone(),
                 occurrence: timer.occurrence,
                 attempt: timer.attempts + 1,
+                budget_from: timer.budget_from,
                 due_at: timer.due_at,
                 claimable_at: timer.claimable_at(),
                 leased_until: Some(now),

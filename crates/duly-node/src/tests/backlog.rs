@@ -1,0 +1,160 @@
+//! A lane with very much due and nobody listening, beside one that is served (T19).
+//!
+//! Time stands still in these tests: what is looked at is whose turn it is, and how often the store is
+//! asked for one firing of the served lane. Neither may know how much the other lane has waiting, so
+//! the same course with ten timers and with very many has to give the same figures. `DULY_BACKLOG`
+//! says how many; a million is a matter of minutes.
+
+use duly_core::NamespaceName;
+
+use super::*;
+
+/// Firings of the served lane.
+const SERVED: usize = 30;
+
+fn backlog() -> usize {
+    std::env::var("DULY_BACKLOG").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000)
+}
+
+/// What the receiver of the backlog does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dead {
+    /// Refuses connections.
+    Refuses,
+    /// Takes the request and never answers.
+    Hangs,
+}
+
+/// Where the backlog is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    SameNamespace,
+    Another,
+}
+
+fn other() -> NamespaceName {
+    NamespaceName::new("other").unwrap()
+}
+
+/// A world with so many due for a receiver that is dead, after the node has found out, and the
+/// deliveries that hang.
+async fn stuck(backlog: usize, dead: Dead, beside: Beside) -> (World, Vec<world::Call>) {
+    let mut world = World::start().await;
+    let served = world.namespace.clone();
+    if beside == Beside::Another {
+        world.namespace = other();
+        world.put(world::settings()).await;
+    }
+    for i in 0..backlog {
+        world.schedule(&format!("a{i}"), ms(0), A).await;
+    }
+    world.namespace = served;
+    let mut hanging = Vec::new();
+    world.quiet().await;
+    while let Some(call) = world.try_call() {
+        match dead {
+            Dead::Hangs => hanging.push(call),
+            Dead::Refuses => call.answer(failed(AttemptOutcome::NotConnected)),
+        }
+        world.quiet().await;
+    }
+    (world, hanging)
+}
+
+/// How often the store is asked for each firing of the served lane. Each comes next, whatever waits
+/// beside it.
+async fn looks_for_each(backlog: usize, dead: Dead, beside: Beside) -> Vec<usize> {
+    let (mut world, hanging) = stuck(backlog, dead, beside).await;
+    assert!(hanging.len() <= 100, "{} hang", hanging.len());
+    let mut looks = Vec::new();
+    for i in 0..SERVED {
+        let before = world.flaky.looks();
+        let id = format!("b{i}");
+        world.schedule(&id, ms(0), B).await;
+        let call = world.call().await;
+        assert_eq!(call.envelope.id.as_str(), id, "{dead:?}, {beside:?}");
+        call.answer(Delivery::Confirmed);
+        world.until(&id, State::Finished).await;
+        world.nothing_more().await;
+        looks.push(world.flaky.looks() - before);
+    }
+    looks
+}
+
+#[tokio::test(start_paused = true)]
+async fn t19_very_much_due_and_nobody_listening_costs_another_lane_no_turn_and_no_look() {
+    for dead in [Dead::Refuses, Dead::Hangs] {
+        for beside in [Beside::SameNamespace, Beside::Another] {
+            // More than may be under way or open a breaker; then both are in the same state.
+            let few = looks_for_each(200, dead, beside).await;
+            let many = looks_for_each(backlog(), dead, beside).await;
+            assert_eq!(many, few, "{dead:?}, {beside:?}");
+            assert!(many.iter().all(|looks| *looks <= 6), "{dead:?}, {beside:?}: {many:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t19_very_much_due_that_nobody_leases_costs_another_consumer_no_turn() {
+    let mut figures = Vec::new();
+    for backlog in [10, backlog()] {
+        let mut world = World::start().await;
+        let served = world.namespace.clone();
+        world.namespace = other();
+        world.put(world::settings()).await;
+        for i in 0..backlog {
+            world.schedule_pull(&format!("a{i}"), ms(0)).await;
+        }
+        world.namespace = served;
+        world.quiet().await;
+        let mut looks = Vec::new();
+        for i in 0..SERVED {
+            let before = world.flaky.looks();
+            let id = format!("b{i}");
+            world.schedule_pull(&id, ms(0)).await;
+            let request = pull::request(&world, 10, Duration::ZERO);
+            let leased = world.handle.lease(request).await.unwrap();
+            let ids: Vec<&str> = leased.firings.iter().map(|f| f.id.as_str()).collect();
+            assert_eq!(ids, [id.as_str()]);
+            leased.delivered();
+            world.quiet().await;
+            looks.push(world.flaky.looks() - before);
+        }
+        figures.push(looks);
+    }
+    assert_eq!(figures[0], figures[1]);
+    assert!(figures[1].iter().all(|looks| *looks <= 6), "{:?}", figures[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t19_a_receiver_that_is_back_is_served_in_due_order_beside_the_other_lane() {
+    let backlog = backlog().min(2_000);
+    let (mut world, hanging) = stuck(backlog, Dead::Refuses, Beside::Another).await;
+    assert!(hanging.is_empty());
+    let mut delivered = 0;
+    let mut between = 0;
+    let mut served = 0;
+    world.schedule("b0", ms(0), B).await;
+    // A second, and then a second again: probes find that it is back, and it gets all it has.
+    for _ in 0..600 {
+        world.quiet().await;
+        while let Some(call) = world.try_call() {
+            if call.envelope.id.as_str().starts_with('b') {
+                served += 1;
+                world.schedule(&format!("b{served}"), ms(0), B).await;
+                between = 0;
+            } else {
+                delivered += 1;
+                between += 1;
+            }
+            // Of two lanes of equal weight neither waits for more than what may be under way.
+            assert!(between <= 200, "{between} of the backlog before the next of the other lane");
+            call.answer(Delivery::Confirmed);
+        }
+        if delivered == backlog {
+            break;
+        }
+        world.advance(ms(100)).await;
+    }
+    assert_eq!(delivered, backlog, "nothing is lost");
+}

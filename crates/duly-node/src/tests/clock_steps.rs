@@ -1,0 +1,190 @@
+//! The wall clock is set forward and back while timers fire, on the embedded store (T24).
+//!
+//! Nothing comes early by the wall clock as it is, no retry before its wait is over by the boot clock,
+//! no lease ends or lives on because of a step, and at the end everything has been confirmed once.
+//! `DULY_CLOCK_SEEDS` says how many courses there are; `cargo xtask torture` runs more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use duly_core::{Millis, env::Clock};
+use duly_store::{SettleOutcome, SettleVerdict, Settlement, Store, conformance::ManualClock};
+use duly_store_embedded::{EmbeddedStore, disk::SimDisk};
+
+use super::*;
+
+/// Timers and steps of a course.
+const TIMERS: u64 = 40;
+const STEPS: u64 = 60;
+
+/// Shortest wait of a retry by the settings of these tests.
+const RETRY_WAIT: Duration = Duration::from_secs(1);
+
+/// Numbers from a seed (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+
+    /// Up to two hours either way, mostly less.
+    fn step_ms(&mut self) -> i64 {
+        let bound = [1_000, 60_000, 7_200_000][usize::try_from(self.below(3)).unwrap()];
+        let by_ms = i64::try_from(self.below(bound)).unwrap();
+        if self.below(2) == 0 { by_ms } else { -by_ms }
+    }
+}
+
+async fn world(seed: u64) -> World {
+    let clock = ManualClock::default();
+    // Small near sets and windows: every timer goes through them.
+    let options = duly_store_embedded::Options {
+        random_seed: Some(seed),
+        near_max: 4,
+        overdue_max: 3,
+        min_free_bytes: 0,
+        min_free_percent: 0,
+        ..duly_store_embedded::Options::default()
+    };
+    let disk = Arc::new(SimDisk::new(seed));
+    let store = EmbeddedStore::open_inline(disk, options, Arc::new(clock.clone()));
+    World::start_on(clock, Arc::new(store.expect("a new store opens")), |_| {}).await
+}
+
+/// What is known of a timer.
+#[derive(Default)]
+struct Life {
+    attempts: u32,
+    /// Boot time at which its last attempt failed.
+    failed_at: Option<Duration>,
+    confirmed: bool,
+}
+
+struct Course {
+    world: World,
+    dice: Dice,
+    lives: BTreeMap<String, Life>,
+    seed: u64,
+}
+
+impl Course {
+    /// Looks at what is delivered and answers it.
+    async fn deliver(&mut self, all_confirm: bool) {
+        self.world.quiet().await;
+        while let Some(call) = self.world.try_call() {
+            let (id, seed) = (call.envelope.id.to_string(), self.seed);
+            let wall_ms = u64::try_from(self.world.clock.wall().as_millis()).unwrap();
+            let due_ms = call.envelope.due_at.unix_ms();
+            assert!(due_ms <= wall_ms, "seed {seed}: {id} came {} ms early", due_ms - wall_ms);
+            let boot = self.world.clock.boot();
+            let life = self.lives.get_mut(&id).expect("it was scheduled");
+            assert!(!life.confirmed, "seed {seed}: {id} came again");
+            assert_eq!(call.envelope.attempt, life.attempts + 1, "seed {seed}: {id}");
+            life.attempts += 1;
+            if let Some(failed_at) = life.failed_at {
+                assert!(boot >= failed_at + RETRY_WAIT, "seed {seed}: {id} was retried too soon");
+            }
+            if all_confirm || life.attempts == 2 || self.dice.below(3) > 0 {
+                life.confirmed = true;
+                call.answer(Delivery::Confirmed);
+            } else {
+                life.failed_at = Some(boot);
+                call.answer(failed(AttemptOutcome::Failed));
+            }
+            self.world.quiet().await;
+        }
+    }
+
+    async fn run(seed: u64) -> u64 {
+        let mut course =
+            Self { world: world(seed).await, dice: Dice(seed), lives: BTreeMap::new(), seed };
+        for i in 0..TIMERS {
+            let delay = ms(course.dice.below(120_000));
+            course.world.schedule(&format!("t{i}"), delay, A).await;
+            course.lives.insert(format!("t{i}"), Life::default());
+        }
+        let mut steps = 0;
+        for _ in 0..STEPS {
+            match course.dice.below(3) {
+                0 => {
+                    let by_ms = course.dice.step_ms();
+                    course.world.step(by_ms).await;
+                    steps += 1;
+                }
+                _ => {
+                    let by = ms(course.dice.below(3_000));
+                    course.world.advance(by).await;
+                }
+            }
+            course.deliver(false).await;
+        }
+        // Whatever the clock was set to, with time everything comes.
+        course.world.step(10 * 3_600_000).await;
+        for _ in 0..50 {
+            course.deliver(true).await;
+            course.world.advance(ms(1_000)).await;
+        }
+        for (id, life) in &course.lives {
+            assert!(life.confirmed, "seed {seed}: {id} is lost after {} attempts", life.attempts);
+            assert_eq!(course.world.state(id).await, State::Finished, "seed {seed}: {id}");
+        }
+        steps
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t24_the_clock_is_set_while_timers_fire_and_nothing_is_early_or_lost() {
+    let seeds = std::env::var("DULY_CLOCK_SEEDS").ok().and_then(|text| text.parse().ok());
+    let mut steps = 0;
+    for seed in 1..=seeds.unwrap_or(6_u64) {
+        steps += Course::run(seed).await;
+    }
+    println!("clock steps: {steps}");
+    assert!(steps > 0);
+}
+
+async fn settle(world: &World, token: &duly_store::Token) -> SettleOutcome {
+    let namespace = Some(world.namespace.clone());
+    let settlement = Settlement { token: token.clone(), namespace, verdict: SettleVerdict::Ack };
+    let shard = duly_core::shard::ShardId(0);
+    world.flaky.settle(shard, vec![settlement]).await.unwrap()[0]
+}
+
+#[tokio::test(start_paused = true)]
+async fn t24_a_lease_is_as_long_as_told_whatever_the_clock_is_set_to() {
+    for step_ms in [3_600_000, -3_600_000, 40_000, -40_000] {
+        let world = world(1).await;
+        let lease = || async {
+            let request = pull::request(&world, 1, Duration::ZERO);
+            let leased = world.handle.lease(request).await.unwrap();
+            let token = leased.firings.first().map(|firing| firing.token.clone());
+            leased.delivered();
+            token
+        };
+        world.schedule_pull("t", Millis::ZERO).await;
+        let first = lease().await.expect("it is due");
+        world.step(step_ms).await;
+        // Its 30 s are not over by the boot clock.
+        world.advance(ms(29_000)).await;
+        assert_eq!(lease().await, None, "{step_ms}: nobody else gets it");
+        world.advance(ms(1_000)).await;
+        assert_eq!(settle(&world, &first).await, SettleOutcome::LeaseLost, "{step_ms}");
+        // What failed waits by its policy, and not until a clock that was wrong comes again; a step
+        // back puts the due time ahead again, and then it is not claimed before that.
+        world.advance(ms(1_000)).await;
+        if step_ms < 0 {
+            assert_eq!(lease().await, None, "{step_ms}: it is not due by the wall clock");
+            world.step(-step_ms).await;
+        }
+        let second = lease().await.unwrap_or_else(|| panic!("{step_ms}: it is due again"));
+        world.step(step_ms).await;
+        world.advance(ms(29_000)).await;
+        assert_eq!(settle(&world, &second).await, SettleOutcome::Ok, "{step_ms}");
+        assert_eq!(world.state("t").await, State::Finished);
+    }
+}
