@@ -191,6 +191,9 @@ fn p10_below_the_free_disk_that_is_kept_new_timers_are_refused_and_all_else_work
         scene.wait();
         let reason = scene.refusal().expect("new timers are refused");
         assert!(reason.contains("in reserve (store.min_free_bytes"), "{reason}");
+        let room = scene.store.health().disk_room.expect("the disk says it");
+        assert!(room.free_bytes < room.reserve_bytes, "{room:?}");
+        assert!(reason.contains(&format!("keeps {} in", room.reserve_bytes)), "{reason} {room:?}");
         scene.all_else_works();
         scene.disk.set_free_bytes(all_bytes);
         scene.wait();

@@ -246,3 +246,20 @@ fn p1_whichever_checkpoint_is_read_while_locations_move_no_run_and_no_piece_is_m
     assert_eq!(is_there(&mover), 1, "only the one with a record that cannot be moved is there");
     assert!(holes(&mover) > 0, "of which the rest is given back");
 }
+
+#[test]
+fn what_waits_for_the_rewriter_is_shown_until_it_has_moved() {
+    let mut mover = Mover::new();
+    let backlog = |mover: &Mover| mover.engine.health().rewrite_backlog_bytes;
+    assert_eq!(backlog(&mover), 0);
+    (0..4_000).for_each(|n| mover.schedule(&name_of(n), vec![7; 10]));
+    mover.commit();
+    let waits = backlog(&mover);
+    assert!(waits >= 4 * mover.engine.options.segment_bytes, "{waits}");
+    while mover.rewrite_until_moving() {
+        while mover.engine.rewriter.is_moving() {
+            mover.engine.rewrite_step();
+        }
+    }
+    assert_eq!(backlog(&mover), 0, "{waits} before");
+}
