@@ -45,6 +45,9 @@ use waking::Waking;
 const IDLE_LEAD_MS: u64 = 3_000;
 /// How long a stretch is at least.
 const SHORTEST_US: u64 = 1_000_000;
+/// What is due at one instant is taken over in a moment; a stretch is looked at without this first
+/// part of it too, so that what lasts is told apart from what happens once.
+const SURGE_US: u64 = 1_000_000;
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 /// Looks in which nothing may come over a quiet lane although it is due: a minute's. Looks are
@@ -236,17 +239,26 @@ fn report(stretches: &[Stretch], sources: &[Source], table: &mut Table) -> Resul
             }
             let idle = *idle.get_or_insert(late);
             if stretch.name != name_of_idle() {
-                table.add(&format!("{name}: p50 to idle"), "x", ratio(late.p50_us, idle.p50_us));
-                table.add(&format!("{name}: p99 to idle"), "x", ratio(late.p99_us, idle.p99_us));
-                table.add(
-                    &format!("{name}: p99.9 to idle"),
-                    "x",
-                    ratio(late.p999_us, idle.p999_us),
-                );
+                report_beside(&name, late, idle, table);
+                let later = stretch.of(source).filter(|(since_us, _)| *since_us >= SURGE_US);
+                let later = Percentiles::of(later.map(|(_, late_us)| late_us));
+                if later.count > 0 {
+                    let name = format!("{name}, after 1 s");
+                    table.add(&format!("{name}: p99"), "ms", floor::ms(later.p99_us));
+                    table.add(&format!("{name}: p99.9"), "ms", floor::ms(later.p999_us));
+                    report_beside(&name, later, idle, table);
+                }
             }
         }
     }
     Ok(())
+}
+
+/// What percentiles are beside those of the idle stretch.
+fn report_beside(name: &str, late: Percentiles, idle: Percentiles, table: &mut Table) {
+    table.add(&format!("{name}: p50 to idle"), "x", ratio(late.p50_us, idle.p50_us));
+    table.add(&format!("{name}: p99 to idle"), "x", ratio(late.p99_us, idle.p99_us));
+    table.add(&format!("{name}: p99.9 to idle"), "x", ratio(late.p999_us, idle.p999_us));
 }
 
 const fn name_of_idle() -> &'static str {
@@ -287,6 +299,25 @@ mod tests {
         assert!((median("pull, idle: p99") - 0.01).abs() < 1e-9);
         assert!((median("pull, beside refused: p99") - 0.03).abs() < 1e-9);
         assert!((median("pull, beside refused: p99 to idle") - 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_happens_once_at_the_instant_is_told_apart() {
+        let stretches = [
+            Stretch { name: "idle", begin_us: 0, end_us: 100 },
+            Stretch { name: "beside pull", begin_us: 1_000, end_us: 1_000 + 2 * SURGE_US },
+        ];
+        let late_us = vec![(0, 100), (1_000, 500_000), (1_000 + SURGE_US, 200)];
+        let mut table = Table::default();
+        report(&stretches, &[Source { name: "pull", late_us }], &mut table).unwrap();
+        let text = table.to_string();
+        let figure = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+            line[name.len()..].split_whitespace().next().unwrap().parse::<f64>().unwrap()
+        };
+        assert!(figure("pull, beside pull: p99 ") > 400.0, "{text}");
+        assert!((figure("pull, beside pull, after 1 s: p99 ") - 0.2).abs() < 1e-9, "{text}");
+        assert!((figure("pull, beside pull, after 1 s: p99 to idle") - 2.0).abs() < 1e-9, "{text}");
     }
 
     #[test]
