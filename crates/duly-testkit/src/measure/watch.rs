@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
@@ -20,8 +20,9 @@ use crate::clock::now_us;
 /// Time between two samples.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long nothing may happen.
-const STANDSTILL: Duration = Duration::from_secs(60);
+/// Looks in which nothing may happen: a minute's. Looks are counted, not time, so that a machine
+/// or a process that slept for a while is no reason to give up.
+const STANDSTILL_LOOKS: u32 = 600;
 
 /// One sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -96,24 +97,21 @@ pub(super) fn seconds_since(due_ms: u64, at_us: u64) -> f64 {
 }
 
 /// Ends, with the error to give up with, when for a minute nothing came out and nothing was
-/// acknowledged. While the first due time is ahead nothing is expected.
+/// acknowledged. It is asked when the first due time is not far.
 pub(super) async fn no_progress(arrivals: &Arrivals) -> anyhow::Error {
     let mut last = (0, 0);
-    let mut since = Instant::now();
-    loop {
+    let mut looks = 0;
+    while looks < STANDSTILL_LOOKS {
         tokio::time::sleep(INTERVAL).await;
         let now = (arrivals.out(), arrivals.acknowledged());
-        if now != last {
-            (last, since) = (now, Instant::now());
-        } else if since.elapsed() > STANDSTILL {
-            let (out, acknowledged) = now;
-            return anyhow!(
-                "nothing happened for {} s: of {} timers {out} are out, {acknowledged} acknowledged",
-                STANDSTILL.as_secs(),
-                arrivals.expected()
-            );
-        }
+        looks = if now == last { looks + 1 } else { 0 };
+        last = now;
     }
+    let (out, acknowledged) = last;
+    anyhow!(
+        "nothing happened for a minute: of {} timers {out} are out, {acknowledged} acknowledged",
+        arrivals.expected()
+    )
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ const MANNER: Manner = Manner { max: 100, wait_ms: 20_000 };
 /// A quiet lane and whoever takes its firings.
 pub(super) struct Lane {
     kind: Kind,
+    server: SocketAddr,
     arrivals: Noted,
     /// Whoever takes the firings, for as long as the lane is there.
     _taker: Taker,
@@ -59,7 +60,7 @@ impl Lane {
                 Taker::Consumers { _thread: thread? }
             }
         };
-        Ok(Self { kind, arrivals, _taker: taker })
+        Ok(Self { kind, server: server.address(), arrivals, _taker: taker })
     }
 
     /// How it is delivered.
@@ -76,14 +77,9 @@ impl Lane {
     }
 
     /// Schedules timers with numbers from `first` on.
-    pub(super) async fn schedule(
-        &self,
-        address: SocketAddr,
-        first: usize,
-        dues_ms: &[u64],
-    ) -> Result<()> {
+    pub(super) async fn schedule(&self, first: usize, dues_ms: &[u64]) -> Result<()> {
         self.arrivals.set_dues(first, dues_ms);
-        let mut connection = Connection::new(address);
+        let mut connection = Connection::new(self.server);
         for (place, dues_ms) in dues_ms.chunks(BATCH).enumerate() {
             let first = first + place * BATCH;
             let numbers = first..first + dues_ms.len();
@@ -92,12 +88,16 @@ impl Lane {
         Ok(())
     }
 
+    /// What the server counts in its namespace.
+    pub(super) async fn stats(&self) -> Result<Value> {
+        let mut connection = Connection::new(self.server);
+        must_in(&mut connection, namespace(self.kind), "GET", "/stats", &().into()).await
+    }
+
     /// Complains unless the server has sent as many as came. Not everything need be acknowledged
     /// yet: nobody waits for that.
-    pub(super) async fn ensure_all_delivered(&self, server: &Server) -> Result<()> {
-        let stats: Value =
-            must_in(&mut connect(server), namespace(self.kind), "GET", "/stats", &().into())
-                .await?;
+    pub(super) async fn ensure_all_delivered(&self) -> Result<()> {
+        let stats = self.stats().await?;
         ensure!(
             stats["totals"]["fired"] == self.arrivals.expected() && stats["dead"] == 0,
             "{} came over the quiet {} lane, but stats say {stats}",
