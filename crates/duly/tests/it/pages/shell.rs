@@ -73,7 +73,8 @@ impl Shell {
         for (shown, here) in &self.ports {
             command = command.replace(shown, here);
         }
-        let typed = format!("{command}\nprintf '\\n%s\\n' '{END}'\n");
+        // Its own standard input is what is typed here next: not for the command to read.
+        let typed = format!("{{ {command}\n}} < /dev/null\nprintf '\\n%s\\n' '{END}'\n");
         self.stdin.write_all(typed.as_bytes()).expect("bash reads");
         let mut printed = Vec::new();
         loop {
