@@ -9,4 +9,5 @@ pub(crate) mod named;
 pub(crate) mod payload;
 pub(crate) mod place;
 pub(crate) mod retry;
+pub(crate) mod secret;
 pub(crate) mod values;

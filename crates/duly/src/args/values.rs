@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use duly_core::{Invalid, Millis, NamespaceName, TimerId, Timestamp, namespace::SigningSecret};
+use duly_core::{Invalid, Millis, NamespaceName, TimerId, Timestamp};
 use reqwest::Url;
 use serde_json::value::RawValue;
 
@@ -92,11 +92,6 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         "it must be an IP address with a port, such as 127.0.0.1:3859 or [::1]:3859".to_owned()
     })
-}
-
-/// A signing secret.
-pub(crate) fn signing_secret(text: &str) -> Result<SigningSecret, String> {
-    SigningSecret::new(text).map_err(allowed)
 }
 
 #[cfg(test)]

@@ -18,7 +18,15 @@ use duly_core::{namespace::SigningSecret, payload::PAYLOAD_BYTES_HARD};
 use tokio::{net::TcpListener, sync::mpsc};
 
 use self::delivery::{Delivery, Signature};
-use crate::{Outcome, args::values, failure::Failure, output::Printer};
+use crate::{
+    Outcome,
+    args::{
+        secret::{self, Secret},
+        values,
+    },
+    failure::Failure,
+    output::Printer,
+};
 
 /// Deliveries received and not yet printed; past it receiving waits for the printer.
 const UNPRINTED_MAX: usize = 64;
@@ -44,9 +52,9 @@ pub(crate) struct Args {
         env = "DULY_WEBHOOK_SECRET",
         hide_env_values = true,
         value_delimiter = ',',
-        value_parser = values::signing_secret
+        value_parser = secret::parse
     )]
-    secret: Vec<SigningSecret>,
+    secret: Vec<Secret>,
     /// Answer with this status
     #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = values::within::<200, 599>)]
     status: u16,
@@ -60,6 +68,7 @@ struct Receiver {
 
 /// Runs it.
 pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
+    let secrets = secret::checked("--secret or DULY_WEBHOOK_SECRET", &args.secret)?;
     let listen = args.listen;
     let cannot = |error: std::io::Error| {
         Failure::new(format_args!(
@@ -70,7 +79,7 @@ pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
     let address = listener.local_addr().map_err(cannot)?;
     let (deliveries, mut received) = mpsc::channel(UNPRINTED_MAX);
     let receiver = Arc::new(Receiver {
-        secrets: args.secret,
+        secrets,
         status: StatusCode::from_u16(args.status).map_err(Failure::new)?,
         deliveries,
     });

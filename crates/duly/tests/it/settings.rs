@@ -126,6 +126,9 @@ fn a_paused_namespace_resumes_at_a_time() {
     assert_eq!(server.run(&["namespace", "pause", "n"]).ok(), "n  paused\n");
     let resumed = server.run(&["namespace", "resume", "n", "--at", late]).ok();
     assert!(resumed.contains("paused, resumes 2100"), "{resumed}");
+    let past = ["namespace", "pause", "n", "--resume-at", "2020-01-01T00:00:00Z"];
+    assert!(server.run(&past).refused(2).contains("has passed"));
+    assert_eq!(server.json(&["namespace", "get", "n"])["paused"], true);
     let past = server.run(&["namespace", "resume", "n", "--at", "2020-01-01T00:00:00Z"]).ok();
     assert_eq!(past, "n  resumed\n");
     assert_eq!(server.json(&["namespace", "get", "n"])["paused"], false);
@@ -155,11 +158,12 @@ fn a_signing_secret_is_made_and_rotated_without_a_refused_delivery() {
     let shown = server.json(&["namespace", "secret", "list", "n"]);
     assert_eq!(shown["signing_secret_fingerprints"].as_array().map(Vec::len), Some(1));
     let message = set(&[OLD, new, OLD]).refused(2);
-    assert!(!message.contains("MfKQ9r8GKYqr") || message.contains("unexpected"), "{message}");
+    assert!(message.contains("two during a rotation") && !message.contains("MfKQ"), "{message}");
     set(&[OLD, "--at-once"]).ok();
     let cleared = server.run(&["namespace", "secret", "clear", "n"]).ok();
     assert!(cleared.contains("no longer in use"), "{cleared}");
-    assert!(set(&["hunter2"]).refused(2).contains("whsec_"));
+    let message = set(&["hunter2"]).refused(2);
+    assert!(message.contains("whsec_") && !message.contains("hunter2"), "{message}");
 }
 
 #[test]

@@ -15,6 +15,9 @@ fn a_directory_is_checked_when_no_server_has_it_open() {
     assert!(server.process.ended().0.success());
     let report = run(&["store", "check", "--data", text(&data)]).ok();
     assert!(report.contains("clean"), "{report}");
+    let report = run(&["store", "check", "--data", text(&data), "--output", "json"]).json();
+    assert_eq!((&report["is_clean"], &report["data"]), (&true.into(), &text(&data).into()));
+    assert_eq!(report["namespaces"][0]["pending"], 1);
 }
 
 #[test]
@@ -73,6 +76,10 @@ fn a_backup_of_a_running_server_is_restored_paused_and_resumed() {
     assert!(said.contains("paused") && said.contains("duly resume --all"), "{said}");
     let again = run(&["store", "restore", "--from", text(&backup), "--data", text(&data)]);
     assert!(again.refused(1).contains("is not empty"));
+    let another = directory.path().join("another");
+    let restore = ["store", "restore", "--from", text(&backup), "--data", text(&another)];
+    let restored = run(&[&restore[..], &["--output", "json"]].concat()).json();
+    assert_eq!((&restored["path"], &restored["paused"]), (&text(&another).into(), &true.into()));
     let report = run(&["store", "check", "--data", text(&data)]).ok();
     assert!(report.contains("clean"), "{report}");
 
@@ -129,4 +136,10 @@ fn damage_is_shown_and_ends_with_exit_code_1() {
     let message = ran.refused(1);
     assert!(message.contains("not clean") && message.contains("store restore"), "{message}");
     assert!(shown.contains("DAMAGED") && shown.contains("at byte 0"), "{shown}");
+    let ran = run(&["store", "check", "--data", text(&data), "--output", "json"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let problem: serde_json::Value = serde_json::from_str(&ran.stderr).expect("JSON");
+    assert_eq!((&report["is_clean"], &problem["code"]), (&false.into(), &"damaged".into()));
+    assert_eq!(report["findings"][0]["offset_bytes"], 0);
 }

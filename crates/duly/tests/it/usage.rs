@@ -65,3 +65,20 @@ fn help_and_version_exit_0() {
         assert!(!run(args).ok().is_empty(), "{args:?}");
     }
 }
+
+#[test]
+fn a_mistyped_secret_is_not_shown() {
+    for args in [
+        &["namespace", "put", "n", "--signing-secret", "whsec_hunter2"][..],
+        &["namespace", "set", "n", "--signing-secret", "whsec_hunter2"],
+        &["namespace", "secret", "set", "n", "whsec_hunter2"],
+        &["receive", "--secret", "whsec_hunter2"],
+    ] {
+        for format in ["table", "json"] {
+            let ran = run(&[args, &["--output", format]].concat());
+            assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
+            assert!(ran.stderr.contains("whsec_"), "{args:?}: {ran:?}");
+            assert!(!ran.stderr.contains("hunter2"), "{args:?}: {ran:?}");
+        }
+    }
+}

@@ -47,6 +47,11 @@ struct Now {
 /// Pauses, and with a time says when to go on: in this order, since a pause forgets such a time.
 pub(super) async fn pause(args: PauseArgs, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
+    if let Some(at) = args.resume_at.filter(|at| *at <= when::now()) {
+        return Err(Failure::usage(format_args!(
+            "--resume-at {at} has passed: the namespace would resume at once; name a time ahead"
+        )));
+    }
     let call = session.client.namespace(Method::POST, namespace, &["pause"]);
     let paused = call.send().await?;
     let answer = match args.resume_at {

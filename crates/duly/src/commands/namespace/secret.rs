@@ -18,7 +18,11 @@ use serde_json::json;
 
 use crate::{
     Outcome,
-    args::{input, named::Named, values},
+    args::{
+        input,
+        named::Named,
+        secret::{self, Secret},
+    },
     cli::Session,
     failure::Failure,
     output::{
@@ -69,8 +73,8 @@ enum Action {
 #[group(required = true, multiple = false)]
 struct Secrets {
     /// The secrets, whsec_…
-    #[arg(value_name = "SECRET", value_parser = values::signing_secret, num_args = 1..=2)]
-    typed: Vec<SigningSecret>,
+    #[arg(value_name = "SECRET", value_parser = secret::parse, num_args = 1..)]
+    typed: Vec<Secret>,
     /// A file that holds the secrets, one a line, `-` for stdin
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -168,7 +172,10 @@ fn shown(before: &[String], now: &[String], session: &Session) -> Outcome {
 impl Secrets {
     fn read(self) -> Result<Vec<SigningSecret>, Failure> {
         let Some(path) = self.file else {
-            return Ok(self.typed);
+            if self.typed.len() > SIGNING_SECRETS_MAX {
+                return Err(Failure::usage("too many secrets: give one, or two during a rotation"));
+            }
+            return secret::checked("SECRET", &self.typed);
         };
         let text = input::text(&path, "secrets")?;
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

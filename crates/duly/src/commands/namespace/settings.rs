@@ -10,6 +10,7 @@ use crate::{
         input,
         place::{FallbackArgs, Place},
         retry::Retry,
+        secret::{self, Secret},
         values,
     },
     failure::Failure,
@@ -37,9 +38,9 @@ pub(super) struct Settings {
     #[arg(
         long = "signing-secret",
         value_name = "SECRET",
-        value_parser = values::signing_secret
+        value_parser = secret::parse
     )]
-    signing_secrets: Vec<SigningSecret>,
+    signing_secrets: Vec<Secret>,
     #[command(flatten)]
     retry: Retry,
     #[command(flatten)]
@@ -91,7 +92,8 @@ impl Settings {
 
     /// What was given.
     pub(super) fn read(self) -> Result<Given, Failure> {
-        let secrets: Vec<_> = self.signing_secrets.iter().map(SigningSecret::reveal).collect();
+        let secrets = secret::checked("--signing-secret", &self.signing_secrets)?;
+        let secrets: Vec<_> = secrets.iter().map(SigningSecret::reveal).collect();
         let object = given([
             ("destination", self.place.field().map(|place| json!(place))),
             ("retry", self.retry.field().map(Value::Object)),
