@@ -115,13 +115,14 @@ pub(super) async fn round(
         lane.arrivals().verify()?;
         lane.ensure_all_delivered().await?;
     }
-    server.kill()?;
-
     let sources: Vec<Source> = lanes
         .iter()
         .map(|lane| Source { name: lane.name(), late_us: lane.arrivals().lateness_us(0..capacity) })
         .chain(std::iter::once(Source { name: "wake-up", late_us: woken }))
         .collect();
+    // First whoever waits for the server, so that nobody complains of its end.
+    drop(lanes);
+    server.kill()?;
     report(&stretches, &sources, table)?;
     if let Some(path) = &options.series {
         series::write_csv(path, &stretches, &sources)?;
