@@ -305,6 +305,9 @@ pub enum Who {
     Receiver,
     /// A pull consumer.
     Worker,
+    /// Everybody but the server, and nobody asked for it: the machine was busy, or somebody stopped
+    /// the process of the run.
+    Run,
 }
 
 /// What a read of an id answered after the run.

@@ -41,8 +41,11 @@ use receiver::{Nature, Receiver};
 pub use report::Report;
 use world::{Phase, World};
 
-/// Longest time a start may take.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time a start may take. Long, because the run itself may be stopped meanwhile.
+const START_PATIENCE: Duration = Duration::from_secs(300);
+
+/// Longest time a stop may take.
+const STOP_PATIENCE: Duration = Duration::from_secs(120);
 
 /// What `duly-torture` takes.
 #[derive(Debug, Clone, Parser)]
@@ -138,6 +141,7 @@ async fn drive(
     let server = process::Server::start(start, START_PATIENCE).await?;
     let start = process::Options { listen: server.address(), ..start.clone() };
     let world = Arc::new(World::new(server.address(), options.seed, phases));
+    gate::watch_own_pulse(&world);
     let receiving = receive(options.seed, &world).await?;
     let mut workers = Vec::new();
     for number in 0..load::WRITERS {
@@ -174,7 +178,7 @@ async fn drive(
         receiver.abort();
     }
     progress.abort();
-    let stopped = server.stop(Duration::from_secs(40)).await;
+    let stopped = server.stop(STOP_PATIENCE).await;
     if !matches!(stopped, Ok(true)) {
         finished.complaints.push(format!("the server did not stop well: {stopped:?}"));
     }

@@ -58,6 +58,36 @@ pub(super) fn until_next(rng: &mut SmallRng, per_minute: f64) -> Duration {
     Duration::from_secs_f64((-(1.0 - rng.random::<f64>()).ln() * mean_s).min(1e6))
 }
 
+/// How often it is looked whether this process runs.
+const PULSE: Duration = Duration::from_millis(100);
+
+/// So long without a pulse, this process stood still.
+const SILENCE: Duration = Duration::from_millis(700);
+
+/// Notices when this process itself stood still, and with it the receivers: what the server gave up
+/// then is explained by it. On a thread of its own, so that busy tasks are no silence; it ends when
+/// the world does.
+pub(super) fn watch_own_pulse(world: &Arc<World>) {
+    let world = Arc::downgrade(world);
+    std::thread::spawn(move || {
+        let mut last_us = now_us();
+        loop {
+            std::thread::sleep(PULSE);
+            let Some(world) = world.upgrade() else { return };
+            if let Some(stop) = silence(last_us, now_us()) {
+                world.recorder.stop(stop);
+            }
+            last_us = now_us();
+        }
+    });
+}
+
+/// The stop between two pulses, if there was one.
+fn silence(last_us: u64, now_us: u64) -> Option<Stop> {
+    let silent = Duration::from_micros(now_us.saturating_sub(last_us)) >= SILENCE;
+    silent.then_some(Stop { who: Who::Run, from_us: last_us, to_us: now_us })
+}
+
 /// Has the receiver or a consumer stand still, so often on average, until the load ends.
 pub(super) async fn stop_and_go(world: Arc<World>, stops_per_minute: f64) {
     let mut rng = world.rng(998);
@@ -79,5 +109,18 @@ pub(super) async fn stop_and_go(world: Arc<World>, stops_per_minute: f64) {
         if world.phase() != Phase::Load {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pulse_that_stays_away_is_a_stop_of_the_run() {
+        assert!(silence(1_000, 1_000 + 650_000).is_none());
+        assert!(silence(5_000, 1_000).is_none());
+        let stop = silence(1_000, 9_001_000).unwrap();
+        assert_eq!((stop.who, stop.from_us, stop.to_us), (Who::Run, 1_000, 9_001_000));
     }
 }

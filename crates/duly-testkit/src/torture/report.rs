@@ -11,7 +11,7 @@ use super::finish::Finished;
 use super::log::{self, Line};
 use super::world::{WELL, World};
 use crate::checker::{self, Percentiles, Verdict};
-use crate::history::{Answer, History, SettleAnswer, Via};
+use crate::history::{Answer, History, SettleAnswer, Via, Who};
 
 /// Time between two lines of progress.
 const EVERY: Duration = Duration::from_secs(5);
@@ -61,9 +61,9 @@ impl Report {
         }
         let mut line = Line {
             seed: options.seed,
-            seconds: took.loaded.as_secs(),
+            seconds: took.loaded.saturating_sub(own_stops(history)).as_secs(),
             kills: history.crashes.len() as u64,
-            stops: history.stops.len() as u64,
+            stops: history.stops.iter().filter(|stop| stop.who != Who::Run).count() as u64,
             clock_steps: options.clock_steps,
             operations: history.operations.len() as u64,
             firings: history.deliveries.len() as u64,
@@ -130,6 +130,12 @@ impl Report {
     pub fn is_clean(&self) -> bool {
         self.verdict.is_clean() && self.complaints.is_empty()
     }
+}
+
+/// How long the run itself stood still: nobody was tortured then.
+fn own_stops(history: &History) -> Duration {
+    let own = history.stops.iter().filter(|stop| stop.who == Who::Run);
+    Duration::from_micros(own.map(|stop| stop.to_us.saturating_sub(stop.from_us)).sum())
 }
 
 impl fmt::Display for Report {

@@ -176,7 +176,7 @@ impl Round<'_> {
     }
 
     fn lies(&self, plant: Plant) -> bool {
-        self.plant == Some(plant) && self.numbers.load(Ordering::Relaxed) % 3 == 0
+        self.plant == Some(plant) && self.numbers.load(Ordering::Relaxed).is_multiple_of(3)
     }
 
     fn race(&self, seed: u64) {
