@@ -229,7 +229,7 @@ impl Engine {
             }
             loading.loader.get_or_insert_with(|| Index::load(0)).push(entry);
         }
-        for (lane, count) in (0..).zip(joined).filter(|(_, count)| *count > 0) {
+        for (lane, count) in (0..=u8::MAX).zip(joined).filter(|(_, count)| *count > 0) {
             namespace.lanes.rejoin(lane, count);
         }
         Some(())

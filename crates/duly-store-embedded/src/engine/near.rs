@@ -13,7 +13,7 @@
 //! and reschedule never look here: a popped entry that disagrees with the index is stale.
 //!
 //! Invariants, for each kind: every waiting entry (durable, not leased, not surfaced, not held back)
-//! before `end_ms` is in the calendar; no waiting entry at or after it is earlier than `beyond_ms`.
+//! before `end_ms` is in the calendar or the crowd; no waiting entry at or after it is earlier than `beyond_ms`.
 
 use duly_core::NamespaceName;
 use duly_wheel::Calendar;
@@ -23,8 +23,10 @@ use crate::index::{Claimable, Cursor, Entry, Flags, Kind, PackedKey};
 use super::{Engine, Publish, allowance::Allowance};
 
 mod catch;
+mod crowd;
 
 use catch::Catch;
+use crowd::Crowd;
 
 /// How far ahead a calendar reaches, unless that is too many timers.
 const AHEAD_MS: u64 = 3_600_000;
@@ -54,6 +56,8 @@ pub(super) struct Near {
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) calendar: Calendar<PackedKey>,
+    /// What has become due together with very much else.
+    crowd: Crowd,
     end_ms: u64,
     /// Nothing that waits at or after the end is earlier; it may have been cancelled since.
     beyond_ms: u64,
@@ -66,15 +70,26 @@ pub(super) struct Window {
 impl Default for Window {
     fn default() -> Self {
         let full_at = usize::MAX;
-        Self { calendar: Calendar::new(), end_ms: 0, beyond_ms: u64::MAX, is_cut: false, full_at }
+        let (calendar, crowd) = (Calendar::new(), Crowd::default());
+        Self { calendar, crowd, end_ms: 0, beyond_ms: u64::MAX, is_cut: false, full_at }
     }
 }
 
 impl Window {
+    /// Takes out about `limit` of what is due, no namespace for long before another; answers whether
+    /// there is more.
+    pub(super) fn pop_due(&mut self, now_ms: u64, limit: usize, out: &mut Vec<Due>) -> bool {
+        self.crowd.take(&mut self.calendar, now_ms, limit, out)
+    }
+
+    fn len(&self) -> usize {
+        self.calendar.len() + self.crowd.len()
+    }
+
     /// Moves the end as far as nothing waits behind it.
     fn reach(&mut self, now_ms: u64) {
         let free_until_ms = self.beyond_ms.min(now_ms.saturating_add(AHEAD_MS));
-        if self.end_ms > 0 && self.calendar.len() <= self.full_at {
+        if self.end_ms > 0 && self.len() <= self.full_at {
             self.end_ms = self.end_ms.max(free_until_ms);
         }
     }
@@ -86,7 +101,7 @@ impl Window {
     }
 
     fn wants_sweep(&self, now_ms: u64, max: usize) -> bool {
-        if self.end_ms == 0 || self.calendar.len() > self.full_at {
+        if self.end_ms == 0 || self.len() > self.full_at {
             // The first of an opening, or one to make the calendar anew.
             return true;
         }
@@ -95,7 +110,7 @@ impl Window {
         }
         let left_ms = self.end_ms.saturating_sub(now_ms);
         if self.is_cut {
-            self.calendar.len() < max / 2 || left_ms == 0
+            self.len() < max / 2 || left_ms == 0
         } else {
             left_ms < AHEAD_MS / 2 && self.beyond_ms < now_ms.saturating_add(AHEAD_MS)
         }
@@ -104,7 +119,7 @@ impl Window {
     /// The earliest time at which something may become claimable.
     fn next_ms(&self) -> Option<u64> {
         let beyond = (self.beyond_ms < u64::MAX).then_some(self.beyond_ms);
-        self.calendar.next_due().into_iter().chain(beyond).min()
+        self.calendar.next_due().into_iter().chain(self.crowd.first_ms()).chain(beyond).min()
     }
 }
 
@@ -170,7 +185,8 @@ impl Near {
         if at_ms >= window.end_ms {
             return at_ms < window.beyond_ms;
         }
-        at_ms <= now_ms && window.calendar.next_due().is_none_or(|next_ms| next_ms > now_ms)
+        let has_due = window.calendar.next_due().is_some_and(|next_ms| next_ms <= now_ms);
+        at_ms <= now_ms && !has_due && window.crowd.is_empty()
     }
 
     /// When something of a kind may become claimable, by its own clock.
@@ -184,7 +200,9 @@ impl Near {
     pub(super) fn heap_bytes(&self) -> usize {
         let sweep = self.sweep.as_ref();
         let caught = sweep.map_or(0, |sweep| sweep.first.heap_bytes() + sweep.retry.heap_bytes());
-        self.first.calendar.heap_bytes() + self.retry.calendar.heap_bytes() + caught
+        let windows = [&self.first, &self.retry];
+        let held = windows.map(|window| window.calendar.heap_bytes() + window.crowd.heap_bytes());
+        held.into_iter().sum::<usize>() + caught
     }
 }
 

@@ -56,7 +56,7 @@ impl Engine {
     fn surface(&mut self, kind: Kind) {
         let mut popped = std::mem::take(&mut self.popped);
         let now_ms = self.clock_of(kind);
-        self.busy |= self.near.window(kind).calendar.pop_due(now_ms, PASS_MAX, &mut popped);
+        self.busy |= self.near.window(kind).pop_due(now_ms, PASS_MAX, &mut popped);
         self.namespaces.warm_live(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
         let mut allowance = Allowance::of_a_pass();
         for due in popped.drain(..) {
