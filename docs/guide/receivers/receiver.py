@@ -139,8 +139,11 @@ class Receiver(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("content-type", "text/plain; charset=utf-8")
         self.send_header("content-length", str(len(body)))
-        # Duly closes an idle connection a second before we do.
-        self.send_header("keep-alive", f"timeout={self.timeout}")
+        if self.close_connection:
+            self.send_header("connection", "close")
+        else:
+            # Duly closes an idle connection a second before we do.
+            self.send_header("keep-alive", f"timeout={self.timeout}")
         if retry_after_s is not None:
             self.send_header("retry-after", str(retry_after_s))
         self.end_headers()

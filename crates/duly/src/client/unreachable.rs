@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// The message for a call that got no answer.
 pub(super) fn failure(server: &Url, error: &reqwest::Error, limit: Duration) -> Failure {
     if error.is_timeout() && !error.is_connect() {
-        let server = server.as_str().trim_end_matches('/');
+        let server = shown(server);
         let limit = Millis::from_ms(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
         return unknown(&format!("no answer from {server} within {limit}"));
     }
@@ -19,7 +19,7 @@ pub(super) fn failure(server: &Url, error: &reqwest::Error, limit: Duration) -> 
 
 /// The message for a call that has no time limit and did not get all of its answer.
 pub(super) fn broken(server: &Url, error: &reqwest::Error) -> Failure {
-    let server = server.as_str().trim_end_matches('/');
+    let server = shown(server);
     if error.is_connect() {
         let (refused, cause) = root(error);
         let cause = match refused {
@@ -41,6 +41,15 @@ pub(super) fn broken(server: &Url, error: &reqwest::Error) -> Failure {
     unknown(&format!("the connection to {server} broke before the answer was complete ({cause})"))
 }
 
+/// The server's address without what is secret in it.
+fn shown(server: &Url) -> String {
+    let mut shown = server.clone();
+    // Refused where there is no room for them: then there are none.
+    shown.set_password(None).ok();
+    shown.set_username("").ok();
+    shown.as_str().trim_end_matches('/').to_owned()
+}
+
 fn unknown(what: &str) -> Failure {
     Failure::coded(
         "outcome_unknown",
@@ -60,5 +69,16 @@ fn root(error: &reqwest::Error) -> (bool, String) {
             Some(inner) => cause = inner,
             None => return (refused, cause.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        let server = Url::parse("https://me:secret@timers.example:8443/").expect("a URL");
+        assert_eq!(shown(&server), "https://timers.example:8443");
     }
 }
