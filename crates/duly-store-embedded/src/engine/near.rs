@@ -76,10 +76,24 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Takes out about `limit` of what is due, no namespace for long before another; answers whether
-    /// there is more.
-    pub(super) fn pop_due(&mut self, now_ms: u64, limit: usize, out: &mut Vec<Due>) -> bool {
-        self.crowd.take(&mut self.calendar, now_ms, limit, out)
+    /// Takes out what is due, if that is at most `limit`; of what is more the namespaces have turns.
+    pub(super) fn pop_due(&mut self, now_ms: u64, limit: usize, out: &mut Vec<Due>) {
+        self.crowd.take(&mut self.calendar, now_ms, limit, out);
+    }
+
+    /// Takes out what one namespace has in its turn; answers which and how many were looked at.
+    pub(super) fn pop_turn(&mut self, now_ms: u64, out: &mut Vec<Due>) -> Option<(u32, usize)> {
+        self.crowd.take_turn(&mut self.calendar, now_ms, out)
+    }
+
+    /// Takes back what a turn had no time for.
+    pub(super) fn put_back(&mut self, number: u32, left: impl DoubleEndedIterator<Item = Due>) {
+        self.crowd.put_back(number, left);
+    }
+
+    /// Whether namespaces wait for their turn.
+    pub(super) const fn has_turns(&self) -> bool {
+        !self.crowd.is_empty()
     }
 
     fn len(&self) -> usize {
@@ -89,7 +103,7 @@ impl Window {
     /// Moves the end as far as nothing waits behind it.
     fn reach(&mut self, now_ms: u64) {
         let free_until_ms = self.beyond_ms.min(now_ms.saturating_add(AHEAD_MS));
-        if self.end_ms > 0 && self.len() <= self.full_at {
+        if self.end_ms > 0 && self.calendar.len() <= self.full_at {
             self.end_ms = self.end_ms.max(free_until_ms);
         }
     }
@@ -101,7 +115,7 @@ impl Window {
     }
 
     fn wants_sweep(&self, now_ms: u64, max: usize) -> bool {
-        if self.end_ms == 0 || self.len() > self.full_at {
+        if self.end_ms == 0 || self.calendar.len() > self.full_at {
             // The first of an opening, or one to make the calendar anew.
             return true;
         }

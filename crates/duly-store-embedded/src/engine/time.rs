@@ -56,12 +56,27 @@ impl Engine {
     fn surface(&mut self, kind: Kind) {
         let mut popped = std::mem::take(&mut self.popped);
         let now_ms = self.clock_of(kind);
-        self.busy |= self.near.window(kind).pop_due(now_ms, PASS_MAX, &mut popped);
-        self.namespaces.warm_live(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
         let mut allowance = Allowance::of_a_pass();
+        self.near.window(kind).pop_due(now_ms, PASS_MAX, &mut popped);
+        self.namespaces.warm_live(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
         for due in popped.drain(..) {
             self.surface_one(kind, due, &mut allowance);
         }
+        let mut looks = 0;
+        while looks < PASS_MAX
+            && !allowance.is_spent()
+            && let Some((number, looked_at)) = self.near.window(kind).pop_turn(now_ms, &mut popped)
+        {
+            looks += looked_at;
+            self.namespaces.warm_live(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
+            let mut done = 0;
+            while done < popped.len() && !allowance.is_spent() {
+                self.surface_one(kind, popped[done], &mut allowance);
+                done += 1;
+            }
+            self.near.window(kind).put_back(number, popped.drain(..).skip(done));
+        }
+        self.busy |= self.near.window(kind).has_turns();
         self.popped = popped;
     }
 

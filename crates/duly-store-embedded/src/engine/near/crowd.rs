@@ -56,44 +56,70 @@ impl Crowd {
         queue.front().map(|(at_ms, _)| *at_ms)
     }
 
-    /// Takes out about `limit` of what is due, here and in a calendar; answers whether there is more.
+    /// Takes out of a calendar what is due, if that is at most `limit`; what is more goes into the
+    /// queues.
     pub(super) fn take(
         &mut self,
         calendar: &mut Calendar<PackedKey>,
         now_ms: u64,
         limit: usize,
         out: &mut Vec<Due>,
-    ) -> bool {
-        let full_len = out.len().saturating_add(limit);
-        if self.is_empty() && !calendar.pop_due(now_ms, limit, out) {
-            return false;
+    ) {
+        if self.is_empty() {
+            if !calendar.pop_due(now_ms, limit, out) {
+                return;
+            }
+            self.gathered.append(out);
         }
-        let is_more = calendar.pop_due(now_ms, GATHERED_PER_STEP, &mut self.gathered);
+        calendar.pop_due(now_ms, GATHERED_PER_STEP, &mut self.gathered);
         self.sort_in();
-        while out.len() < full_len
-            && let Some(number) = self.turns.pop_front()
-        {
-            let queue = self.queues.get_mut(&number).expect("who has a turn has a queue");
-            let count = queue.len().min(TURN);
-            self.len -= count;
-            for (at_ms, key) in queue.drain(..count) {
-                if at_ms <= now_ms {
-                    out.push((at_ms, key));
-                } else {
-                    // The clock stepped back.
-                    calendar.insert(at_ms, key);
-                }
-            }
-            if queue.is_empty() {
-                self.queues.remove(&number);
+    }
+
+    /// Takes out what one namespace may have counted before it is the next one's turn; answers which
+    /// one and how many were looked at, `None` if nothing is here.
+    pub(super) fn take_turn(
+        &mut self,
+        calendar: &mut Calendar<PackedKey>,
+        now_ms: u64,
+        out: &mut Vec<Due>,
+    ) -> Option<(u32, usize)> {
+        let number = self.turns.pop_front()?;
+        let queue = self.queues.get_mut(&number).expect("who has a turn has a queue");
+        let count = queue.len().min(TURN);
+        self.len -= count;
+        for (at_ms, key) in queue.drain(..count) {
+            if at_ms <= now_ms {
+                out.push((at_ms, key));
             } else {
-                self.turns.push_back(number);
+                // The clock stepped back.
+                calendar.insert(at_ms, key);
             }
+        }
+        if queue.is_empty() {
+            self.queues.remove(&number);
+        } else {
+            self.turns.push_back(number);
         }
         if self.is_empty() {
             self.gathered = Vec::new();
         }
-        is_more || !self.is_empty()
+        Some((number, count))
+    }
+
+    /// Takes back, before everything else of the namespace, what its turn had no time for.
+    pub(super) fn put_back(&mut self, number: u32, left: impl DoubleEndedIterator<Item = Due>) {
+        let mut left = left.rev().peekable();
+        if left.peek().is_none() {
+            return;
+        }
+        let queue = self.queues.entry(number).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(number);
+        }
+        for due in left {
+            queue.push_front(due);
+            self.len += 1;
+        }
     }
 
     fn sort_in(&mut self) {
@@ -125,13 +151,26 @@ mod tests {
         out.iter().map(|(_, key)| Key::unpack(*key).namespace()).collect()
     }
 
+    /// What a step of so many looks takes.
+    fn step(crowd: &mut Crowd, calendar: &mut Calendar<PackedKey>, now_ms: u64) -> Vec<Due> {
+        let mut out = Vec::new();
+        crowd.take(calendar, now_ms, 100, &mut out);
+        let mut looks = out.len();
+        while looks < 100
+            && let Some((_, looked_at)) = crowd.take_turn(calendar, now_ms, &mut out)
+        {
+            looks += looked_at;
+        }
+        out
+    }
+
     #[test]
     fn what_fits_a_pass_goes_in_the_order_of_time() {
-        let (mut crowd, mut calendar, mut out) = (Crowd::default(), Calendar::new(), Vec::new());
+        let (mut crowd, mut calendar) = (Crowd::default(), Calendar::new());
         for (at_ms, number) in [(3, 1), (1, 2), (2, 1), (9, 1)] {
             calendar.insert(at_ms, key(number, at_ms));
         }
-        assert!(!crowd.take(&mut calendar, 3, 3, &mut out));
+        let out = step(&mut crowd, &mut calendar, 3);
         assert_eq!(out, [(1, key(2, 1)), (2, key(1, 2)), (3, key(1, 3))]);
         assert_eq!((crowd.len(), calendar.len()), (0, 1));
     }
@@ -141,40 +180,49 @@ mod tests {
         let (mut crowd, mut calendar) = (Crowd::default(), Calendar::new());
         (0..10_000).for_each(|timer| calendar.insert(1, key(1, timer)));
         calendar.insert(2, key(2, 0));
-        let mut first = Vec::new();
-        assert!(crowd.take(&mut calendar, 1, 100, &mut first));
-        assert_eq!(taken(&first), [1; 100]);
-        let mut second = Vec::new();
-        assert!(crowd.take(&mut calendar, 2, 100, &mut second));
+        let first = step(&mut crowd, &mut calendar, 1);
+        assert!(!first.is_empty() && taken(&first).iter().all(|number| *number == 1));
+        let second = step(&mut crowd, &mut calendar, 2);
         assert!(taken(&second).contains(&2), "{:?}", taken(&second));
-        let mut rest = Vec::new();
-        while crowd.take(&mut calendar, 2, 100, &mut rest) {}
-        assert_eq!(first.len() + second.len() + rest.len(), 10_001, "each once");
-        assert!(crowd.is_empty() && crowd.heap_bytes() == 0 && calendar.is_empty());
+        let mut count = first.len() + second.len();
+        while !crowd.is_empty() {
+            count += step(&mut crowd, &mut calendar, 2).len();
+        }
+        assert_eq!(count, 10_001, "each once");
+        assert!(crowd.heap_bytes() == 0 && calendar.is_empty());
     }
 
     #[test]
-    fn within_a_namespace_the_order_of_time_stays() {
-        let (mut crowd, mut calendar, mut out) = (Crowd::default(), Calendar::new(), Vec::new());
-        for at_ms in (1..=1_000).rev() {
-            calendar.insert(at_ms, key(1, at_ms));
-            calendar.insert(at_ms, key(2, at_ms));
+    fn what_a_turn_had_no_time_for_comes_first_in_the_next_and_others_keep_theirs() {
+        let (mut crowd, mut calendar) = (Crowd::default(), Calendar::new());
+        for at_ms in 1..=1_000 {
+            (1..=4).for_each(|number| calendar.insert(at_ms, key(number, at_ms)));
         }
-        while crowd.take(&mut calendar, 1_000, 10, &mut out) {}
-        for number in [1, 2] {
-            let of_it = out.iter().filter(|(_, key)| Key::unpack(*key).namespace() == number);
-            assert!(of_it.map(|(at_ms, _)| *at_ms).eq(1..=1_000));
+        calendar.insert(1_000, key(5, 1));
+        crowd.take(&mut calendar, 1_000, 100, &mut Vec::new());
+        let mut seen = Vec::new();
+        // Of each turn but one is done, as where each takes a long read.
+        while !crowd.is_empty() {
+            let mut out = Vec::new();
+            let (number, _) = crowd.take_turn(&mut calendar, 1_000, &mut out).expect("a turn");
+            crowd.put_back(number, out.drain(1..));
+            seen.append(&mut out);
         }
+        assert_eq!((seen.len(), crowd.len()), (4_001, 0), "each once");
+        assert!(taken(&seen[..5]).contains(&5), "{:?}", taken(&seen[..5]));
+        let of_one = seen.iter().filter(|(_, key)| Key::unpack(*key).namespace() == 1);
+        assert!(of_one.map(|(at_ms, _)| *at_ms).eq(1..=1_000), "in the order of time");
     }
 
     #[test]
     fn what_is_not_due_any_more_goes_back() {
-        let (mut crowd, mut calendar, mut out) = (Crowd::default(), Calendar::new(), Vec::new());
-        (0..100).for_each(|timer| calendar.insert(50, key(1, timer)));
-        assert!(crowd.take(&mut calendar, 50, 10, &mut out));
+        let (mut crowd, mut calendar) = (Crowd::default(), Calendar::new());
+        (0..1_000).for_each(|timer| calendar.insert(50, key(1, timer)));
+        assert!(!step(&mut crowd, &mut calendar, 50).is_empty());
         assert_eq!(crowd.first_ms(), Some(50));
-        out.clear();
-        while crowd.take(&mut calendar, 49, 10, &mut out) {}
-        assert_eq!((out.len(), calendar.next_due()), (0, Some(50)), "the clock stepped back");
+        while !crowd.is_empty() {
+            assert_eq!(step(&mut crowd, &mut calendar, 49), [], "the clock stepped back");
+        }
+        assert_eq!(calendar.next_due(), Some(50));
     }
 }

@@ -34,6 +34,9 @@ const AT_ONCE: usize = 16_384;
 const EVICTIONS_PER_STEP: u64 = 4_096;
 /// One of so many stubs is remembered as one of the oldest: a pass looks at all of them for these.
 const OLDEST_SHARE: usize = 8;
+/// Of the oldest, how many are looked at in a row, and how many that have gone in one step.
+const LOOKS_AT_ONCE: usize = 256;
+const GONE_MAX: usize = 16_384;
 /// Fewest and most of the oldest that are remembered.
 const OLDEST: std::ops::RangeInclusive<usize> = 64..=262_144;
 
@@ -94,15 +97,21 @@ impl Stubs {
     /// Below which end `count` of the oldest are, or as many of those as are known.
     fn below(&mut self, count: u64) -> Option<u64> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut gone = 0;
         loop {
-            let front = self.oldest.front(count);
+            let front = self.oldest.front(count.max(LOOKS_AT_ONCE));
             let looked_at = front.len();
             self.index.warm(front.iter().map(|(_, key)| Key::unpack(*key)));
-            let there = front.iter().rfind(|end| is_there(&self.index, **end));
-            match there {
+            let there = front.iter().filter(|end| is_there(&self.index, **end));
+            match there.take(count).last() {
                 Some((last, _)) => return Some(last + 1),
                 None if looked_at == 0 => return None,
-                None => self.oldest.take_out(looked_at),
+                // Most of what was remembered has ended: who is the oldest now takes another pass.
+                None if gone > GONE_MAX => self.oldest = Ascending::default(),
+                None => {
+                    gone += looked_at;
+                    self.oldest.take_out(looked_at);
+                }
             }
         }
     }
