@@ -61,9 +61,11 @@ const ATTEMPT_OUTCOMES: &[&str] = &[
     "lease_lost",
     "rejected",
 ];
-const OPERATIONS: &[&str] =
+/// Kinds of operations on timers, as labels.
+pub const OPERATIONS: &[&str] =
     &["schedule", "reschedule", "cancel", "fire", "redrive", "purge", "give_up"];
-const OUTCOMES: &[&str] = &[
+/// What became of an operation, as labels.
+pub const OUTCOMES: &[&str] = &[
     "created",
     "existing",
     "replaced",
