@@ -66,7 +66,7 @@ impl JsonBody {
 }
 
 /// Does work on so many bytes: here, or on another thread where it would hold up others.
-pub(super) async fn aside<T: Send + 'static>(
+pub(crate) async fn aside<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {

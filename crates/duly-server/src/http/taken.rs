@@ -87,7 +87,7 @@ impl Taken {
     }
 
     /// Watches an answer until the last of it is let go.
-    pub(super) fn watch(&self, answer: Response) -> Response {
+    pub(crate) fn watch(&self, answer: Response) -> Response {
         if answer.body().is_end_stream() {
             return answer;
         }

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 
 /// The `traceparent` of a call, if it has a proper one: `00-` trace id `-` parent id `-` flags.
-pub(super) fn parent(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn parent(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     let lengths = [2, 32, 16, 2];
     let parts: Vec<&str> = text.split('-').collect();

@@ -18,6 +18,8 @@ pub struct Forms<'a> {
     pub text: Option<String>,
     /// `payload_base64`.
     pub base64: Option<String>,
+    /// None of them: the payload itself.
+    pub given: Option<Payload>,
 }
 
 impl Forms<'_> {
@@ -37,6 +39,9 @@ impl Forms<'_> {
                 *second,
                 format!("left out where {first} is given: a timer has one payload"),
             ));
+        }
+        if self.given.is_some() {
+            return Ok(self.given);
         }
         let payload = |form, bytes| Some(Payload { form, bytes });
         if let Some(json) = self.json {

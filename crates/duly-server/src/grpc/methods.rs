@@ -1,0 +1,98 @@
+//! Which methods there are, and how long each may take.
+
+use std::{
+    collections::HashMap,
+    sync::LazyLock,
+    time::Duration,
+};
+
+use duly_proto::v1::FILE_DESCRIPTOR_SET;
+use prost::Message;
+use prost_types::FileDescriptorSet;
+
+use crate::{http::App, wire::firing::LEASE_WAIT_MAX};
+
+/// A method of a service.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// Its path, which is its name in metrics.
+    pub(super) path: String,
+    takes: Takes,
+}
+
+/// How long a method may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    /// The time of a request.
+    Usual,
+    /// That and the wait of a lease.
+    Lease,
+    /// As long as both sides want it.
+    Stream,
+}
+
+/// The method at a path, if there is one.
+pub(super) fn known(path: &str) -> Option<&'static Known> {
+    static KNOWN: LazyLock<HashMap<String, Known>> = LazyLock::new(all);
+    KNOWN.get(path)
+}
+
+impl Known {
+    /// How long its answer may take; `None` for a stream.
+    pub(super) fn limit(&self, app: &App) -> Option<Duration> {
+        let limit = app.limits().request_timeout;
+        match self.takes {
+            Takes::Usual => Some(limit),
+            Takes::Lease => Some(limit.saturating_add(LEASE_WAIT_MAX.to_std())),
+            Takes::Stream => None,
+        }
+    }
+}
+
+fn all() -> HashMap<String, Known> {
+    let mut all = HashMap::new();
+    for encoded in [FILE_DESCRIPTOR_SET, tonic_health::pb::FILE_DESCRIPTOR_SET] {
+        let set = FileDescriptorSet::decode(encoded).expect("the committed descriptors are whole");
+        for file in &set.file {
+            for service in &file.service {
+                for method in &service.method {
+                    let streams = method.server_streaming() || method.client_streaming();
+                    let path =
+                        format!("/{}.{}/{}", file.package(), service.name(), method.name());
+                    let takes = match path.as_str() {
+                        _ if streams => Takes::Stream,
+                        "/duly.v1.Timers/Lease" => Takes::Lease,
+                        _ => Takes::Usual,
+                    };
+                    all.insert(path.clone(), Known { path, takes });
+                }
+            }
+        }
+    }
+    for version in ["v1", "v1alpha"] {
+        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+        all.insert(path.clone(), Known { path, takes: Takes::Stream });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_have_no_limit_and_a_lease_may_wait() {
+        for (path, takes) in [
+            ("/duly.v1.Timers/Schedule", Takes::Usual),
+            ("/duly.v1.Timers/Lease", Takes::Lease),
+            ("/duly.v1.Timers/Consume", Takes::Stream),
+            ("/duly.v1.Cluster/Get", Takes::Usual),
+            ("/grpc.health.v1.Health/Check", Takes::Usual),
+            ("/grpc.health.v1.Health/Watch", Takes::Stream),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Takes::Stream),
+        ] {
+            assert_eq!(known(path).map(|known| known.takes), Some(takes), "{path}");
+        }
+        assert!(known("/duly.v1.Timers/Nothing").is_none());
+    }
+}
