@@ -30,7 +30,7 @@ pub(super) const NDJSON: &str = "application/x-ndjson";
 
 /// A JSON body.
 #[derive(Debug)]
-pub(super) struct JsonBody {
+pub(crate) struct JsonBody {
     /// Its text; whoever wants it goes through [`JsonBody::read`], which keeps it off the threads
     /// that serve everybody.
     text: Bytes,
@@ -92,11 +92,11 @@ pub(crate) async fn aside<T: Send + 'static>(
 
 /// No body, or an empty JSON object.
 #[derive(Debug)]
-pub(super) struct NoBody;
+pub(crate) struct NoBody;
 
 /// A JSON body, where there is one.
 #[derive(Debug)]
-pub(super) struct MaybeBody(pub(super) Option<JsonBody>);
+pub(crate) struct MaybeBody(pub(super) Option<JsonBody>);
 
 impl FromRequest<App> for MaybeBody {
     type Rejection = Problem;

@@ -38,6 +38,10 @@ pub struct PatchIn<'a> {
     #[schema(value_type = Option<String>)]
     #[serde(default)]
     payload_base64: Field<String>,
+    /// A new payload: as it is, where the caller has no need to write it as text.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub(super) payload_given: Option<Payload>,
     /// New headers, whole.
     #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
     #[serde(default)]

@@ -36,6 +36,10 @@ pub struct ScheduleIn<'a> {
     pub(super) payload_text: Option<String>,
     /// Payload: bytes in standard, padded base64.
     payload_base64: Option<String>,
+    /// Payload: as it is, where the caller has no need to write it as text.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub(super) payload_given: Option<Payload>,
     /// Headers that travel with it: at most 64, 8 KiB in all.
     #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
     pub(super) headers: Option<HeadersIn>,

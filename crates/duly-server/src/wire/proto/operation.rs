@@ -123,7 +123,7 @@ fn reschedule_in(change: v1::Reschedule) -> Result<PatchIn<'static>, Invalid> {
 }
 
 /// A whole number that may be absent.
-pub(super) fn integer(number: Option<impl Into<i128>>) -> Option<Integer> {
+pub(crate) fn integer(number: Option<impl Into<i128>>) -> Option<Integer> {
     number.map(|number| Integer(number.into()))
 }
 
