@@ -56,9 +56,7 @@ pub(crate) fn router(app: App) -> Router {
     let bytes_max = message_bytes_max(&app);
     macro_rules! sized {
         ($server:expr) => {
-            $server
-                .max_decoding_message_size(bytes_max)
-                .max_encoding_message_size(ANSWER_BYTES_MAX)
+            $server.max_decoding_message_size(bytes_max).max_encoding_message_size(ANSWER_BYTES_MAX)
         };
     }
     let timers = sized!(TimersServer::new(timers::Service::new(app.clone())));
@@ -78,7 +76,6 @@ pub(crate) fn router(app: App) -> Router {
             "/grpc.reflection.v1alpha.ServerReflection/{method}",
             described().build_v1alpha().expect("the committed descriptors are whole"),
         )
-        .fallback(edge::unknown)
         .layer(middleware::from_fn_with_state(app, edge::edge))
 }
 

@@ -30,7 +30,8 @@ impl Held {
     pub fn take(&mut self, leased: &mut Leased) {
         let Some(claims) = &mut leased.claims else { return };
         let until = leased.firings.iter().map(|firing| firing.leased_until);
-        for ((token, namespace), leased_until) in mem::take(&mut claims.tokens).into_iter().zip(until)
+        for ((token, namespace), leased_until) in
+            mem::take(&mut claims.tokens).into_iter().zip(until)
         {
             let shared = Arc::clone(&claims.shared);
             self.claims.insert(token, Claim { shared, namespace, leased_until });

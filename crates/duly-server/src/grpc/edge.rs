@@ -33,10 +33,11 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     let checked = app
         .guard()
         .check(request.uri(), request.headers())
-        .and_then(|()| Ok(deadline::given(request.headers())?));
+        .and_then(|()| method.ok_or_else(|| unknown(request.uri())))
+        .and_then(|method| Ok((method, deadline::given(request.headers())?)));
     let response = match checked {
-        Ok(given) => {
-            let ours = method.map_or(Some(app.limits().request_timeout), |it| it.limit(&app));
+        Ok((method, given)) => {
+            let ours = method.limit(&app);
             let request = inbound::bounded(&app, request, message_bytes_max(&app));
             guarded(&app, Limits { ours, given }, request, next).await
         }
@@ -51,13 +52,13 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     }
 }
 
-/// Answers a path that is none.
-pub(super) async fn unknown(uri: Uri) -> Response {
+/// Refuses a path that is none.
+fn unknown(uri: &Uri) -> Problem {
     let path = shorten(uri.path());
     let detail = format!(
         "there is no method {path}: server reflection lists all, as does docs/reference/grpc.md"
     );
-    refuse(Problem::new(Code::MethodNotAllowed, detail))
+    Problem::new(Code::MethodNotAllowed, detail)
 }
 
 /// The answer to a call that is refused as a whole.

@@ -91,8 +91,7 @@ async fn next(
 ) -> Option<(Result<HealthCheckResponse, Status>, Option<Watch>)> {
     let mut watch = watch?;
     loop {
-        let status =
-            if watch.is_known { now(&watch.app) } else { ServingStatus::ServiceUnknown };
+        let status = if watch.is_known { now(&watch.app) } else { ServingStatus::ServiceUnknown };
         if watch.told != Some(status) {
             watch.told = Some(status);
             return Some((Ok(answer(status)), Some(watch)));

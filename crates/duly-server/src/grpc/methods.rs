@@ -1,10 +1,6 @@
 //! Which methods there are, and how long each may take.
 
-use std::{
-    collections::HashMap,
-    sync::LazyLock,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
 use duly_proto::v1::FILE_DESCRIPTOR_SET;
 use prost::Message;
@@ -57,8 +53,7 @@ fn all() -> HashMap<String, Known> {
             for service in &file.service {
                 for method in &service.method {
                     let streams = method.server_streaming() || method.client_streaming();
-                    let path =
-                        format!("/{}.{}/{}", file.package(), service.name(), method.name());
+                    let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
                     let takes = match path.as_str() {
                         _ if streams => Takes::Stream,
                         "/duly.v1.Timers/Lease" => Takes::Lease,

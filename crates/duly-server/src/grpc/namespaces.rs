@@ -11,7 +11,7 @@ use super::{
 use crate::{
     http::{App, Problem, namespaces::forecast},
     wire::proto::{
-        namespace::{namespace_out, settings_in},
+        namespace::{SETTINGS, change_in, namespace_out, settings_in},
         operation::integer,
         stats::{forecast_out, stats_out},
         time::{maybe_duration_in, time_in},
@@ -44,8 +44,9 @@ impl Namespaces for Service {
     ) -> Result<Response<v1::PutNamespaceResponse>, Status> {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
-        let settings = settings_in(request.settings, Vec::new()).map_err(Problem::from)?;
-        let (namespace, created) = self.app.put_namespace(name, settings).await?;
+        let settings = settings_in(request.settings).map_err(Problem::from)?;
+        let put = self.app.put_namespace(name, settings).await;
+        let (namespace, created) = put.map_err(|problem| problem.within(SETTINGS))?;
         let namespace = Some(namespace_out(&namespace));
         Ok(made(&self.app, v1::PutNamespaceResponse { namespace, created }))
     }
@@ -56,8 +57,9 @@ impl Namespaces for Service {
     ) -> Result<Response<v1::Namespace>, Status> {
         let request = request.into_inner();
         let name = namespace(&request.namespace)?;
-        let settings = settings_in(request.settings, request.reset).map_err(Problem::from)?;
-        let namespace = self.app.patch_namespace(name, settings).await?;
+        let change = change_in(request.settings, request.reset).map_err(Problem::from)?;
+        let patched = self.app.patch_namespace(name, change).await;
+        let namespace = patched.map_err(|problem| problem.within(SETTINGS))?;
         Ok(made(&self.app, namespace_out(&namespace)))
     }
 

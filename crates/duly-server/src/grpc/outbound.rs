@@ -63,7 +63,8 @@ pub(super) fn bounded(app: &App, mut response: Response, until: Option<Instant>)
     let app = app.clone();
     let until = until.map(|until| Box::pin(sleep_until(until)));
     response.map(|inner| {
-        let outbound = Outbound { inner, app, carried, until, rest: Bytes::new(), ended: Ended::No };
+        let outbound =
+            Outbound { inner, app, carried, until, rest: Bytes::new(), ended: Ended::No };
         Body::new(outbound)
     })
 }

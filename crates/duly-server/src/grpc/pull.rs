@@ -9,7 +9,11 @@ use super::{
     outbound::{made, read},
 };
 use crate::{
-    http::{App, Problem, body::aside, settle::{SETTLEMENT_BYTES, set_aside}},
+    http::{
+        App, Problem,
+        body::aside,
+        settle::{SETTLEMENT_BYTES, set_aside},
+    },
     wire::proto::{
         firing::{firing_out, lease_in},
         settlement::{settled_out, settlements_in},

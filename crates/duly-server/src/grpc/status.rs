@@ -58,7 +58,8 @@ pub(super) fn of_library(status: Status) -> Status {
     match status.code() {
         // A message that is none, or none at all.
         tonic::Code::Internal => {
-            let detail = format!("the message cannot be read ({said}): send one as the .proto says");
+            let detail =
+                format!("the message cannot be read ({said}): send one as the .proto says");
             Problem::new(Code::InvalidArgument, detail)
                 .at("message", None, "an encoded message of the method's type")
                 .into()

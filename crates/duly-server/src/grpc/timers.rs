@@ -55,8 +55,7 @@ impl Service {
         metadata: &MetadataMap,
     ) -> Result<Kind, Problem> {
         let (app, namespace) = (&self.app, namespace(name)?);
-        let mut command =
-            command(&namespace, Some(operation), Answer::Whole, || app.make_id())?;
+        let mut command = command(&namespace, Some(operation), Answer::Whole, || app.make_id())?;
         trace(&mut command, trace::parent(metadata.as_ref()).as_deref());
         let (asked, path) = (Asked::by(&command.operation), path_of(&command.operation));
         answered(asked, app.apply_one(command).await?, path)

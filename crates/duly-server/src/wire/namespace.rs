@@ -107,7 +107,7 @@ impl NamespaceIn {
         Ok(Put::Replace { settings: Box::new(settings), secrets: Secrets::Set })
     }
 
-    const fn has_any(&self) -> bool {
+    pub(super) const fn has_any(&self) -> bool {
         self.destination.is_present()
             || self.fallback.is_present()
             || self.retry.is_present()

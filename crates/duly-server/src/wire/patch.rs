@@ -37,7 +37,7 @@ pub struct PatchIn<'a> {
     /// A new payload: bytes in base64. `null` takes the payload away.
     #[schema(value_type = Option<String>)]
     #[serde(default)]
-    payload_base64: Field<String>,
+    pub(super) payload_base64: Field<String>,
     /// A new payload: as it is, where the caller has no need to write it as text.
     #[serde(skip)]
     #[schema(ignore)]
@@ -152,7 +152,8 @@ fn payload_change(
     use duly_core::schedule::Change;
     let null =
         [matches!(json, Field::Null), matches!(text, Field::Null), matches!(base64, Field::Null)];
-    let forms = payload::Forms { json: value(json), text: value(text), base64: value(base64), given: None };
+    let forms =
+        payload::Forms { json: value(json), text: value(text), base64: value(base64), given: None };
     Ok(match forms.check()? {
         Some(payload) => Change::Set(payload),
         None if null.contains(&true) => Change::Reset,

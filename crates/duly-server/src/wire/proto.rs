@@ -35,7 +35,8 @@ fn headers_in(headers: Vec<v1::Header>) -> Option<Headers> {
 
 /// Headers in an answer.
 fn headers_out(headers: &headers::Headers) -> Vec<v1::Header> {
-    let header = |(name, value): (&str, &str)| v1::Header { name: name.into(), value: value.into() };
+    let header =
+        |(name, value): (&str, &str)| v1::Header { name: name.into(), value: value.into() };
     headers.iter().map(header).collect()
 }
 

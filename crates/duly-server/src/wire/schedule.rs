@@ -35,7 +35,7 @@ pub struct ScheduleIn<'a> {
     /// Payload: text.
     pub(super) payload_text: Option<String>,
     /// Payload: bytes in standard, padded base64.
-    payload_base64: Option<String>,
+    pub(super) payload_base64: Option<String>,
     /// Payload: as it is, where the caller has no need to write it as text.
     #[serde(skip)]
     #[schema(ignore)]

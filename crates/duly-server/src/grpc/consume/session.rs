@@ -22,7 +22,11 @@ use crate::{
         namespace, required,
         status::{of_library, too_late},
     },
-    http::{App, Problem, body::aside, settle::{SETTLEMENT_BYTES, set_aside}},
+    http::{
+        App, Problem,
+        body::aside,
+        settle::{SETTLEMENT_BYTES, set_aside},
+    },
     wire::{
         firing::{LEASE_COUNT_MAX, LEASE_WAIT_MAX},
         proto::{
@@ -163,7 +167,9 @@ impl Session {
         let asked = aside(bytes, move || Ok(settlements_in(&namespace, settlements))).await?;
         let tokens: Vec<_> = asked
             .iter()
-            .map(|asked| asked.as_ref().ok()?.as_ref().map(|it| (it.token.clone(), ends(&it.verdict))))
+            .map(|asked| {
+                asked.as_ref().ok()?.as_ref().map(|it| (it.token.clone(), ends(&it.verdict)))
+            })
             .collect();
         let results = self.app.settle_many(asked).await?;
         for (token, result) in tokens.iter().zip(&results) {

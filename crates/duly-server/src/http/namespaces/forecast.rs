@@ -57,8 +57,7 @@ impl App {
         let shards = 0..self.store().shards().max(1);
         let calls = shards.map(|shard| self.store().forecast(ShardId(shard), request.clone()));
         let shards: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
-        ForecastOut::sum(&shards)
-            .ok_or_else(|| Problem::no_namespace(request.namespace.as_str()))
+        ForecastOut::sum(&shards).ok_or_else(|| Problem::no_namespace(request.namespace.as_str()))
     }
 }
 

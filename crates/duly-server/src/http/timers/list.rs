@@ -4,13 +4,21 @@ mod stream;
 
 use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName, State as TimerState};
-use duly_store::{TimerView, query::{ListRequest, ListState, PAGE_MAX}};
+use duly_store::{
+    TimerView,
+    query::{ListRequest, ListState, PAGE_MAX},
+};
 use http::{HeaderMap, Uri, header::ACCEPT};
 
 use crate::{
     http::{
-        App, Problem, answer, body::NDJSON, cursor::{Cursor, Filter}, pages, path::InNamespace,
-        problem::Refusals, query::Query,
+        App, Problem, answer,
+        body::NDJSON,
+        cursor::{Cursor, Filter},
+        pages,
+        path::InNamespace,
+        problem::Refusals,
+        query::Query,
     },
     wire::{Integer, Time, TimerOut, TimersOut, timer::Mark},
 };

@@ -13,14 +13,20 @@ use super::{
     time::{duration_out, maybe_duration_in, time_out},
 };
 
-/// Settings as a caller wrote them, with those that go back to their defaults; an error names the
-/// field below `settings`, where it stands.
-pub(crate) fn settings_in(
+/// Where the settings stand in their message; [`NamespaceIn`] does not know.
+pub(crate) const SETTINGS: &str = "settings";
+
+/// Settings as a caller wrote them.
+pub(crate) fn settings_in(settings: Option<v1::NamespaceSettings>) -> Result<NamespaceIn, Invalid> {
+    values(settings.unwrap_or_default()).map_err(|invalid| invalid.within(SETTINGS))
+}
+
+/// A change of settings as a caller wrote it, with those that go back to their defaults.
+pub(crate) fn change_in(
     settings: Option<v1::NamespaceSettings>,
     resets: Vec<i32>,
 ) -> Result<NamespaceIn, Invalid> {
-    let mut read =
-        values(settings.unwrap_or_default()).map_err(|invalid| invalid.within("settings"))?;
+    let mut read = settings_in(settings)?;
     for (i, number) in resets.into_iter().enumerate() {
         let field = format!("reset[{i}]");
         match known(&field, number)? {
@@ -40,6 +46,9 @@ pub(crate) fn settings_in(
             }
             v1::NamespaceField::Limits => reset(&mut read.limits, field, "limits")?,
         }
+    }
+    if !read.has_any() {
+        return Err(Invalid::unseen(SETTINGS, "given with a field to change, or reset with one"));
     }
     Ok(read)
 }

@@ -31,10 +31,8 @@ async fn p10_a_message_has_the_limit_of_a_body() {
 
 #[tokio::test]
 async fn p10_what_does_not_fit_into_the_memory_is_to_come_again() {
-    let settings = [
-        ("DULY_SERVER__BODY_BYTES_MAX", "1MiB"),
-        ("DULY_SERVER__BODIES_BYTES_MAX", "2MiB"),
-    ];
+    let settings =
+        [("DULY_SERVER__BODY_BYTES_MAX", "1MiB"), ("DULY_SERVER__BODIES_BYTES_MAX", "2MiB")];
     let server = Server::with(&settings).await;
     let payload: &'static [u8] = vec![b'x'; 100_000].leak();
     for _ in 0..3 {

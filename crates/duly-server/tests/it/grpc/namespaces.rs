@@ -1,6 +1,7 @@
 //! Every call on namespaces.
 
 use duly_proto::v1;
+use tonic_types::StatusExt;
 
 use super::server::{NAMESPACE, Server, lasting, named};
 
@@ -49,11 +50,8 @@ async fn a_namespace_lives_its_whole_life_over_grpc() {
     let stats = stats.unwrap().into_inner();
     assert_eq!((stats.scheduled, stats.pending, stats.paused), (1, 1, true));
     assert_eq!(stats.lanes[0].lane, "pull");
-    let request = v1::ForecastRequest {
-        namespace: name(),
-        bucket: Some(lasting(3_600_000)),
-        count: Some(3),
-    };
+    let request =
+        v1::ForecastRequest { namespace: name(), bucket: Some(lasting(3_600_000)), count: Some(3) };
     let forecast = namespaces.forecast(request).await.unwrap().into_inner();
     assert_eq!((forecast.buckets.len(), forecast.pending), (3, 1));
     assert_eq!(forecast.buckets.iter().map(|bucket| bucket.due).sum::<u64>(), 1);
@@ -64,4 +62,55 @@ async fn a_namespace_lives_its_whole_life_over_grpc() {
     namespaces.delete(request).await.unwrap();
     let gone = namespaces.get(v1::GetNamespaceRequest { namespace: name() }).await;
     assert_eq!(gone.unwrap_err().code(), tonic::Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_setting_that_is_not_allowed_is_named_with_its_path() {
+    let server = Server::start().await;
+    let mut namespaces = server.namespaces();
+    let of = |change: fn(&mut v1::NamespaceSettings)| {
+        let mut settings = v1::NamespaceSettings::default();
+        change(&mut settings);
+        settings
+    };
+    let put = v1::PutNamespaceRequest { namespace: NAMESPACE.into(), settings: None };
+    namespaces.put(put.clone()).await.unwrap();
+    for (settings, field) in [
+        (of(|it| it.weight = Some(0)), "settings.weight"),
+        (of(|it| it.lease = Some(lasting(1))), "settings.lease"),
+        (of(|it| it.retention = Some(lasting(-1_000))), "settings.retention"),
+        (
+            of(|it| it.retry = Some(v1::Retry { max_attempts: Some(0), ..Default::default() })),
+            "settings.retry.max_attempts",
+        ),
+        (of(|it| it.fallback = Some(v1::Fallback::default())), "settings.fallback.destination"),
+        (
+            of(|it| {
+                it.limits = Some(v1::Limits { max_in_flight: Some(0), ..Default::default() });
+            }),
+            "settings.limits.max_in_flight",
+        ),
+    ] {
+        let request = v1::PutNamespaceRequest { settings: Some(settings.clone()), ..put.clone() };
+        let put = namespaces.put(request).await.unwrap_err();
+        let request = v1::PatchNamespaceRequest {
+            namespace: NAMESPACE.into(),
+            settings: Some(settings),
+            reset: Vec::new(),
+        };
+        let patched = namespaces.patch(request).await.unwrap_err();
+        for refused in [put, patched] {
+            assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+            let violations = refused.get_error_details().bad_request().unwrap().clone();
+            assert_eq!(violations.field_violations[0].field, field);
+        }
+    }
+    let empty = v1::PatchNamespaceRequest {
+        namespace: NAMESPACE.into(),
+        settings: None,
+        reset: Vec::new(),
+    };
+    let refused = namespaces.patch(empty).await.unwrap_err();
+    let violations = refused.get_error_details().bad_request().unwrap().clone();
+    assert_eq!(violations.field_violations[0].field, "settings");
 }

@@ -114,7 +114,10 @@ async fn no_web_page_may_call() {
     let mut raw = Raw::connect(&server).await;
     let good = framed(&scheduling(named("t")).encode_to_vec());
     let status = raw.call(SCHEDULE, &[("origin", "http://evil.example")], good.clone()).await;
-    assert_eq!((status.code(), &reason(&status)[..]), (Code::PermissionDenied, "PERMISSION_DENIED"));
+    assert_eq!(
+        (status.code(), &reason(&status)[..]),
+        (Code::PermissionDenied, "PERMISSION_DENIED")
+    );
     raw.authority = "evil.example".into();
     let status = raw.call(SCHEDULE, &[], good).await;
     assert_eq!(status.code(), Code::PermissionDenied);

@@ -53,9 +53,8 @@ fn schedule_of(change: impl FnOnce(&mut v1::Schedule)) -> v1::ScheduleRequest {
 async fn a_value_that_is_not_allowed_is_named_with_its_path() {
     let server = Server::start().await;
     let mut timers = server.timers();
-    let at = |seconds, nanos| {
-        Some(v1::schedule::When::DueAt(prost_types::Timestamp { seconds, nanos }))
-    };
+    let at =
+        |seconds, nanos| Some(v1::schedule::When::DueAt(prost_types::Timestamp { seconds, nanos }));
     let webhook = |url: &str, timeout_ms| v1::Destination {
         kind: Some(v1::destination::Kind::Http(v1::HttpDestination {
             url: url.into(),
@@ -73,10 +72,7 @@ async fn a_value_that_is_not_allowed_is_named_with_its_path() {
         (schedule_of(|s| s.when = at(-1, 0)), "schedule.due_at"),
         (schedule_of(|s| s.when = at(7_258_118_400, 1)), "schedule.due_at"),
         (schedule_of(|s| s.when = at(1, 1_000_000_000)), "schedule.due_at.nanos"),
-        (
-            schedule_of(|s| s.when = Some(v1::schedule::When::Delay(lasting(-1)))),
-            "schedule.delay",
-        ),
+        (schedule_of(|s| s.when = Some(v1::schedule::When::Delay(lasting(-1)))), "schedule.delay"),
         (
             schedule_of(|s| {
                 s.payload = Some((&b"\xff"[..]).into());
@@ -96,10 +92,7 @@ async fn a_value_that_is_not_allowed_is_named_with_its_path() {
         (schedule_of(|s| s.headers = vec![header("Host")]), "schedule.headers.Host"),
         (schedule_of(|s| s.tags = vec!["x".into(); 17]), "schedule.tags"),
         (schedule_of(|s| s.slot_key = Some(String::new())), "schedule.slot_key"),
-        (
-            schedule_of(|s| s.destination = Some(v1::Destination::default())),
-            "schedule.destination",
-        ),
+        (schedule_of(|s| s.destination = Some(v1::Destination::default())), "schedule.destination"),
         (
             schedule_of(|s| s.destination = Some(webhook("ftp://x", 1_000))),
             "schedule.destination.http.url",
@@ -176,7 +169,8 @@ async fn a_change_must_change_something_and_may_not_contradict_itself() {
 async fn a_state_that_does_not_allow_it_is_a_code_of_its_own() {
     let server = Server::start().await;
     let mut timers = server.timers();
-    let get = |namespace: &str, id: &str| v1::GetRequest { namespace: namespace.into(), id: id.into() };
+    let get =
+        |namespace: &str, id: &str| v1::GetRequest { namespace: namespace.into(), id: id.into() };
     let refused = timers.get(get("nowhere", "t")).await.unwrap_err();
     check(&refused, Code::NotFound, "NOT_FOUND", None);
     server.schedule(named("t")).await;
@@ -202,8 +196,7 @@ async fn a_state_that_does_not_allow_it_is_a_code_of_its_own() {
     assert_eq!((&told["outcome"][..], &told["attempts"][..]), ("in_flight", "1"));
     let verdict = v1::settlement::Verdict::Dead(v1::DeadVerdict { reason: "broken".into() });
     let settlement = v1::Settlement { token: firing.token, verdict: Some(verdict) };
-    let request =
-        v1::SettleRequest { namespace: NAMESPACE.into(), settlements: vec![settlement] };
+    let request = v1::SettleRequest { namespace: NAMESPACE.into(), settlements: vec![settlement] };
     timers.settle(request).await.unwrap();
     let refused = timers.cancel(cancel("f", None)).await.unwrap_err();
     check(&refused, Code::FailedPrecondition, "DEAD", None);
@@ -223,8 +216,7 @@ async fn a_limit_that_time_lifts_says_when_to_come_again() {
         }),
         ..v1::NamespaceSettings::default()
     };
-    let request =
-        v1::PutNamespaceRequest { namespace: NAMESPACE.into(), settings: Some(settings) };
+    let request = v1::PutNamespaceRequest { namespace: NAMESPACE.into(), settings: Some(settings) };
     assert!(server.namespaces().put(request).await.unwrap().into_inner().created);
     let large = v1::Schedule { payload: Some("1234".into()), ..named("large") };
     let refused = server.timers().schedule(scheduling(large)).await.unwrap_err();
@@ -236,7 +228,10 @@ async fn a_limit_that_time_lifts_says_when_to_come_again() {
         let id = format!("{name}{i}");
         if let Err(refused) = server.timers().schedule(scheduling(named(&id))).await {
             let said = said(&refused);
-            assert_eq!((said.code, &said.reason[..]), (Code::ResourceExhausted, "RESOURCE_EXHAUSTED"));
+            assert_eq!(
+                (said.code, &said.reason[..]),
+                (Code::ResourceExhausted, "RESOURCE_EXHAUSTED")
+            );
             assert!(said.retry.is_some_and(|wait| wait > Duration::ZERO), "{said:?}");
             break;
         }

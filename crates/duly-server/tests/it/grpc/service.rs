@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use duly_proto::v1;
 use futures::{StreamExt, stream};
+use prost::Message;
+use prost_types::FileDescriptorSet;
 use tonic::Code;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -76,4 +78,17 @@ async fn reflection_lists_every_service_and_holds_up_no_stop() {
     assert!(matches!(file, Some(MessageResponse::FileDescriptorResponse(_))), "{file:?}");
     soon(server.running.stop()).await.unwrap();
     assert!(soon(answers.next()).await.is_none_or(|it| it.is_err()));
+}
+
+#[test]
+fn the_page_names_every_call() {
+    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/grpc.md"));
+    let set = FileDescriptorSet::decode(v1::FILE_DESCRIPTOR_SET).unwrap();
+    let services: Vec<_> = set.file.iter().flat_map(|file| &file.service).collect();
+    assert_eq!(services.len(), 3);
+    for service in services {
+        let calls: Vec<_> = service.method.iter().map(|it| format!("`{}`", it.name())).collect();
+        let row = format!("| `duly.v1.{}` | {} |", service.name(), calls.join(", "));
+        assert!(page.lines().any(|line| line == row), "{row}");
+    }
 }

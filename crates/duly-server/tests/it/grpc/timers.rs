@@ -32,7 +32,10 @@ async fn a_timer_lives_its_whole_life_over_grpc() {
     let made = server.schedule(named("t")).await;
     assert_eq!(made.outcome(), ScheduleOutcome::Created);
     let timer = made.timer.unwrap();
-    assert_eq!((timer.id.as_str(), timer.state(), timer.revision), ("t", State::Scheduled, Some(1)));
+    assert_eq!(
+        (timer.id.as_str(), timer.state(), timer.revision),
+        ("t", State::Scheduled, Some(1))
+    );
 
     let change = v1::Reschedule {
         id: "t".into(),
@@ -84,10 +87,10 @@ async fn p6_the_same_request_is_the_same_over_both() {
     let schedule = v1::Schedule {
         payload: Some(b"[1, 2]".as_slice().into()),
         payload_form: PayloadForm::Json.into(),
-        headers: vec![v1::Header { name: "B".into(), value: "2".into() }, v1::Header {
-            name: "a".into(),
-            value: "1".into(),
-        }],
+        headers: vec![
+            v1::Header { name: "B".into(), value: "2".into() },
+            v1::Header { name: "a".into(), value: "1".into() },
+        ],
         tags: vec!["x".into()],
         retry: Some(v1::Retry { max_attempts: Some(3), ..v1::Retry::default() }),
         expire_after: Some(lasting(60_000)),
@@ -159,7 +162,7 @@ async fn each_operation_of_a_batch_has_its_own_result() {
     let mut results = results.into_iter().map(|result| result.result.unwrap());
     let Some(Kind::Scheduled(made)) = results.next() else { panic!("no timer") };
     assert_eq!(made.timer.unwrap().payload, None, "a batch answers without payloads");
-    let mut error = |results: &mut dyn Iterator<Item = Kind>| match results.next() {
+    let error = |results: &mut dyn Iterator<Item = Kind>| match results.next() {
         Some(Kind::Error(problem)) => problem,
         other => panic!("{other:?}"),
     };
@@ -180,11 +183,8 @@ async fn pages_follow_each_other() {
     let server = Server::start().await;
     server.due(5, b"").await;
     let mut timers = server.timers();
-    let mut request = v1::ListRequest {
-        namespace: namespace(),
-        limit: Some(2),
-        ..v1::ListRequest::default()
-    };
+    let mut request =
+        v1::ListRequest { namespace: namespace(), limit: Some(2), ..v1::ListRequest::default() };
     let mut ids = Vec::new();
     loop {
         let page = timers.list(request.clone()).await.unwrap().into_inner();
