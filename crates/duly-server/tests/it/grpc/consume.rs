@@ -166,6 +166,20 @@ async fn p10_a_consumer_that_does_not_read_holds_little_and_gives_it_back() {
 }
 
 #[tokio::test]
+async fn p10_the_claims_of_a_consumer_that_takes_nothing_go_back() {
+    const COUNT: usize = 5_000;
+    let server = Server::with(&[("DULY_SERVER__REQUEST_TIMEOUT", "3s")]).await;
+    server.due(COUNT, &[b'x'; 1_000]).await;
+    // It is connected all the time and never looks.
+    let _slow = Consumer::open(&server, opening(10_000)).await;
+    let mut leased = Vec::new();
+    while leased.len() < COUNT {
+        leased.append(&mut soon(server.lease(10_000)).await);
+    }
+    assert!(leased.iter().all(|firing| firing.attempt == 1));
+}
+
+#[tokio::test]
 async fn a_stop_lets_a_consumer_settle_and_ends_its_stream() {
     let server = Server::start().await;
     server.due(2, b"").await;
