@@ -24,6 +24,7 @@ use super::{Engine, Publish, allowance::Allowance};
 
 mod catch;
 mod crowd;
+mod queue;
 
 use catch::Catch;
 use crowd::Crowd;

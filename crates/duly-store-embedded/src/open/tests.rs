@@ -23,6 +23,7 @@ sections! {
     Damaged => "### It is damaged",
     NoStore => "### It holds no store",
     Unwritable => "### There is no room",
+    NoThread => "### No thread can be started",
     Options => "### An option is out of its range",
 }
 
