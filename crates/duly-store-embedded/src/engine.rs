@@ -54,6 +54,7 @@ mod clock_watch;
 mod dead;
 mod earliest;
 mod graves;
+mod import;
 pub(crate) mod inspect;
 pub(crate) mod lanes;
 pub(crate) mod leases;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{
-    Code, DeliveryId, Incarnation, Invalid, Millis, NamespaceName, Schedule, State, TimerId,
+    Code, DeliveryId, Incarnation, Invalid, Millis, NamespaceName, Schedule, State, Timer, TimerId,
     Timestamp,
     schedule::{IfExists, Patch},
     shard::{ShardId, shard_of},
@@ -42,6 +42,7 @@ impl Command {
     pub fn shard(&self, shards: u16) -> Option<ShardId> {
         let id = match &self.operation {
             Operation::Schedule { schedule, .. } => &schedule.id,
+            Operation::Import { timer } => &timer.id,
             Operation::Reschedule { id, .. }
             | Operation::Cancel { id, .. }
             | Operation::CancelSeen { id, .. }
@@ -75,6 +76,13 @@ pub enum Operation {
         schedule: Box<Schedule>,
         /// What an existing timer with this id means.
         if_exists: IfExists,
+    },
+    /// Take a timer, or a dead letter, as another store had it: incarnation, occurrence, attempts
+    /// and times stay, so that its delivery id does. One that has been here before, in whatever
+    /// state, is the answer as it is, so that an import can be repeated.
+    Import {
+        /// As it was. With a [`Timer::death`] it is a dead letter.
+        timer: Box<Timer>,
     },
     /// Change a pending timer.
     Reschedule {
@@ -161,7 +169,7 @@ pub enum Letter {
 /// What became of one operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// A new timer was made.
+    /// A new timer was made, or one was imported.
     Created(Arc<TimerView>),
     /// The existing timer is the answer; nothing changed.
     Existing(Arc<TimerView>),

@@ -13,6 +13,8 @@ use super::{Problem, problem::KNOWN_TIMERS};
 pub(super) enum Asked {
     /// A new timer.
     Schedule,
+    /// A timer of another server.
+    Import,
     /// A change.
     Reschedule,
     /// The end of a timer.
@@ -30,6 +32,7 @@ impl Asked {
     pub(super) const fn by(operation: &Operation) -> Self {
         match operation {
             Operation::Schedule { .. } => Self::Schedule,
+            Operation::Import { .. } => Self::Import,
             Operation::Reschedule { .. } => Self::Reschedule,
             Operation::Cancel { .. } | Operation::CancelSeen { .. } => Self::Cancel,
             Operation::Fire { .. } => Self::Fire,
@@ -45,7 +48,7 @@ impl Asked {
             Self::Reschedule => "reschedule",
             Self::Cancel => "cancel",
             Self::Fire => "fire",
-            Self::GiveUp | Self::Letter => "",
+            Self::Import | Self::GiveUp | Self::Letter => "",
         }
     }
 

@@ -20,6 +20,7 @@ pub const fn kind(operation: &Operation) -> Kind {
         Operation::Redrive { .. } => 4,
         Operation::Purge { .. } => 5,
         Operation::GiveUp { .. } => 6,
+        Operation::Import { .. } => 7,
     })
 }
 

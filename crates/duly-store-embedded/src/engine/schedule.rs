@@ -151,7 +151,12 @@ pub(super) const fn when_field(when: &duly_core::schedule::When) -> &'static str
     }
 }
 
-fn check_pending(settings: &Settings, pending: u64, name: &NamespaceName) -> Result<(), Stop> {
+/// Refuses one more where a namespace has as many as it may.
+pub(super) fn check_pending(
+    settings: &Settings,
+    pending: u64,
+    name: &NamespaceName,
+) -> Result<(), Stop> {
     match settings.limits.max_pending {
         Some(max) if pending >= max => Err(Stop::Refused(Refusal::Exhausted {
             reason: format!(
