@@ -143,6 +143,12 @@ pub const KEYS: &[Key] = &[
         doc: "New timers are refused when the index (about 30 bytes for each pending timer and each stub, 60 for a dead letter) takes more memory than this; `auto` is 60 % of the machine's memory, or of what the control group allows if that is less.",
     },
     Key {
+        name: "store.on_clock_jump",
+        kind: Kind::Choice(&["fire", "hold"]),
+        default: "fire",
+        doc: "What comes when the machine's wall clock has stepped more than a minute ahead since the start, which can make very much due at once: `fire` delivers it, `hold` claims nothing, lets nothing expire and is not ready until the clock is back, or the server is started again, which takes the clock as right.",
+    },
+    Key {
         name: "store.min_free_bytes",
         kind: Kind::Bytes { low: 0, high: 1024 * GIB },
         default: "2GiB",

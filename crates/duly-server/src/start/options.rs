@@ -16,6 +16,7 @@ pub(super) fn store_options(config: &Config) -> duly_store_embedded::Options {
         segment_bytes: config.store.segment_bytes,
         checkpoint_bytes: config.store.checkpoint_bytes,
         young_bytes: config.store.young_bytes,
+        on_clock_jump: config.store.on_clock_jump,
         min_free_bytes: config.store.min_free_bytes,
         min_free_percent: config.store.min_free_percent,
         index_memory_max_bytes: config

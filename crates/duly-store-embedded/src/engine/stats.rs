@@ -72,6 +72,7 @@ impl Engine {
         health.audited_at = self.auditor.audited_at;
         health.not_ready.extend(self.poisoned.clone());
         health.not_ready.extend(self.low_space().map(str::to_owned));
+        health.not_ready.extend(self.clock_reason());
         health
     }
 }

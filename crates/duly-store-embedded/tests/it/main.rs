@@ -12,6 +12,7 @@ mod busy_races;
 mod callers;
 mod check;
 mod checkpoint_crashes;
+mod clock_jumps;
 mod clock_steps;
 mod conformance;
 mod crash_points;
