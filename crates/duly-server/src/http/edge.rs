@@ -54,21 +54,21 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Made {
     /// A call that changed nothing and can be refused still.
-    ByReading,
+    Reading,
     /// A change: what was done cannot be refused any more.
-    ByChange,
+    Change,
     /// The service's own paths, which must answer also when callers have filled the memory.
-    ByProbe,
+    Probe,
 }
 
 impl Made {
     fn by(route: &str, method: &Method) -> Self {
         if !route.starts_with("/v1/") {
-            Self::ByProbe
+            Self::Probe
         } else if method.is_safe() {
-            Self::ByReading
+            Self::Reading
         } else {
-            Self::ByChange
+            Self::Change
         }
     }
 
@@ -77,8 +77,8 @@ impl Made {
     /// changes under way when it filled.
     fn check_room(self, app: &App) -> Result<(), Problem> {
         match self {
-            Self::ByChange => app.budget().take(1).map(drop),
-            Self::ByReading | Self::ByProbe => Ok(()),
+            Self::Change => app.budget().take(1).map(drop),
+            Self::Reading | Self::Probe => Ok(()),
         }
     }
 }
@@ -93,9 +93,9 @@ fn counted(app: &App, response: Response, made: Made) -> Response {
         return response;
     }
     let share = match made {
-        Made::ByReading => app.budget().take(bytes),
-        Made::ByChange => Ok(app.budget().take_anyway(bytes)),
-        Made::ByProbe => app.probes().take(bytes),
+        Made::Reading => app.budget().take(bytes),
+        Made::Change => Ok(app.budget().take_anyway(bytes)),
+        Made::Probe => app.probes().take(bytes),
     };
     match share {
         Ok(share) => budget::count(response, share),
