@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, auditor, dispatch,
+    LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, auditor, census, dispatch,
     health::Beat,
-    lanes::Lanes,
+    lanes::{Lanes, Listing},
     log_limit::LogLimit,
     phase::{Phase, Phases},
     pull::{self, Pull},
@@ -123,6 +123,8 @@ impl Node {
         supervise::spawn("watchdog".to_owned(), guarded, Arc::default(), watchdog::run);
         let guarded = Arc::clone(&shared);
         supervise::spawn("auditor".to_owned(), guarded, Arc::default(), auditor::run);
+        let guarded = Arc::clone(&shared);
+        supervise::spawn("census".to_owned(), guarded, Arc::default(), census::run);
         shared.ring_all();
         Handle(shared)
     }
@@ -207,7 +209,7 @@ impl Handle {
 
     /// The push lanes of a namespace that hold something or lately did.
     pub fn lanes(&self, namespace: &NamespaceName) -> Vec<LaneLoad> {
-        self.0.lanes.lock().loads(namespace, self.0.clock.boot())
+        census::list(&self.0, Listing::new(namespace.clone()))
     }
 
     /// How the node feels; answers at once.

@@ -127,14 +127,4 @@ impl Printer {
         stdout.flush()?;
         Ok(())
     }
-
-    /// Refuses `--output json` for a command that prints for people only.
-    pub(crate) fn people_only(self, command: &str) -> Outcome {
-        if self.is_json() {
-            return Err(Failure::usage(format_args!(
-                "`{command}` has no --output json: leave it out"
-            )));
-        }
-        Ok(())
-    }
 }

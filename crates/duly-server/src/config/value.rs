@@ -4,6 +4,7 @@ use std::{fmt, net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
 use duly_core::{Invalid, Millis, invalid::shorten};
 use ipnet::IpNet;
+use serde::{Serialize, Serializer};
 
 use super::reach::{self, ProxyUrl};
 use crate::telemetry::logging;
@@ -337,5 +338,26 @@ pub(super) fn toml_text(kind: Kind, value: &Value) -> String {
         (_, Value::Path(path)) => quoted(&path.to_string_lossy()),
         (_, Value::Word(word)) => quoted(word),
         (_, Value::Flag(flag)) => flag.to_string(),
+    }
+}
+
+/// For programs: lists and numbers as such, sizes in bytes, everything else as its text. A file may
+/// have it just so.
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Address(address) => serializer.collect_str(address),
+            Self::Texts(texts) => serializer.collect_seq(texts),
+            Self::Number(Some(number)) => serializer.serialize_u64(*number),
+            Self::Number(None) => serializer.serialize_str("auto"),
+            Self::Duration(duration) => serializer.collect_str(duration),
+            Self::Path(path) => serializer.serialize_str(&path.to_string_lossy()),
+            Self::Word(word) => serializer.serialize_str(word),
+            Self::Networks(nets) => serializer.collect_seq(nets.iter().map(ToString::to_string)),
+            Self::Ports(ranges) => serializer.collect_seq(ranges.iter().map(reach::ports_text)),
+            Self::Proxy(Some(proxy)) => serializer.collect_str(proxy),
+            Self::Proxy(None) => serializer.serialize_str(""),
+            Self::Flag(flag) => serializer.serialize_bool(*flag),
+        }
     }
 }

@@ -10,6 +10,10 @@ use tokio::sync::{Mutex, watch};
 use super::{Backups, budget::Budget, guard::Guard};
 use crate::telemetry::{Metrics, Routes};
 
+/// Bytes of all answers of the service's own paths, such as `/metrics`, at once. They have a budget
+/// of their own: callers that fill theirs do not hide what goes on.
+const PROBES_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// Whether a namespace comes into being at its first schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImplicitNamespaces {
@@ -67,6 +71,7 @@ struct Inner {
     parts: Parts,
     routes: Routes,
     budget: Budget,
+    probes: Budget,
     stopping: watch::Sender<Stopping>,
     patches: Mutex<()>,
 }
@@ -76,6 +81,7 @@ impl App {
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(Inner {
             budget: Budget::new(parts.limits.bodies_bytes_max),
+            probes: Budget::new(PROBES_BYTES_MAX),
             stopping: watch::Sender::new(Stopping::NotYet),
             routes: Routes::default(),
             patches: Mutex::new(()),
@@ -144,6 +150,11 @@ impl App {
     /// The memory of bodies and answers.
     pub(super) fn budget(&self) -> &Budget {
         &self.0.budget
+    }
+
+    /// The memory of answers of the service's own paths.
+    pub(super) fn probes(&self) -> &Budget {
+        &self.0.probes
     }
 
     /// The server is about to stop: streams without an end of their own end here.

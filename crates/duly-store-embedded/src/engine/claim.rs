@@ -18,7 +18,7 @@ use crate::{
     index::{Entry, Key, Kind, Location},
 };
 
-use super::{Engine, Stop, leases};
+use super::{Engine, Stop, leases, refill::LOOKS_AT_ONCE};
 
 /// Records that are read at once.
 const READ_AT_ONCE: usize = 1_024;
@@ -37,6 +37,8 @@ struct Room {
     total: usize,
     bytes: u64,
     granted: bool,
+    /// Timers of namespaces that may be looked at for what is hidden.
+    looks: usize,
 }
 
 impl Engine {
@@ -48,7 +50,12 @@ impl Engine {
             claimed.next_due_in = self.next_due_in();
             return Ok(claimed);
         }
-        let mut room = Room { total: request.total_max, bytes: request.bytes_max, granted: false };
+        let mut room = Room {
+            total: request.total_max,
+            bytes: request.bytes_max,
+            granted: false,
+            looks: LOOKS_AT_ONCE,
+        };
         for lane in &request.lanes {
             let Some(number) = self.namespaces.number_of(&lane.lane.namespace) else {
                 continue;
@@ -85,7 +92,7 @@ impl Engine {
         let mut taken = 0;
         while taken < most && room.total > 0 {
             let wanted = (most - taken).min(room.total).min(READ_AT_ONCE);
-            let mut entries = self.earliest(number, &lane.lane, kind, wanted);
+            let mut entries = self.earliest(number, &lane.lane, kind, wanted, &mut room.looks);
             truncate_to(&mut entries, room.bytes);
             if entries.is_empty() {
                 break;
@@ -148,12 +155,13 @@ impl Engine {
 
     /// Whether the earliest of a lane of the port is at hand, not hidden; where there are few it is
     /// brought back now.
-    fn is_filled(&mut self, number: u32, lane: &Lane, kind: Kind) -> bool {
+    fn is_filled(&mut self, number: u32, lane: &Lane, kind: Kind, looks: &mut usize) -> bool {
         let Some(namespace) = self.namespaces.get(number) else {
             return false;
         };
         let numbers = namespace.lanes.numbers_of(&lane.key, &namespace.settings.destination);
-        numbers.into_iter().flatten().all(|slot| self.fill_at_once((number, slot, kind)))
+        let mut slots = numbers.into_iter().flatten();
+        slots.all(|slot| self.fill_at_once((number, slot, kind), looks))
     }
 
     /// Whether there is more to claim in a lane of the port, at hand or hidden.
@@ -168,8 +176,15 @@ impl Engine {
 
     /// The earliest claimable entries of a lane of the port, at most `wanted`, in due order; none
     /// while the earliest is hidden.
-    fn earliest(&mut self, number: u32, lane: &Lane, kind: Kind, wanted: usize) -> Vec<Entry> {
-        if !self.is_filled(number, lane, kind) {
+    fn earliest(
+        &mut self,
+        number: u32,
+        lane: &Lane,
+        kind: Kind,
+        wanted: usize,
+        looks: &mut usize,
+    ) -> Vec<Entry> {
+        if !self.is_filled(number, lane, kind, looks) {
             return Vec::new();
         }
         let Some(namespace) = self.namespaces.get(number).filter(|ns| ns.is_claimable()) else {

@@ -7,10 +7,15 @@ use duly_store::{Refusal, query::DiskRoom};
 
 use crate::disk;
 
-use super::Engine;
+use super::{Engine, work::Pace};
 
 /// How often the disk is asked.
 const CHECK_EVERY_MS: u64 = 1_000;
+/// Times the young generation (at least a segment) that may wait for the rewriter before it is no
+/// longer throttled.
+const BEHIND: u64 = 4;
+/// Times the young generation that may wait for it before new timers are refused.
+const FAR_BEHIND: u64 = 32;
 
 /// What is known of the machine's room.
 #[derive(Debug, Default)]
@@ -27,6 +32,8 @@ pub(super) struct Space {
     /// Whether there was no room for it: what is left of the active segment then belongs to cancels
     /// and settles.
     spare_failed: bool,
+    /// Whether the rewriter is.
+    is_behind: bool,
 }
 
 impl Space {
@@ -77,8 +84,28 @@ impl Engine {
                  of namespaces, purge dead letters, cancel timers"
             ))
         } else {
-            self.low_disk()
+            self.low_disk().or_else(|| self.too_much_to_rewrite())
         };
+    }
+
+    /// The rewriter is behind by so much that it need not spare the disk any more, or that new timers
+    /// have to wait for it. Both are so rarely that a look each second will do.
+    fn too_much_to_rewrite(&mut self) -> Option<String> {
+        let backlog_bytes = self.rewrite_backlog_bytes();
+        let young_bytes = self.options.young_bytes.max(self.options.segment_bytes);
+        self.space.is_behind = backlog_bytes > young_bytes.saturating_mul(BEHIND);
+        (backlog_bytes > young_bytes.saturating_mul(FAR_BEHIND)).then(|| {
+            format!(
+                "{backlog_bytes} bytes of the journal wait to be rewritten, more than {FAR_BEHIND} \
+                 times store.young_bytes: the disk does not keep up with what is scheduled; \
+                 schedule more slowly, or move the data directory to a faster disk"
+            )
+        })
+    }
+
+    /// How fast background work may write at present.
+    pub(super) const fn background_pace(&self) -> Pace {
+        if self.space.is_behind { Pace::Unlimited } else { self.pace }
     }
 
     fn room(&self) -> Option<DiskRoom> {
