@@ -9,7 +9,7 @@ use duly_store_embedded::disk::{Fault, Operation, SimDisk};
 use crate::{
     faulty::{Answers, FaultyDisk, Rule},
     harness::Shell,
-    seeds::number,
+    seeds::{Repeat, number},
     snapshot::Snapshot,
     stage::Stage,
     steps::{Step, cancel, give_up, perform, schedule},
@@ -59,6 +59,7 @@ fn check_restarts(stage: &mut Stage, what: &str) {
 
 fn fails(operation: Operation, name: &'static str, answers: Answers) {
     for after in 0..number("DULY_CRASH_STEPS", 4) {
+        let _repeat = Repeat::new("background_faults", &[("DULY_CRASH_STEPS", after + 1)]);
         for times in [1, 3] {
             let what = format!("{operation} of {name} {answers:?} after {after}, {times} times");
             let mut stage = stage(after + 1);
@@ -209,7 +210,10 @@ fn p10_while_the_disk_stays_full_one_checkpoint_stays_and_it_opens_with_it() {
 /// A segment that became the spare and then the next segment, before its new names were durable.
 #[test]
 fn p1_a_power_loss_after_a_half_way_removal_finds_no_segment_in_the_place_of_another() {
-    for at_op in (1..number("DULY_CRASH_STEPS", 90)).step_by(5) {
+    let at_ops = number("DULY_CRASH_OP", 1)..number("DULY_CRASH_STEPS", 90);
+    for at_op in at_ops.step_by(5) {
+        let one = [("DULY_CRASH_OP", at_op), ("DULY_CRASH_STEPS", at_op + 1)];
+        let _repeat = Repeat::new("background_faults", &one);
         let mut stage = stage(at_op);
         go_on(&mut stage, 0..3);
         // The removal ends behind the first rename, before anything of it is synced.

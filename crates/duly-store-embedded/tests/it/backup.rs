@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use crate::{
     harness::Shell,
-    seeds::number,
+    seeds::{Repeat, number},
     snapshot::Snapshot,
     stage::open,
     steps::{Step, Tokens, apply, cancel, claim, get, give_up, perform, schedule, settle},
@@ -277,6 +277,7 @@ fn what_a_killed_process_left_of_a_backup_is_no_store() {
 #[test]
 fn p1_p4_a_backup_under_load_has_all_that_was_acknowledged_before_it() {
     let rounds = number("DULY_CRASH_SEEDS", 6);
+    let _repeat = Repeat::new("backup", &[("DULY_CRASH_SEEDS", rounds)]).with_threads();
     let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
     let disk = Arc::new(RealDisk::open_or_create(dir.path().join("data")).expect("a directory"));
     let store = open(Shell::Threads, disk, &clock, busy(1)).expect("it opens");

@@ -130,12 +130,12 @@ fn the_script_punches_holes_and_rewrites_runs_that_have_some() {
 
 #[test]
 fn p1_p4_a_power_loss_at_any_operation_around_holes_loses_nothing_and_is_no_damage() {
-    every_operation(script, Loss::Power, 7);
+    every_operation("holes", script, Loss::Power, 7);
 }
 
 #[test]
 fn p1_p4_kill_9_at_any_operation_around_holes_loses_nothing_and_is_no_damage() {
-    every_operation(script, Loss::Process, 7);
+    every_operation("holes", script, Loss::Process, 7);
 }
 
 /// A store in the middle of the script, with a hole.
