@@ -18,10 +18,12 @@ use crate::{
     index::{Entry, Key, Kind, Location},
 };
 
-use super::{Engine, Stop, leases};
+use super::{Engine, Stop, leases, view::not_now};
 
 /// Records that are read at once.
 const READ_AT_ONCE: usize = 1_024;
+/// Records of a lane that the disk does not read now and that a claim passes over; each costs it time.
+const UNREAD_MAX: usize = 16;
 
 /// What became of a claimable timer.
 enum Taken {
@@ -37,6 +39,8 @@ struct Room {
     total: usize,
     bytes: u64,
     granted: bool,
+    /// The first read that failed, of a record that may be well.
+    unread: Option<Error>,
 }
 
 impl Engine {
@@ -44,7 +48,8 @@ impl Engine {
     pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Claimed, Error> {
         duly_store::claim::check(request)?;
         let mut claimed = Claimed::default();
-        let mut room = Room { total: request.total_max, bytes: request.bytes_max, granted: false };
+        let (total, bytes) = (request.total_max, request.bytes_max);
+        let mut room = Room { total, bytes, granted: false, unread: None };
         for lane in &request.lanes {
             let Some(number) = self.namespaces.number_of(&lane.lane.namespace) else {
                 continue;
@@ -60,6 +65,9 @@ impl Engine {
             if self.has_claimable(number, &lane.lane) {
                 claimed.more.push(lane.lane.clone());
             }
+        }
+        if let Some(unread) = room.unread.filter(|_| claimed.firings.is_empty()) {
+            return Err(unread);
         }
         claimed.next_due_in = self.next_due_in();
         Ok(claimed)
@@ -79,15 +87,24 @@ impl Engine {
             Kind::Retry => lane.retry_max,
         };
         let mut taken = 0;
-        while taken < most && room.total > 0 {
-            let wanted = (most - taken).min(room.total).min(READ_AT_ONCE);
+        // They stay as they are, for a later claim, and hold up nobody behind them.
+        let mut unread: Vec<Key> = Vec::new();
+        while taken < most && room.total > 0 && unread.len() < UNREAD_MAX {
+            let wanted = (most - taken).min(room.total).min(READ_AT_ONCE) + unread.len();
             let mut entries = self.earliest(number, &lane.lane, kind, wanted);
+            entries.retain(|entry| !unread.contains(&entry.key(number)));
             truncate_to(&mut entries, room.bytes);
             if entries.is_empty() {
                 break;
             }
             let locations: Vec<Location> = entries.iter().map(Entry::location).collect();
             for (entry, read) in entries.iter().zip(self.read_many(&locations)) {
+                if let Err(ReadError::Disk(error)) = &read {
+                    tracing::warn!(%error, "a timer that is due cannot be read now");
+                    unread.push(entry.key(number));
+                    room.unread.get_or_insert_with(|| not_now(error));
+                    continue;
+                }
                 let timer = read.and_then(timer_of);
                 match self.claim_one(number, lane, entry, timer, request, room)? {
                     Taken::Granted(firing) => {

@@ -67,8 +67,9 @@ fn fails(operation: Operation, name: &'static str, answers: Answers) {
             let rule = Rule { operation, name, answers, after, times };
             stage.disk.fail(rule);
             go_on(&mut stage, 2..5);
-            // A restart amid the failures.
+            // A restart amid the failures; whoever looks at everything reads.
             if after % 2 == 1 {
+                stage.disk.heal();
                 check_restarts(&mut stage, &what);
             }
             go_on(&mut stage, 5..8);
@@ -124,6 +125,26 @@ fn p1_runs_that_cannot_be_named_or_opened_are_tried_again() {
     fails(Operation::Rename, "runs/", Answers::Full);
     fails(Operation::SyncDir, "runs", Answers::Broken);
     fails(Operation::Open, "runs/", Answers::Broken);
+}
+
+#[test]
+fn p1_a_rewrite_that_cannot_read_is_tried_again() {
+    fails(Operation::Read, "runs/", Answers::Broken);
+    fails(Operation::Read, ".log", Answers::Broken);
+}
+
+#[test]
+fn p1_room_that_cannot_be_given_back_within_a_file_is_given_back_later() {
+    fails(Operation::PunchHole, "runs/", Answers::Broken);
+}
+
+#[test]
+fn p1_files_that_cannot_be_listed_or_measured_are_tried_again() {
+    for operation in [Operation::List, Operation::Length, Operation::SetLength] {
+        fails(operation, "runs", Answers::Broken);
+        fails(operation, "checkpoints", Answers::Broken);
+    }
+    fails(Operation::Space, "", Answers::Broken);
 }
 
 #[test]

@@ -11,7 +11,12 @@ use duly_store_embedded::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-use crate::{backup::worked, seeds::{Repeat, number}, snapshot::Snapshot, twins::copy};
+use crate::{
+    backup::worked,
+    seeds::{Repeat, number},
+    snapshot::Snapshot,
+    twins::copy,
+};
 
 /// What the check of a store says; it must not change it.
 pub(crate) fn checked(disk: &SimDisk, clock: &ManualClock) -> Report {

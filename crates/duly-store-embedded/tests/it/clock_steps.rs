@@ -183,8 +183,7 @@ fn p2_p3_t28_clock_steps_under_sweeps_windows_and_checkpoints_make_nothing_early
     let first = number("DULY_CRASH_SEED", 1);
     for seed in first..first + number("DULY_CRASH_SEEDS", 12) {
         let steps = number("DULY_CRASH_STEPS", 120);
-        let one =
-            [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1), ("DULY_CRASH_STEPS", steps)];
+        let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1), ("DULY_CRASH_STEPS", steps)];
         let _repeat = Repeat::new("clock_steps", &one);
         course(seed, steps);
     }

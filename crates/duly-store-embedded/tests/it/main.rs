@@ -10,6 +10,7 @@
 
 mod background_faults;
 mod backup;
+mod backup_crashes;
 mod busy_races;
 mod callers;
 mod check;
@@ -24,10 +25,12 @@ mod full_disk;
 mod golden;
 mod harness;
 mod holes;
+mod many;
 mod model;
 mod opening;
 mod outcomes;
 mod races;
+mod rearmed;
 mod refusals;
 mod rolls;
 mod rot;
@@ -40,4 +43,5 @@ mod steps;
 mod sudden_end;
 mod tail;
 mod twins;
+mod unreadable;
 mod workload;

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Barrier,
         atomic::{AtomicU64, Ordering},
@@ -166,15 +167,19 @@ fn race(seed: u64) -> (Vec<Answered>, Snapshot) {
             scope.spawn(move || {
                 let mut random = StdRng::seed_from_u64(seed * 10 + caller);
                 let mut kept = Vec::new();
+                let mut wrong = None;
                 for call in 0..CALLS {
+                    // Whatever happens to one, the others wait for it.
                     if call % TOGETHER == 0 {
                         race.barrier.wait();
                     }
-                    match caller {
+                    let called = AssertUnwindSafe(|| match caller {
                         0 | 1 => race.change(&mut random, caller * CALLS + call),
                         _ => race.deliver(&mut random, &mut kept),
-                    }
+                    });
+                    wrong = wrong.or_else(|| panic::catch_unwind(called).err());
                 }
+                wrong.map(panic::resume_unwind);
             });
         }
     });

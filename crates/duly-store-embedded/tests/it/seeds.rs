@@ -53,7 +53,8 @@ impl Drop for Repeat {
 fn a_command_names_the_numbers_and_the_test() {
     let repeat = Repeat::new("seeds", &[("DULY_CRASH_SEED", 7), ("DULY_CRASH_OP", 3)]);
     let command = repeat.command();
-    let plain = "DULY_CRASH_SEED=7 DULY_CRASH_OP=3 cargo test -p duly-store-embedded --test it seeds";
+    let plain =
+        "DULY_CRASH_SEED=7 DULY_CRASH_OP=3 cargo test -p duly-store-embedded --test it seeds";
     let rest = command.strip_prefix(plain).unwrap_or_else(|| panic!("{command}"));
     assert!(["", "::a_command_names_the_numbers_and_the_test"].contains(&rest), "{command}");
 }

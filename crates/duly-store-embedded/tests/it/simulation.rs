@@ -166,8 +166,7 @@ fn p1_p2_p4_p5_p8_hold_over_random_steps_and_misfortunes() {
     let mut restarts = 0;
     for seed in first..first + number("DULY_CRASH_SEEDS", 40) {
         let steps = number("DULY_CRASH_STEPS", 300);
-        let one =
-            [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1), ("DULY_CRASH_STEPS", steps)];
+        let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1), ("DULY_CRASH_STEPS", steps)];
         let _repeat = Repeat::new("simulation", &one);
         restarts += simulate(seed, steps).expect("nothing is wrong");
     }
