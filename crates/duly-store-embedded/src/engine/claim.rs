@@ -18,10 +18,12 @@ use crate::{
     index::{Entry, Key, Kind, Location},
 };
 
-use super::{Engine, Stop, leases, refill::LOOKS_AT_ONCE};
+use super::{Engine, Stop, leases, refill::LOOKS_AT_ONCE, view::not_now};
 
 /// Records that are read at once.
 const READ_AT_ONCE: usize = 1_024;
+/// Records of a lane that the disk does not read now and that a claim passes over; each costs it time.
+const UNREAD_MAX: usize = 16;
 
 /// What became of a claimable timer.
 enum Taken {
@@ -39,6 +41,8 @@ struct Room {
     granted: bool,
     /// Timers of namespaces that may be looked at for what is hidden.
     looks: usize,
+    /// The first read that failed, of a record that may be well.
+    unread: Option<Error>,
 }
 
 impl Engine {
@@ -55,6 +59,7 @@ impl Engine {
             bytes: request.bytes_max,
             granted: false,
             looks: LOOKS_AT_ONCE,
+            unread: None,
         };
         for lane in &request.lanes {
             let Some(number) = self.namespaces.number_of(&lane.lane.namespace) else {
@@ -71,6 +76,9 @@ impl Engine {
             if self.has_claimable(number, &lane.lane) {
                 claimed.more.push(lane.lane.clone());
             }
+        }
+        if let Some(unread) = room.unread.filter(|_| claimed.firings.is_empty()) {
+            return Err(unread);
         }
         claimed.next_due_in = self.next_due_in();
         Ok(claimed)
@@ -90,15 +98,24 @@ impl Engine {
             Kind::Retry => lane.retry_max,
         };
         let mut taken = 0;
-        while taken < most && room.total > 0 {
-            let wanted = (most - taken).min(room.total).min(READ_AT_ONCE);
+        // They stay as they are, for a later claim, and hold up nobody behind them.
+        let mut unread: Vec<Key> = Vec::new();
+        while taken < most && room.total > 0 && unread.len() < UNREAD_MAX {
+            let wanted = (most - taken).min(room.total).min(READ_AT_ONCE) + unread.len();
             let mut entries = self.earliest(number, &lane.lane, kind, wanted, &mut room.looks);
+            entries.retain(|entry| !unread.contains(&entry.key(number)));
             truncate_to(&mut entries, room.bytes);
             if entries.is_empty() {
                 break;
             }
             let locations: Vec<Location> = entries.iter().map(Entry::location).collect();
             for (entry, read) in entries.iter().zip(self.read_many(&locations)) {
+                if let Err(ReadError::Disk(error)) = &read {
+                    tracing::warn!(%error, "a timer that is due cannot be read now");
+                    unread.push(entry.key(number));
+                    room.unread.get_or_insert_with(|| not_now(error));
+                    continue;
+                }
                 let timer = read.and_then(timer_of);
                 match self.claim_one(number, lane, entry, timer, request, room)? {
                     Taken::Granted(firing) => {

@@ -28,6 +28,11 @@ impl Engine {
         let number = key.namespace();
         let known = self.look_up(key);
         let view = self.readable(name, known)?;
+        if view.as_ref().is_some_and(|view| *view.id() != schedule.id) {
+            let id = schedule.id.as_str();
+            let allowed = "another id: this one's hash in this store is that of another timer";
+            return Err(Stop::Refused(Refusal::Invalid(Invalid::new("id", id, allowed))));
+        }
         let request = match &view {
             Some(view) if is_same(view, &schedule) => Request::Same,
             _ => Request::Other(if_exists),

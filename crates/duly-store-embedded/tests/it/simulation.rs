@@ -9,7 +9,7 @@ use duly_store_embedded::disk::Fault;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
-    seeds::{self, number},
+    seeds::{Repeat, number},
     steps::{
         Step, cancel, fire, give_up, payload, purge, put_timer, redrive, repay, reschedule,
         retry_in,
@@ -165,12 +165,10 @@ fn p1_p2_p4_p5_p8_hold_over_random_steps_and_misfortunes() {
     let first = number("DULY_CRASH_SEED", 1);
     let mut restarts = 0;
     for seed in first..first + number("DULY_CRASH_SEEDS", 40) {
-        let repeat = seeds::Repeat(format!(
-            "DULY_CRASH_SEED={seed} DULY_CRASH_SEEDS=1 cargo test -p duly-store-embedded --test it \
-             simulation"
-        ));
-        restarts += simulate(seed, number("DULY_CRASH_STEPS", 300)).expect("nothing is wrong");
-        drop(repeat);
+        let steps = number("DULY_CRASH_STEPS", 300);
+        let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1), ("DULY_CRASH_STEPS", steps)];
+        let _repeat = Repeat::new("simulation", &one);
+        restarts += simulate(seed, steps).expect("nothing is wrong");
     }
     assert!(restarts > 0, "something went wrong somewhere");
 }
