@@ -206,8 +206,11 @@ impl Report {
 /// How many of the records are live, and which share that is.
 fn share(files: &FilesOf) -> String {
     match (files.live * 100).checked_div(files.records) {
-        Some(percent) if files.kind != CHECKPOINTS => format!("{} ({percent} %)", files.live),
-        _ => "-".to_owned(),
+        _ if files.kind == CHECKPOINTS => "-".to_owned(),
+        Some(percent @ 0..=100) => format!("{} ({percent} %)", files.live),
+        // Some of what is live stands behind damage, where records are not counted.
+        Some(_) => format!("{} (? %)", files.live),
+        None => "-".to_owned(),
     }
 }
 

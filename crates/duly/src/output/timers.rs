@@ -101,7 +101,7 @@ pub(crate) fn pending(rows: &[TimerRow], now: Timestamp) -> Table {
         let (due_at, distance) = moment(row.due_at.as_deref(), now);
         let next = match (&row.leased_until, &row.next_attempt_at) {
             (Some(at), _) => format!("lease ends {}", moment(Some(at), now).1),
-            (None, Some(at)) => format!("attempt {}", moment(Some(at), now).1),
+            (None, Some(at)) => next_attempt(at, now),
             (None, None) => String::new(),
         };
         let cells = [
@@ -196,6 +196,17 @@ pub(crate) fn firings(rows: &[FiringRow], now: Timestamp) -> Table {
     table
 }
 
+/// When the next attempt is; one that could have begun and has not waits for its lane.
+fn next_attempt(at: &str, now: Timestamp) -> String {
+    match Timestamp::parse(at) {
+        Ok(at) if at < now => {
+            format!("overdue {}", when::distance(now.saturating_since(at).ms()))
+        }
+        Ok(at) => format!("attempt {}", when::relative(at, now)),
+        Err(_) => String::new(),
+    }
+}
+
 /// What a state looks like.
 fn tone(state: &str) -> Tone {
     match state {
@@ -213,4 +224,22 @@ fn moment(at: Option<&str>, now: Timestamp) -> (String, String) {
     let distance =
         Timestamp::parse(&text).map_or_else(|_| String::new(), |at| when::relative(at, now));
     (text, distance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_that_could_have_begun_is_overdue() {
+        let now = Timestamp::parse("2030-01-01T00:10:00Z").expect("a time");
+        for (at, words) in [
+            ("2030-01-01T00:10:05Z", "attempt in 5s"),
+            ("2030-01-01T00:10:00Z", "attempt now"),
+            ("2030-01-01T00:07:26Z", "overdue 2m 34s"),
+            ("soon", ""),
+        ] {
+            assert_eq!(next_attempt(at, now), words, "{at}");
+        }
+    }
 }
