@@ -32,8 +32,10 @@ pub(crate) struct TimerRow {
     delivery_id: Option<String>,
     dead_at: Option<String>,
     dead_reason: Option<String>,
-    #[serde(flatten)]
-    payload: PayloadRow,
+    // Raw, since nothing else can hold a payload that is nested thousands deep.
+    payload: Option<Box<RawValue>>,
+    payload_text: Option<String>,
+    payload_base64: Option<String>,
 }
 
 /// What a lease shows of a firing.
@@ -45,30 +47,25 @@ pub(crate) struct FiringRow {
     attempt: u32,
     due_at: String,
     leased_until: String,
-    #[serde(flatten)]
-    payload: PayloadRow,
-}
-
-/// A payload in the form in which it was given. Flattened fields are buffered, which raw text
-/// cannot be; a preview does not need the exact text.
-#[derive(Deserialize)]
-struct PayloadRow {
-    payload: Option<serde_json::Value>,
+    // Raw, since nothing else can hold a payload that is nested thousands deep.
+    payload: Option<Box<RawValue>>,
     payload_text: Option<String>,
     payload_base64: Option<String>,
 }
 
-impl PayloadRow {
-    fn preview(&self) -> String {
-        match (&self.payload, &self.payload_text, &self.payload_base64) {
-            (Some(json), _, _) => text::preview(&json.to_string(), PAYLOAD_CHARS_MAX),
-            (_, Some(plain), _) => text::preview(plain, PAYLOAD_CHARS_MAX),
-            (_, _, Some(encoded)) => match STANDARD.decode(encoded) {
-                Ok(bytes) => text::preview_bytes(&bytes, PAYLOAD_CHARS_MAX),
-                Err(_) => text::preview(encoded, PAYLOAD_CHARS_MAX),
-            },
-            _ => String::new(),
-        }
+/// A payload in the form in which it was given, on one line.
+fn preview_of(json: Option<&RawValue>, plain: Option<&str>, encoded: Option<&str>) -> String {
+    match (json, plain, encoded) {
+        (Some(json), _, _) => match serde_json::from_str::<serde_json::Value>(json.get()) {
+            Ok(value) => text::preview(&value.to_string(), PAYLOAD_CHARS_MAX),
+            Err(_) => text::preview(json.get(), PAYLOAD_CHARS_MAX),
+        },
+        (_, Some(plain), _) => text::preview(plain, PAYLOAD_CHARS_MAX),
+        (_, _, Some(encoded)) => match STANDARD.decode(encoded) {
+            Ok(bytes) => text::preview_bytes(&bytes, PAYLOAD_CHARS_MAX),
+            Err(_) => text::preview(encoded, PAYLOAD_CHARS_MAX),
+        },
+        _ => String::new(),
     }
 }
 
@@ -112,7 +109,7 @@ pub(crate) fn pending(rows: &[TimerRow], now: Timestamp) -> Table {
             row.attempts.to_string(),
             next,
             row.tags.join(" "),
-            row.payload.preview(),
+            preview_of(row.payload.as_deref(), row.payload_text.as_deref(), row.payload_base64.as_deref()),
         ];
         table.row(tone(&row.state), cells);
     }
@@ -188,7 +185,7 @@ pub(crate) fn firings(rows: &[FiringRow], now: Timestamp) -> Table {
             due_at,
             distance,
             moment(Some(&row.leased_until), now).1,
-            row.payload.preview(),
+            preview_of(row.payload.as_deref(), row.payload_text.as_deref(), row.payload_base64.as_deref()),
             row.token.clone(),
         ];
         table.row(Tone::Plain, cells);
@@ -229,6 +226,15 @@ fn moment(at: Option<&str>, now: Timestamp) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_payload_is_shown_however_deep_it_is_nested() {
+        let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+        let page = format!(r#"{{"timers":[{{"id":"a","state":"due","payload":{deep}}}]}}"#);
+        let page: Page<TimerRow> = serde_json::from_str(&page).expect("it is read");
+        let shown = preview_of(page.timers[0].payload.as_deref(), None, None);
+        assert_eq!(shown, format!("{}…", "[".repeat(PAYLOAD_CHARS_MAX)));
+    }
 
     #[test]
     fn an_attempt_that_could_have_begun_is_overdue() {
