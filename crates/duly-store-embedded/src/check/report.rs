@@ -205,11 +205,15 @@ impl Report {
 
 /// How many of the records are live, and which share that is.
 fn share(files: &FilesOf) -> String {
+    if files.kind == CHECKPOINTS {
+        return "-".to_owned();
+    }
+    // Records behind damage are not counted, also where they are live.
+    if files.live > files.records {
+        return format!("{} (? %)", files.live);
+    }
     match (files.live * 100).checked_div(files.records) {
-        _ if files.kind == CHECKPOINTS => "-".to_owned(),
-        Some(percent @ 0..=100) => format!("{} ({percent} %)", files.live),
-        // Some of what is live stands behind damage, where records are not counted.
-        Some(_) => format!("{} (? %)", files.live),
+        Some(percent) => format!("{} ({percent} %)", files.live),
         None => "-".to_owned(),
     }
 }
