@@ -122,12 +122,16 @@ mod tests {
             let body = format!(r#"{{"code":"already_exists","title":"T","state":"{state}"}}"#);
             assert_eq!(message(&body), format!("T (already_exists)\n  {hint}"));
         }
-        assert_eq!(message(r#"{"code":"already_exists","title":"T"}"#), "T (already_exists)\n  replace it");
+        assert_eq!(
+            message(r#"{"code":"already_exists","title":"T"}"#),
+            "T (already_exists)\n  replace it"
+        );
     }
 
     #[test]
     fn where_nothing_is_found_below_the_path_of_the_address_the_path_is_named() {
-        let nothing = r#"{"code":"not_found","detail":"there is nothing at \"/x/v1/namespaces\": look"}"#;
+        let nothing =
+            r#"{"code":"not_found","detail":"there is nothing at \"/x/v1/namespaces\": look"}"#;
         let no_timer = r#"{"code":"not_found","detail":"there is no timer \"a\""}"#;
         let advice = "the path /x of --server";
         for (server, body, is_the_path) in [

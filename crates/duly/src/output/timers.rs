@@ -109,7 +109,11 @@ pub(crate) fn pending(rows: &[TimerRow], now: Timestamp) -> Table {
             row.attempts.to_string(),
             next,
             row.tags.join(" "),
-            preview_of(row.payload.as_deref(), row.payload_text.as_deref(), row.payload_base64.as_deref()),
+            preview_of(
+                row.payload.as_deref(),
+                row.payload_text.as_deref(),
+                row.payload_base64.as_deref(),
+            ),
         ];
         table.row(tone(&row.state), cells);
     }
@@ -185,7 +189,11 @@ pub(crate) fn firings(rows: &[FiringRow], now: Timestamp) -> Table {
             due_at,
             distance,
             moment(Some(&row.leased_until), now).1,
-            preview_of(row.payload.as_deref(), row.payload_text.as_deref(), row.payload_base64.as_deref()),
+            preview_of(
+                row.payload.as_deref(),
+                row.payload_text.as_deref(),
+                row.payload_base64.as_deref(),
+            ),
             row.token.clone(),
         ];
         table.row(Tone::Plain, cells);

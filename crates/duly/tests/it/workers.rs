@@ -107,7 +107,8 @@ fn the_worker_in_python_outlives_what_is_nested_too_deeply_and_gives_it_up() {
     server.until(&["get", "shop", "one"], |timer| timer["state"] == "finished");
     worker.signal(Signal::TERM);
     let (_, stderr) = worker.ended();
-    for words in ["one firing at a time", "a firing is given up: the payload is nested too deeply"] {
+    for words in ["one firing at a time", "a firing is given up: the payload is nested too deeply"]
+    {
         assert!(stderr.contains(words), "{words}: {stderr}");
     }
 }

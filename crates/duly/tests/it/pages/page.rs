@@ -90,7 +90,8 @@ fn a_page_is_taken_apart_and_put_together() {
         command: command.to_owned(),
         shown: shown.iter().map(|line| (*line).to_owned()).collect(),
     };
-    let console = Part::Console(vec![step(4, "one", &["prints", "this\\"]), step(7, "two \\\n  more", &[])]);
+    let console =
+        Part::Console(vec![step(4, "one", &["prints", "this\\"]), step(7, "two \\\n  more", &[])]);
     assert_eq!(parts[2], console);
     assert_eq!(parts.len(), 7, "{parts:?}");
     assert_eq!(text(&parts), page);
