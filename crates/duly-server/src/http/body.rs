@@ -277,6 +277,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_what_was_sent_stands_in_quotes() {
+        let detail = |headers: &HeaderMap| {
+            let problem = check_content_type(headers, &["application/json"]).err();
+            problem.expect("refused").into_body().detail
+        };
+        let mut headers = HeaderMap::new();
+        assert!(detail(&headers).contains("; got none: send"), "{}", detail(&headers));
+        headers.insert(CONTENT_TYPE, "none".parse().expect("a value"));
+        assert!(detail(&headers).contains("; got \"none\": send"), "{}", detail(&headers));
+    }
+
+    #[test]
     fn p10_room_follows_what_has_come_and_not_what_was_announced() {
         const PART: Bytes = Bytes::from_static(&[b'x'; 1_000]);
         const ANNOUNCED: usize = 70_500;
