@@ -3,7 +3,7 @@
 //! The store says why it refused; what helps depends on what was asked for. Both meet here and
 //! nowhere else.
 
-use duly_core::{Code, State, invalid::shorten};
+use duly_core::{Code, State, invalid::shorten, payload::PAYLOAD_BYTES_HARD};
 use duly_store::{Operation, Refusal};
 
 use super::{Problem, problem::KNOWN_TIMERS};
@@ -88,6 +88,10 @@ fn detail(refusal: &Refusal, asked: Asked) -> String {
             "timer {} has revision {actual}, not {expected}: read it, and repeat the call with the \
              revision it has if it is still wanted",
             shorten(id.as_str())
+        ),
+        Refusal::PayloadTooLarge { bytes, .. } if *bytes > PAYLOAD_BYTES_HARD => format!(
+            "{refusal}, and none more than {PAYLOAD_BYTES_HARD}: send a smaller one, or a reference \
+             to where it is"
         ),
         Refusal::PayloadTooLarge { namespace, .. } => format!(
             "{refusal}: send a smaller one, or raise limits.max_payload_bytes of {namespace}"

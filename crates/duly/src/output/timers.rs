@@ -32,8 +32,10 @@ pub(crate) struct TimerRow {
     delivery_id: Option<String>,
     dead_at: Option<String>,
     dead_reason: Option<String>,
-    #[serde(flatten)]
-    payload: PayloadRow,
+    // Raw, since nothing else can hold a payload that is nested thousands deep.
+    payload: Option<Box<RawValue>>,
+    payload_text: Option<String>,
+    payload_base64: Option<String>,
 }
 
 /// What a lease shows of a firing.
@@ -45,30 +47,25 @@ pub(crate) struct FiringRow {
     attempt: u32,
     due_at: String,
     leased_until: String,
-    #[serde(flatten)]
-    payload: PayloadRow,
-}
-
-/// A payload in the form in which it was given. Flattened fields are buffered, which raw text
-/// cannot be; a preview does not need the exact text.
-#[derive(Deserialize)]
-struct PayloadRow {
-    payload: Option<serde_json::Value>,
+    // Raw, since nothing else can hold a payload that is nested thousands deep.
+    payload: Option<Box<RawValue>>,
     payload_text: Option<String>,
     payload_base64: Option<String>,
 }
 
-impl PayloadRow {
-    fn preview(&self) -> String {
-        match (&self.payload, &self.payload_text, &self.payload_base64) {
-            (Some(json), _, _) => text::preview(&json.to_string(), PAYLOAD_CHARS_MAX),
-            (_, Some(plain), _) => text::preview(plain, PAYLOAD_CHARS_MAX),
-            (_, _, Some(encoded)) => match STANDARD.decode(encoded) {
-                Ok(bytes) => text::preview_bytes(&bytes, PAYLOAD_CHARS_MAX),
-                Err(_) => text::preview(encoded, PAYLOAD_CHARS_MAX),
-            },
-            _ => String::new(),
-        }
+/// A payload in the form in which it was given, on one line.
+fn preview_of(json: Option<&RawValue>, plain: Option<&str>, encoded: Option<&str>) -> String {
+    match (json, plain, encoded) {
+        (Some(json), _, _) => match serde_json::from_str::<serde_json::Value>(json.get()) {
+            Ok(value) => text::preview(&value.to_string(), PAYLOAD_CHARS_MAX),
+            Err(_) => text::preview(json.get(), PAYLOAD_CHARS_MAX),
+        },
+        (_, Some(plain), _) => text::preview(plain, PAYLOAD_CHARS_MAX),
+        (_, _, Some(encoded)) => match STANDARD.decode(encoded) {
+            Ok(bytes) => text::preview_bytes(&bytes, PAYLOAD_CHARS_MAX),
+            Err(_) => text::preview(encoded, PAYLOAD_CHARS_MAX),
+        },
+        _ => String::new(),
     }
 }
 
@@ -101,7 +98,7 @@ pub(crate) fn pending(rows: &[TimerRow], now: Timestamp) -> Table {
         let (due_at, distance) = moment(row.due_at.as_deref(), now);
         let next = match (&row.leased_until, &row.next_attempt_at) {
             (Some(at), _) => format!("lease ends {}", moment(Some(at), now).1),
-            (None, Some(at)) => format!("attempt {}", moment(Some(at), now).1),
+            (None, Some(at)) => next_attempt(at, now),
             (None, None) => String::new(),
         };
         let cells = [
@@ -112,7 +109,11 @@ pub(crate) fn pending(rows: &[TimerRow], now: Timestamp) -> Table {
             row.attempts.to_string(),
             next,
             row.tags.join(" "),
-            row.payload.preview(),
+            preview_of(
+                row.payload.as_deref(),
+                row.payload_text.as_deref(),
+                row.payload_base64.as_deref(),
+            ),
         ];
         table.row(tone(&row.state), cells);
     }
@@ -188,12 +189,27 @@ pub(crate) fn firings(rows: &[FiringRow], now: Timestamp) -> Table {
             due_at,
             distance,
             moment(Some(&row.leased_until), now).1,
-            row.payload.preview(),
+            preview_of(
+                row.payload.as_deref(),
+                row.payload_text.as_deref(),
+                row.payload_base64.as_deref(),
+            ),
             row.token.clone(),
         ];
         table.row(Tone::Plain, cells);
     }
     table
+}
+
+/// When the next attempt is; one that could have begun and has not waits for its lane.
+fn next_attempt(at: &str, now: Timestamp) -> String {
+    match Timestamp::parse(at) {
+        Ok(at) if at < now => {
+            format!("overdue {}", when::distance(now.saturating_since(at).ms()))
+        }
+        Ok(at) => format!("attempt {}", when::relative(at, now)),
+        Err(_) => String::new(),
+    }
 }
 
 /// What a state looks like.
@@ -213,4 +229,31 @@ fn moment(at: Option<&str>, now: Timestamp) -> (String, String) {
     let distance =
         Timestamp::parse(&text).map_or_else(|_| String::new(), |at| when::relative(at, now));
     (text, distance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_is_shown_however_deep_it_is_nested() {
+        let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+        let page = format!(r#"{{"timers":[{{"id":"a","state":"due","payload":{deep}}}]}}"#);
+        let page: Page<TimerRow> = serde_json::from_str(&page).expect("it is read");
+        let shown = preview_of(page.timers[0].payload.as_deref(), None, None);
+        assert_eq!(shown, format!("{}…", "[".repeat(PAYLOAD_CHARS_MAX)));
+    }
+
+    #[test]
+    fn an_attempt_that_could_have_begun_is_overdue() {
+        let now = Timestamp::parse("2030-01-01T00:10:00Z").expect("a time");
+        for (at, words) in [
+            ("2030-01-01T00:10:05Z", "attempt in 5s"),
+            ("2030-01-01T00:10:00Z", "attempt now"),
+            ("2030-01-01T00:07:26Z", "overdue 2m 34s"),
+            ("soon", ""),
+        ] {
+            assert_eq!(next_attempt(at, now), words, "{at}");
+        }
+    }
 }

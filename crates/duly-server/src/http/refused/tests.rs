@@ -1,4 +1,4 @@
-use duly_core::{Invalid, NamespaceName, TimerId, Timestamp};
+use duly_core::{Invalid, NamespaceName, TimerId, Timestamp, payload::PAYLOAD_BYTES_HARD};
 
 use super::*;
 
@@ -47,6 +47,22 @@ fn every_ended_or_running_timer_is_told_what_to_do() {
     for asked in [Asked::Reschedule, Asked::Fire] {
         let text = detail_of(state(State::Cancelled, Code::Cancelled), asked);
         assert!(text.contains("schedule a new one"), "{text}");
+    }
+}
+
+#[test]
+fn raising_a_limit_is_advised_only_where_it_can_be_raised() {
+    let refused = |bytes| {
+        let namespace = NamespaceName::new("n").unwrap();
+        let refusal = Refusal::PayloadTooLarge { namespace, bytes, bytes_max: 100 };
+        detail_of(refusal, Asked::Schedule)
+    };
+    for (bytes, is_advised) in
+        [(101, true), (PAYLOAD_BYTES_HARD, true), (PAYLOAD_BYTES_HARD + 1, false)]
+    {
+        let text = refused(bytes);
+        assert_eq!(text.contains("raise limits.max_payload_bytes of n"), is_advised, "{text}");
+        assert_eq!(text.contains("16777216: send a smaller one"), !is_advised, "{text}");
     }
 }
 

@@ -27,6 +27,6 @@ pub(crate) async fn get_timer(State(app): State<App>, timer: OfTimer) -> Result<
         None if app.store().get_namespace(namespace.clone()).await?.is_none() => {
             Err(Problem::no_namespace(namespace.as_str()))
         }
-        None => Err(Problem::no_timer(id.as_str())),
+        None => Err(Problem::no_timer(id.as_str(), namespace.as_str())),
     }
 }

@@ -24,7 +24,7 @@ pub(super) const ROWS: &[Row] = &[
     // Bodies as such.
     ("POST", "/v1/namespaces/a/timers", "{", 400, INVALID, ("body", "a syntax error: EOF while parsing an object at line 1 column 1", "well-formed JSON")),
     ("POST", "/v1/namespaces/a/timers", "[]", 400, INVALID, ("body", "[]", "a JSON object")),
-    ("POST", "/v1/namespaces/a/timers", " ", 400, INVALID, ("body", "\"nothing\"", "a JSON object")),
+    ("POST", "/v1/namespaces/a/timers", " ", 400, INVALID, ("body", "nothing", "a JSON object")),
     ("POST", "/v1/namespaces/a/timers/t/fire", "{\"now\":1}", 400, INVALID, ("body", "\"{\"now\":1}\"", "empty, or {}")),
 
     // Query parameters of calls that have none.
