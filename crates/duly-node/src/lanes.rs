@@ -38,9 +38,9 @@ mod tests;
 
 use backlog::{Backlog, Waiting};
 pub use breaker::BreakerState;
-use breaker::{Breaker, Gate};
+use breaker::Gate;
 pub(crate) use breaker::{Pass, Reception};
-use fallback::is_diverted;
+use fallback::{Fallbacks, is_diverted};
 use plan::Plan;
 pub(crate) use plan::{Permit, Planned, Receiver};
 pub(crate) use share::Kind;
@@ -79,8 +79,7 @@ pub(crate) struct Lanes {
     /// What the lanes of a namespace hold together; absent when nothing.
     namespaces: FxHashMap<NamespaceName, Load>,
     backlogs: Vec<Backlog>,
-    /// Breakers of the namespaces' fallbacks, of those that know something.
-    fallbacks: FxHashMap<NamespaceName, Breaker>,
+    fallbacks: Fallbacks,
     /// Size of `lanes` at which the idle ones are forgotten.
     forget_at: usize,
     /// A lane that is lost sight of, so that a test sees who notices.
@@ -97,7 +96,7 @@ impl Lanes {
             lanes: FxHashMap::default(),
             namespaces: FxHashMap::default(),
             backlogs: (0..shards).map(|_| Backlog::default()).collect(),
-            fallbacks: FxHashMap::default(),
+            fallbacks: Fallbacks::default(),
             forget_at: IDLE_REMEMBERED_MAX + workers_max,
             #[cfg(test)]
             lost: None,
