@@ -60,7 +60,7 @@ impl Engine {
             return;
         }
         self.space.checked_ms = Some(now_ms);
-        let index_bytes = self.namespaces.index_bytes();
+        let index_bytes = self.namespaces.sums().index_bytes;
         let index_max = self.options.index_memory_max_bytes;
         self.space.room = self.room();
         if self.space.spare_failed
