@@ -50,6 +50,7 @@ pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
         if boot >= times.census_at {
             times.census_at = boot + CENSUS_EVERY;
             Recorder::lanes(&shared.lanes.lock().census());
+            Recorder::diverted(shared.lanes.lock().diverted());
         }
         if let Err(error) = turn(&shared, shard, &mut times).await {
             shared.log_store_error("ready or claim", &error);

@@ -196,6 +196,7 @@ impl Lanes {
     ) -> usize {
         let state = self.lanes.get(&lane).copied().unwrap_or_default();
         let (to, gate) = self.way(&lane, &state, share, plan.now);
+        self.note_diverted(&lane, &state, share, plan.now);
         let waits = plan.is_for_another(&lane, to);
         let (probes, rated) = match gate {
             Gate::ShutUntil(_) => (0, 0),
@@ -342,6 +343,10 @@ impl Lanes {
             return Vec::new();
         };
         state.breaker.report(pass, reception, now);
+        if state.is_diverted && state.breaker.opened_at().is_none() {
+            state.is_diverted = false;
+            self.fallbacks.diverted -= 1;
+        }
         if matches!(pass, Pass::Free(_)) && state.breaker.state() == BreakerState::Closed {
             return Vec::new();
         }
@@ -401,6 +406,8 @@ impl Lanes {
         self.lanes.retain(|_, state| state.load.sum() > 0 || !state.is_new(now));
         if self.lanes.len() > REMEMBERED_MAX {
             self.lanes.retain(|_, state| state.load.sum() > 0);
+            let diverted = self.lanes.values().filter(|state| state.is_diverted);
+            self.fallbacks.diverted = diverted.count();
         }
         // Twice what is left, so that forgetting costs each lane a constant.
         self.forget_at = (2 * self.lanes.len()).max(IDLE_REMEMBERED_MAX + self.workers_max);

@@ -22,7 +22,7 @@ use super::{
     state::State,
 };
 
-/// Breakers of the namespaces' fallbacks.
+/// Breakers of the namespaces' fallbacks, and how many lanes go there.
 #[derive(Debug)]
 pub(super) struct Fallbacks {
     breakers: FxHashMap<NamespaceName, Breaker>,
@@ -30,11 +30,18 @@ pub(super) struct Fallbacks {
     forget_at: usize,
     /// Later than the periods of all that were forgotten.
     period: u32,
+    /// Lanes that are diverted, kept with every change.
+    pub(super) diverted: usize,
 }
 
 impl Default for Fallbacks {
     fn default() -> Self {
-        Self { breakers: FxHashMap::default(), forget_at: IDLE_REMEMBERED_MAX, period: 0 }
+        Self {
+            breakers: FxHashMap::default(),
+            forget_at: IDLE_REMEMBERED_MAX,
+            period: 0,
+            diverted: 0,
+        }
     }
 }
 
@@ -103,6 +110,33 @@ impl Lanes {
                 (Receiver::Own, Gate::ShutUntil(at.min(since + after)))
             }
             _ => (Receiver::Own, own),
+        }
+    }
+
+    /// Lanes whose firings went to their fallback when they were last planned and whose own receiver
+    /// has not come back since.
+    pub(crate) const fn diverted(&self) -> usize {
+        self.fallbacks.diverted
+    }
+
+    /// Keeps the count of diverted lanes for one that is planned now; `state` is as it is known.
+    pub(super) fn note_diverted(
+        &mut self,
+        lane: &Lane,
+        state: &State,
+        share: Share,
+        now: Duration,
+    ) {
+        let is_diverted = is_diverted(state, share, now);
+        if is_diverted != state.is_diverted
+            && let Some(state) = self.lanes.get_mut(lane)
+        {
+            state.is_diverted = is_diverted;
+            if is_diverted {
+                self.fallbacks.diverted += 1;
+            } else {
+                self.fallbacks.diverted -= 1;
+            }
         }
     }
 
