@@ -76,6 +76,9 @@ pub const OUTCOMES: &[&str] = &[
     "refused",
     "failed",
 ];
+/// Limits that operations are refused at, as labels.
+pub const LIMITS: &[&str] =
+    &["schedule_per_second", "max_pending", "max_dead", "disk", "memory", "segment"];
 const LANE_STATES: &[&str] = &["flowing", "capped", "starved", "throttled", "shut"];
 const BREAKER_STATES: &[&str] = &["closed", "open", "half_open"];
 const FINDINGS: &[&str] =
@@ -104,6 +107,8 @@ metrics! {
         "Time a push attempt took, from request to verdict.";
     OPERATIONS_TOTAL = "duly_operations_total" Counter ["operation": OPERATIONS, "outcome": OUTCOMES]
         "Operations on timers. Labels: operation, outcome.";
+    LIMIT_REFUSALS_TOTAL = "duly_limit_refusals_total" Counter ["limit": LIMITS]
+        "Operations on timers that were refused at a limit (429). Label: limit (schedule_per_second, max_pending, max_dead, disk, memory, segment).";
     COMMIT_SECONDS = "duly_commit_seconds" Histogram
         "Time from taking a batch to its being durable.";
     FSYNC_SECONDS = "duly_fsync_seconds" Histogram
