@@ -29,6 +29,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let pause = match census {
             Some(census) => {
                 Recorder::lanes(&census);
+                Recorder::diverted(shared.lanes.lock().diverted());
                 count = Count::default();
                 EVERY
             }

@@ -39,9 +39,9 @@ mod tests;
 
 use backlog::{Backlog, Waiting};
 pub use breaker::BreakerState;
-use breaker::{Breaker, Gate};
+use breaker::Gate;
 pub(crate) use breaker::{Pass, Reception};
-use fallback::is_diverted;
+use fallback::{Fallbacks, is_diverted};
 use known::Known;
 use plan::Plan;
 pub(crate) use plan::{Permit, Planned, Receiver};
@@ -76,8 +76,7 @@ pub(crate) struct Lanes {
     /// What the lanes of a namespace hold together; absent when nothing.
     namespaces: FxHashMap<NamespaceName, Load>,
     backlogs: Vec<Backlog>,
-    /// Breakers of the namespaces' fallbacks, of those that know something.
-    fallbacks: FxHashMap<NamespaceName, Breaker>,
+    fallbacks: Fallbacks,
     /// A lane that is lost sight of, so that a test sees who notices.
     #[cfg(test)]
     pub(crate) lost: Option<Lane>,
@@ -92,7 +91,7 @@ impl Lanes {
             lanes: Known::new(workers_max),
             namespaces: FxHashMap::default(),
             backlogs: (0..shards).map(|_| Backlog::default()).collect(),
-            fallbacks: FxHashMap::default(),
+            fallbacks: Fallbacks::default(),
             #[cfg(test)]
             lost: None,
         }
@@ -191,6 +190,7 @@ impl Lanes {
     ) -> usize {
         let state = self.lanes.get(&lane).copied().unwrap_or_default();
         let (to, gate) = self.way(&lane, &state, share, plan.now);
+        self.note_diverted(&lane, &state, share, plan.now);
         let waits = plan.is_for_another(&lane, to);
         let (probes, rated) = match gate {
             Gate::ShutUntil(_) => (0, 0),
@@ -337,6 +337,10 @@ impl Lanes {
             return Vec::new();
         };
         state.breaker.report(pass, reception, now);
+        if state.is_diverted && state.breaker.opened_at().is_none() {
+            state.is_diverted = false;
+            self.fallbacks.diverted -= 1;
+        }
         if matches!(pass, Pass::Free(_)) && state.breaker.state() == BreakerState::Closed {
             return Vec::new();
         }
@@ -385,6 +389,6 @@ impl Lanes {
         if let Some(state) = self.lanes.get_mut(lane) {
             state.load.subtract(load);
         }
-        self.lanes.slots_returned(now);
+        self.fallbacks.diverted -= self.lanes.slots_returned(now);
     }
 }

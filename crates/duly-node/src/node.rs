@@ -83,6 +83,7 @@ impl Node {
         };
         let shared = Arc::new(Shared {
             watchdog_beat: Beat::default(),
+            auditor_beat: Beat::default(),
             watch: Watch::new(shards),
             shard_beats: beats(),
             settler_beats: beats(),
@@ -119,6 +120,7 @@ impl Node {
             });
         }
         shared.watchdog_beat.turn(shared.clock.boot());
+        shared.auditor_beat.turn(shared.clock.boot());
         let guarded = Arc::clone(&shared);
         supervise::spawn("watchdog".to_owned(), guarded, Arc::default(), watchdog::run);
         let guarded = Arc::clone(&shared);
@@ -222,10 +224,11 @@ impl Handle {
                 idle_for: beat.idle_for(boot),
             })
             .collect();
-        loops.push(LoopHealth {
-            name: "watchdog".to_owned(),
-            idle_for: self.0.watchdog_beat.idle_for(boot),
-        });
+        let guards = [("watchdog", &self.0.watchdog_beat), ("auditor", &self.0.auditor_beat)];
+        loops.extend(guards.map(|(name, beat)| LoopHealth {
+            name: name.to_owned(),
+            idle_for: beat.idle_for(boot),
+        }));
         let settlers = self.0.settler_beats.iter().zip(&self.0.unsettled);
         for (i, (beat, unsettled)) in settlers.enumerate() {
             if unsettled.load(Ordering::Relaxed) > 0 {

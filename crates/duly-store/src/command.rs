@@ -9,7 +9,7 @@ use duly_core::{
     shard::{ShardId, shard_of},
 };
 
-use crate::{Error, TimerView, query::Body};
+use crate::{Error, Limit, TimerView, query::Body};
 
 /// Most commands of one call to [`crate::Store::apply`]; more refuse the call.
 pub const COMMANDS_MAX: usize = 10_000;
@@ -266,7 +266,9 @@ pub enum Refusal {
     /// A limit of the namespace or of the store is reached.
     #[error("{reason}")]
     Exhausted {
-        /// Which limit, and what to do.
+        /// Which one.
+        limit: Limit,
+        /// The same for a person, and what to do.
         reason: String,
         /// When another try can help, if waiting helps.
         retry_after: Option<Millis>,
@@ -280,7 +282,7 @@ impl Refusal {
             "namespace {namespace} has {max_dead} dead letters, its limit: redrive or purge some, or \
              raise limits.max_dead"
         );
-        Self::Exhausted { reason, retry_after: None }
+        Self::Exhausted { limit: Limit::MaxDead, reason, retry_after: None }
     }
 
     /// That a namespace has taken as many schedules as its rate allows; another fits after `wait`.
@@ -290,7 +292,8 @@ impl Refusal {
             "namespace {namespace} takes {per_second} schedules a second, its \
              limits.schedule_per_second: repeat the call after the wait, or raise the limit"
         );
-        Self::Exhausted { reason, retry_after: Some(Millis::from_ms(wait_ms.max(1))) }
+        let retry_after = Some(Millis::from_ms(wait_ms.max(1)));
+        Self::Exhausted { limit: Limit::SchedulePerSecond, reason, retry_after }
     }
 
     /// The stable code of the contract.

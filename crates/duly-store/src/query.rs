@@ -327,6 +327,10 @@ pub struct Health {
     pub in_flight: u64,
     /// Dead letters in all namespaces.
     pub dead: u64,
+    /// Namespaces that are paused.
+    pub namespaces_paused: u64,
+    /// Namespaces with as many dead letters as they may have: nothing of them is delivered.
+    pub namespaces_dead_full: u64,
     /// Heap bytes of the index.
     pub index_bytes: u64,
     /// What they may be at most before new timers are refused, where there is a bound.

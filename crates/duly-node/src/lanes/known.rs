@@ -20,7 +20,7 @@ use super::state::State;
 /// Lanes remembered although they hold nothing.
 pub(super) const IDLE_REMEMBERED_MAX: usize = 4_096;
 /// Lanes remembered for what their receivers did, although they hold nothing.
-const REMEMBERED_MAX: usize = 1 << 16;
+pub(super) const REMEMBERED_MAX: usize = 1 << 16;
 /// Slots that come back between two slices of forgetting.
 pub(super) const LOOK_EVERY: usize = 64;
 /// Lanes of one slice of forgetting.
@@ -40,6 +40,8 @@ pub(super) struct Known {
     returns: usize,
     /// Where that ended.
     forgot_to: Option<Lane>,
+    /// Diverted ones that were forgotten since the last slots came back.
+    diverted_forgotten: usize,
 }
 
 impl Known {
@@ -51,6 +53,7 @@ impl Known {
             most: REMEMBERED_MAX,
             returns: 0,
             forgot_to: None,
+            diverted_forgotten: 0,
         }
     }
 
@@ -80,12 +83,14 @@ impl Known {
     }
 
     /// Slots came back: with more lanes than are to be remembered some idle ones are forgotten.
-    pub(super) fn slots_returned(&mut self, now: Duration) {
+    /// Answers how many of those were diverted.
+    pub(super) fn slots_returned(&mut self, now: Duration) -> usize {
         self.returns += 1;
         if self.returns >= LOOK_EVERY && self.states.len() > self.idle_max {
             self.returns = 0;
             self.forget_slice(now);
         }
+        std::mem::take(&mut self.diverted_forgotten)
     }
 
     /// Forgets those of the next lanes that hold nothing and of which nothing is known; past the
@@ -98,7 +103,8 @@ impl Known {
             let many = self.states.len() > self.most;
             let forgettable = |state: &State| state.load.sum() == 0 && (many || state.is_new(now));
             if self.states.get(lane).is_some_and(forgettable) {
-                self.states.remove(lane);
+                let gone = self.states.remove(lane);
+                self.diverted_forgotten += usize::from(gone.is_some_and(|state| state.is_diverted));
                 self.order.remove(lane);
             }
         }

@@ -148,6 +148,14 @@ impl Bench {
         self.call("GET", path, "").await
     }
 
+    /// A metric, named with its labels. All tests of the process share it, so others may have set it
+    /// as well.
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/metrics").await.text;
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("{name} is not among\n{text}")).parse().unwrap()
+    }
+
     pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
         self.call("POST", path, body).await
     }

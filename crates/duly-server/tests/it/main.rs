@@ -23,3 +23,4 @@ mod refusals;
 mod service;
 mod sockets;
 mod timers;
+mod watch;

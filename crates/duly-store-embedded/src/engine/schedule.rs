@@ -8,7 +8,7 @@ use duly_core::{
     request_hash::RequestHash,
     schedule::IfExists,
 };
-use duly_store::{Outcome, Refusal, TimerView, query::Body};
+use duly_store::{Limit, Outcome, Refusal, TimerView, query::Body};
 
 use crate::{
     format::record::{Cause, Record},
@@ -164,6 +164,7 @@ pub(super) fn check_pending(
 ) -> Result<(), Stop> {
     match settings.limits.max_pending {
         Some(max) if pending >= max => Err(Stop::Refused(Refusal::Exhausted {
+            limit: Limit::MaxPending,
             reason: format!(
                 "namespace {name} holds {pending} pending timers and its limits.max_pending is \
                  {max}; raise it, cancel timers, or wait until some have fired"

@@ -9,7 +9,7 @@ use duly_core::{
     lifecycle::{self, Budget, Decision, Event},
     timer::{Attempt, AttemptOutcome, Death, DeathReason, Next, Wait},
 };
-use duly_store::Refusal;
+use duly_store::{Limit, Refusal};
 
 use crate::{
     files::{FileId, ReadError},
@@ -390,6 +390,7 @@ fn may_be_damaged(error: &ReadError) -> Result<(), Stop> {
     match error {
         ReadError::Damaged { .. } | ReadError::NoFile(_) => Ok(()),
         ReadError::Disk(error) => Err(Stop::Refused(Refusal::Exhausted {
+            limit: Limit::Disk,
             reason: format!("a record cannot be read now: {error}"),
             retry_after: Some(duly_core::Millis::from_secs(1)),
         })),

@@ -154,6 +154,7 @@ macro_rules! conformance_cases {
                 t28_each_total_counts_its_own,
                 t28_lanes_are_counted_apart,
                 t28_health_sums_the_namespaces,
+                t28_health_counts_the_namespaces_that_are_stopped,
                 t28_an_empty_namespace_counts_nothing,
             }
             forecast {

@@ -186,6 +186,7 @@ impl Space {
     pub(super) fn admit_one_more(&self) -> Result<(), Refusal> {
         match self.settings.limits.max_pending {
             Some(max) if self.live.len() as u64 >= max => Err(Refusal::Exhausted {
+                limit: crate::Limit::MaxPending,
                 reason: format!(
                     "namespace {} has {max} pending timers, as many as limits.max_pending \
                      allows; cancel some, wait until some have fired, or raise the limit",
