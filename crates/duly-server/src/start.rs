@@ -158,7 +158,9 @@ async fn open_and_run(
     metrics: Metrics,
 ) -> Result<Parted, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let sink = HttpSink::new(options::sink_options(config, listen)?, Arc::clone(&clock))?;
+    let options = options::sink_options(config, listen)?;
+    let addresses = options.addresses.clone();
+    let sink = HttpSink::new(options, Arc::clone(&clock))?;
     let began = Instant::now();
     let store = open::open(config, Arc::clone(&clock), waiting, opener).await?;
     let open_time = began.elapsed();
@@ -178,6 +180,7 @@ async fn open_and_run(
         clock,
         implicit_namespaces: config.defaults.implicit_namespaces,
         guard: config.server.guard(listen.ip()),
+        addresses,
         limits: config.server.limits(),
         backups: Backups::of(config.store.backup_dir.clone(), Arc::clone(&store)),
         metrics,

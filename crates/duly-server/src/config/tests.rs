@@ -34,6 +34,19 @@ fn nothing_has_to_be_said() {
 }
 
 #[test]
+fn lease_calls_that_wait_leave_connections_for_others() {
+    let defaults = load(&Source::default()).unwrap();
+    assert_eq!(defaults.delivery.pull_waiters_max, 10_000);
+    assert!(defaults.server.connections_max > defaults.delivery.pull_waiters_max);
+    for (connections, waiters) in [("13334", 10_000), ("100", 75), ("2", 1), ("1", 1)] {
+        let config = load(&env("DULY_SERVER__CONNECTIONS_MAX", connections)).unwrap();
+        assert_eq!(config.delivery.pull_waiters_max, waiters, "{connections}");
+        let shown = format!("pull_waiters_max = {waiters} # default");
+        assert!(config.show().contains(&shown), "{}", config.show());
+    }
+}
+
+#[test]
 fn a_later_place_wins_and_is_named() {
     let (_keep, mut source) = file("# ours\n[server]\nlisten = \"127.0.0.1:1\"\n");
     let config = load(&source).unwrap();
