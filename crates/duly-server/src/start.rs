@@ -84,16 +84,6 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     start_on(listener, config, Box::new(open::directory)).await
 }
 
-/// Reads the files that the configuration names, as a start does, and keeps nothing of them.
-///
-/// # Errors
-/// The first that cannot be used.
-pub fn check_files(config: &Config) -> Result<(), StartError> {
-    let options = options::sink_options(config, config.server.listen)?;
-    HttpSink::new(options, Arc::new(SystemClock))?;
-    Ok(())
-}
-
 fn cannot_listen(config: &Config, source: io::Error) -> StartError {
     let (address, origin) = (config.server.listen, config.origin("server.listen"));
     StartError::Listen { address, origin, source }

@@ -63,15 +63,15 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "server.allowed_hosts",
-        kind: Kind::Texts,
+        kind: Kind::Hosts,
         default: "",
         doc: "Further names that the `Host` of a request may have, without port. `localhost`, loopback addresses and the listen address are always allowed.",
     },
     Key {
         name: "server.allowed_origins",
-        kind: Kind::Texts,
+        kind: Kind::Origins,
         default: "",
-        doc: "Web origins that may call, as `https://name:port`. The server's own origin is always allowed.",
+        doc: "Web origins that may call, as `https://name:port`: browsers are told so by CORS. The server's own origin is always allowed, every other refused.",
     },
     Key {
         name: "server.body_bytes_max",
@@ -200,7 +200,7 @@ pub const KEYS: &[Key] = &[
         name: "webhook.answer_bytes_max",
         kind: Kind::Bytes { low: 8 * KIB, high: 16 * MIB },
         default: "64KiB",
-        doc: "Bytes read of one answer, head and body together; a longer one costs its connection.",
+        doc: "Bytes read of one answer, head and body together; a longer one costs its connection, over HTTP/2 its stream.",
     },
     Key {
         name: "webhook.idle_timeout",

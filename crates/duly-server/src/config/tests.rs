@@ -181,7 +181,19 @@ fn bad_values_are_named_with_place_and_what_is_allowed() {
         "server.allowed_hosts = [1]",
         "server.allowed_hosts",
         "an array of other things than texts",
-        "a list of texts",
+        "a list of host names",
+    );
+    check(
+        "server.allowed_hosts = [\"a\", \"duly.example.com:443\"]",
+        "server.allowed_hosts",
+        "\"a, duly.example.com:443\"",
+        "without scheme and port",
+    );
+    check(
+        "server.allowed_origins = [\"example.com\"]",
+        "server.allowed_origins",
+        "\"example.com\"",
+        "such as https://console.example.com",
     );
     check("store.segment_bytes = 65537", "store.segment_bytes", "65537", "multiple of 4096");
     check("store.data = \"\"", "store.data", "\"\"", "a path");

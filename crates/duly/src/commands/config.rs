@@ -56,17 +56,15 @@ impl Places {
 /// Runs it.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     printer.people_only("config")?;
-    let load = |places: Places| {
-        let source = places.source();
-        config::load(&source).map(|config| (source, config)).map_err(Failure::new)
-    };
     match args.action {
         Action::Check(places) => {
-            let (source, config) = load(places)?;
-            duly_server::check_files(&config).map_err(Failure::new)?;
+            let source = places.source();
+            let config = config::load_with_files(&source).map_err(Failure::new)?;
             printer.line(&verdict(&source, &config))
         }
-        Action::Show(places) => printer.line(&load(places)?.1.show()),
+        Action::Show(places) => {
+            printer.line(&config::load(&places.source()).map_err(Failure::new)?.show())
+        }
         Action::Example => printer.line(&config::example_toml()),
     }
 }
