@@ -6,7 +6,10 @@ use duly_core::{Invalid, Millis, invalid::shorten};
 use ipnet::IpNet;
 use serde::{Serialize, Serializer};
 
-use super::reach::{self, ProxyUrl};
+use super::{
+    reach::{self, ProxyUrl},
+    web,
+};
 use crate::telemetry::logging;
 
 /// What the value of a key may be.
@@ -14,8 +17,10 @@ use crate::telemetry::logging;
 pub enum Kind {
     /// Loopback address and port.
     LoopbackAddress,
-    /// A list of texts.
-    Texts,
+    /// A list of names of hosts.
+    Hosts,
+    /// A list of origins of web pages.
+    Origins,
     /// A number of bytes.
     Bytes {
         /// Least.
@@ -140,8 +145,14 @@ impl Kind {
                                       [::1]:3859 (other addresses are refused until API keys \
                                       exist)"
                 .to_owned(),
-            Self::Texts => "a list of texts (in the environment and on the command line \
+            Self::Hosts => "a list of host names or addresses without scheme and port, such as \
+                            duly.example.com (in the environment and on the command line \
                             separated by commas)"
+                .to_owned(),
+            Self::Origins => "a list of origins of web pages, scheme://name or \
+                              scheme://name:port without a path, such as \
+                              https://console.example.com (in the environment and on the command \
+                              line separated by commas)"
                 .to_owned(),
             Self::Bytes { low, high } => format!(
                 "a number of bytes from {} to {}, such as 65536, 64KiB, 32MiB or 2GiB",
@@ -202,7 +213,14 @@ impl Kind {
                 let address: SocketAddr = text.trim().parse().ok()?;
                 address.ip().is_loopback().then_some(Value::Address(address))
             }
-            (Self::Texts, written) => list(written).map(Value::Texts),
+            (Self::Hosts, written) => {
+                let hosts = list(written)?.into_iter().map(|text| web::host(&text));
+                hosts.collect::<Option<_>>().map(Value::Texts)
+            }
+            (Self::Origins, written) => {
+                let origins = list(written)?.into_iter().map(|text| web::origin(&text));
+                origins.collect::<Option<_>>().map(Value::Texts)
+            }
             (Self::Networks, written) => {
                 let networks = list(written)?.into_iter().map(|text| text.parse().ok());
                 networks.collect::<Option<_>>().map(Value::Networks)

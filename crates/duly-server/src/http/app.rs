@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{TimerId, Timestamp, env::Clock};
+use duly_sink::http::AddressPolicy;
 use duly_store::Store;
 use rand::RngCore;
 use tokio::sync::{Mutex, watch};
@@ -47,6 +48,8 @@ pub struct Parts {
     pub implicit_namespaces: ImplicitNamespaces,
     /// Who may call.
     pub guard: Guard,
+    /// Which addresses webhooks may reach.
+    pub addresses: AddressPolicy,
     /// Bounds.
     pub limits: Limits,
     /// Backups of the store.
@@ -107,6 +110,11 @@ impl App {
     /// Who may call.
     pub(super) fn guard(&self) -> &Guard {
         &self.0.parts.guard
+    }
+
+    /// Which addresses webhooks may reach.
+    pub(super) fn addresses(&self) -> &AddressPolicy {
+        &self.0.parts.addresses
     }
 
     /// The bounds.

@@ -139,6 +139,7 @@ pub(super) fn command(
 ) -> Result<Command, Invalid> {
     let operation: OperationIn = json::parse(text)?;
     let mut command = operation.check(namespace, || app.make_id())?;
+    app.check_operation(&command.operation)?;
     if let Operation::Schedule { schedule, .. } = &mut command.operation {
         schedule.trace_parent = trace_parent.map(str::to_owned);
     }

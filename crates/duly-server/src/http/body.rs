@@ -12,7 +12,7 @@ use axum::{
     extract::{FromRequest, Request},
 };
 use bytes::{Bytes, BytesMut};
-use duly_core::Code;
+use duly_core::{Code, Millis, error_code::Retry};
 use http::{HeaderMap, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
@@ -83,11 +83,15 @@ pub(super) async fn aside<T: Send + 'static>(
         Ok(made) => made,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => {
-                Err(Problem::new(Code::Unavailable, "the server is stopping: nothing was done"))
-            }
+            Err(_) => Err(stopping()),
         },
     }
+}
+
+/// The runtime ends, and takes no more work.
+fn stopping() -> Problem {
+    Problem::new(Code::Unavailable, "the server is stopping: nothing was done, repeat the call")
+        .with_retry(Retry::After(Millis::from_secs(1)))
 }
 
 /// No body, or an empty JSON object.
@@ -286,6 +290,11 @@ mod tests {
         assert!(detail(&headers).contains("; got none: send"), "{}", detail(&headers));
         headers.insert(CONTENT_TYPE, "none".parse().expect("a value"));
         assert!(detail(&headers).contains("; got \"none\": send"), "{}", detail(&headers));
+    }
+
+    #[test]
+    fn who_comes_while_the_server_stops_is_told_when_to_come_again() {
+        assert_eq!(stopping().into_body().retry_after_ms, Some(1_000));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     App, Problem, Taken, backup,
     budget::{self, IsCounted},
+    cors::Cors,
     described::Described,
     lease,
     query::Query,
@@ -35,17 +36,22 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
         .guard()
         .check(request.uri(), request.headers())
         .and_then(|()| check_query(route, request.method(), request.uri()));
+    let cors = Cors::of(app.guard(), request.headers());
+    let asked = cors.preflight(route, request.method(), request.headers());
     let taken = request.extensions().get::<Taken>().cloned();
+    let under_way = taken.as_ref().map(Taken::begin);
     let made = Made::by(route, request.method());
     let checked = checked.and_then(|()| made.check_room(&app));
-    let response = match checked {
-        Ok(()) => guarded(time_for(&app, route), route, request, next).await,
-        Err(problem) => problem.into_response(),
+    let response = match (checked, asked) {
+        (Ok(()), Some(answer)) => answer,
+        (Ok(()), None) => guarded(time_for(&app, route), route, request, next).await,
+        (Err(problem), _) => problem.into_response(),
     };
-    let response = counted(&app, response, made);
+    let mut response = counted(&app, response, made);
+    cors.write_to(&mut response);
     app.routes().record(route, response.status(), started.elapsed());
-    match taken {
-        Some(taken) => taken.watch(response),
+    match taken.zip(under_way) {
+        Some((taken, call)) => taken.watch(response, call),
         None => response,
     }
 }

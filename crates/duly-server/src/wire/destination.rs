@@ -46,7 +46,8 @@ pub struct PullIn {}
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = HttpDestination)]
 pub struct HttpIn {
-    /// Absolute `http://` or `https://` URL without credentials and fragment.
+    /// Absolute `http://` or `https://` URL without credentials and fragment. A host that is an
+    /// address must be one that this server may reach; names are checked when it connects.
     url: String,
     /// `POST` (default), `PUT` or `PATCH`.
     #[schema(example = "POST")]

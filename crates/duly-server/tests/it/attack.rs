@@ -1,5 +1,7 @@
 //! A server on a port, and clients that mean it ill: silent, slow, many, or gone.
 
+mod idle;
+
 use std::{collections::VecDeque, net::SocketAddr, path::Path, time::Duration};
 
 use bytes::Bytes;
@@ -414,6 +416,34 @@ async fn a_lease_call_over_http_1_that_goes_away_leaves_its_place() {
     assert_eq!(call(address, "POST /v1/namespaces/a/timers", timer).await.0, 201);
     let (_, leased) = call(address, "POST /v1/namespaces/a/lease", body).await;
     assert_eq!(leased["firings"][0]["attempt"], 1, "nothing was claimed for who is gone: {leased}");
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn p10_lease_calls_on_connections_of_their_own_leave_room_for_other_calls() {
+    let directory = tempfile::tempdir().unwrap();
+    let running = serve(directory.path(), &[("DULY_SERVER__CONNECTIONS_MAX", "4")]).await;
+    let address = running.addr();
+    assert_eq!(call(address, "PUT /v1/namespaces/a", "{}").await.0, 201);
+    let body = r#"{"wait":"60s"}"#;
+    let words = format!("{}{body}", head(address, "POST /v1/namespaces/a/lease", body.len()));
+    let mut waits = Vec::new();
+    for count in 1..=3 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(words.as_bytes()).await.unwrap();
+        waiters(&running, count).await;
+        waits.push(stream);
+    }
+    let (status, problem) = call(address, "POST /v1/namespaces/a/lease", body).await;
+    assert_eq!((status, &problem["retry_after_ms"]), (429, &json!(1_000)));
+    // The place of a connection comes back a moment after its last byte.
+    let other = timeout(PATIENCE, async {
+        while call(address, "GET /healthz", "").await.0 != 200 {
+            yield_now().await;
+        }
+    });
+    other.await.expect("other calls are answered");
+    drop(waits);
     running.stop().await.unwrap();
 }
 

@@ -9,7 +9,7 @@ use duly_server::{
     http::{App, Backups, Guard, ImplicitNamespaces, Limits, Parts, router},
     telemetry::Metrics,
 };
-use duly_sink::{Delivery, Envelope, Sink};
+use duly_sink::{Delivery, Envelope, Sink, http::AddressPolicy};
 use duly_store::{Store, conformance::ManualClock, memory::MemoryStore};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Request, StatusCode};
@@ -115,6 +115,10 @@ impl Bench {
                 listen: [127, 0, 0, 1].into(),
                 allowed_hosts: vec!["duly.internal".into()],
                 allowed_origins: vec!["https://console.example".into()],
+            },
+            addresses: AddressPolicy {
+                allow: vec!["10.7.0.0/16".parse().unwrap()],
+                ..AddressPolicy::with_loopback()
             },
             limits: Limits {
                 body_bytes_max,

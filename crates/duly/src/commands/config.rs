@@ -56,19 +56,15 @@ impl Places {
 
 /// Runs it.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
-    let load = |places: Places| {
-        let source = places.source();
-        config::load(&source).map(|config| (source, config)).map_err(Failure::new)
-    };
     match args.action {
         Action::Check(places) => {
-            let (source, config) = load(places)?;
-            duly_server::check_files(&config).map_err(Failure::new)?;
+            let source = places.source();
+            let config = config::load_with_files(&source).map_err(Failure::new)?;
             let counts = Counts::of(&source, &config);
             printer.document(&counts.document().to_string(), || Ok(counts.verdict()))
         }
         Action::Show(places) => {
-            let (_, config) = load(places)?;
+            let config = config::load(&places.source()).map_err(Failure::new)?;
             if !printer.is_json() {
                 return printer.line(&config.show());
             }

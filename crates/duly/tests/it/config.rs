@@ -109,11 +109,61 @@ fn files_that_a_configuration_names_are_looked_at() {
     let authorities = directory.path().join("ca.pem");
     fs::write(&file, format!("[webhook]\nca_file = \"{}\"\n", text(&authorities)))
         .expect("written");
+    let place = format!("webhook.ca_file ({}:2) must be a file in PEM", text(&file));
     let message = run(&["config", "check", "--config", text(&file)]).refused(1);
-    assert!(message.contains(text(&authorities)), "{message}");
+    assert!(message.contains(&place) && message.contains(text(&authorities)), "{message}");
     fs::write(&authorities, "no certificate").expect("written");
     let message = run(&["config", "check", "--config", text(&file)]).refused(1);
-    assert!(message.contains(text(&authorities)), "{message}");
+    assert!(message.contains(&place) && message.contains("no certificate in it"), "{message}");
+    run(&["config", "show", "--config", text(&file)]).ok();
+}
+
+#[test]
+fn what_is_wrong_with_files_is_said_with_everything_else() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("duly.toml");
+    let (other, none) = (directory.path().join("other"), directory.path().join("none"));
+    let secret = "hunter2 without a colon";
+    fs::write(&other, secret).expect("written");
+    let [file_text, other, none] = [text(&file), text(&other), text(&none)];
+    let lines = [
+        "[store]".to_owned(),
+        format!("data = \"{other}\""),
+        format!("backup_dir = \"{file_text}/below\""),
+        "[webhook]".to_owned(),
+        format!("ca_file = \"{none}\""),
+        format!("client_certificate_file = \"{other}\""),
+        format!("client_key_file = \"{other}\""),
+        "proxy = \"http://proxy.example:3128\"".to_owned(),
+        format!("proxy_credentials_file = \"{other}\""),
+        "[server]".to_owned(),
+        "allowed_hosts = [\"duly.example.com:443\"]".to_owned(),
+    ];
+    fs::write(&file, lines.join("\n")).expect("written");
+    for command in [&["config", "check"][..], &["serve"]] {
+        let args = [command, &["--config", file_text, "--listen", "127.0.0.1:0"]].concat();
+        let message = run(&args).refused(1);
+        for part in [
+            "6 things in the configuration are wrong:".to_owned(),
+            format!("server.allowed_hosts ({file_text}:11) must be a list of host names"),
+            format!(
+                "store.data ({file_text}:2) must be a directory, or a path where one can be made; got {other} (a file)"
+            ),
+            format!(
+                "store.backup_dir ({file_text}:3) must be a directory, or a path where one can be made; got {file_text}/below ({file_text} is a file)"
+            ),
+            format!(
+                "webhook.ca_file ({file_text}:5) must be a file in PEM that can be used; got {none} ("
+            ),
+            format!("webhook.client_certificate_file ({file_text}:6) must be a file in PEM"),
+            format!(
+                "webhook.proxy_credentials_file ({file_text}:9) must be a file that holds one line"
+            ),
+        ] {
+            assert!(message.contains(&part), "{part}: {message}");
+        }
+        assert!(!message.contains("hunter2"), "{message}");
+    }
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub(crate) async fn patch_namespace(
         return Err(Problem::no_namespace(name.as_str()));
     };
     let put = request.into_patch(&present.settings)?;
+    app.check_settings(&put, Some(&present.settings))?;
     let (namespace, _) = app.store().put_namespace(name, put).await?;
     answer::ok(&NamespaceOut::from(&namespace))
 }

@@ -29,6 +29,7 @@ pub(crate) async fn put_namespace(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let put = body.parse::<NamespaceIn>().await?.into_put()?;
+    app.check_settings(&put, None)?;
     let _turn = app.patches().lock().await;
     let (namespace, is_new) = app.store().put_namespace(name, put).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
