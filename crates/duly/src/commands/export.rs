@@ -6,7 +6,7 @@ mod target;
 
 use std::{
     io::{self, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use duly_core::{Millis, NamespaceName};
@@ -86,7 +86,7 @@ struct Exported {
 
 #[derive(Serialize)]
 struct Summary<'a> {
-    file: &'a Path,
+    file: &'a str,
     namespaces: &'a [Exported],
 }
 
@@ -95,15 +95,16 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let names = if args.all { all(session).await? } else { args.namespaces.clone() };
     let mut target = Target::open(&args.to)?;
     let mut progress = Progress::new(session.printer);
-    let mut exported = Vec::new();
-    for name in &names {
-        if args.drain {
-            drain::drain(name, args.drain_timeout, session, &mut progress).await?;
-        }
-        let written = write(name, session, &mut target, &mut progress).await;
-        progress.clear();
-        exported.push(written?);
-    }
+    let written = tokio::select! {
+        written = write_all(&args, &names, session, &mut target, &mut progress) => written,
+        // An end by the signal itself would leave secrets behind in an unfinished file.
+        _ = tokio::signal::ctrl_c() => Err(Failure::coded(
+            "interrupted",
+            "interrupted: nothing was exported, and what is paused stays so",
+        )),
+    };
+    progress.clear();
+    let exported = written?;
     let is_file = target.is_file();
     target.finish()?;
     if is_file { told(&args, &exported, session) } else { Ok(()) }
@@ -121,6 +122,24 @@ async fn all(session: &Session) -> Result<Vec<NamespaceName>, Failure> {
             .map_err(|error| Failure::new(format_args!("the server named {name:?}: {error}")))
     });
     names.collect()
+}
+
+/// Writes one namespace after the other.
+async fn write_all(
+    args: &Args,
+    names: &[NamespaceName],
+    session: &Session,
+    target: &mut Target,
+    progress: &mut Progress,
+) -> Result<Vec<Exported>, Failure> {
+    let mut exported = Vec::new();
+    for name in names {
+        if args.drain {
+            drain::drain(name, args.drain_timeout, session, progress).await?;
+        }
+        exported.push(write(name, session, target, progress).await?);
+    }
+    Ok(exported)
 }
 
 /// Writes one namespace.
@@ -210,12 +229,11 @@ fn warn(sentence: &str) {
 
 /// Says what there is and what comes next.
 fn told(args: &Args, exported: &[Exported], session: &Session) -> Outcome {
-    let summary = Summary { file: &args.to, namespaces: exported };
-    let document = serde_json::to_string(&summary)
-        .map_err(|error| Failure::new(format_args!("cannot print the file's name: {error}")))?;
+    let file = text::preview(&args.to.display().to_string(), usize::MAX);
+    let summary = Summary { file: &file, namespaces: exported };
+    let document = serde_json::to_string(&summary).expect("texts and numbers are JSON");
     session.printer.document(&document, || {
         let mut lines: Vec<String> = exported.iter().map(Exported::sentence).collect();
-        let file = args.to.display();
         lines.push(format!("{file} is whole and holds secrets; take it to the other server:"));
         lines.push(format!("  duly import {file} --create-namespaces --server URL"));
         if args.drain {

@@ -1,6 +1,6 @@
 //! export and import: namespaces move between two servers.
 
-use std::{fs, path::PathBuf};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -192,6 +192,8 @@ fn a_namespace_keeps_its_name_and_says_what_does_not_travel() {
     let place = Place::new();
     let exported = old.json(&["export", "--all", "--to", place.name()]);
     assert_eq!(exported["namespaces"][0]["timers"], 4);
+    let mode = fs::metadata(&place.file).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it holds secrets");
     let new = Server::start();
     let message = import(&new, &place, &["--namespace", "shop"]).refused(1);
     assert!(message.contains("delivery ids are made of it"), "{message}");

@@ -46,7 +46,6 @@ pub(super) async fn drain(
         }
         let firings = text::count(in_flight, "firing");
         if Instant::now() >= until {
-            progress.clear();
             return Err(Failure::coded(
                 "still_in_flight",
                 format_args!(
