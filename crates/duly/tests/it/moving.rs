@@ -207,6 +207,32 @@ fn a_namespace_keeps_its_name_and_says_what_does_not_travel() {
 }
 
 #[test]
+fn namespaces_travel_together_and_one_that_cannot_come_holds_up_no_other() {
+    let old = Server::start();
+    for (namespace, count) in [("first", 1), ("second", 1_500), ("third", 2)] {
+        let operations: String = (0..count)
+            .map(|n| format!("{{\"schedule\":{{\"id\":\"t{n}\",\"delay\":\"1h\"}}}}\n"))
+            .collect();
+        old.run_with_stdin(&["batch", namespace], operations.as_bytes()).ok();
+    }
+    let place = Place::new();
+    old.run(&["export", "--all", "--drain", "--to", place.name()]).ok();
+    assert_eq!(place.lines().len(), 3 * 2 + 1_503);
+    let new = Server::start();
+    for name in ["first", "second"] {
+        new.run(&["namespace", "put", name]).ok();
+    }
+    let ran = import(&new, &place, &[]);
+    let third = format!("{}:1506: there is no namespace third here", place.name());
+    assert!(ran.stdout.starts_with(&third), "{ran:?}");
+    assert!(ran.stdout.contains("1501 imported, 0 there already, 2 not sent, 1 failed"), "{ran:?}");
+    ran.refused(1);
+    assert_eq!(new.json(&["namespace", "stats", "second"])["pending"], 1_500);
+    let said = import(&new, &place, &["--create-namespaces"]).ok();
+    assert!(said.contains("2 imported, 1501 there already"), "{said}");
+}
+
+#[test]
 fn an_export_goes_through_a_pipe() {
     let (old, _) = filled();
     let lines = old.run(&["export", "orders", "--to", "-"]).ok();

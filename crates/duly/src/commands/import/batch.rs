@@ -10,8 +10,9 @@ use crate::{cli::Session, client, failure::Failure};
 
 /// Timers of one call.
 const TIMERS_MAX: usize = 1_000;
-/// Bytes of timers after which a call is made though it could hold more.
-const BYTES_MAX: usize = 4 << 20;
+/// Bytes of timers after which a call is made though it could hold more: a server takes what is this
+/// large, unless it was set to take very little.
+const BYTES_MAX: usize = 1 << 20;
 
 /// Timers of one namespace that were read and not yet sent.
 #[derive(Default, Serialize)]
