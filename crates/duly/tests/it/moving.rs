@@ -2,10 +2,11 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Ran, Server, text};
+use crate::harness::{Process, Ran, Server, text};
 
 const PRETTY: &str = "{\n  \"b\": 1.0,\n  \"a\": [ ]\n}";
 
@@ -51,7 +52,8 @@ fn filled() -> (Server, String) {
         ("in_flight", None),
     ] {
         server.run(&[&["schedule", "orders", id, "--in", "0"], &retry[..]].concat()).ok();
-        let token = lease(&server, &[])["token"].as_str().expect("a firing").to_owned();
+        let token =
+            lease(&server, &["--lease", "1h"])["token"].as_str().expect("a firing").to_owned();
         match verdict {
             Some(verdict) => {
                 server.run(&[&["settle", "orders", &token], verdict].concat()).ok();
@@ -143,11 +145,16 @@ fn p4_an_import_is_repeated_and_what_was_cancelled_meanwhile_stays_so() {
     let said = import(&new, &place, &[]).ok();
     assert!(said.contains("3 imported, 2 there already"), "{said}");
     new.run(&["cancel", "orders", "gone"]).ok();
-    let before = new.json(&["namespace", "stats", "orders"]);
+    let all = || {
+        let listed = ["list", "orders", "--all"];
+        let totals = new.json(&["namespace", "stats", "orders"])["totals"].clone();
+        (new.json(&listed), new.json(&["dead", "list", "orders"]), totals)
+    };
+    let before = all();
     let summary = new.json(&["import", place.name()]);
     let expected = json!({"imported": 0, "existing": 4, "cancelled": 1, "failed": 0, "skipped": 0});
     assert_eq!(summary["summary"], expected);
-    assert_eq!(new.json(&["namespace", "stats", "orders"]), before);
+    assert_eq!(all(), before, "nothing changed");
     assert_eq!(new.json(&["get", "orders", "gone"])["state"], "cancelled");
 }
 
@@ -204,6 +211,21 @@ fn a_namespace_keeps_its_name_and_says_what_does_not_travel() {
     new.run(&["namespace", "secret", "set", "orders", secret]).ok();
     let said = import(&new, &place, &create).ok();
     assert!(!said.contains("secret") && said.contains("keeps its settings"), "{said}");
+}
+
+#[test]
+fn an_export_that_is_interrupted_leaves_no_secrets_behind() {
+    let (old, _) = filled();
+    let place = Place::new();
+    let args = ["export", "orders", "--to", place.name(), "--drain", "--drain-timeout", "1h"];
+    let mut waiting = Process::of(old.command(&args));
+    old.until(&["namespace", "get", "orders"], |namespace| namespace["paused"] == true);
+    assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 1, "it is begun");
+    waiting.signal(Signal::INT);
+    let (status, stderr) = waiting.ended();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("interrupted"), "{stderr}");
+    assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 0);
 }
 
 #[test]
