@@ -107,7 +107,14 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let exported = written?;
     let is_file = target.is_file();
     target.finish()?;
-    if is_file { told(&args, &exported, session) } else { Ok(()) }
+    if is_file {
+        return told(&args, &exported, session);
+    }
+    if !session.printer.is_json() && !session.printer.is_quiet() {
+        // Stdout has the lines themselves.
+        exported.iter().for_each(|one| aloud(&one.sentence()));
+    }
+    Ok(())
 }
 
 async fn all(session: &Session) -> Result<Vec<NamespaceName>, Failure> {
@@ -223,8 +230,12 @@ fn warned(raw: &RawValue, session: &Session, progress: &mut Progress) -> Result<
 
 fn warn(sentence: &str) {
     let label = Screen::stderr().paint(Tone::Warning, "warning:");
+    aloud(&format!("{label} {}", text::lines(sentence)));
+}
+
+fn aloud(line: &str) {
     // There is nowhere else to say it.
-    writeln!(io::stderr(), "{label} {}", text::lines(sentence)).ok();
+    writeln!(io::stderr(), "{line}").ok();
 }
 
 /// Says what there is and what comes next.

@@ -1,12 +1,20 @@
 //! export and import: namespaces move between two servers.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::mpsc,
+    thread,
+};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Process, Ran, Server, text};
+use crate::harness::{DEADLINE, Process, Ran, Server, text};
 
 const PRETTY: &str = "{\n  \"b\": 1.0,\n  \"a\": [ ]\n}";
 
@@ -213,6 +221,45 @@ fn a_namespace_keeps_its_name_and_says_what_does_not_travel() {
     assert!(!said.contains("secret") && said.contains("keeps its settings"), "{said}");
 }
 
+/// The head of the first request that comes to a receiver, which takes it.
+fn receiver() -> (String, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/hook", listener.local_addr().expect("bound"));
+    let (sender, heads) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("a delivery");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).expect("a head");
+            head.extend(byte);
+        }
+        socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok();
+        sender.send(String::from_utf8(head).expect("ASCII").to_lowercase()).ok();
+    });
+    (url, heads)
+}
+
+#[test]
+fn a_webhook_that_moved_is_delivered_by_itself_with_its_credentials() {
+    let (old, new) = (Server::start(), Server::start());
+    let (url, heads) = receiver();
+    let headers = json!({"authorization": "Bearer s3cret"});
+    let settings = json!({"destination": {"http": {"url": url, "headers": headers}}}).to_string();
+    let put = ["namespace", "put", "orders", "--file", "-"];
+    old.run_with_stdin(&put, settings.as_bytes()).ok();
+    old.run(&["namespace", "pause", "orders"]).ok();
+    old.run(&["schedule", "orders", "x", "--in", "0"]).ok();
+    let place = Place::new();
+    export(&old, &place, &["--drain"]).ok();
+    import(&new, &place, &["--create-namespaces"]).ok();
+    let head = heads.recv_timeout(DEADLINE).expect("it is delivered");
+    assert!(head.contains("authorization: bearer s3cret"), "{head}");
+    let delivery_id = old.json(&["get", "orders", "x"])["delivery_id"].clone();
+    let delivery_id = delivery_id.as_str().expect("it has one").to_lowercase();
+    assert!(head.contains(&format!("webhook-id: {delivery_id}")), "{head}");
+}
+
 #[test]
 fn an_export_that_is_interrupted_leaves_no_secrets_behind() {
     let (old, _) = filled();
@@ -258,6 +305,8 @@ fn namespaces_travel_together_and_one_that_cannot_come_holds_up_no_other() {
 fn an_export_goes_through_a_pipe() {
     let (old, _) = filled();
     let lines = old.run(&["export", "orders", "--to", "-"]).ok();
+    let ran = old.run(&["export", "orders", "--to", "-", "--drain", "--drain-timeout", "0"]);
+    assert_eq!(ran.stdout, "", "{ran:?}");
     let end: Value = serde_json::from_str(lines.lines().last().expect("a line")).expect("JSON");
     assert_eq!(end, json!({"end": {"namespace": "orders", "timers": 4, "dead": 1}}));
     let new = Server::start();
