@@ -23,9 +23,12 @@ mod cursor;
 mod dead;
 mod described;
 mod edge;
+mod export;
 mod front;
 mod guard;
 mod health;
+mod import;
+mod items;
 mod lease;
 mod lines;
 mod metrics;
@@ -85,6 +88,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(dead::redrive))
         .routes(routes!(dead::purge))
         .routes(routes!(overdue::give_up_overdue))
+        .routes(routes!(export::export_timers))
+        .routes(routes!(import::import_timers))
         .routes(routes!(namespaces::get::list_namespaces))
         .routes(routes!(
             namespaces::get::get_namespace,

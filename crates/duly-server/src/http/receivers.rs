@@ -46,6 +46,9 @@ impl App {
             Operation::Reschedule { patch, .. } => {
                 self.check_patch(patch).map_err(|invalid| invalid.within("reschedule"))
             }
+            Operation::Import { timer } => {
+                timer.destination.as_ref().map_or(Ok(()), |to| self.check_destination(to))
+            }
             _ => Ok(()),
         }
     }

@@ -52,9 +52,12 @@ impl Asked {
         }
     }
 
-    /// The path of this operation in a batch.
+    /// The path of this operation in a batch, of this timer in an import.
     pub(super) fn path_at(self, index: usize) -> String {
-        format!("operations[{index}].{}", self.name())
+        match self {
+            Self::Import => format!("timers[{index}]"),
+            _ => format!("operations[{index}].{}", self.name()),
+        }
     }
 }
 
@@ -126,6 +129,14 @@ const fn advice(asked: Asked, state: State, code: Code) -> &'static str {
         (Asked::Schedule, _) => {
             "it was made by another request; choose another id, or send if_exists \"keep\" to get \
              it or \"replace\" to put this one in its place"
+        }
+        (Asked::Import, State::Finished) => {
+            "another timer had this id here and has been delivered; import this one when the \
+             namespace's retention has passed, or schedule it anew under another id"
+        }
+        (Asked::Import, _) => {
+            "another timer has this id here; cancel that one and import this one again when it is \
+             gone, or leave this one out"
         }
         (Asked::Letter, _) => "only a dead letter can be redriven or purged",
         (Asked::Cancel, State::InFlight) => {

@@ -145,7 +145,7 @@ impl Serialize for JsonOut<'_> {
 
 /// Text.
 #[derive(Debug, Clone, Copy)]
-pub struct TextOut<'a>(&'a [u8]);
+pub struct TextOut<'a>(pub(super) &'a [u8]);
 
 impl Serialize for TextOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -23,38 +23,38 @@ use super::{DestinationIn, Duration, Headers as HeadersIn, RetryIn, Time, payloa
 pub struct ScheduleIn<'a> {
     /// The caller's id: 1 to 256 bytes of UTF-8 without control characters, not `.` or `..`.
     /// Absent: the server makes a UUIDv7.
-    id: Option<String>,
+    pub(super) id: Option<String>,
     /// When it is due. Exactly one of `due_at` and `delay`.
-    due_at: Option<Time>,
+    pub(super) due_at: Option<Time>,
     /// How long from now it is due; 0 is allowed.
-    delay: Option<Duration>,
+    pub(super) delay: Option<Duration>,
     /// Payload: any JSON value nested at most 64 levels deep, `null` too; its exact text is kept. At
     /// most one of the three.
     #[serde(borrow, default, deserialize_with = "payload::present")]
     #[schema(value_type = Option<serde_json::Value>)]
-    payload: Option<&'a RawValue>,
+    pub(super) payload: Option<&'a RawValue>,
     /// Payload: text.
-    payload_text: Option<String>,
+    pub(super) payload_text: Option<String>,
     /// Payload: bytes in standard, padded base64.
-    payload_base64: Option<String>,
+    pub(super) payload_base64: Option<String>,
     /// Headers that travel with it: at most 64, 8 KiB in all.
     #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
-    headers: Option<HeadersIn>,
+    pub(super) headers: Option<HeadersIn>,
     /// Tags to find it by: at most 16 of at most 64 bytes.
-    tags: Option<Vec<String>>,
+    pub(super) tags: Option<Vec<String>>,
     /// Key by which a broker partitions.
-    slot_key: Option<String>,
+    pub(super) slot_key: Option<String>,
     /// Where it goes; the namespace's destination when absent.
-    destination: Option<DestinationIn>,
+    pub(super) destination: Option<DestinationIn>,
     /// Its retry policy; the namespace's when absent.
-    retry: Option<RetryIn>,
+    pub(super) retry: Option<RetryIn>,
     /// Later than this after due it becomes a dead letter.
-    expire_after: Option<Duration>,
+    pub(super) expire_after: Option<Duration>,
     /// Reserved.
     #[schema(ignore)]
-    repeat: Option<IgnoredAny>,
+    pub(super) repeat: Option<IgnoredAny>,
     /// What an existing timer with this id means.
-    if_exists: Option<IfExistsIn>,
+    pub(super) if_exists: Option<IfExistsIn>,
 }
 
 /// What a schedule of an id that is taken by another request does.

@@ -16,6 +16,7 @@ mod idempotence;
 mod intact;
 mod limits;
 mod lines;
+mod moving;
 mod namespaces;
 mod openapi;
 mod pull;

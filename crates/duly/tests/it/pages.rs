@@ -123,6 +123,11 @@ fn the_page_on_pulling_can_be_typed_in() {
 }
 
 #[test]
+fn the_page_on_moving_can_be_typed_in() {
+    type_in(&["moving.md"], &[]);
+}
+
+#[test]
 fn the_page_on_webhook_receivers_can_be_typed_in() {
     type_in(&["docs/guide/webhook-receiver.md"], &[]);
 }

@@ -2,8 +2,8 @@ use duly_core::{Invalid, NamespaceName, TimerId, Timestamp, payload::PAYLOAD_BYT
 
 use super::*;
 
-const ALL: [Asked; 5] =
-    [Asked::Schedule, Asked::Reschedule, Asked::Cancel, Asked::Fire, Asked::Letter];
+const ALL: [Asked; 6] =
+    [Asked::Schedule, Asked::Import, Asked::Reschedule, Asked::Cancel, Asked::Fire, Asked::Letter];
 
 fn state(state: State, code: Code) -> Refusal {
     Refusal::State {
@@ -88,6 +88,7 @@ fn fields_at_fault_stand_below_their_operation() {
         (revision(), Asked::Cancel, Asked::Cancel.path_at(3), "operations[3].cancel.if_revision"),
         (invalid(), Asked::Schedule, String::new(), "delay"),
         (invalid(), Asked::Schedule, Asked::Schedule.path_at(0), "operations[0].schedule.delay"),
+        (invalid(), Asked::Import, Asked::Import.path_at(2), "timers[2].delay"),
     ] {
         let problem = Problem::refused(refusal, asked, &path).into_body();
         assert_eq!(problem.field.as_deref(), Some(field));

@@ -175,6 +175,15 @@ pub(super) const ROWS: &[Row] = &[
     ("PUT", NS, "{\"limits\":{\"max_fun\":1}}", 400, INVALID, ("limits.max_fun", "\"max_fun\"", "max_in_flight")),
     ("PUT", "/v1/namespaces/a%2Fb", "{}", 400, INVALID, ("namespace", "\"a/b\"", "A-Z a-z 0-9")),
 
+    // Moving.
+    ("GET", "/v1/namespaces/none/export", "", 404, "not_found", NONE),
+    ("GET", "/v1/namespaces/a/export?state=due", "", 400, INVALID, ("state", "\"due\"", "pending or dead")),
+    ("GET", "/v1/namespaces/a/export?limit=1001", "", 400, INVALID, ("limit", "1001", "from 1 to 1000")),
+    ("POST", "/v1/namespaces/a/import?results=errors", "{\"timers\":[]}", 400, INVALID, ("results", "", "unless the body is a stream of lines")),
+    ("POST", "/v1/namespaces/a/import", "{}", 400, INVALID, ("timers", "", "given")),
+    ("POST", "/v1/namespaces/a/import", "{\"timers\":7}", 400, INVALID, ("timers", "7", "a JSON array")),
+    ("POST", "/v1/namespaces/a/import", "{\"operations\":[]}", 400, INVALID, ("operations", "\"operations\"", "known here: timers")),
+
     // Paths and methods that are not there.
     ("GET", "/", "", 404, "not_found", NONE),
     ("GET", "/v1/namespaces/a/timers/", "", 404, "not_found", NONE),
