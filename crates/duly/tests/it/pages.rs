@@ -124,7 +124,7 @@ fn the_page_on_pulling_can_be_typed_in() {
 
 #[test]
 fn the_page_on_moving_can_be_typed_in() {
-    type_in(&["moving.md"], &[]);
+    type_in(&["docs/guide/moving.md"], &[]);
 }
 
 #[test]
