@@ -179,7 +179,9 @@ fn race(seed: u64) -> (Vec<Answered>, Snapshot) {
                     });
                     wrong = wrong.or_else(|| panic::catch_unwind(called).err());
                 }
-                wrong.map(panic::resume_unwind);
+                if let Some(wrong) = wrong {
+                    panic::resume_unwind(wrong);
+                }
             });
         }
     });

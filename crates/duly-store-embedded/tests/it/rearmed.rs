@@ -34,7 +34,7 @@ fn p4_p5_t26_cancelled_and_made_again_at_one_instant_it_fires_once_as_it_was_mad
             for calls in [1, 5] {
                 let mut stage = stage(shell);
                 // The clock stands still all the while, in one batch or in a call each.
-                let all = vec![
+                let all = [
                     make("first", due_ms),
                     cancel("t"),
                     make("second", due_ms),
