@@ -6,8 +6,10 @@
 //! decoder first, and as many damaged sequences of HTTP calls through the server in process; with
 //! `DULY_FUZZ_HTTP_SECONDS` set, `fuzz-http` attacks a real server for so long. With `DULY_RACES`
 //! set, so many races between the calls about a timer are judged first, on the embedded store in
-//! process; with `DULY_CLOCK_SEEDS` set, so many courses of a node on that store whose clock is set
-//! forward and back (a real server's clock cannot be set without setting the machine's).
+//! process; with `DULY_CRASH_SEEDS` set, so many seeds of simulated crashes, power losses and failing
+//! disks of that store, and with `DULY_MODEL_SEEDS` so many of its comparison with the reference; with
+//! `DULY_CLOCK_SEEDS` set, so many courses of a node on that store whose clock is set forward and back
+//! (a real server's clock cannot be set without setting the machine's).
 
 use std::process::Stdio;
 
@@ -25,8 +27,23 @@ const FUZZ_HTTP_SECONDS: &str = "DULY_FUZZ_HTTP_SECONDS";
 /// How many races between calls about a timer are judged; read by their test.
 const RACES: &str = "DULY_RACES";
 
+/// How many seeds of misfortunes the embedded store is taken through; read by its tests.
+const CRASH_SEEDS: &str = "DULY_CRASH_SEEDS";
+
+/// How many seeds of random operations are compared with the reference; read by their test.
+const MODEL_SEEDS: &str = "DULY_MODEL_SEEDS";
+
 /// How many courses have their clock set; read by their test.
 const CLOCK_SEEDS: &str = "DULY_CLOCK_SEEDS";
+
+/// Seeds of attacks on the embedded store in process, the arguments behind `cargo test` that they
+/// go to, and which of these tests; each reads the variable itself.
+const IN_PROCESS: [(&str, &[&str], &[&str]); 4] = [
+    (RACES, &["--test", "it"], &["outcomes"]),
+    (CRASH_SEEDS, &["--test", "it"], &["simulation::", "sudden_end::", "clock_steps::"]),
+    (CRASH_SEEDS, &["--lib"], &["fuzzy::"]),
+    (MODEL_SEEDS, &["--test", "it"], &["model::"]),
+];
 
 /// What the test of clock steps says before their number.
 const CLOCK_STEPS: &str = "clock steps: ";
@@ -60,9 +77,13 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
             return Ok(Outcome::Failed);
         }
     }
-    if std::env::var_os(RACES).is_some() {
-        let races = ["test", "--release", "-p", "duly-store-embedded", "--test", "it", "outcomes"];
-        if process::run(&mut process::cargo(races))? == Outcome::Failed {
+    for (variable, target, tests) in IN_PROCESS {
+        if std::env::var_os(variable).is_none() {
+            continue;
+        }
+        let mut command = process::cargo(["test", "--release", "-p", "duly-store-embedded"]);
+        command.args(target).arg("--").args(tests);
+        if process::run(&mut command)? == Outcome::Failed {
             return Ok(Outcome::Failed);
         }
     }

@@ -23,6 +23,7 @@ pub mod destination;
 pub mod duration;
 pub mod env;
 pub mod error_code;
+mod error_sections;
 pub mod headers;
 pub mod ids;
 pub mod invalid;

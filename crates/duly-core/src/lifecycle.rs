@@ -96,6 +96,15 @@ pub enum Request {
     Other(IfExists),
 }
 
+/// Whether an imported timer is the one that has its id here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Imported {
+    /// It has been here before: equal incarnation, or what is left of it does not tell.
+    Known,
+    /// It has not.
+    New,
+}
+
 /// Whether a failed attempt may be followed by another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Budget {
@@ -110,6 +119,8 @@ pub enum Budget {
 pub enum Event {
     /// A caller schedules this id.
     Schedule(Request),
+    /// A timer comes from another store as it was there.
+    Import(Imported),
     /// A caller changes it.
     Reschedule,
     /// A caller cancels it.
@@ -161,12 +172,21 @@ pub enum Decision {
 pub const fn decide(state: Option<State>, event: Event) -> Decision {
     let Some(state) = state else {
         return match event {
-            Event::Schedule(_) => Decision::Create,
+            Event::Schedule(_) | Event::Import(_) => Decision::Create,
             _ => Decision::Refuse(Code::NotFound),
         };
     };
     match event {
         Event::Schedule(request) => on_schedule(state, request),
+        Event::Import(Imported::Known) => Decision::Existing,
+        Event::Import(Imported::New) => match state {
+            // A dead letter stays under its delivery id beside another timer of its id.
+            State::Dead => Decision::Create,
+            // What was cancelled does not come back.
+            State::Cancelled => Decision::Existing,
+            State::Finished => Decision::Refuse(Code::Finished),
+            _ => Decision::Refuse(Code::AlreadyExists),
+        },
         Event::Reschedule => match state {
             State::Scheduled | State::Due | State::Retrying => Decision::Change,
             _ => Decision::Refuse(code_of(state)),

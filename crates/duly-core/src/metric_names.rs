@@ -63,7 +63,7 @@ const ATTEMPT_OUTCOMES: &[&str] = &[
 ];
 /// Kinds of operations on timers, as labels.
 pub const OPERATIONS: &[&str] =
-    &["schedule", "reschedule", "cancel", "fire", "redrive", "purge", "give_up"];
+    &["schedule", "reschedule", "cancel", "fire", "redrive", "purge", "give_up", "import"];
 /// What became of an operation, as labels.
 pub const OUTCOMES: &[&str] = &[
     "created",
@@ -76,6 +76,9 @@ pub const OUTCOMES: &[&str] = &[
     "refused",
     "failed",
 ];
+/// Limits that operations are refused at, as labels.
+pub const LIMITS: &[&str] =
+    &["schedule_per_second", "max_pending", "max_dead", "disk", "memory", "segment"];
 const LANE_STATES: &[&str] = &["flowing", "capped", "starved", "throttled", "shut"];
 const BREAKER_STATES: &[&str] = &["closed", "open", "half_open"];
 const FINDINGS: &[&str] =
@@ -104,6 +107,8 @@ metrics! {
         "Time a push attempt took, from request to verdict.";
     OPERATIONS_TOTAL = "duly_operations_total" Counter ["operation": OPERATIONS, "outcome": OUTCOMES]
         "Operations on timers. Labels: operation, outcome.";
+    LIMIT_REFUSALS_TOTAL = "duly_limit_refusals_total" Counter ["limit": LIMITS]
+        "Operations on timers that were refused at a limit (429). Label: limit (schedule_per_second, max_pending, max_dead, disk, memory, segment).";
     COMMIT_SECONDS = "duly_commit_seconds" Histogram
         "Time from taking a batch to its being durable.";
     FSYNC_SECONDS = "duly_fsync_seconds" Histogram
@@ -118,6 +123,10 @@ metrics! {
         "Firings under a lease.";
     DEAD = "duly_dead" Gauge
         "Dead letters.";
+    NAMESPACES_PAUSED = "duly_namespaces_paused" Gauge
+        "Namespaces that are paused.";
+    NAMESPACES_DEAD_FULL = "duly_namespaces_dead_full" Gauge
+        "Namespaces with as many dead letters as limits.max_dead allows: nothing of them is delivered.";
     OLDEST_DUE_SECONDS = "duly_oldest_due_seconds" Gauge
         "Age of the oldest due and unclaimed firing.";
     LANES = "duly_lanes" Gauge ["state": LANE_STATES]
@@ -126,6 +135,8 @@ metrics! {
         "Push lanes with attempts under way or a breaker that is not closed. Label: state (closed, open, half_open).";
     LANES_NEGLECTED = "duly_lanes_neglected" Gauge
         "Lanes with something due that nobody worked on at the last two looks of the auditor: anything but 0 is an alarm.";
+    LANES_DIVERTED = "duly_lanes_diverted" Gauge
+        "Push lanes whose firings go to their namespace's fallback because their own receiver has not answered for long.";
     LEASE_WAITERS = "duly_lease_waiters" Gauge
         "Lease calls that wait for a firing.";
     INDEX_BYTES = "duly_index_bytes" Gauge

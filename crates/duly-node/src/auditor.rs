@@ -6,15 +6,18 @@
 //! counted, logged, shown in `/readyz`, and the lane is looked at anew. The store has an auditor of
 //! its own for what it forgot itself.
 //!
-//! A look reads the store's list in pages like any walk, and remembers at most [`SUSPECTS_MAX`].
+//! A look reads the store's list in pages like any walk, and remembers at most [`SUSPECTS_MAX`]. One
+//! that gets no answer is given up and counted like a call that is made again; the next comes as
+//! ever. The loop turns at least once in [`SLEEP_MAX`] but for a call to the store, so that its
+//! standing still can be seen.
 
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{destination::LaneKey, shard::ShardId};
-use duly_store::{Lane, Result};
+use duly_store::{Error, Lane, Ready, ReadyCursor, Result};
 use rustc_hash::FxHashSet;
 
-use crate::{phase::Phase, record::Recorder, state::Shared};
+use crate::{phase::Phase, record::Recorder, state::Shared, waker::SLEEP_MAX};
 
 /// Lanes of one page.
 const PAGE: usize = 256;
@@ -30,7 +33,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut suspects = FxHashSet::default();
     while shared.phases.now() == Phase::Running {
         tokio::select! {
-            () = tokio::time::sleep(shared.options.audit_every) => {}
+            () = pause(&shared) => {}
             () = shared.phases.reached(Phase::Draining) => return,
         }
         match look(&shared).await {
@@ -44,13 +47,35 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
+/// The time between two looks, in steps.
+async fn pause(shared: &Shared) {
+    let mut left = shared.options.audit_every;
+    while !left.is_zero() {
+        shared.auditor_beat.turn(shared.clock.boot());
+        let step = left.min(SLEEP_MAX);
+        tokio::time::sleep(step).await;
+        left -= step;
+    }
+}
+
+/// One page of the store's list. A call that is never answered ends as one that failed.
+async fn ready(shared: &Shared, shard: ShardId, after: Option<ReadyCursor>) -> Result<Ready> {
+    shared.auditor_beat.turn(shared.clock.boot());
+    let answer = shared.store.ready(shard, after, PAGE);
+    if let Ok(answer) = tokio::time::timeout(shared.options.stall_after, answer).await {
+        return answer;
+    }
+    shared.watch.restarted("the look of the auditor", "got no answer of the store");
+    Err(Error::InDoubt { reason: "the store gave no answer".to_owned() })
+}
+
 /// Lanes that nobody works on now.
 async fn look(shared: &Shared) -> Result<FxHashSet<(ShardId, Lane)>> {
     let mut seen = FxHashSet::default();
     for shard in shared.shards() {
         let mut after = None;
         loop {
-            let page = shared.store.ready(shard, after, PAGE).await?;
+            let page = ready(shared, shard, after).await?;
             for ready in page.lanes {
                 if seen.len() < SUSPECTS_MAX && !is_worked_on(shared, shard, &ready.lane) {
                     seen.insert((shard, ready.lane));

@@ -20,7 +20,6 @@ use crate::{
     lanes::{Granted, Planned},
     phase::Phase,
     pull,
-    record::Recorder,
     state::{Shared, wall_after},
     waker::SLEEP_MAX,
 };
@@ -38,19 +37,12 @@ const SLEEP_MIN: Duration = Duration::from_micros(100);
 /// Claims for waiting lanes before the loop looks whether something became due, so that fast
 /// receivers with a backlog hold up nobody.
 const RESUMES_PER_LOOK: usize = 4;
-/// Time between two counts of the lanes for the metrics.
-const CENSUS_EVERY: Duration = Duration::from_secs(1);
 
 /// The loop; ends when the node drains.
 pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
     let mut times = Times::default();
     while shared.phases.now() == Phase::Running {
-        let boot = shared.clock.boot();
         shared.shard_turned(shard);
-        if boot >= times.census_at {
-            times.census_at = boot + CENSUS_EVERY;
-            Recorder::lanes(&shared.lanes.lock().census());
-        }
         if let Err(error) = turn(&shared, shard, &mut times).await {
             shared.log_store_error("ready or claim", &error);
             tokio::time::sleep(ERROR_PAUSE).await;
@@ -67,7 +59,6 @@ pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
 #[derive(Debug, Default)]
 struct Times {
     walk_at: Duration,
-    census_at: Duration,
     /// Where the next walk begins, when the last could not remember more lanes.
     walk_from: Option<ReadyCursor>,
     /// Claims so far.

@@ -8,8 +8,8 @@ use std::{
 /// How a node feels; answered at once, also while its store is busy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeHealth {
-    /// Each loop and when it last turned: shard loops at least once a second, settlers (named only
-    /// while something is unsettled) at every call to the store.
+    /// Each loop and when it last turned: those of shards, watchdog and auditor every few seconds but
+    /// for a call to the store, settlers (named only while something is unsettled) at every such call.
     pub loops: Vec<LoopHealth>,
     /// Lease calls that wait.
     pub waiters: usize,

@@ -28,6 +28,7 @@ mod backlog;
 mod breaker;
 mod drr;
 mod fallback;
+mod known;
 mod plan;
 mod share;
 mod state;
@@ -38,21 +39,17 @@ mod tests;
 
 use backlog::{Backlog, Waiting};
 pub use breaker::BreakerState;
-use breaker::{Breaker, Gate};
+use breaker::Gate;
 pub(crate) use breaker::{Pass, Reception};
-use fallback::is_diverted;
+use fallback::{Fallbacks, is_diverted};
+use known::Known;
 use plan::Plan;
 pub(crate) use plan::{Permit, Planned, Receiver};
 pub(crate) use share::Kind;
 use share::{Demand, Limit, Load, Room, Share, Turn};
-use state::State;
-pub(crate) use view::Census;
 pub use view::{Activity, LaneLoad};
+pub(crate) use view::{Census, Count, Listing};
 
-/// Lanes remembered although they hold nothing.
-const IDLE_REMEMBERED_MAX: usize = 4_096;
-/// Lanes remembered for what their receivers did, although they hold nothing.
-const REMEMBERED_MAX: usize = 1 << 16;
 /// Most starved lanes looked at in one step.
 const LOOKS_MAX: usize = 4_096;
 /// Wait of a lane that has attempts for its fallback beside those for its own receiver.
@@ -75,14 +72,11 @@ pub(crate) struct Lanes {
     workers_max: usize,
     batch_max: usize,
     workers: Load,
-    lanes: FxHashMap<Lane, State>,
+    lanes: Known,
     /// What the lanes of a namespace hold together; absent when nothing.
     namespaces: FxHashMap<NamespaceName, Load>,
     backlogs: Vec<Backlog>,
-    /// Breakers of the namespaces' fallbacks, of those that know something.
-    fallbacks: FxHashMap<NamespaceName, Breaker>,
-    /// Size of `lanes` at which the idle ones are forgotten.
-    forget_at: usize,
+    fallbacks: Fallbacks,
     /// A lane that is lost sight of, so that a test sees who notices.
     #[cfg(test)]
     pub(crate) lost: Option<Lane>,
@@ -94,11 +88,10 @@ impl Lanes {
             workers_max: workers_max.max(1),
             batch_max: batch_max.max(1),
             workers: Load::default(),
-            lanes: FxHashMap::default(),
+            lanes: Known::new(workers_max),
             namespaces: FxHashMap::default(),
             backlogs: (0..shards).map(|_| Backlog::default()).collect(),
-            fallbacks: FxHashMap::default(),
-            forget_at: IDLE_REMEMBERED_MAX + workers_max,
+            fallbacks: Fallbacks::default(),
             #[cfg(test)]
             lost: None,
         }
@@ -197,6 +190,7 @@ impl Lanes {
     ) -> usize {
         let state = self.lanes.get(&lane).copied().unwrap_or_default();
         let (to, gate) = self.way(&lane, &state, share, plan.now);
+        self.note_diverted(&lane, &state, share, plan.now);
         let waits = plan.is_for_another(&lane, to);
         let (probes, rated) = match gate {
             Gate::ShutUntil(_) => (0, 0),
@@ -242,7 +236,7 @@ impl Lanes {
                 Receiver::Own => None,
                 Receiver::Fallback => Some(self.pass_to_fallback(&lane.namespace, got, plan.now)),
             };
-            let state = self.lanes.entry(lane.clone()).or_default();
+            let state = self.lanes.entry(&lane);
             let pass = to_fallback.unwrap_or_else(|| state.breaker.pass(plan.now, got));
             let planned = state.begin(lane, granted, share, (to, pass), plan.now);
             plan.add(planned);
@@ -343,6 +337,10 @@ impl Lanes {
             return Vec::new();
         };
         state.breaker.report(pass, reception, now);
+        if state.is_diverted && state.breaker.opened_at().is_none() {
+            state.is_diverted = false;
+            self.fallbacks.diverted -= 1;
+        }
         if matches!(pass, Pass::Free(_)) && state.breaker.state() == BreakerState::Closed {
             return Vec::new();
         }
@@ -391,19 +389,6 @@ impl Lanes {
         if let Some(state) = self.lanes.get_mut(lane) {
             state.load.subtract(load);
         }
-        if self.lanes.len() > self.forget_at {
-            self.forget_idle(now);
-        }
-    }
-
-    /// Forgets lanes that hold nothing and of which nothing is known; past the bound, all that hold
-    /// nothing.
-    fn forget_idle(&mut self, now: Duration) {
-        self.lanes.retain(|_, state| state.load.sum() > 0 || !state.is_new(now));
-        if self.lanes.len() > REMEMBERED_MAX {
-            self.lanes.retain(|_, state| state.load.sum() > 0);
-        }
-        // Twice what is left, so that forgetting costs each lane a constant.
-        self.forget_at = (2 * self.lanes.len()).max(IDLE_REMEMBERED_MAX + self.workers_max);
+        self.fallbacks.diverted -= self.lanes.slots_returned(now);
     }
 }

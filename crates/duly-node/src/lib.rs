@@ -17,6 +17,7 @@
 //! `deliver`, `pull`, `settler`). Start reading at [`Node`], then `dispatch`.
 
 mod auditor;
+mod census;
 mod deliver;
 mod dispatch;
 mod health;

@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, auditor, dispatch,
+    LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, auditor, census, dispatch,
     health::Beat,
-    lanes::Lanes,
+    lanes::{Lanes, Listing},
     log_limit::LogLimit,
     phase::{Phase, Phases},
     pull::{self, Pull},
@@ -83,6 +83,7 @@ impl Node {
         };
         let shared = Arc::new(Shared {
             watchdog_beat: Beat::default(),
+            auditor_beat: Beat::default(),
             watch: Watch::new(shards),
             shard_beats: beats(),
             settler_beats: beats(),
@@ -119,10 +120,13 @@ impl Node {
             });
         }
         shared.watchdog_beat.turn(shared.clock.boot());
+        shared.auditor_beat.turn(shared.clock.boot());
         let guarded = Arc::clone(&shared);
         supervise::spawn("watchdog".to_owned(), guarded, Arc::default(), watchdog::run);
         let guarded = Arc::clone(&shared);
         supervise::spawn("auditor".to_owned(), guarded, Arc::default(), auditor::run);
+        let guarded = Arc::clone(&shared);
+        supervise::spawn("census".to_owned(), guarded, Arc::default(), census::run);
         shared.ring_all();
         Handle(shared)
     }
@@ -207,7 +211,7 @@ impl Handle {
 
     /// The push lanes of a namespace that hold something or lately did.
     pub fn lanes(&self, namespace: &NamespaceName) -> Vec<LaneLoad> {
-        self.0.lanes.lock().loads(namespace, self.0.clock.boot())
+        census::list(&self.0, Listing::new(namespace.clone()))
     }
 
     /// How the node feels; answers at once.
@@ -220,10 +224,11 @@ impl Handle {
                 idle_for: beat.idle_for(boot),
             })
             .collect();
-        loops.push(LoopHealth {
-            name: "watchdog".to_owned(),
-            idle_for: self.0.watchdog_beat.idle_for(boot),
-        });
+        let guards = [("watchdog", &self.0.watchdog_beat), ("auditor", &self.0.auditor_beat)];
+        loops.extend(guards.map(|(name, beat)| LoopHealth {
+            name: name.to_owned(),
+            idle_for: beat.idle_for(boot),
+        }));
         let settlers = self.0.settler_beats.iter().zip(&self.0.unsettled);
         for (i, (beat, unsettled)) in settlers.enumerate() {
             if unsettled.load(Ordering::Relaxed) > 0 {

@@ -72,6 +72,12 @@ impl Recorder {
         }
     }
 
+    /// Push lanes whose firings go to their fallback.
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+    pub(crate) fn diverted(count: usize) {
+        metrics::gauge!(names::LANES_DIVERTED).set(count as f64);
+    }
+
     /// Lanes that the node's auditor found neglected at its last look.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub(crate) fn neglected(now: usize, more: usize) {

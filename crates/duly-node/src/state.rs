@@ -53,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) shard_beats: Vec<Beat>,
     pub(crate) settler_beats: Vec<Beat>,
     pub(crate) watchdog_beat: Beat,
+    pub(crate) auditor_beat: Beat,
     pub(crate) watch: Watch,
 }
 

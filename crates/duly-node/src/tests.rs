@@ -9,11 +9,14 @@ use duly_sink::Delivery;
 use crate::Activity;
 
 mod backlog;
+mod by_hand;
 mod clock_steps;
 mod drain;
 mod flaky;
+mod guards;
 mod lanes;
 mod pull;
+mod settings;
 mod watchdog;
 mod world;
 
@@ -211,7 +214,7 @@ async fn a_claim_or_ready_that_fails_is_tried_again() {
 #[tokio::test(start_paused = true)]
 async fn p3_a_panic_while_settling_leaves_nothing_leased() {
     let mut world = World::start().await;
-    world.flaky.panic_in_settle();
+    world.flaky.panic_in(flaky::Breaks::Settle);
     world.schedule("t", ms(0), A).await;
     let first = world.call().await;
     let delivery_id = first.envelope.delivery_id;

@@ -5,7 +5,7 @@
 //! * An error names the key, the place, the value seen and what is allowed; all errors are found
 //!   at once. Nothing unknown is passed over.
 //!
-//! Called by the binary: [`load`] before anything starts, [`Config::show`] for `config show`,
+//! Called by the binary: [`load_with_files`] before anything starts, [`load`] and [`Config::show`] for `config show`,
 //! [`example_toml`] for `config example`.
 
 mod cross;
@@ -14,6 +14,7 @@ mod environment;
 mod error;
 mod example;
 mod file;
+pub(crate) mod files;
 pub mod keys;
 mod near;
 mod origin;
@@ -21,6 +22,7 @@ mod reach;
 mod reference;
 mod sections;
 mod value;
+mod web;
 
 use std::{ffi::OsString, fmt::Write, path::PathBuf};
 
@@ -94,6 +96,20 @@ pub struct Config {
 /// # Errors
 /// Everything that is wrong.
 pub fn load(source: &Source) -> Result<Config, Errors> {
+    gather(source).finish()
+}
+
+/// [`load`], and a look at the files and directories that are named, as a start would use them.
+///
+/// # Errors
+/// Everything that is wrong, that of the files too.
+pub fn load_with_files(source: &Source) -> Result<Config, Errors> {
+    let mut gathered = gather(source);
+    files::check(&mut gathered);
+    gathered.finish()
+}
+
+fn gather(source: &Source) -> Gathered {
     let mut gathered = Gathered::new();
     if let Some(path) = &source.file {
         file::read(path, &mut gathered);
@@ -112,7 +128,7 @@ pub fn load(source: &Source) -> Result<Config, Errors> {
         }
     }
     cross::check(&mut gathered);
-    gathered.finish()
+    gathered
 }
 
 impl Config {

@@ -18,13 +18,17 @@ pub(crate) mod batch;
 pub(crate) mod body;
 pub(crate) mod budget;
 mod bulk;
+mod cors;
 pub(crate) mod cursor;
 mod dead;
 mod described;
 mod edge;
+mod export;
 mod front;
 mod guard;
 pub(crate) mod health;
+mod import;
+mod items;
 mod lease;
 mod lines;
 mod metrics;
@@ -36,6 +40,7 @@ pub(crate) mod pages;
 mod path;
 pub(crate) mod problem;
 mod query;
+mod receivers;
 pub(crate) mod refused;
 pub(crate) mod settle;
 mod taken;
@@ -44,6 +49,7 @@ pub(crate) mod trace;
 
 pub use app::{App, ImplicitNamespaces, Limits, Parts};
 pub use backup::Backups;
+pub(crate) use edge::Made;
 pub(crate) use front::{Front, Routers};
 pub use guard::Guard;
 pub use openapi::openapi_json;
@@ -83,6 +89,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(dead::redrive))
         .routes(routes!(dead::purge))
         .routes(routes!(overdue::give_up_overdue))
+        .routes(routes!(export::export_timers))
+        .routes(routes!(import::import_timers))
         .routes(routes!(namespaces::get::list_namespaces))
         .routes(routes!(
             namespaces::get::get_namespace,

@@ -24,4 +24,4 @@ pub mod wire;
 
 pub use config::Config;
 pub use http::openapi_json;
-pub use start::{Running, StartError, StartReport, check_files, start};
+pub use start::{Running, StartError, StartReport, start};

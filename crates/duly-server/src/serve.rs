@@ -3,19 +3,19 @@
 mod patient;
 mod unparsed;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use duly_core::{Code, Millis, error_code::Retry};
 use http::StatusCode;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    server::conn::auto,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinHandle,
-    time::{MissedTickBehavior, interval, sleep, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 
 use self::{
@@ -111,9 +111,9 @@ async fn accept(
 ) {
     let builder = Arc::new(builder(&settings));
     let places = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
-    let graceful = GracefulShutdown::new();
+    let (leave, leaves) = watch::channel(Stop::NotYet);
     let full = full();
-    let patience = Patience { first_bytes: settings.header_timeout, write: settings.write_timeout };
+    let patience = Patience { idle: settings.header_timeout, write: settings.write_timeout };
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -130,15 +130,19 @@ async fn accept(
             }
         };
         match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => connect(stream, (place, patience), &builder, front.clone(), &graceful),
+            Ok(place) => {
+                connect(stream, (place, patience), &builder, front.clone(), leaves.clone())
+            }
             Err(_) => {
                 // The socket's buffer is empty, so this is one write; if it fails, so be it.
                 stream.try_write(full.as_bytes()).ok();
             }
         }
     }
-    drop(listener);
-    if timeout(settings.drain_within, graceful.shutdown()).await.is_err() {
+    drop((listener, leaves));
+    leave.send_replace(Stop::Now);
+    // Each connection has a receiver as long as it is there.
+    if timeout(settings.drain_within, leave.closed()).await.is_err() {
         tracing::warn!("some requests had no answer in time and were cut off");
     }
 }
@@ -164,26 +168,45 @@ fn connect(
     (place, patience): (OwnedSemaphorePermit, Patience),
     builder: &Arc<auto::Builder<TokioExecutor>>,
     front: Front,
-    graceful: &GracefulShutdown,
+    mut leaves: watch::Receiver<Stop>,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection ended before it began");
         return;
     }
     let builder = Arc::clone(builder);
-    let watcher = graceful.watcher();
     let taken = Taken::new(patience.write);
     tokio::spawn(async move {
         let stream = Speaking::new(Patient::new(stream, patience));
         let front = front.connected(taken.clone());
-        let connection = builder.serve_connection(TokioIo::new(stream), front);
-        tokio::select! {
-            ended = watcher.watch(connection) => if let Err(error) = ended {
-                tracing::debug!(error, "a connection broke");
-            },
-            () = taken.given_up() => tracing::debug!("a caller did not take its answers"),
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), front));
+        let mut given_up = pin!(taken.given_up());
+        let mut from = Instant::now();
+        let mut stop = Stop::NotYet;
+        loop {
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(error, "a connection broke");
+                    }
+                    break;
+                }
+                () = given_up.as_mut() => {
+                    tracing::debug!("a caller did not take its answers");
+                    break;
+                }
+                _ = leaves.wait_for(|stop| *stop == Stop::Now), if stop == Stop::NotYet => {}
+                // A caller that was asked to go and does not is left.
+                () = taken.rested(patience.idle, from) => if stop == Stop::Now {
+                    tracing::debug!("a connection without a call stayed");
+                    break;
+                },
+            }
+            (stop, from) = (Stop::Now, Instant::now());
+            connection.as_mut().graceful_shutdown();
         }
-        drop(place);
+        drop((place, leaves));
     });
 }
 

@@ -85,16 +85,6 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     start_on(listener, config, Box::new(open::directory)).await
 }
 
-/// Reads the files that the configuration names, as a start does, and keeps nothing of them.
-///
-/// # Errors
-/// The first that cannot be used.
-pub fn check_files(config: &Config) -> Result<(), StartError> {
-    let options = options::sink_options(config, config.server.listen)?;
-    HttpSink::new(options, Arc::new(SystemClock))?;
-    Ok(())
-}
-
 fn cannot_listen(config: &Config, source: io::Error) -> StartError {
     let (address, origin) = (config.server.listen, config.origin("server.listen"));
     StartError::Listen { address, origin, source }
@@ -162,7 +152,9 @@ async fn open_and_run(
     metrics: Metrics,
 ) -> Result<Parted, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let sink = HttpSink::new(options::sink_options(config, listen)?, Arc::clone(&clock))?;
+    let options = options::sink_options(config, listen)?;
+    let addresses = options.addresses.clone();
+    let sink = HttpSink::new(options, Arc::clone(&clock))?;
     let began = Instant::now();
     let store = open::open(config, Arc::clone(&clock), waiting, opener).await?;
     let open_time = began.elapsed();
@@ -182,6 +174,7 @@ async fn open_and_run(
         clock,
         implicit_namespaces: config.defaults.implicit_namespaces,
         guard: config.server.guard(listen.ip()),
+        addresses,
         limits: config.server.limits(),
         backups: Backups::of(config.store.backup_dir.clone(), Arc::clone(&store)),
         metrics,

@@ -36,6 +36,8 @@ pub mod settlement;
 pub mod stats;
 pub mod time;
 pub mod timer;
+pub mod trace;
+pub mod transport;
 
 pub use backup::{BackupIn, BackupOut};
 pub use batch::{BatchIn, BatchOut, CancelledOut, OperationIn, OperationResult};
@@ -60,3 +62,4 @@ pub use settlement::{SettleIn, SettledOut, SettlementIn};
 pub use stats::StatsOut;
 pub use time::{Time, TimeOut};
 pub use timer::{TimerOut, TimersOut};
+pub use transport::{ExportOut, ImportIn, TransportIn, TransportOut};

@@ -10,10 +10,12 @@ pub enum Error {
     #[error("the webhook client cannot be built: {0}")]
     Client(String),
     /// A file that the options name cannot be used.
-    #[error("the {what} {} cannot be used: {reason}", path.display())]
+    #[error("the {what} ({key}) {} cannot be used: {reason}", path.display())]
     File {
         /// What it is for.
         what: &'static str,
+        /// The key of the configuration that names it.
+        key: &'static str,
         /// The file.
         path: PathBuf,
         /// What is wrong with it, and what it must be.

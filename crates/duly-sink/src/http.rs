@@ -55,6 +55,13 @@ use self::{
     unsent::FLUSHED_WITHIN,
 };
 
+/// Reads the certificates and keys that are named, as a sink does, and keeps nothing of them.
+///
+/// One error at most of the authorities, and one of the client's pair.
+pub fn check_files(files: &options::TlsFiles) -> Vec<Error> {
+    tls::check(files)
+}
+
 /// How much sooner than the receiver says an idle connection is closed from this side.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 

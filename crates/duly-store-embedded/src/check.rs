@@ -106,6 +106,11 @@ impl Check<'_> {
                 self.report.torn_tail = state.found.torn;
                 self.report.checkpoint = state.checkpoint();
                 self.report.namespaces = state.holdings();
+                // What an opening does first to a restored store.
+                let is_restored = self.disk.list("")?.iter().any(|name| name == manifest::RESTORED);
+                for namespace in &mut self.report.namespaces {
+                    namespace.paused |= is_restored;
+                }
                 self.state = Some(state);
                 Ok(())
             }

@@ -21,7 +21,7 @@ use std::{
 };
 
 use duly_core::{env::Clock, stub::Stub, timer::Timer};
-use duly_store::{Error, Refusal};
+use duly_store::{Error, Limit, Refusal};
 use duly_wheel::Calendar;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use rustc_hash::FxHashMap;
@@ -54,6 +54,7 @@ mod clock_watch;
 mod dead;
 mod earliest;
 mod graves;
+mod import;
 pub(crate) mod inspect;
 pub(crate) mod lanes;
 pub(crate) mod leases;
@@ -339,6 +340,7 @@ impl Engine {
                 Stop::Refused(too_large(bytes, bytes_max))
             }
             AppendError::Full => Stop::Refused(Refusal::Exhausted {
+                limit: Limit::Segment,
                 reason: "the record does not fit a journal segment; raise store.segment_bytes"
                     .into(),
                 retry_after: None,
@@ -438,6 +440,7 @@ fn wrong_kind(record: &Record) -> ReadError {
 
 fn too_large(bytes: u64, bytes_max: u64) -> Refusal {
     Refusal::Exhausted {
+        limit: Limit::Segment,
         reason: format!(
             "the record has {bytes} bytes and a journal segment takes {bytes_max}; raise \
              store.segment_bytes or send a smaller payload"

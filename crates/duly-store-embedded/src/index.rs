@@ -22,6 +22,8 @@ mod table;
 use directory::{Directory, TABLE_LEN_MAX};
 pub(crate) use entry::{Claimable, Entry, Flags, Kind, Location, NUMBER_MAX};
 pub(crate) use held::Held;
+#[cfg(test)]
+pub(crate) use key::COLLIDES;
 use key::Fingerprint;
 pub(crate) use key::{Key, NAMESPACE_MAX, PackedKey};
 pub(crate) use load::Loader;

@@ -17,13 +17,16 @@
 //! bytes behind them are for later versions and are not looked at.
 
 use crate::{
+    checkpoint,
     disk::{self, Disk},
     format::{
         self,
         fields::{Reader, Writer},
         frame,
     },
+    journal,
     open::OpenError,
+    runs,
 };
 
 /// The epoch of a store whose first segment is not durable yet. Frames begin with the next one, so
@@ -53,19 +56,32 @@ pub(crate) struct Manifest {
     pub(crate) created_at_ms: u64,
 }
 
+/// The first directory of a store that holds anything.
+fn first_in_use(disk: &dyn Disk) -> Result<Option<&'static str>, disk::Error> {
+    for dir in [journal::DIR, runs::FILES.dir, checkpoint::FILES.dir] {
+        if !disk.list(dir)?.is_empty() {
+            return Ok(Some(dir));
+        }
+    }
+    Ok(None)
+}
+
 impl Manifest {
     /// Reads and checks it; `None` when the directory has none and nothing else of a store.
     pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Self>, OpenError> {
         let file = match disk.open(NAME) {
             Ok(file) => file,
             Err(error) if error.is_not_found() => {
-                if disk.list("journal")?.is_empty() {
+                let Some(dir) = first_in_use(disk)? else {
                     return Ok(None);
-                }
+                };
                 return Err(OpenError::Damaged {
                     file: NAME.into(),
                     offset: 0,
-                    what: "the manifest is missing although there is a journal".into(),
+                    what: format!(
+                        "the manifest is missing although there are files in {dir}/, as after a \
+                         backup or a restore that was interrupted (remove that and make another)"
+                    ),
                 });
             }
             Err(error) => return Err(error.into()),

@@ -54,9 +54,22 @@ pub enum OpenError {
     /// Opening needed to write and could not.
     #[error("{0}")]
     Unwritable(String),
+    /// The system refused a thread.
+    #[error(
+        "no thread could be started: {0}; raise the limit of threads (ulimit -u, TasksMax of the \
+         unit), or free memory, and start again"
+    )]
+    NoThread(String),
     /// A limit of the options is out of its range.
     #[error("{0}")]
     Options(duly_core::Invalid),
+}
+
+impl OpenError {
+    #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+    pub(crate) fn no_thread(error: std::io::Error) -> Self {
+        Self::NoThread(error.to_string())
+    }
 }
 
 fn features_text(features: u64) -> String {

@@ -41,8 +41,21 @@ pub struct Options {
     pub chunk_bytes: u64,
     /// Time between two passes of the auditor.
     pub audit_rest_ms: u64,
+    /// What comes when the wall clock jumps ahead.
+    pub on_clock_jump: OnClockJump,
     /// Fixes the random bits, for tests; `None` takes them from the machine.
     pub random_seed: Option<u64>,
+}
+
+/// What comes when the wall clock has stepped more than a minute ahead since the opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnClockJump {
+    /// What is due fires, as always.
+    #[default]
+    Fire,
+    /// Nothing is claimed, nothing expires and the store is not ready, until the clock is back or the
+    /// store is opened again.
+    Hold,
 }
 
 impl Default for Options {
@@ -59,6 +72,7 @@ impl Default for Options {
             overdue_max: 262_144,
             chunk_bytes: run::CHUNK_BYTES,
             audit_rest_ms: 60_000,
+            on_clock_jump: OnClockJump::Fire,
             random_seed: None,
         }
     }

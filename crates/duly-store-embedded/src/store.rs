@@ -89,9 +89,7 @@ impl EmbeddedStore {
             health: Arc::new(Mutex::new(engine.health())),
         };
         let thread = shell::start(engine, Arc::clone(&disk), segment_bytes, shared.clone())
-            .map_err(|error| {
-                OpenError::Unwritable(format!("no thread could be started: {error}"))
-            })?;
+            .map_err(OpenError::no_thread)?;
         let mode = Mode::Threads { shared, engine: Mutex::new(Some(thread)) };
         Ok(Self { mode, disk, report, backup: Mutex::new(()), _lock: lock })
     }

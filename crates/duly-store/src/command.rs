@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{
-    Code, DeliveryId, Incarnation, Invalid, Millis, NamespaceName, Schedule, State, TimerId,
+    Code, DeliveryId, Incarnation, Invalid, Millis, NamespaceName, Schedule, State, Timer, TimerId,
     Timestamp,
     schedule::{IfExists, Patch},
     shard::{ShardId, shard_of},
 };
 
-use crate::{Error, TimerView, query::Body};
+use crate::{Error, Limit, TimerView, query::Body};
 
 /// Most commands of one call to [`crate::Store::apply`]; more refuse the call.
 pub const COMMANDS_MAX: usize = 10_000;
@@ -42,6 +42,7 @@ impl Command {
     pub fn shard(&self, shards: u16) -> Option<ShardId> {
         let id = match &self.operation {
             Operation::Schedule { schedule, .. } => &schedule.id,
+            Operation::Import { timer } => &timer.id,
             Operation::Reschedule { id, .. }
             | Operation::Cancel { id, .. }
             | Operation::CancelSeen { id, .. }
@@ -75,6 +76,13 @@ pub enum Operation {
         schedule: Box<Schedule>,
         /// What an existing timer with this id means.
         if_exists: IfExists,
+    },
+    /// Take a timer, or a dead letter, as another store had it: incarnation, occurrence, attempts
+    /// and times stay, so that its delivery id does. One that has been here before, in whatever
+    /// state, is the answer as it is, so that an import can be repeated.
+    Import {
+        /// As it was. With a [`Timer::death`] it is a dead letter.
+        timer: Box<Timer>,
     },
     /// Change a pending timer.
     Reschedule {
@@ -161,7 +169,7 @@ pub enum Letter {
 /// What became of one operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// A new timer was made.
+    /// A new timer was made, or one was imported.
     Created(Arc<TimerView>),
     /// The existing timer is the answer; nothing changed.
     Existing(Arc<TimerView>),
@@ -258,7 +266,9 @@ pub enum Refusal {
     /// A limit of the namespace or of the store is reached.
     #[error("{reason}")]
     Exhausted {
-        /// Which limit, and what to do.
+        /// Which one.
+        limit: Limit,
+        /// The same for a person, and what to do.
         reason: String,
         /// When another try can help, if waiting helps.
         retry_after: Option<Millis>,
@@ -272,7 +282,7 @@ impl Refusal {
             "namespace {namespace} has {max_dead} dead letters, its limit: redrive or purge some, or \
              raise limits.max_dead"
         );
-        Self::Exhausted { reason, retry_after: None }
+        Self::Exhausted { limit: Limit::MaxDead, reason, retry_after: None }
     }
 
     /// That a namespace has taken as many schedules as its rate allows; another fits after `wait`.
@@ -282,7 +292,8 @@ impl Refusal {
             "namespace {namespace} takes {per_second} schedules a second, its \
              limits.schedule_per_second: repeat the call after the wait, or raise the limit"
         );
-        Self::Exhausted { reason, retry_after: Some(Millis::from_ms(wait_ms.max(1))) }
+        let retry_after = Some(Millis::from_ms(wait_ms.max(1)));
+        Self::Exhausted { limit: Limit::SchedulePerSecond, reason, retry_after }
     }
 
     /// The stable code of the contract.

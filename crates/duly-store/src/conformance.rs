@@ -29,6 +29,7 @@ mod dead;
 mod durable;
 mod fire;
 mod forecast;
+mod import;
 mod intact;
 mod lease;
 mod limits;

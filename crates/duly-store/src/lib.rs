@@ -23,6 +23,7 @@ pub mod command;
 pub mod conformance;
 pub mod error;
 pub mod forecast;
+mod limit;
 pub mod memory;
 pub mod namespaces;
 pub mod query;
@@ -37,6 +38,7 @@ pub use claim::{
 pub use command::{Answer, Command, Operation, Outcome, Refusal};
 pub use error::{Error, Result};
 pub use forecast::{Forecast, ForecastRequest};
+pub use limit::Limit;
 pub use query::{Health, ListRequest, Page, Stats, TimerView};
 pub use settle::{SettleOutcome, SettleVerdict, Settlement};
 pub use store::{Store, StoreFuture};

@@ -32,6 +32,7 @@ use crate::{
 mod apply;
 mod claim;
 mod clock;
+mod import;
 mod lanes;
 mod letters;
 mod namespaces;

@@ -2,7 +2,7 @@
 
 use duly_core::{
     Incarnation, Millis, NamespaceName, State, Stub, Timer, TimerId, Timestamp,
-    destination::LaneKey,
+    destination::LaneKey, stub::Ended,
 };
 
 /// Most timers of one page.
@@ -67,6 +67,33 @@ impl TimerView {
         match &self.body {
             Body::Whole(timer) => &timer.id,
             Body::Stub(stub) => &stub.id,
+        }
+    }
+
+    /// Whether this is the timer, as far as what is left of it tells: the stub of a cancelled one may be
+    /// of any. A dead letter is one firing of it.
+    pub fn is_of(&self, timer: &Timer) -> bool {
+        match &self.body {
+            Body::Whole(_) if self.state == State::Dead => self.is_of_firing(timer),
+            Body::Whole(own) => own.incarnation == timer.incarnation,
+            Body::Stub(stub) => {
+                let own = stub.details.as_ref();
+                stub.ended == Ended::Cancelled
+                    || own.is_none_or(|own| own.incarnation == timer.incarnation)
+            }
+        }
+    }
+
+    /// Whether this is the timer with the firing that it is at, so that their delivery ids are one; of a
+    /// cancelled one nothing is said.
+    pub fn is_of_firing(&self, timer: &Timer) -> bool {
+        let firing = (timer.incarnation, timer.occurrence);
+        match &self.body {
+            Body::Whole(own) => (own.incarnation, own.occurrence) == firing,
+            Body::Stub(stub) => {
+                let own = stub.details.as_ref().filter(|_| stub.ended == Ended::Finished);
+                own.is_some_and(|own| (own.incarnation, own.occurrence) == firing)
+            }
         }
     }
 
@@ -300,6 +327,10 @@ pub struct Health {
     pub in_flight: u64,
     /// Dead letters in all namespaces.
     pub dead: u64,
+    /// Namespaces that are paused.
+    pub namespaces_paused: u64,
+    /// Namespaces with as many dead letters as they may have: nothing of them is delivered.
+    pub namespaces_dead_full: u64,
     /// Heap bytes of the index.
     pub index_bytes: u64,
     /// What they may be at most before new timers are refused, where there is a bound.

@@ -10,4 +10,5 @@ pub(crate) mod payload;
 pub(crate) mod place;
 pub(crate) mod retry;
 pub(crate) mod secret;
+pub(crate) mod server;
 pub(crate) mod values;

@@ -12,8 +12,9 @@ use crate::{
     Outcome, args,
     client::Client,
     commands::{
-        batch, cancel, cli_docs, completions, config, dead, fire, get, health, lease, list, man,
-        metrics, namespace, openapi, receive, reschedule, resume, schedule, serve, settle, store,
+        batch, cancel, cli_docs, completions, config, dead, export, fire, get, health, import,
+        lease, list, man, metrics, namespace, openapi, receive, reschedule, resume, schedule,
+        serve, settle, store,
     },
     failure::{Failure, Reader},
     output::{Format, Loudness, Printer},
@@ -33,17 +34,11 @@ pub(crate) struct Cli {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 struct Everywhere {
-    /// The server that a command talks to
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = "DULY_SERVER",
-        default_value = "http://127.0.0.1:3859",
-        value_parser = args::values::server_url,
-        hide_env_values = true
-    )]
-    server: Url,
+    /// The server that a command talks to; without it the one that the variable DULY_SERVER names,
+    /// else http://127.0.0.1:3859
+    // The variable is not clap's to read: it would show the option in every usage as one to be typed.
+    #[arg(long, global = true, value_name = "URL", value_parser = args::values::server_url)]
+    server: Option<Url>,
     /// A table for people, or JSON for programs, errors included
     #[arg(long, global = true, value_name = "FORMAT", default_value = "table")]
     output: Format,
@@ -67,6 +62,8 @@ enum Command {
     Namespace(namespace::Args),
     Resume(resume::Args),
     Dead(dead::Args),
+    Export(export::Args),
+    Import(import::Args),
     Receive(receive::Args),
     Store(store::Args),
     Config(config::Args),
@@ -91,7 +88,10 @@ impl Cli {
         let Everywhere { server, output, quiet } = self.everywhere;
         let loudness = if quiet { Loudness::Quiet } else { Loudness::Normal };
         let printer = Printer::new(output, loudness);
-        let session = || Ok::<_, Failure>(Session { client: Client::new(server)?, printer });
+        let session = || {
+            let server = server.map_or_else(args::server::from_env, Ok)?;
+            Ok::<_, Failure>(Session { client: Client::new(server)?, printer })
+        };
         match self.command {
             Command::Serve(args) => serve::run(args, printer),
             Command::Schedule(args) => block_on(schedule::run(args, &session()?)),
@@ -106,6 +106,8 @@ impl Cli {
             Command::Namespace(args) => block_on(namespace::run(args, &session()?)),
             Command::Resume(args) => block_on(resume::run(args, &session()?)),
             Command::Dead(args) => block_on(dead::run(args, &session()?)),
+            Command::Export(args) => block_on(export::run(args, &session()?)),
+            Command::Import(args) => block_on(import::run(args, &session()?)),
             Command::Receive(args) => block_on(receive::run(args, printer)),
             Command::Store(args) => store::run(args, printer, session),
             Command::Config(args) => config::run(args, printer),

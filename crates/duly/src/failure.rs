@@ -69,6 +69,15 @@ impl Failure {
         Self::Failed { code, message: message.to_string() }
     }
 
+    /// With a sentence for people about what it means here.
+    pub(crate) fn with_note(mut self, note: &str) -> Self {
+        if let Self::Failed { message, .. } | Self::Refused { message, .. } = &mut self {
+            message.push_str("\n  ");
+            message.push_str(note);
+        }
+        self
+    }
+
     /// A mistake on the command line.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self::Usage(message.to_string())

@@ -1,6 +1,7 @@
 //! Where answers go: stdout, as tables for people or as JSON for programs.
 
 pub(crate) mod fields;
+pub(crate) mod progress;
 pub(crate) mod table;
 pub(crate) mod terminal;
 pub(crate) mod text;
@@ -51,6 +52,11 @@ impl Printer {
     /// Whether programs read the output.
     pub(crate) fn is_json(self) -> bool {
         self.format != Format::Table
+    }
+
+    /// Whether nothing is printed but errors.
+    pub(crate) fn is_quiet(self) -> bool {
+        self.loudness == Loudness::Quiet
     }
 
     /// Whether programs read the output line by line.
@@ -118,23 +124,13 @@ impl Printer {
 
     /// Prints a line at once.
     pub(crate) fn line(self, text: &str) -> Outcome {
-        if self.loudness == Loudness::Quiet {
+        if self.is_quiet() {
             return Ok(());
         }
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.trim_end_matches('\n').as_bytes())?;
         stdout.write_all(b"\n")?;
         stdout.flush()?;
-        Ok(())
-    }
-
-    /// Refuses `--output json` for a command that prints for people only.
-    pub(crate) fn people_only(self, command: &str) -> Outcome {
-        if self.is_json() {
-            return Err(Failure::usage(format_args!(
-                "`{command}` has no --output json: leave it out"
-            )));
-        }
         Ok(())
     }
 }

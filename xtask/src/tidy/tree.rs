@@ -60,7 +60,7 @@ impl Tree {
             }
             tree.paths.insert(name);
         }
-        for top in ["crates", "docs", "xtask"] {
+        for top in ["crates", "deploy", "docs", "xtask"] {
             tree.walk(root, top)?;
         }
         for list in [&mut tree.sources, &mut tree.manifests, &mut tree.pages] {

@@ -143,14 +143,18 @@ impl Backlog {
         self.starved_count
     }
 
-    /// The lanes of a namespace that are short of workers.
+    /// The line of a namespace's lanes that are short of workers, but for its first `skip`; nothing
+    /// beside one that is not any more.
     pub(super) fn starved_of(
         &self,
         namespace: &NamespaceName,
-    ) -> impl Iterator<Item = (&Lane, &Waiting)> {
-        let queued = self.starved.items_of(namespace);
-        let waiting = queued.filter_map(|lane| Some((lane, self.waiting.get(lane)?)));
-        waiting.filter(|(_, waiting)| waiting.limit == Limit::Workers)
+        skip: usize,
+    ) -> impl Iterator<Item = (&Lane, Option<&Waiting>)> {
+        let queued = self.starved.items_of(namespace, skip);
+        queued.map(|lane| {
+            let waiting = self.waiting.get(lane);
+            (lane, waiting.filter(|waiting| waiting.limit == Limit::Workers))
+        })
     }
 
     /// Whether a lane waits for a worker to make a first attempt with.

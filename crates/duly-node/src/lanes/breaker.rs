@@ -121,6 +121,16 @@ impl Default for Breaker {
 }
 
 impl Breaker {
+    /// A closed one that counts nothing that passed before this period.
+    pub(super) fn since(period: u32) -> Self {
+        Self { period, ..Self::default() }
+    }
+
+    /// Its period; later ones have larger numbers.
+    pub(super) const fn period(&self) -> u32 {
+        self.period
+    }
+
     pub(super) fn gate(&self, now: Duration) -> Gate {
         match self.state {
             State::Closed { .. } => Gate::Free,
@@ -167,7 +177,7 @@ impl Breaker {
                     Reception::Good => {
                         *successes += 1;
                         if *successes >= PROBES {
-                            *self = Self { period: self.period, ..Self::default() };
+                            *self = Self::since(self.period);
                         }
                     }
                 }

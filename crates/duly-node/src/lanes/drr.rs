@@ -114,9 +114,10 @@ impl<F: Clone + Eq + Hash, I> Drr<F, I> {
         }
     }
 
-    /// The items of a flow, in their order.
-    pub(super) fn items_of(&self, flow: &F) -> impl Iterator<Item = &I> {
-        self.flows.get(flow).into_iter().flat_map(|flow| &flow.items)
+    /// The items of a flow but its first `skip`, in their order.
+    pub(super) fn items_of(&self, flow: &F, skip: usize) -> impl Iterator<Item = &I> {
+        let flow = self.flows.get(flow).into_iter();
+        flow.flat_map(move |flow| flow.items.range(skip.min(flow.items.len())..))
     }
 
     /// How many items wait.

@@ -4,13 +4,87 @@
 //! the breaker closes, single probes excepted; or a firing has failed `after_attempts` times, then its
 //! later attempts do. The slots are the lane's own in both. The fallback has a breaker of its own, one
 //! for each namespace; while that is open, everything is as without a fallback.
+//!
+//! A breaker is remembered after it has closed, so that attempts under way still count for it, and
+//! those that began before it opened do not. Past a bound some are forgotten; one that is begun anew
+//! takes no word of attempts that an earlier one let through.
 
 use std::time::Duration;
 
 use duly_core::NamespaceName;
 use duly_store::Lane;
+use rustc_hash::FxHashMap;
 
-use super::{Lanes, Pass, Permit, Receiver, Reception, breaker::Gate, share::Share, state::State};
+use super::{
+    BreakerState, Lanes, Pass, Permit, Receiver, Reception,
+    breaker::{Breaker, Gate},
+    known::{IDLE_REMEMBERED_MAX, REMEMBERED_MAX},
+    share::Share,
+    state::State,
+};
+
+/// Breakers of the namespaces' fallbacks, and how many lanes go there.
+#[derive(Debug)]
+pub(super) struct Fallbacks {
+    breakers: FxHashMap<NamespaceName, Breaker>,
+    /// Size of `breakers` at which some are forgotten.
+    forget_at: usize,
+    /// Later than the periods of all that were forgotten.
+    period: u32,
+    /// Lanes that are diverted, kept with every change.
+    pub(super) diverted: usize,
+}
+
+impl Default for Fallbacks {
+    fn default() -> Self {
+        Self {
+            breakers: FxHashMap::default(),
+            forget_at: IDLE_REMEMBERED_MAX,
+            period: 0,
+            diverted: 0,
+        }
+    }
+}
+
+impl Fallbacks {
+    fn gate(&self, namespace: &NamespaceName, now: Duration) -> Gate {
+        self.breakers.get(namespace).map_or(Gate::Free, |breaker| breaker.gate(now))
+    }
+
+    fn pass(&mut self, namespace: &NamespaceName, count: usize, now: Duration) -> Pass {
+        if self.breakers.len() >= self.forget_at && !self.breakers.contains_key(namespace) {
+            self.forget();
+        }
+        let new = Breaker::since(self.period);
+        self.breakers.entry(namespace.clone()).or_insert(new).pass(now, count)
+    }
+
+    /// Forgets those that know nothing of their receivers; past the bound the closed ones too, and
+    /// all if that is not enough.
+    fn forget(&mut self) {
+        self.forget_but(|breaker| !breaker.is_new());
+        if self.breakers.len() > REMEMBERED_MAX / 2 {
+            self.forget_but(|breaker| breaker.state() != BreakerState::Closed);
+        }
+        if self.breakers.len() > REMEMBERED_MAX / 2 {
+            self.forget_but(|_| false);
+        }
+        // Twice what is left, so that forgetting costs each a constant.
+        self.forget_at = (2 * self.breakers.len()).max(IDLE_REMEMBERED_MAX);
+    }
+
+    fn forget_but(&mut self, is_kept: impl Fn(&Breaker) -> bool) {
+        let mut period = self.period;
+        self.breakers.retain(|_, breaker| {
+            let kept = is_kept(breaker);
+            if !kept {
+                period = period.max(breaker.period().wrapping_add(1));
+            }
+            kept
+        });
+        self.period = period;
+    }
+}
 
 impl Lanes {
     /// Which receiver the attempts of a lane go to now, and what its breaker lets through.
@@ -26,7 +100,7 @@ impl Lanes {
             return (Receiver::Own, own);
         }
         if is_diverted(state, share, now) {
-            let fallback = self.fallback_gate(&lane.namespace, now);
+            let fallback = self.fallbacks.gate(&lane.namespace, now);
             return match fallback {
                 Gate::Free | Gate::Probes(1..) => (Receiver::Fallback, fallback),
                 Gate::Probes(_) | Gate::ShutUntil(_) => (Receiver::Own, own),
@@ -40,14 +114,37 @@ impl Lanes {
         }
     }
 
-    fn fallback_gate(&self, namespace: &NamespaceName, now: Duration) -> Gate {
-        self.fallbacks.get(namespace).map_or(Gate::Free, |breaker| breaker.gate(now))
+    /// Lanes whose firings went to their fallback when they were last planned and whose own receiver
+    /// has not come back since.
+    pub(crate) const fn diverted(&self) -> usize {
+        self.fallbacks.diverted
+    }
+
+    /// Keeps the count of diverted lanes for one that is planned now; `state` is as it is known.
+    pub(super) fn note_diverted(
+        &mut self,
+        lane: &Lane,
+        state: &State,
+        share: Share,
+        now: Duration,
+    ) {
+        let is_diverted = is_diverted(state, share, now);
+        if is_diverted != state.is_diverted
+            && let Some(state) = self.lanes.get_mut(lane)
+        {
+            state.is_diverted = is_diverted;
+            if is_diverted {
+                self.fallbacks.diverted += 1;
+            } else {
+                self.fallbacks.diverted -= 1;
+            }
+        }
     }
 
     /// A firing of this namespace has failed so often that it is to go to the fallback: lets it past
     /// the fallback's breaker, if that does.
     pub(crate) fn divert(&mut self, namespace: &NamespaceName, now: Duration) -> Option<Pass> {
-        match self.fallback_gate(namespace, now) {
+        match self.fallbacks.gate(namespace, now) {
             Gate::Free | Gate::Probes(1..) => Some(self.pass_to_fallback(namespace, 1, now)),
             Gate::Probes(_) | Gate::ShutUntil(_) => None,
         }
@@ -59,7 +156,7 @@ impl Lanes {
         count: usize,
         now: Duration,
     ) -> Pass {
-        self.fallbacks.entry(namespace.clone()).or_default().pass(now, count)
+        self.fallbacks.pass(namespace, count, now)
     }
 
     /// Learns how an attempt at the fallback went.
@@ -70,11 +167,8 @@ impl Lanes {
         reception: Reception,
         now: Duration,
     ) {
-        if let Some(breaker) = self.fallbacks.get_mut(namespace) {
+        if let Some(breaker) = self.fallbacks.breakers.get_mut(namespace) {
             breaker.report(permit.pass, reception, now);
-            if breaker.is_new() {
-                self.fallbacks.remove(namespace);
-            }
         }
     }
 }
@@ -84,3 +178,6 @@ pub(super) fn is_diverted(state: &State, share: Share, now: Duration) -> bool {
     let since = state.breaker.opened_at();
     share.fallback_after.zip(since).is_some_and(|(after, since)| since + after <= now)
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,8 @@ pub(super) struct State {
     pub(super) last: Kind,
     pub(super) breaker: Breaker,
     begun: Gcra,
+    /// Whether its firings went to the fallback when it was last planned.
+    pub(super) is_diverted: bool,
     /// Its namespace's limits when it was last planned.
     pub(super) share: Option<Share>,
 }

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod limits;
+mod slices;
 mod starved;
 
 const SHARD: ShardId = ShardId(0);
@@ -170,8 +171,23 @@ impl Model {
 
     fn load(&self, n: usize) -> LaneLoad {
         let key = lane(n).key;
-        let loads = self.lanes.loads(&lane(n).namespace, self.now);
+        let loads = self.loads(&lane(n).namespace);
         loads.into_iter().find(|load| load.key == key).unwrap()
+    }
+
+    fn loads(&self, namespace: &NamespaceName) -> Vec<LaneLoad> {
+        let mut listing = Listing::new(namespace.clone());
+        while self.lanes.list(&mut listing, self.now).is_some() {}
+        listing.done()
+    }
+
+    fn census(&self) -> Census {
+        let mut count = Count::default();
+        loop {
+            if let Some(census) = self.lanes.count(&mut count) {
+                return census;
+            }
+        }
     }
 
     fn running_of(&self, namespace: &str) -> usize {

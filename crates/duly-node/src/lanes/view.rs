@@ -1,6 +1,9 @@
 //! Lanes as seen from outside.
+//!
+//! Walks over many lanes go on in slices of [`SLICE`], each under the lock for itself: what they
+//! answer is no moment's picture where lanes come and go meanwhile.
 
-use std::time::Duration;
+use std::{ops::Bound, time::Duration};
 
 use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::Lane;
@@ -11,6 +14,9 @@ use super::{
 
 /// A lane whose moment came so long ago was not looked at.
 const OVERDUE_AFTER: Duration = Duration::from_secs(5);
+
+/// Lanes that a walk looks at under one lock.
+pub(super) const SLICE: usize = 256;
 
 /// What a lane is doing, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,23 +86,87 @@ pub(crate) struct Census {
     pub(crate) breakers: [usize; 3],
 }
 
+/// A count of the lanes under way.
+#[derive(Debug, Default)]
+pub(crate) struct Count {
+    pub(super) census: Census,
+    /// Starved lanes among those that were counted by name.
+    starved: usize,
+    /// The last lane that was looked at.
+    after: Option<Lane>,
+}
+
+/// A list of the lanes of a namespace under way.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    namespace: NamespaceName,
+    place: Place,
+    loads: Vec<LaneLoad>,
+}
+
+/// How far a list has come.
+#[derive(Debug)]
+enum Place {
+    /// Up to this one of those that are remembered.
+    Known(Option<Lane>),
+    /// Behind so many in line for workers of this shard.
+    Starved(usize, usize),
+}
+
+impl Listing {
+    pub(crate) fn new(namespace: NamespaceName) -> Self {
+        Self { namespace, place: Place::Known(None), loads: Vec::new() }
+    }
+
+    /// The lanes in order.
+    pub(crate) fn done(mut self) -> Vec<LaneLoad> {
+        self.loads.sort_by(|a, b| a.key.cmp(&b.key));
+        // One that waits in several shards.
+        self.loads.dedup_by(|a, b| a.key == b.key);
+        self.loads
+    }
+}
+
 impl Lanes {
-    /// The lanes of a namespace that hold something, that are short of workers or of whose receivers
-    /// something is known.
-    pub(crate) fn loads(&self, namespace: &NamespaceName, now: Duration) -> Vec<LaneLoad> {
-        let own = self.lanes.iter().filter(|(lane, _)| lane.namespace == *namespace);
-        let mut loads: Vec<_> = own.map(|(lane, state)| self.load(lane, state, now)).collect();
-        // Those that never held a slot are known by nothing but their waiting.
-        for (lane, waiting) in self.backlogs.iter().flat_map(|b| b.starved_of(namespace)) {
-            if !self.lanes.contains_key(lane) {
-                let state = State::unknown(waiting.share);
-                loads.push(self.load(lane, &state, now));
+    /// Goes on with a list of the lanes of a namespace that hold something, that are short of workers
+    /// or of whose receivers something is known. Answers how many it looked at, nothing at the end.
+    pub(crate) fn list(&self, listing: &mut Listing, now: Duration) -> Option<usize> {
+        match listing.place {
+            Place::Known(ref after) => {
+                let first = Lane { namespace: listing.namespace.clone(), key: LaneKey::Pull };
+                let place = after.as_ref().map_or(Bound::Included(&first), Bound::Excluded);
+                let slice = self.lanes.from(place).take(SLICE);
+                let slice = slice.take_while(|(lane, _)| lane.namespace == listing.namespace);
+                let (mut looked, mut last) = (0, None);
+                for (lane, state) in slice {
+                    listing.loads.push(self.load(lane, state, now));
+                    (looked, last) = (looked + 1, Some(lane));
+                }
+                let more = looked == SLICE;
+                listing.place =
+                    if more { Place::Known(last.cloned()) } else { Place::Starved(0, 0) };
+                Some(looked)
+            }
+            Place::Starved(shard, skip) => {
+                let backlog = self.backlogs.get(shard)?;
+                let mut looked = 0;
+                for (lane, waiting) in backlog.starved_of(&listing.namespace, skip).take(SLICE) {
+                    looked += 1;
+                    // Those that never held a slot are known by nothing but their waiting.
+                    if let Some(waiting) = waiting.filter(|_| self.lanes.get(lane).is_none()) {
+                        let state = State::unknown(waiting.share);
+                        listing.loads.push(self.load(lane, &state, now));
+                    }
+                }
+                let more = looked == SLICE;
+                listing.place = if more {
+                    Place::Starved(shard, skip + looked)
+                } else {
+                    Place::Starved(shard + 1, 0)
+                };
+                Some(looked)
             }
         }
-        loads.sort_by(|a, b| a.key.cmp(&b.key));
-        // One that waits in several shards.
-        loads.dedup_by(|a, b| a.key == b.key);
-        loads
     }
 
     fn load(&self, lane: &Lane, state: &State, now: Duration) -> LaneLoad {
@@ -116,24 +186,32 @@ impl Lanes {
         }
     }
 
-    pub(crate) fn census(&self) -> Census {
-        let mut census = Census::default();
-        let mut starved: usize = self.backlogs.iter().map(Backlog::starved_count).sum();
-        for (lane, state) in &self.lanes {
+    /// Goes on with a count of the lanes; answers it when none is left.
+    pub(crate) fn count(&self, count: &mut Count) -> Option<Census> {
+        let place = count.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut looked, mut last) = (0, None);
+        for (lane, state) in self.lanes.from(place).take(SLICE) {
+            (looked, last) = (looked + 1, Some(lane));
             let breaker = state.breaker.state();
             let activity = self.activity(lane);
             let waits = self.backlogs.iter().filter_map(|backlog| backlog.get(lane));
-            starved -= waits.filter(|waiting| waiting.limit == Limit::Workers).count();
+            count.starved += waits.filter(|waiting| waiting.limit == Limit::Workers).count();
             if state.load.sum() > 0 || activity != Activity::Flowing {
-                census.activities[activity as usize] += 1;
+                count.census.activities[activity as usize] += 1;
             }
             if state.load.sum() > 0 || breaker != BreakerState::Closed {
-                census.breakers[breaker as usize] += 1;
+                count.census.breakers[breaker as usize] += 1;
             }
         }
+        if looked == SLICE {
+            count.after = last.cloned();
+            return None;
+        }
         // The others never held a slot; one that waits in several shards counts for each.
-        census.activities[Activity::Starved as usize] += starved;
-        census
+        let starved: usize = self.backlogs.iter().map(Backlog::starved_count).sum();
+        let mut census = std::mem::take(&mut count.census);
+        census.activities[Activity::Starved as usize] += starved.saturating_sub(count.starved);
+        Some(census)
     }
 
     fn activity(&self, lane: &Lane) -> Activity {

@@ -5,11 +5,9 @@
 //! `DULY_CLOCK_SEEDS` says how many courses there are; `cargo xtask torture` runs more.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use duly_core::{Millis, env::Clock};
-use duly_store::{SettleOutcome, SettleVerdict, Settlement, Store, conformance::ManualClock};
-use duly_store_embedded::{EmbeddedStore, disk::SimDisk};
+use duly_store::{SettleOutcome, SettleVerdict, Settlement, Store};
 
 use super::*;
 
@@ -41,19 +39,7 @@ impl Dice {
 }
 
 async fn world(seed: u64) -> World {
-    let clock = ManualClock::default();
-    // Small near sets and windows: every timer goes through them.
-    let options = duly_store_embedded::Options {
-        random_seed: Some(seed),
-        near_max: 4,
-        overdue_max: 3,
-        min_free_bytes: 0,
-        min_free_percent: 0,
-        ..duly_store_embedded::Options::default()
-    };
-    let disk = Arc::new(SimDisk::new(seed));
-    let store = EmbeddedStore::open_inline(disk, options, Arc::new(clock.clone()));
-    World::start_on(clock, Arc::new(store.expect("a new store opens")), |_| {}).await
+    world::embedded(seed, |_| {}).await
 }
 
 /// What is known of a timer.

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -27,17 +27,23 @@ pub(super) struct Flaky {
     released: AtomicUsize,
     slow_claim: Mutex<Option<(ManualClock, Millis)>>,
     held_claim: Mutex<Option<Arc<Notify>>>,
-    settle_panics: AtomicBool,
     settle_takes: Mutex<Duration>,
     put_before_claim: Mutex<Option<(NamespaceName, Put)>>,
     doomed_claim: Mutex<Option<Arc<Notify>>>,
-    hangs: [AtomicUsize; 3],
+    faults: [Mutex<Option<Fault>>; 3],
     looks: AtomicUsize,
 }
 
-/// A call that can hang.
+/// What becomes of a call instead of an answer.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Hangs {
+enum Fault {
+    Hang,
+    Panic,
+}
+
+/// A call that can hang or panic.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Breaks {
     Ready,
     Claim,
     Settle,
@@ -77,11 +83,10 @@ impl Flaky {
             released: AtomicUsize::new(0),
             slow_claim: Mutex::new(None),
             held_claim: Mutex::new(None),
-            settle_panics: AtomicBool::new(false),
             settle_takes: Mutex::default(),
             put_before_claim: Mutex::default(),
             doomed_claim: Mutex::default(),
-            hangs: Default::default(),
+            faults: Default::default(),
             looks: AtomicUsize::default(),
         }
     }
@@ -128,24 +133,27 @@ impl Flaky {
     }
 
     /// The next call of this kind is never answered.
-    pub(super) fn hang(&self, kind: Hangs) {
-        self.hangs[kind as usize].store(1, Ordering::Relaxed);
+    pub(super) fn hang(&self, kind: Breaks) {
+        *self.faults[kind as usize].lock() = Some(Fault::Hang);
     }
 
-    async fn maybe_hang(&self, kind: Hangs) {
-        if self.hangs[kind as usize].swap(0, Ordering::Relaxed) > 0 {
-            std::future::pending::<()>().await;
+    /// The next call of this kind panics.
+    pub(super) fn panic_in(&self, kind: Breaks) {
+        *self.faults[kind as usize].lock() = Some(Fault::Panic);
+    }
+
+    async fn maybe_break(&self, kind: Breaks) {
+        let fault = self.faults[kind as usize].lock().take();
+        match fault {
+            Some(Fault::Hang) => std::future::pending::<()>().await,
+            Some(Fault::Panic) => panic!("planted"),
+            None => {}
         }
     }
 
     /// From now on each call to settle takes so long, and changes nothing when it is dropped before.
     pub(super) fn slow_settles(&self, takes: Duration) {
         *self.settle_takes.lock() = takes;
-    }
-
-    /// The next call to settle panics.
-    pub(super) fn panic_in_settle(&self) {
-        self.settle_panics.store(true, Ordering::Relaxed);
     }
 
     /// Firings that were handed back uncounted.
@@ -180,7 +188,7 @@ impl Store for Flaky {
     ) -> StoreFuture<'_, Ready> {
         self.looks.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
-            self.maybe_hang(Hangs::Ready).await;
+            self.maybe_break(Breaks::Ready).await;
             self.inner.ready(shard, after, limit).await
         })
     }
@@ -189,7 +197,7 @@ impl Store for Flaky {
         self.looks.fetch_add(1, Ordering::Relaxed);
         match self.claims.check() {
             Ok(()) => Box::pin(async move {
-                self.maybe_hang(Hangs::Claim).await;
+                self.maybe_break(Breaks::Claim).await;
                 let doomed = self.doomed_claim.lock().take();
                 if let Some(signal) = doomed {
                     signal.notified().await;
@@ -219,13 +227,12 @@ impl Store for Flaky {
         shard: ShardId,
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
-        assert!(!self.settle_panics.swap(false, Ordering::Relaxed), "planted");
         match self.settles.check() {
             Ok(()) => {
                 let releases = settlements.iter().filter(|s| s.verdict == SettleVerdict::Release);
                 self.released.fetch_add(releases.count(), Ordering::Relaxed);
                 Box::pin(async move {
-                    self.maybe_hang(Hangs::Settle).await;
+                    self.maybe_break(Breaks::Settle).await;
                     let takes = *self.settle_takes.lock();
                     if !takes.is_zero() {
                         tokio::time::sleep(takes).await;

@@ -161,6 +161,11 @@ async fn with_fallback(world: &World, after_attempts: u32, after_open: Millis) {
     world.put(settings).await;
 }
 
+/// The count that is kept for the metrics.
+fn diverted(world: &World) -> usize {
+    world.handle.0.lanes.lock().diverted()
+}
+
 fn is_for(call: &world::Call, origin: &str) -> bool {
     call.envelope.destination.origin() == origin
 }
@@ -247,6 +252,7 @@ async fn a_lane_whose_breaker_stays_open_goes_to_the_fallback_until_its_receiver
         "{first_second_ms:?}"
     );
     assert!(lane(&world, A).diverted);
+    assert_eq!(diverted(&world), 1);
 
     // It is back: the probe finds out, and it gets its firings again.
     for i in 0..20 {
@@ -272,6 +278,7 @@ async fn a_lane_whose_breaker_stays_open_goes_to_the_fallback_until_its_receiver
     world.schedule("last", ms(0), A).await;
     let last = world.call().await;
     assert_eq!((is_for(&last, A), lane(&world, A).diverted), (own >= 3, own < 3));
+    assert_eq!(diverted(&world), usize::from(own < 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -311,6 +318,10 @@ async fn a_fallback_that_is_removed_after_the_plan_costs_no_attempt() {
     }
     world.quiet().await;
     assert!(lane(&world, A).diverted);
+    assert_eq!(diverted(&world), 0, "nothing has gone there yet");
+    world.schedule("u", ms(0), A).await;
+    assert!(is_for(&world.call().await, C));
+    assert_eq!(diverted(&world), 1);
     let without = Put::Replace { settings: Box::new(world::settings()), secrets: Secrets::Set };
     world.flaky.put_before_claim(world.namespace.clone(), without);
     world.schedule("t", ms(0), A).await;
@@ -319,6 +330,7 @@ async fn a_fallback_that_is_removed_after_the_plan_costs_no_attempt() {
     let view = world.view("t").await;
     assert_eq!((view.state, view.attempts()), (State::Due, 0));
     assert_eq!(world.handle.health().deliveries_in_flight, 0);
+    assert_eq!(diverted(&world), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! Loops, calls and deliveries that are broken on purpose: the watchdog or the auditor notices.
 
 use super::{
-    flaky::Hangs,
+    flaky::Breaks,
     pull::{MINUTE, request},
     *,
 };
@@ -11,7 +11,7 @@ const NEVER: Duration = Duration::from_secs(1 << 30);
 
 #[tokio::test(start_paused = true)]
 async fn t27_a_loop_that_hangs_is_begun_again() {
-    for kind in [Hangs::Ready, Hangs::Claim] {
+    for kind in [Breaks::Ready, Breaks::Claim] {
         let mut world = World::start().await;
         world.limit_in_flight(1).await;
         world.flaky.hang(kind);
@@ -32,7 +32,7 @@ async fn t27_a_loop_that_hangs_is_begun_again() {
 #[tokio::test(start_paused = true)]
 async fn canary_without_the_watchdog_a_loop_that_hangs_delivers_nothing() {
     let mut world = World::start_with(|options| options.stall_after = NEVER).await;
-    world.flaky.hang(Hangs::Ready);
+    world.flaky.hang(Breaks::Ready);
     world.schedule("t", ms(0), A).await;
     for _ in 0..60 {
         tokio::time::advance(Duration::from_secs(60)).await;
@@ -66,7 +66,7 @@ async fn a_clock_that_jumps_is_no_alarm() {
 #[tokio::test(start_paused = true)]
 async fn p3_a_settle_that_hangs_is_made_again() {
     let mut world = World::start().await;
-    world.flaky.hang(Hangs::Settle);
+    world.flaky.hang(Breaks::Settle);
     world.schedule("t", ms(0), A).await;
     world.call().await.answer(Delivery::Confirmed);
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -101,7 +101,7 @@ async fn p3_a_settle_that_takes_longer_than_a_stall_gets_through() {
         world.call().await.answer(Delivery::Confirmed);
         world.until(id, State::Finished).await;
     }
-    world.flaky.hang(Hangs::Settle);
+    world.flaky.hang(Breaks::Settle);
     world.schedule("y", ms(0), A).await;
     world.call().await.answer(Delivery::Confirmed);
     tokio::time::sleep(Duration::from_secs(11)).await;
@@ -128,7 +128,7 @@ async fn a_delivery_that_does_not_end_with_its_time_out_gives_its_slot_back() {
 #[tokio::test(start_paused = true)]
 async fn p9_a_claim_for_lease_calls_that_hangs_does_not_hold_up_its_namespace() {
     let world = World::start().await;
-    world.flaky.hang(Hangs::Claim);
+    world.flaky.hang(Breaks::Claim);
     let refused = world.handle.lease(request(&world, 1, MINUTE)).await;
     assert!(refused.is_err());
     world.schedule_pull("p", ms(0)).await;

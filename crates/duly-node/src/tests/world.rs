@@ -5,7 +5,6 @@ use std::sync::Arc;
 use duly_core::{
     Destination, Millis, NamespaceName, RetryPolicy, Schedule, Settings, State, TimerId,
     destination::HttpDestination,
-    env::Clock,
     payload::{Form, Payload},
     schedule::{IfExists, When},
     shard::ShardId,
@@ -18,12 +17,13 @@ use duly_store::{
     memory::MemoryStore,
     namespaces::{Put, Secrets},
 };
+use duly_store_embedded::{EmbeddedStore, disk::SimDisk};
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+use super::by_hand::ByHand;
 use super::*;
-use crate::{Handle, Node, Options, state::Bell, waker::Waker};
+use crate::{Handle, Node, Options};
 
 pub(super) use super::flaky::Flaky;
 
@@ -71,54 +71,34 @@ impl Sink for Asking {
     }
 }
 
-/// Rings when the test moves the clock.
-#[derive(Clone)]
-struct ByHand {
-    clock: ManualClock,
-    targets: Arc<Mutex<Vec<Option<Duration>>>>,
-    bells: Arc<[Bell]>,
-}
-
-impl ByHand {
-    fn ring_due(&self) {
-        for (i, target) in self.targets.lock().iter_mut().enumerate() {
-            if target.is_some_and(|at| at <= self.clock.wall()) {
-                *target = None;
-                self.bells[i].ring_due();
-            }
-        }
-    }
-}
-
-impl Waker for ByHand {
-    fn wake_by(&self, shard: ShardId, wall: Duration) {
-        let mut targets = self.targets.lock();
-        let target = &mut targets[usize::from(shard.0)];
-        *target = Some(target.map_or(wall, |at| at.min(wall)));
-        drop(targets);
-        self.ring_due();
-    }
-
-    fn turns(&self) -> Option<u64> {
-        None
-    }
-
-    fn restart(&self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 pub(super) struct World {
     pub(super) clock: ManualClock,
     pub(super) flaky: Arc<Flaky>,
     pub(super) handle: Handle,
     pub(super) namespace: NamespaceName,
-    waker: ByHand,
+    pub(super) waker: ByHand,
     calls: mpsc::UnboundedReceiver<Call>,
 }
 
 pub(super) fn settings() -> Settings {
     Settings { retry: RetryPolicy::Schedule(vec![ms(1_000), ms(10_000)]), ..Settings::default() }
+}
+
+/// A node on the embedded store, on a disk that is none.
+pub(super) async fn embedded(seed: u64, change: impl FnOnce(&mut Options)) -> World {
+    let clock = ManualClock::default();
+    // Small near sets and windows: every timer goes through them.
+    let options = duly_store_embedded::Options {
+        random_seed: Some(seed),
+        near_max: 4,
+        overdue_max: 3,
+        min_free_bytes: 0,
+        min_free_percent: 0,
+        ..duly_store_embedded::Options::default()
+    };
+    let disk = Arc::new(SimDisk::new(seed));
+    let store = EmbeddedStore::open_inline(disk, options, Arc::new(clock.clone()));
+    World::start_on(clock, Arc::new(store.expect("a new store opens")), change).await
 }
 
 impl World {
@@ -149,11 +129,7 @@ impl World {
             Arc::new(clock.clone()),
             options,
             |bells| {
-                let waker = ByHand {
-                    clock: clock.clone(),
-                    targets: Arc::new(Mutex::new(vec![None; bells.len()])),
-                    bells,
-                };
+                let waker = ByHand::new(clock.clone(), bells);
                 by_hand = Some(waker.clone());
                 Box::new(waker)
             },
@@ -190,6 +166,14 @@ impl World {
 
     pub(super) async fn schedule_pull(&self, id: &str, delay: Millis) {
         self.schedule_to(id, delay, Destination::Pull).await;
+    }
+
+    /// Schedules so many timers that name no destination, due at once.
+    pub(super) async fn schedule_many(&self, count: usize) {
+        for i in 0..count {
+            let id = TimerId::new(&format!("t{i}")).unwrap();
+            self.apply(Schedule::new(id, When::After(Millis::ZERO))).await;
+        }
     }
 
     /// Schedules a timer whose payload has so many bytes.
@@ -254,7 +238,7 @@ impl World {
     /// Sets the wall clock forward or back and rings, as the system does when it is set.
     pub(super) async fn step(&self, by_ms: i64) {
         self.clock.step_wall(by_ms);
-        self.waker.bells.iter().for_each(Bell::ring_due);
+        self.waker.ring_all();
         self.quiet().await;
     }
 

@@ -5,6 +5,7 @@
 use std::path::{self, Path};
 
 use super::{
+    Origin,
     effective::{Gathered, Values},
     keys,
     value::{Value, Written, bytes_text},
@@ -12,6 +13,9 @@ use super::{
 
 /// Segments are written in pages.
 const PAGE_BYTES: u64 = 4096;
+
+const WAITERS: &str = "delivery.pull_waiters_max";
+const CONNECTIONS: &str = "server.connections_max";
 
 /// What is wrong: the value seen, and what is allowed.
 struct Wrong {
@@ -26,10 +30,11 @@ struct Check {
     check: fn(&Values, &Check) -> Option<Wrong>,
 }
 
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 8] = [
     Check { key: "store.segment_bytes", other: "store.segment_bytes", check: pages },
     Check { key: "store.backup_dir", other: "store.data", check: outside },
     Check { key: "server.body_bytes_max", other: "server.bodies_bytes_max", check: fits },
+    Check { key: WAITERS, other: CONNECTIONS, check: leaves_connections },
     Check {
         key: "webhook.client_certificate_file",
         other: "webhook.client_key_file",
@@ -56,10 +61,54 @@ pub(super) fn check(gathered: &mut Gathered) {
             gathered.refuse(key, origin, seen, allowed);
         }
     }
+    give_way(&mut gathered.values);
+}
+
+/// A default that does not fit what was said about another key is smaller.
+fn give_way(values: &mut Values) {
+    let Some(room) = number(values, CONNECTIONS).map(room_for_waiters) else {
+        return;
+    };
+    if let Some(waiters) = values.get_mut(WAITERS)
+        && waiters.origin == Origin::Default
+        && let Value::Number(Some(count)) = &mut waiters.value
+    {
+        *count = room.min(*count);
+    }
+}
+
+/// Lease calls that may wait on so many connections: over HTTP/1.1 each holds one.
+fn room_for_waiters(connections: u64) -> u64 {
+    (connections - connections.div_ceil(4)).max(1)
+}
+
+/// Lease calls that wait leave connections for everything else.
+fn leaves_connections(values: &Values, check: &Check) -> Option<Wrong> {
+    let (waiters, connections) = (number(values, check.key)?, number(values, check.other)?);
+    let room = room_for_waiters(connections);
+    (is_said(values, check.key) && waiters > room).then(|| Wrong {
+        seen: waiters.to_string(),
+        allowed: format!(
+            "at most {room}, three quarters of {}, which is {connections}: calls that wait must \
+             leave connections for everything else",
+            check.other
+        ),
+    })
+}
+
+fn is_said(values: &Values, key: &str) -> bool {
+    values.get(key).is_some_and(|it| it.origin != Origin::Default)
 }
 
 fn value<'a>(values: &'a Values, key: &str) -> Option<&'a Value> {
     values.get(key).map(|effective| &effective.value)
+}
+
+fn number(values: &Values, key: &str) -> Option<u64> {
+    match value(values, key) {
+        Some(Value::Number(number)) => *number,
+        _ => None,
+    }
 }
 
 fn pages(values: &Values, check: &Check) -> Option<Wrong> {
@@ -110,14 +159,9 @@ fn without_dots(path: &Path) -> path::PathBuf {
 /// The largest body must fit into the memory for all of them, of which a quarter is kept for small
 /// ones. The default gives way by itself.
 fn fits(values: &Values, check: &Check) -> Option<Wrong> {
-    let number = |key| match value(values, key) {
-        Some(Value::Number(number)) => *number,
-        _ => None,
-    };
-    let (largest, all) = (number(check.key)?, number(check.other)?);
+    let (largest, all) = (number(values, check.key)?, number(values, check.other)?);
     let room = all - all / 4;
-    let is_said = values.get(check.key).is_some_and(|it| it.origin != super::Origin::Default);
-    (is_said && largest > room).then(|| Wrong {
+    (is_said(values, check.key) && largest > room).then(|| Wrong {
         seen: bytes_text(largest),
         allowed: format!(
             "at most {}, three quarters of {}, which is {}",

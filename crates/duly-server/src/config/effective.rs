@@ -13,6 +13,7 @@ use super::{
     value::{Value, Written},
 };
 use duly_sink::http::options::Resolves;
+use duly_store_embedded::OnClockJump;
 
 use crate::{http::ImplicitNamespaces, telemetry::logging};
 
@@ -134,6 +135,10 @@ fn config(values: Values) -> Config {
             checkpoint_bytes: number("store.checkpoint_bytes").unwrap_or(0),
             young_bytes: number("store.young_bytes").unwrap_or(0),
             index_memory_max_bytes: number("store.index_memory_max"),
+            on_clock_jump: match word("store.on_clock_jump") {
+                "hold" => OnClockJump::Hold,
+                _ => OnClockJump::Fire,
+            },
             min_free_bytes: number("store.min_free_bytes").unwrap_or(0),
             min_free_percent: u8::try_from(size("store.min_free_percent")).unwrap_or(u8::MAX),
         },

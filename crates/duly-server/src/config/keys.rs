@@ -63,15 +63,15 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "server.allowed_hosts",
-        kind: Kind::Texts,
+        kind: Kind::Hosts,
         default: "",
         doc: "Further names that the `Host` of a request may have, without port. `localhost`, loopback addresses and the listen address are always allowed.",
     },
     Key {
         name: "server.allowed_origins",
-        kind: Kind::Texts,
+        kind: Kind::Origins,
         default: "",
-        doc: "Web origins that may call, as `https://name:port`. The server's own origin is always allowed.",
+        doc: "Web origins that may call, as `https://name:port`: browsers are told so by CORS. The server's own origin is always allowed, every other refused.",
     },
     Key {
         name: "server.body_bytes_max",
@@ -88,8 +88,8 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "server.connections_max",
         kind: Kind::Integer { low: 1, high: 1_000_000, unit: "connections" },
-        default: "10000",
-        doc: "Connections at once; further ones are answered 503 and closed.",
+        default: "20000",
+        doc: "Connections at once; further ones are answered 503 and closed. Each needs an open file (`ulimit -n`): a start warns when the process may not have so many. A quarter is kept from lease calls that wait (`delivery.pull_waiters_max`).",
     },
     Key {
         name: "server.request_timeout",
@@ -101,7 +101,7 @@ pub const KEYS: &[Key] = &[
         name: "server.header_timeout",
         kind: Kind::Duration { low: Millis::from_secs(1), high: Millis::from_secs(600) },
         default: "1m",
-        doc: "Time for the head of the next request on an HTTP/1.1 connection; an idle one, and one that never says anything, is closed after it. An HTTP/2 connection is asked for a sign of life at this interval and stays open as long as it answers.",
+        doc: "Time for the head of the next request on an HTTP/1.1 connection; an idle one, and one that never says anything, is closed after it. An HTTP/2 connection without a call under way is closed after it as well (`GOAWAY`), and asked for a sign of life at this interval.",
     },
     Key {
         name: "store.data",
@@ -143,6 +143,12 @@ pub const KEYS: &[Key] = &[
         doc: "New timers are refused when the index (about 30 bytes for each pending timer and each stub, 60 for a dead letter) takes more memory than this; `auto` is 60 % of the machine's memory, or of what the control group allows if that is less.",
     },
     Key {
+        name: "store.on_clock_jump",
+        kind: Kind::Choice(&["fire", "hold"]),
+        default: "fire",
+        doc: "What comes when the machine's wall clock has stepped more than a minute ahead since the start, which can make very much due at once: `fire` delivers it, `hold` claims nothing, lets nothing expire and is not ready until the clock is back, or the server is started again, which takes the clock as right.",
+    },
+    Key {
         name: "store.min_free_bytes",
         kind: Kind::Bytes { low: 0, high: 1024 * GIB },
         default: "2GiB",
@@ -164,7 +170,7 @@ pub const KEYS: &[Key] = &[
         name: "delivery.pull_waiters_max",
         kind: Kind::Integer { low: 1, high: 1_000_000, unit: "calls" },
         default: "10000",
-        doc: "Lease calls that wait at once, over all namespaces.",
+        doc: "Lease calls that wait at once, over all namespaces; at most three quarters of `server.connections_max`, as each may hold a connection. The default gives way to that by itself.",
     },
     Key {
         name: "delivery.allow_loopback",
@@ -200,7 +206,7 @@ pub const KEYS: &[Key] = &[
         name: "webhook.answer_bytes_max",
         kind: Kind::Bytes { low: 8 * KIB, high: 16 * MIB },
         default: "64KiB",
-        doc: "Bytes read of one answer, head and body together; a longer one costs its connection.",
+        doc: "Bytes read of one answer, head and body together; a longer one costs its connection, over HTTP/2 its stream.",
     },
     Key {
         name: "webhook.idle_timeout",

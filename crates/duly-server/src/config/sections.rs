@@ -8,6 +8,7 @@ use std::{
 };
 
 use duly_sink::http::options::Resolves;
+use duly_store_embedded::OnClockJump;
 use ipnet::IpNet;
 
 use super::reach::ProxyUrl;
@@ -72,6 +73,8 @@ pub struct Store {
     pub young_bytes: u64,
     /// Memory of the index; `None` is the store's own choice.
     pub index_memory_max_bytes: Option<u64>,
+    /// What comes when the wall clock jumps ahead.
+    pub on_clock_jump: OnClockJump,
     /// Free bytes below which new timers are refused.
     pub min_free_bytes: u64,
     /// Free share below which new timers are refused, in percent.

@@ -34,6 +34,19 @@ fn nothing_has_to_be_said() {
 }
 
 #[test]
+fn lease_calls_that_wait_leave_connections_for_others() {
+    let defaults = load(&Source::default()).unwrap();
+    assert_eq!(defaults.delivery.pull_waiters_max, 10_000);
+    assert!(defaults.server.connections_max > defaults.delivery.pull_waiters_max);
+    for (connections, waiters) in [("13334", 10_000), ("100", 75), ("2", 1), ("1", 1)] {
+        let config = load(&env("DULY_SERVER__CONNECTIONS_MAX", connections)).unwrap();
+        assert_eq!(config.delivery.pull_waiters_max, waiters, "{connections}");
+        let shown = format!("pull_waiters_max = {waiters} # default");
+        assert!(config.show().contains(&shown), "{}", config.show());
+    }
+}
+
+#[test]
 fn a_later_place_wins_and_is_named() {
     let (_keep, mut source) = file("# ours\n[server]\nlisten = \"127.0.0.1:1\"\n");
     let config = load(&source).unwrap();
@@ -168,7 +181,19 @@ fn bad_values_are_named_with_place_and_what_is_allowed() {
         "server.allowed_hosts = [1]",
         "server.allowed_hosts",
         "an array of other things than texts",
-        "a list of texts",
+        "a list of host names",
+    );
+    check(
+        "server.allowed_hosts = [\"a\", \"duly.example.com:443\"]",
+        "server.allowed_hosts",
+        "\"a, duly.example.com:443\"",
+        "without scheme and port",
+    );
+    check(
+        "server.allowed_origins = [\"example.com\"]",
+        "server.allowed_origins",
+        "\"example.com\"",
+        "such as https://console.example.com",
     );
     check("store.segment_bytes = 65537", "store.segment_bytes", "65537", "multiple of 4096");
     check("store.data = \"\"", "store.data", "\"\"", "a path");

@@ -4,8 +4,12 @@ use std::{fmt, net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
 use duly_core::{Invalid, Millis, invalid::shorten};
 use ipnet::IpNet;
+use serde::{Serialize, Serializer};
 
-use super::reach::{self, ProxyUrl};
+use super::{
+    reach::{self, ProxyUrl},
+    web,
+};
 use crate::telemetry::logging;
 
 /// What the value of a key may be.
@@ -13,8 +17,10 @@ use crate::telemetry::logging;
 pub enum Kind {
     /// Loopback address and port.
     LoopbackAddress,
-    /// A list of texts.
-    Texts,
+    /// A list of names of hosts.
+    Hosts,
+    /// A list of origins of web pages.
+    Origins,
     /// A number of bytes.
     Bytes {
         /// Least.
@@ -139,8 +145,14 @@ impl Kind {
                                       [::1]:3859 (other addresses are refused until API keys \
                                       exist)"
                 .to_owned(),
-            Self::Texts => "a list of texts (in the environment and on the command line \
+            Self::Hosts => "a list of host names or addresses without scheme and port, such as \
+                            duly.example.com (in the environment and on the command line \
                             separated by commas)"
+                .to_owned(),
+            Self::Origins => "a list of origins of web pages, scheme://name or \
+                              scheme://name:port without a path, such as \
+                              https://console.example.com (in the environment and on the command \
+                              line separated by commas)"
                 .to_owned(),
             Self::Bytes { low, high } => format!(
                 "a number of bytes from {} to {}, such as 65536, 64KiB, 32MiB or 2GiB",
@@ -201,7 +213,14 @@ impl Kind {
                 let address: SocketAddr = text.trim().parse().ok()?;
                 address.ip().is_loopback().then_some(Value::Address(address))
             }
-            (Self::Texts, written) => list(written).map(Value::Texts),
+            (Self::Hosts, written) => {
+                let hosts = list(written)?.into_iter().map(|text| web::host(&text));
+                hosts.collect::<Option<_>>().map(Value::Texts)
+            }
+            (Self::Origins, written) => {
+                let origins = list(written)?.into_iter().map(|text| web::origin(&text));
+                origins.collect::<Option<_>>().map(Value::Texts)
+            }
             (Self::Networks, written) => {
                 let networks = list(written)?.into_iter().map(|text| text.parse().ok());
                 networks.collect::<Option<_>>().map(Value::Networks)
@@ -337,5 +356,26 @@ pub(super) fn toml_text(kind: Kind, value: &Value) -> String {
         (_, Value::Path(path)) => quoted(&path.to_string_lossy()),
         (_, Value::Word(word)) => quoted(word),
         (_, Value::Flag(flag)) => flag.to_string(),
+    }
+}
+
+/// For programs: lists and numbers as such, sizes in bytes, everything else as its text. A file may
+/// have it just so.
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Address(address) => serializer.collect_str(address),
+            Self::Texts(texts) => serializer.collect_seq(texts),
+            Self::Number(Some(number)) => serializer.serialize_u64(*number),
+            Self::Number(None) => serializer.serialize_str("auto"),
+            Self::Duration(duration) => serializer.collect_str(duration),
+            Self::Path(path) => serializer.serialize_str(&path.to_string_lossy()),
+            Self::Word(word) => serializer.serialize_str(word),
+            Self::Networks(nets) => serializer.collect_seq(nets.iter().map(ToString::to_string)),
+            Self::Ports(ranges) => serializer.collect_seq(ranges.iter().map(reach::ports_text)),
+            Self::Proxy(Some(proxy)) => serializer.collect_str(proxy),
+            Self::Proxy(None) => serializer.serialize_str(""),
+            Self::Flag(flag) => serializer.serialize_bool(*flag),
+        }
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! * A firing is claimed only when its consumer has a credit for it and there is a place for it among
 //!   the answers: one who stops reading holds two messages, and no claim is made for it any more.
+//! * While the memory of bodies is full, no claim is made for anybody: its firings would come on top.
 //! * Nothing is read from a consumer whose answers have no place.
 //! * A stream owns its claims. When it ends, however it ends, what is not settled goes back at once,
 //!   uncounted; a connection whose caller takes nothing ends by the rule of [`crate::http`]'s
@@ -29,7 +30,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tonic::{Status, Streaming};
 
 use self::session::Session;
-use crate::http::{App, Problem};
+use crate::http::{App, Problem, budget::Share};
 
 /// Streams of consumers at once.
 const CONSUMERS_MAX: usize = 10_000;
@@ -37,6 +38,9 @@ const CONSUMERS_MAX: usize = 10_000;
 const PLACES: usize = 2;
 
 type Answer = Result<v1::ConsumeResponse, Status>;
+
+/// An answer that waits for the connection, with the memory that it takes until it is written out.
+type Waiting = (Answer, Share);
 
 /// All consumers of a server.
 #[derive(Debug)]
@@ -47,7 +51,7 @@ pub(super) struct Consumers {
 
 /// What one of them hears.
 #[derive(Debug)]
-pub(super) struct Answers(mpsc::Receiver<Answer>);
+pub(super) struct Answers(mpsc::Receiver<Waiting>);
 
 impl Consumers {
     /// None yet.
@@ -70,13 +74,14 @@ impl Consumers {
         };
         let (answers, answered) = mpsc::channel(PLACES);
         let app = self.app.clone();
+        let no_bytes = app.budget().share();
         tokio::spawn(async move {
             let gone = answers.clone();
             tokio::select! {
                 // Claims go back as the session is dropped.
                 () = gone.closed() => {}
                 ended = Session::run(app, requests, answers) => if let Err(status) = ended {
-                    gone.send(Err(status)).await.ok();
+                    gone.send((Err(status), no_bytes)).await.ok();
                 },
             }
             drop(place);
@@ -89,6 +94,7 @@ impl Stream for Answers {
     type Item = Answer;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(context)
+        // Whoever asks writes it out at once, and counts what comes of it.
+        self.0.poll_recv(context).map(|waiting| waiting.map(|(answer, _)| answer))
     }
 }

@@ -17,11 +17,11 @@ use tokio::time::{Instant, timeout};
 use tonic::Status;
 
 use super::{
-    deadline, inbound, message_bytes_max, methods, outbound,
+    deadline, inbound, methods, outbound,
     status::{of_library, too_late},
 };
 use crate::{
-    http::{App, Problem, Taken},
+    http::{App, Made, Problem, Taken, budget::Budget},
     telemetry::UNMATCHED,
 };
 
@@ -30,24 +30,32 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     let started = Instant::now();
     let method = methods::known(request.uri().path());
     let taken = request.extensions().get::<Taken>().cloned();
+    let under_way = taken.as_ref().map(Taken::begin);
     let checked = app
         .guard()
         .check(request.uri(), request.headers())
         .and_then(|()| method.ok_or_else(|| unknown(request.uri())))
-        .and_then(|method| Ok((method, deadline::given(request.headers())?)));
+        .and_then(|method| {
+            method.made.check_room(&app)?;
+            Ok((method, deadline::given(request.headers())?))
+        });
     let response = match checked {
         Ok((method, given)) => {
             let ours = method.limit(&app);
-            let request = inbound::bounded(&app, request, message_bytes_max(&app));
-            guarded(&app, Limits { ours, given }, request, next).await
+            let budget = match method.made {
+                Made::Reading | Made::Change => app.budget(),
+                Made::Probe => app.probes(),
+            };
+            let request = inbound::bounded(&app, budget, request);
+            guarded(budget, Limits { ours, given }, request, next).await
         }
         Err(problem) => refuse(problem),
     };
     let status = response.extensions().get::<Status>().map_or(tonic::Code::Ok, Status::code);
     let route = method.map_or(UNMATCHED, |method| method.path.as_str());
     app.routes().record(route, counted_as(status), started.elapsed());
-    match taken {
-        Some(taken) => taken.watch(response),
+    match taken.zip(under_way) {
+        Some((taken, call)) => taken.watch(response, call),
         None => response,
     }
 }
@@ -75,7 +83,7 @@ struct Limits {
     given: Option<Duration>,
 }
 
-async fn guarded(app: &App, limits: Limits, request: Request, next: Next) -> Response {
+async fn guarded(budget: &Budget, limits: Limits, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind();
     let least = limits.ours.into_iter().chain(limits.given).min();
@@ -92,7 +100,7 @@ async fn guarded(app: &App, limits: Limits, request: Request, next: Next) -> Res
         Ok(response) => {
             // A stream has its answer at once; its caller's time ends it later.
             let until = limits.given.filter(|_| limits.ours.is_none()).map(|given| began + given);
-            outbound::bounded(app, ours(response), until)
+            outbound::bounded(budget, ours(response), until)
         }
         Err(panic) => refuse(panicked(&*panic)),
     }

@@ -16,20 +16,24 @@ use futures::{FutureExt, future::BoxFuture};
 use hyper::body::{Frame, SizeHint};
 use tonic::Status;
 
-use crate::http::{App, Problem, budget::Share};
+use super::message_bytes_max;
+use crate::http::{
+    App, Problem,
+    budget::{Budget, Share},
+};
 
 /// Bytes in front of each message: a flag and its length.
 const HEAD_BYTES: usize = 5;
 
-/// Bounds the messages of a request.
-pub(super) fn bounded(app: &App, request: Request, bytes_max: usize) -> Request {
+/// Bounds the messages of a request, which count against `budget`.
+pub(super) fn bounded(app: &App, budget: &Budget, request: Request) -> Request {
     // Whoever asks for descriptors and never ends would hold up a stop.
     let ends_at_stop = request.uri().path().starts_with("/grpc.reflection.");
     let stopping = ends_at_stop.then(|| {
         let app = app.clone();
         async move { app.stopping().await }.boxed()
     });
-    let messages = Messages::new(app.budget().share(), bytes_max);
+    let messages = Messages::new(budget.share(), message_bytes_max(app));
     request.map(|inner| Body::new(Inbound { inner, messages, stopping }))
 }
 
@@ -140,7 +144,6 @@ impl hyper::body::Body for Inbound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::budget::Budget;
 
     fn message(bytes: usize) -> Vec<u8> {
         let mut message = vec![0];

@@ -1,4 +1,4 @@
-//! Which methods there are, and how long each may take.
+//! Which methods there are, how long each may take, and which are changes.
 
 use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
@@ -6,13 +6,18 @@ use duly_proto::v1::FILE_DESCRIPTOR_SET;
 use prost::Message;
 use prost_types::FileDescriptorSet;
 
-use crate::{http::App, wire::firing::LEASE_WAIT_MAX};
+use crate::{
+    http::{App, Made},
+    wire::firing::LEASE_WAIT_MAX,
+};
 
 /// A method of a service.
 #[derive(Debug)]
 pub(super) struct Known {
     /// Its path, which is its name in metrics.
     pub(super) path: String,
+    /// What its answer comes from.
+    pub(super) made: Made,
     takes: Takes,
 }
 
@@ -59,21 +64,54 @@ fn all() -> HashMap<String, Known> {
                         "/duly.v1.Timers/Lease" => Takes::Lease,
                         _ => Takes::Usual,
                     };
-                    all.insert(path.clone(), Known { path, takes });
+                    let made = made(&path);
+                    all.insert(path.clone(), Known { path, made, takes });
                 }
             }
         }
     }
     for version in ["v1", "v1alpha"] {
         let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
-        all.insert(path.clone(), Known { path, takes: Takes::Stream });
+        let known = Known { path, made: Made::Probe, takes: Takes::Stream };
+        all.insert(known.path.clone(), known);
     }
     all
+}
+
+/// Whatever is not known to read is a change, as over HTTP whatever is no GET.
+fn made(path: &str) -> Made {
+    match path {
+        "/duly.v1.Timers/Get"
+        | "/duly.v1.Timers/List"
+        | "/duly.v1.Namespaces/Get"
+        | "/duly.v1.Namespaces/List"
+        | "/duly.v1.Namespaces/Stats"
+        | "/duly.v1.Namespaces/Forecast"
+        | "/duly.v1.Cluster/Get" => Made::Reading,
+        _ if path.starts_with("/duly.v1.") => Made::Change,
+        _ => Made::Probe,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_known_to_read_is_no_change() {
+        for (path, made) in [
+            ("/duly.v1.Timers/Get", Made::Reading),
+            ("/duly.v1.Namespaces/Forecast", Made::Reading),
+            ("/duly.v1.Cluster/Get", Made::Reading),
+            ("/duly.v1.Timers/Schedule", Made::Change),
+            ("/duly.v1.Timers/Lease", Made::Change),
+            ("/duly.v1.Timers/Consume", Made::Change),
+            ("/grpc.health.v1.Health/Check", Made::Probe),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Made::Probe),
+        ] {
+            assert_eq!(known(path).map(|known| known.made), Some(made), "{path}");
+        }
+    }
 
     #[test]
     fn streams_have_no_limit_and_a_lease_may_wait() {

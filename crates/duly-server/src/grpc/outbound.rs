@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::status::too_late;
 use crate::http::{
     App, Problem,
-    budget::{self, Share},
+    budget::{self, Budget, Share},
 };
 
 /// Bytes of an answer that are handed to the connection at once.
@@ -57,14 +57,14 @@ fn carrying<T>(message: T, share: Share, leased: Option<Leased>) -> tonic::Respo
     response
 }
 
-/// Bounds an answer; a stream ends at `until`.
-pub(super) fn bounded(app: &App, mut response: Response, until: Option<Instant>) -> Response {
+/// Bounds an answer, which counts against `budget` unless it carries a share; a stream ends at `until`.
+pub(super) fn bounded(budget: &Budget, mut response: Response, until: Option<Instant>) -> Response {
     let carried = response.extensions_mut().remove::<Carried>();
-    let app = app.clone();
+    let budget = budget.clone();
     let until = until.map(|until| Box::pin(sleep_until(until)));
     response.map(|inner| {
         let outbound =
-            Outbound { inner, app, carried, until, rest: Bytes::new(), ended: Ended::No };
+            Outbound { inner, budget, carried, until, rest: Bytes::new(), ended: Ended::No };
         Body::new(outbound)
     })
 }
@@ -78,7 +78,7 @@ enum Ended {
 
 struct Outbound {
     inner: Body,
-    app: App,
+    budget: Budget,
     carried: Option<Carried>,
     until: Option<Pin<Box<Sleep>>>,
     /// What is made already and not handed over.
@@ -105,7 +105,7 @@ impl Outbound {
         match &self.carried {
             Some(carried) => budget::held_by(made, &carried.share),
             None => {
-                let share = self.app.budget().take_anyway(made.len());
+                let share = self.budget.take_anyway(made.len());
                 budget::held(made, share)
             }
         }

@@ -56,6 +56,7 @@ impl Service {
     ) -> Result<Kind, Problem> {
         let (app, namespace) = (&self.app, namespace(name)?);
         let mut command = command(&namespace, Some(operation), Answer::Whole, || app.make_id())?;
+        app.check_operation(&command.operation)?;
         trace(&mut command, trace::parent(metadata.as_ref()).as_deref());
         let (asked, path) = (Asked::by(&command.operation), path_of(&command.operation));
         answered(asked, app.apply_one(command).await?, path)
@@ -122,7 +123,12 @@ fn prepare(
     let mut commands = Vec::with_capacity(operations.len());
     let make_id = || -> TimerId { app.make_id() };
     for (i, operation) in operations.into_iter().enumerate() {
-        match command(namespace, operation.operation, Answer::Brief, make_id) {
+        let command = command(namespace, operation.operation, Answer::Brief, make_id);
+        let checked = command.and_then(|command| {
+            app.check_operation(&command.operation)?;
+            Ok(command)
+        });
+        match checked {
             Ok(mut command) => {
                 trace(&mut command, trace_parent);
                 places.push(Ok(Asked::by(&command.operation)));

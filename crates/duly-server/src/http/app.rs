@@ -3,12 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{TimerId, Timestamp, env::Clock};
+use duly_sink::http::AddressPolicy;
 use duly_store::Store;
 use rand::RngCore;
 use tokio::sync::{Mutex, watch};
 
 use super::{Backups, budget::Budget, guard::Guard};
 use crate::telemetry::{Metrics, Routes};
+
+/// Bytes of all answers of the service's own paths, such as `/metrics`, at once. They have a budget
+/// of their own: callers that fill theirs do not hide what goes on.
+const PROBES_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Whether a namespace comes into being at its first schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +48,8 @@ pub struct Parts {
     pub implicit_namespaces: ImplicitNamespaces,
     /// Who may call.
     pub guard: Guard,
+    /// Which addresses webhooks may reach.
+    pub addresses: AddressPolicy,
     /// Bounds.
     pub limits: Limits,
     /// Backups of the store.
@@ -67,6 +74,7 @@ struct Inner {
     parts: Parts,
     routes: Routes,
     budget: Budget,
+    probes: Budget,
     stopping: watch::Sender<Stopping>,
     patches: Mutex<()>,
 }
@@ -76,6 +84,7 @@ impl App {
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(Inner {
             budget: Budget::new(parts.limits.bodies_bytes_max),
+            probes: Budget::new(PROBES_BYTES_MAX),
             stopping: watch::Sender::new(Stopping::NotYet),
             routes: Routes::default(),
             patches: Mutex::new(()),
@@ -101,6 +110,11 @@ impl App {
     /// Who may call.
     pub(crate) fn guard(&self) -> &Guard {
         &self.0.parts.guard
+    }
+
+    /// Which addresses webhooks may reach.
+    pub(super) fn addresses(&self) -> &AddressPolicy {
+        &self.0.parts.addresses
     }
 
     /// The bounds.
@@ -144,6 +158,11 @@ impl App {
     /// The memory of bodies and answers.
     pub(crate) fn budget(&self) -> &Budget {
         &self.0.budget
+    }
+
+    /// The memory of answers of the service's own paths.
+    pub(crate) fn probes(&self) -> &Budget {
+        &self.0.probes
     }
 
     /// The server is about to stop: streams without an end of their own end here.

@@ -94,7 +94,7 @@ impl App {
 
     fn creates(&self, command: &Command) -> bool {
         self.implicit_namespaces() == ImplicitNamespaces::Create
-            && matches!(command.operation, Operation::Schedule { .. })
+            && matches!(command.operation, Operation::Schedule { .. } | Operation::Import { .. })
     }
 
     async fn create_implicitly(&self, name: NamespaceName) -> Result<(), Problem> {

@@ -23,6 +23,9 @@ use crate::wire::{BackupIn, BackupOut};
 /// Its path; the copy may take longer than other requests.
 pub(super) const PATH: &str = "/v1/store/backup";
 
+/// Room is made by a person, or by files that go in the background.
+const NO_ROOM_WAIT: Millis = Millis::from_secs(60);
+
 /// What makes a backup.
 type Make = dyn Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync;
 
@@ -114,7 +117,7 @@ fn refusal(error: BackupError) -> Problem {
             Problem::new(Code::Unavailable, detail).with_retry(Retry::After(Millis::from_secs(10)))
         }
         BackupError::Disk(error) if error.is_no_space() => {
-            Problem::new(Code::ResourceExhausted, detail)
+            Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(NO_ROOM_WAIT))
         }
         _ => {
             tracing::error!(%detail, "a backup failed");

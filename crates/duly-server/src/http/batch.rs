@@ -1,19 +1,21 @@
 //! `POST /v1/namespaces/{namespace}/batch`: many operations, each refused or taken by itself.
 //!
-//! As one JSON document here, as a stream of lines in [`super::lines`].
+//! As one JSON document here, as a stream of lines in [`super::lines`]. An import has other
+//! [`Items`] and goes the same way.
 
 use axum::{
     extract::{FromRequest, Request, State},
     response::Response,
 };
 use duly_core::{Code, Invalid, NamespaceName};
-use duly_store::{Command, Operation, Outcome};
+use duly_store::{Command, Outcome};
 use http::StatusCode;
 
 use super::{
-    App, Problem, answer,
+    App, Problem,
     body::{self, JSON, JsonBody, NDJSON},
     budget::{self, Share},
+    items::Items,
     lines,
     path::InNamespace,
     problem::Refusals,
@@ -22,9 +24,8 @@ use super::{
     trace,
 };
 use crate::wire::{
-    BatchIn, BatchOut, CancelledOut, OperationIn, OperationResult, TimerOut,
+    BatchIn, BatchOut, CancelledOut, OperationResult, TimerOut,
     batch::{Cancelled, OPERATIONS_MAX, Results},
-    json,
     timer::Mark,
 };
 
@@ -65,11 +66,22 @@ pub(crate) async fn batch(
     InNamespace(namespace): InNamespace,
     request: Request,
 ) -> Result<Response, Problem> {
+    answer(app, namespace, request, Items::Operations).await
+}
+
+/// Answers a call of many items.
+pub(super) async fn answer(
+    app: App,
+    namespace: NamespaceName,
+    request: Request,
+    items: Items,
+) -> Result<Response, Problem> {
     let kind = body::check_content_type(request.headers(), &[JSON, NDJSON])?;
     let query = Query::read(request.uri(), &["results"])?;
     let results = Results::parse(query.get("results"))?;
     if kind == NDJSON {
-        return lines::answer(app, namespace, request, results.unwrap_or(Results::All)).await;
+        return lines::answer(app, namespace, request, items, results.unwrap_or(Results::All))
+            .await;
     }
     if results.is_some() {
         let allowed = "left out, unless the body is a stream of lines (application/x-ndjson)";
@@ -81,15 +93,17 @@ pub(crate) async fn batch(
         return Err(too_large());
     }
     let reader = (app.clone(), namespace.clone());
-    let Prepared { places, commands, share } =
-        body.read(move |text| prepare(&reader.0, &reader.1, text, trace_parent.as_deref())).await?;
+    let prepare =
+        move |text: &[u8]| prepare(&reader.0, &reader.1, items, text, trace_parent.as_deref());
+    let Prepared { places, commands, share } = body.read(prepare).await?;
     let count = places.len();
     let outcomes =
         if commands.is_empty() { Vec::new() } else { app.apply_many(&namespace, commands).await? };
-    let written = move || answer::to_bytes(&BatchOut { results: results_of(places, &outcomes) });
+    let written =
+        move || super::answer::to_bytes(&BatchOut { results: results_of(places, &outcomes) });
     let text = body::aside(count * OPERATION_BYTES, written).await?;
     let bytes = text.len();
-    Ok(budget::count_made(answer::with_body(StatusCode::OK, text.into()), share, bytes))
+    Ok(budget::count_made(super::answer::with_body(StatusCode::OK, text.into()), share, bytes))
 }
 
 /// A batch that was read.
@@ -104,45 +118,31 @@ struct Prepared {
 fn prepare(
     app: &App,
     namespace: &NamespaceName,
+    items: Items,
     text: &[u8],
     trace_parent: Option<&str>,
 ) -> Result<Prepared, Problem> {
-    let request: BatchIn = json::parse_body(text)?;
-    let count = request.operations.len();
+    let texts = items.of(text)?;
+    let count = texts.len();
     if count > OPERATIONS_MAX {
-        return Err(too_many("operations", count, OPERATIONS_MAX));
+        return Err(too_many(items.field(), count, OPERATIONS_MAX));
     }
     let share = app.budget().take(count * OPERATION_BYTES)?;
     let mut places = Vec::with_capacity(count);
     let mut commands = Vec::with_capacity(count);
-    for (i, text) in request.operations.iter().enumerate() {
-        match command(app, namespace, text.get().as_bytes(), trace_parent) {
+    for (i, text) in texts.iter().enumerate() {
+        match items.command(app, namespace, text.get().as_bytes(), trace_parent) {
             Ok(command) => {
                 places.push(Ok(Asked::by(&command.operation)));
                 commands.push(command);
             }
             Err(invalid) => {
-                let invalid = invalid.within(&format!("operations[{i}]"));
+                let invalid = invalid.within(&format!("{}[{i}]", items.field()));
                 places.push(Err(invalid.into()));
             }
         }
     }
     Ok(Prepared { places, commands, share })
-}
-
-/// Reads one operation.
-pub(super) fn command(
-    app: &App,
-    namespace: &NamespaceName,
-    text: &[u8],
-    trace_parent: Option<&str>,
-) -> Result<Command, Invalid> {
-    let operation: OperationIn = json::parse(text)?;
-    let mut command = operation.check(namespace, || app.make_id())?;
-    if let Operation::Schedule { schedule, .. } = &mut command.operation {
-        schedule.trace_parent = trace_parent.map(str::to_owned);
-    }
-    Ok(command)
 }
 
 fn results_of(
@@ -165,6 +165,12 @@ fn results_of(
 pub(super) fn result<'a>(asked: Asked, outcome: &'a Outcome, path: &str) -> OperationResult<'a> {
     let timer = |view, mark| OperationResult::Timer { timer: Box::new(TimerOut::new(view, mark)) };
     match outcome {
+        Outcome::Created(_) if asked == Asked::Import => {
+            OperationResult::Imported { imported: true }
+        }
+        Outcome::Existing(view) if asked == Asked::Import => {
+            OperationResult::Existing { existing: true, state: view.state.as_str() }
+        }
         Outcome::Created(view) | Outcome::Changed(view) | Outcome::Unchanged(view) => {
             timer(view, Mark::None)
         }

@@ -12,7 +12,7 @@ use axum::{
     extract::{FromRequest, Request},
 };
 use bytes::{Bytes, BytesMut};
-use duly_core::Code;
+use duly_core::{Code, Millis, error_code::Retry};
 use http::{HeaderMap, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
@@ -83,11 +83,15 @@ pub(crate) async fn aside<T: Send + 'static>(
         Ok(made) => made,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => {
-                Err(Problem::new(Code::Unavailable, "the server is stopping: nothing was done"))
-            }
+            Err(_) => Err(stopping()),
         },
     }
+}
+
+/// The runtime ends, and takes no more work.
+fn stopping() -> Problem {
+    Problem::new(Code::Unavailable, "the server is stopping: nothing was done, repeat the call")
+        .with_retry(Retry::After(Millis::from_secs(1)))
 }
 
 /// No body, or an empty JSON object.
@@ -239,22 +243,23 @@ pub(super) fn check_content_type(
     headers: &HeaderMap,
     allowed: &[&'static str],
 ) -> Result<&'static str, Problem> {
-    let refuse = |seen: &str| {
-        let seen = duly_core::invalid::shorten(seen);
+    let refuse = |seen: Option<&str>| {
+        let seen = seen.map(duly_core::invalid::shorten);
         let named = allowed.join(" or ");
+        let got = seen.as_deref().unwrap_or("none");
         Problem::new(
             Code::UnsupportedMediaType,
             format!(
-                "content-type must be {named}; got {seen}: send the header 'content-type: {}'",
+                "content-type must be {named}; got {got}: send the header 'content-type: {}'",
                 allowed[0]
             ),
         )
-        .at("content-type", Some(seen), &named)
+        .at("content-type", seen, &named)
     };
     let Some(value) = headers.get(CONTENT_TYPE) else {
-        return Err(refuse("none"));
+        return Err(refuse(None));
     };
-    let text = value.to_str().map_err(|_| refuse("unreadable"))?;
+    let text = value.to_str().map_err(|_| refuse(Some("unreadable")))?;
     let mut parts = text.split(';').map(str::trim);
     let kind = parts.next().unwrap_or_default();
     let known = allowed.iter().find(|allowed| kind.eq_ignore_ascii_case(allowed));
@@ -267,13 +272,30 @@ pub(super) fn check_content_type(
     });
     match known {
         Some(known) if is_utf8 => Ok(known),
-        _ => Err(refuse(text)),
+        _ => Err(refuse(Some(text))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_was_sent_stands_in_quotes() {
+        let detail = |headers: &HeaderMap| {
+            let problem = check_content_type(headers, &["application/json"]).err();
+            problem.expect("refused").into_body().detail
+        };
+        let mut headers = HeaderMap::new();
+        assert!(detail(&headers).contains("; got none: send"), "{}", detail(&headers));
+        headers.insert(CONTENT_TYPE, "none".parse().expect("a value"));
+        assert!(detail(&headers).contains("; got \"none\": send"), "{}", detail(&headers));
+    }
+
+    #[test]
+    fn who_comes_while_the_server_stops_is_told_when_to_come_again() {
+        assert_eq!(stopping().into_body().retry_after_ms, Some(1_000));
+    }
 
     #[test]
     fn p10_room_follows_what_has_come_and_not_what_was_announced() {

@@ -4,7 +4,8 @@
 //! Who takes a [`Share`] of it gives it back by dropping it. The last quarter is kept for small
 //! bodies, so that a few large ones, sent slowly, leave room for everybody else's calls. An answer
 //! to a change that was made cannot be refused any more and is counted whether there is room or
-//! not; then new requests are refused until it has gone out.
+//! not; then new requests are refused until it has gone out. Probes and metrics have a second, small
+//! budget.
 
 use std::{
     pin::Pin,

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     App, Problem, Taken, backup,
     budget::{self, IsCounted},
+    cors::Cors,
     described::Described,
     lease,
     query::Query,
@@ -35,28 +36,57 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
         .guard()
         .check(request.uri(), request.headers())
         .and_then(|()| check_query(route, request.method(), request.uri()));
+    let cors = Cors::of(app.guard(), request.headers());
+    let asked = cors.preflight(route, request.method(), request.headers());
     let taken = request.extensions().get::<Taken>().cloned();
-    let only_reads = route.starts_with("/v1/") && request.method().is_safe();
-    let response = match checked {
-        Ok(()) => guarded(time_for(&app, route), route, request, next).await,
-        Err(problem) => problem.into_response(),
+    let under_way = taken.as_ref().map(Taken::begin);
+    let made = Made::by(route, request.method());
+    let checked = checked.and_then(|()| made.check_room(&app));
+    let response = match (checked, asked) {
+        (Ok(()), Some(answer)) => answer,
+        (Ok(()), None) => guarded(time_for(&app, route), route, request, next).await,
+        (Err(problem), _) => problem.into_response(),
     };
-    let response =
-        counted(&app, response, if only_reads { Made::ByReading } else { Made::Otherwise });
+    let mut response = counted(&app, response, made);
+    cors.write_to(&mut response);
     app.routes().record(route, response.status(), started.elapsed());
-    match taken {
-        Some(taken) => taken.watch(response),
+    match taken.zip(under_way) {
+        Some((taken, call)) => taken.watch(response, call),
         None => response,
     }
 }
 
 /// What an answer comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Made {
+pub(crate) enum Made {
     /// A call that changed nothing and can be refused still.
-    ByReading,
-    /// A change, or a probe of the service.
-    Otherwise,
+    Reading,
+    /// A change: what was done cannot be refused any more.
+    Change,
+    /// The service's own paths, which must answer also when callers have filled the memory.
+    Probe,
+}
+
+impl Made {
+    fn by(route: &str, method: &Method) -> Self {
+        if !route.starts_with("/v1/") {
+            Self::Probe
+        } else if method.is_safe() {
+            Self::Reading
+        } else {
+            Self::Change
+        }
+    }
+
+    /// Refuses a change while memory is full: its answer would come on top of what is there, and a
+    /// small call may have a large answer. So what nobody takes grows past the budget only by the
+    /// changes under way when it filled.
+    pub(crate) fn check_room(self, app: &App) -> Result<(), Problem> {
+        match self {
+            Self::Change => app.budget().take(1).map(drop),
+            Self::Reading | Self::Probe => Ok(()),
+        }
+    }
 }
 
 /// Counts the bytes of an answer until they are written. A stream counts its own.
@@ -68,12 +98,14 @@ fn counted(app: &App, response: Response, made: Made) -> Response {
     if response.extensions().get::<IsCounted>().is_some() {
         return response;
     }
-    match made {
-        Made::ByReading => match app.budget().take(bytes) {
-            Ok(share) => budget::count(response, share),
-            Err(problem) => problem.into_response(),
-        },
-        Made::Otherwise => budget::count(response, app.budget().take_anyway(bytes)),
+    let share = match made {
+        Made::Reading => app.budget().take(bytes),
+        Made::Change => Ok(app.budget().take_anyway(bytes)),
+        Made::Probe => app.probes().take(bytes),
+    };
+    match share {
+        Ok(share) => budget::count(response, share),
+        Err(problem) => problem.into_response(),
     }
 }
 

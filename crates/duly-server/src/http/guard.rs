@@ -34,12 +34,16 @@ impl Guard {
             .strip_prefix("http://")
             .or_else(|| origin.strip_prefix("https://"))
             .is_some_and(|own| own.eq_ignore_ascii_case(authority));
-        let is_allowed = |allowed: &String| allowed.eq_ignore_ascii_case(origin);
-        if is_own || self.allowed_origins.iter().any(is_allowed) {
+        if is_own || self.allows_origin(origin) {
             return Ok(());
         }
         let allowed = "the server's own origin, or one of server.allowed_origins";
         Err(refuse("origin", origin, allowed))
+    }
+
+    /// Whether pages of this origin may call, besides the server's own.
+    pub(super) fn allows_origin(&self, origin: &str) -> bool {
+        self.allowed_origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
     }
 
     /// Answers the host and port that the caller named.

@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use axum::{extract::State, response::Response};
+use duly_core::Millis;
 use duly_store::Health;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 
 use super::{App, Problem, answer};
-use crate::wire::health::ReadinessOut;
+use crate::wire::health::{ReadinessOut, RecoveryOut};
 
 /// A loop that has not turned for so long is stuck: each turns at least once a second.
 const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// When a service that cannot work may be asked again.
+const ASK_AGAIN: Millis = Millis::from_secs(1);
 
 /// Whether the process lives.
 #[utoipa::path(
@@ -20,7 +24,8 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
     responses((status = 200, description = "It lives.", body = ReadinessOut))
 )]
 pub(crate) async fn healthz() -> Result<Response, Problem> {
-    answer::ok(&ReadinessOut { status: "alive", reasons: Vec::new(), progress: None })
+    let status = "alive";
+    answer::ok(&ReadinessOut { status, reasons: Vec::new(), progress: None, retry_after_ms: None })
 }
 
 /// Whether the service can work; if not, why.
@@ -35,12 +40,25 @@ pub(crate) async fn healthz() -> Result<Response, Problem> {
 )]
 pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
     let reasons = reasons(&app, &app.store().health());
-    let (status, word) = if reasons.is_empty() {
-        (StatusCode::OK, "ready")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
-    };
-    answer::json(status, &ReadinessOut { status: word, reasons, progress: None })
+    if reasons.is_empty() {
+        let status = "ready";
+        return answer::ok(&ReadinessOut { status, reasons, progress: None, retry_after_ms: None });
+    }
+    not_ready("not_ready", reasons, None)
+}
+
+/// That the service cannot work now, and when to ask again.
+pub(super) fn not_ready(
+    status: &'static str,
+    reasons: Vec<String>,
+    progress: Option<RecoveryOut>,
+) -> answer::Answer {
+    let retry_after_ms = Some(ASK_AGAIN.ms());
+    let out = ReadinessOut { status, reasons, progress, retry_after_ms };
+    let mut response = answer::json(StatusCode::SERVICE_UNAVAILABLE, &out)?;
+    let seconds = HeaderValue::from(ASK_AGAIN.ms().div_ceil(1_000));
+    response.headers_mut().insert(RETRY_AFTER, seconds);
+    Ok(response)
 }
 
 /// Why the service cannot work; nothing when it can.

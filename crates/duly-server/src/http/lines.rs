@@ -1,4 +1,4 @@
-//! Batches as lines: one operation a line in, one result a line out, while the request is sent.
+//! Batches and imports as lines: one item a line in, one result a line out, while the request is sent.
 //!
 //! ```text
 //!   body ──► Splitter ──► a step of lines ──► store ──► results ──► answer
@@ -32,6 +32,7 @@ use super::{
     batch::{self, BATCH_BYTES_MAX},
     body::{NDJSON, aside},
     budget::{self, Share},
+    items::Items,
     refused::Asked,
     trace,
 };
@@ -49,6 +50,7 @@ pub(super) async fn answer(
     app: App,
     namespace: NamespaceName,
     request: Request,
+    items: Items,
     results: Results,
 ) -> Result<Response, Problem> {
     let line_bytes_max = app.limits().body_bytes_max.min(BATCH_BYTES_MAX);
@@ -60,6 +62,7 @@ pub(super) async fn answer(
         body: request.into_body(),
         progress: Progress::Reading,
         counts: Counts::default(),
+        items,
         results,
         namespace,
         app,
@@ -102,6 +105,7 @@ struct Lines {
     /// Of the bytes that were read and not dealt with.
     share: Share,
     progress: Progress,
+    items: Items,
     results: Results,
     counts: Counts,
 }
@@ -227,13 +231,14 @@ impl Lines {
     /// Carries out a step; the lines of its answer.
     async fn carry_out(&mut self, step: Vec<(u64, Line)>) -> Vec<u8> {
         let bytes = step.iter().map(|(_, line)| line.len()).sum();
+        let items = self.items;
         let reader = (self.app.clone(), self.namespace.clone(), self.trace_parent.clone());
         let prepared = aside(bytes, move || {
             let (app, namespace, trace_parent) = &reader;
             Ok(step
                 .into_iter()
                 .map(|(number, line)| {
-                    (number, read_line(app, namespace, &line, trace_parent.as_deref()))
+                    (number, read_line(app, namespace, items, &line, trace_parent.as_deref()))
                 })
                 .collect::<Vec<_>>())
         });
@@ -320,6 +325,7 @@ impl Counts {
 fn read_line(
     app: &App,
     namespace: &NamespaceName,
+    items: Items,
     line: &Line,
     trace_parent: Option<&str>,
 ) -> Result<Command, Problem> {
@@ -331,7 +337,7 @@ fn read_line(
             return Err(Problem::new(Code::RequestTooLarge, detail).at("line", None, &allowed));
         }
     };
-    batch::command(app, namespace, text, trace_parent).map_err(|invalid| {
+    items.command(app, namespace, text, trace_parent).map_err(|invalid| {
         if invalid.field.is_empty() { invalid.within("line") } else { invalid }.into()
     })
 }

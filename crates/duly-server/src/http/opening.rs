@@ -13,18 +13,10 @@ use axum::{
     routing,
 };
 use duly_core::{Code, Millis, error_code::Retry};
-use http::StatusCode;
 use tokio::sync::watch;
 
-use super::{
-    Guard, Problem,
-    answer::{self, Answer},
-    health, metrics, openapi,
-};
-use crate::{
-    telemetry::Metrics,
-    wire::health::{ReadinessOut, RecoveryOut},
-};
+use super::{Guard, Problem, answer::Answer, cors::Cors, health, metrics, openapi};
+use crate::{telemetry::Metrics, wire::health::RecoveryOut};
 
 /// When a call may be tried again.
 const RETRY: Millis = Millis::from_secs(1);
@@ -63,16 +55,18 @@ pub(crate) fn router(opening: Opening) -> Router {
 }
 
 async fn guarded(State(opening): State<Opening>, request: Request, next: Next) -> Response {
-    match opening.guard.check(request.uri(), request.headers()) {
+    let cors = Cors::of(&opening.guard, request.headers());
+    let mut answer = match opening.guard.check(request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
-    }
+    };
+    cors.write_to(&mut answer);
+    answer
 }
 
 async fn readyz(State(opening): State<Opening>) -> Answer {
     let Awaited { sentence, progress } = opening.waits_for.borrow().clone();
-    let out = ReadinessOut { status: "recovering", reasons: vec![sentence], progress };
-    answer::json(StatusCode::SERVICE_UNAVAILABLE, &out)
+    health::not_ready("recovering", vec![sentence], progress)
 }
 
 async fn scrape(State(opening): State<Opening>) -> Response {

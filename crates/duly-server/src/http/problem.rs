@@ -57,10 +57,11 @@ impl Problem {
         )
     }
 
-    /// There is no such timer.
-    pub fn no_timer(id: &str) -> Self {
+    /// There is no such timer in this namespace.
+    pub fn no_timer(id: &str, namespace: &str) -> Self {
         let id = duly_core::invalid::shorten(id);
-        Self::new(Code::NotFound, format!("there is no timer {id}: {KNOWN_TIMERS}"))
+        let detail = format!("there is no timer {id} in namespace {namespace}: {KNOWN_TIMERS}");
+        Self::new(Code::NotFound, detail)
     }
 
     /// There is no such namespace.

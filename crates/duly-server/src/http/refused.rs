@@ -3,7 +3,7 @@
 //! The store says why it refused; what helps depends on what was asked for. Both meet here and
 //! nowhere else.
 
-use duly_core::{Code, State, invalid::shorten};
+use duly_core::{Code, State, invalid::shorten, payload::PAYLOAD_BYTES_HARD};
 use duly_store::{Operation, Refusal};
 
 use super::{Problem, problem::KNOWN_TIMERS};
@@ -13,6 +13,8 @@ use super::{Problem, problem::KNOWN_TIMERS};
 pub(crate) enum Asked {
     /// A new timer.
     Schedule,
+    /// A timer of another server.
+    Import,
     /// A change.
     Reschedule,
     /// The end of a timer.
@@ -30,6 +32,7 @@ impl Asked {
     pub(crate) const fn by(operation: &Operation) -> Self {
         match operation {
             Operation::Schedule { .. } => Self::Schedule,
+            Operation::Import { .. } => Self::Import,
             Operation::Reschedule { .. } => Self::Reschedule,
             Operation::Cancel { .. } | Operation::CancelSeen { .. } => Self::Cancel,
             Operation::Fire { .. } => Self::Fire,
@@ -45,13 +48,16 @@ impl Asked {
             Self::Reschedule => "reschedule",
             Self::Cancel => "cancel",
             Self::Fire => "fire",
-            Self::GiveUp | Self::Letter => "",
+            Self::Import | Self::GiveUp | Self::Letter => "",
         }
     }
 
-    /// The path of this operation in a batch.
+    /// The path of this operation in a batch, of this timer in an import.
     pub(crate) fn path_at(self, index: usize) -> String {
-        format!("operations[{index}].{}", self.name())
+        match self {
+            Self::Import => format!("timers[{index}]"),
+            _ => format!("operations[{index}].{}", self.name()),
+        }
     }
 }
 
@@ -86,6 +92,10 @@ fn detail(refusal: &Refusal, asked: Asked) -> String {
              revision it has if it is still wanted",
             shorten(id.as_str())
         ),
+        Refusal::PayloadTooLarge { bytes, .. } if *bytes > PAYLOAD_BYTES_HARD => format!(
+            "{refusal}, and none more than {PAYLOAD_BYTES_HARD}: send a smaller one, or a reference \
+             to where it is"
+        ),
         Refusal::PayloadTooLarge { namespace, .. } => format!(
             "{refusal}: send a smaller one, or raise limits.max_payload_bytes of {namespace}"
         ),
@@ -119,6 +129,14 @@ const fn advice(asked: Asked, state: State, code: Code) -> &'static str {
         (Asked::Schedule, _) => {
             "it was made by another request; choose another id, or send if_exists \"keep\" to get \
              it or \"replace\" to put this one in its place"
+        }
+        (Asked::Import, State::Finished) => {
+            "another timer had this id here and has been delivered; import this one when the \
+             namespace's retention has passed, or schedule it anew under another id"
+        }
+        (Asked::Import, _) => {
+            "another timer has this id here; cancel that one and import this one again when it is \
+             gone, or leave this one out"
         }
         (Asked::Letter, _) => "only a dead letter can be redriven or purged",
         (Asked::Cancel, State::InFlight) => {

@@ -1,4 +1,4 @@
-//! Whether the caller of a connection takes its answers.
+//! Whether the caller of a connection takes its answers, and whether it wants anything at all.
 //!
 //! HTTP/2 has windows: a caller that opens none leaves no write waiting, and its answers would hold
 //! the memory of bodies for ever. So each connection knows what is with its caller, answers that are
@@ -12,6 +12,10 @@
 //!
 //! While anything is with the caller, its time runs out. Each byte that is let go gives some of it
 //! back, up to the whole time; when nothing is left the connection is to be closed.
+//!
+//! A call is under way from its head to the last part of its answer that is let go: a lease call that
+//! waits is, a stream of lines is. A connection without one rests, and is closed after a while: over
+//! HTTP/2 it could keep its place for ever by answering pings.
 
 use std::{
     pin::Pin,
@@ -48,6 +52,10 @@ struct Inner {
 
 #[derive(Debug)]
 struct Clock {
+    /// Calls under way.
+    calls: usize,
+    /// Since when there has been no call and nothing with the caller, if so it is.
+    rests_since: Instant,
     /// Things that are with the caller.
     count: usize,
     /// When its time is over, if there is anything.
@@ -66,7 +74,10 @@ enum Watch {
 impl Taken {
     /// A connection whose caller may take nothing for so long.
     pub(crate) fn new(patience: Duration) -> Self {
-        let clock = Mutex::new(Clock { count: 0, until: Instant::now(), watch: Watch::Runs });
+        let now = Instant::now();
+        let watch = Watch::Runs;
+        let clock = Clock { calls: 0, rests_since: now, count: 0, until: now, watch };
+        let clock = Mutex::new(clock);
         Self(Arc::new(Inner { patience, clock, begun: Notify::new() }))
     }
 
@@ -86,14 +97,34 @@ impl Taken {
         }
     }
 
+    /// Done when nothing has been under way for so long, all of it after `from`.
+    pub(crate) async fn rested(&self, time: Duration, from: Instant) {
+        loop {
+            let now = Instant::now();
+            let until = match self.0.clock.lock().rests_since() {
+                Some(since) => since.max(from) + time,
+                None => now + time,
+            };
+            if until <= now {
+                return;
+            }
+            sleep_until(until).await;
+        }
+    }
+
+    /// A call has come.
+    pub(crate) fn begin(&self) -> UnderWay {
+        self.0.clock.lock().calls += 1;
+        UnderWay(self.clone())
+    }
+
     /// Watches an answer until the last of it is let go.
-    pub(crate) fn watch(&self, answer: Response) -> Response {
+    pub(crate) fn watch(&self, answer: Response, call: UnderWay) -> Response {
         if answer.body().is_end_stream() {
             return answer;
         }
         let waiting = Some(self.give(0));
-        let taken = self.clone();
-        answer.map(|inner| Body::new(Watched { inner, rest: Bytes::new(), taken, waiting }))
+        answer.map(|inner| Body::new(Watched { inner, rest: Bytes::new(), call, waiting }))
     }
 
     fn give(&self, bytes: usize) -> Given {
@@ -110,6 +141,24 @@ impl Taken {
     }
 }
 
+impl Clock {
+    fn rests_since(&self) -> Option<Instant> {
+        (self.calls == 0 && self.count == 0).then_some(self.rests_since)
+    }
+}
+
+/// A call that is under way until this is dropped.
+#[derive(Debug)]
+pub(crate) struct UnderWay(Taken);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut clock = self.0.0.clock.lock();
+        clock.calls -= 1;
+        clock.rests_since = Instant::now();
+    }
+}
+
 /// Something that is with the caller until this is dropped.
 #[derive(Debug)]
 struct Given {
@@ -123,7 +172,8 @@ impl Drop for Given {
         clock.count -= 1;
         let bytes = u32::try_from(self.bytes).unwrap_or(u32::MAX);
         let earned = Duration::from_secs(1).saturating_mul(bytes) / BYTES_PER_SECOND_MIN;
-        let whole = Instant::now() + self.taken.0.patience;
+        clock.rests_since = Instant::now();
+        let whole = clock.rests_since + self.taken.0.patience;
         clock.until = whole.min(clock.until + earned);
     }
 }
@@ -145,7 +195,7 @@ struct Watched {
     inner: Body,
     /// What is made already and not asked for.
     rest: Bytes,
-    taken: Taken,
+    call: UnderWay,
     /// Until the connection asks for more, which it does when the caller has room for it.
     waiting: Option<Given>,
 }
@@ -153,8 +203,8 @@ struct Watched {
 impl Watched {
     fn part(&mut self, mut bytes: Bytes) -> Frame<Bytes> {
         self.rest = bytes.split_off(bytes.len().min(PART_BYTES_MAX));
-        self.waiting = Some(self.taken.give(0));
-        let _given = self.taken.give(bytes.len());
+        self.waiting = Some(self.call.0.give(0));
+        let _given = self.call.0.give(bytes.len());
         Frame::data(Bytes::from_owner(Part { bytes, _given }))
     }
 }

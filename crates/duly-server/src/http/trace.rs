@@ -2,18 +2,12 @@
 
 use http::HeaderMap;
 
+use crate::wire::trace;
+
 /// The `traceparent` of a call, if it has a proper one: `00-` trace id `-` parent id `-` flags.
 pub(crate) fn parent(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("traceparent")?.to_str().ok()?;
-    let lengths = [2, 32, 16, 2];
-    let parts: Vec<&str> = text.split('-').collect();
-    let is_shaped = parts.len() == lengths.len()
-        && parts.iter().zip(lengths).all(|(part, length)| {
-            part.len() == length
-                && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-        });
-    let is_set = |part: &str| part.bytes().any(|b| b != b'0');
-    (is_shaped && parts[0] != "ff" && is_set(parts[1]) && is_set(parts[2])).then(|| text.to_owned())
+    trace::is_proper(text).then(|| text.to_owned())
 }
 
 #[cfg(test)]

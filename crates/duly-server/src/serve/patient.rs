@@ -2,8 +2,8 @@
 //!
 //! * **Nothing is said.** Which protocol a connection speaks is known after at most the 24 bytes of
 //!   the HTTP/2 preface; until then no clock of the library runs, and a peer that says nothing, or
-//!   drips its first bytes, would hold its place. After them, HTTP/1.1 has its time for a head and
-//!   HTTP/2 its signs of life.
+//!   drips its first bytes, would hold its place. After them, HTTP/1.1 has its time for a head; who
+//!   rests over HTTP/2 is the matter of [`crate::http::Taken`].
 //! * **The answer is not taken.** A peer that does not read holds the memory of its answer. Each
 //!   byte that it takes starts the time anew. That is about the socket alone; what a window of HTTP/2
 //!   holds back, or who takes too little in the long run, is the matter of [`crate::http::Taken`].
@@ -26,8 +26,8 @@ const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 /// How long a connection may stand still.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// Until it has said what it speaks.
-    pub(super) first_bytes: Duration,
+    /// Until it has said what it speaks, and without a call under way.
+    pub(super) idle: Duration,
     /// While an answer waits to be taken.
     pub(super) write: Duration,
 }
@@ -46,7 +46,7 @@ pub(super) struct Patient<I> {
 impl<I> Patient<I> {
     /// Watches `inner`.
     pub(super) fn new(inner: I, patience: Patience) -> Self {
-        let deadline = Box::pin(sleep(patience.first_bytes));
+        let deadline = Box::pin(sleep(patience.idle));
         Self {
             inner,
             unsaid: Some((PREFACE_BYTES, deadline)),
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     const PATIENCE: Patience =
-        Patience { first_bytes: Duration::from_secs(10), write: Duration::from_secs(30) };
+        Patience { idle: Duration::from_secs(10), write: Duration::from_secs(30) };
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_says_nothing_or_drips_is_left() {

@@ -1,6 +1,6 @@
 //! The options of the parts, from the configuration.
 
-use std::{fs, net::SocketAddr};
+use std::net::SocketAddr;
 
 use duly_sink::http::{
     AddressPolicy, Loopback, Options,
@@ -8,7 +8,7 @@ use duly_sink::http::{
 };
 
 use super::error::StartError;
-use crate::config::{AllowLoopback, Config};
+use crate::config::{AllowLoopback, Config, files};
 
 pub(super) fn store_options(config: &Config) -> duly_store_embedded::Options {
     let defaults = duly_store_embedded::Options::default();
@@ -16,6 +16,7 @@ pub(super) fn store_options(config: &Config) -> duly_store_embedded::Options {
         segment_bytes: config.store.segment_bytes,
         checkpoint_bytes: config.store.checkpoint_bytes,
         young_bytes: config.store.young_bytes,
+        on_clock_jump: config.store.on_clock_jump,
         min_free_bytes: config.store.min_free_bytes,
         min_free_percent: config.store.min_free_percent,
         index_memory_max_bytes: config
@@ -86,13 +87,13 @@ fn credentials(config: &Config) -> Result<Option<Credentials>, StartError> {
         origin: config.origin("webhook.proxy_credentials_file"),
         reason,
     };
-    let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    let wrong = || refuse("it must hold one line, user:password".to_owned());
-    Credentials::new(&text).map(Some).ok_or_else(wrong)
+    files::credentials(path).map(Some).map_err(refuse)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::config::{Source, load};
 

@@ -113,7 +113,10 @@ async fn while_the_store_opens_health_is_answered_and_calls_are_told_to_come_aga
 
     let (head, ready) = bench.call("GET", "/readyz").await;
     assert!(head.starts_with("HTTP/1.1 503"), "{head}");
-    assert_eq!(ready, json!({ "status": "recovering", "reasons": [BEGINNING] }));
+    assert!(head.contains("retry-after: 1"), "{head}");
+    let reasons = [BEGINNING];
+    let expected = json!({ "status": "recovering", "reasons": reasons, "retry_after_ms": 1_000 });
+    assert_eq!(ready, expected);
     let what = OpenProgress::JOURNAL;
     let (bytes_done, bytes_total) = (3 << 20, 10 << 20);
     let progress = OpenProgress { what, bytes_done, bytes_total };

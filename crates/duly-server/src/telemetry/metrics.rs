@@ -117,6 +117,8 @@ fn refresh(health: &Health) {
     set(names::DUE, health.overdue);
     set(names::IN_FLIGHT, health.in_flight);
     set(names::DEAD, health.dead);
+    set(names::NAMESPACES_PAUSED, health.namespaces_paused);
+    set(names::NAMESPACES_DEAD_FULL, health.namespaces_dead_full);
     set(names::INDEX_BYTES, health.index_bytes);
     if let Some(bytes) = health.index_bytes_max {
         set(names::INDEX_BYTES_MAX, bytes);

@@ -1,9 +1,9 @@
-//! Counts operations on timers by what became of them.
+//! Counts operations on timers by what became of them, and refusals by their limit.
 
 use std::sync::OnceLock;
 
-use duly_core::metric_names::{OPERATIONS, OPERATIONS_TOTAL, OUTCOMES};
-use duly_store::{Operation, Outcome};
+use duly_core::metric_names::{LIMIT_REFUSALS_TOTAL, OPERATIONS, OPERATIONS_TOTAL, OUTCOMES};
+use duly_store::{Operation, Outcome, Refusal};
 use metrics::{Counter, counter};
 
 /// Which of [`OPERATIONS`] it is.
@@ -20,6 +20,7 @@ pub const fn kind(operation: &Operation) -> Kind {
         Operation::Redrive { .. } => 4,
         Operation::Purge { .. } => 5,
         Operation::GiveUp { .. } => 6,
+        Operation::Import { .. } => 7,
     })
 }
 
@@ -30,6 +31,9 @@ pub fn record(kind: Kind, outcome: &Outcome) {
         let pairs = OPERATIONS.iter().flat_map(|k| OUTCOMES.iter().map(move |o| (*k, *o)));
         pairs.map(|(k, o)| counter!(OPERATIONS_TOTAL, "operation" => k, "outcome" => o)).collect()
     });
+    if let Outcome::Refused(Refusal::Exhausted { limit, .. }) = outcome {
+        counter!(LIMIT_REFUSALS_TOTAL, "limit" => limit.as_str()).increment(1);
+    }
     let outcome = match outcome {
         Outcome::Created(_) => 0,
         Outcome::Existing(_) => 1,
@@ -43,5 +47,16 @@ pub fn record(kind: Kind, outcome: &Outcome) {
     };
     if let Some(counter) = counters.get(kind.0 * OUTCOMES.len() + outcome) {
         counter.increment(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use duly_core::metric_names::LIMITS;
+    use duly_store::Limit;
+
+    #[test]
+    fn limits_are_those_of_the_table() {
+        assert_eq!(LIMITS, Limit::ALL.map(Limit::as_str));
     }
 }

@@ -130,7 +130,7 @@ pub struct BatchOut<'a> {
     pub results: Vec<OperationResult<'a>>,
 }
 
-/// What became of one operation.
+/// What became of one operation, or of one imported timer.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum OperationResult<'a> {
@@ -141,6 +141,18 @@ pub enum OperationResult<'a> {
     },
     /// For cancel.
     Cancelled(CancelledOut),
+    /// For an imported timer.
+    Imported {
+        /// Always.
+        imported: bool,
+    },
+    /// For an imported timer that has been here before.
+    Existing {
+        /// Always.
+        existing: bool,
+        /// Its state here.
+        state: &'static str,
+    },
     /// It was refused.
     Error {
         /// Why.

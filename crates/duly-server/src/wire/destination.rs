@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::{
     Duration, DurationOut, Headers,
-    headers::{REDACTED, RedactedHeadersOut},
+    headers::{Credentials, DestinationHeadersOut, REDACTED},
 };
 
 /// What an object of another kind is told.
@@ -46,7 +46,8 @@ pub struct PullIn {}
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = HttpDestination)]
 pub struct HttpIn {
-    /// Absolute `http://` or `https://` URL without credentials and fragment.
+    /// Absolute `http://` or `https://` URL without credentials and fragment. A host that is an
+    /// address must be one that this server may reach; names are checked when it connects.
     pub(super) url: String,
     /// `POST` (default), `PUT` or `PATCH`.
     #[schema(example = "POST")]
@@ -128,9 +129,9 @@ pub enum DestinationOut<'a> {
         url: &'a str,
         /// Request method.
         method: &'static str,
-        /// Headers of every delivery, credentials as `***`.
+        /// Headers of every delivery, credentials as `***` unless it is an export.
         #[serde(skip_serializing_if = "Option::is_none")]
-        headers: Option<RedactedHeadersOut<'a>>,
+        headers: Option<DestinationHeadersOut<'a>>,
         /// Time for the whole exchange.
         timeout: DurationOut,
     },
@@ -138,19 +139,27 @@ pub enum DestinationOut<'a> {
 
 impl<'a> From<&'a Destination> for DestinationOut<'a> {
     fn from(destination: &'a Destination) -> Self {
+        Self::of(destination, Credentials::Redacted)
+    }
+}
+
+impl<'a> DestinationOut<'a> {
+    /// A destination with or without its credentials.
+    pub fn of(destination: &'a Destination, credentials: Credentials) -> Self {
         match destination {
             Destination::Pull => Self::Pull {},
-            Destination::Http(http) => http_out(http),
+            Destination::Http(http) => http_out(http, credentials),
         }
     }
 }
 
 /// A webhook receiver in an answer.
-pub(super) fn http_out(http: &HttpDestination) -> DestinationOut<'_> {
+pub(super) fn http_out(http: &HttpDestination, credentials: Credentials) -> DestinationOut<'_> {
     DestinationOut::Http {
         url: http.url().as_str(),
         method: http.method.as_str(),
-        headers: (!http.headers.is_empty()).then_some(RedactedHeadersOut(&http.headers)),
+        headers: (!http.headers.is_empty())
+            .then_some(DestinationHeadersOut(&http.headers, credentials)),
         timeout: http.timeout.into(),
     }
 }

@@ -10,7 +10,10 @@ use duly_core::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{DestinationIn, DestinationOut, Duration, DurationOut, Integer, destination::http_out};
+use super::{
+    DestinationIn, DestinationOut, Duration, DurationOut, Integer, destination::http_out,
+    headers::Credentials,
+};
 
 /// A second receiver of a namespace's webhooks, which takes over when the first fails.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -67,8 +70,15 @@ pub struct FallbackOut<'a> {
 
 impl<'a> From<&'a Fallback> for FallbackOut<'a> {
     fn from(fallback: &'a Fallback) -> Self {
+        Self::of(fallback, Credentials::Redacted)
+    }
+}
+
+impl<'a> FallbackOut<'a> {
+    /// A fallback with or without its credentials.
+    pub fn of(fallback: &'a Fallback, credentials: Credentials) -> Self {
         Self {
-            destination: http_out(&fallback.destination),
+            destination: http_out(&fallback.destination, credentials),
             after_attempts: fallback.after_attempts,
             after_open: fallback.after_open.into(),
         }

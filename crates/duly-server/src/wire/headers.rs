@@ -67,16 +67,24 @@ impl<'de> Deserialize<'de> for Headers {
 /// What stands in answers for a value that is not shown.
 pub const REDACTED: &str = "***";
 
-/// Headers of a destination in an answer: credentials are not shown.
-#[derive(Debug, Clone, Copy)]
-pub struct RedactedHeadersOut<'a>(pub &'a headers::Headers);
+/// Whether an answer shows the credentials of a destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credentials {
+    /// [`REDACTED`] stands in their place.
+    Redacted,
+    /// It does: what is moved must be deliverable.
+    Whole,
+}
 
-impl Serialize for RedactedHeadersOut<'_> {
+/// Headers of a destination in an answer.
+#[derive(Debug, Clone, Copy)]
+pub struct DestinationHeadersOut<'a>(pub &'a headers::Headers, pub Credentials);
+
+impl Serialize for DestinationHeadersOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let hides = |name| self.1 == Credentials::Redacted && headers::is_secret(name);
         serializer.collect_map(
-            self.0.iter().map(|(name, value)| {
-                (name, if headers::is_secret(name) { REDACTED } else { value })
-            }),
+            self.0.iter().map(|(name, value)| (name, if hides(name) { REDACTED } else { value })),
         )
     }
 }

@@ -18,6 +18,9 @@ pub struct ReadinessOut {
     /// How far the opening of the store is; only while it is `recovering` and something is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<RecoveryOut>,
+    /// When to ask again; only while it cannot work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
 }
 
 /// How far the opening of the store is.

@@ -29,7 +29,9 @@ pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Invalid> {
 /// As [`parse`].
 pub fn parse_body<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Invalid> {
     if text.iter().all(u8::is_ascii_whitespace) {
-        return Err(Invalid::new(BODY, "nothing", "a JSON object"));
+        // Not in quotes, since it is nobody's text.
+        let seen = Some("nothing".to_owned());
+        return Err(Invalid { seen, ..Invalid::unseen(BODY, "a JSON object") });
     }
     parse(text).map_err(|mut invalid| {
         if invalid.field.is_empty() {

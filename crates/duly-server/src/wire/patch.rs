@@ -26,7 +26,7 @@ pub struct PatchIn<'a> {
     #[schema(value_type = Option<Duration>)]
     #[serde(default)]
     pub(super) delay: Field<Duration>,
-    /// A new payload: any JSON value. `null` takes the payload away.
+    /// A new payload: any JSON value nested at most 64 levels deep. `null` takes the payload away.
     #[serde(borrow, default)]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(super) payload: Field<&'a RawValue>,

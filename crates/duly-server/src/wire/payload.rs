@@ -2,12 +2,18 @@
 //!
 //! `payload` is any JSON value, kept as its exact text; `payload_text` is text; `payload_base64` is
 //! bytes in standard, padded base64. At most one of them.
+//!
+//! A JSON payload is nested at most [`DEPTH_MAX`] deep: it stands inside the answers of lists and
+//! leases, and one that its readers' parsers refuse would take the innocent ones beside it along.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use duly_core::{Invalid, Payload, payload::Form};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
+
+/// How deep arrays and objects of a JSON payload may be nested. Common parsers take 64 to 128 in all.
+pub const DEPTH_MAX: usize = 64;
 
 /// The three forms, as far as a body has them.
 #[derive(Debug, Default)]
@@ -26,7 +32,7 @@ impl Forms<'_> {
     /// The payload, if there is one.
     ///
     /// # Errors
-    /// When there are two, or the base64 is not right.
+    /// When there are two, the JSON is nested too deep, or the base64 is not right.
     pub fn check(self) -> Result<Option<Payload>, Invalid> {
         let given = [
             ("payload", self.json.is_some()),
@@ -45,6 +51,7 @@ impl Forms<'_> {
         }
         let payload = |form, bytes| Some(Payload { form, bytes });
         if let Some(json) = self.json {
+            check_depth(json.get().as_bytes(), "payload_text and payload_base64 take anything")?;
             return Ok(payload(Form::Json, Bytes::copy_from_slice(json.get().as_bytes())));
         }
         if let Some(text) = self.text {
@@ -62,6 +69,51 @@ impl Forms<'_> {
             )),
         }
     }
+}
+
+/// Refuses well-formed JSON that is nested too deep; `instead` says what takes it.
+///
+/// # Errors
+/// When it is.
+pub(super) fn check_depth(json: &[u8], instead: &str) -> Result<(), Invalid> {
+    let depth = depth(json);
+    if depth <= DEPTH_MAX {
+        return Ok(());
+    }
+    Err(Invalid {
+        field: "payload".to_owned(),
+        seen: Some(format!("{depth} levels")),
+        allowed: format!(
+            "JSON whose arrays and objects are nested at most {DEPTH_MAX} levels deep: {instead}"
+        ),
+    })
+}
+
+/// How deep the arrays and objects of a well-formed JSON text are nested; a bare value is 0.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut bytes = json.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'"' => {
+                while let Some(byte) = bytes.next() {
+                    match byte {
+                        b'"' => break,
+                        // Whatever is escaped does not end the text.
+                        b'\\' => drop(bytes.next()),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    deepest
 }
 
 /// Reads `payload` where `null` is a value like any other.
@@ -106,7 +158,7 @@ impl Serialize for JsonOut<'_> {
 
 /// Text.
 #[derive(Debug, Clone, Copy)]
-pub struct TextOut<'a>(&'a [u8]);
+pub struct TextOut<'a>(pub(super) &'a [u8]);
 
 impl Serialize for TextOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -122,5 +174,77 @@ pub struct Base64Out<'a>(&'a [u8]);
 impl Serialize for Base64Out<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&STANDARD.encode(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn nested(levels: usize) -> String {
+        format!("{}{}", "[".repeat(levels), "]".repeat(levels))
+    }
+
+    fn check(text: &str) -> Result<Option<Payload>, Invalid> {
+        let raw: &RawValue = serde_json::from_str(text).unwrap();
+        Forms { json: Some(raw), ..Forms::default() }.check()
+    }
+
+    #[test]
+    fn p10_a_json_payload_is_nested_so_deep_and_no_deeper() {
+        assert!(check(&nested(DEPTH_MAX)).is_ok());
+        for levels in [DEPTH_MAX + 1, 126, 1_000_000] {
+            let invalid = check(&nested(levels)).unwrap_err();
+            assert_eq!(invalid.field, "payload");
+            assert_eq!(invalid.seen, Some(format!("{levels} levels")));
+            assert!(invalid.allowed.contains("at most 64 levels"), "{invalid}");
+            assert!(invalid.allowed.contains("payload_text and payload_base64"), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn brackets_inside_texts_are_no_levels() {
+        for (text, levels) in [
+            ("null", 0),
+            (r#""[[[{{{""#, 0),
+            (r#"["\"[[", "\\", {"}]\\\"[": []}]"#, 3),
+            (r#"[[],{},[{}]]"#, 3),
+        ] {
+            assert_eq!(depth(text.as_bytes()), levels, "{text}");
+        }
+    }
+
+    fn depth_of(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
+            Value::Object(fields) => 1 + fields.values().map(depth_of).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i64>().prop_map(Value::from),
+            r#"[\[\]{}"\\a]{0,6}"#.prop_map(Value::from)
+        ];
+        leaf.prop_recursive(6, 40, 4, |inner| {
+            let key = r#"[\[\]{}"\\a]{0,4}"#;
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(|items| json!(items)),
+                proptest::collection::btree_map(key, inner, 0..4).prop_map(|fields| json!(fields)),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_scan_finds_what_a_parser_finds(value in any_json()) {
+            prop_assert_eq!(depth(value.to_string().as_bytes()), depth_of(&value));
+            prop_assert_eq!(depth(format!("{value:#}").as_bytes()), depth_of(&value));
+        }
     }
 }

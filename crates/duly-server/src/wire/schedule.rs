@@ -28,7 +28,8 @@ pub struct ScheduleIn<'a> {
     pub(super) due_at: Option<Time>,
     /// How long from now it is due; 0 is allowed.
     pub(super) delay: Option<Duration>,
-    /// Payload: any JSON value, `null` too; its exact text is kept. At most one of the three.
+    /// Payload: any JSON value nested at most 64 levels deep, `null` too; its exact text is kept. At
+    /// most one of the three.
     #[serde(borrow, default, deserialize_with = "payload::present")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(super) payload: Option<&'a RawValue>,

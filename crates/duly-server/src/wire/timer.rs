@@ -211,12 +211,12 @@ impl<'a> TimerOut<'a> {
     }
 }
 
-/// The attempts that have ended.
+/// The attempts that have ended; nothing where there is none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct History<'a>(pub(super) &'a [Attempt]);
 
 impl<'a> History<'a> {
-    fn of(attempts: &'a [Attempt]) -> Option<Self> {
+    pub(super) fn of(attempts: &'a [Attempt]) -> Option<Self> {
         (!attempts.is_empty()).then_some(Self(attempts))
     }
 }
@@ -235,7 +235,7 @@ impl Serialize for History<'_> {
 /// One attempt that has ended.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Attempt)]
-struct AttemptOut<'a> {
+pub(super) struct AttemptOut<'a> {
     /// Its number, from 1.
     attempt: u32,
     /// When it began.

@@ -1,5 +1,7 @@
 //! A server on a port, and clients that mean it ill: silent, slow, many, or gone.
 
+mod idle;
+
 use std::{collections::VecDeque, net::SocketAddr, path::Path, time::Duration};
 
 use bytes::Bytes;
@@ -227,6 +229,79 @@ async fn p10_answers_behind_a_closed_window_of_http_2_are_given_up_and_their_mem
     running.stop().await.unwrap();
 }
 
+/// A connection whose far side takes no byte of any answer, and what it was answered: so many times
+/// 200, then what refused the next.
+async fn unread(
+    address: SocketAddr,
+    request: impl Fn() -> http::Request<Full<Bytes>>,
+) -> (Vec<http::Response<hyper::body::Incoming>>, u16) {
+    let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let mut closed = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    let (mut sender, connection) =
+        closed.initial_stream_window_size(0).handshake(io).await.unwrap();
+    tokio::spawn(connection);
+    let mut answers = Vec::new();
+    loop {
+        sender.ready().await.unwrap();
+        let answer = sender.send_request(request()).await.unwrap();
+        if answer.status() != 200 {
+            return (answers, answer.status().as_u16());
+        }
+        answers.push(answer);
+    }
+}
+
+#[tokio::test]
+async fn p10_small_changes_with_large_answers_are_refused_when_these_fill_the_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let running = serve(directory.path(), &[("DULY_SERVER__BODIES_BYTES_MAX", "2MiB")]).await;
+    let address = running.addr();
+    let text = "x".repeat(250_000);
+    let body = format!(r#"{{"id":"t","delay":"1h","payload_text":"{text}"}}"#);
+    assert_eq!(call(address, "POST /v1/namespaces/a/timers", &body).await.0, 201);
+    for (path, method) in [("/fire", "POST"), ("", "PATCH")] {
+        let change = || {
+            let mut request = post(address, &format!("/v1/namespaces/a/timers/t{path}"), "{}");
+            *request.method_mut() = method.parse().unwrap();
+            if method == "PATCH" {
+                *request.body_mut() = Full::from(r#"{"delay":"2h"}"#);
+            }
+            request
+        };
+        let (answers, refused) = unread(address, change).await;
+        // One that began with room left may go past it.
+        assert_eq!((refused, answers.len()), (429, (2 << 20) / 250_000 + 1), "{method}");
+        assert_eq!(call(address, "GET /v1/namespaces/a", "").await.0, 429);
+        assert_eq!(call(address, "GET /readyz", "").await.0, 200, "probes are answered");
+        drop(answers);
+        let room = timeout(PATIENCE, async {
+            while call(address, "GET /v1/namespaces/a/timers/t", "").await.0 != 200 {
+                yield_now().await;
+            }
+        });
+        room.await.expect("the memory comes back");
+    }
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn p10_answers_of_probes_that_nobody_reads_have_a_bound_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let running = serve(directory.path(), &[]).await;
+    let address = running.addr();
+    let document = || {
+        let get = http::Request::get(format!("http://{address}/openapi.json"));
+        get.body(Full::default()).unwrap()
+    };
+    let (answers, refused) = unread(address, document).await;
+    assert_eq!(refused, 429, "after {}", answers.len());
+    let body = r#"{"id":"t","delay":"1h"}"#;
+    assert_eq!(call(address, "POST /v1/namespaces/a/timers", body).await.0, 201);
+    assert_eq!(call(address, "GET /healthz", "").await.0, 200, "small ones have room still");
+    drop(answers);
+    running.stop().await.unwrap();
+}
+
 #[tokio::test]
 async fn p10_what_is_announced_and_not_sent_takes_no_memory() {
     let directory = tempfile::tempdir().unwrap();
@@ -250,10 +325,22 @@ async fn p10_what_is_announced_and_not_sent_takes_no_memory() {
     running.stop().await.unwrap();
 }
 
+/// Time stands still from here on: a paused clock moves only when nothing is left to do, and something
+/// always is. So no wait of a call ends and no connection looks dead, however slow the machine is.
+fn hold_time() {
+    tokio::time::pause();
+    tokio::spawn(async {
+        loop {
+            yield_now().await;
+        }
+    });
+}
+
 #[tokio::test]
 async fn p10_ten_thousand_lease_calls_wait_and_the_next_is_told_when_to_come_again() {
     const CONNECTIONS: usize = 40;
     const STREAMS: usize = 250;
+    hold_time();
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[]).await;
     let address = running.addr();
@@ -295,6 +382,8 @@ async fn p10_ten_thousand_lease_calls_wait_and_the_next_is_told_when_to_come_aga
     // The first in line gets what is due, and a drain sends the others away with an answer.
     assert_eq!(call(address, "POST /v1/namespaces/a/timers", r#"{"delay":0}"#).await.0, 201);
     waiters(&running, (CONNECTIONS - 1) * STREAMS).await;
+    // What a stop gives up in the end it gives up by the clock.
+    tokio::time::resume();
     running.stop().await.unwrap();
     let mut firings = 0;
     let others = connections.into_iter().flat_map(|(_, _, answers)| answers);
@@ -327,6 +416,34 @@ async fn a_lease_call_over_http_1_that_goes_away_leaves_its_place() {
     assert_eq!(call(address, "POST /v1/namespaces/a/timers", timer).await.0, 201);
     let (_, leased) = call(address, "POST /v1/namespaces/a/lease", body).await;
     assert_eq!(leased["firings"][0]["attempt"], 1, "nothing was claimed for who is gone: {leased}");
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn p10_lease_calls_on_connections_of_their_own_leave_room_for_other_calls() {
+    let directory = tempfile::tempdir().unwrap();
+    let running = serve(directory.path(), &[("DULY_SERVER__CONNECTIONS_MAX", "4")]).await;
+    let address = running.addr();
+    assert_eq!(call(address, "PUT /v1/namespaces/a", "{}").await.0, 201);
+    let body = r#"{"wait":"60s"}"#;
+    let words = format!("{}{body}", head(address, "POST /v1/namespaces/a/lease", body.len()));
+    let mut waits = Vec::new();
+    for count in 1..=3 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(words.as_bytes()).await.unwrap();
+        waiters(&running, count).await;
+        waits.push(stream);
+    }
+    let (status, problem) = call(address, "POST /v1/namespaces/a/lease", body).await;
+    assert_eq!((status, &problem["retry_after_ms"]), (429, &json!(1_000)));
+    // The place of a connection comes back a moment after its last byte.
+    let other = timeout(PATIENCE, async {
+        while call(address, "GET /healthz", "").await.0 != 200 {
+            yield_now().await;
+        }
+    });
+    other.await.expect("other calls are answered");
+    drop(waits);
     running.stop().await.unwrap();
 }
 

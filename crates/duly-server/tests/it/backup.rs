@@ -10,7 +10,12 @@ use std::{
 use duly_core::Code;
 use duly_server::http::Backups;
 use duly_store::conformance::ManualClock;
-use duly_store_embedded::{EmbeddedStore, Options, check::check, disk::RealDisk};
+use duly_store_embedded::{
+    EmbeddedStore, Options,
+    backup::BackupError,
+    check::check,
+    disk::{self, Operation, RealDisk},
+};
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -81,4 +86,20 @@ async fn paths_that_are_not_below_the_directory_are_refused() {
     bench.post(PATH, r#"{"path":"/x","more":1}"#).await.problem("invalid_argument");
     bench.post(PATH, "{}").await.problem("invalid_argument");
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_backup_without_room_is_told_when_to_come_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = |_: &Path| {
+        let (operation, name) = (Operation::Write, "a copy".to_owned());
+        Err(BackupError::Disk(disk::Error::NoSpace { operation, name }))
+    };
+    let bench = Bench::backing_up(Backups::new(Some(dir.path().to_owned()), full));
+    let answer = bench.post(PATH, &asked(&dir.path().join("x"))).await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.headers["retry-after"]),
+        (429, &"60".parse().unwrap())
+    );
+    assert_eq!(answer.problem("resource_exhausted")["retry_after_ms"], 60_000);
 }

@@ -9,7 +9,7 @@ use duly_server::{
     http::{App, Backups, Guard, ImplicitNamespaces, Limits, Parts, router},
     telemetry::Metrics,
 };
-use duly_sink::{Delivery, Envelope, Sink};
+use duly_sink::{Delivery, Envelope, Sink, http::AddressPolicy};
 use duly_store::{Store, conformance::ManualClock, memory::MemoryStore};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Request, StatusCode};
@@ -116,6 +116,10 @@ impl Bench {
                 allowed_hosts: vec!["duly.internal".into()],
                 allowed_origins: vec!["https://console.example".into()],
             },
+            addresses: AddressPolicy {
+                allow: vec!["10.7.0.0/16".parse().unwrap()],
+                ..AddressPolicy::with_loopback()
+            },
             limits: Limits {
                 body_bytes_max,
                 bodies_bytes_max: 256 * 1024 * 1024,
@@ -146,6 +150,14 @@ impl Bench {
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.call("GET", path, "").await
+    }
+
+    /// A metric, named with its labels. All tests of the process share it, so others may have set it
+    /// as well.
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/metrics").await.text;
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("{name} is not among\n{text}")).parse().unwrap()
     }
 
     pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::Request;
 
-use crate::bench::Bench;
+use crate::bench::{Answer, Bench};
 
 const TIMERS: &str = "/v1/namespaces/a/timers";
 
@@ -138,4 +138,80 @@ async fn a_body_in_parts_is_read_whole() {
     let request = plain("POST", TIMERS).header("content-type", "application/json");
     let timer = bench.send(request.body(body).unwrap()).await.expect(201);
     assert_eq!(timer["payload_text"], payload);
+}
+
+const PAGE: &str = "https://console.example";
+
+async fn from(bench: &Bench, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = plain(method, path).header("content-type", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    bench.send(request.body(Body::from(r#"{"delay":"1h"}"#)).unwrap()).await
+}
+
+#[tokio::test]
+async fn a_page_of_an_allowed_origin_is_told_that_it_may_call() {
+    let bench = Bench::new();
+    let asks = [
+        ("origin", PAGE),
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "content-type,traceparent"),
+    ];
+    let told = from(&bench, "OPTIONS", TIMERS, &asks).await;
+    assert_eq!((told.status.as_u16(), told.text.as_str()), (204, ""));
+    for (name, value) in [
+        ("access-control-allow-origin", PAGE),
+        ("access-control-allow-methods", "GET, HEAD, POST"),
+        ("access-control-allow-headers", "accept, content-type, traceparent"),
+        ("access-control-max-age", "600"),
+        ("vary", "origin"),
+    ] {
+        assert_eq!(told.headers[name], value, "{name}");
+    }
+    assert!(!bench.get("/v1/namespaces").await.text.contains("\"a\""), "asking changes nothing");
+    // What it then does, and what goes wrong, it may read.
+    for (method, path, status) in [
+        ("POST", TIMERS, 201),
+        ("GET", "/v1/namespaces/none", 404),
+        ("DELETE", TIMERS, 405),
+        ("GET", "/v1/namespaces/a?x=1", 400),
+        ("GET", "/healthz", 200),
+    ] {
+        let answer = from(&bench, method, path, &[("origin", PAGE)]).await;
+        assert_eq!(answer.status, status, "{method} {path}");
+        assert_eq!(answer.headers["access-control-allow-origin"], PAGE, "{method} {path}");
+        assert_eq!(answer.headers["access-control-expose-headers"], "allow, retry-after");
+        assert_eq!(answer.headers["vary"], "origin");
+    }
+}
+
+#[tokio::test]
+async fn nobody_else_is_told_that_a_page_may_call() {
+    let bench = Bench::new();
+    let asks = ("access-control-request-method", "POST");
+    for (method, headers, status) in [
+        ("OPTIONS", &[("origin", "https://evil.example"), asks][..], 403),
+        ("OPTIONS", &[("origin", "https://console.example.evil"), asks], 403),
+        ("OPTIONS", &[("origin", "null"), asks], 403),
+        ("POST", &[("origin", "https://evil.example")], 403),
+        // The server's own pages need not be told; without an origin, nobody asks.
+        ("OPTIONS", &[("origin", "http://localhost"), asks], 405),
+        ("OPTIONS", &[asks], 405),
+        ("POST", &[("origin", "http://localhost")], 201),
+        ("POST", &[], 201),
+    ] {
+        let answer = from(&bench, method, TIMERS, headers).await;
+        assert_eq!(answer.status, status, "{method} {headers:?}: {}", answer.text);
+        let said = answer.headers.keys().find(|name| name.as_str().starts_with("access-control-"));
+        assert_eq!(said, None, "{method} {headers:?}");
+        assert_eq!(answer.headers["vary"], "origin", "answers differ by it all the same");
+    }
+    // A page that made its name resolve to this machine is foreign, whatever origin it claims.
+    let rebound = Request::builder().method("OPTIONS").uri(TIMERS).header("host", "evil.example");
+    let rebound = rebound.header("origin", PAGE).header(asks.0, asks.1);
+    assert_eq!(bench.send(rebound.body(Body::empty()).unwrap()).await.status, 403);
+    // A page that is allowed and asks for no call gets the usual answer.
+    let wonders = from(&bench, "OPTIONS", TIMERS, &[("origin", PAGE)]).await;
+    assert_eq!(wonders.problem("method_not_allowed")["seen"], "OPTIONS");
 }

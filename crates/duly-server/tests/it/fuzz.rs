@@ -22,6 +22,13 @@ fn calls() -> Vec<(&'static str, &'static str, Value)> {
         "slot_key": "k", "destination": {"http": {"url": "http://localhost/x", "timeout": "3s"}},
         "retry": {"max_attempts": 3, "jitter": 0.5}, "expire_after": "2h", "if_exists": "keep"
     });
+    let moved = json!({
+        "id": "moved", "due_at": 5, "created_at": 4, "updated_at": 4, "revision": 2, "occurrence": 1,
+        "incarnation": "0123456789abcdef", "request_hash": "0123456789abcdef0123456789abcdef",
+        "payload_json": "{\n}", "destination": {"http": {"url": "http://localhost/x"}},
+        "attempts": 2, "budget_from": 1, "next_attempt_at": 9, "maybe_delivered": true,
+        "history": [{"attempt": 2, "at": 5, "outcome": "timed_out", "reason": "x"}], "fired_at": 5
+    });
     let patch = json!({"due_at": "2031-01-01T00:00:00Z", "payload_text": "x", "tags": null});
     vec![
         ("POST", "timers", schedule.clone()),
@@ -60,6 +67,8 @@ fn calls() -> Vec<(&'static str, &'static str, Value)> {
         ),
         ("GET", "timers?state=pending&limit=5&due_from=7&tag=red", Value::Null),
         ("GET", "forecast?bucket=1m&count=3", Value::Null),
+        ("GET", "export?state=dead&limit=1", Value::Null),
+        ("POST", "import", json!({"timers": [moved, {"id": "x"}]})),
     ]
 }
 

@@ -13,6 +13,8 @@ async fn p10_schedules_past_the_rate_are_refused_with_the_time_to_wait() {
     let made = bench.call("PUT", NS, body).await.expect(201);
     assert_eq!(made["limits"]["schedule_per_second"], 2);
     assert_eq!(made["limits"]["deliver_per_second"], 5);
+    let counter = "duly_limit_refusals_total{limit=\"schedule_per_second\"}";
+    let before = bench.metric(counter).await;
     for id in ["t1", "t2"] {
         bench.schedule(&json!({"id":id,"delay":"1h"}).to_string()).await.expect(201);
     }
@@ -26,6 +28,7 @@ async fn p10_schedules_past_the_rate_are_refused_with_the_time_to_wait() {
     let results = bench.post(&format!("{NS}/batch"), batch).await.expect(200);
     assert_eq!(results["results"][0]["outcome"], "cancelled");
     assert_eq!(results["results"][1]["error"]["retry_after_ms"], 500);
+    assert!(bench.metric(counter).await >= before + 2.0, "the call and the operation");
     bench.advance(1);
     bench.schedule(r#"{"id":"t3","delay":"1h"}"#).await.expect(201);
 }

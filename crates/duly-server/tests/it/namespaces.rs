@@ -201,3 +201,31 @@ async fn a_forecast_counts_each_pending_timer_once() {
     let milliseconds = bench.get(&format!("{path}?bucket=60000&count=60")).await.expect(200);
     assert_eq!(milliseconds, forecast);
 }
+
+#[tokio::test]
+async fn receivers_at_addresses_that_are_allowed_are_taken_and_names_are_not_looked_up() {
+    let bench = Bench::new();
+    for host in ["127.0.0.1:9", "2130706433", "10.7.1.2", "8.8.8.8", "no-such-name.invalid"] {
+        let body = json!({"destination":{"http":{"url":format!("http://{host}/")}}});
+        let answer = bench.call("PUT", NS, &body.to_string()).await;
+        assert!(answer.status.is_success(), "{host}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn a_rule_about_addresses_that_came_later_refuses_no_other_change() {
+    let bench = Bench::new();
+    bench.call("PUT", NS, "{}").await.expect(201);
+    let to = duly_core::destination::HttpDestination::new("http://10.0.0.1/").unwrap();
+    let settings =
+        duly_core::Settings { destination: duly_core::Destination::Http(to), ..Default::default() };
+    let put = duly_store::namespaces::Put::Replace {
+        settings: Box::new(settings),
+        secrets: duly_store::namespaces::Secrets::Keep,
+    };
+    bench.store.put_namespace(duly_core::NamespaceName::new("a").unwrap(), put).await.unwrap();
+    let patched = bench.call("PATCH", NS, r#"{"weight":2}"#).await.expect(200);
+    assert_eq!(patched["destination"]["http"]["url"], "http://10.0.0.1/");
+    let again = r#"{"destination":{"http":{"url":"http://10.0.0.2/"}}}"#;
+    bench.call("PATCH", NS, again).await.problem("invalid_argument");
+}

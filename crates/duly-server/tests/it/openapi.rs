@@ -42,6 +42,8 @@ fn every_path_of_the_contract_is_described() {
         ("post", "/resume"),
         ("get", "/stats"),
         ("get", "/forecast"),
+        ("get", "/export"),
+        ("post", "/import"),
     ];
     for (methods, path) in calls {
         for method in methods.split(' ') {

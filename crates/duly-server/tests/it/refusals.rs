@@ -262,7 +262,8 @@ async fn limits_of_a_namespace_are_refused_with_429() {
     bench.schedule(r#"{"id":"t","delay":"1h"}"#).await.expect(201);
     let before = bench.picture().await;
     let problem = bench.schedule(r#"{"id":"u","delay":"1h"}"#).await;
-    problem.problem("resource_exhausted");
+    assert_eq!(problem.headers["retry-after"], "1");
+    assert_eq!(problem.problem("resource_exhausted")["retry_after_ms"], 1_000);
     let problem = bench.schedule(r#"{"id":"t","delay":"2h","if_exists":"replace"}"#).await;
     assert_eq!(problem.status, 400, "{}", problem.text);
     assert_eq!(bench.picture().await, before);

@@ -64,6 +64,26 @@ fn check_sample(line: &str) {
 }
 
 #[tokio::test]
+async fn namespaces_that_are_stopped_are_counted() {
+    let bench = Bench::new();
+    bench.timer_in("t", "dead").await;
+    bench.call("PATCH", "/v1/namespaces/a", r#"{"limits":{"max_dead":1}}"#).await.expect(200);
+    for name in ["b", "c"] {
+        let path = format!("/v1/namespaces/{name}");
+        bench.call("PUT", &path, "{}").await.expect(201);
+        bench.post(&format!("{path}/pause"), "").await.expect(200);
+    }
+    // Other tests of the process ask as well, and then the gauges tell of their stores.
+    let mut seen = false;
+    for _ in 0..100 {
+        let text = bench.get("/metrics").await.text;
+        let says = |line: &str| text.lines().any(|it| it == line);
+        seen |= says("duly_namespaces_paused 2") && says("duly_namespaces_dead_full 1");
+    }
+    assert!(seen);
+}
+
+#[tokio::test]
 async fn counters_begin_at_zero_and_readiness_is_a_gauge() {
     let bench = Bench::new();
     bench.get("/readyz").await.expect(200);

@@ -1,15 +1,16 @@
 //! A stream that gives no more than a number of bytes to its reader (S4).
 //!
 //! HTTP/1.1 lets a receiver send interim answers, header lines, chunk extensions and trailers
-//! without end. Each exchange is granted a number of bytes; what comes past it is an error of the
-//! connection, whatever it would have meant.
+//! without end, and HTTP/2 interim answers, frames of streams that are over and frames that mean
+//! nothing. Each exchange is granted a number of bytes; what comes past it is an error of the
+//! connection, whatever it would have meant. Over HTTP/2 exchanges share what they were granted.
 
 use std::{
     fmt, io,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
@@ -30,12 +31,41 @@ impl std::error::Error for TooLong {}
 
 /// The bytes that may still be read.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Grant(Arc<AtomicUsize>);
+pub(super) struct Grant(Arc<Left>);
+
+#[derive(Debug, Default)]
+struct Left {
+    bytes: AtomicUsize,
+    is_exceeded: AtomicBool,
+}
 
 impl Grant {
     /// Grants so many bytes from now on, whatever was left.
     pub(super) fn bytes(&self, bytes: usize) {
-        self.0.store(bytes, Ordering::Relaxed);
+        self.0.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Grants so many bytes more; with what was left at most `bytes_max`.
+    pub(super) fn more(&self, bytes: usize, bytes_max: usize) {
+        let grown = |left: usize| Some(left.saturating_add(bytes).min(bytes_max));
+        // It never answers None.
+        self.0.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).ok();
+    }
+
+    /// Whether more came than was granted.
+    pub(super) fn is_exceeded(&self) -> bool {
+        self.0.is_exceeded.load(Ordering::Relaxed)
+    }
+
+    /// Takes away what was read; `false` where nothing was left before. The last read may go over
+    /// the grant by one buffer of the client.
+    fn take(&self, bytes: usize) -> bool {
+        let less = |left: usize| (left > 0).then(|| left.saturating_sub(bytes));
+        let taken = self.0.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        if taken.is_err() {
+            self.0.is_exceeded.store(true, Ordering::Relaxed);
+        }
+        taken.is_ok()
     }
 }
 
@@ -61,13 +91,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         let before = buffer.filled().len();
         std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         let read = buffer.filled().len() - before;
-        // Only this side takes away, and a grant is given while nothing is being read. The last
-        // read may go over the grant by one buffer of the client.
-        let left = self.left.0.load(Ordering::Relaxed);
-        if read > 0 && left == 0 {
+        if read > 0 && !self.left.take(read) {
             return Poll::Ready(Err(io::Error::other(TooLong)));
         }
-        self.left.0.store(left.saturating_sub(read), Ordering::Relaxed);
         Poll::Ready(Ok(()))
     }
 }

@@ -16,6 +16,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -23,7 +24,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
     Request, Response,
-    body::Incoming,
+    body::{Body as _, Incoming},
     client::conn::{TrySendError, http1, http2},
     rt::Executor,
 };
@@ -49,6 +50,14 @@ const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
 /// Bytes that an HTTP/2 receiver may send of one answer before they are read, and of all.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// Bytes of one exchange over HTTP/2 that are no answer: what is on its way when an answer is cut off,
+/// and a frame more. Of its request every so many bytes are acknowledged with one.
+const STREAM_BYTES: usize = STREAM_WINDOW_BYTES as usize + 16 * 1024;
+const ACKNOWLEDGED_BYTES: usize = 32;
+/// Exchanges that are just over and may still bring their bytes.
+const ENDED_MAX: usize = 4;
+/// Bytes that an HTTP/2 receiver may send about the connection.
+const CONTROL_BYTES: usize = 64 * 1024;
 /// How often an HTTP/2 receiver is asked for a sign of life, and how long it has for it.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
 const ALIVE_WITHIN: Duration = Duration::from_secs(5);
@@ -67,6 +76,8 @@ pub(super) enum SendError {
     Unsent,
     /// It may have.
     Failed(hyper::Error),
+    /// It may have, and sent more than may be read of answers.
+    TooLong,
 }
 
 /// An HTTP/1.1 connection.
@@ -118,6 +129,7 @@ impl Http1 {
 /// An HTTP/2 connection.
 pub(super) struct Http2 {
     sender: http2::SendRequest<Body>,
+    grant: Grant,
     streams: AtomicUsize,
     /// How many the receiver allows, as far as it has said.
     streams_max: Box<dyn Fn() -> usize + Send + Sync>,
@@ -138,6 +150,9 @@ impl Http2 {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let grant = Grant::default();
+        grant.bytes(CONTROL_BYTES);
+        let stream = Bounded::new(stream, grant.clone());
         let (alive, gone) = watch::channel(());
         let tasks = Tasks(gone);
         let (sender, connection) = http2::Builder::new(tasks.clone())
@@ -151,12 +166,24 @@ impl Http2 {
             .handshake(TokioIo::new(stream))
             .await?;
         // Looked at from outside between its steps: only it knows what the receiver allows by now.
-        let connection = Arc::new(Mutex::new(Box::pin(connection)));
+        // Dropped when it ends, which tells those who send over it; what was not begun they get back.
+        let connection = Arc::new(Mutex::new(Some(Box::pin(connection))));
         let polled = Arc::clone(&connection);
-        tasks.execute(std::future::poll_fn(move |cx| polled.lock().as_mut().poll(cx).map(drop)));
-        let streams_max = Box::new(move || connection.lock().current_max_send_streams());
+        tasks.execute(std::future::poll_fn(move |cx| {
+            let mut polled = polled.lock();
+            let ended =
+                polled.as_mut().map_or(Poll::Ready(()), |it| it.as_mut().poll(cx).map(drop));
+            if ended.is_ready() {
+                *polled = None;
+            }
+            ended
+        }));
+        let streams_max = Box::new(move || {
+            connection.lock().as_ref().map_or(0, |it| it.current_max_send_streams())
+        });
         Ok(Self {
             sender,
+            grant,
             streams: AtomicUsize::new(0),
             streams_max,
             idle_since: Mutex::new(Instant::now()),
@@ -212,11 +239,24 @@ impl Stream {
         &self.0
     }
 
+    /// Sends a request, of whose answer no more than so many bytes are read. Who sends more uses up
+    /// what the other exchanges of the connection were granted, and then loses it.
     pub(super) async fn send(
         &self,
         request: Request<Body>,
+        answer_bytes_max: usize,
     ) -> Result<Response<Incoming>, SendError> {
-        self.0.sender.clone().try_send_request(request).await.map_err(unsent_or_failed)
+        let grant = &self.0.grant;
+        let request_bytes = usize::try_from(request.body().size_hint().lower()).unwrap_or(0);
+        let each = answer_bytes_max + STREAM_BYTES;
+        let more = each + request_bytes / ACKNOWLEDGED_BYTES;
+        let others = self.0.streams.load(Ordering::Acquire).saturating_sub(1) + ENDED_MAX;
+        grant.more(more, more + others * each + CONTROL_BYTES);
+        let sent = self.0.sender.clone().try_send_request(request).await;
+        sent.map_err(|error| match unsent_or_failed(error) {
+            SendError::Failed(_) if grant.is_exceeded() => SendError::TooLong,
+            other => other,
+        })
     }
 }
 

@@ -63,7 +63,9 @@ impl HttpSink {
                     Lease::Http1(connection) => {
                         connection.send(request, self.bounds.answer_bytes_max).await
                     }
-                    Lease::Http2(stream) => stream.send(request).await,
+                    Lease::Http2(stream) => {
+                        stream.send(request, self.bounds.answer_bytes_max).await
+                    }
                 }
             };
             let done = timeout_at(head_by, sending).await;
@@ -71,6 +73,7 @@ impl HttpSink {
                 Ok(Ok(response)) => return Ok(Answer { response, lease, unsent }),
                 Ok(Err(SendError::Unsent)) => None,
                 Ok(Err(SendError::Failed(error))) => Some(Failure::lost(&error)),
+                Ok(Err(SendError::TooLong)) => Some(Failure::too_long()),
                 Err(_elapsed) => {
                     let waited_ms = sent_at.elapsed().as_millis();
                     let which = if head_by < ends_at { " (webhook.header_timeout)" } else { "" };

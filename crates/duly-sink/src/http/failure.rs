@@ -37,11 +37,10 @@ impl Failure {
 
     /// The request was sent, at least in part, and no answer can come any more.
     pub(super) fn lost(error: &hyper::Error) -> Self {
-        let reason = if caused_by::<TooLong>(error).is_some() {
-            "the connection was closed: the answer's head is longer than may be read of an \
-             answer (webhook.answer_bytes_max)"
-                .to_owned()
-        } else if error.is_timeout() {
+        if caused_by::<TooLong>(error).is_some() {
+            return Self::too_long();
+        }
+        let reason = if error.is_timeout() {
             "the connection was lost: the receiver gave no sign of life".to_owned()
         } else if error.is_parse() {
             format!("the connection was closed: the answer is not HTTP: {}", causes(error))
@@ -49,6 +48,13 @@ impl Failure {
             format!("the connection was lost before an answer: {}", causes(error))
         };
         Self { kind: AttemptOutcome::ConnectionLost, reason }
+    }
+
+    /// The request was sent, and more came back than is read.
+    pub(super) fn too_long() -> Self {
+        let reason = "the connection was closed: the answer's head is longer than may be read of \
+                      an answer (webhook.answer_bytes_max)";
+        Self { kind: AttemptOutcome::ConnectionLost, reason: reason.to_owned() }
     }
 }
 

@@ -44,7 +44,8 @@ impl Tls {
         }
         if let Some(path) = &files.ca {
             let wrong = |reason: String| Error::File {
-                what: "file of authorities (webhook.ca_file)",
+                what: "file of authorities",
+                key: "webhook.ca_file",
                 path: path.clone(),
                 reason,
             };
@@ -60,31 +61,24 @@ impl Tls {
         let mut config = match &files.client {
             None => builder.with_no_client_auth(),
             Some(ClientFiles { certificate, key }) => {
-                let wrong = |path: &Path, what, reason: String| Error::File {
-                    what,
-                    path: path.to_owned(),
+                let wrong_certificate = |reason: String| Error::File {
+                    what: "client certificate",
+                    key: "webhook.client_certificate_file",
+                    path: certificate.clone(),
                     reason,
                 };
-                let chain = certificates(certificate).map_err(|reason| {
-                    wrong(
-                        certificate,
-                        "client certificate (webhook.client_certificate_file)",
-                        reason,
-                    )
-                })?;
+                let wrong_key = |reason: String| Error::File {
+                    what: "client key",
+                    key: "webhook.client_key_file",
+                    path: key.clone(),
+                    reason,
+                };
+                let chain = certificates(certificate).map_err(wrong_certificate)?;
                 let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| {
-                    wrong(
-                        key,
-                        "client key (webhook.client_key_file)",
-                        format!("no private key can be read from it: {error}"),
-                    )
+                    wrong_key(format!("no private key can be read from it: {error}"))
                 })?;
                 builder.with_client_auth_cert(chain, secret).map_err(|error| {
-                    wrong(
-                        key,
-                        "client key (webhook.client_key_file)",
-                        format!("it does not fit the certificate: {error}"),
-                    )
+                    wrong_key(format!("it does not fit the certificate: {error}"))
                 })?
             }
         };
@@ -113,6 +107,14 @@ impl Tls {
         };
         self.connector.connect(name, stream).await.map_err(|error| explain(&error))
     }
+}
+
+/// Reads all files, and keeps nothing of them.
+pub(super) fn check(files: &TlsFiles) -> Vec<Error> {
+    let ca = TlsFiles { ca: files.ca.clone(), client: None };
+    let client = TlsFiles { ca: None, client: files.client.clone() };
+    let named = [ca, client].into_iter().filter(|it| it.ca.is_some() || it.client.is_some());
+    named.filter_map(|files| Tls::new(&files).err()).collect()
 }
 
 /// Whether HTTP/2 was agreed on.

@@ -205,9 +205,16 @@ impl Report {
 
 /// How many of the records are live, and which share that is.
 fn share(files: &FilesOf) -> String {
+    if files.kind == CHECKPOINTS {
+        return "-".to_owned();
+    }
+    // Records behind damage are not counted, also where they are live.
+    if files.live > files.records {
+        return format!("{} (? %)", files.live);
+    }
     match (files.live * 100).checked_div(files.records) {
-        Some(percent) if files.kind != CHECKPOINTS => format!("{} ({percent} %)", files.live),
-        _ => "-".to_owned(),
+        Some(percent) => format!("{} ({percent} %)", files.live),
+        None => "-".to_owned(),
     }
 }
 

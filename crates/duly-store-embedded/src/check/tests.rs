@@ -156,6 +156,25 @@ fn damage_is_named_with_file_and_byte() {
 }
 
 #[test]
+fn the_share_of_what_is_live_is_not_known_where_not_all_records_were_counted() {
+    let shown = |records, live| {
+        let files = FilesOf { kind: "segments", count: 1, bytes: 1, records, live };
+        Report { files: vec![files], ..Report::default() }.to_string()
+    };
+    for (records, live, share) in [
+        (202, 201, "201 (99 %)"),
+        (201, 201, "201 (100 %)"),
+        (1, 201, "201 (? %)"),
+        (0, 0, "-"),
+        (0, 201, "201 (? %)"),
+    ] {
+        let text = shown(records, live);
+        let row = text.lines().find(|line| line.starts_with("segments")).expect("a row");
+        assert!(row.ends_with(&format!("  {share}")), "{records}, {live}: {row}");
+    }
+}
+
+#[test]
 fn a_directory_without_a_store_is_named_and_left_alone() {
     let dir = tempfile::tempdir().expect("a directory");
     fs::write(dir.path().join("letter.txt"), "to somebody").expect("written");

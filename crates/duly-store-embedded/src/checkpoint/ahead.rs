@@ -50,9 +50,7 @@ pub(crate) fn each_block(
         let reader = thread::Builder::new()
             .name("duly-checkpoint".into())
             .spawn_scoped(scope, || read(reader, sender))
-            .map_err(|error| {
-                OpenError::Unwritable(format!("no thread could be started: {error}"))
-            })?;
+            .map_err(OpenError::no_thread)?;
         // The receiver goes with the loop, however it ends: that is what stops the reader.
         let taken = receiver.into_iter().try_for_each(|Whole { header, payload, how_far }| {
             let block = Block::decode(&header, &payload).expect("the reader has decoded it");

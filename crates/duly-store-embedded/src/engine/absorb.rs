@@ -39,7 +39,7 @@ impl Engine {
                 self.absorb_pending(location, number, &redriven.pending);
             }
             Effect::Dead { key, cause, died_of, due_ms, died_ms, firing } => {
-                if died_of == DiedOf::Firing {
+                if died_of == DiedOf::Firing && cause != Cause::Imported {
                     self.detach(key);
                 }
                 self.count(number, |totals| {
@@ -90,7 +90,7 @@ impl Engine {
             Cause::Created | Cause::Replaced => totals.scheduled += 1,
             Cause::Rescheduled => totals.rescheduled += 1,
             Cause::AttemptFailed => totals.failed += 1,
-            Cause::Redriven | Cause::Expired | Cause::Released => {}
+            Cause::Redriven | Cause::Expired | Cause::Released | Cause::Imported => {}
         });
         // At replay a stub may be there that a checkpoint copied after this record.
         if self.replaying || matches!(cause, Cause::Created | Cause::Redriven) {

@@ -57,6 +57,7 @@ impl Engine {
             known = Some((&command.namespace, number));
             keys.push(number.map(|number| match &command.operation {
                 Operation::Schedule { schedule, .. } => self.key(number, schedule.id.as_str()),
+                Operation::Import { timer } => self.key(number, timer.id.as_str()),
                 Operation::Reschedule { id, .. }
                 | Operation::Cancel { id, .. }
                 | Operation::CancelSeen { id, .. }
@@ -96,6 +97,7 @@ impl Engine {
             Operation::Schedule { schedule, if_exists } => {
                 self.schedule(key, &name, *schedule, if_exists)
             }
+            Operation::Import { timer } => self.import(key, &name, timer),
             Operation::Reschedule { id, patch, if_revision } => {
                 self.reschedule(key, &name, &id, *patch, if_revision)
             }

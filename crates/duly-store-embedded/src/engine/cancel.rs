@@ -1,6 +1,7 @@
 //! Cancel: one definite answer.
 //!
-//! A timer that was never attempted is cancelled from its index entry alone: nothing is read.
+//! A timer that was never attempted is cancelled from its index entry alone: nothing is read. So there,
+//! and nowhere else, an id whose hash of 72 bits is that of another one stands for it.
 
 use duly_core::{
     NamespaceName, Stub, TimerId, Timestamp,
@@ -38,7 +39,8 @@ impl Engine {
             let stub = Stub::cancelled_unread(id, due_at, now);
             return self.write_cancel(key, stub);
         }
-        let Some(view) = self.readable(name, known)? else {
+        let own = self.readable(name, known)?.filter(|view| *view.id() == id);
+        let Some(view) = own else {
             return Err(Stop::Refused(not_found(name, &id)));
         };
         check_revision(&id, &view, if_revision)?;
@@ -55,7 +57,7 @@ impl Engine {
     ) -> Result<Outcome, Stop> {
         let known = self.look_up(key);
         match self.readable(name, known)? {
-            Some(view) if seen.is(&view) => self.cancel_view(key, id, &view),
+            Some(view) if seen.is(&view) && view.id() == id => self.cancel_view(key, id, &view),
             _ => Err(Stop::Refused(not_found(name, id))),
         }
     }

@@ -81,7 +81,8 @@ impl Engine {
         id: &TimerId,
     ) -> Result<TimerView, Stop> {
         let known = self.look_up(key);
-        self.readable(name, known)?.ok_or_else(|| Stop::Refused(not_found(name, id)))
+        let own = self.readable(name, known)?.filter(|view| view.id() == id);
+        own.ok_or_else(|| Stop::Refused(not_found(name, id)))
     }
 }
 

@@ -18,10 +18,12 @@ use crate::{
     index::{Entry, Key, Kind, Location},
 };
 
-use super::{Engine, Stop, leases};
+use super::{Engine, Stop, leases, refill::LOOKS_AT_ONCE, view::not_now};
 
 /// Records that are read at once.
 const READ_AT_ONCE: usize = 1_024;
+/// Records of a lane that the disk does not read now and that a claim passes over; each costs it time.
+const UNREAD_MAX: usize = 16;
 
 /// What became of a claimable timer.
 enum Taken {
@@ -37,6 +39,10 @@ struct Room {
     total: usize,
     bytes: u64,
     granted: bool,
+    /// Timers of namespaces that may be looked at for what is hidden.
+    looks: usize,
+    /// The first read that failed, of a record that may be well.
+    unread: Option<Error>,
 }
 
 impl Engine {
@@ -44,7 +50,17 @@ impl Engine {
     pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Claimed, Error> {
         duly_store::claim::check(request)?;
         let mut claimed = Claimed::default();
-        let mut room = Room { total: request.total_max, bytes: request.bytes_max, granted: false };
+        if self.is_clock_held() {
+            claimed.next_due_in = self.next_due_in();
+            return Ok(claimed);
+        }
+        let mut room = Room {
+            total: request.total_max,
+            bytes: request.bytes_max,
+            granted: false,
+            looks: LOOKS_AT_ONCE,
+            unread: None,
+        };
         for lane in &request.lanes {
             let Some(number) = self.namespaces.number_of(&lane.lane.namespace) else {
                 continue;
@@ -60,6 +76,9 @@ impl Engine {
             if self.has_claimable(number, &lane.lane) {
                 claimed.more.push(lane.lane.clone());
             }
+        }
+        if let Some(unread) = room.unread.filter(|_| claimed.firings.is_empty()) {
+            return Err(unread);
         }
         claimed.next_due_in = self.next_due_in();
         Ok(claimed)
@@ -79,15 +98,24 @@ impl Engine {
             Kind::Retry => lane.retry_max,
         };
         let mut taken = 0;
-        while taken < most && room.total > 0 {
-            let wanted = (most - taken).min(room.total).min(READ_AT_ONCE);
-            let mut entries = self.earliest(number, &lane.lane, kind, wanted);
+        // They stay as they are, for a later claim, and hold up nobody behind them.
+        let mut unread: Vec<Key> = Vec::new();
+        while taken < most && room.total > 0 && unread.len() < UNREAD_MAX {
+            let wanted = (most - taken).min(room.total).min(READ_AT_ONCE) + unread.len();
+            let mut entries = self.earliest(number, &lane.lane, kind, wanted, &mut room.looks);
+            entries.retain(|entry| !unread.contains(&entry.key(number)));
             truncate_to(&mut entries, room.bytes);
             if entries.is_empty() {
                 break;
             }
             let locations: Vec<Location> = entries.iter().map(Entry::location).collect();
             for (entry, read) in entries.iter().zip(self.read_many(&locations)) {
+                if let Err(ReadError::Disk(error)) = &read {
+                    tracing::warn!(%error, "a timer that is due cannot be read now");
+                    unread.push(entry.key(number));
+                    room.unread.get_or_insert_with(|| not_now(error));
+                    continue;
+                }
                 let timer = read.and_then(timer_of);
                 match self.claim_one(number, lane, entry, timer, request, room)? {
                     Taken::Granted(firing) => {
@@ -144,12 +172,13 @@ impl Engine {
 
     /// Whether the earliest of a lane of the port is at hand, not hidden; where there are few it is
     /// brought back now.
-    fn is_filled(&mut self, number: u32, lane: &Lane, kind: Kind) -> bool {
+    fn is_filled(&mut self, number: u32, lane: &Lane, kind: Kind, looks: &mut usize) -> bool {
         let Some(namespace) = self.namespaces.get(number) else {
             return false;
         };
         let numbers = namespace.lanes.numbers_of(&lane.key, &namespace.settings.destination);
-        numbers.into_iter().flatten().all(|slot| self.fill_at_once((number, slot, kind)))
+        let mut slots = numbers.into_iter().flatten();
+        slots.all(|slot| self.fill_at_once((number, slot, kind), looks))
     }
 
     /// Whether there is more to claim in a lane of the port, at hand or hidden.
@@ -164,8 +193,15 @@ impl Engine {
 
     /// The earliest claimable entries of a lane of the port, at most `wanted`, in due order; none
     /// while the earliest is hidden.
-    fn earliest(&mut self, number: u32, lane: &Lane, kind: Kind, wanted: usize) -> Vec<Entry> {
-        if !self.is_filled(number, lane, kind) {
+    fn earliest(
+        &mut self,
+        number: u32,
+        lane: &Lane,
+        kind: Kind,
+        wanted: usize,
+        looks: &mut usize,
+    ) -> Vec<Entry> {
+        if !self.is_filled(number, lane, kind, looks) {
             return Vec::new();
         }
         let Some(namespace) = self.namespaces.get(number).filter(|ns| ns.is_claimable()) else {

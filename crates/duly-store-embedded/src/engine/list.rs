@@ -12,7 +12,8 @@
 //! millisecond as fit a page take a thousand times as long, in as small slices.
 //!
 //! A pass sees each timer that does not change exactly once; what changes during the pass may be seen
-//! as it was or as it is. What is no longer as it was listed when the page is read is left out.
+//! as it was or as it is. What is no longer as it was listed when the page is read is left out. A read
+//! that the disk refuses ends the list: a page leaves nothing out that may be well.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,7 +28,11 @@ use crate::{
     index::{Cursor, Entry, Index, Key, Kind, PackedKey},
 };
 
-use super::{Engine, namespaces::Namespace, view::Known};
+use super::{
+    Engine,
+    namespaces::Namespace,
+    view::{Known, not_now},
+};
 use candidates::{Candidates, Earliest};
 
 mod candidates;
@@ -50,6 +55,8 @@ pub(crate) struct Listing {
     smallest: BTreeMap<Position, Key>,
     /// Stubs that could not be read.
     damaged: Vec<(Key, ReadError)>,
+    /// The first read that failed, of a record that may be well: it ends the list.
+    unread: Option<Error>,
     /// From this due time on not everything was seen.
     frontier_ms: Option<u64>,
     /// The last that was read of what lies before the frontier.
@@ -162,6 +169,7 @@ impl Listing {
             stage: Stage::Walk(Walk { cursor: Some(Cursor::START), ..Walk::default() }),
             smallest: BTreeMap::new(),
             damaged: Vec::new(),
+            unread: None,
             frontier_ms: None,
             examined: None,
             spent: Spent::default(),
@@ -175,7 +183,10 @@ impl Listing {
             // Without room to write that, the next list finds it as it is.
             drop(engine.quarantine_stub(key, &error));
         }
-        page
+        match self.unread.take() {
+            Some(unread) => Some(Err(unread)),
+            None => page,
+        }
     }
 
     fn go_on(&mut self, engine: &Engine) -> Option<Result<Page>> {
@@ -322,9 +333,13 @@ impl Listing {
             Source::Stubs => Known::Ended(key, entry.location()),
             Source::Letters => Known::Dead(entry.location()),
         };
-        // A timer that cannot be read is quarantined when it is claimed; a list leaves it out.
+        // A timer that is damaged is quarantined when it is claimed; a list leaves it out.
         match engine.view(&self.request.namespace, known) {
             Ok(view) => view,
+            Err(ReadError::Disk(error)) => {
+                self.unread.get_or_insert_with(|| not_now(&error));
+                None
+            }
             Err(error) => {
                 if self.source == Source::Stubs {
                     self.damaged.push((key, error));

@@ -63,6 +63,8 @@ impl Engine {
                         Err(refusal) => refusal,
                     }
                 }
+                // It says nothing of the checkpoint.
+                Err(refusal @ OpenError::NoThread(_)) => return Err(refusal),
                 Err(refusal) => refusal,
             };
             tracing::error!(

@@ -18,8 +18,10 @@ use crate::{
 };
 
 mod dues;
+mod sums;
 
 use self::dues::Dues;
+pub(crate) use self::sums::Sums;
 use super::{
     lanes::{Lane, Lanes},
     letters::Letters,
@@ -101,17 +103,14 @@ impl Namespace {
         self.totals.delivered + self.totals.cancelled
     }
 
-    fn held(&self) -> Held {
-        let bytes = size_of::<Self>()
-            + self.live.heap_bytes()
-            + self.stubs.index().heap_bytes()
-            + self.letters.heap_bytes();
-        Held { pending: self.live.len() as u64, dead: self.dead(), index_bytes: bytes as u64 }
-    }
-
     /// Whether claims are granted.
     pub(crate) fn is_claimable(&self) -> bool {
-        !self.paused && self.dead() < self.settings.limits.max_dead
+        !self.paused && !self.is_dead_full()
+    }
+
+    /// Whether it has as many dead letters as it may have.
+    fn is_dead_full(&self) -> bool {
+        self.dead() >= self.settings.limits.max_dead
     }
 
     pub(crate) fn record(&self) -> NamespaceRecord {
@@ -150,19 +149,7 @@ pub(crate) struct Namespaces {
     pub(crate) active: BTreeSet<(NamespaceName, u8)>,
     /// What is due in all lanes.
     dues: Dues,
-    /// Pending timers of all namespaces.
-    pending: u64,
-    /// Dead letters of all namespaces.
-    dead: u64,
-    /// Memory of all indexes.
-    index_bytes: u64,
-}
-
-/// What a namespace adds to the counts over all.
-struct Held {
-    pending: u64,
-    dead: u64,
-    index_bytes: u64,
+    sums: Sums,
 }
 
 impl Namespaces {
@@ -228,14 +215,16 @@ impl Namespaces {
         self.note_resume(number, before, record.resumes_at);
         match self.by_number.get_mut(&number) {
             Some(known) => {
+                let before = Sums::of(known);
                 known.resumes_at = record.resumes_at;
                 known.settings = record.settings;
                 known.paused = record.paused;
                 known.updated_at = record.updated_at;
+                self.sums.replace(before, Sums::of(known));
             }
             None => {
                 let namespace = Namespace::new(record);
-                self.index_bytes += namespace.held().index_bytes;
+                self.sums.replace(Sums::default(), Sums::of(&namespace));
                 self.by_number.insert(number, namespace);
             }
         }
@@ -264,10 +253,7 @@ impl Namespaces {
     pub(crate) fn remove(&mut self, number: u32) -> Option<Namespace> {
         let gone = self.by_number.remove(&number)?;
         self.note_resume(number, gone.resumes_at, None);
-        let held = gone.held();
-        self.pending -= held.pending;
-        self.dead -= held.dead;
-        self.index_bytes -= held.index_bytes;
+        self.sums.replace(Sums::of(&gone), Sums::default());
         if self.by_name.get(&gone.name) == Some(&number) {
             self.by_name.remove(&gone.name);
         }
@@ -296,19 +282,9 @@ impl Namespaces {
         self.by_number.iter().map(|(number, namespace)| (*number, namespace))
     }
 
-    /// Pending timers of all namespaces.
-    pub(crate) const fn pending(&self) -> u64 {
-        self.pending
-    }
-
-    /// Memory of all indexes.
-    pub(crate) const fn index_bytes(&self) -> u64 {
-        self.index_bytes
-    }
-
-    /// Dead letters of all namespaces.
-    pub(crate) const fn dead(&self) -> u64 {
-        self.dead
+    /// Counts over all namespaces.
+    pub(crate) const fn sums(&self) -> &Sums {
+        &self.sums
     }
 
     /// Due timers of all namespaces.
@@ -328,12 +304,10 @@ impl Namespaces {
         change: impl FnOnce(&mut Namespace) -> T,
     ) -> Option<T> {
         let namespace = self.get_mut(number)?;
-        let before = namespace.held();
+        let before = Sums::of(namespace);
         let answer = change(namespace);
-        let after = namespace.held();
-        self.pending = self.pending + after.pending - before.pending;
-        self.dead = self.dead + after.dead - before.dead;
-        self.index_bytes = self.index_bytes + after.index_bytes - before.index_bytes;
+        let after = Sums::of(namespace);
+        self.sums.replace(before, after);
         Some(answer)
     }
 

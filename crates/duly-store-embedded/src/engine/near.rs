@@ -24,6 +24,7 @@ use super::{Engine, Publish, allowance::Allowance};
 
 mod catch;
 mod crowd;
+mod queue;
 
 use catch::Catch;
 use crowd::Crowd;
@@ -257,7 +258,7 @@ impl Engine {
 
     /// Most timers that a calendar should hold.
     fn near_max(&self) -> usize {
-        let share = usize::try_from(self.namespaces.pending()).unwrap_or(usize::MAX) / SHARE;
+        let share = usize::try_from(self.namespaces.sums().pending).unwrap_or(usize::MAX) / SHARE;
         self.options.near_max.max(share)
     }
 

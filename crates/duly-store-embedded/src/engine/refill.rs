@@ -13,8 +13,9 @@ use super::{
     overdue::Place,
 };
 
-/// Pending timers of a namespace up to which a claim that finds an empty window waits for the pass.
-pub(super) const AT_ONCE: usize = 65_536;
+/// Timers that one claim looks at, over all its lanes, to fill windows that it finds empty. A lane of
+/// a namespace that has more than is left of them waits for its pass.
+pub(super) const LOOKS_AT_ONCE: usize = if cfg!(test) { 4_096 } else { 65_536 };
 /// Tables that one step looks at.
 const TABLES_PER_STEP: usize = 16;
 
@@ -129,9 +130,9 @@ impl Engine {
         self.refills.pass = Some(pass);
     }
 
-    /// Fills an empty window on the spot, where that is a short piece of work; answers whether the
-    /// earliest due timer of the lane is in the window.
-    pub(super) fn fill_at_once(&mut self, lane: LaneOfKind) -> bool {
+    /// Fills an empty window on the spot, where that is a short piece of work: no more than `looks` are
+    /// left for. Answers whether the earliest due timer of the lane is in the window.
+    pub(super) fn fill_at_once(&mut self, lane: LaneOfKind, looks: &mut usize) -> bool {
         let (number, slot, kind) = lane;
         let Some(namespace) = self.namespaces.get(number) else {
             return true;
@@ -140,9 +141,10 @@ impl Engine {
         if !due.is_some_and(|due| due.window().is_empty() && !due.is_empty()) {
             return true;
         }
-        if namespace.live.len() > AT_ONCE {
+        let Some(left) = looks.checked_sub(namespace.live.len()) else {
             return false;
-        }
+        };
+        *looks = left;
         self.refills.forget(lane);
         let mut pass = self.pass_for(lane);
         let mut cursor = Some(Cursor::START);

@@ -300,7 +300,7 @@ impl Engine {
         let manifest = self.manifest;
         let (disk, now_ms) = (Arc::clone(&self.disk), self.now.wall_ms);
         let chunk_bytes = self.options.chunk_bytes;
-        let make = Make { first_run, manifest, pace: self.pace, now_ms, chunk_bytes };
+        let make = Make { first_run, manifest, pace: self.background_pace(), now_ms, chunk_bytes };
         self.rewriter.state = State::Away;
         let sources = job.sources.clone();
         self.in_background(

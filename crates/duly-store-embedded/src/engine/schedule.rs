@@ -8,7 +8,7 @@ use duly_core::{
     request_hash::RequestHash,
     schedule::IfExists,
 };
-use duly_store::{Outcome, Refusal, TimerView, query::Body};
+use duly_store::{Limit, Outcome, Refusal, TimerView, query::Body};
 
 use crate::{
     format::record::{Cause, Record},
@@ -28,6 +28,11 @@ impl Engine {
         let number = key.namespace();
         let known = self.look_up(key);
         let view = self.readable(name, known)?;
+        if view.as_ref().is_some_and(|view| *view.id() != schedule.id) {
+            let id = schedule.id.as_str();
+            let allowed = "another id: this one's hash in this store is that of another timer";
+            return Err(Stop::Refused(Refusal::Invalid(Invalid::new("id", id, allowed))));
+        }
         let request = match &view {
             Some(view) if is_same(view, &schedule) => Request::Same,
             _ => Request::Other(if_exists),
@@ -151,9 +156,15 @@ pub(super) const fn when_field(when: &duly_core::schedule::When) -> &'static str
     }
 }
 
-fn check_pending(settings: &Settings, pending: u64, name: &NamespaceName) -> Result<(), Stop> {
+/// Refuses one more where a namespace has as many as it may.
+pub(super) fn check_pending(
+    settings: &Settings,
+    pending: u64,
+    name: &NamespaceName,
+) -> Result<(), Stop> {
     match settings.limits.max_pending {
         Some(max) if pending >= max => Err(Stop::Refused(Refusal::Exhausted {
+            limit: Limit::MaxPending,
             reason: format!(
                 "namespace {name} holds {pending} pending timers and its limits.max_pending is \
                  {max}; raise it, cancel timers, or wait until some have fired"

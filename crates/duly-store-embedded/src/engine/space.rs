@@ -3,20 +3,26 @@
 //! Past a limit new timers are refused with what to do; cancels, settles and reads go on.
 
 use duly_core::Millis;
-use duly_store::{Refusal, query::DiskRoom};
+use duly_store::{Limit, Refusal, query::DiskRoom};
 
 use crate::disk;
 
-use super::Engine;
+use super::{Engine, work::Pace};
 
 /// How often the disk is asked.
 const CHECK_EVERY_MS: u64 = 1_000;
+/// Times the young generation (at least a segment) that may wait for the rewriter before it is no
+/// longer throttled.
+const BEHIND: u64 = 4;
+/// Times the young generation that may wait for it before new timers are refused.
+const FAR_BEHIND: u64 = 32;
 
 /// What is known of the machine's room.
 #[derive(Debug, Default)]
 pub(super) struct Space {
     checked_ms: Option<u64>,
-    low: Option<String>,
+    /// The limit that new timers are refused at, and what to do.
+    low: Option<(Limit, String)>,
     /// Of the disk, when it was asked last.
     room: Option<DiskRoom>,
     /// Until when no segment is tried, by the boot-time clock: each try costs a sync and fills what
@@ -27,6 +33,8 @@ pub(super) struct Space {
     /// Whether there was no room for it: what is left of the active segment then belongs to cancels
     /// and settles.
     spare_failed: bool,
+    /// Whether the rewriter is.
+    is_behind: bool,
 }
 
 impl Space {
@@ -38,7 +46,7 @@ impl Space {
     /// A segment could not be made for want of room.
     pub(super) fn note_full(&mut self, now_ms: u64) {
         self.full_until_ms = now_ms + CHECK_EVERY_MS;
-        self.low = Some(DISK_FULL.into());
+        self.low = Some((Limit::Disk, DISK_FULL.into()));
     }
 }
 
@@ -46,7 +54,8 @@ const DISK_FULL: &str = "the disk is full: no journal segment can be made; free 
                          data directory to a larger disk";
 
 pub(super) fn disk_full() -> Refusal {
-    Refusal::Exhausted { reason: DISK_FULL.into(), retry_after: Some(Millis::from_secs(10)) }
+    let retry_after = Some(Millis::from_secs(10));
+    Refusal::Exhausted { limit: Limit::Disk, reason: DISK_FULL.into(), retry_after }
 }
 
 impl Engine {
@@ -60,7 +69,7 @@ impl Engine {
             return;
         }
         self.space.checked_ms = Some(now_ms);
-        let index_bytes = self.namespaces.index_bytes();
+        let index_bytes = self.namespaces.sums().index_bytes;
         let index_max = self.options.index_memory_max_bytes;
         self.space.room = self.room();
         if self.space.spare_failed
@@ -69,16 +78,38 @@ impl Engine {
             (self.space.spare_failed, self.space.spare_asked) = (false, false);
         }
         self.space.low = if self.space.spare_failed {
-            Some(DISK_FULL.into())
+            Some((Limit::Disk, DISK_FULL.into()))
         } else if index_bytes > index_max {
-            Some(format!(
+            let reason = format!(
                 "the index takes {index_bytes} bytes of memory and store.index_memory_max allows \
                  {index_max}; raise it, or make room: shorten the retention or limits.max_retained \
                  of namespaces, purge dead letters, cancel timers"
-            ))
+            );
+            Some((Limit::Memory, reason))
         } else {
-            self.low_disk()
+            let low = self.low_disk().or_else(|| self.too_much_to_rewrite());
+            low.map(|reason| (Limit::Disk, reason))
         };
+    }
+
+    /// The rewriter is behind by so much that it need not spare the disk any more, or that new timers
+    /// have to wait for it. Both are so rarely that a look each second will do.
+    fn too_much_to_rewrite(&mut self) -> Option<String> {
+        let backlog_bytes = self.rewrite_backlog_bytes();
+        let young_bytes = self.options.young_bytes.max(self.options.segment_bytes);
+        self.space.is_behind = backlog_bytes > young_bytes.saturating_mul(BEHIND);
+        (backlog_bytes > young_bytes.saturating_mul(FAR_BEHIND)).then(|| {
+            format!(
+                "{backlog_bytes} bytes of the journal wait to be rewritten, more than {FAR_BEHIND} \
+                 times store.young_bytes: the disk does not keep up with what is scheduled; \
+                 schedule more slowly, or move the data directory to a faster disk"
+            )
+        })
+    }
+
+    /// How fast background work may write at present.
+    pub(super) const fn background_pace(&self) -> Pace {
+        if self.space.is_behind { Pace::Unlimited } else { self.pace }
     }
 
     fn room(&self) -> Option<DiskRoom> {
@@ -108,7 +139,8 @@ impl Engine {
     pub(super) fn admit_new(&self) -> Result<(), Refusal> {
         match &self.space.low {
             None => Ok(()),
-            Some(reason) => Err(Refusal::Exhausted {
+            Some((limit, reason)) => Err(Refusal::Exhausted {
+                limit: *limit,
                 reason: reason.clone(),
                 retry_after: Some(Millis::from_secs(10)),
             }),
@@ -117,7 +149,7 @@ impl Engine {
 
     /// Why new timers are refused, if they are.
     pub(crate) fn low_space(&self) -> Option<&str> {
-        self.space.low.as_deref()
+        self.space.low.as_ref().map(|(_, reason)| reason.as_str())
     }
 
     /// The spare was made, or could not be.

@@ -51,13 +51,15 @@ impl Engine {
     pub(crate) fn health(&self) -> Health {
         let mut health = Health {
             location: self.disk.describe(),
-            pending: self.namespaces.pending(),
-            index_bytes: self.namespaces.index_bytes(),
+            pending: self.namespaces.sums().pending,
+            index_bytes: self.namespaces.sums().index_bytes,
             index_bytes_max: Some(self.options.index_memory_max_bytes),
             disk_bytes: self.files.bytes(),
             disk_room: self.disk_room(),
             rewrite_backlog_bytes: self.rewrite_backlog_bytes(),
-            dead: self.namespaces.dead(),
+            dead: self.namespaces.sums().dead,
+            namespaces_paused: self.namespaces.sums().paused,
+            namespaces_dead_full: self.namespaces.sums().dead_full,
             overdue: self.namespaces.overdue(),
             in_flight: (self.leases.len() as u64).saturating_sub(self.graves.leases()),
             calendar_bytes: (self.near.heap_bytes()
@@ -72,6 +74,7 @@ impl Engine {
         health.audited_at = self.auditor.audited_at;
         health.not_ready.extend(self.poisoned.clone());
         health.not_ready.extend(self.low_space().map(str::to_owned));
+        health.not_ready.extend(self.clock_reason());
         health
     }
 }

@@ -28,6 +28,7 @@ use crate::{
 use super::Engine;
 
 mod bounded;
+mod collisions;
 mod fuzzy;
 mod loose;
 mod moving;
@@ -116,6 +117,14 @@ impl Bench {
         let mark = self.write();
         mark.file.sync_data().unwrap();
         self.synced(&mark);
+    }
+
+    /// The same, where it is not known whether anything was.
+    fn sync_if_any(&mut self) {
+        if let Some(mark) = self.engine.commit().unwrap() {
+            mark.file.sync_data().unwrap();
+            self.synced(&mark);
+        }
     }
 
     fn apply(&mut self, operation: Operation) -> Outcome {

@@ -9,7 +9,7 @@ use duly_core::{
     lifecycle::{self, Budget, Decision, Event},
     timer::{Attempt, AttemptOutcome, Death, DeathReason, Next, Wait},
 };
-use duly_store::Refusal;
+use duly_store::{Limit, Refusal};
 
 use crate::{
     files::{FileId, ReadError},
@@ -33,16 +33,18 @@ impl Engine {
     /// Brings the state up to the present step's time.
     pub(super) fn tick(&mut self) {
         self.check_space();
-        self.clock_watch.look(self.now.wall_ms, self.now.boot_ms);
-        self.resume_due();
+        let is_held = self.watch_clock();
         self.end_leases();
         self.hold_back();
         self.keep_near();
-        self.surface(Kind::First);
-        self.surface(Kind::Retry);
-        self.refill();
-        self.expire();
-        self.pass_over_stubs();
+        if !is_held {
+            self.resume_due();
+            self.surface(Kind::First);
+            self.surface(Kind::Retry);
+            self.refill();
+            self.expire();
+            self.pass_over_stubs();
+        }
         self.count_out();
         self.audit();
         for kind in [Kind::First, Kind::Retry] {
@@ -388,6 +390,7 @@ fn may_be_damaged(error: &ReadError) -> Result<(), Stop> {
     match error {
         ReadError::Damaged { .. } | ReadError::NoFile(_) => Ok(()),
         ReadError::Disk(error) => Err(Stop::Refused(Refusal::Exhausted {
+            limit: Limit::Disk,
             reason: format!("a record cannot be read now: {error}"),
             retry_after: Some(duly_core::Millis::from_secs(1)),
         })),

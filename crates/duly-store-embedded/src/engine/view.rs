@@ -1,9 +1,10 @@
 //! Looking at one timer: live, ended, or dead.
 
-use duly_core::{NamespaceName, State, Timer, TimerId};
+use duly_core::{Millis, NamespaceName, State, Timer, TimerId};
 use duly_store::{Error, Refusal, TimerView, query::Body};
 
 use crate::{
+    disk,
     files::ReadError,
     index::{Entry, Flags, Key, Kind, Location},
 };
@@ -21,6 +22,14 @@ pub(super) enum Known {
     Dead(Location),
     /// Nothing.
     Nothing,
+}
+
+/// The answer where the record may be well, so that a later try can succeed.
+pub(super) fn not_now(error: &disk::Error) -> Error {
+    Error::Unavailable {
+        reason: format!("a record cannot be read now: {error}"),
+        retry_after: Millis::from_secs(1),
+    }
 }
 
 impl Engine {
@@ -75,7 +84,8 @@ impl Engine {
         }
     }
 
-    /// View of whatever there is under an id. A stub that is damaged is so for one last time.
+    /// View of whatever there is under an id. A stub that is damaged is so for one last time; what
+    /// stands under the key of another id is not what was asked for.
     pub(crate) fn get(
         &mut self,
         name: &NamespaceName,
@@ -85,13 +95,17 @@ impl Engine {
             return Ok(None);
         };
         let known = self.look_up(self.key(number, id.as_str()));
-        self.view(name, known).map_err(|error| {
+        let viewed = self.view(name, known).map_err(|error| {
+            if let ReadError::Disk(error) = &error {
+                return not_now(error);
+            }
             if let Known::Ended(key, _) = known {
                 // Without room to write that, the next who asks finds it as it is.
                 drop(self.quarantine_stub(key, &error));
             }
             Error::Damaged(error.to_string())
-        })
+        });
+        Ok(viewed?.filter(|view| view.id() == id))
     }
 
     pub(super) fn view(

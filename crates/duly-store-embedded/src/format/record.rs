@@ -43,6 +43,8 @@ pub(crate) enum Cause {
     Expired = 6,
     /// A lease was handed back uncounted.
     Released = 7,
+    /// A dead letter of another store: what is pending under its id is not its firing.
+    Imported = 8,
 }
 
 impl Cause {
@@ -55,6 +57,7 @@ impl Cause {
             Self::Redriven,
             Self::Expired,
             Self::Released,
+            Self::Imported,
         ]
         .into_iter()
         .find(|cause| *cause as u8 == value)

@@ -22,7 +22,7 @@ use proptest::{option, prelude::*, sample::select};
 
 use super::record::{Cause, Lease, NamespaceRecord, Record};
 
-pub(crate) const CAUSES: [Cause; 7] = [
+pub(crate) const CAUSES: [Cause; 8] = [
     Cause::Created,
     Cause::Replaced,
     Cause::Rescheduled,
@@ -30,6 +30,7 @@ pub(crate) const CAUSES: [Cause; 7] = [
     Cause::Redriven,
     Cause::Expired,
     Cause::Released,
+    Cause::Imported,
 ];
 
 /// Any record.

@@ -2,20 +2,12 @@
 
 use std::fs;
 
+use duly_core::error_sections;
+
 use super::OpenError;
 use crate::{backup::BackupError, disk::Error as DiskError};
 
-/// The heading for each variant; a variant without one does not compile.
-macro_rules! sections {
-    ($name:ident: $error:ident; $($variant:ident => $heading:literal,)*) => {
-        const $name: &[&str] = &[$($heading),*];
-        const _: fn(&$error) = |error| match error {
-            $($error::$variant { .. } => (),)*
-        };
-    };
-}
-
-sections! {
+error_sections! {
     OPENING: OpenError;
     Disk => "## When a store is not opened",
     Newer => "### It was written by another version",
@@ -23,10 +15,11 @@ sections! {
     Damaged => "### It is damaged",
     NoStore => "### It holds no store",
     Unwritable => "### There is no room",
+    NoThread => "### No thread can be started",
     Options => "### An option is out of its range",
 }
 
-sections! {
+error_sections! {
     DISKS: DiskError;
     NotFound => "### The system refused",
     AlreadyExists => "### The system refused",
@@ -40,7 +33,7 @@ sections! {
     Io => "### The system refused",
 }
 
-sections! {
+error_sections! {
     COPYING: BackupError;
     NotEmpty => "### The target is not empty",
     Inside => "### The target is inside the data directory",

@@ -9,7 +9,7 @@ use duly_store_embedded::disk::{Fault, Operation, SimDisk};
 use crate::{
     faulty::{Answers, FaultyDisk, Rule},
     harness::Shell,
-    seeds::number,
+    seeds::{Repeat, number},
     snapshot::Snapshot,
     stage::Stage,
     steps::{Step, cancel, give_up, perform, schedule},
@@ -59,6 +59,7 @@ fn check_restarts(stage: &mut Stage, what: &str) {
 
 fn fails(operation: Operation, name: &'static str, answers: Answers) {
     for after in 0..number("DULY_CRASH_STEPS", 4) {
+        let _repeat = Repeat::new("background_faults", &[("DULY_CRASH_STEPS", after + 1)]);
         for times in [1, 3] {
             let what = format!("{operation} of {name} {answers:?} after {after}, {times} times");
             let mut stage = stage(after + 1);
@@ -66,8 +67,9 @@ fn fails(operation: Operation, name: &'static str, answers: Answers) {
             let rule = Rule { operation, name, answers, after, times };
             stage.disk.fail(rule);
             go_on(&mut stage, 2..5);
-            // A restart amid the failures.
+            // A restart amid the failures; whoever looks at everything reads.
             if after % 2 == 1 {
+                stage.disk.heal();
                 check_restarts(&mut stage, &what);
             }
             go_on(&mut stage, 5..8);
@@ -123,6 +125,26 @@ fn p1_runs_that_cannot_be_named_or_opened_are_tried_again() {
     fails(Operation::Rename, "runs/", Answers::Full);
     fails(Operation::SyncDir, "runs", Answers::Broken);
     fails(Operation::Open, "runs/", Answers::Broken);
+}
+
+#[test]
+fn p1_a_rewrite_that_cannot_read_is_tried_again() {
+    fails(Operation::Read, "runs/", Answers::Broken);
+    fails(Operation::Read, ".log", Answers::Broken);
+}
+
+#[test]
+fn p1_room_that_cannot_be_given_back_within_a_file_is_given_back_later() {
+    fails(Operation::PunchHole, "runs/", Answers::Broken);
+}
+
+#[test]
+fn p1_files_that_cannot_be_listed_or_measured_are_tried_again() {
+    for operation in [Operation::List, Operation::Length, Operation::SetLength] {
+        fails(operation, "runs", Answers::Broken);
+        fails(operation, "checkpoints", Answers::Broken);
+    }
+    fails(Operation::Space, "", Answers::Broken);
 }
 
 #[test]
@@ -209,7 +231,10 @@ fn p10_while_the_disk_stays_full_one_checkpoint_stays_and_it_opens_with_it() {
 /// A segment that became the spare and then the next segment, before its new names were durable.
 #[test]
 fn p1_a_power_loss_after_a_half_way_removal_finds_no_segment_in_the_place_of_another() {
-    for at_op in (1..number("DULY_CRASH_STEPS", 90)).step_by(5) {
+    let at_ops = number("DULY_CRASH_OP", 1)..number("DULY_CRASH_STEPS", 90);
+    for at_op in at_ops.step_by(5) {
+        let one = [("DULY_CRASH_OP", at_op), ("DULY_CRASH_STEPS", at_op + 1)];
+        let _repeat = Repeat::new("background_faults", &one);
         let mut stage = stage(at_op);
         go_on(&mut stage, 0..3);
         // The removal ends behind the first rename, before anything of it is synced.

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use crate::{
     harness::Shell,
-    seeds::number,
+    seeds::{Repeat, number},
     snapshot::Snapshot,
     stage::open,
     steps::{Step, Tokens, apply, cancel, claim, get, give_up, perform, schedule, settle},
@@ -36,7 +36,7 @@ pub(crate) fn busy(seed: u64) -> Options {
     Options { checkpoint_bytes: 16 << 10, young_bytes: 1, ..small(seed) }
 }
 
-fn opened(path: &Path, clock: &ManualClock, seed: u64) -> EmbeddedStore {
+pub(crate) fn opened(path: &Path, clock: &ManualClock, seed: u64) -> EmbeddedStore {
     let disk = Arc::new(RealDisk::open_or_create(path).expect("a directory"));
     open(Shell::Inline, disk, clock, busy(seed)).unwrap_or_else(|error| panic!("opens: {error}"))
 }
@@ -80,7 +80,7 @@ fn fill(store: &EmbeddedStore, tokens: &mut Tokens) {
 }
 
 /// What a store shows, but for what an opening and a pause change.
-fn at_rest(store: &dyn Store) -> Snapshot {
+pub(crate) fn at_rest(store: &dyn Store) -> Snapshot {
     let mut snapshot = Snapshot::of(store);
     for (namespace, _) in snapshot.namespaces.values_mut() {
         namespace.paused = false;
@@ -94,7 +94,7 @@ fn back_up(store: &EmbeddedStore, target: &Path) -> BackupReport {
 }
 
 /// Restores a backup and opens it, everything still paused.
-fn restored(backup: &Path, clock: &ManualClock) -> (TempDir, EmbeddedStore) {
+pub(crate) fn restored(backup: &Path, clock: &ManualClock) -> (TempDir, EmbeddedStore) {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().join("data");
     restore(backup, &data, &mut |_| {}).unwrap_or_else(|error| panic!("restored: {error}"));
@@ -272,11 +272,21 @@ fn what_a_killed_process_left_of_a_backup_is_no_store() {
     assert!(matches!(refused, BackupError::NotEmpty(_)), "{refused}");
 }
 
+/// Sets it when it goes, however that comes.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Ingest, cancels, rolls, checkpoints and rewriting go on in threads while backups are made; what
 /// was acknowledged before a backup began is in it.
 #[test]
 fn p1_p4_a_backup_under_load_has_all_that_was_acknowledged_before_it() {
     let rounds = number("DULY_CRASH_SEEDS", 6);
+    let _repeat = Repeat::new("backup", &[("DULY_CRASH_SEEDS", rounds)]).with_threads();
     let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
     let disk = Arc::new(RealDisk::open_or_create(dir.path().join("data")).expect("a directory"));
     let store = open(Shell::Threads, disk, &clock, busy(1)).expect("it opens");
@@ -304,6 +314,7 @@ fn p1_p4_a_backup_under_load_has_all_that_was_acknowledged_before_it() {
                 }
             });
         }
+        let _over = SetAtEnd(&over);
         for round in 0..rounds {
             let (kept, cancelled) = acknowledged.lock().clone();
             let target = dir.path().join(format!("backup-{round}"));
@@ -318,7 +329,6 @@ fn p1_p4_a_backup_under_load_has_all_that_was_acknowledged_before_it() {
                 assert_eq!(found, Some(State::Cancelled), "round {round}: {id}");
             }
         }
-        over.store(true, Ordering::Relaxed);
     });
     store.close();
     drop(store);

@@ -14,7 +14,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
     harness::Shell,
-    seeds::number,
+    seeds::{Repeat, number},
     snapshot::Snapshot,
     stage::open,
     steps::{
@@ -158,6 +158,8 @@ fn check(store: &duly_store_embedded::EmbeddedStore, told: &Told, own: &Own, wha
 fn races(loss: Loss) {
     let first = number("DULY_CRASH_SEED", 1);
     for seed in first..first + number("DULY_CRASH_SEEDS", 2) {
+        let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1)];
+        let _repeat = Repeat::new("busy_races", &one).with_threads();
         race(seed, loss);
     }
 }

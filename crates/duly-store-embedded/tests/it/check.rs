@@ -11,7 +11,12 @@ use duly_store_embedded::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-use crate::{backup::worked, seeds::number, snapshot::Snapshot, twins::copy};
+use crate::{
+    backup::worked,
+    seeds::{Repeat, number},
+    snapshot::Snapshot,
+    twins::copy,
+};
 
 /// What the check of a store says; it must not change it.
 pub(crate) fn checked(disk: &SimDisk, clock: &ManualClock) -> Report {
@@ -69,8 +74,10 @@ fn every_byte_that_is_changed_is_found_unless_it_means_nothing() {
         name == "MANIFEST" || [".log", ".run", ".ckp"].iter().any(|suffix| name.ends_with(suffix))
     });
     let whole = checked(&disk, &clock);
-    let mut random = StdRng::seed_from_u64(number("DULY_CRASH_SEED", 1));
-    let tries = number("DULY_CRASH_STEPS", 25);
+    let (seed, tries) = (number("DULY_CRASH_SEED", 1), number("DULY_CRASH_STEPS", 25));
+    let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_STEPS", tries)];
+    let _repeat = Repeat::new("check", &one);
+    let mut random = StdRng::seed_from_u64(seed);
     for name in files {
         let bytes = disk.read_file(&name);
         let written: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
@@ -174,7 +181,10 @@ fn what_is_left_over_is_listed_and_harmless() {
 /// Whatever a crash leaves is no damage.
 #[test]
 fn what_a_crash_leaves_is_clean() {
-    for seed in 1..=number("DULY_CRASH_SEEDS", 12) {
+    let first = number("DULY_CRASH_SEED", 1);
+    for seed in first..first + number("DULY_CRASH_SEEDS", 12) {
+        let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1)];
+        let _repeat = Repeat::new("check", &one);
         let (disk, clock) = (SimDisk::new(seed), ManualClock::default());
         disk.plan(Fault::CrashAtOp(20 + seed * 37));
         let crashed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

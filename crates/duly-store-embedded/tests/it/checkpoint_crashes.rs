@@ -15,7 +15,7 @@ use duly_store_embedded::{
 use crate::{
     check::checked,
     crash_points::fires_what_is_pending,
-    seeds::number,
+    seeds::{Repeat, number},
     steps::{
         Step, apply, cancel, fire, give_up, payload, perform, purge, put_timer, redrive, repay,
         reschedule, retry_in, schedule,
@@ -176,17 +176,23 @@ fn crash_at(script: fn() -> Vec<Line>, at_op: u64, seed: u64, loss: Loss) -> Res
 }
 
 /// Crashes a script at one operation after the other; `DULY_CRASH_STRIDE` overrules how many are
-/// passed over.
-pub(crate) fn every_operation(script: fn() -> Vec<Line>, loss: Loss, stride: u64) {
+/// passed over. The module is the one of the test that asks for it.
+pub(crate) fn every_operation(
+    module: &'static str,
+    script: fn() -> Vec<Line>,
+    loss: Loss,
+    stride: u64,
+) {
     let seed = number("DULY_CRASH_SEED", 1);
     let stride = number("DULY_CRASH_STRIDE", stride);
     let (mut at_op, mut points) = (number("DULY_CRASH_OP", 1), 0);
-    while crash_at(script, at_op, seed, loss).unwrap_or_else(|wrong| {
-        panic!(
-            "{loss:?} at operation {at_op}: {wrong}\nrepeat with: DULY_CRASH_SEED={seed} \
-             DULY_CRASH_OP={at_op} cargo test -p duly-store-embedded --test it crash"
-        )
-    }) {
+    let crashed = |at_op| {
+        let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_OP", at_op)];
+        let _repeat = Repeat::new(module, &one);
+        crash_at(script, at_op, seed, loss)
+            .unwrap_or_else(|wrong| panic!("{loss:?} at operation {at_op}: {wrong}"))
+    };
+    while crashed(at_op) {
         (at_op, points) = (at_op + stride, points + 1);
     }
     assert!(points > 0, "the script has operations");
@@ -194,12 +200,12 @@ pub(crate) fn every_operation(script: fn() -> Vec<Line>, loss: Loss, stride: u64
 
 #[test]
 fn p1_p4_t28_a_power_loss_at_any_operation_of_checkpoints_and_rewrites_loses_nothing() {
-    every_operation(script, Loss::Power, 3);
+    every_operation("checkpoint_crashes", script, Loss::Power, 3);
 }
 
 #[test]
 fn p1_p4_t28_kill_9_at_any_operation_of_checkpoints_and_rewrites_loses_nothing() {
-    every_operation(script, Loss::Process, 3);
+    every_operation("checkpoint_crashes", script, Loss::Process, 3);
 }
 
 /// Old segments go in any order: one that is needed stands before a gap.

@@ -12,7 +12,7 @@ use duly_store_embedded::{EmbeddedStore, Options, disk::SimDisk};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
-    seeds::number,
+    seeds::{Repeat, number},
     snapshot::Snapshot,
     steps::{
         SHARD, Step, Tokens, apply, cancel, claim, due, name, perform, reschedule, retry_in,
@@ -182,14 +182,10 @@ fn course(seed: u64, steps: u64) {
 fn p2_p3_t28_clock_steps_under_sweeps_windows_and_checkpoints_make_nothing_early_or_lost() {
     let first = number("DULY_CRASH_SEED", 1);
     for seed in first..first + number("DULY_CRASH_SEEDS", 12) {
-        let result = std::panic::catch_unwind(|| course(seed, number("DULY_CRASH_STEPS", 120)));
-        if let Err(wrong) = result {
-            eprintln!(
-                "repeat with: DULY_CRASH_SEED={seed} DULY_CRASH_SEEDS=1 cargo test -p \
-                 duly-store-embedded --test it clock_steps"
-            );
-            std::panic::resume_unwind(wrong);
-        }
+        let steps = number("DULY_CRASH_STEPS", 120);
+        let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1), ("DULY_CRASH_STEPS", steps)];
+        let _repeat = Repeat::new("clock_steps", &one);
+        course(seed, steps);
     }
 }
 

@@ -5,7 +5,7 @@ use duly_store::{SettleOutcome, SettleVerdict, conformance::ManualClock, namespa
 use duly_store_embedded::disk::{Fault, SimDisk};
 
 use crate::{
-    seeds::number,
+    seeds::{Repeat, number},
     snapshot::Snapshot,
     steps::{Step, claim, perform, settle},
     twins::{Loss, Stepped, Twins, open_inline},
@@ -41,12 +41,10 @@ fn crash_at(at_op: u64, seed: u64, loss: Loss, again_at: Option<u64>) -> Result<
 }
 
 fn crash_or_panic(at_op: u64, seed: u64, loss: Loss, again_at: Option<u64>) -> bool {
+    let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1), ("DULY_CRASH_OP", at_op)];
+    let _repeat = Repeat::new("crash_points", &one);
     crash_at(at_op, seed, loss, again_at).unwrap_or_else(|wrong| {
-        panic!(
-            "{loss:?} at operation {at_op}: {wrong}\nrepeat with: DULY_CRASH_SEED={seed} \
-             DULY_CRASH_SEEDS=1 DULY_CRASH_OP={at_op} cargo test -p duly-store-embedded --test it \
-             crash_points"
-        )
+        panic!("seed {seed}, {loss:?} at operation {at_op}, then {again_at:?}: {wrong}")
     })
 }
 

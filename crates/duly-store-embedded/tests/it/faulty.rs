@@ -1,10 +1,18 @@
 //! A disk that answers chosen operations on chosen files with an error, on top of a simulated one.
 //!
-//! [`SimDisk`] fails by count; here a test names what fails, and for how long.
+//! [`SimDisk`] fails by count, and what changes something; here a test names what fails, reads and
+//! lists included, and for how long.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
-use duly_store_embedded::disk::{Disk, Error, File, Lock, Operation, SimDisk, Space};
+use duly_store_embedded::disk::{Disk, Error, File, Lock, Operation, Punched, SimDisk, Space};
 use parking_lot::Mutex;
 
 /// What an operation answers instead of being done.
@@ -34,11 +42,28 @@ pub(crate) struct Rule {
 pub(crate) struct FaultyDisk {
     pub(crate) sim: SimDisk,
     rules: Arc<Mutex<Vec<Rule>>>,
+    read_bytes: Arc<AtomicU64>,
+    has_holes: bool,
 }
 
 impl FaultyDisk {
     pub(crate) fn new(sim: SimDisk) -> Self {
-        Self { sim, rules: Arc::default() }
+        Self { sim, rules: Arc::default(), read_bytes: Arc::default(), has_holes: true }
+    }
+
+    /// One that answers that it has no holes.
+    pub(crate) fn without_holes(sim: SimDisk) -> Self {
+        Self { has_holes: false, ..Self::new(sim) }
+    }
+
+    /// Bytes that were read so far.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many more operations the rules would fail.
+    pub(crate) fn times_left(&self) -> u64 {
+        self.rules.lock().iter().map(|rule| rule.times).sum()
     }
 
     /// From now on this fails, too.
@@ -89,6 +114,7 @@ impl Disk for FaultyDisk {
     }
 
     fn list(&self, dir: &str) -> Result<Vec<String>, Error> {
+        self.check(Operation::List, dir)?;
         self.sim.list(dir)
     }
 
@@ -103,6 +129,7 @@ impl Disk for FaultyDisk {
     }
 
     fn make_dir(&self, dir: &str) -> Result<(), Error> {
+        self.check(Operation::MakeDir, dir)?;
         self.sim.make_dir(dir)
     }
 
@@ -112,6 +139,7 @@ impl Disk for FaultyDisk {
     }
 
     fn space(&self) -> Result<Space, Error> {
+        self.check(Operation::Space, "")?;
         self.sim.space()
     }
 
@@ -132,7 +160,10 @@ struct FaultyFile {
 
 impl File for FaultyFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
-        self.file.read_at(offset, buf)
+        self.disk.check(Operation::Read, self.name())?;
+        let got = self.file.read_at(offset, buf)?;
+        self.disk.read_bytes.fetch_add(got as u64, Ordering::Relaxed);
+        Ok(got)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
@@ -155,11 +186,29 @@ impl File for FaultyFile {
     }
 
     fn len(&self) -> Result<u64, Error> {
+        self.disk.check(Operation::Length, self.name())?;
         self.file.len()
     }
 
     fn set_len(&self, len: u64) -> Result<(), Error> {
+        self.disk.check(Operation::SetLength, self.name())?;
         self.file.set_len(len)
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<Punched, Error> {
+        if !self.disk.has_holes {
+            return Ok(Punched::Unsupported);
+        }
+        self.disk.check(Operation::PunchHole, self.name())?;
+        self.file.punch_hole(offset, len)
+    }
+
+    fn holes(&self) -> Result<Vec<Range<u64>>, Error> {
+        self.file.holes()
+    }
+
+    fn allocated_bytes(&self) -> Result<u64, Error> {
+        self.file.allocated_bytes()
     }
 
     fn name(&self) -> &str {

@@ -22,7 +22,7 @@ const SHELLS: [Shell; 2] = [Shell::Inline, Shell::Threads];
 /// Why this outcome is the refusal of a full disk.
 fn is_full(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Refused(refusal @ Refusal::Exhausted { reason, retry_after }) => {
+        Outcome::Refused(refusal @ Refusal::Exhausted { reason, retry_after, .. }) => {
             assert_eq!(refusal.code(), Code::ResourceExhausted);
             assert!(retry_after.is_some(), "waiting helps");
             assert!(reason.contains("the disk is full"), "{reason}");

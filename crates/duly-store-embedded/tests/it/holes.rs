@@ -92,7 +92,7 @@ fn hole_bytes(file: &dyn File) -> u64 {
 }
 
 /// What the files that hold records take.
-fn data_bytes(disk: &SimDisk) -> u64 {
+pub(crate) fn data_bytes(disk: &SimDisk) -> u64 {
     let is_data = |name: &String| [".log", ".run"].iter().any(|suffix| name.ends_with(suffix));
     let names = disk.names().into_iter().filter(is_data);
     let bytes = names.map(|name| {
@@ -130,12 +130,12 @@ fn the_script_punches_holes_and_rewrites_runs_that_have_some() {
 
 #[test]
 fn p1_p4_a_power_loss_at_any_operation_around_holes_loses_nothing_and_is_no_damage() {
-    every_operation(script, Loss::Power, 7);
+    every_operation("holes", script, Loss::Power, 7);
 }
 
 #[test]
 fn p1_p4_kill_9_at_any_operation_around_holes_loses_nothing_and_is_no_damage() {
-    every_operation(script, Loss::Process, 7);
+    every_operation("holes", script, Loss::Process, 7);
 }
 
 /// A store in the middle of the script, with a hole.
@@ -213,8 +213,7 @@ fn a_check_finds_zeros_where_a_timer_should_stand() {
 
 #[test]
 fn a_file_system_without_holes_is_asked_once_and_frees_whole_files() {
-    // This disk answers that it has none.
-    let (disk, clock) = (FaultyDisk::new(SimDisk::new(1)), ManualClock::default());
+    let (disk, clock) = (FaultyDisk::without_holes(SimDisk::new(1)), ManualClock::default());
     let on: Arc<dyn Disk> = Arc::new(disk.clone());
     let store = open(Shell::Inline, on, &clock, busy(1)).expect("it opens");
     let mut tokens = Tokens::new();

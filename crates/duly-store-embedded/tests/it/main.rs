@@ -1,17 +1,21 @@
 //! Tests of the embedded store through its public face: the conformance suite, the model, crashes
 //! and faults.
 //!
-//! A failure prints the command that repeats it. Longer runs: `DULY_CRASH_SEEDS` (how many seeds),
-//! `DULY_CRASH_SEED` (the first one), `DULY_CRASH_STEPS` (steps of a simulation),
-//! `DULY_CRASH_STRIDE` (1: every pair of crash points), and `DULY_CRASH_OP` (start at this one);
-//! name one module after `--test it` with them, they mean something to several.
+//! Where a number decides the course of a test, a failure prints the command that repeats it
+//! (`seeds::Repeat`). Longer runs: `DULY_CRASH_SEEDS` (how many seeds), `DULY_CRASH_SEED` (the first
+//! one), `DULY_CRASH_STEPS` (steps of a simulation), `DULY_CRASH_STRIDE` (1: every crash point, every
+//! pair of them), `DULY_CRASH_OP` and `DULY_CRASH_SECOND` (start at this one), `DULY_MODEL_SEEDS`,
+//! `DULY_MODEL_SEED` and `DULY_RACES`; name one module after `--test it` with them, they mean
+//! something to several.
 
 mod background_faults;
 mod backup;
+mod backup_crashes;
 mod busy_races;
 mod callers;
 mod check;
 mod checkpoint_crashes;
+mod clock_jumps;
 mod clock_steps;
 mod conformance;
 mod crash_points;
@@ -22,10 +26,12 @@ mod full_disk;
 mod golden;
 mod harness;
 mod holes;
+mod many;
 mod model;
 mod opening;
 mod outcomes;
 mod races;
+mod rearmed;
 mod refusals;
 mod rolls;
 mod rot;
@@ -38,4 +44,5 @@ mod steps;
 mod sudden_end;
 mod tail;
 mod twins;
+mod unreadable;
 mod workload;

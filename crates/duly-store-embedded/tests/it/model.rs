@@ -5,11 +5,10 @@ use duly_store::conformance::{
     model::{self, Disturb},
 };
 
-use crate::harness::{EmbeddedHarness, Shell};
-
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
+use crate::{
+    harness::{EmbeddedHarness, Shell},
+    seeds::{Repeat, number},
+};
 
 fn compare(shell: Shell, disturb: Disturb, seeds: u64, steps: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -18,14 +17,13 @@ fn compare(shell: Shell, disturb: Disturb, seeds: u64, steps: usize) {
         .expect("a runtime starts");
     let first = number("DULY_MODEL_SEED", 1);
     for seed in first..first + number("DULY_MODEL_SEEDS", seeds) {
+        let one = [("DULY_MODEL_SEED", seed), ("DULY_MODEL_SEEDS", 1)];
+        let _repeat = Repeat::new("model", &one);
         let reference = MemoryHarness::new(seed);
         let subject = EmbeddedHarness::new(shell);
         let compared = model::compare(&reference, &subject, seed, steps, disturb);
         if let Err(difference) = runtime.block_on(compared) {
-            panic!(
-                "{difference}\nrepeat with: DULY_MODEL_SEED={seed} DULY_MODEL_SEEDS=1 cargo test \
-                 -p duly-store-embedded --test it model"
-            );
+            panic!("seed {seed}: {difference}");
         }
         let health = subject.store().health();
         assert_eq!(health.audit_findings, 0, "seed {seed}: the auditor found something");

@@ -8,7 +8,7 @@
 mod heat;
 mod judge;
 
-use crate::seeds::number;
+use crate::seeds::{Repeat, number};
 use heat::{Plant, Tally};
 use judge::Fault;
 
@@ -25,6 +25,8 @@ fn t3_of_many_races_each_ends_with_exactly_one_outcome() {
         if left == 0 {
             break;
         }
+        let one = [("DULY_CRASH_SEED", seed), ("DULY_RACES", left.min(HEAT))];
+        let _repeat = Repeat::new("outcomes", &one).with_threads();
         let tally = heat::run(seed, left.min(HEAT), None);
         assert!(tally.faults.is_empty(), "{:?}: {}", tally.faults[0].0, tally.faults[0].1);
         all.races += tally.races;

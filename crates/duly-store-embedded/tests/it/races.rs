@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Barrier,
         atomic::{AtomicU64, Ordering},
@@ -20,7 +21,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
     harness::Shell,
-    seeds::number,
+    seeds::{Repeat, number},
     snapshot::Snapshot,
     stage::open,
     steps::{Step, Tokens, apply, cancel, claim, payload, perform, put_timer, reschedule, settle},
@@ -166,14 +167,20 @@ fn race(seed: u64) -> (Vec<Answered>, Snapshot) {
             scope.spawn(move || {
                 let mut random = StdRng::seed_from_u64(seed * 10 + caller);
                 let mut kept = Vec::new();
+                let mut wrong = None;
                 for call in 0..CALLS {
+                    // Whatever happens to one, the others wait for it.
                     if call % TOGETHER == 0 {
                         race.barrier.wait();
                     }
-                    match caller {
+                    let called = AssertUnwindSafe(|| match caller {
                         0 | 1 => race.change(&mut random, caller * CALLS + call),
                         _ => race.deliver(&mut random, &mut kept),
-                    }
+                    });
+                    wrong = wrong.or_else(|| panic::catch_unwind(called).err());
+                }
+                if let Some(wrong) = wrong {
+                    panic::resume_unwind(wrong);
                 }
             });
         }
@@ -189,12 +196,14 @@ fn race(seed: u64) -> (Vec<Answered>, Snapshot) {
     (race.history.into_inner(), shown)
 }
 
-/// The races of all seeds, each with its history.
-fn races() -> impl Iterator<Item = (u64, Vec<Answered>, Snapshot)> {
+/// The races of all seeds, each with its history, and the way to repeat it while that is judged.
+fn races() -> impl Iterator<Item = (Repeat, u64, Vec<Answered>, Snapshot)> {
     let first = number("DULY_CRASH_SEED", 1);
     (first..first + number("DULY_CRASH_SEEDS", 4)).map(|seed| {
+        let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1)];
+        let repeat = Repeat::new("races", &one).with_threads();
         let (history, shown) = race(seed);
-        (seed, history, shown)
+        (repeat, seed, history, shown)
     })
 }
 
@@ -210,7 +219,7 @@ fn is_revived(history: &[Answered], id: &str, from: &Answered, until: u64) -> bo
 
 #[test]
 fn p4_p5_t3_no_claim_follows_a_confirmed_cancel_or_a_change_to_later() {
-    for (seed, history, _) in races() {
+    for (_repeat, seed, history, _) in races() {
         let ends = history.iter().filter(|a| matches!(a.event, Event::Cancelled | Event::PutOff));
         let mut checked = 0;
         for end in ends {
@@ -232,7 +241,7 @@ fn p4_p5_t3_no_claim_follows_a_confirmed_cancel_or_a_change_to_later() {
 
 #[test]
 fn p8_each_lease_is_settled_once_and_each_firing_acknowledged_once() {
-    for (seed, history, _) in races() {
+    for (_repeat, seed, history, _) in races() {
         let mut settled = BTreeSet::new();
         let mut acknowledged = BTreeSet::new();
         let mut leases = BTreeMap::new();
@@ -258,7 +267,7 @@ fn p8_each_lease_is_settled_once_and_each_firing_acknowledged_once() {
 
 #[test]
 fn p3_t28_every_timer_has_one_end_and_the_counts_say_so() {
-    for (seed, history, shown) in races() {
+    for (_repeat, seed, history, shown) in races() {
         let count = |wanted: fn(&Event) -> bool| {
             history.iter().filter(|answered| wanted(&answered.event)).count() as u64
         };

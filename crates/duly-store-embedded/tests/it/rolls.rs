@@ -12,7 +12,7 @@ use crate::{
     crash_points::fires_what_is_pending,
     faulty::{Answers, FaultyDisk, Rule},
     harness::Shell,
-    seeds::number,
+    seeds::{Repeat, number},
     snapshot::Snapshot,
     stage::Stage,
     steps::{Step, apply, cancel, get, schedule},
@@ -70,15 +70,16 @@ fn many_pairs(losses: [Loss; 2]) {
     let stride = number("DULY_CRASH_STRIDE", 3);
     let firsts = first_roll();
     for first in number("DULY_CRASH_OP", *firsts.start())..=*firsts.end() {
-        let seconds = 1 + first % stride..=SECOND_MAX;
+        let seconds = number("DULY_CRASH_SECOND", 1 + first % stride)..=SECOND_MAX;
         for second in seconds.step_by(usize::try_from(stride).expect("a small number")) {
-            let crashes = crash_twice(first, second, losses).unwrap_or_else(|wrong| {
-                panic!(
-                    "at operation {first}, then {second}: {wrong}\nrepeat with: \
-                     DULY_CRASH_OP={first} cargo test -p duly-store-embedded \
-                     --test it rolls"
-                )
-            });
+            let one = [
+                ("DULY_CRASH_OP", first),
+                ("DULY_CRASH_SECOND", second),
+                ("DULY_CRASH_STRIDE", stride),
+            ];
+            let _repeat = Repeat::new("rolls", &one);
+            let crashes = crash_twice(first, second, losses)
+                .unwrap_or_else(|wrong| panic!("at operation {first}, then {second}: {wrong}"));
             assert_eq!(crashes, 2, "the script is long enough: {first}, {second}");
         }
     }
@@ -130,7 +131,10 @@ fn p1_segments_made_ahead_lose_nothing_however_fast_the_journal_rolls() {
 /// after kill -9 reads it there, and must not take it for durable.
 #[test]
 fn p1_what_a_failed_sync_left_in_the_page_cache_survives_once_it_is_relied_upon() {
-    for seed in 1..=number("DULY_CRASH_SEEDS", 40) {
+    let first = number("DULY_CRASH_SEED", 1);
+    for seed in first..first + number("DULY_CRASH_SEEDS", 40) {
+        let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1)];
+        let _repeat = Repeat::new("rolls", &one);
         let mut stage = Stage::new(Shell::Inline, FaultyDisk::new(SimDisk::new(seed)));
         stage.take(&Step::Put("shop", Box::new(settings())));
         stage.disk.sim.plan(Fault::ErrorAtSync(1));

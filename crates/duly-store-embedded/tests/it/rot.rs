@@ -12,7 +12,7 @@ use duly_store::{SettleVerdict, conformance::ManualClock};
 use duly_store_embedded::{EmbeddedStore, OpenError, Options, disk::SimDisk};
 
 use crate::{
-    seeds::number,
+    seeds::{Repeat, number},
     snapshot::Snapshot,
     steps::{Step, Tokens, cancel, give_up, perform, schedule},
     tail,
@@ -122,14 +122,19 @@ impl Left {
 
 /// Damages of a file: bits of bytes here and there, and whole sectors.
 fn damages(bytes: u64, every: u64) -> impl Iterator<Item = (String, std::ops::Range<u64>, u8)> {
-    let every = (every * number("DULY_CRASH_STRIDE", 8) / 8).max(1);
+    let stride = number("DULY_CRASH_STRIDE", 8);
+    let repeat = Repeat::new("rot", &[("DULY_CRASH_STRIDE", stride)]);
+    let every = (every * stride / 8).max(1);
     let flips = (0..bytes).step_by(usize::try_from(every).expect("a small number"));
     let flips = flips.map(|at| (format!("byte {at} flipped"), at..at + 1, 1 << (at % 8)));
     let sectors = (0..bytes.div_ceil(SECTOR_BYTES)).map(move |sector| {
         let start = sector * SECTOR_BYTES;
         (format!("sector {sector} lost"), start..(start + SECTOR_BYTES).min(bytes), 0)
     });
-    flips.chain(sectors)
+    // Whoever tries them holds it until the last one is tried.
+    flips.chain(sectors).inspect(move |_| {
+        let _held = &repeat;
+    })
 }
 
 fn damage(disk: &SimDisk, name: &str, range: std::ops::Range<u64>, mask: u8) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use duly_core::{Millis, Settings, State, schedule::IfExists};
 use duly_store::conformance::ManualClock;
-use duly_store::{Operation, Outcome, Refusal, SettleOutcome, SettleVerdict, Store};
+use duly_store::{Limit, Operation, Outcome, Refusal, SettleOutcome, SettleVerdict, Store};
 use duly_store_embedded::{EmbeddedStore, Options, disk::SimDisk};
 
 use crate::{
@@ -52,7 +52,9 @@ impl Scene {
         self.made += 1;
         match self.one(schedule(&format!("new {}", self.made), HOUR_MS, 10)) {
             Outcome::Created(_) => None,
-            Outcome::Refused(Refusal::Exhausted { reason, retry_after }) => {
+            Outcome::Refused(Refusal::Exhausted { limit, reason, retry_after }) => {
+                let is_memory = reason.contains("store.index_memory_max");
+                assert_eq!(limit, if is_memory { Limit::Memory } else { Limit::Disk });
                 assert!(retry_after.is_some(), "waiting can help");
                 assert!(self.store.health().not_ready.contains(&reason), "it is shown: {reason}");
                 Some(reason)

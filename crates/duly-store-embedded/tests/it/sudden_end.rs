@@ -23,7 +23,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
     harness::Shell,
-    seeds::number,
+    seeds::{Repeat, number},
     snapshot::Snapshot,
     stage::open,
     steps::{Step, Tokens, apply, cancel, claim, perform, reschedule, schedule, settle},
@@ -197,13 +197,9 @@ fn rounds(seed: u64, loss: Loss) -> Result<(), String> {
 fn over_seeds(loss: Loss) {
     let first = number("DULY_CRASH_SEED", 1);
     for seed in first..first + number("DULY_CRASH_SEEDS", 20) {
-        rounds(seed, loss).unwrap_or_else(|wrong| {
-            panic!(
-                "seed {seed}, {loss:?}: {wrong}\nrepeat with (threads: several times): \
-                 DULY_CRASH_SEED={seed} DULY_CRASH_SEEDS=1 cargo test -p duly-store-embedded \
-                 --test it sudden_end"
-            )
-        });
+        let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1)];
+        let _repeat = Repeat::new("sudden_end", &one).with_threads();
+        rounds(seed, loss).unwrap_or_else(|wrong| panic!("seed {seed}, {loss:?}: {wrong}"));
     }
 }
 

@@ -5,7 +5,7 @@
 //! [`conformance_tests!`](crate::conformance_tests) cannot differ.
 
 use super::{
-    Case, call, cancel, claim, dead, durable, fire, forecast, intact, lease, limits, list,
+    Case, call, cancel, claim, dead, durable, fire, forecast, import, intact, lease, limits, list,
     namespaces, occurrence, race, reschedule, schedule, settle, stats, time,
 };
 
@@ -31,6 +31,14 @@ macro_rules! conformance_cases {
                 p6_operations_on_one_id_run_in_order,
                 t13_a_refused_item_takes_no_other_with_it,
                 t5_the_same_id_in_two_namespaces_is_two_timers,
+            }
+            import {
+                p7_p11_an_imported_timer_is_what_it_was,
+                p4_p6_an_import_can_be_repeated_in_every_state,
+                p6_an_import_takes_nobodys_place,
+                p3_p7_an_imported_dead_letter_can_be_redriven_and_is_one_of_its_own,
+                p10_an_import_keeps_to_the_limits,
+                p1_imported_timers_and_letters_survive,
             }
             cancel {
                 p4_cancel_before_claim_wins,
@@ -146,6 +154,7 @@ macro_rules! conformance_cases {
                 t28_each_total_counts_its_own,
                 t28_lanes_are_counted_apart,
                 t28_health_sums_the_namespaces,
+                t28_health_counts_the_namespaces_that_are_stopped,
                 t28_an_empty_namespace_counts_nothing,
             }
             forecast {

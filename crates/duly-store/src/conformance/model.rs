@@ -24,7 +24,7 @@ mod run;
 
 pub use generate::generate;
 pub use known::Known;
-pub use op::{Claiming, Op, Request, Timing};
+pub use op::{Claiming, Comes, Op, Request, Timing};
 pub use run::apply_to;
 
 /// What shakes the stores besides the operations.

@@ -11,7 +11,12 @@ use super::{
         timer,
     },
 };
-use crate::{Outcome, SettleOutcome, SettleVerdict, Stats, command::Letter, query::ListState};
+use crate::{
+    Outcome, SettleOutcome, SettleVerdict, Stats,
+    command::Letter,
+    namespaces::{Activity, DeleteMode},
+    query::ListState,
+};
 
 /// Compares the counts with what lists find.
 async fn scanned(scene: &Scene<'_>, when: &str) -> Stats {
@@ -174,6 +179,43 @@ pub(super) async fn t28_health_sums_the_namespaces(harness: &dyn Harness) -> Ran
     assert_eq!((health.pending, health.in_flight, health.overdue, health.dead), (3, 1, 1, 1));
     assert_eq!(health.oldest_due_age, Some(secs(5)));
     assert!(!health.location.is_empty());
+    Ran::Whole
+}
+
+pub(super) async fn t28_health_counts_the_namespaces_that_are_stopped(
+    harness: &dyn Harness,
+) -> Ran {
+    let scene = Scene::new(harness).await;
+    let other = scene.other("bank", settings()).await;
+    let stopped = || {
+        let health = scene.store().health();
+        (health.namespaces_paused, health.namespaces_dead_full)
+    };
+    let limit = async |max_dead| {
+        let mut limited = settings();
+        limited.limits.max_dead = max_dead;
+        scene.put(limited).await;
+    };
+    assert_eq!(stopped(), (0, 0));
+    scene.bring("t", State::Dead).await;
+    limit(2).await;
+    assert_eq!(stopped(), (0, 0));
+    limit(1).await;
+    assert_eq!(stopped(), (0, 1), "the limit came down to what is there");
+    other.set_activity(Activity::Paused).await;
+    other.set_activity(Activity::ResumeAt(scene.now().saturating_add(secs(5)))).await;
+    scene.set_activity(Activity::Paused).await;
+    assert_eq!(stopped(), (2, 1));
+    limit(2).await;
+    scene.set_activity(Activity::Running).await;
+    assert_eq!(stopped(), (1, 0));
+    scene.advance(secs(5)).await;
+    assert_eq!(stopped(), (0, 0), "its time has come");
+    limit(1).await;
+    scene.set_activity(Activity::Paused).await;
+    let gone = scene.store().delete_namespace(scene.namespace.clone(), DeleteMode::Force).await;
+    assert_eq!(gone, Ok(()));
+    assert_eq!(stopped(), (0, 0));
     Ran::Whole
 }
 

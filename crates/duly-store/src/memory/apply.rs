@@ -27,6 +27,7 @@ impl Space {
             Operation::Schedule { schedule, if_exists } => {
                 self.schedule(*schedule, if_exists, random, now)
             }
+            Operation::Import { timer } => self.import(*timer, now),
             Operation::Reschedule { id, patch, if_revision } => {
                 self.reschedule(&id, *patch, if_revision, now)
             }
@@ -153,7 +154,7 @@ impl Space {
     }
 
     /// What a namespace's limits say of a payload and a due time.
-    fn admit(
+    pub(super) fn admit(
         &self,
         payload: Option<&Payload>,
         when: Option<When>,
@@ -182,9 +183,10 @@ impl Space {
         }))
     }
 
-    fn admit_one_more(&self) -> Result<(), Refusal> {
+    pub(super) fn admit_one_more(&self) -> Result<(), Refusal> {
         match self.settings.limits.max_pending {
             Some(max) if self.live.len() as u64 >= max => Err(Refusal::Exhausted {
+                limit: crate::Limit::MaxPending,
                 reason: format!(
                     "namespace {} has {max} pending timers, as many as limits.max_pending \
                      allows; cancel some, wait until some have fired, or raise the limit",
@@ -209,7 +211,7 @@ impl Space {
         Ok(())
     }
 
-    fn arc_view(&self, id: &TimerId, now: Now) -> Arc<TimerView> {
+    pub(super) fn arc_view(&self, id: &TimerId, now: Now) -> Arc<TimerView> {
         Arc::new(self.view_live(&self.live[id], now))
     }
 }
@@ -231,7 +233,7 @@ fn check_revision(view: Option<&TimerView>, if_revision: Option<u32>) -> Result<
     }
 }
 
-fn refusal(decision: Decision, view: Option<&TimerView>, id: &TimerId) -> Refusal {
+pub(super) fn refusal(decision: Decision, view: Option<&TimerView>, id: &TimerId) -> Refusal {
     match (decision, view) {
         (Decision::Refuse(code), Some(view)) => state_refusal(view, code),
         (Decision::Refuse(_), None) => Refusal::NotFound(id.to_string()),

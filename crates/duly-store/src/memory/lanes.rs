@@ -43,7 +43,12 @@ impl Space {
 
     /// Whether claims are granted here at all.
     pub(super) fn grants(&self) -> bool {
-        !self.paused && (self.dead.len() as u64) < self.settings.limits.max_dead
+        !self.paused && !self.is_dead_full()
+    }
+
+    /// Whether it has as many dead letters as it may have.
+    pub(super) fn is_dead_full(&self) -> bool {
+        self.dead.len() as u64 >= self.settings.limits.max_dead
     }
 
     /// Claimable timers of a lane.

@@ -25,7 +25,7 @@ pub(super) fn check(timeline: &Timeline<'_>, verdict: &mut Verdict) {
 /// A claim is certainly later when its lease call was sent after the answer. For a webhook it is
 /// when the request is read after an answer that knew of no attempt with an unknown outcome, with
 /// no crash in the timer's life; or, with a crash, when the attempt has a higher number than the
-/// answer gave (unless a change may have made attempts start again). A redrive exempts: the dead
+/// answer gave (unless a change, or another timer in its place, may have made attempts start again). A redrive exempts: the dead
 /// letter of an earlier timer with this id stays and may be sent again.
 fn cancelled(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Option<String> {
     let delivery = seen.delivery;
@@ -45,7 +45,7 @@ fn cancelled(timeline: &Timeline<'_>, content: &Effect, seen: &Seen<'_>) -> Opti
             return None;
         }
         let fresh_attempt = delivery.attempt > attempts
-            && !timeline.rescheduled(content, delivery.received_us);
+            && !timeline.renewed(content, delivery.received_us);
         let knows = seen.is_pull() || !maybe_delivered;
         (fresh_attempt || knows && claimed_us >= cancel.to_us).then(|| {
             format!(

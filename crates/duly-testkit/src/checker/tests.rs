@@ -241,6 +241,15 @@ fn cancels_and_changes() {
             &[],
         ),
         (
+            "pushed before a crash, read after another timer in its place was cancelled",
+            s().crash(102, 103)
+                .op(104, 105, schedule(2, 500), Answer::Replaced { due_ms: 500 })
+                .op(106, 107, Action::Cancel, cancelled(0, false))
+                .pushed(110, 1, Reply::Confirmed)
+                .end(EndState::Cancelled, 500, 2),
+            &[],
+        ),
+        (
             "in doubt",
             s().op(30, 40, Action::Cancel, Answer::InDoubt)
                 .pulled(90, 101, 1)

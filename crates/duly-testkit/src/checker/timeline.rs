@@ -134,11 +134,18 @@ impl Timeline<'_> {
     /// Whether a change by a caller may fall between the two: then attempts start again at 0
     /// under a new delivery id.
     pub(super) fn rescheduled(&self, since: &Effect, until_us: u64) -> bool {
-        self.effects.iter().any(|e| {
-            matches!(e.action, Action::Reschedule { .. })
-                && e.may_follow(since)
-                && e.from_us <= until_us
-        })
+        let changes = |e: &Effect| matches!(e.action, Action::Reschedule { .. });
+        self.effects.iter().any(|e| changes(e) && e.may_follow(since) && e.from_us <= until_us)
+    }
+
+    /// The same, or whether another timer in its place may.
+    pub(super) fn renewed(&self, since: &Effect, until_us: u64) -> bool {
+        let another = |e: &Effect| e.action.mark().is_some() && !std::ptr::eq(e, since);
+        self.rescheduled(since, until_us)
+            || self
+                .effects
+                .iter()
+                .any(|e| another(e) && e.may_follow(since) && e.from_us <= until_us)
     }
 
     pub(super) fn add(&self, verdict: &mut Verdict, count: Count, text: String) {

@@ -27,7 +27,7 @@ use crate::wire::Connection;
 
 /// The server's bounds on connections and waiting calls, out of the way.
 const SETTINGS: &[(&str, &str)] =
-    &[("DULY_SERVER__CONNECTIONS_MAX", "1000000"), ("DULY_DELIVERY__PULL_WAITERS_MAX", "1000000")];
+    &[("DULY_SERVER__CONNECTIONS_MAX", "1000000"), ("DULY_DELIVERY__PULL_WAITERS_MAX", "750000")];
 /// The server's gauge of calls that wait.
 const GAUGE: &str = "duly_lease_waiters";
 /// How long a call waits: the longest that is allowed.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use duly_server::config::{self, Config, Flag, Origin, Source};
+use serde_json::{Value, json};
 
 use crate::{Outcome, failure::Failure, output::Printer};
 
@@ -55,38 +56,89 @@ impl Places {
 
 /// Runs it.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
-    printer.people_only("config")?;
-    let load = |places: Places| {
-        let source = places.source();
-        config::load(&source).map(|config| (source, config)).map_err(Failure::new)
-    };
     match args.action {
         Action::Check(places) => {
-            let (source, config) = load(places)?;
-            duly_server::check_files(&config).map_err(Failure::new)?;
-            printer.line(&verdict(&source, &config))
+            let source = places.source();
+            let config = config::load_with_files(&source).map_err(Failure::new)?;
+            let counts = Counts::of(&source, &config);
+            printer.document(&counts.document().to_string(), || Ok(counts.verdict()))
         }
-        Action::Show(places) => printer.line(&load(places)?.1.show()),
-        Action::Example => printer.line(&config::example_toml()),
+        Action::Show(places) => {
+            let config = config::load(&places.source()).map_err(Failure::new)?;
+            if !printer.is_json() {
+                return printer.line(&config.show());
+            }
+            let keys: Vec<_> = keys(&config).map(|key| key.to_string()).collect();
+            printer.json_list("keys", keys.iter().map(String::as_str))
+        }
+        Action::Example => {
+            let example = config::example_toml();
+            let document = json!({ "toml": example });
+            printer.document(&document.to_string(), || Ok(example))
+        }
     }
 }
 
-/// That all is right, and how much of it was said by whom: what was forgotten is seen there.
-fn verdict(source: &Source, config: &Config) -> String {
-    let count = |is_of: fn(&Origin) -> bool| {
-        config.effective().filter(|(_, effective)| is_of(&effective.origin)).count()
-    };
-    let file = match &source.file {
-        Some(path) => {
-            let keys = count(|origin| matches!(origin, Origin::File { .. }));
-            format!("{keys} from {}", path.display())
+/// How much of a right configuration was said by whom: what was forgotten is seen there.
+struct Counts {
+    file: Option<PathBuf>,
+    from_file: usize,
+    from_environment: usize,
+    from_flags: usize,
+    defaults: usize,
+}
+
+impl Counts {
+    fn of(source: &Source, config: &Config) -> Self {
+        let count = |is_of: fn(&Origin) -> bool| {
+            config.effective().filter(|(_, effective)| is_of(&effective.origin)).count()
+        };
+        Self {
+            file: source.file.clone(),
+            from_file: count(|origin| matches!(origin, Origin::File { .. })),
+            from_environment: count(|origin| matches!(origin, Origin::Variable(_))),
+            from_flags: count(|origin| matches!(origin, Origin::Flag(_))),
+            defaults: count(|origin| *origin == Origin::Default),
         }
-        None => "no file was named (--config)".to_owned(),
-    };
-    format!(
-        "the configuration is right: {file}, {} from the environment, {} from flags, {} defaults",
-        count(|origin| matches!(origin, Origin::Variable(_))),
-        count(|origin| matches!(origin, Origin::Flag(_))),
-        count(|origin| *origin == Origin::Default),
-    )
+    }
+
+    /// For people.
+    fn verdict(&self) -> String {
+        let Self { file, from_file, from_environment, from_flags, defaults } = self;
+        let file = match file {
+            Some(path) => format!("{from_file} from {}", path.display()),
+            None => "no file was named (--config)".to_owned(),
+        };
+        format!(
+            "the configuration is right: {file}, {from_environment} from the environment, \
+             {from_flags} from flags, {defaults} defaults"
+        )
+    }
+
+    /// For programs.
+    fn document(&self) -> Value {
+        json!({
+            "is_right": true,
+            "file": self.file.as_ref().map(|path| path.to_string_lossy()),
+            "from_file": self.from_file,
+            "from_environment": self.from_environment,
+            "from_flags": self.from_flags,
+            "defaults": self.defaults,
+        })
+    }
+}
+
+/// Every key with its value and where it comes from, for programs.
+fn keys(config: &Config) -> impl Iterator<Item = Value> {
+    config.effective().map(|(key, effective)| {
+        let origin = match &effective.origin {
+            Origin::Default => json!({ "kind": "default" }),
+            Origin::File { path, line } => {
+                json!({ "kind": "file", "file": path.to_string_lossy(), "line": line })
+            }
+            Origin::Variable(name) => json!({ "kind": "environment", "variable": name }),
+            Origin::Flag(name) => json!({ "kind": "flag", "flag": name }),
+        };
+        json!({ "key": key.name, "value": effective.value, "origin": origin })
+    })
 }

@@ -2,7 +2,7 @@
 //!
 //! It answers every method and path alike. With a secret (or two, during a rotation) it checks the
 //! Standard Webhooks signature, says what is wrong with it, and answers 401 then, as a real receiver
-//! should. Without one it says that a signature is there and unchecked.
+//! should. Without one it says so at the start, and of each signature that it is unchecked.
 
 mod delivery;
 
@@ -30,6 +30,8 @@ use crate::{
 
 /// Deliveries received and not yet printed; past it receiving waits for the printer.
 const UNPRINTED_MAX: usize = 64;
+/// Variables with secrets, separated by commas; the first that is there counts.
+const VARIABLES: [&str; 2] = ["DULY_WEBHOOK_SECRETS", "DULY_WEBHOOK_SECRET"];
 
 /// Receive webhooks and print each delivery, with its lateness (for development)
 ///
@@ -46,14 +48,9 @@ pub(crate) struct Args {
     )]
     listen: SocketAddr,
     /// Check signatures with this secret, whsec_…; give it twice, or two separated by a comma,
-    /// to accept either during a rotation
-    #[arg(
-        long,
-        env = "DULY_WEBHOOK_SECRET",
-        hide_env_values = true,
-        value_delimiter = ',',
-        value_parser = secret::parse
-    )]
+    /// to accept either during a rotation. Without it the variable DULY_WEBHOOK_SECRETS is read, else
+    /// DULY_WEBHOOK_SECRET
+    #[arg(long, value_delimiter = ',', value_parser = secret::parse)]
     secret: Vec<Secret>,
     /// Answer with this status
     #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = values::within::<200, 599>)]
@@ -68,7 +65,10 @@ struct Receiver {
 
 /// Runs it.
 pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
-    let secrets = secret::checked("--secret or DULY_WEBHOOK_SECRET", &args.secret)?;
+    let secrets = match args.secret.is_empty() {
+        true => secret::from_env(&VARIABLES)?,
+        false => secret::checked("--secret", &args.secret)?,
+    };
     let listen = args.listen;
     let cannot = |error: std::io::Error| {
         Failure::new(format_args!(
@@ -78,6 +78,7 @@ pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
     let listener = TcpListener::bind(listen).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     let (deliveries, mut received) = mpsc::channel(UNPRINTED_MAX);
+    let is_checking = !secrets.is_empty();
     let receiver = Arc::new(Receiver {
         secrets,
         status: StatusCode::from_u16(args.status).map_err(Failure::new)?,
@@ -88,8 +89,16 @@ pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
         .fallback(receive)
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .with_state(receiver);
-    printer.document(&format!(r#"{{"receiving_on":"http://{address}/"}}"#), || {
-        Ok(format!("receiving on http://{address}/  (Ctrl-C ends it)"))
+    let document = serde_json::json!({
+        "receiving_on": format!("http://{address}/"),
+        "checks_signatures": is_checking,
+    });
+    printer.document(&document.to_string(), || {
+        let unchecked = match is_checking {
+            true => String::new(),
+            false => format!("\nsignatures are not checked: no --secret, and no {}", VARIABLES[0]),
+        };
+        Ok(format!("receiving on http://{address}/  (Ctrl-C ends it){unchecked}"))
     })?;
     let server = axum::serve(listener, app).into_future();
     tokio::pin!(server);

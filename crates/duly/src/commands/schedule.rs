@@ -103,6 +103,7 @@ struct Scheduled {
 
 /// What to type when the id is taken.
 const HINTS: &[Hint] = &[
+    ("already_exists in_flight", "as an option: `--if-exists keep`"),
     ("already_exists", "as an option: `--if-exists keep` or `--if-exists replace`"),
     ("finished", "as an option: `--if-exists replace`"),
     (

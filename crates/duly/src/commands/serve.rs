@@ -22,6 +22,8 @@ use crate::{
 
 /// Exit code of a server that was told to stop twice.
 const STOPPED_AT_ONCE: i32 = 1;
+/// Open files that are no connections: standard ones, the runtime's, and a small store's.
+const FILES_BESIDES: u64 = 256;
 
 /// Run a server
 ///
@@ -42,7 +44,7 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
-    let config = config::load(&args.source()).map_err(Failure::new)?;
+    let config = config::load_with_files(&args.source()).map_err(Failure::new)?;
     logging::init(&config.log.level, config.log.format);
     allow_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -56,13 +58,34 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
 }
 
 /// Asks for as many open files as the system allows without privileges: journal segments and
-/// connections each need one. Where it is refused the server runs with what it has.
+/// connections each need one. Where it is refused, or too little, the server runs with what it has
+/// and says so: without files no connection is accepted and no new segment begun.
 fn allow_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
         tracing::warn!(%error, allowed = ?limit.current, "the limit of open files stays as it is");
     }
+}
+
+/// Says so where the process may open fewer files than the configuration can need.
+fn warn_of_few_files(needed: u64) {
+    use rustix::process::{Resource, getrlimit};
+    if let Some(allowed) = getrlimit(Resource::Nofile).current.filter(|allowed| *allowed < needed) {
+        tracing::warn!(
+            allowed,
+            needed,
+            "the process may open fewer files than the configuration can need: raise its limit \
+             (`ulimit -n`, `LimitNOFILE`), or lower server.connections_max"
+        );
+    }
+}
+
+/// Open files of a server whose connections are all in use, but for those of its data.
+fn files_needed(config: &Config) -> u64 {
+    let sockets =
+        [config.server.connections_max, config.delivery.workers_max, config.webhook.idle_max];
+    sockets.iter().map(|count| *count as u64).sum::<u64>() + FILES_BESIDES
 }
 
 impl Args {
@@ -83,6 +106,7 @@ impl Args {
 async fn serve(config: Config, printer: Printer) -> Outcome {
     // Listened for from the start, so that a signal while the store opens is not lost.
     let mut stop = Stop::listen()?;
+    let needed = files_needed(&config);
     let running = tokio::select! {
         started = duly_server::start(config) => started.map_err(Failure::new)?,
         () = stop.requested() => {
@@ -90,6 +114,7 @@ async fn serve(config: Config, printer: Printer) -> Outcome {
             return Ok(());
         }
     };
+    warn_of_few_files(needed);
     // A closed stdout is no reason to stop serving.
     let document = document(running.report()).to_string();
     printer.document(&document, || Ok(opening(running.report()))).ok();

@@ -36,7 +36,7 @@ pub(crate) struct Args {
         value_parser = values::duration
     )]
     after: Option<Millis>,
-    /// With --retry and --dead: why
+    /// With --retry and --dead: why; --dead needs it
     #[arg(
         long,
         value_name = "TEXT",
@@ -56,7 +56,7 @@ struct VerdictArgs {
     /// It was not; try again
     #[arg(long)]
     retry: bool,
-    /// It can never be; make it a dead letter
+    /// It can never be; make it a dead letter, with a --reason
     #[arg(long)]
     dead: bool,
     /// Hold it for this long from now

@@ -32,8 +32,9 @@ pub(crate) struct TimerRow {
     delivery_id: Option<String>,
     dead_at: Option<String>,
     dead_reason: Option<String>,
-    #[serde(flatten)]
-    payload: PayloadRow,
+    payload: Option<Box<RawValue>>,
+    payload_text: Option<String>,
+    payload_base64: Option<String>,
 }
 
 /// What a lease shows of a firing.
@@ -45,30 +46,34 @@ pub(crate) struct FiringRow {
     attempt: u32,
     due_at: String,
     leased_until: String,
-    #[serde(flatten)]
-    payload: PayloadRow,
-}
-
-/// A payload in the form in which it was given. Flattened fields are buffered, which raw text
-/// cannot be; a preview does not need the exact text.
-#[derive(Deserialize)]
-struct PayloadRow {
-    payload: Option<serde_json::Value>,
+    payload: Option<Box<RawValue>>,
     payload_text: Option<String>,
     payload_base64: Option<String>,
 }
 
-impl PayloadRow {
-    fn preview(&self) -> String {
-        match (&self.payload, &self.payload_text, &self.payload_base64) {
-            (Some(json), _, _) => text::preview(&json.to_string(), PAYLOAD_CHARS_MAX),
-            (_, Some(plain), _) => text::preview(plain, PAYLOAD_CHARS_MAX),
-            (_, _, Some(encoded)) => match STANDARD.decode(encoded) {
-                Ok(bytes) => text::preview_bytes(&bytes, PAYLOAD_CHARS_MAX),
-                Err(_) => text::preview(encoded, PAYLOAD_CHARS_MAX),
-            },
-            _ => String::new(),
-        }
+impl TimerRow {
+    fn payload(&self) -> String {
+        preview(self.payload.as_deref(), self.payload_text.as_ref(), self.payload_base64.as_ref())
+    }
+}
+
+impl FiringRow {
+    fn payload(&self) -> String {
+        preview(self.payload.as_deref(), self.payload_text.as_ref(), self.payload_base64.as_ref())
+    }
+}
+
+/// The beginning of a payload in the form in which it was given. JSON stays text: what is nested too
+/// deep to be read as values is shown all the same, and spoils no page.
+fn preview(json: Option<&RawValue>, plain: Option<&String>, encoded: Option<&String>) -> String {
+    match (json, plain, encoded) {
+        (Some(json), _, _) => text::preview(&text::one_line(json.get()), PAYLOAD_CHARS_MAX),
+        (_, Some(plain), _) => text::preview(plain, PAYLOAD_CHARS_MAX),
+        (_, _, Some(encoded)) => match STANDARD.decode(encoded) {
+            Ok(bytes) => text::preview_bytes(&bytes, PAYLOAD_CHARS_MAX),
+            Err(_) => text::preview(encoded, PAYLOAD_CHARS_MAX),
+        },
+        _ => String::new(),
     }
 }
 
@@ -101,7 +106,7 @@ pub(crate) fn pending(rows: &[TimerRow], now: Timestamp) -> Table {
         let (due_at, distance) = moment(row.due_at.as_deref(), now);
         let next = match (&row.leased_until, &row.next_attempt_at) {
             (Some(at), _) => format!("lease ends {}", moment(Some(at), now).1),
-            (None, Some(at)) => format!("attempt {}", moment(Some(at), now).1),
+            (None, Some(at)) => next_attempt(at, now),
             (None, None) => String::new(),
         };
         let cells = [
@@ -112,7 +117,7 @@ pub(crate) fn pending(rows: &[TimerRow], now: Timestamp) -> Table {
             row.attempts.to_string(),
             next,
             row.tags.join(" "),
-            row.payload.preview(),
+            row.payload(),
         ];
         table.row(tone(&row.state), cells);
     }
@@ -188,12 +193,23 @@ pub(crate) fn firings(rows: &[FiringRow], now: Timestamp) -> Table {
             due_at,
             distance,
             moment(Some(&row.leased_until), now).1,
-            row.payload.preview(),
+            row.payload(),
             row.token.clone(),
         ];
         table.row(Tone::Plain, cells);
     }
     table
+}
+
+/// When the next attempt is; one that could have begun and has not waits for its lane.
+fn next_attempt(at: &str, now: Timestamp) -> String {
+    match Timestamp::parse(at) {
+        Ok(at) if at < now => {
+            format!("overdue {}", when::distance(now.saturating_since(at).ms()))
+        }
+        Ok(at) => format!("attempt {}", when::relative(at, now)),
+        Err(_) => String::new(),
+    }
 }
 
 /// What a state looks like.
@@ -213,4 +229,21 @@ fn moment(at: Option<&str>, now: Timestamp) -> (String, String) {
     let distance =
         Timestamp::parse(&text).map_or_else(|_| String::new(), |at| when::relative(at, now));
     (text, distance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_nested_deeper_than_a_parser_goes_spoils_no_page() {
+        let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+        let fields = format!(r#""id":"t","due_at":"","payload":{deep}"#);
+        let page = format!(r#"{{"timers":[{{"state":"due",{fields}}}]}}"#);
+        let page: Page<TimerRow> = serde_json::from_str(&page).expect("a page");
+        assert!(page.timers[0].payload().starts_with("[[["));
+        let firing = format!(r#"{{"token":"k","attempt":1,"leased_until":"",{fields}}}"#);
+        let firing: FiringRow = serde_json::from_str(&firing).expect("a firing");
+        assert!(firing.payload().starts_with("[[["));
+    }
 }

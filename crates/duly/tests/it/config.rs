@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::harness::{run, text};
+use serde_json::{Value, json};
+
+use crate::harness::{Ran, duly, run, text};
 
 #[test]
 fn a_configuration_is_checked_and_shown() {
@@ -23,6 +25,61 @@ fn a_configuration_is_checked_and_shown() {
     }
     let verdict = run(&["config", "check"]).ok();
     assert!(verdict.contains("no file was named (--config)"), "{verdict}");
+}
+
+#[test]
+fn programs_get_a_configuration_as_documents() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("duly.toml");
+    let written = "[log]\nformat = \"json\"\n[webhook]\nallow_ports = [\"80\", \"8000-8999\"]\n";
+    fs::write(&file, written).expect("written");
+    let json = |args: &[&str]| {
+        let places = ["--config", text(&file), "--listen", "[::1]:1", "--output", "json"];
+        let mut command = duly();
+        command.args([args, &places].concat()).env("DULY_STORE__MIN_FREE_BYTES", "2GiB");
+        Ran::from(command.output().expect("duly starts")).json()
+    };
+    let checked = json(&["config", "check"]);
+    let defaults = checked["defaults"].as_u64().expect("a number");
+    assert_eq!(
+        checked,
+        json!({
+            "is_right": true,
+            "file": text(&file),
+            "from_file": 2,
+            "from_environment": 1,
+            "from_flags": 1,
+            "defaults": defaults,
+        })
+    );
+
+    let shown = json(&["config", "show"]);
+    let keys = shown["keys"].as_array().expect("a list");
+    assert_eq!(keys.len() as u64, defaults + 4, "{shown}");
+    let from_file = |line: u64| json!({ "kind": "file", "file": text(&file), "line": line });
+    for (key, value, origin) in [
+        ("server.listen", json!("[::1]:1"), json!({ "kind": "flag", "flag": "--listen" })),
+        (
+            "store.min_free_bytes",
+            json!(2_u64 << 30),
+            json!({ "kind": "environment", "variable": "DULY_STORE__MIN_FREE_BYTES" }),
+        ),
+        ("log.format", json!("json"), from_file(2)),
+        ("webhook.allow_ports", json!(["80", "8000-8999"]), from_file(4)),
+        ("drain.within", json!("25s"), json!({ "kind": "default" })),
+    ] {
+        let expected = json!({ "key": key, "value": value, "origin": origin });
+        assert!(keys.contains(&expected), "{expected}: {shown}");
+    }
+    let lines = run(&["config", "show", "--output", "ndjson"]).ok();
+    assert_eq!(lines.lines().count(), keys.len(), "a line for each key: {lines}");
+
+    let example = run(&["config", "example", "--output", "json"]).json();
+    assert_eq!(example, json!({ "toml": run(&["config", "example"]).ok() }));
+    let refused = run(&["config", "check", "--listen", "0.0.0.0:1", "--output", "json"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let problem: Value = serde_json::from_str(&refused.stderr).expect("a document");
+    assert_eq!(problem["code"], "failed", "{problem}");
 }
 
 #[test]
@@ -52,11 +109,61 @@ fn files_that_a_configuration_names_are_looked_at() {
     let authorities = directory.path().join("ca.pem");
     fs::write(&file, format!("[webhook]\nca_file = \"{}\"\n", text(&authorities)))
         .expect("written");
+    let place = format!("webhook.ca_file ({}:2) must be a file in PEM", text(&file));
     let message = run(&["config", "check", "--config", text(&file)]).refused(1);
-    assert!(message.contains(text(&authorities)), "{message}");
+    assert!(message.contains(&place) && message.contains(text(&authorities)), "{message}");
     fs::write(&authorities, "no certificate").expect("written");
     let message = run(&["config", "check", "--config", text(&file)]).refused(1);
-    assert!(message.contains(text(&authorities)), "{message}");
+    assert!(message.contains(&place) && message.contains("no certificate in it"), "{message}");
+    run(&["config", "show", "--config", text(&file)]).ok();
+}
+
+#[test]
+fn what_is_wrong_with_files_is_said_with_everything_else() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("duly.toml");
+    let (other, none) = (directory.path().join("other"), directory.path().join("none"));
+    let secret = "hunter2 without a colon";
+    fs::write(&other, secret).expect("written");
+    let [file_text, other, none] = [text(&file), text(&other), text(&none)];
+    let lines = [
+        "[store]".to_owned(),
+        format!("data = \"{other}\""),
+        format!("backup_dir = \"{file_text}/below\""),
+        "[webhook]".to_owned(),
+        format!("ca_file = \"{none}\""),
+        format!("client_certificate_file = \"{other}\""),
+        format!("client_key_file = \"{other}\""),
+        "proxy = \"http://proxy.example:3128\"".to_owned(),
+        format!("proxy_credentials_file = \"{other}\""),
+        "[server]".to_owned(),
+        "allowed_hosts = [\"duly.example.com:443\"]".to_owned(),
+    ];
+    fs::write(&file, lines.join("\n")).expect("written");
+    for command in [&["config", "check"][..], &["serve"]] {
+        let args = [command, &["--config", file_text, "--listen", "127.0.0.1:0"]].concat();
+        let message = run(&args).refused(1);
+        for part in [
+            "6 things in the configuration are wrong:".to_owned(),
+            format!("server.allowed_hosts ({file_text}:11) must be a list of host names"),
+            format!(
+                "store.data ({file_text}:2) must be a directory, or a path where one can be made; got {other} (a file)"
+            ),
+            format!(
+                "store.backup_dir ({file_text}:3) must be a directory, or a path where one can be made; got {file_text}/below ({file_text} is a file)"
+            ),
+            format!(
+                "webhook.ca_file ({file_text}:5) must be a file in PEM that can be used; got {none} ("
+            ),
+            format!("webhook.client_certificate_file ({file_text}:6) must be a file in PEM"),
+            format!(
+                "webhook.proxy_credentials_file ({file_text}:9) must be a file that holds one line"
+            ),
+        ] {
+            assert!(message.contains(&part), "{part}: {message}");
+        }
+        assert!(!message.contains("hunter2"), "{message}");
+    }
 }
 
 #[test]
@@ -114,4 +221,61 @@ fn the_systemd_unit_calls_commands_that_exist_and_waits_for_a_drain() {
     let stop_s: u64 = value("TimeoutStopSec=").parse().expect("seconds");
     let shown = run(&["config", "show"]).ok();
     assert!(shown.contains("within = \"25s\"") && stop_s > 2 * 25, "{stop_s}: {shown}");
+}
+
+#[test]
+fn the_container_file_calls_commands_and_sets_variables_that_exist() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let read = |path: &str| fs::read_to_string(format!("{root}/{path}")).expect("it is committed");
+    let file = read("deploy/Dockerfile").replace("\\\n", "");
+    let values = |key: &str| {
+        let lines = file.lines().filter_map(|line| line.strip_prefix(key));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let words = |json: &str| serde_json::from_str::<Vec<String>>(json).expect("a list of words");
+    let [entry, command, health] = ["ENTRYPOINT ", "CMD ", "HEALTHCHECK CMD "].map(|key| {
+        let found = values(key);
+        assert_eq!(found.len(), 1, "{key}: {found:?}");
+        words(&found[0])
+    });
+    assert_eq!((entry.as_slice(), &health[0]), (&["duly".to_owned()][..], &entry[0]));
+    for args in [&command[..], &health[1..]] {
+        // It need not run: it is enough that what was typed is understood.
+        let args: Vec<_> = args.iter().map(String::as_str).chain(["--help"]).collect();
+        run(&args).ok();
+    }
+    let mut check = duly();
+    check.args(["config", "check"]);
+    let variables: Vec<_> = values("ENV ").iter().flat_map(|line| pairs(line)).collect();
+    for (name, value) in &variables {
+        check.env(name, value);
+    }
+    let verdict = Ran::from(check.output().expect("duly starts")).ok();
+    let count = format!("{} from the environment", variables.len());
+    assert!(variables.len() == 2 && verdict.contains(&count), "{verdict}");
+    let volume = &values("VOLUME ")[0];
+    assert!(variables.iter().all(|(_, path)| path.starts_with(volume)), "{variables:?}");
+    assert_eq!(values("USER "), ["duly"]);
+
+    // What the file and the page say of the network.
+    let message = run(&["config", "check", "--listen", "0.0.0.0:3859"]).refused(1);
+    assert!(message.contains("until API keys exist"), "{message}");
+    assert_eq!(values("EXPOSE "), ["3859"]);
+    let version = read("Cargo.toml");
+    let version = version.lines().find_map(|line| line.strip_prefix("rust-version = "));
+    let version = version.expect("a version").trim_matches('"');
+    let rust = format!("FROM rust:{version}-");
+    assert!(file.contains(&rust), "{rust}");
+    for block in page("install.md").split("docker run ").skip(1) {
+        let line = block.lines().next().expect("a first line");
+        let Some((_, args)) = line.split_once(" duly ") else { continue };
+        let args: Vec<_> = args.split('`').next().expect("words").split(' ').collect();
+        run(&[&args, &["--help"][..]].concat()).ok();
+    }
+}
+
+/// `NAME=value` pairs of a line.
+fn pairs(line: &str) -> Vec<(String, String)> {
+    let pairs = line.split_whitespace().map(|pair| pair.split_once('=').expect("NAME=value"));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

@@ -6,6 +6,7 @@ mod config;
 mod dead;
 mod generated;
 mod harness;
+mod moving;
 mod namespaces;
 mod opening;
 mod pages;

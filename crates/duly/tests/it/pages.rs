@@ -1,9 +1,10 @@
-//! The pages of the guide, typed in: every command of their `console` blocks runs in one shell
-//! beside a server, and prints what the page shows.
+//! The README and the pages of the guide, typed in: every command of their `console` blocks runs in
+//! one shell beside a server, and prints what the page shows.
 //!
 //! Shown and printed text are compared after times, spans, ids and tokens have been taken out of
 //! both. `…` in a page stands for any text, on a line of its own for any lines. A `sleep` is for
-//! people: what follows it in its block is tried until it prints what is shown.
+//! people: what follows it in its block is tried until it prints what is shown. `duly serve` and
+//! `duly receive` have terminals of their own, until a line of the page says to press Ctrl-C there.
 //!
 //! After a change of a page or of what commands print, this writes into the pages what is printed
 //! otherwise than shown, to be read and shortened:
@@ -15,49 +16,67 @@
 mod page;
 mod plain;
 mod shell;
+mod terminals;
 
 use std::{fs, path::PathBuf, time::Instant};
 
 use page::{Part, Step};
 use shell::Shell;
+use terminals::{Place, Terminals};
 
-use crate::{
-    harness::{DEADLINE, Server},
-    tools,
-};
-
-/// The ports that the pages name: of the server, and of a receiver.
-const PORTS: [&str; 2] = ["3859", "4000"];
+use crate::{harness::DEADLINE, tools};
 
 fn path_of(page: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide").join(page)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)
 }
 
-/// Types a page in.
-fn type_in(page: &str, tools: &[&str]) {
-    if !tools::are_there(page, &[&["bash", "python3", "curl"], tools].concat()) {
+/// Types pages in, one after the other, with nothing cleared away between them.
+fn type_in(pages: &[&str], tools: &[&str]) {
+    if !tools::are_there(pages[0], &[&["bash", "python3", "curl"], tools].concat()) {
         return;
     }
+    let place = Place::new();
+    let mut terminals = Terminals::new(&place);
+    // What each page expects, and what the README begins with.
+    terminals.serve();
+    let mut shell = Shell::start(&place);
+    for page in pages {
+        type_page(page, &mut shell, &mut terminals);
+    }
+}
+
+fn type_page(page: &str, shell: &mut Shell, terminals: &mut Terminals<'_>) {
     let writes = std::env::var("DULY_GUIDE").is_ok_and(|value| value == "write");
     let text = fs::read_to_string(path_of(page)).expect("the page is there");
     let mut parts = page::parts(&text);
-    let server = Server::start();
-    let mut shell = Shell::start(&server.url);
     let mut typed = 0;
     for part in &mut parts {
-        let Part::Console(steps) = part else { continue };
+        let steps = match part {
+            Part::Console(steps) => steps,
+            Part::Line(line) => {
+                terminals.interrupt(line);
+                continue;
+            }
+        };
         let mut is_after_sleep = false;
         for step in steps {
             if step.command.starts_with("sleep ") && !writes {
                 is_after_sleep = true;
                 continue;
             }
-            if writes {
+            typed += 1;
+            let compared = if terminals.start(&step.command) {
+                terminals.compare(step)
+            } else if writes {
                 let printed = shell.run(&step.command);
                 if !plain::is_as_shown(&step.shown, &printed) {
                     step.shown = printed;
                 }
-            } else if let Err(printed) = compare(&mut shell, step, is_after_sleep) {
+                Ok(())
+            } else {
+                compare(shell, step, is_after_sleep)
+            };
+            if let Err(printed) = compared {
                 panic!(
                     "{page}:{}: $ {}\nprints\n{}\nand the page shows\n{}",
                     step.line,
@@ -66,10 +85,9 @@ fn type_in(page: &str, tools: &[&str]) {
                     step.shown.join("\n")
                 );
             }
-            typed += 1;
         }
     }
-    assert!(typed > 5, "{page} has commands");
+    assert!(typed > 3, "{page} has commands");
     if writes {
         fs::write(path_of(page), page::text(&parts)).expect("the page can be written");
     }
@@ -91,20 +109,38 @@ fn compare(shell: &mut Shell, step: &Step, waits: bool) -> Result<(), Vec<String
 
 #[test]
 fn the_page_on_order_time_outs_can_be_typed_in() {
-    type_in("order-time-out.md", &[]);
+    type_in(&["docs/guide/order-time-out.md"], &[]);
 }
 
 #[test]
 fn the_page_on_reminders_can_be_typed_in() {
-    type_in("reminder.md", &["tzdata"]);
+    type_in(&["docs/guide/reminder.md"], &["tzdata"]);
 }
 
 #[test]
 fn the_page_on_pulling_can_be_typed_in() {
-    type_in("pull-worker.md", &[]);
+    type_in(&["docs/guide/pull-worker.md"], &[]);
+}
+
+#[test]
+fn the_page_on_moving_can_be_typed_in() {
+    type_in(&["docs/guide/moving.md"], &[]);
 }
 
 #[test]
 fn the_page_on_webhook_receivers_can_be_typed_in() {
-    type_in("webhook-receiver.md", &[]);
+    type_in(&["docs/guide/webhook-receiver.md"], &[]);
+}
+
+#[test]
+fn the_readme_and_the_pages_can_be_typed_in_one_after_the_other() {
+    let pages = [
+        "README.md",
+        "docs/guide/first-timer.md",
+        "docs/guide/order-time-out.md",
+        "docs/guide/reminder.md",
+        "docs/guide/pull-worker.md",
+        "docs/guide/webhook-receiver.md",
+    ];
+    type_in(&pages, &["tzdata"]);
 }

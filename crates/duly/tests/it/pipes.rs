@@ -50,6 +50,7 @@ fn every_command_answers_json() {
     let server = Server::start();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let pages = directory.path().join("man1");
+    let moved = directory.path().join("moved");
     for args in [
         &["schedule", "n", "x", "--in", "1h"][..],
         &["get", "n", "x"],
@@ -79,6 +80,8 @@ fn every_command_answers_json() {
         &["dead", "redrive", "n", "--all"],
         &["dead", "purge", "n", "--all"],
         &["dead", "overdue", "n"],
+        &["export", "n", "--to", text(&moved)],
+        &["import", text(&moved)],
         &["health"],
         &["metrics"],
         &["openapi"],

@@ -9,15 +9,18 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{DEADLINE, Process, Server, run, text};
+use crate::harness::{DEADLINE, Process, Server, duly, run, text};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+/// Said at the start where there is no secret.
+const UNCHECKED: &str = "signatures are not checked: no --secret, and no DULY_WEBHOOK_SECRETS";
 
 #[test]
 fn a_delivery_is_printed_with_lateness_attempt_and_payload() {
     let server = Server::start();
     let mut receiver = Process::start(&["receive", "--listen", "127.0.0.1:0"]);
     let (url, _) = receiver.address();
+    assert_eq!(receiver.line(), UNCHECKED);
     server
         .run(&[
             "schedule",
@@ -83,6 +86,7 @@ fn json_is_one_document_for_each_delivery_and_the_status_is_chosen() {
     ]);
     let opening: Value = serde_json::from_str(&receiver.line()).expect("a document");
     let url = opening["receiving_on"].as_str().expect("an address").to_owned();
+    assert_eq!(opening["checks_signatures"], false);
     server.run(&["namespace", "put", "orders", "--retry-schedule", "1h"]).ok();
     server
         .run(&["schedule", "orders", "x", "--in", "0", "--payload-text", "y", "--url", &url])
@@ -93,6 +97,34 @@ fn json_is_one_document_for_each_delivery_and_the_status_is_chosen() {
     assert_eq!(delivery["payload_preview"], "y");
     // 410 makes a dead letter at once.
     server.until(&["get", "orders", "x"], |timer| timer["state"] == "dead");
+}
+
+#[test]
+fn secrets_come_from_the_option_else_from_either_variable() {
+    let opening = |variables: &[(&str, &str)], more: &[&str]| {
+        let mut command = duly();
+        command.args(["receive", "--listen", "127.0.0.1:0", "--output", "json"]);
+        command.args(more).envs(variables.iter().copied());
+        Process::of(command)
+    };
+    let (plural, singular) = ("DULY_WEBHOOK_SECRETS", "DULY_WEBHOOK_SECRET");
+    let two = format!("{SECRET},whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    for (variables, more, is_checking) in [
+        (&[(plural, two.as_str())][..], &[][..], true),
+        (&[(singular, SECRET)], &[], true),
+        (&[(plural, ""), (singular, SECRET)], &[], true),
+        (&[(plural, SECRET), (singular, "hunter2")], &[], true),
+        (&[(plural, "hunter2")], &["--secret", SECRET], true),
+        (&[(plural, "")], &[], false),
+    ] {
+        let said: Value = serde_json::from_str(&opening(variables, more).line()).expect("JSON");
+        assert_eq!(said["checks_signatures"], is_checking, "{variables:?}");
+    }
+    for name in [plural, singular] {
+        let (status, message) = opening(&[(name, "hunter2")], &[]).ended();
+        assert_eq!(status.code(), Some(2), "{message}");
+        assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
+    }
 }
 
 #[test]
@@ -117,12 +149,17 @@ fn an_inward_address_is_refused_until_the_configuration_allows_it() {
     };
     let mut receiver = Process::start(&["receive", "--listen", "127.0.0.1:0"]);
     let (webhook, _) = receiver.address();
+    assert_eq!(receiver.line(), UNCHECKED);
 
     let (mut process, url) = serve("");
     let call = |url: &str, args: &[&str]| run(&[&["--server", url], args].concat());
     let put = ["namespace", "put", "n", "--retry-schedule", "1h"];
     call(&url, &put).ok();
-    call(&url, &["schedule", "n", "x", "--in", "0", "--url", &webhook]).ok();
+    // An address is refused by the call, a name when it is looked up for an attempt.
+    let refused = call(&url, &["schedule", "n", "x", "--in", "0", "--url", &webhook]).refused(1);
+    assert!(refused.contains("delivery.allow_networks"), "{refused}");
+    let named = webhook.replace("127.0.0.1", "localhost");
+    call(&url, &["schedule", "n", "x", "--in", "0", "--url", &named]).ok();
     let until = Instant::now() + DEADLINE;
     let error = loop {
         let timer = call(&url, &["--output", "json", "get", "n", "x"]).json();
@@ -131,7 +168,7 @@ fn an_inward_address_is_refused_until_the_configuration_allows_it() {
         }
         assert!(Instant::now() < until, "no attempt: {timer}");
     };
-    assert!(error.contains("127.0.0.1 is refused"), "{error}");
+    assert!(error.contains("is refused: it is a loopback address"), "{error}");
     process.signal(Signal::TERM);
     process.ended();
 
@@ -205,6 +242,7 @@ fn the_verdict_is_clear_for_a_good_bad_missing_and_old_signature() {
         assert!(line.contains(part), "{line}");
     }
     let (mut receiver, url) = start(&[]);
+    assert_eq!(receiver.line(), UNCHECKED);
     assert_eq!(post(&url, &[("webhook-signature", "v1,x")], "x"), 200);
     let line = receiver.line();
     assert!(line.contains("signature not checked: no --secret"), "{line}");

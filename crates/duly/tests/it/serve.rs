@@ -26,6 +26,32 @@ fn it_says_where_it_listens_where_the_data_is_and_what_is_pending() {
 }
 
 #[test]
+fn too_few_open_files_are_said_at_the_start() {
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let serve = |files: &str, connections: &str| {
+        let mut limited = duly();
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--data", text(directory.path())];
+        let mut shell = std::process::Command::new("sh");
+        shell.env_clear();
+        let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        shell.args(["-c", &script]).arg(limited.get_program()).args(serve);
+        limited.env("DULY_SERVER__CONNECTIONS_MAX", connections);
+        for (name, value) in limited.get_envs() {
+            shell.env(name, value.unwrap_or_default());
+        }
+        let mut server = Process::of(shell);
+        server.address();
+        server.signal(Signal::TERM);
+        server.ended().1
+    };
+    let said = serve("4000", "20000");
+    assert!(said.contains("fewer files than the configuration can need"), "{said}");
+    assert!(said.contains("allowed=4000") && said.contains("needed=22304"), "{said}");
+    let said = serve("4000", "1000");
+    assert!(!said.contains("fewer files"), "{said}");
+}
+
+#[test]
 fn a_signal_drains_it_and_exits_0() {
     for signal in [Signal::INT, Signal::TERM] {
         let mut server = Server::start();

@@ -30,6 +30,19 @@ fn what_is_no_data_directory_is_said_to_be_none() {
     assert_eq!(directory.path().read_dir().expect("readable").count(), 0, "nothing touched");
 }
 
+#[test]
+fn what_is_no_backup_is_said_to_be_none_and_which_option_names_it() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let data = directory.path().join("data");
+    for from in [directory.path().join("missing"), directory.path().to_owned()] {
+        let args = ["store", "restore", "--from", text(&from), "--data", text(&data)];
+        let message = run(&args).refused(1);
+        assert!(message.contains("with --from") && !message.contains("--data"), "{message}");
+        assert!(message.contains(text(directory.path())), "{message}");
+    }
+    assert_eq!(directory.path().read_dir().expect("readable").count(), 0, "nothing touched");
+}
+
 /// A server that may make backups below its own temporary directory, with this timer due long ago.
 fn backing_up(directory: &std::path::Path) -> (Process, String) {
     let data = directory.join("data");
@@ -81,7 +94,7 @@ fn a_backup_of_a_running_server_is_restored_paused_and_resumed() {
     let restored = run(&[&restore[..], &["--output", "json"]].concat()).json();
     assert_eq!((&restored["path"], &restored["paused"]), (&text(&another).into(), &true.into()));
     let report = run(&["store", "check", "--data", text(&data)]).ok();
-    assert!(report.contains("clean"), "{report}");
+    assert!(report.contains("clean") && report.contains("one (paused)"), "{report}");
 
     let mut process = Process::start(&["serve", "--listen", "127.0.0.1:0", "--data", text(&data)]);
     let (server, _) = process.address();

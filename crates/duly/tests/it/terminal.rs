@@ -79,6 +79,28 @@ fn colours_are_for_terminals_and_not_where_no_color_is_set() {
 }
 
 #[test]
+fn long_commands_show_how_far_they_are_on_a_terminal_and_nowhere_else() {
+    let server = Server::start();
+    server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
+    server.run(&["namespace", "pause", "n"]).ok();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("file");
+    let file = file.to_str().expect("UTF-8");
+    for (args, words) in [
+        (["export", "n", "--to", file], "n: 1 timer exported"),
+        (["import", file, "--namespace", "n"], "0 timers dealt with"),
+    ] {
+        let (code, shown) = on_a_terminal(with_term(server.command(&args)), "");
+        let bar = shown.split('\r').find(|line| line.contains(words));
+        assert!(code == Some(0) && bar.is_some_and(|bar| bar.contains('%')), "{shown:?}");
+        assert!(shown.contains("\r \r") || shown.contains("  \r"), "it is taken away: {shown:?}");
+        assert_eq!(server.run(&args).stderr, "", "a pipe");
+        let (_, shown) = on_a_terminal(server.command(&[&args[..], &["--quiet"]].concat()), "");
+        assert_eq!(shown, "");
+    }
+}
+
+#[test]
 fn what_comes_from_elsewhere_cannot_drive_the_terminal() {
     let server = Server::start();
     let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}";

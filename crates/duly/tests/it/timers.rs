@@ -56,6 +56,11 @@ fn another_timer_with_the_id_is_refused_kept_or_replaced() {
     let server = Server::start();
     server.run(&["schedule", "orders", "x", "--in", "1h"]).ok();
     let other = ["schedule", "orders", "x", "--in", "2h"];
+    // While an attempt is under way it cannot be replaced.
+    server.run(&["schedule", "orders", "leased", "--in", "0"]).ok();
+    server.json(&["lease", "orders", "--wait", "20s", "--lease", "1h"]);
+    let message = server.run(&["schedule", "orders", "leased", "--in", "2h"]).refused(1);
+    assert!(message.ends_with("as an option: `--if-exists keep`\n"), "{message}");
     let message = server.run(&other).refused(1);
     for part in ["already_exists", "--if-exists"] {
         assert!(message.contains(part), "{message}");

@@ -1,6 +1,6 @@
 //! What is typed wrong: exit code 2, and a message that names the argument and what is allowed.
 
-use crate::harness::run;
+use crate::harness::{Ran, duly, run};
 
 #[test]
 fn what_is_typed_wrong_exits_2_and_says_what_is_allowed() {
@@ -56,6 +56,23 @@ fn what_is_typed_wrong_exits_2_and_says_what_is_allowed() {
         for part in parts {
             assert!(ran.stderr.contains(part), "{args:?} lacks {part:?}: {ran:?}");
         }
+    }
+}
+
+#[test]
+fn a_usage_does_not_ask_for_the_server_that_the_environment_names() {
+    for arguments in [&["get", "n"][..], &["schedule", "n", "x"], &["list"]] {
+        let mut command = duly();
+        command.args(arguments).env("DULY_SERVER", "http://127.0.0.1:1");
+        let ran = Ran::from(command.output().expect("duly starts"));
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains("Usage: duly") && !ran.stderr.contains("--server"), "{ran:?}");
+    }
+    for named in ["localhost:1", "ftp://h", ""] {
+        let mut command = duly();
+        command.args(["get", "n", "i"]).env("DULY_SERVER", named);
+        let message = Ran::from(command.output().expect("duly starts")).refused(2);
+        assert!(message.contains("DULY_SERVER") && message.contains("http://"), "{message}");
     }
 }
 

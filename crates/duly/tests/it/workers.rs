@@ -1,6 +1,6 @@
 //! The workers of the guide, at work beside real servers.
 
-use std::{os::unix::process::CommandExt as _, path::PathBuf, process::Command};
+use std::{net::TcpListener, os::unix::process::CommandExt as _, path::PathBuf, process::Command};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -61,7 +61,56 @@ fn the_worker_in_python_settles_each_firing_as_it_deserves_and_stops_when_asked(
     }
     worker.signal(Signal::TERM);
     let (status, stderr) = worker.ended();
-    assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
+    assert!(status.success(), "{status}: {stderr}");
+    // What it may have said before there was a namespace.
+    assert!(stderr.lines().all(|line| line.contains("there is no namespace")), "{stderr}");
+}
+
+#[test]
+fn the_worker_in_python_says_once_what_is_wrong_with_its_calls() {
+    if !tools::are_there("worker.py", &["python3"]) {
+        return;
+    }
+    let deaf = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", deaf.local_addr().expect("bound"));
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut command = Command::new("python3");
+    command.arg(workers().join("worker.py")).args(["shop", &url]);
+    command.arg(directory.path().join("worker.db"));
+    let mut worker = Process::of(command);
+    for _ in 0..3 {
+        drop(deaf.accept().expect("it calls again"));
+    }
+    worker.signal(Signal::TERM);
+    let (_, stderr) = worker.ended();
+    let said: Vec<_> = stderr.lines().filter(|line| line.contains("trying again")).collect();
+    assert!(said.len() == 1 && said[0].contains(&url), "{stderr}");
+}
+
+#[test]
+fn the_worker_in_python_outlives_what_is_nested_too_deeply_and_gives_it_up() {
+    if !tools::are_there("worker.py", &["python3"]) {
+        return;
+    }
+    let server = Server::start();
+    let deep = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
+    let schedule_deep = |id| schedule(&server, id, &deep);
+    let stats = ["namespace", "stats", "shop"];
+    // Together with others it cannot be found, so its lease has to end; alone it is given up.
+    schedule_deep("first");
+    let mut worker = python(&server);
+    server.until(&stats, |stats| stats["in_flight"] == 1);
+    schedule_deep("second");
+    server.until(&stats, |stats| stats["dead"] == 1);
+    schedule(&server, "one", r#"{"order":1}"#);
+    assert_eq!(worker.line(), "one  attempt 1  order 1 closed");
+    server.until(&["get", "shop", "one"], |timer| timer["state"] == "finished");
+    worker.signal(Signal::TERM);
+    let (_, stderr) = worker.ended();
+    for words in ["one firing at a time", "a firing is given up: the payload is nested too deeply"]
+    {
+        assert!(stderr.contains(words), "{words}: {stderr}");
+    }
 }
 
 #[test]

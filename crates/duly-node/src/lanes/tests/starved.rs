@@ -130,9 +130,9 @@ fn starved_lanes_that_never_held_a_slot_are_seen() {
         model.add_to(lane_in(namespace, 0), 2, 0);
         model.walk();
     }
-    let starved = |model: &Model| model.lanes.census().activities[Activity::Starved as usize];
+    let starved = |model: &Model| model.census().activities[Activity::Starved as usize];
     let states = |model: &Model, namespace| {
-        let loads = model.lanes.loads(&lane_in(namespace, 0).namespace, model.now);
+        let loads = model.loads(&lane_in(namespace, 0).namespace);
         loads.iter().map(|load| (load.state, load.backlog, load.cap)).collect::<Vec<_>>()
     };
     assert_eq!(states(&model, "a"), [(Activity::Starved, 1, Some(10))]);

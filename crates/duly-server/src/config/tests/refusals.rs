@@ -187,7 +187,15 @@ fn what_does_not_go_together_is_refused_where_it_was_said() {
         "webhook.proxy_resolves (duly.toml:2) must be false, or set together with webhook.proxy, \
          which is empty; got true",
     );
+    check_file(
+        "[delivery]\npull_waiters_max = 15001",
+        "delivery.pull_waiters_max (duly.toml:2) must be at most 15000, three quarters of \
+         server.connections_max, which is 20000: calls that wait must leave connections for \
+         everything else; got 15001",
+    );
     for fine in [
+        "[delivery]\npull_waiters_max = 15000",
+        "[delivery]\npull_waiters_max = 20000\n[server]\nconnections_max = 26667",
         "[store]\ndata = \"/srv/duly\"\nbackup_dir = \"/srv/duly-backups\"",
         "[store]\ndata = \"/srv/duly/data\"\nbackup_dir = \"/srv/duly\"",
         "[server]\nbodies_bytes_max = \"1MiB\"",

@@ -10,13 +10,14 @@ use duly_node::{Held, LeaseRequest, Leased};
 use duly_proto::v1::{self, consume_response::Kind};
 use duly_store::{SettleOutcome, SettleVerdict, Token};
 use futures::future::OptionFuture;
+use prost::Message;
 use tokio::{
     sync::mpsc::{OwnedPermit, Sender},
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tonic::{Status, Streaming};
 
-use super::Answer;
+use super::Waiting;
 use crate::{
     grpc::{
         namespace, required,
@@ -45,6 +46,8 @@ const FIRINGS_BYTES_MAX: u64 = 1024 * 1024;
 const HELD_MAX: usize = LEASE_COUNT_MAX as usize;
 /// Wait before the next lease after one that ended early with nothing: the namespace is paused.
 const PAUSED_WAIT: Duration = Duration::from_secs(1);
+/// Wait before another look at a memory of bodies that was full.
+const FULL_WAIT: Duration = Duration::from_millis(250);
 /// How long verdicts are taken while the server stops.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
@@ -53,7 +56,7 @@ type Leasing = Pin<Box<dyn Future<Output = Result<Got, Problem>> + Send>>;
 
 /// What a lease came to.
 struct Got {
-    place: OwnedPermit<Answer>,
+    place: OwnedPermit<Waiting>,
     leased: Leased,
     began: Instant,
 }
@@ -63,7 +66,7 @@ pub(super) struct Session {
     app: App,
     namespace: NamespaceName,
     lease: Option<Millis>,
-    answers: Sender<Answer>,
+    answers: Sender<Waiting>,
     credits: usize,
     held: Held,
     /// When the next lease may begin.
@@ -84,7 +87,7 @@ impl Session {
     pub(super) async fn run(
         app: App,
         mut requests: Streaming<v1::ConsumeRequest>,
-        answers: Sender<Answer>,
+        answers: Sender<Waiting>,
     ) -> Result<(), Status> {
         let limit = app.limits().request_timeout;
         let first = timeout(limit, requests.message());
@@ -127,7 +130,7 @@ impl Session {
         }
     }
 
-    fn open(app: App, open: v1::ConsumeOpen, answers: Sender<Answer>) -> Result<Self, Problem> {
+    fn open(app: App, open: v1::ConsumeOpen, answers: Sender<Waiting>) -> Result<Self, Problem> {
         let lease = maybe_duration_in("open.lease", open.lease)?;
         let lease = lease.map(|it| it.check_within("open.lease", LEASE_MIN, LEASE_MAX));
         Ok(Self {
@@ -193,7 +196,7 @@ impl Session {
 
     /// Says something; waits for a place, and is not heard when the consumer is gone.
     async fn say(&self, kind: Kind) {
-        self.answers.send(Ok(v1::ConsumeResponse { kind: Some(kind) })).await.ok();
+        self.answers.send(waiting(&self.app, kind)).await.ok();
     }
 
     /// How many firings the consumer takes now.
@@ -219,6 +222,9 @@ impl Session {
             sleep_until(not_before).await;
             // Whoever has no place has a consumer that is gone: the session ends with it.
             let Ok(place) = answers.reserve_owned().await else { std::future::pending().await };
+            while app.budget().take(1).is_err() {
+                sleep(FULL_WAIT).await;
+            }
             let began = Instant::now();
             Ok(Got { place, leased: app.node().lease(request).await?, began })
         })
@@ -236,20 +242,27 @@ impl Session {
         self.credits = self.credits.saturating_sub(leased.firings.len());
         let firings = leased.firings.iter().map(firing_out).collect();
         self.held.take(&mut leased);
-        place.send(Ok(v1::ConsumeResponse { kind: Some(Kind::Firings(v1::Firings { firings })) }));
+        place.send(waiting(&self.app, Kind::Firings(v1::Firings { firings })));
     }
 
     /// The server stops: nothing more is handed out.
     fn stop(&mut self) {
         self.stops_at = Some(Instant::now() + DRAIN_MAX);
-        let kind = Some(Kind::Stopping(v1::Stopping {}));
+        let said = waiting(&self.app, Kind::Stopping(v1::Stopping {}));
         // Who takes no answers is not waited for.
-        self.answers.try_send(Ok(v1::ConsumeResponse { kind })).ok();
+        self.answers.try_send(said).ok();
     }
 
     fn goes(&self) -> Goes {
         if self.stops_at.is_some() && self.held.is_empty() { Goes::ToItsEnd } else { Goes::On }
     }
+}
+
+/// An answer, counted: what it tells of has been done.
+fn waiting(app: &App, kind: Kind) -> Waiting {
+    let answer = v1::ConsumeResponse { kind: Some(kind) };
+    let share = app.budget().take_anyway(answer.encoded_len());
+    (Ok(answer), share)
 }
 
 /// Whether a verdict ends its lease.

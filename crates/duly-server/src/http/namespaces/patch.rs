@@ -40,6 +40,7 @@ impl App {
         let _turn = self.patches().lock().await;
         let present = self.namespace(name.clone()).await?;
         let put = request.into_patch(&present.settings)?;
+        self.check_settings(&put, Some(&present.settings))?;
         let (namespace, _) = self.store().put_namespace(name, put).await?;
         Ok(namespace)
     }

@@ -43,6 +43,7 @@ impl App {
         request: NamespaceIn,
     ) -> Result<(Namespace, bool), Problem> {
         let put = request.into_put()?;
+        self.check_settings(&put, None)?;
         let _turn = self.patches().lock().await;
         Ok(self.store().put_namespace(name, put).await?)
     }

@@ -1,9 +1,9 @@
-use duly_core::{Invalid, NamespaceName, TimerId, Timestamp};
+use duly_core::{Invalid, NamespaceName, TimerId, Timestamp, payload::PAYLOAD_BYTES_HARD};
 
 use super::*;
 
-const ALL: [Asked; 5] =
-    [Asked::Schedule, Asked::Reschedule, Asked::Cancel, Asked::Fire, Asked::Letter];
+const ALL: [Asked; 6] =
+    [Asked::Schedule, Asked::Import, Asked::Reschedule, Asked::Cancel, Asked::Fire, Asked::Letter];
 
 fn state(state: State, code: Code) -> Refusal {
     Refusal::State {
@@ -51,6 +51,22 @@ fn every_ended_or_running_timer_is_told_what_to_do() {
 }
 
 #[test]
+fn raising_a_limit_is_advised_only_where_it_can_be_raised() {
+    let refused = |bytes| {
+        let namespace = NamespaceName::new("n").unwrap();
+        let refusal = Refusal::PayloadTooLarge { namespace, bytes, bytes_max: 100 };
+        detail_of(refusal, Asked::Schedule)
+    };
+    for (bytes, is_advised) in
+        [(101, true), (PAYLOAD_BYTES_HARD, true), (PAYLOAD_BYTES_HARD + 1, false)]
+    {
+        let text = refused(bytes);
+        assert_eq!(text.contains("raise limits.max_payload_bytes of n"), is_advised, "{text}");
+        assert_eq!(text.contains("16777216: send a smaller one"), !is_advised, "{text}");
+    }
+}
+
+#[test]
 fn a_cancel_carries_its_definite_answer_and_nothing_else_does() {
     for asked in ALL {
         let problem = Problem::refused(state(State::Finished, Code::Finished), asked, "");
@@ -72,6 +88,7 @@ fn fields_at_fault_stand_below_their_operation() {
         (revision(), Asked::Cancel, Asked::Cancel.path_at(3), "operations[3].cancel.if_revision"),
         (invalid(), Asked::Schedule, String::new(), "delay"),
         (invalid(), Asked::Schedule, Asked::Schedule.path_at(0), "operations[0].schedule.delay"),
+        (invalid(), Asked::Import, Asked::Import.path_at(2), "timers[2].delay"),
     ] {
         let problem = Problem::refused(refusal, asked, &path).into_body();
         assert_eq!(problem.field.as_deref(), Some(field));

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn watched(taken: &Taken, body: impl Into<Body>) -> Body {
-    taken.watch(Response::new(body.into())).into_body()
+    taken.watch(Response::new(body.into()), taken.begin()).into_body()
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,4 +86,37 @@ async fn an_answer_is_the_same_in_parts() {
     }
     assert!(answer.frame().await.is_none());
     assert_eq!(seen, bytes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_a_connection_rests_from_its_last_call_on() {
+    let taken = Taken::new(HOUR);
+    let began = Instant::now();
+    taken.rested(PATIENCE, began).await;
+    assert_eq!(began.elapsed(), PATIENCE, "nothing ever came");
+    let rested = |from| timeout(2 * PATIENCE, taken.rested(PATIENCE, from));
+    let call = taken.begin();
+    assert!(rested(began).await.is_err(), "a call waits");
+    let mut answer = taken.watch(Response::new("text".into()), call).into_body();
+    assert!(rested(began).await.is_err(), "an answer is not asked for");
+    let part = answer.frame().await.unwrap().unwrap();
+    drop(answer);
+    assert!(rested(began).await.is_err(), "a part is not let go");
+    drop(part);
+    let began = Instant::now();
+    sleep(PATIENCE / 2).await;
+    taken.rested(PATIENCE, began).await;
+    assert_eq!(began.elapsed(), PATIENCE);
+    let again = Instant::now();
+    taken.rested(PATIENCE, again).await;
+    assert_eq!(again.elapsed(), PATIENCE, "as long once more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_makes_nothing_for_long_is_a_call_under_way() {
+    let taken = Taken::new(PATIENCE);
+    let mut answer =
+        watched(&taken, Body::from_stream(stream::once(pending::<Result<Bytes, Infallible>>())));
+    assert!(answer.frame().now_or_never().is_none());
+    assert!(timeout(HOUR, taken.rested(PATIENCE, Instant::now())).await.is_err());
 }

@@ -38,7 +38,7 @@ impl App {
             None if self.store().get_namespace(namespace.clone()).await?.is_none() => {
                 Err(Problem::no_namespace(namespace.as_str()))
             }
-            None => Err(Problem::no_timer(id.as_str())),
+            None => Err(Problem::no_timer(id.as_str(), namespace.as_str())),
         }
     }
 }

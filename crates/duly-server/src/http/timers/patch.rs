@@ -27,6 +27,7 @@ pub(crate) async fn reschedule_timer(
 ) -> Result<Response, Problem> {
     let change =
         body.read(|text| Ok(json::parse_body::<PatchIn>(text)?.check(IdIn::Path)?)).await?;
+    app.check_patch(&change.patch)?;
     let outcome = app
         .apply_one(Command {
             namespace: timer.namespace,

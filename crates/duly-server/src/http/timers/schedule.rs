@@ -35,7 +35,11 @@ pub(crate) async fn schedule_timer(
 ) -> Result<Response, Problem> {
     let reader = app.clone();
     let (mut schedule, if_exists) = body
-        .read(move |text| Ok(json::parse_body::<ScheduleIn>(text)?.check(|| reader.make_id())?))
+        .read(move |text| {
+            let checked = json::parse_body::<ScheduleIn>(text)?.check(|| reader.make_id())?;
+            reader.check_schedule(&checked.0)?;
+            Ok(checked)
+        })
         .await?;
     schedule.trace_parent = trace::parent(&headers);
     let outcome = app

@@ -2,20 +2,12 @@
 
 use std::fs;
 
+use duly_core::error_sections;
+
 use super::StartError;
 use crate::config::Error as ConfigError;
 
-/// The heading for each variant; a variant without one does not compile.
-macro_rules! sections {
-    ($name:ident: $error:ident; $($variant:ident => $heading:literal,)*) => {
-        const $name: &[&str] = &[$($heading),*];
-        const _: fn(&$error) = |error| match error {
-            $($error::$variant { .. } => (),)*
-        };
-    };
-}
-
-sections! {
+error_sections! {
     STARTING: StartError;
     Listen => "### The port cannot be had",
     Make => "### The data directory cannot be made",
@@ -27,7 +19,7 @@ sections! {
     Thread => "### The store does not answer",
 }
 
-sections! {
+error_sections! {
     CONFIGURING: ConfigError;
     Unreadable => "### A file that cannot be read",
     Malformed => "### A file that is not TOML",

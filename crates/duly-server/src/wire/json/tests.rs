@@ -26,7 +26,7 @@ fn says_where_what_was_seen_and_what_is_allowed() {
             "{text}"
         );
     };
-    check("", "body", Some("\"nothing\""), "a JSON object");
+    check("", "body", Some("nothing"), "a JSON object");
     check("[]", "body", Some("[]"), "a JSON object");
     check("7", "body", Some("7"), "a JSON object");
     check("{\"outer\":1}", "outer", Some("\"outer\""), "left out; known here: inner");

@@ -5,7 +5,7 @@ use duly_core::{Invalid, Payload, payload::Form};
 use duly_proto::v1::PayloadForm;
 use serde_json::value::RawValue;
 
-use super::known;
+use super::{super::payload::check_depth, known};
 
 /// The payload that a caller gives. What is called text or JSON must be it, or no answer over HTTP
 /// could show it.
@@ -22,7 +22,9 @@ pub(crate) fn payload_in(bytes: Option<Bytes>, form: i32) -> Result<Option<Paylo
         Form::Text => {
             return Err(Invalid::unseen("payload", "UTF-8 where payload_form is text"));
         }
-        Form::Json if serde_json::from_slice::<&RawValue>(&bytes).is_ok() => {}
+        Form::Json if serde_json::from_slice::<&RawValue>(&bytes).is_ok() => {
+            check_depth(&bytes, "payload_form text and bytes take anything")?;
+        }
         Form::Json => {
             let allowed = "the text of one JSON value where payload_form is JSON";
             return Err(Invalid::unseen("payload", allowed));

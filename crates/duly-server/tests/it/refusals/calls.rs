@@ -24,7 +24,7 @@ pub(super) const ROWS: &[Row] = &[
     // Bodies as such.
     ("POST", "/v1/namespaces/a/timers", "{", 400, INVALID, ("body", "a syntax error: EOF while parsing an object at line 1 column 1", "well-formed JSON")),
     ("POST", "/v1/namespaces/a/timers", "[]", 400, INVALID, ("body", "[]", "a JSON object")),
-    ("POST", "/v1/namespaces/a/timers", " ", 400, INVALID, ("body", "\"nothing\"", "a JSON object")),
+    ("POST", "/v1/namespaces/a/timers", " ", 400, INVALID, ("body", "nothing", "a JSON object")),
     ("POST", "/v1/namespaces/a/timers/t/fire", "{\"now\":1}", 400, INVALID, ("body", "\"{\"now\":1}\"", "empty, or {}")),
 
     // Query parameters of calls that have none.
@@ -55,6 +55,10 @@ pub(super) const ROWS: &[Row] = &[
     ("PATCH", T, "{\"due_at\":1,\"delay\":1}", 400, INVALID, ("delay", "", "exactly one of the two")),
     ("PATCH", T, "{\"due_at\":true}", 400, INVALID, ("due_at", "true", TIME)),
     ("PATCH", T, "{\"payload\":1,\"payload_text\":\"x\"}", 400, INVALID, ("payload_text", "", "one payload")),
+    ("PATCH", T, "{\"payload\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}", 400, INVALID, ("payload", "65 levels", "payload_text and payload_base64")),
+    ("PATCH", T, "{\"destination\":{\"http\":{\"url\":\"http://10.0.0.1/\"}}}", 400, INVALID, ("destination.http.url", "\"http://10.0.0.1\"", "is in a private network")),
+    ("PUT", NS, "{\"destination\":{\"http\":{\"url\":\"http://10.0.0.1/\"}}}", 400, INVALID, ("destination.http.url", "\"http://10.0.0.1\"", "delivery.allow_networks")),
+    ("PATCH", NS, "{\"fallback\":{\"destination\":{\"http\":{\"url\":\"http://[fd00::1]:8/\"}}}}", 400, INVALID, ("fallback.destination.http.url", "\"http://[fd00::1]:8\"", "is in a private network")),
     ("PATCH", T, "{\"tags\":[1]}", 400, INVALID, ("tags[0]", "1", "a string")),
     ("PATCH", T, "{\"headers\":{\"host\":\"x\"}}", 400, INVALID, ("headers.host", "\"host\"", "of your own")),
     ("PATCH", T, "{\"destination\":{\"kafka\":{}}}", 400, INVALID, ("destination.kafka", "\"kafka\"", "pull and http")),
@@ -170,6 +174,15 @@ pub(super) const ROWS: &[Row] = &[
     ("PUT", NS, "{\"limits\":{\"max_pending\":\"many\"}}", 400, INVALID, ("limits.max_pending", "\"many\"", "an integer")),
     ("PUT", NS, "{\"limits\":{\"max_fun\":1}}", 400, INVALID, ("limits.max_fun", "\"max_fun\"", "max_in_flight")),
     ("PUT", "/v1/namespaces/a%2Fb", "{}", 400, INVALID, ("namespace", "\"a/b\"", "A-Z a-z 0-9")),
+
+    // Moving.
+    ("GET", "/v1/namespaces/none/export", "", 404, "not_found", NONE),
+    ("GET", "/v1/namespaces/a/export?state=due", "", 400, INVALID, ("state", "\"due\"", "pending or dead")),
+    ("GET", "/v1/namespaces/a/export?limit=1001", "", 400, INVALID, ("limit", "1001", "from 1 to 1000")),
+    ("POST", "/v1/namespaces/a/import?results=errors", "{\"timers\":[]}", 400, INVALID, ("results", "", "unless the body is a stream of lines")),
+    ("POST", "/v1/namespaces/a/import", "{}", 400, INVALID, ("timers", "", "given")),
+    ("POST", "/v1/namespaces/a/import", "{\"timers\":7}", 400, INVALID, ("timers", "7", "a JSON array")),
+    ("POST", "/v1/namespaces/a/import", "{\"operations\":[]}", 400, INVALID, ("operations", "\"operations\"", "known here: timers")),
 
     // Paths and methods that are not there.
     ("GET", "/", "", 404, "not_found", NONE),

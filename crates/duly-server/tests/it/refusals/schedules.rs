@@ -75,6 +75,10 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
         r#"{"id":"x","delay":0,"payload_base64":"YR=="}"#,
         ("payload_base64", "\"YR==\"", "base64"),
     );
+    row(
+        &format!(r#"{{"id":"x","delay":0,"payload":{}1{}}}"#, "[".repeat(65), "]".repeat(65)),
+        ("payload", "65 levels", "at most 64 levels deep"),
+    );
 
     // Headers.
     row(r#"{"id":"x","delay":0,"headers":[]}"#, ("headers", "", "a JSON object"));
@@ -190,6 +194,13 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     );
     http(r#""url":"http://a:0/""#, (url, "\"http://a:0/\"", "a port from 1 to 65535"));
     http(r#""url":"http://a/#b""#, (url, "\"http://a/#b\"", "without a fragment"));
+    for host in ["10.0.0.1", "167772161", "0xa.1", "[::ffff:10.0.0.1]"] {
+        let inside = format!(r#""url":"https://{host}/x?token=t""#);
+        let seen = if host.starts_with('[') { "[::ffff:a00:1]" } else { "10.0.0.1" };
+        let seen: &'static str = Box::leak(format!("\"https://{seen}\"").into_boxed_str());
+        http(&inside, (url, seen, "delivery.allow_networks"));
+    }
+    http(r#""url":"http://169.254.169.254/""#, (url, "\"http://169.254.169.254\"", "metadata"));
     http(
         r#""url":"http://a/","method":"GET""#,
         ("destination.http.method", "\"GET\"", "POST, PUT or PATCH"),

@@ -3,11 +3,17 @@
 
 use super::{receiver::After, *};
 
+mod http2;
+
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 /// A sink whose time-out for the head of an answer is short.
 fn impatient() -> HttpSink {
-    sink_with(|options| options.timeouts.header = Duration::from_millis(150))
+    sink_with(impatient_options)
+}
+
+fn impatient_options(options: &mut Options) {
+    options.timeouts.header = Duration::from_millis(150);
 }
 
 async fn deliver(sink: &HttpSink, raw: &Raw) -> Delivery {

@@ -310,7 +310,7 @@ fn a_record_that_is_in_no_file_becomes_a_dead_letter() {
         assert_eq!(bench.audit(), 0);
         assert_eq!(bench.state(text), None);
     }
-    assert_eq!(bench.engine.namespaces.dead(), 2);
+    assert_eq!(bench.engine.namespaces.sums().dead, 2);
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn rot_is_found_before_the_timer_fires() {
     }
     assert_eq!(found, 3, "every entry has its turn");
     assert_eq!((bench.state("well"), bench.state("rotten")), (Some(State::Scheduled), None));
-    assert_eq!(bench.engine.namespaces.dead(), 3);
+    assert_eq!(bench.engine.namespaces.sums().dead, 3);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 
 use crate::index::{Key, PackedKey};
 
-use super::Due;
+use super::{Due, queue::Queue};
 
 /// Entries that one step moves from the calendar into queues.
 const GATHERED_PER_STEP: usize = 65_536;
@@ -29,7 +29,7 @@ const TURN: usize = 64;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
-    queues: FxHashMap<u32, VecDeque<Due>>,
+    queues: FxHashMap<u32, Queue<Due>>,
     /// The namespaces with a queue.
     turns: VecDeque<u32>,
     len: usize,
@@ -45,9 +45,9 @@ impl Crowd {
         self.len
     }
 
+    /// Of what is in it; walks nothing.
     pub(super) fn heap_bytes(&self) -> usize {
-        let queues = self.queues.values().map(VecDeque::capacity).sum::<usize>();
-        (queues + self.gathered.capacity()) * size_of::<Due>()
+        (self.len + self.gathered.capacity()) * size_of::<Due>()
     }
 
     /// The time of something that waits here, which is due.
@@ -85,9 +85,11 @@ impl Crowd {
     ) -> Option<(u32, usize)> {
         let number = self.turns.pop_front()?;
         let queue = self.queues.get_mut(&number).expect("who has a turn has a queue");
-        let count = queue.len().min(TURN);
-        self.len -= count;
-        for (at_ms, key) in queue.drain(..count) {
+        let mut count = 0;
+        while count < TURN
+            && let Some((at_ms, key)) = queue.pop_front()
+        {
+            count += 1;
             if at_ms <= now_ms {
                 out.push((at_ms, key));
             } else {
@@ -95,6 +97,7 @@ impl Crowd {
                 calendar.insert(at_ms, key);
             }
         }
+        self.len -= count;
         if queue.is_empty() {
             self.queues.remove(&number);
         } else {

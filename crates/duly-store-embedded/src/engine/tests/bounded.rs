@@ -1,12 +1,13 @@
 //! Steps are bounded in records and bytes: what ends, expires or is settled in a crowd goes on in the
 //! next step. Counted in bytes of frames and in entries, never in time.
 
-use duly_core::{Payload, payload::Form};
+use duly_core::{Destination, Payload, destination::HttpDestination, payload::Form};
 use duly_store::{NodeRun, Stats};
 
 use super::*;
 use crate::engine::{
     allowance::{PASS_BYTES, PASS_RECORDS, SHARE_BYTES, SHARE_RECORDS},
+    refill::LOOKS_AT_ONCE,
     settle::{Releasing, Settling},
 };
 use crate::index::Kind;
@@ -325,4 +326,45 @@ fn what_a_step_back_of_the_clock_puts_off_is_looked_through_in_bounded_steps() {
         bench.settle_down();
         assert_eq!(bench.counts().due, count, "they are due again when the time comes again");
     }
+}
+
+#[test]
+fn a_claim_of_many_lanes_with_empty_windows_looks_at_so_many_timers_and_no_lane_is_forgotten() {
+    let (lanes_count, timers) = (8, 200);
+    let mut bench = Bench::with_large_segments();
+    let mut lanes = Vec::new();
+    for n in 0..lanes_count {
+        let http = HttpDestination::new(&format!("https://r{n}.test/")).unwrap();
+        let destination = Destination::Http(http);
+        lanes.push(Lane { namespace: shop(), key: destination.lane_key() });
+        for i in 0..timers {
+            let mut schedule = Schedule::new(id(&format!("t{n}-{i}")), When::After(Millis::ZERO));
+            schedule.destination = Some(destination.clone());
+            bench.make(schedule);
+        }
+    }
+    bench.sync();
+    bench.settle_down();
+    let number = bench.engine.namespaces.number_of(&shop()).unwrap();
+    for lane in &lanes {
+        let namespace = bench.engine.namespaces.get_mut(number).unwrap();
+        let numbers = namespace.lanes.numbers_of(&lane.key, &Destination::Pull);
+        let slot = numbers[0].unwrap();
+        namespace.lanes.get_mut(slot).unwrap().due_mut(Kind::First).hide_all();
+        bench.engine.check_window((number, slot, Kind::First));
+    }
+    let claim = |lane: &Lane| LaneClaim { lane: lane.clone(), first_max: 1, retry_max: 1 };
+    let request = ClaimRequest {
+        lanes: lanes.iter().map(claim).collect(),
+        total_max: 100,
+        bytes_max: u64::MAX,
+        owner: Owner::Consumer { lease: None },
+    };
+    let claimed = bench.engine.claim(&request).unwrap();
+    let at_once = LOOKS_AT_ONCE / (lanes_count * timers);
+    assert_eq!((at_once, claimed.firings.len()), (2, 2), "a fill looks at the whole namespace");
+    assert_eq!(claimed.more, lanes, "the others have something, too");
+    bench.settle_down();
+    let claimed = bench.engine.claim(&request).unwrap();
+    assert_eq!(claimed.firings.len(), lanes_count, "their passes have come");
 }

@@ -13,6 +13,21 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// Tells how to repeat a seed, however it fails.
+struct Repeat(u64);
+
+impl Drop for Repeat {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let seed = self.0;
+            eprintln!(
+                "repeat with: DULY_CRASH_SEED={seed} DULY_CRASH_SEEDS=1 cargo test -p \
+                 duly-store-embedded --lib fuzzy"
+            );
+        }
+    }
+}
+
 fn run(seed: u64) -> Result<(), String> {
     let mut loose = Loose::new(seed);
     for end in 0..ENDS {
@@ -32,11 +47,7 @@ fn run(seed: u64) -> Result<(), String> {
 fn p1_p4_t28_what_a_fuzzy_checkpoint_and_the_journal_bring_back_is_what_was_known() {
     let first = number("DULY_CRASH_SEED", 1);
     for seed in first..first + number("DULY_CRASH_SEEDS", 20) {
-        run(seed).unwrap_or_else(|wrong| {
-            panic!(
-                "seed {seed}: {wrong}\nrepeat with: DULY_CRASH_SEED={seed} DULY_CRASH_SEEDS=1 \
-                 cargo test -p duly-store-embedded --lib fuzzy"
-            )
-        });
+        let _repeat = Repeat(seed);
+        run(seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
     }
 }

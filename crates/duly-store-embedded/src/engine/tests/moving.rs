@@ -6,7 +6,7 @@
 
 use duly_core::{Payload, payload::Form};
 
-use crate::index::Key;
+use crate::{engine::work::Pace, index::Key};
 
 use super::*;
 
@@ -262,4 +262,41 @@ fn what_waits_for_the_rewriter_is_shown_until_it_has_moved() {
         }
     }
     assert_eq!(backlog(&mover), 0, "{waits} before");
+}
+
+#[test]
+fn p10_new_timers_wait_while_the_rewriter_is_far_behind_and_only_they() {
+    let mut mover = Mover::new();
+    let most = 32 * mover.engine.options.segment_bytes;
+    let mut made = 0;
+    while mover.engine.rewrite_backlog_bytes() <= most {
+        mover.schedule(&name_of(made), vec![7; 4_000]);
+        made += 1;
+    }
+    mover.commit();
+    let look = |mover: &mut Mover| {
+        mover.clock.advance(Millis::from_secs(1));
+        mover.engine.begin_step();
+        let timer = Schedule::new(id("another"), When::After(Millis::from_secs(86_400)));
+        let schedule =
+            Operation::Schedule { schedule: Box::new(timer), if_exists: IfExists::Replace };
+        mover.engine.apply(Command {
+            namespace: shop(),
+            operation: schedule,
+            answer: Answer::Brief,
+        })
+    };
+    let refused = look(&mut mover);
+    let Outcome::Refused(refusal) = &refused else { panic!("expected a refusal: {refused:?}") };
+    assert_eq!(refusal.code().as_str(), "resource_exhausted");
+    assert!(refusal.to_string().contains("wait to be rewritten"), "{refusal}");
+    assert_eq!(mover.engine.background_pace(), Pace::Unlimited);
+    mover.apply(Operation::Cancel { id: id("t0"), if_revision: None });
+    while mover.rewrite_until_moving() {
+        while mover.engine.rewriter.is_moving() {
+            mover.engine.rewrite_step();
+        }
+    }
+    let taken = look(&mut mover);
+    assert!(matches!(taken, Outcome::Created(_)), "{taken:?}");
 }

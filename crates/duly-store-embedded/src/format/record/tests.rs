@@ -217,7 +217,7 @@ fn kinds_and_causes_of_later_builds_are_refused_by_name() {
     check(8, 10, "record kind");
     check(8, 255, "record kind");
     check(9, 0, "cause");
-    check(9, 8, "cause");
+    check(9, 9, "cause");
 }
 
 #[test]

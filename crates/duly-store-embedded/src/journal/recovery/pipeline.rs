@@ -70,9 +70,7 @@ pub(crate) fn recover(
         let reader = thread::Builder::new()
             .name("duly-replay".into())
             .spawn_scoped(scope, || read(disk, manifest, from, sender))
-            .map_err(|error| {
-                OpenError::Unwritable(format!("no thread could be started: {error}"))
-            })?;
+            .map_err(OpenError::no_thread)?;
         let consumed = consume(receiver, each_batch, progress);
         let read = reader.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
         consumed?;

@@ -4,7 +4,8 @@
 use std::{fs, path::Path};
 
 use duly_core::{
-    Destination, Millis, NamespaceName, Payload, RetryPolicy, Schedule, Settings, TimerId,
+    Destination, Incarnation, Millis, NamespaceName, Payload, RetryPolicy, Schedule, Settings,
+    Timer, TimerId, Timestamp,
     destination::{HttpDestination, LaneKey, Method},
     headers::Headers,
     limits::Limits,
@@ -13,7 +14,7 @@ use duly_core::{
     retry::Exponential,
     schedule::{Change, IfExists, Patch, SlotKey, Tags, When},
     shard::ShardId,
-    timer::{AttemptOutcome, Wait},
+    timer::{AttemptOutcome, DeathReason, Wait},
 };
 use duly_store::{
     ClaimRequest, Command, Firing, Lane, LaneClaim, NodeRun, Operation, Outcome, Owner,
@@ -39,6 +40,7 @@ pub(super) fn run(store: &EmbeddedStore, clock: &ManualClock, dir: &Path) {
     script.ended();
     script.attempted();
     script.dead();
+    script.imported();
     script.more_segments();
     script.other_namespaces();
     script.evicted();
@@ -260,6 +262,19 @@ impl Script<'_> {
             expire_after: Some(Millis::from_secs(1)),
             ..later("expired")
         });
+    }
+
+    /// As another store had them.
+    fn imported(&self) {
+        let at = Timestamp::saturating_from_unix_ms(1_800_000_000_000);
+        let schedule = Schedule { when: When::At(at), ..later("imported") };
+        let mut timer =
+            Timer::new(schedule, at, Incarnation(0x1234_5678)).expect("a time that is allowed");
+        timer.occurrence = 1;
+        self.apply(Operation::Import { timer: Box::new(timer.clone()) });
+        timer.occurrence = 0;
+        timer.die(at, DeathReason::AttemptsSpent);
+        self.apply(Operation::Import { timer: Box::new(timer) });
     }
 
     fn more_segments(&self) {

@@ -1,5 +1,5 @@
 //! What an opening does without, and what it refuses: checkpoints, runs and segments that are
-//! damaged or missing.
+//! damaged or missing; a checkpoint that is older than the journal, newer than it, or not there (T14).
 
 use duly_store_embedded::{EmbeddedStore, Options, disk::Disk};
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[test]
-fn p1_a_damaged_newest_checkpoint_gives_way_to_the_one_before_it() {
+fn p1_t14_a_damaged_newest_checkpoint_gives_way_to_the_one_before_it() {
     let left = left();
     let newest = names(&left.disk, "checkpoints/").pop().expect("there are two");
     for (what, range, mask) in damages(bytes_of(&left.disk, &newest), 97) {
@@ -29,7 +29,7 @@ fn p1_a_damaged_newest_checkpoint_gives_way_to_the_one_before_it() {
 }
 
 #[test]
-fn p1_a_missing_newest_checkpoint_gives_way_to_the_one_before_it() {
+fn p1_t14_a_missing_newest_checkpoint_gives_way_to_the_one_before_it() {
     let left = left();
     let newest = names(&left.disk, "checkpoints/").pop().expect("there are two");
     let disk = left.with(|disk| disk.remove(&newest).expect("it is there"));
@@ -75,7 +75,7 @@ fn p1_a_newest_checkpoint_that_rots_after_an_opening_gives_way_too() {
 }
 
 #[test]
-fn p1_the_older_checkpoint_is_not_needed() {
+fn p1_t14_the_older_checkpoint_is_not_needed() {
     let left = left();
     let older = names(&left.disk, "checkpoints/").remove(0);
     for (what, range, mask) in damages(bytes_of(&left.disk, &older), 997) {
@@ -87,7 +87,7 @@ fn p1_the_older_checkpoint_is_not_needed() {
 }
 
 #[test]
-fn p1_two_damaged_checkpoints_are_refused_by_name() {
+fn p1_t14_two_damaged_checkpoints_are_refused_by_name() {
     let left = left();
     let both = names(&left.disk, "checkpoints/");
     for (what, range, mask) in damages(bytes_of(&left.disk, &both[1]), 997) {
@@ -104,7 +104,7 @@ fn p1_two_damaged_checkpoints_are_refused_by_name() {
 }
 
 #[test]
-fn p1_a_journal_from_the_first_segment_on_needs_no_checkpoint() {
+fn p1_t14_a_journal_from_the_first_segment_on_needs_no_checkpoint() {
     let left = left_without_runs();
     assert!(left.disk.names().contains(&first_segment()), "nothing was rewritten");
     let all = names(&left.disk, "checkpoints/");
@@ -215,7 +215,7 @@ fn p1_t11_a_missing_run_that_only_the_newest_checkpoint_needs_gives_way_to_the_o
 /// The frames that the newest checkpoint has in it were durable: the older one does not open a journal
 /// without them.
 #[test]
-fn p1_t11_no_checkpoint_gives_way_where_the_journal_ends_before_it() {
+fn p1_t11_t14_no_checkpoint_gives_way_where_the_journal_ends_before_it() {
     let (left, run) = with_run_needed((false, true));
     let newest = names(&left.disk, "checkpoints/").pop().expect("there are two");
     let header = left.disk.read_file(&newest);

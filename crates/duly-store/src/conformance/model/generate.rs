@@ -10,7 +10,7 @@ use duly_core::{
 };
 
 use super::{
-    Claiming, Disturb, Op, Request, Timing,
+    Claiming, Comes, Disturb, Op, Request, Timing,
     op::{GRAIN_MS, NODES},
 };
 use crate::{
@@ -138,7 +138,7 @@ impl Dice {
 
     fn request(&mut self, i: u64) -> Request {
         let id = self.id();
-        match self.below(17) {
+        match self.below(18) {
             0..=7 => {
                 let payload = self.one_in(2).then(|| self.payload());
                 let tags = if self.one_in(3) { vec!["red".to_owned()] } else { Vec::new() };
@@ -172,8 +172,22 @@ impl Dice {
             13 => Request::Redrive(id, self.grains(3)),
             14 => Request::RedriveFiring(self.below(10), self.grains(3)),
             15 => Request::GiveUp(id, self.grains(3)),
+            16 => self.import(id, i),
             _ if self.one_in(2) => Request::Purge(id),
             _ => Request::PurgeFiring(self.below(10)),
+        }
+    }
+
+    fn import(&mut self, id: TimerId, i: u64) -> Request {
+        let comes = self.pick(&[Comes::First, Comes::Retry, Comes::Dead]);
+        // What has been tried was due.
+        let ago_ms = i64::try_from(self.grains(9).ms() + i).unwrap_or(0);
+        Request::Import {
+            id,
+            incarnation: 1 + self.below(2),
+            occurrence: u32::try_from(self.below(2)).unwrap_or(0),
+            timing: if comes == Comes::First { self.timing(i) } else { Timing::At(-ago_ms) },
+            comes,
         }
     }
 

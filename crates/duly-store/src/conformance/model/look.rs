@@ -62,7 +62,8 @@ async fn seen(
     lines.push(format!("ready {:?}", lanes.collect::<Vec<_>>()));
     let health = store.health();
     let sums = (health.pending, health.overdue, health.in_flight, health.dead);
-    lines.push(format!("health {sums:?}"));
+    let stopped = (health.namespaces_paused, health.namespaces_dead_full);
+    lines.push(format!("health {sums:?} {stopped:?}"));
     Ok(lines)
 }
 

@@ -70,7 +70,9 @@ pub(super) fn outcome(outcome: &Outcome, now: Timestamp, known: &mut Known) -> S
         Outcome::Refused(refusal) => match refusal {
             Refusal::Invalid(invalid) => format!("refused: invalid {}", invalid.field),
             Refusal::NotFound(_) => "refused: not found".to_owned(),
-            Refusal::Exhausted { retry_after, .. } => format!("refused: exhausted {retry_after:?}"),
+            Refusal::Exhausted { limit, retry_after, .. } => {
+                format!("refused: {limit:?} exhausted {retry_after:?}")
+            }
             other => format!("refused: {other:?}"),
         },
     }

@@ -81,6 +81,19 @@ pub enum Request {
         /// Only at this revision.
         if_revision: Option<u32>,
     },
+    /// Import one of a few timers of this id, each with an incarnation of its own.
+    Import {
+        /// The id.
+        id: TimerId,
+        /// Which of them.
+        incarnation: u64,
+        /// Which of its firings.
+        occurrence: u32,
+        /// When it is due.
+        timing: Timing,
+        /// As what it comes.
+        comes: Comes,
+    },
     /// Cancel.
     Cancel {
         /// The id.
@@ -100,6 +113,17 @@ pub enum Request {
     Purge(TimerId),
     /// Purge the dead letter of a firing, named by how many were claimed after it.
     PurgeFiring(u64),
+}
+
+/// As what a timer is imported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comes {
+    /// Never tried.
+    First,
+    /// Tried once, to be tried again at its due time.
+    Retry,
+    /// Given up.
+    Dead,
 }
 
 /// A due time.

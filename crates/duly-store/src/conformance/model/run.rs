@@ -1,11 +1,12 @@
 //! Carrying one operation out.
 
 use duly_core::{
-    NamespaceName, Schedule, TimerId,
+    Incarnation, Millis, NamespaceName, RetryPolicy, Schedule, Timer, TimerId,
     schedule::{Patch, When},
+    timer::{Attempt, AttemptOutcome, DeathReason, Wait},
 };
 
-use super::{Claiming, Known, Op, Request, Timing, advance, normal, restart, tick};
+use super::{Claiming, Comes, Known, Op, Request, Timing, advance, normal, restart, tick};
 use crate::{
     Answer, ClaimRequest, Command, Firing, Lane, LaneClaim, NodeRun, Operation, Owner,
     SettleVerdict, Settlement, Token,
@@ -104,6 +105,9 @@ fn operation(harness: &dyn Harness, request: &Request, known: &Known) -> Option<
             let patch = Box::new(patch);
             Operation::Reschedule { id, patch, if_revision }
         }
+        Request::Import { id, incarnation, occurrence, timing, comes } => Operation::Import {
+            timer: imported(harness, id, (incarnation, occurrence), timing, comes),
+        },
         Request::Cancel { id, if_revision } => Operation::Cancel { id, if_revision },
         Request::Fire(id) => Operation::Fire { id },
         Request::GiveUp(id, ago) => Operation::GiveUp {
@@ -119,6 +123,29 @@ fn operation(harness: &dyn Harness, request: &Request, known: &Known) -> Option<
         Request::Purge(id) => Operation::Purge { letter: latest(&id) },
         Request::PurgeFiring(back) => Operation::Purge { letter: of_firing(back)? },
     })
+}
+
+/// A timer as another store had it.
+fn imported(
+    harness: &dyn Harness,
+    id: TimerId,
+    (incarnation, occurrence): (u64, u32),
+    timing: Timing,
+    comes: Comes,
+) -> Box<Timer> {
+    let now = harness.now();
+    let schedule = Schedule::new(id, when(harness, timing));
+    let mut timer = Timer::new(schedule, now, Incarnation(incarnation)).expect("near enough");
+    timer.occurrence = occurrence;
+    if comes != Comes::First {
+        let attempt = Attempt::new(1, now, AttemptOutcome::Failed, "elsewhere");
+        let policy = RetryPolicy::Schedule(vec![Millis::ZERO]);
+        timer.attempt_failed(attempt, Wait::None, &policy, 0, timer.due_at);
+    }
+    if comes == Comes::Dead {
+        timer.die(now, DeathReason::AttemptsSpent);
+    }
+    Box::new(timer)
 }
 
 fn when(harness: &dyn Harness, timing: Timing) -> When {

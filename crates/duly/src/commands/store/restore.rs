@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use duly_store_embedded::backup::{BackupProgress, restore};
+use duly_store_embedded::{
+    OpenError,
+    backup::{BackupError, BackupProgress, restore},
+    disk,
+};
 use serde_json::json;
 
 use super::shown::{Shown, in_words};
@@ -17,7 +21,15 @@ pub(super) fn run(from: &Path, data: &Path, printer: Printer) -> Outcome {
     let mut progress = |progress: BackupProgress| {
         shown.show("restoring", progress.bytes_done, progress.bytes_total);
     };
-    let report = restore(from, data, &mut progress).map_err(Failure::new)?;
+    let report = restore(from, data, &mut progress).map_err(|error| match error {
+        BackupError::Open(OpenError::NoStore(place)) => Failure::new(format_args!(
+            "{place} holds no backup: it has no MANIFEST; name the backup's directory with --from"
+        )),
+        BackupError::Disk(disk::Error::NotFound { .. }) => {
+            Failure::new(format_args!("{error}: name the backup's directory with --from"))
+        }
+        error => Failure::new(error),
+    })?;
     shown.end();
     let document = json!({
         "path": data.display().to_string(),

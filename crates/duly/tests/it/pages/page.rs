@@ -14,10 +14,17 @@ pub(super) enum Part {
 pub(super) struct Step {
     /// Where it stands, from 1.
     pub(super) line: usize,
-    /// What is typed behind `$ `.
+    /// What is typed behind `$ `, on as many lines as end with a backslash and one more.
     pub(super) command: String,
     /// What the page shows.
     pub(super) shown: Vec<String>,
+}
+
+impl Step {
+    /// Whether the next line of the page belongs to what is typed.
+    fn is_begun(&self) -> bool {
+        self.shown.is_empty() && self.command.ends_with('\\')
+    }
 }
 
 /// Takes a page apart.
@@ -31,6 +38,11 @@ pub(super) fn parts(text: &str) -> Vec<Part> {
         }
         let mut steps: Vec<Step> = Vec::new();
         for (line, number) in lines.by_ref().take_while(|(line, _)| *line != "```") {
+            let begun = steps.last_mut().filter(|step| step.is_begun());
+            if let Some(step) = begun {
+                step.command = format!("{}\n{line}", step.command);
+                continue;
+            }
             match (line.strip_prefix("$ "), steps.last_mut()) {
                 (Some(command), _) => {
                     let command = command.to_owned();
@@ -70,14 +82,16 @@ pub(super) fn text(parts: &[Part]) -> String {
 
 #[test]
 fn a_page_is_taken_apart_and_put_together() {
-    let page = "# A page\n\n```console\n$ one\nprints\nthis\n$ two\n```\n\n```sh\n$ none\n```\n";
+    let page = "# A page\n\n```console\n$ one\nprints\nthis\\\n$ two \\\n  more\n```\n\n\
+                ```sh\n$ none\n```\n";
     let parts = parts(page);
     let step = |line, command: &str, shown: &[&str]| Step {
         line,
         command: command.to_owned(),
         shown: shown.iter().map(|line| (*line).to_owned()).collect(),
     };
-    let console = Part::Console(vec![step(4, "one", &["prints", "this"]), step(7, "two", &[])]);
+    let console =
+        Part::Console(vec![step(4, "one", &["prints", "this\\"]), step(7, "two \\\n  more", &[])]);
     assert_eq!(parts[2], console);
     assert_eq!(parts.len(), 7, "{parts:?}");
     assert_eq!(text(&parts), page);

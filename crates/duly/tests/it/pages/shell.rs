@@ -2,47 +2,38 @@
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
-    net::TcpListener,
-    os::unix::{fs::symlink, process::CommandExt as _},
-    path::Path,
+    os::unix::process::CommandExt as _,
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
 };
 
 use rustix::process::{Pid, Signal};
-use tempfile::TempDir;
 
-use super::PORTS;
+use super::terminals::Place;
 use crate::harness::DEADLINE;
 
 /// Printed when a command has ended.
 const END: &str = "~~ the command has ended ~~";
 
-/// One shell in an empty directory that has the checkout's `docs`. It and all that was started from
-/// it is killed at the end.
-pub(super) struct Shell {
+/// One shell. It and all that was started from it is killed at the end.
+pub(super) struct Shell<'a> {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
-    /// What stands in the pages, and what that is here.
-    ports: [(&'static str, String); 2],
-    _directory: TempDir,
+    place: &'a Place,
 }
 
-impl Shell {
-    /// Starts one for a server.
-    pub(super) fn start(server: &str) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        symlink(docs, directory.path().join("docs")).expect("a link can be made");
-        let binary = Path::new(env!("CARGO_BIN_EXE_duly")).parent().expect("it is in a folder");
+impl<'a> Shell<'a> {
+    /// Starts one.
+    pub(super) fn start(place: &'a Place) -> Self {
         let path = std::env::var("PATH").expect("there is a path");
         let mut child = Command::new("bash")
             .args(["--noprofile", "--norc"])
-            .current_dir(directory.path())
-            .env("PATH", format!("{}:{path}", binary.display()))
-            .env("DULY_SERVER", server)
+            .current_dir(place.path())
+            .env("PATH", format!("{}:{path}", Place::programs().display()))
+            .env("DULY_SERVER", format!("http://{}", place.server()))
+            .env("DULY_SERVER__LISTEN", place.server())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
@@ -59,20 +50,12 @@ impl Shell {
             }
         });
         stdin.write_all(b"exec 2>&1\n").expect("bash reads");
-        let served = server.rsplit(':').next().expect("an address has a port").to_owned();
-        // Free a moment ago; nobody else takes ports that it was not given.
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let free = free.local_addr().expect("bound").port().to_string();
-        let ports = [(PORTS[0], served), (PORTS[1], free)];
-        Self { child, stdin, lines, ports, _directory: directory }
+        Self { child, stdin, lines, place }
     }
 
     /// Runs a command: what it printed, without empty lines at the end.
     pub(super) fn run(&mut self, command: &str) -> Vec<String> {
-        let mut command = command.to_owned();
-        for (shown, here) in &self.ports {
-            command = command.replace(shown, here);
-        }
+        let command = self.place.here(command);
         // Its own standard input is what is typed here next: not for the command to read.
         let typed = format!("{{ {command}\n}} < /dev/null\nprintf '\\n%s\\n' '{END}'\n");
         self.stdin.write_all(typed.as_bytes()).expect("bash reads");
@@ -87,16 +70,11 @@ impl Shell {
         while printed.last().is_some_and(String::is_empty) {
             printed.pop();
         }
-        for line in &mut printed {
-            for (shown, here) in &self.ports {
-                *line = line.replace(here, shown);
-            }
-        }
-        printed
+        printed.iter().map(|line| self.place.as_in_pages(line)).collect()
     }
 }
 
-impl Drop for Shell {
+impl Drop for Shell<'_> {
     fn drop(&mut self) {
         let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(group) = group {

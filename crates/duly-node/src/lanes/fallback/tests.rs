@@ -1,0 +1,115 @@
+use super::*;
+use crate::lanes::{
+    Kind,
+    breaker::{FAILURES, PROBES},
+};
+
+fn at(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn name(name: &str) -> NamespaceName {
+    NamespaceName::new(name).unwrap()
+}
+
+fn report(lanes: &mut Lanes, namespace: &NamespaceName, pass: Pass, reception: Reception) {
+    let permit = Permit { kind: Kind::First, pass, to: Receiver::Fallback };
+    lanes.report_of_fallback(namespace, permit, reception, at(0));
+}
+
+/// Opens the fallback's breaker and closes it again; answers how an attempt passed that began
+/// before.
+fn opened_and_closed(lanes: &mut Lanes, shop: &NamespaceName) -> Pass {
+    let before = lanes.divert(shop, at(0)).unwrap();
+    for _ in 0..FAILURES {
+        report(lanes, shop, before, Reception::Bad);
+    }
+    assert_eq!(lanes.divert(shop, at(0)), None, "it is open");
+    for _ in 0..PROBES {
+        let probe = lanes.divert(shop, at(1_000)).unwrap();
+        assert!(matches!(probe, Pass::Probe(_)));
+        report(lanes, shop, probe, Reception::Good);
+    }
+    before
+}
+
+fn is_open(lanes: &mut Lanes, namespace: &NamespaceName) -> bool {
+    lanes.divert(namespace, at(0)).is_none()
+}
+
+#[test]
+fn what_began_before_a_fallback_failed_does_not_open_it_again_once_it_is_back() {
+    let mut lanes = Lanes::new(1, 10, 10);
+    let shop = name("shop");
+    let before = opened_and_closed(&mut lanes, &shop);
+    // Something begins meanwhile.
+    let since = lanes.divert(&shop, at(1_000)).unwrap();
+    for _ in 0..2 * FAILURES {
+        report(&mut lanes, &shop, before, Reception::Bad);
+    }
+    assert!(!is_open(&mut lanes, &shop));
+    for _ in 0..FAILURES {
+        report(&mut lanes, &shop, since, Reception::Bad);
+    }
+    assert!(is_open(&mut lanes, &shop), "failures of what began since do");
+}
+
+#[test]
+fn failures_count_also_right_after_a_success() {
+    let mut lanes = Lanes::new(1, 10, 10);
+    let shop = name("shop");
+    let pass = lanes.divert(&shop, at(0)).unwrap();
+    report(&mut lanes, &shop, pass, Reception::Good);
+    for _ in 0..FAILURES {
+        report(&mut lanes, &shop, pass, Reception::Bad);
+    }
+    assert!(is_open(&mut lanes, &shop));
+}
+
+#[test]
+fn what_a_forgotten_breaker_let_through_says_nothing_of_a_later_one() {
+    let mut lanes = Lanes::new(1, 10, 10);
+    let shop = name("shop");
+    let before = opened_and_closed(&mut lanes, &shop);
+    let also_before = lanes.divert(&shop, at(1_000)).unwrap();
+    lanes.fallbacks.forget();
+    assert!(lanes.fallbacks.breakers.is_empty());
+    let since = lanes.divert(&shop, at(1_000)).unwrap();
+    for _ in 0..FAILURES {
+        report(&mut lanes, &shop, before, Reception::Bad);
+        report(&mut lanes, &shop, also_before, Reception::Bad);
+    }
+    assert!(!is_open(&mut lanes, &shop));
+    for _ in 0..FAILURES {
+        report(&mut lanes, &shop, since, Reception::Bad);
+    }
+    assert!(is_open(&mut lanes, &shop));
+}
+
+#[test]
+fn p10_fallbacks_of_namespaces_that_come_and_go_are_forgotten_past_a_bound() {
+    let mut most_idle = 0;
+    let mut lanes = Lanes::new(1, 10, 10);
+    for i in 0..3 * IDLE_REMEMBERED_MAX {
+        let namespace = name(&format!("idle{i}"));
+        let pass = lanes.divert(&namespace, at(0)).unwrap();
+        report(&mut lanes, &namespace, pass, Reception::Good);
+        most_idle = most_idle.max(lanes.fallbacks.breakers.len());
+    }
+    assert_eq!(most_idle, IDLE_REMEMBERED_MAX);
+    // Those of which something is known are remembered for longer, and those that are dead longest.
+    let dead = name("dead");
+    let pass = lanes.divert(&dead, at(0)).unwrap();
+    for _ in 0..FAILURES {
+        report(&mut lanes, &dead, pass, Reception::Bad);
+    }
+    let mut most = 0;
+    for i in 0..2 * REMEMBERED_MAX {
+        let namespace = name(&format!("once{i}"));
+        let pass = lanes.divert(&namespace, at(0)).unwrap();
+        report(&mut lanes, &namespace, pass, Reception::Bad);
+        most = most.max(lanes.fallbacks.breakers.len());
+    }
+    assert_eq!(most, REMEMBERED_MAX);
+    assert!(is_open(&mut lanes, &dead));
+}

@@ -1,0 +1,55 @@
+use std::sync::Arc;
+
+use duly_core::{NamespaceName, destination::LaneKey};
+
+use super::*;
+use crate::lanes::share::Load;
+
+fn lane(n: usize) -> Lane {
+    Lane {
+        namespace: NamespaceName::new("ns").unwrap(),
+        key: LaneKey::Origin(Arc::from(format!("https://r{n:06}"))),
+    }
+}
+
+const NOW: Duration = Duration::from_secs(1_000);
+
+/// `count` idle lanes and `held` that hold a slot, of which `most` are to be remembered.
+fn known(count: usize, held: usize, most: usize) -> Known {
+    let mut known = Known::new(0);
+    (known.idle_max, known.most) = (most, most);
+    for n in 0..count {
+        known.entry(&lane(n)).load = Load::new(usize::from(n < held), 0);
+    }
+    known
+}
+
+#[test]
+fn p10_one_slice_of_forgetting_looks_at_so_many_lanes_and_a_round_at_all() {
+    const COUNT: usize = 20 * FORGET_SLICE + 1;
+    let mut known = known(COUNT, 0, 0);
+    let mut looked = 0;
+    while looked < COUNT {
+        let slice = known.forget_slice(NOW);
+        assert!((1..=FORGET_SLICE).contains(&slice), "{slice}");
+        looked += slice;
+    }
+    assert_eq!(looked, COUNT);
+    assert!(known.states.is_empty() && known.order.is_empty() && known.forgot_to.is_none());
+}
+
+#[test]
+fn slots_that_come_back_pay_for_slices_only_with_more_lanes_than_are_to_be_remembered() {
+    let mut known = known(1_000, 10, 500);
+    let mut before = known.states.len();
+    for n in 1..=100 * LOOK_EVERY {
+        known.slots_returned(NOW);
+        let now = known.states.len();
+        assert!(before - now <= FORGET_SLICE && (before == now || n % LOOK_EVERY == 0));
+        before = now;
+    }
+    assert!((500 - FORGET_SLICE..=500).contains(&before), "{before}");
+    assert_eq!(known.states.values().filter(|state| state.load.sum() > 0).count(), 10);
+    assert!(known.order.iter().eq(known.from(Bound::Unbounded).map(|(lane, _)| lane)));
+    assert_eq!(known.order.len(), known.states.len());
+}

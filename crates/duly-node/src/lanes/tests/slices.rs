@@ -1,0 +1,78 @@
+//! Walks over very many lanes look at few of them under one lock.
+
+use super::{view::SLICE, *};
+
+/// Lanes of one namespace, more than a slice takes and no whole number of slices.
+const COUNT: usize = 3 * SLICE + 1;
+
+/// Three namespaces: of each so many lanes hold a worker, and as many are starved of one.
+fn crowd() -> Model {
+    // Far more than they take, so that each lane gets one; then no more than are taken.
+    let mut model = Model::new(100 * COUNT, 1, 1);
+    for half in [0..COUNT, COUNT..2 * COUNT] {
+        if half.start > 0 {
+            model.lanes.workers_max = model.lanes.in_flight();
+        }
+        for n in half {
+            for namespace in ["a", "b", "c"] {
+                let lane = lane_in(namespace, n);
+                let settings = model.settings_of(&lane.namespace);
+                let ready = ReadyLane { lane, first: 1, retry: 0, settings };
+                model.lanes.plan(SHARD, vec![ready], model.now);
+            }
+        }
+    }
+    assert_eq!(model.lanes.in_flight(), 3 * COUNT);
+    model
+}
+
+#[test]
+fn p9_a_list_of_a_namespace_looks_at_a_slice_under_one_lock_and_at_no_other_namespace() {
+    let model = crowd();
+    let mut listing = Listing::new(NamespaceName::new("b").unwrap());
+    let mut looked = Vec::new();
+    while let Some(slice) = model.lanes.list(&mut listing, model.now) {
+        looked.push(slice);
+    }
+    assert!(looked.iter().all(|slice| *slice <= SLICE), "{looked:?}");
+    assert_eq!(looked.iter().sum::<usize>(), 2 * COUNT, "{looked:?}");
+    let loads = listing.done();
+    let keys: Vec<_> = loads.iter().map(|load| load.key.clone()).collect();
+    let mut expected: Vec<_> = (0..2 * COUNT).map(|n| lane(n).key).collect();
+    expected.sort();
+    assert_eq!(keys, expected);
+    let starved = loads.iter().filter(|load| load.state == Activity::Starved);
+    assert_eq!(starved.count(), COUNT);
+}
+
+#[test]
+fn p9_a_count_looks_at_a_slice_under_one_lock_and_in_the_end_at_all() {
+    let model = crowd();
+    let mut count = Count::default();
+    let mut slices = 1;
+    let census = loop {
+        let before = count.census.clone();
+        let done = model.lanes.count(&mut count);
+        let after = done.as_ref().unwrap_or(&count.census);
+        let added = after.breakers.iter().sum::<usize>() - before.breakers.iter().sum::<usize>();
+        assert!(added <= SLICE, "{added}");
+        if let Some(census) = done {
+            break census;
+        }
+        slices += 1;
+    };
+    assert_eq!(slices, 3 * COUNT / SLICE + 1);
+    assert_eq!(census.activities[Activity::Starved as usize], 3 * COUNT);
+    assert_eq!(census.activities[Activity::Flowing as usize], 3 * COUNT);
+    assert_eq!(census.breakers, [3 * COUNT, 0, 0]);
+}
+
+#[test]
+fn a_walk_goes_on_where_it_was_although_the_lane_there_has_gone() {
+    let mut model = crowd();
+    let mut count = Count::default();
+    assert_eq!(model.lanes.count(&mut count), None);
+    model.lanes.lanes = Known::new(0);
+    let census = model.lanes.count(&mut count).expect("nothing is left");
+    assert_eq!(census.breakers, [SLICE, 0, 0]);
+}

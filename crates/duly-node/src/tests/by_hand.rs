@@ -1,0 +1,107 @@
+//! A waker in the hands of a test: it rings when the test moves the clock, and breaks when told to.
+
+use std::{io, sync::Arc, time::Duration};
+
+use duly_core::{env::Clock, shard::ShardId};
+use duly_store::conformance::ManualClock;
+use parking_lot::Mutex;
+
+use crate::{state::Bell, waker::Waker};
+
+/// What its thread does, had it one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Thread {
+    /// There is none to watch.
+    None,
+    /// It has turned since it was last looked at, whenever that was.
+    Turns,
+    /// It has ended: nobody is rung.
+    Dead,
+    /// Whoever looks at it panics, once.
+    Panics,
+}
+
+/// Rings when the test moves the clock; its copies are the same waker.
+#[derive(Clone)]
+pub(super) struct ByHand {
+    clock: ManualClock,
+    inner: Arc<Mutex<Inner>>,
+    bells: Arc<[Bell]>,
+}
+
+struct Inner {
+    targets: Vec<Option<Duration>>,
+    thread: Thread,
+    turns: u64,
+    restarts: usize,
+}
+
+impl ByHand {
+    pub(super) fn new(clock: ManualClock, bells: Arc<[Bell]>) -> Self {
+        let targets = vec![None; bells.len()];
+        let inner = Inner { targets, thread: Thread::None, turns: 0, restarts: 0 };
+        Self { clock, inner: Arc::new(Mutex::new(inner)), bells }
+    }
+
+    /// From now on its thread does this.
+    pub(super) fn set(&self, thread: Thread) {
+        self.inner.lock().thread = thread;
+    }
+
+    /// How often it was begun again.
+    pub(super) fn restarts(&self) -> usize {
+        self.inner.lock().restarts
+    }
+
+    /// Rings everybody, as when the clock was set.
+    pub(super) fn ring_all(&self) {
+        self.bells.iter().for_each(Bell::ring_due);
+    }
+
+    /// Rings whoever wanted to be woken by now.
+    pub(super) fn ring_due(&self) {
+        let mut inner = self.inner.lock();
+        if inner.thread == Thread::Dead {
+            return;
+        }
+        for (i, target) in inner.targets.iter_mut().enumerate() {
+            if target.is_some_and(|at| at <= self.clock.wall()) {
+                *target = None;
+                self.bells[i].ring_due();
+            }
+        }
+    }
+}
+
+impl Waker for ByHand {
+    fn wake_by(&self, shard: ShardId, wall: Duration) {
+        let mut inner = self.inner.lock();
+        let target = &mut inner.targets[usize::from(shard.0)];
+        *target = Some(target.map_or(wall, |at| at.min(wall)));
+        drop(inner);
+        self.ring_due();
+    }
+
+    fn turns(&self) -> Option<u64> {
+        let mut inner = self.inner.lock();
+        match inner.thread {
+            Thread::None => return None,
+            Thread::Turns => inner.turns += 1,
+            Thread::Dead => {}
+            Thread::Panics => {
+                inner.thread = Thread::Turns;
+                panic!("planted");
+            }
+        }
+        Some(inner.turns)
+    }
+
+    fn restart(&self) -> io::Result<()> {
+        let mut inner = self.inner.lock();
+        inner.restarts += 1;
+        inner.thread = Thread::Turns;
+        drop(inner);
+        self.ring_due();
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! Guards and loops that break themselves: the auditor, the watchdog, the thread that wakes the
+//! loops. Each is begun again and does its work from then on.
+
+use super::{
+    by_hand::Thread,
+    flaky::{Breaks, Flaky},
+    *,
+};
+
+/// Longer than any test: nobody watches.
+const NEVER: Duration = Duration::from_secs(1 << 30);
+
+/// A node that has lost sight of a lane, so that only the auditor sees that something is due in it,
+/// and whose auditor meets `fault` at its first call to the store.
+async fn auditor_meets(fault: impl FnOnce(&Flaky), stall_after: Duration) -> World {
+    let world = World::start_with(|options| {
+        options.stall_after = stall_after;
+        options.audit_every = Duration::from_secs(9);
+    })
+    .await;
+    world.lose(Some(A));
+    world.schedule("lost", ms(0), A).await;
+    // The watchdog has the loop look after 7.5 s and after 10 s, the auditor looks after 9 s.
+    tokio::time::sleep(Duration::from_millis(8_500)).await;
+    let looks = world.flaky.looks();
+    fault(&world.flaky);
+    tokio::time::sleep(Duration::from_millis(1_000)).await;
+    assert_eq!(world.flaky.looks(), looks + 1, "it is the auditor's");
+    world
+}
+
+fn idle(world: &World, name: &str) -> Duration {
+    let loops = world.handle.health().loops;
+    loops.iter().find(|it| it.name == name).expect("it is among the loops").idle_for
+}
+
+#[tokio::test(start_paused = true)]
+async fn t27_an_auditor_that_gets_no_answer_or_panics_looks_again() {
+    let faults: [fn(&Flaky); 2] =
+        [|flaky| flaky.hang(Breaks::Ready), |flaky| flaky.panic_in(Breaks::Ready)];
+    for fault in faults {
+        let mut world = auditor_meets(fault, crate::Options::default().stall_after).await;
+        // Ten seconds without an answer and two looks.
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let health = world.handle.health();
+        assert_eq!(health.restarts, 1, "somebody hears of it");
+        assert_eq!(health.neglected, [format!("{A} of namespace shop")]);
+        world.lose(None);
+        assert_eq!(world.call().await.envelope.id.as_str(), "lost");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_auditor_that_stands_still_is_seen_among_the_loops() {
+    for (fault, stands_still) in
+        [((|flaky| flaky.hang(Breaks::Ready)) as fn(&Flaky), true), (|_| {}, false)]
+    {
+        let world = auditor_meets(fault, NEVER).await;
+        for _ in 0..11 {
+            world.advance_unnoticed(ms(1_000));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let idle = idle(&world, "auditor");
+        assert_eq!(idle > Duration::from_secs(10), stands_still, "{idle:?}");
+        assert!(stands_still || idle <= Duration::from_secs(1), "{idle:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t27_a_loop_that_panics_is_begun_again_and_its_slots_come_back() {
+    for call in [Breaks::Ready, Breaks::Claim] {
+        let mut world = World::start().await;
+        world.limit_in_flight(1).await;
+        world.quiet().await;
+        world.flaky.panic_in(call);
+        for id in ["t", "u"] {
+            world.schedule(id, ms(0), A).await;
+            world.call().await.answer(Delivery::Confirmed);
+            world.until(id, State::Finished).await;
+        }
+        let health = world.handle.health();
+        assert_eq!((health.restarts, health.deliveries_in_flight), (1, 0), "{call:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t27_a_watchdog_that_panics_watches_on() {
+    let mut world = World::start().await;
+    world.waker.set(Thread::Panics);
+    world.schedule("far", ms(3_600_000), A).await;
+    // The auditor, which is not to meet what hangs, looks after 10 s.
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(world.handle.health().restarts, 1);
+    world.flaky.hang(Breaks::Ready);
+    world.schedule("t", ms(0), A).await;
+    world.call().await.answer(Delivery::Confirmed);
+    assert_eq!(world.handle.health().restarts, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t27_the_watchdog_begins_a_dead_waker_again() {
+    let mut world = World::start().await;
+    world.waker.set(Thread::Turns);
+    world.schedule("t", ms(60_000), A).await;
+    world.schedule("u", ms(120_000), A).await;
+    // Between two looks of the watchdog, which has the loop look as well.
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(world.waker.restarts(), 0, "one that turns is left alone");
+    world.waker.set(Thread::Dead);
+    world.advance(ms(60_000)).await;
+    world.nothing_more().await;
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    assert_eq!((world.waker.restarts(), world.handle.health().restarts), (1, 1));
+    world.call().await.answer(Delivery::Confirmed);
+    world.until("t", State::Finished).await;
+    // From now on the clock is enough: no look of the watchdog is needed.
+    world.advance(ms(60_000)).await;
+    assert!(world.try_call().is_some_and(|call| call.envelope.id.as_str() == "u"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.waker.restarts(), 1);
+}

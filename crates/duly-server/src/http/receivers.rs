@@ -1,0 +1,107 @@
+//! Refuses receivers that no attempt could reach, when they are named and not hours later.
+//!
+//! The sink checks each address before it connects, and would give up such a firing at every attempt.
+//! What a URL says by itself is known at the call: a host that is an address, and the port. Names are
+//! looked up for attempts only, for what they mean then is what counts.
+
+use duly_core::{
+    Destination, Invalid, Schedule, Settings,
+    destination::HttpDestination,
+    schedule::{Change, Patch},
+};
+use duly_store::{Operation, namespaces::Put};
+use url::{Position, Url};
+
+use super::App;
+
+impl App {
+    /// Checks the receiver of a new timer.
+    ///
+    /// # Errors
+    /// When it cannot be reached by the rules of this server.
+    pub(super) fn check_schedule(&self, schedule: &Schedule) -> Result<(), Invalid> {
+        schedule.destination.as_ref().map_or(Ok(()), |to| self.check_destination(to))
+    }
+
+    /// Checks the receiver of a change.
+    ///
+    /// # Errors
+    /// As [`App::check_schedule`].
+    pub(super) fn check_patch(&self, patch: &Patch) -> Result<(), Invalid> {
+        match &patch.destination {
+            Change::Set(to) => self.check_destination(to),
+            Change::Keep | Change::Reset => Ok(()),
+        }
+    }
+
+    /// Checks the receiver of an operation, of a batch or over gRPC.
+    ///
+    /// # Errors
+    /// As [`App::check_schedule`].
+    pub(crate) fn check_operation(&self, operation: &Operation) -> Result<(), Invalid> {
+        match operation {
+            Operation::Schedule { schedule, .. } => {
+                self.check_schedule(schedule).map_err(|invalid| invalid.within("schedule"))
+            }
+            Operation::Reschedule { patch, .. } => {
+                self.check_patch(patch).map_err(|invalid| invalid.within("reschedule"))
+            }
+            Operation::Import { timer } => {
+                timer.destination.as_ref().map_or(Ok(()), |to| self.check_destination(to))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the receivers of settings, but for those that are there already: a rule that came
+    /// later does not stand in the way of another change.
+    ///
+    /// # Errors
+    /// As [`App::check_schedule`].
+    pub(super) fn check_settings(
+        &self,
+        put: &Put,
+        present: Option<&Settings>,
+    ) -> Result<(), Invalid> {
+        let (Put::Replace { settings, .. } | Put::IfAbsent(settings)) = put;
+        if present.is_none_or(|present| present.destination != settings.destination) {
+            self.check_destination(&settings.destination)?;
+        }
+        match &settings.fallback {
+            Some(second) if present.is_none_or(|it| it.fallback.as_ref() != Some(second)) => {
+                self.check_receiver(&second.destination, "fallback.destination")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_destination(&self, to: &Destination) -> Result<(), Invalid> {
+        match to {
+            Destination::Http(http) => self.check_receiver(http, "destination"),
+            Destination::Pull => Ok(()),
+        }
+    }
+
+    fn check_receiver(&self, http: &HttpDestination, field: &str) -> Result<(), Invalid> {
+        let rules = self.addresses();
+        let url = http.url();
+        let field = || format!("{field}.http.url");
+        if let Err(refused) = rules.check_url(url) {
+            let allowed = format!(
+                "at a public address, or at one of a network in delivery.allow_networks ({} is {})",
+                refused.address, refused.kind
+            );
+            return Err(Invalid::new(field(), shown(url), allowed));
+        }
+        let port = url.port_or_known_default().unwrap_or_default();
+        rules.check_port(port).map_err(|_| {
+            let allowed = format!("at a port of webhook.allow_ports ({port} is none)");
+            Invalid::new(field(), shown(url), allowed)
+        })
+    }
+}
+
+/// Scheme, host and port: the rest may hold what is nobody's business.
+fn shown(url: &Url) -> &str {
+    &url[..Position::BeforePath]
+}

@@ -1,0 +1,248 @@
+use bytes::Bytes;
+use duly_core::{
+    Destination, Incarnation, Millis, NamespaceName, Payload, RetryPolicy, Schedule, State, Timer,
+    TimerId, Timestamp,
+    destination::{HttpDestination, Method},
+    headers::Headers,
+    payload::Form,
+    request_hash::RequestHash,
+    retry::Exponential,
+    schedule::{SlotKey, Tags, When},
+    timer::{Attempt, AttemptOutcome, Death, DeathReason, HISTORY_MAX, SettledToken, Verdict},
+};
+use duly_store::TimerView;
+use proptest::{
+    collection::vec,
+    option,
+    prelude::*,
+    sample::{Index, select},
+};
+use serde_json::{Value, json};
+
+use super::{ATTEMPTS_MAX, TransportIn, TransportOut};
+use crate::wire::json;
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    let edges = prop_oneof![Just(0), Just(Timestamp::MAX.unix_ms()), 0..=Timestamp::MAX.unix_ms()];
+    edges.prop_map(Timestamp::saturating_from_unix_ms)
+}
+
+fn made(form: Form, bytes: Vec<u8>) -> Payload {
+    Payload { form, bytes: Bytes::from(bytes) }
+}
+
+fn payload() -> impl Strategy<Value = Payload> {
+    // Texts that a parser and writer between would change.
+    let jsons = [
+        "null",
+        "{ \"a\":1.0e2,\t\"a\": 1 }",
+        "[\n  1,\r\n  2\n]",
+        "\"\\u00e9 \\/ é\u{2028}\"",
+        "123456789012345678901234567890",
+        "{\n}",
+    ];
+    prop_oneof![
+        select(jsons.map(|text| text.as_bytes().to_vec()).to_vec())
+            .prop_map(|text| made(Form::Json, text)),
+        any::<String>().prop_map(|text| made(Form::Text, text.into_bytes())),
+        vec(any::<u8>(), 0..50).prop_map(|bytes| made(Form::Binary, bytes)),
+    ]
+}
+
+fn headers() -> impl Strategy<Value = Headers> {
+    let names = ["authorization", "x-api-key", "cookie", "content-type", "x-a"];
+    let values = vec("[!-~]([ -~]{0,9}[!-~])?", names.len());
+    (values, 0..=names.len()).prop_map(move |(values, count)| {
+        let pairs = names.iter().map(|name| (*name).to_owned()).zip(values).take(count);
+        Headers::new(pairs).expect("such headers are allowed")
+    })
+}
+
+fn destination() -> impl Strategy<Value = Destination> {
+    let methods = select(vec![Method::Post, Method::Put, Method::Patch]);
+    let http = ("[a-z0-9/?=&%é ]{0,20}", methods, headers(), 100..=600_000_u64);
+    let http = http.prop_filter_map("no URL", |(rest, method, headers, timeout_ms)| {
+        let url = format!("https://user-service.example:8443/{rest}");
+        let mut http = HttpDestination::new(&url).ok()?;
+        (http.method, http.headers) = (method, headers);
+        http.timeout = Millis::from_ms(timeout_ms);
+        Some(Destination::Http(http))
+    });
+    // Refused at a schedule: an answer with it must not overwrite the credential.
+    let http = http.prop_filter("a redacted credential", |destination| match destination {
+        Destination::Http(http) => http.headers.iter().all(|(_, value)| value != "***"),
+        Destination::Pull => true,
+    });
+    prop_oneof![Just(Destination::Pull), http]
+}
+
+fn retry() -> impl Strategy<Value = RetryPolicy> {
+    let wait = || (0..=2_592_000_000_u64).prop_map(Millis::from_ms);
+    // As people write them: the parser is exact to fifteen digits.
+    let share = |from: u32, to: u32| (from..=to).prop_map(|n| f64::from(n) / 1_000.0);
+    let exponential = (1..=1_000_u32, wait(), wait(), share(1_000, 100_000), share(0, 1_000));
+    let exponential = exponential.prop_map(|(max_attempts, a, b, multiplier, jitter)| {
+        let (min_backoff, max_backoff) = (a.min(b), a.max(b));
+        let policy = Exponential { max_attempts, min_backoff, max_backoff, multiplier, jitter };
+        RetryPolicy::Exponential(policy)
+    });
+    prop_oneof![exponential, vec(wait(), 1..6).prop_map(RetryPolicy::Schedule)]
+        .prop_filter("a policy that is refused", |policy| policy.clone().check().is_ok())
+}
+
+fn asked() -> impl Strategy<Value = Schedule> {
+    let id = "\\PC{1,20}".prop_filter_map("no id", |id| TimerId::new(&id).ok());
+    let labels = (vec("\\PC{1,9}", 0..4), option::of("\\PC{1,9}"));
+    let rest = (option::of(destination()), option::of(retry()), option::of(any::<u64>()));
+    let trace = option::of("0[0-9]-[1-9a-f]{32}-[1-9a-f]{16}-0[01]");
+    (id, time(), option::of(payload()), headers(), labels, rest, trace).prop_map(
+        |(id, due_at, payload, headers, (tags, slot_key), (destination, retry, after), trace)| {
+            let mut schedule = Schedule::new(id, When::At(due_at));
+            schedule.payload = payload;
+            schedule.headers = headers;
+            schedule.tags = Tags::new(tags).expect("such tags are allowed");
+            schedule.slot_key =
+                slot_key.map(|key| SlotKey::new(key).expect("such a key is allowed"));
+            (schedule.destination, schedule.retry) = (destination, retry);
+            schedule.expire_after = after.map(Millis::from_ms);
+            schedule.trace_parent = trace;
+            schedule
+        },
+    )
+}
+
+/// A timer that no attempt was made of, one between attempts, or a dead letter.
+fn timer() -> impl Strategy<Value = Timer> {
+    let numbers = (any::<u64>(), any::<u128>(), 1..=u32::MAX, any::<u32>(), any::<bool>());
+    let attempt = (any::<Index>(), time(), select(&AttemptOutcome::ALL[..]), "\\PC{0,30}");
+    let happened = (0..=ATTEMPTS_MAX, any::<Index>(), vec(attempt, 0..=HISTORY_MAX), time());
+    let times = (time(), time(), option::of(time()));
+    let death = option::of((time(), select(&DeathReason::ALL[..])));
+    (asked(), numbers, happened, times, death).prop_map(
+        |(schedule, numbers, (attempts, budget_from, history, next), times, death)| {
+            let (incarnation, hash, revision, occurrence, is_unsure) = numbers;
+            let within = |index: Index, count: u32| {
+                u32::try_from(index.index(count as usize)).expect("below a u32")
+            };
+            let mut timer = Timer::new(schedule, times.0, Incarnation(incarnation))
+                .expect("a time that is allowed");
+            timer.updated_at = times.1;
+            timer.request_hash = RequestHash(hash);
+            (timer.revision, timer.occurrence) = (revision, occurrence);
+            timer.attempts = attempts;
+            timer.budget_from = within(budget_from, attempts + 1);
+            timer.fired_at = times.2;
+            timer.maybe_delivered = is_unsure;
+            let history = history.into_iter().filter(|_| attempts > 0);
+            timer.history = history
+                .map(|(number, at, outcome, reason)| {
+                    Attempt::new(within(number, attempts) + 1, at, outcome, &reason)
+                })
+                .collect();
+            timer.death = death.map(|(at, reason)| Death { at, reason });
+            timer.next_attempt_at = (death.is_none() && attempts > 0).then_some(next);
+            timer.last_settled = Some(SettledToken { nonce: 7, verdict: Verdict::Retry });
+            timer
+        },
+    )
+}
+
+fn view(timer: Timer, state: State) -> TimerView {
+    TimerView::whole(NamespaceName::new("n").expect("a name"), state, timer)
+}
+
+fn text(view: &TimerView) -> Vec<u8> {
+    let out = TransportOut::new(view).expect("a whole timer");
+    serde_json::to_vec(&out).expect("it is JSON")
+}
+
+fn taken(text: &[u8]) -> Timer {
+    json::parse::<TransportIn>(text).and_then(TransportIn::check).expect("it is taken")
+}
+
+proptest! {
+    #[test]
+    fn p7_p11_a_timer_comes_in_as_it_went_out_on_one_line(timer in timer()) {
+        let line = text(&view(timer.clone(), State::Scheduled));
+        prop_assert!(!line.contains(&b'\n') && !line.contains(&b'\r'));
+        let came = taken(&line);
+        prop_assert_eq!(came.delivery_id("n"), timer.delivery_id("n"));
+        prop_assert_eq!(came, Timer { last_settled: None, ..timer });
+    }
+
+    #[test]
+    fn damaged_lines_are_refused_or_say_something_else(
+        timer in timer(), at in any::<Index>(), byte in any::<u8>()
+    ) {
+        let mut line = text(&view(timer, State::Scheduled));
+        let at = at.index(line.len());
+        line[at] = byte;
+        if let Ok(came) = json::parse::<TransportIn>(&line).and_then(TransportIn::check) {
+            // Whatever is taken can travel on.
+            prop_assert_eq!(taken(&text(&view(came.clone(), State::Scheduled))), came);
+        }
+    }
+}
+
+fn plain() -> Timer {
+    let at = |ms| Timestamp::from_unix_ms(ms).expect("a time");
+    let schedule = Schedule::new(TimerId::new("a").expect("an id"), When::At(at(5_000)));
+    Timer::new(schedule, at(1_000), Incarnation(9)).expect("a timer")
+}
+
+#[test]
+fn p3_a_firing_under_a_lease_travels_as_one_whose_attempt_is_not_known() {
+    let mut view = view(plain(), State::InFlight);
+    let at = |ms| Timestamp::from_unix_ms(ms).expect("a time");
+    view.leased_until = Some(at(36_000));
+    view.attempt_under_way = Some(3);
+    view.claimed_at = Some(at(6_000));
+    let came = taken(&text(&view));
+    assert_eq!((came.attempts, came.maybe_delivered), (3, true));
+    assert_eq!((came.next_attempt_at, came.fired_at), (Some(at(36_000)), Some(at(6_000))));
+    assert_eq!(came.delivery_id("n"), plain().delivery_id("n"));
+}
+
+#[test]
+fn what_contradicts_itself_is_refused_with_its_field() {
+    let good: Value =
+        serde_json::from_slice(&text(&view(plain(), State::Scheduled))).expect("JSON");
+    let refused = |change: Value| {
+        let mut body = good.clone();
+        let fields = body.as_object_mut().expect("an object");
+        fields.extend(change.as_object().expect("an object").clone());
+        let body = body.to_string();
+        let came = json::parse::<TransportIn>(body.as_bytes()).and_then(TransportIn::check);
+        came.expect_err(&body).field
+    };
+    let attempt = json!({"attempt": 1, "at": 0, "outcome": "failed", "reason": "no"});
+    for (change, field) in [
+        (json!({"id": ""}), "id"),
+        (json!({"incarnation": "9"}), "incarnation"),
+        (json!({"incarnation": "+000000000000009"}), "incarnation"),
+        (json!({"request_hash": "x".repeat(32)}), "request_hash"),
+        (json!({"revision": 0}), "revision"),
+        (json!({"attempts": -1}), "attempts"),
+        (json!({"attempts": ATTEMPTS_MAX + 1}), "attempts"),
+        (json!({"attempts": 1}), "next_attempt_at"),
+        (json!({"attempts": 1, "next_attempt_at": 9, "budget_from": 2}), "budget_from"),
+        (json!({"next_attempt_at": 9, "death": {"at": 8, "reason": "expired"}}), "next_attempt_at"),
+        (json!({"death": {"at": 8, "reason": "tired"}}), "death.reason"),
+        (json!({"death": {"at": "never", "reason": "expired"}}), "death.at"),
+        (json!({"history": [attempt]}), "history[0].attempt"),
+        (json!({"attempts": 99, "next_attempt_at": 9, "history": vec![&attempt; 17]}), "history"),
+        (
+            json!({"attempts": 1, "next_attempt_at": 9,
+                "history": [{"attempt": 1, "at": 0, "outcome": "failed", "reason": "x".repeat(1_025)}]}),
+            "history[0].reason",
+        ),
+        (json!({"trace_parent": "00-1-2-3"}), "trace_parent"),
+        (json!({"payload": 1, "payload_json": "1"}), "payload_json"),
+        (json!({"payload_json": "{"}), "payload_json"),
+        (json!({"updated_at": "2300-01-01T00:00:00Z"}), "updated_at"),
+        (json!({"headers": {"host": "x"}}), "headers.host"),
+        (json!({"delay": "1h"}), "delay"),
+    ] {
+        assert_eq!(refused(change.clone()), field, "{change}");
+    }
+}

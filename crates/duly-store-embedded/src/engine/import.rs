@@ -1,0 +1,90 @@
+//! Timers and dead letters that come from another store as they were there.
+
+use std::sync::Arc;
+
+use duly_core::{
+    NamespaceName, Timer,
+    lifecycle::{self, Decision, Event, Imported},
+};
+use duly_store::{Outcome, Refusal};
+
+use crate::{
+    format::record::{Cause, Record},
+    index::Key,
+};
+
+use super::{
+    Engine, Stop, letters,
+    schedule::{check_limits, check_pending},
+    view::Known,
+};
+
+impl Engine {
+    /// Takes a timer as it is, unless it has been here before.
+    pub(super) fn import(
+        &mut self,
+        key: Key,
+        name: &NamespaceName,
+        timer: Box<Timer>,
+    ) -> Result<Outcome, Stop> {
+        if timer.death.is_some() {
+            return self.import_letter(key, name, timer);
+        }
+        let known = self.look_up(key);
+        let old = self.readable(name, known)?;
+        let is_known = old.as_ref().is_some_and(|old| old.is_of(&timer));
+        let imported = if is_known { Imported::Known } else { Imported::New };
+        let state = old.as_ref().map(|view| view.state);
+        match (lifecycle::decide(state, Event::Import(imported)), old) {
+            (Decision::Existing, Some(old)) => return Ok(Outcome::Existing(Arc::new(old))),
+            (Decision::Refuse(code), Some(old)) => {
+                return Err(Stop::Refused(self.refuse_state(&timer.id, &old, code)));
+            }
+            _ => {}
+        }
+        let namespace = self.namespace(key.namespace());
+        let (settings, pending) = (Arc::clone(&namespace.settings), namespace.pending());
+        self.admit_new().map_err(Stop::Refused)?;
+        check_limits(&settings, name, &timer, self.now.wall(), "due_at")?;
+        check_pending(&settings, pending, name)?;
+        let record = Record::Pending(Cause::Created, timer);
+        self.write_keyed(key, &record)?;
+        Ok(Outcome::Created(self.view_of(name, record)))
+    }
+
+    /// Takes a dead letter as it is, unless its firing has been here before; whatever lives under its
+    /// id stays.
+    fn import_letter(
+        &mut self,
+        key: Key,
+        name: &NamespaceName,
+        timer: Box<Timer>,
+    ) -> Result<Outcome, Stop> {
+        let number = key.namespace();
+        let letter = letters::key_of(self.hash_key, number, timer.delivery_id(name.as_str()));
+        // What is there of it already, or the latest that has its id.
+        let there = self.namespace(number).letters.get(letter).map(Known::Dead);
+        let of_id = self.look_up(key);
+        for known in there.into_iter().chain([of_id]) {
+            let old = self.readable(name, known)?.filter(|old| old.is_of_firing(&timer));
+            let state = old.as_ref().map(|view| view.state);
+            let event = Event::Import(Imported::Known);
+            if let (Decision::Existing, Some(old)) = (lifecycle::decide(state, event), old) {
+                return Ok(Outcome::Existing(Arc::new(old)));
+            }
+        }
+        let namespace = self.namespace(number);
+        let (settings, dead) = (Arc::clone(&namespace.settings), namespace.dead());
+        self.admit_new().map_err(Stop::Refused)?;
+        check_limits(&settings, name, &timer, self.now.wall(), "due_at")?;
+        let max_dead = settings.limits.max_dead;
+        if dead >= max_dead {
+            return Err(Stop::Refused(Refusal::dead_letters_full(name, max_dead)));
+        }
+        let record = Record::Dead(Cause::Imported, timer);
+        self.write_keyed(key, &record)?;
+        let Record::Dead(_, timer) = record else { unreachable!("it was made above") };
+        let view = duly_store::TimerView::whole(name.clone(), duly_core::State::Dead, *timer);
+        Ok(Outcome::Created(Arc::new(view)))
+    }
+}

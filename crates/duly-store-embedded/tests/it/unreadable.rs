@@ -1,0 +1,233 @@
+//! EIO where something is read, once or for some time: nobody takes a healthy record for a damaged
+//! one, nothing is lost, and the service goes on as soon as the disk does.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use duly_core::{Millis, State};
+use duly_store::{Error, ListRequest, SettleOutcome, SettleVerdict, query::ListState};
+use duly_store_embedded::{
+    EmbeddedStore,
+    disk::{Disk, Operation, SimDisk},
+};
+
+use crate::{
+    faulty::{Answers, FaultyDisk, Rule},
+    harness::Shell,
+    snapshot::Snapshot,
+    stage::{Stage, open},
+    steps::{SHARD, Step, cancel, claim, name, schedule, settle, timer_id, wait},
+    twins::{busy, copy},
+    workload::{LARGE_BYTES, forgetful, settings},
+};
+
+const YEAR_MS: u64 = 31_536_000_000;
+const HOUR_MS: u64 = 3_600_000;
+const TIMERS: u64 = 9;
+/// An answer reads a record up to three times before it gives up on it.
+const READS: u64 = 3;
+
+fn reads_fail(name: &'static str, after: u64, times: u64) -> Rule {
+    Rule { operation: Operation::Read, name, answers: Answers::Broken, after, times }
+}
+
+fn id(number: u64) -> String {
+    format!("t{number}")
+}
+
+/// Timers that are due in an hour; in runs, if `fillers` come and go after them.
+fn stage(fillers: u64) -> Stage {
+    let mut stage = Stage::with(Shell::Inline, FaultyDisk::new(SimDisk::new(1)), busy);
+    stage.take(&Step::Put("shop", Box::new(settings())));
+    stage.take(&Step::Put("brief", Box::new(forgetful())));
+    let timers = (0..TIMERS).map(|n| schedule(&id(n), HOUR_MS + n, 300)).collect();
+    stage.take(&Step::Apply("shop", timers));
+    for number in 0..fillers {
+        let filler = format!("filler {number}");
+        let gone = vec![schedule(&filler, YEAR_MS, 3 * LARGE_BYTES), cancel(&filler)];
+        stage.take(&Step::Apply("brief", gone));
+    }
+    stage
+}
+
+/// Where the timers are: in the journal, or in a run.
+const PLACES: [(u64, &str); 2] = [(0, ".log"), (16, "runs/")];
+
+/// Claims until nothing comes, acknowledging all of it; answers how often a claim was refused.
+fn deliver(stage: &Stage, fired: &mut Vec<String>, tries: u64) -> u64 {
+    let mut refused = 0;
+    for _ in 0..tries {
+        match claim(stage.store(), "shop", 4) {
+            Ok(firings) => {
+                for firing in firings {
+                    let settled = settle(stage.store(), "shop", &firing.token, SettleVerdict::Ack);
+                    assert_eq!(settled, Ok(SettleOutcome::Ok), "{}", firing.id);
+                    fired.push(firing.id.to_string());
+                }
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+                assert!(error.to_string().contains("cannot be read now"), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    refused
+}
+
+#[test]
+fn p1_t11_a_read_that_fails_at_a_claim_quarantines_nothing_and_the_timer_is_delivered_later() {
+    for (fillers, place) in PLACES {
+        let mut met = 0;
+        for times in [1, 2, READS, 2 * READS, 8 * READS] {
+            for after in [0, 1, READS] {
+                let what = format!("{place}: {times} reads fail after {after}");
+                let mut stage = stage(fillers);
+                stage.clock.advance(Millis::from_ms(2 * HOUR_MS));
+                stage.disk.fail(reads_fail(place, after, times));
+                let mut fired = Vec::new();
+                met += deliver(&stage, &mut fired, 20);
+                met += u64::from(!fired.is_sorted());
+                assert_eq!(stage.disk.times_left(), 0, "{what}: claims read");
+                let unique: BTreeSet<String> = fired.iter().cloned().collect();
+                let all: BTreeSet<String> = (0..TIMERS).map(id).collect();
+                assert_eq!((unique, fired.len() as u64), (all, TIMERS), "{what}");
+                let shown = Snapshot::of(stage.store());
+                assert_eq!(shown.namespaces["shop"].1.dead, 0, "{what}: nothing is quarantined");
+                stage.restart_crashed();
+                assert_eq!(Snapshot::of(stage.store()), shown, "{what}");
+            }
+        }
+        assert!(met > 0, "{place}: some timer came later than others for it");
+    }
+}
+
+/// What stands where the disk does not read holds nobody else up.
+#[test]
+fn p9_t11_a_timer_that_cannot_be_read_for_long_does_not_keep_the_later_ones_waiting() {
+    let (fillers, place) = PLACES[1];
+    let mut stage = stage(fillers);
+    let later = (0..TIMERS).map(|n| schedule(&format!("later{n}"), 2 * HOUR_MS + n, 300));
+    stage.take(&Step::Apply("shop", later.collect()));
+    stage.clock.advance(Millis::from_ms(3 * HOUR_MS));
+    stage.disk.fail(reads_fail(place, 0, u64::MAX));
+    for most in [1, 4] {
+        let firings = claim(stage.store(), "shop", most).expect("others can be read");
+        let ids: Vec<String> = firings.iter().map(|firing| firing.id.to_string()).collect();
+        assert_eq!(ids.len(), most, "{ids:?}");
+        assert!(ids.iter().all(|id| id.starts_with("later")), "{ids:?}");
+        for firing in firings {
+            settle(stage.store(), "shop", &firing.token, SettleVerdict::Ack).expect("settled");
+        }
+    }
+    stage.disk.heal();
+    let mut fired = Vec::new();
+    assert_eq!(deliver(&stage, &mut fired, 20), 0);
+    let first: Vec<String> = (0..TIMERS).map(id).collect();
+    assert_eq!(fired[..first.len()], first, "in the order in which they are due");
+    assert_eq!(fired.len() as u64, 2 * TIMERS - 5);
+    assert_eq!(Snapshot::of(stage.store()).namespaces["shop"].1.dead, 0);
+}
+
+#[test]
+fn p1_a_read_that_fails_leaves_nothing_out_of_a_list_and_answers_no_look_with_damage() {
+    for (fillers, place) in PLACES {
+        let stage = stage(fillers);
+        let shown = Snapshot::of(stage.store());
+        let mut refused = 0;
+        for (after, times) in (0..TIMERS + 2).flat_map(|after| [(after, 1), (after, 2 * READS)]) {
+            let what = format!("{place}: {times} reads fail after {after}");
+            stage.disk.fail(reads_fail(place, after, times));
+            for state in [ListState::Pending, ListState::Only(State::Scheduled)] {
+                let request = ListRequest { limit: 100, ..ListRequest::new(name("shop"), state) };
+                match wait(stage.store().list(SHARD, request)) {
+                    Ok(page) => assert_eq!(page.timers.len() as u64, TIMERS, "{what}"),
+                    Err(Error::Unavailable { reason, .. }) => {
+                        assert!(reason.contains("cannot be read now"), "{what}: {reason}");
+                        refused += 1;
+                    }
+                    Err(error) => panic!("{what}: {error}"),
+                }
+            }
+            stage.disk.heal();
+            stage.disk.fail(reads_fail(place, 0, after));
+            let look = wait(stage.store().get(SHARD, name("shop"), timer_id("t3")));
+            let is_fine = matches!(&look, Ok(Some(_)) | Err(Error::Unavailable { .. }));
+            assert!(is_fine, "{what}: {look:?}");
+            stage.disk.heal();
+            assert_eq!(Snapshot::of(stage.store()), shown, "{what}");
+        }
+        assert!(refused > 0, "{place}: some list met it");
+    }
+}
+
+/// Timers in runs and in the journal, two checkpoints, stubs and letters.
+fn closed() -> (SimDisk, Stage, Snapshot) {
+    let mut stage = stage(16);
+    let some = (0..4).map(|n| schedule(&format!("last{n}"), HOUR_MS, 200)).collect();
+    stage.take(&Step::Apply("shop", some));
+    stage.take(&Step::Apply("shop", vec![cancel("t1"), cancel("last2")]));
+    let left = stage.disk.sim.kill();
+    stage.restart_killed();
+    let shown = Snapshot::of(stage.store());
+    (left, stage, shown)
+}
+
+fn try_to_open(
+    disk: &FaultyDisk,
+    stage: &Stage,
+) -> Result<EmbeddedStore, duly_store_embedded::OpenError> {
+    let on: Arc<dyn Disk> = Arc::new(disk.clone());
+    open(Shell::Inline, on, &stage.clock, busy(9))
+}
+
+/// Every read, look at a directory, length and opening of a file fails once while the store opens.
+#[test]
+fn p1_t14_what_cannot_be_read_at_an_opening_is_done_without_or_refused_and_never_lost() {
+    let (left, stage, shown) = closed();
+    for operation in [Operation::Read, Operation::Open, Operation::List, Operation::Length] {
+        let (mut after, mut opened, mut refused) = (0, 0, 0);
+        loop {
+            let disk = FaultyDisk::new(copy(&left, 2));
+            let what = format!("{operation} fails after {after}");
+            disk.fail(Rule { operation, name: "", answers: Answers::Broken, after, times: 1 });
+            match try_to_open(&disk, &stage) {
+                Ok(store) => {
+                    if disk.times_left() > 0 {
+                        break;
+                    }
+                    opened += 1;
+                    disk.heal();
+                    assert!(Snapshot::of(&store) == shown, "{what}: something is lost");
+                }
+                Err(error) => {
+                    refused += 1;
+                    let message = error.to_string();
+                    assert!(message.contains(&operation.to_string()), "{what}: {message}");
+                }
+            }
+            disk.heal();
+            for left in [disk.sim.kill(), disk.sim.crash()] {
+                let store = try_to_open(&FaultyDisk::new(left), &stage)
+                    .unwrap_or_else(|error| panic!("{what}, then it is well: {error}"));
+                assert!(Snapshot::of(&store) == shown, "{what}, then it is well");
+            }
+            after += 1;
+        }
+        assert!(opened + refused > 3, "{operation}: {opened} opened, {refused} refused");
+    }
+}
+
+#[test]
+fn p1_t14_a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before_it() {
+    let (left, stage, shown) = closed();
+    let newest = left.names().into_iter().rfind(|name| name.ends_with(".ckp")).expect("two");
+    let newest: &'static str = newest.leak();
+    let disk = FaultyDisk::new(copy(&left, 2));
+    disk.fail(reads_fail(newest, 0, u64::MAX));
+    let store = try_to_open(&disk, &stage).expect("the one before it is read");
+    assert!(Snapshot::of(&store) == shown, "something is lost");
+    let disk = FaultyDisk::new(copy(&left, 2));
+    disk.fail(reads_fail(".ckp", 0, u64::MAX));
+    let message = try_to_open(&disk, &stage).expect_err("both are needed").to_string();
+    assert!(message.contains("cannot read") && message.contains(newest), "{message}");
+}

@@ -1,0 +1,42 @@
+//! The limits at which operations are refused, by name, for those who count refusals.
+
+/// A limit of a namespace or of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// `limits.schedule_per_second` of a namespace.
+    SchedulePerSecond,
+    /// `limits.max_pending` of a namespace.
+    MaxPending,
+    /// `limits.max_dead` of a namespace.
+    MaxDead,
+    /// Room on the disk, or a disk that does not do what it should.
+    Disk,
+    /// Memory of the index.
+    Memory,
+    /// What fits a segment of the journal.
+    Segment,
+}
+
+impl Limit {
+    /// Every limit.
+    pub const ALL: [Self; 6] = [
+        Self::SchedulePerSecond,
+        Self::MaxPending,
+        Self::MaxDead,
+        Self::Disk,
+        Self::Memory,
+        Self::Segment,
+    ];
+
+    /// Its name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::SchedulePerSecond => "schedule_per_second",
+            Self::MaxPending => "max_pending",
+            Self::MaxDead => "max_dead",
+            Self::Disk => "disk",
+            Self::Memory => "memory",
+            Self::Segment => "segment",
+        }
+    }
+}

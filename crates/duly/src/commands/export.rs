@@ -1,0 +1,269 @@
+//! `duly export`: writes namespaces with their timers and dead letters as lines, for `duly import`.
+
+mod drain;
+pub(crate) mod line;
+mod target;
+
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+};
+
+use duly_core::{Millis, NamespaceName};
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use self::{
+    line::{End, Line, Opening},
+    target::Target,
+};
+use crate::{
+    Outcome,
+    args::values,
+    cli::Session,
+    commands::namespace,
+    failure::Failure,
+    output::{
+        progress::Progress,
+        terminal::{Screen, Tone},
+        text,
+    },
+};
+
+/// Write timers and dead letters as lines of JSON, for `duly import` at another server
+///
+/// Delivery ids, attempts and history travel, so receivers know at the other server what they have had
+/// already. Lease tokens, ended timers and signing secrets do not. The file holds payloads and the
+/// credentials in the headers of destinations: keep it as safe as those. It is there when it is whole,
+/// and its lines say how many there must be.
+///
+/// To move without firing anything twice, stop whatever schedules and cancels, and use --drain.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The namespaces
+    #[arg(
+        value_name = "NAMESPACE",
+        value_parser = values::namespace,
+        required_unless_present = "all"
+    )]
+    namespaces: Vec<NamespaceName>,
+    /// Every namespace of the server
+    #[arg(long, conflicts_with = "namespaces")]
+    all: bool,
+    /// The file to write, `-` for stdout
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+    /// Pause each namespace first and wait until nothing of it is in flight; it stays paused
+    #[arg(long)]
+    drain: bool,
+    /// Wait no longer than this for what is in flight
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "2m",
+        value_parser = values::duration,
+        requires = "drain"
+    )]
+    drain_timeout: Millis,
+}
+
+/// A page of the server's answer.
+#[derive(Deserialize)]
+struct Page {
+    namespace: Option<Box<RawValue>>,
+    timers: Vec<Box<RawValue>>,
+    cursor: Option<String>,
+}
+
+/// What was written of a namespace.
+#[derive(Serialize)]
+struct Exported {
+    #[serde(flatten)]
+    end: End,
+    paused: bool,
+}
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    file: &'a str,
+    namespaces: &'a [Exported],
+}
+
+/// Runs it.
+pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
+    let names = if args.all { all(session).await? } else { args.namespaces.clone() };
+    let mut target = Target::open(&args.to)?;
+    let mut progress = Progress::new(session.printer);
+    let written = tokio::select! {
+        written = write_all(&args, &names, session, &mut target, &mut progress) => written,
+        // An end by the signal itself would leave secrets behind in an unfinished file.
+        _ = tokio::signal::ctrl_c() => Err(Failure::coded(
+            "interrupted",
+            "interrupted: nothing was exported, and what is paused stays so",
+        )),
+    };
+    progress.clear();
+    let exported = written?;
+    let is_file = target.is_file();
+    target.finish()?;
+    if is_file {
+        return told(&args, &exported, session);
+    }
+    if !session.printer.is_json() && !session.printer.is_quiet() {
+        // Stdout has the lines themselves.
+        exported.iter().for_each(|one| aloud(&one.sentence()));
+    }
+    Ok(())
+}
+
+async fn all(session: &Session) -> Result<Vec<NamespaceName>, Failure> {
+    #[derive(Deserialize)]
+    struct Row {
+        name: String,
+    }
+    let rows = namespace::all(session).await?;
+    let names = rows.iter().map(|row| {
+        let name = serde_json::from_str(row.get()).map(|row: Row| row.name).unwrap_or_default();
+        NamespaceName::new(&name)
+            .map_err(|error| Failure::new(format_args!("the server named {name:?}: {error}")))
+    });
+    names.collect()
+}
+
+/// Writes one namespace after the other.
+async fn write_all(
+    args: &Args,
+    names: &[NamespaceName],
+    session: &Session,
+    target: &mut Target,
+    progress: &mut Progress,
+) -> Result<Vec<Exported>, Failure> {
+    let mut exported = Vec::new();
+    for name in names {
+        if args.drain {
+            drain::drain(name, args.drain_timeout, session, progress).await?;
+        }
+        exported.push(write(name, session, target, progress).await?);
+    }
+    Ok(exported)
+}
+
+/// Writes one namespace.
+async fn write(
+    namespace: &NamespaceName,
+    session: &Session,
+    target: &mut Target,
+    progress: &mut Progress,
+) -> Result<Exported, Failure> {
+    let before = drain::stats(namespace, session).await?;
+    let total = before.pending + before.dead;
+    let mut written = [0_u64; 2];
+    let mut is_resting = false;
+    for (place, state) in ["pending", "dead"].into_iter().enumerate() {
+        let mut cursor = None;
+        loop {
+            let page = page(namespace, state, cursor, session).await?;
+            if let Some(raw) = page.namespace.filter(|_| place == 0) {
+                is_resting = warned(&raw, session, progress)?;
+                target.line(&Line { namespace: Some(raw), ..Line::default() })?;
+            }
+            for timer in page.timers {
+                target.line(&Line { timer: Some(timer), ..Line::default() })?;
+                written[place] += 1;
+            }
+            let done = written.iter().sum();
+            let timers = text::count(done, "timer");
+            progress.show(done, Some(total), &format!("{namespace}: {timers} exported"));
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+    }
+    let [timers, dead] = written;
+    let end = End { namespace: namespace.to_string(), timers, dead };
+    target.line(&Line { end: Some(end.clone()), ..Line::default() })?;
+    let after = drain::stats(namespace, session).await?;
+    if (after.pending, after.dead) != (timers, dead) {
+        progress.clear();
+        warn(&format!(
+            "{namespace} changed while it was exported: it has {} and {} now, and {timers} and {dead} \
+             were exported; stop whatever schedules and cancels there, and export again",
+            text::count(after.pending, "pending timer"),
+            text::count(after.dead, "dead letter"),
+        ));
+    }
+    Ok(Exported { end, paused: is_resting })
+}
+
+async fn page(
+    namespace: &NamespaceName,
+    state: &str,
+    cursor: Option<String>,
+    session: &Session,
+) -> Result<Page, Failure> {
+    let mut query = vec![("state", state.to_owned())];
+    query.extend(cursor.map(|cursor| ("cursor", cursor)));
+    let call = session.client.namespace(Method::GET, namespace, &["export"]);
+    call.query(&query).send().await?.parse()
+}
+
+/// Whether the namespace is at rest; says what that means if it is not.
+fn warned(raw: &RawValue, session: &Session, progress: &mut Progress) -> Result<bool, Failure> {
+    let opening: Opening = serde_json::from_str(raw.get())
+        .map_err(|error| Failure::new(format_args!("the server's answer has no name: {error}")))?;
+    let is_resting = opening.paused && opening.resumes_at.is_none();
+    if !is_resting && !session.printer.is_quiet() {
+        progress.clear();
+        let (name, why) = match opening.resumes_at {
+            Some(at) => (opening.name, format!("resumes by itself at {at}")),
+            None => (opening.name, "is not paused".to_owned()),
+        };
+        warn(&format!(
+            "{name} {why}: what fires here during the move may fire at the other server again; \
+             --drain pauses it and waits for what is in flight"
+        ));
+    }
+    Ok(is_resting)
+}
+
+fn warn(sentence: &str) {
+    let label = Screen::stderr().paint(Tone::Warning, "warning:");
+    aloud(&format!("{label} {}", text::lines(sentence)));
+}
+
+fn aloud(line: &str) {
+    // There is nowhere else to say it.
+    writeln!(io::stderr(), "{line}").ok();
+}
+
+/// Says what there is and what comes next.
+fn told(args: &Args, exported: &[Exported], session: &Session) -> Outcome {
+    let file = text::preview(&args.to.display().to_string(), usize::MAX);
+    let summary = Summary { file: &file, namespaces: exported };
+    let document = serde_json::to_string(&summary).expect("texts and numbers are JSON");
+    session.printer.document(&document, || {
+        let mut lines: Vec<String> = exported.iter().map(Exported::sentence).collect();
+        lines.push(format!("{file} is whole and holds secrets; take it to the other server:"));
+        lines.push(format!("  duly import {file} --create-namespaces --server URL"));
+        if args.drain {
+            lines.push(
+                "what was exported stays here, paused: delete the namespaces when all of it is at the \
+                 other server, or resume them to stay here after all"
+                    .to_owned(),
+            );
+        }
+        Ok(lines.join("\n"))
+    })
+}
+
+impl Exported {
+    fn sentence(&self) -> String {
+        let End { namespace, timers, dead } = &self.end;
+        let timers = text::count(*timers, "timer");
+        let letters = text::count(*dead, "dead letter");
+        let paused = if self.paused { "; it is paused" } else { "" };
+        format!("{namespace}  {timers} and {letters} exported{paused}")
+    }
+}

@@ -1,0 +1,63 @@
+//! Bringing a namespace to rest before a move: paused, and with nothing in flight.
+
+use std::time::{Duration, Instant};
+
+use duly_core::{Millis, NamespaceName};
+use reqwest::Method;
+use serde::Deserialize;
+
+use crate::{
+    Outcome,
+    cli::Session,
+    failure::Failure,
+    output::{progress::Progress, text},
+};
+
+/// Time between two looks.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How much there is of a namespace.
+#[derive(Deserialize)]
+pub(super) struct Stats {
+    pub(super) pending: u64,
+    pub(super) dead: u64,
+    in_flight: u64,
+}
+
+/// Asks for the counts of a namespace.
+pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Result<Stats, Failure> {
+    session.client.namespace(Method::GET, namespace, &["stats"]).send().await?.parse()
+}
+
+/// Pauses a namespace and waits until nothing of it is in flight.
+pub(super) async fn drain(
+    namespace: &NamespaceName,
+    patience: Millis,
+    session: &Session,
+    progress: &mut Progress,
+) -> Outcome {
+    session.client.namespace(Method::POST, namespace, &["pause"]).send().await?;
+    let until = Instant::now() + patience.to_std();
+    let mut most = 0;
+    loop {
+        let in_flight = stats(namespace, session).await?.in_flight;
+        if in_flight == 0 {
+            return Ok(());
+        }
+        let firings = text::count(in_flight, "firing");
+        if Instant::now() >= until {
+            return Err(Failure::coded(
+                "still_in_flight",
+                format_args!(
+                    "{firings} of {namespace} still in flight after {patience}: nothing was \
+                     exported, and {namespace} stays paused. Repeat the command with a longer \
+                     --drain-timeout (a consumer's lease ends by itself), or let it go on with \
+                     `duly namespace resume {namespace}`"
+                ),
+            ));
+        }
+        most = in_flight.max(most);
+        progress.show(most - in_flight, Some(most), &format!("{namespace}: {firings} in flight"));
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,115 @@
+//! Where an export goes: stdout, or a file that is there when it is whole and not before.
+//!
+//! It is written beside its place, for nobody else to read since it holds secrets, and takes that place
+//! when it is on the disk. Whatever goes wrong before leaves nothing behind.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufWriter, Write},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use crate::{Outcome, failure::Failure};
+
+/// Bytes that are written at once.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Where lines are written.
+pub(super) enum Target {
+    /// Stdout.
+    Stdout(BufWriter<io::Stdout>),
+    /// A file.
+    File(Unfinished),
+}
+
+/// A file under way.
+pub(super) struct Unfinished {
+    writer: BufWriter<File>,
+    part: PathBuf,
+    path: PathBuf,
+    is_whole: bool,
+}
+
+impl Target {
+    /// Opens it; `-` is stdout.
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        if path == Path::new("-") {
+            return Ok(Self::Stdout(BufWriter::with_capacity(BUFFER_BYTES, io::stdout())));
+        }
+        let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
+            return Err(Failure::new(format_args!(
+                "cannot write to {}: it is a directory; name a file, or `-` for stdout",
+                path.display()
+            )));
+        };
+        let mut part = name.to_owned();
+        part.push(format!(".{}.part", std::process::id()));
+        let part = path.with_file_name(part);
+        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
+        let file = opened.map_err(|error| unwritable(path, &error))?;
+        let writer = BufWriter::with_capacity(BUFFER_BYTES, file);
+        Ok(Self::File(Unfinished { writer, part, path: path.to_owned(), is_whole: false }))
+    }
+
+    /// Whether answers have stdout for themselves.
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+
+    /// Writes a line.
+    pub(super) fn line(&mut self, line: &impl Serialize) -> Outcome {
+        match self {
+            Self::Stdout(writer) => Ok(write(writer, line)?),
+            Self::File(file) => {
+                let path = &file.path;
+                write(&mut file.writer, line).map_err(|error| unwritable(path, &error))
+            }
+        }
+    }
+
+    /// Everything is written.
+    pub(super) fn finish(self) -> Outcome {
+        match self {
+            Self::Stdout(mut writer) => Ok(writer.flush()?),
+            Self::File(mut file) => {
+                let placed = file.place();
+                placed.map_err(|error| unwritable(&file.path, &error))
+            }
+        }
+    }
+}
+
+impl Unfinished {
+    fn place(&mut self) -> io::Result<()> {
+        self.writer.flush()?;
+        self.writer.get_ref().sync_all()?;
+        fs::rename(&self.part, &self.path)?;
+        self.is_whole = true;
+        // The name is on the disk when its directory is.
+        let directory = self.path.parent().filter(|parent| *parent != Path::new(""));
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            fs::remove_file(&self.part).ok();
+        }
+    }
+}
+
+fn write(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *writer, line)?;
+    writer.write_all(b"\n")
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format_args!(
+        "cannot write the export to {}: {error}; nothing is left of it",
+        path.display()
+    ))
+}

@@ -1,0 +1,266 @@
+//! `duly import`: brings the namespaces of an export to this server.
+//!
+//! Timers are sent some at a time, and one that is there already is no error: an import that was cut
+//! off is repeated from the beginning.
+
+mod batch;
+mod counts;
+mod lines;
+mod section;
+mod there;
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use duly_core::NamespaceName;
+use serde_json::json;
+
+use self::{
+    batch::Batch,
+    counts::{Counts, Fault},
+    lines::{Lines, Text},
+    section::{Fate, Section},
+};
+use crate::{
+    Outcome,
+    args::{input, values},
+    cli::Session,
+    commands::export::line::{Line, Opening},
+    failure::Failure,
+    output::{progress::Progress, terminal::Tone, text},
+};
+
+/// Take timers and dead letters that `duly export` wrote, as they were
+///
+/// They keep delivery ids, attempts and history. One that is here already, in whatever state, stays as
+/// it is: an import that was cut off can be repeated, and what was cancelled here does not come back.
+/// Lines that are refused are shown with their number, and the others go on. Exit code 1 if any was.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The file of `duly export`, `-` for stdin
+    file: PathBuf,
+    /// The namespace that the file must hold; it keeps its name, since delivery ids depend on it
+    #[arg(long, value_name = "NAME", value_parser = values::namespace)]
+    namespace: Option<NamespaceName>,
+    /// Make namespaces that are not here, with the settings of the file
+    #[arg(long)]
+    create_namespaces: bool,
+}
+
+/// An import under way.
+struct Import<'a> {
+    args: &'a Args,
+    session: &'a Session,
+    name: String,
+    section: Option<Section>,
+    batch: Batch,
+    counts: Counts,
+    progress: Progress,
+    /// What to do by hand afterwards.
+    notes: Vec<String>,
+}
+
+/// Runs it.
+pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
+    let source = input::open(&args.file, "timers")?;
+    let total = fs::metadata(&args.file).ok().filter(|_| args.file != Path::new("-"));
+    let total = total.map(|metadata| metadata.len());
+    let mut lines = Lines::new(source);
+    let mut import = Import {
+        args: &args,
+        session,
+        name: text::preview(&input::name(&args.file), usize::MAX),
+        section: None,
+        batch: Batch::default(),
+        counts: Counts::default(),
+        progress: Progress::new(session.printer),
+        notes: Vec::new(),
+    };
+    let ended = import.read(&mut lines, total).await;
+    import.progress.clear();
+    ended?;
+    import.told()
+}
+
+impl Import<'_> {
+    async fn read(&mut self, lines: &mut Lines<impl Read>, total: Option<u64>) -> Outcome {
+        loop {
+            let next = lines.next();
+            let next = next.map_err(|e| input::unreadable(&self.args.file, "timers", &e))?;
+            let number = lines.number();
+            let Some(text) = next else {
+                return self.close(number).await;
+            };
+            self.take(number, text).await?;
+            let timers = text::count(self.counts.done(), "timer");
+            self.progress.show(lines.read_bytes(), total, &format!("{timers} dealt with"));
+        }
+    }
+
+    /// Deals with a line.
+    async fn take(&mut self, number: u64, text: Text) -> Outcome {
+        let line = match &text {
+            Text::TooLong => Err("it is longer than any timer can be".to_owned()),
+            Text::Whole(text) => serde_json::from_slice::<Line>(text).map_err(|error| {
+                format!("it is no line of an export ({})", without_line(&error.to_string()))
+            }),
+        };
+        match line {
+            Ok(Line { namespace: Some(raw), timer: None, end: None }) => {
+                self.close(number).await?;
+                self.open(number, raw.get()).await
+            }
+            Ok(Line { namespace: None, timer: Some(timer), end: None }) => {
+                self.timer(number, timer).await
+            }
+            Ok(Line { namespace: None, timer: None, end: Some(end) }) => {
+                self.flush().await?;
+                let fault = match self.section.take() {
+                    Some(section) => section.end(number, &end),
+                    None => Some(Fault::of(number, "a namespace ends here that did not begin")),
+                };
+                fault.map_or(Ok(()), |fault| self.failed(&fault))
+            }
+            other => {
+                if let Some(section) = &mut self.section {
+                    section.count_damaged();
+                }
+                let allowed = "it must have exactly one of namespace, timer, end".to_owned();
+                self.failed(&Fault::of(number, other.err().unwrap_or(allowed)))
+            }
+        }
+    }
+
+    /// A namespace begins.
+    async fn open(&mut self, number: u64, raw: &str) -> Outcome {
+        let read = serde_json::from_str::<Opening>(raw).map_err(|error| error.to_string());
+        let read = read.and_then(|opening| {
+            let name = NamespaceName::new(&opening.name).map_err(|invalid| invalid.to_string())?;
+            Ok((opening, name))
+        });
+        let (opening, name) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                self.section = Some(Section::new(None, Fate::Skipped));
+                return self.failed(&Fault::of(number, without_line(&error)));
+            }
+        };
+        self.may_be(&name)?;
+        let arrived = there::arrive(&opening, &name, self.args.create_namespaces, self.session);
+        let fate = match arrived.await? {
+            Ok(notes) => {
+                self.notes.extend(notes);
+                Fate::Sent
+            }
+            Err(sentence) => {
+                self.failed(&Fault::of(number, sentence))?;
+                Fate::Skipped
+            }
+        };
+        self.section = Some(Section::new(Some(name), fate));
+        Ok(())
+    }
+
+    /// Refuses a file that holds another namespace than was asked for.
+    fn may_be(&self, name: &NamespaceName) -> Outcome {
+        match self.args.namespace.as_ref().filter(|wanted| *wanted != name) {
+            None => Ok(()),
+            Some(wanted) => Err(Failure::coded(
+                "other_namespace",
+                format_args!(
+                    "{} holds {name}, not {wanted}. A namespace keeps its name when it moves: delivery \
+                     ids are made of it, and under another name receivers would take what they have had \
+                     for something new. Leave --namespace out, or schedule the timers anew in {wanted}",
+                    self.name
+                ),
+            )),
+        }
+    }
+
+    async fn timer(&mut self, number: u64, timer: Box<serde_json::value::RawValue>) -> Outcome {
+        let Some(section) = &mut self.section else {
+            let sentence = "a timer outside a namespace: lines are missing before it";
+            return self.failed(&Fault::of(number, sentence));
+        };
+        section.count(&timer);
+        if section.target().is_none() {
+            self.counts.skipped += 1;
+            return Ok(());
+        }
+        self.batch.push(number, timer);
+        if self.batch.is_full() { self.flush().await } else { Ok(()) }
+    }
+
+    /// Sends what was read.
+    async fn flush(&mut self) -> Outcome {
+        let Some(namespace) = self.section.as_ref().and_then(Section::target) else {
+            return Ok(());
+        };
+        let first = self.batch.first();
+        let sent = self.batch.send(namespace, &mut self.counts, self.session).await;
+        let faults = sent.map_err(|failure| {
+            let first = first.unwrap_or_default();
+            failure.with_note(&format!(
+                "the import stopped: nothing is known of the lines from {}:{first} on, and {} were \
+                 dealt with before; repeat it, what is there stays as it is",
+                self.name,
+                text::count(self.counts.done(), "timer")
+            ))
+        })?;
+        faults.iter().try_for_each(|fault| self.failed(fault))
+    }
+
+    /// The file goes on with something else, or not at all.
+    async fn close(&mut self, number: u64) -> Outcome {
+        self.flush().await?;
+        match self.section.take() {
+            Some(section) => self.failed(&section.cut(number)),
+            None => Ok(()),
+        }
+    }
+
+    /// Shows what is wrong with a line.
+    fn failed(&mut self, fault: &Fault) -> Outcome {
+        self.counts.failed += 1;
+        self.progress.clear();
+        let printer = self.session.printer;
+        if printer.is_json() {
+            return printer.json(&fault.document());
+        }
+        let sentence = text::preview(&fault.sentence, usize::MAX);
+        let line = format!("{}:{}: {sentence}", self.name, fault.number);
+        printer.line(&printer.paint(Tone::Bad, &line))
+    }
+
+    /// Says what it came to.
+    fn told(&self) -> Outcome {
+        let printer = self.session.printer;
+        let counts = self.counts;
+        if printer.is_json() {
+            printer.json(&json!({ "summary": counts, "notes": self.notes }).to_string())?;
+        } else {
+            printer.line(&format!("{}: {}", self.name, counts.sentence()))?;
+            self.notes.iter().try_for_each(|note| printer.line(note))?;
+        }
+        match counts.failed {
+            0 => Ok(()),
+            failed => Err(Failure::coded(
+                "some_refused",
+                format_args!(
+                    "{} of {} failed: mend what is wrong and import the file again, what is there \
+                     stays as it is",
+                    text::count(failed, "line"),
+                    self.name
+                ),
+            )),
+        }
+    }
+}
+
+/// The parser says where in its text something is, which is always line 1.
+fn without_line(message: &str) -> String {
+    message.replacen(" at line 1 column ", " at column ", 1)
+}

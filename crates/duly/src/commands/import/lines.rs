@@ -1,0 +1,111 @@
+//! The lines of an import file, each with its number and within a bound.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+/// Longest line: room for the largest payload, as base64, and all that can stand beside it.
+const LINE_BYTES_MAX: u64 = 32 << 20;
+/// Bytes that are read at once.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// A file that is read line by line.
+pub(super) struct Lines<R> {
+    source: BufReader<R>,
+    number: u64,
+    read_bytes: u64,
+    bytes_max: u64,
+}
+
+/// What stands on a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Text {
+    /// This.
+    Whole(Vec<u8>),
+    /// More than a line may have.
+    TooLong,
+}
+
+impl<R: Read> Lines<R> {
+    /// The lines of a source.
+    pub(super) fn new(source: R) -> Self {
+        Self::up_to(source, LINE_BYTES_MAX)
+    }
+
+    fn up_to(source: R, bytes_max: u64) -> Self {
+        let source = BufReader::with_capacity(BUFFER_BYTES, source);
+        Self { source, number: 0, read_bytes: 0, bytes_max }
+    }
+
+    /// Bytes that were read.
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.read_bytes
+    }
+
+    /// The number of the last line.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The next line that is not empty, without its end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Text>> {
+        loop {
+            let mut line = Vec::new();
+            let mut bounded = self.source.by_ref().take(self.bytes_max + 1);
+            let read = bounded.read_until(b'\n', &mut line)? as u64;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            self.read_bytes += read;
+            let is_ended = line.last() == Some(&b'\n');
+            if !is_ended && read > self.bytes_max {
+                self.skip()?;
+                return Ok(Some(Text::TooLong));
+            }
+            let text = line.trim_ascii();
+            if !text.is_empty() {
+                return Ok(Some(Text::Whole(text.to_vec())));
+            }
+        }
+    }
+
+    /// Reads to the end of the line and keeps nothing of it.
+    fn skip(&mut self) -> io::Result<()> {
+        loop {
+            let buffer = self.source.fill_buf()?;
+            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let used = end.map_or(buffer.len(), |end| end + 1);
+            self.source.consume(used);
+            self.read_bytes += used as u64;
+            if end.is_some() || used == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_numbers_and_a_bound_and_the_last_needs_no_end() {
+        let source = "one\n\n  \r\ntwo\r\nmuch too long\nfits\nlast";
+        let mut lines = Lines::up_to(source.as_bytes(), 4);
+        let mut seen = Vec::new();
+        while let Some(text) = lines.next().expect("readable") {
+            seen.push((lines.number(), text));
+        }
+        let whole = |text: &str| Text::Whole(text.as_bytes().to_vec());
+        assert_eq!(
+            seen,
+            [
+                (1, whole("one")),
+                (4, whole("two")),
+                (5, Text::TooLong),
+                (6, whole("fits")),
+                (7, whole("last"))
+            ]
+        );
+        assert_eq!(lines.read_bytes(), source.len() as u64);
+    }
+}

@@ -1,0 +1,95 @@
+//! One namespace of a file, from its line to its end, and whether all of it is there.
+
+use duly_core::NamespaceName;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::counts::Fault;
+use crate::{commands::export::line::End, output::text};
+
+/// A namespace whose timers are being read.
+pub(super) struct Section {
+    /// Its name; nothing where it cannot be read.
+    name: Option<NamespaceName>,
+    /// Whether its timers are sent.
+    fate: Fate,
+    timers: u64,
+    dead: u64,
+    /// Lines that could be of either.
+    damaged: u64,
+}
+
+/// What becomes of the timers of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// They are sent.
+    Sent,
+    /// Their namespace is not there.
+    Skipped,
+}
+
+impl Section {
+    /// A namespace begins.
+    pub(super) fn new(name: Option<NamespaceName>, fate: Fate) -> Self {
+        Self { name, fate, timers: 0, dead: 0, damaged: 0 }
+    }
+
+    /// Where its timers go, if they are sent.
+    pub(super) fn target(&self) -> Option<&NamespaceName> {
+        self.name.as_ref().filter(|_| self.fate == Fate::Sent)
+    }
+
+    /// Counts a timer.
+    pub(super) fn count(&mut self, timer: &RawValue) {
+        #[derive(Deserialize)]
+        struct Peek {
+            death: Option<serde::de::IgnoredAny>,
+        }
+        let is_dead =
+            serde_json::from_str(timer.get()).is_ok_and(|peek: Peek| peek.death.is_some());
+        *(if is_dead { &mut self.dead } else { &mut self.timers }) += 1;
+    }
+
+    /// Counts a line that cannot be read.
+    pub(super) fn count_damaged(&mut self) {
+        self.damaged += 1;
+    }
+
+    /// What is wrong with its end, if anything is.
+    pub(super) fn end(&self, number: u64, end: &End) -> Option<Fault> {
+        if let Some(name) = self.name.as_ref().filter(|name| name.as_str() != end.namespace) {
+            let sentence =
+                format!("{} ends here where {name} began: lines are missing", end.namespace);
+            return Some(Fault::of(number, sentence));
+        }
+        let expected = end.timers.saturating_add(end.dead);
+        let found = self.timers + self.dead + self.damaged;
+        let is_whole = if self.damaged == 0 {
+            (self.timers, self.dead) == (end.timers, end.dead)
+        } else {
+            found == expected
+        };
+        if is_whole {
+            return None;
+        }
+        let sentence = format!(
+            "{} and {} of {} were exported, and {} and {} stand in the file: export again",
+            text::count(end.timers, "timer"),
+            text::count(end.dead, "dead letter"),
+            end.namespace,
+            self.timers,
+            self.dead
+        );
+        Some(Fault::of(number, sentence))
+    }
+
+    /// What is wrong if nothing of it comes any more.
+    pub(super) fn cut(&self, number: u64) -> Fault {
+        let name = self.name.as_ref().map_or("a namespace", NamespaceName::as_str);
+        let sentence = format!(
+            "the export of {name} stops here without its end line: the file was cut. What stands in it \
+             was dealt with; export again, and import that file, too"
+        );
+        Fault::of(number, sentence)
+    }
+}

@@ -1,0 +1,57 @@
+//! A namespace at the server that timers come to: whether it is there, and what it needs.
+
+use duly_core::NamespaceName;
+use reqwest::{Method, StatusCode};
+use serde::Deserialize;
+
+use crate::{cli::Session, commands::export::line::Opening, failure::Failure};
+
+/// A namespace here, or a problem that says that there is none.
+#[derive(Deserialize)]
+struct There {
+    name: Option<String>,
+    #[serde(default)]
+    paused: bool,
+    #[serde(default)]
+    signing_secret_fingerprints: Vec<String>,
+}
+
+/// Sees to it that the namespace is here: what to do by hand afterwards, or why its timers cannot come.
+pub(super) async fn arrive(
+    opening: &Opening,
+    name: &NamespaceName,
+    may_create: bool,
+    session: &Session,
+) -> Result<Result<Vec<String>, String>, Failure> {
+    let call = session.client.namespace(Method::GET, name, &[]);
+    let mut there: There = call.accepting(StatusCode::NOT_FOUND).send().await?.parse()?;
+    let mut notes = Vec::new();
+    match &opening.settings {
+        _ if there.name.is_some() => {
+            notes.push(format!("{name} was there and keeps its settings"));
+        }
+        Some(settings) if may_create => {
+            let call = session.client.namespace(Method::PUT, name, &[]);
+            there = call.body(settings).send().await?.parse()?;
+            notes.push(format!("{name} was made with the settings of the file"));
+        }
+        _ => {
+            return Ok(Err(format!(
+                "there is no namespace {name} here, so its timers are not sent: --create-namespaces \
+                 makes it with the settings of the file, `duly namespace put {name}` with others"
+            )));
+        }
+    }
+    let known = &there.signing_secret_fingerprints;
+    let is_signed = opening.signing_secret_fingerprints.iter().any(|one| !known.contains(one));
+    if is_signed {
+        notes.push(format!(
+            "{name} signed its webhooks, and signing secrets do not travel: set them here with `duly \
+             namespace secret set {name} --file FILE`"
+        ));
+    }
+    if there.paused {
+        notes.push(format!("{name} is paused here: `duly namespace resume {name}` lets it fire"));
+    }
+    Ok(Ok(notes))
+}

@@ -1,0 +1,89 @@
+//! How far a long command is: one line on stderr, drawn over itself.
+//!
+//! Only somebody who looks sees it: there is none in a pipe or file, and none with `--quiet`. It is
+//! drawn a few times a second at most, and [`Progress::clear`] takes it away before anything else is
+//! printed.
+
+use std::{
+    io::{self, Write as _},
+    time::{Duration, Instant},
+};
+
+use super::{Printer, terminal::Screen, text};
+
+/// Time between two pictures.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Characters of the bar.
+const BAR: u64 = 24;
+
+/// The line.
+pub(crate) struct Progress {
+    is_shown: bool,
+    width: usize,
+    drawn_at: Option<Instant>,
+    /// Characters that stand there.
+    drawn: usize,
+}
+
+impl Progress {
+    /// One for a command that prints like this.
+    pub(crate) fn new(printer: Printer) -> Self {
+        let screen = Screen::stderr();
+        let is_shown = screen.is_terminal() && !printer.is_quiet();
+        let width = usize::from(screen.width().unwrap_or(80)).saturating_sub(1);
+        Self { is_shown, width, drawn_at: None, drawn: 0 }
+    }
+
+    /// So much of so much is done; `words` say of what.
+    pub(crate) fn show(&mut self, done: u64, total: Option<u64>, words: &str) {
+        let is_due = self.drawn_at.is_none_or(|at| at.elapsed() >= PAUSE);
+        if self.is_shown && is_due {
+            self.drawn_at = Some(Instant::now());
+            self.draw(&line(done, total, words));
+        }
+    }
+
+    /// Takes the line away.
+    pub(crate) fn clear(&mut self) {
+        if self.drawn > 0 {
+            self.draw("");
+            io::stderr().write_all(b"\r").ok();
+        }
+    }
+
+    fn draw(&mut self, line: &str) {
+        let line = text::preview(line, self.width.saturating_sub(1));
+        let chars = line.chars().count();
+        let rest = self.drawn.saturating_sub(chars);
+        // It does not matter whether anybody sees it.
+        write!(io::stderr(), "\r{line}{:rest$}", "").ok();
+        self.drawn = chars;
+    }
+}
+
+fn line(done: u64, total: Option<u64>, words: &str) -> String {
+    let Some(total) = total.filter(|total| *total > 0) else {
+        return words.to_owned();
+    };
+    let done = done.min(total);
+    let share = |of: u64| u128::from(done) * u128::from(of) / u128::from(total);
+    let filled = usize::try_from(share(BAR)).unwrap_or(0);
+    let (full, empty) = ("#".repeat(filled), ".".repeat(BAR as usize - filled));
+    format!("[{full}{empty}] {:>3}%  {words}", share(100))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_full_as_the_work_is_done() {
+        assert_eq!(line(0, Some(8), "x"), "[........................]   0%  x");
+        assert_eq!(line(2, Some(8), "x"), "[######..................]  25%  x");
+        assert_eq!(line(9, Some(8), "x"), "[########################] 100%  x");
+        assert_eq!(line(u64::MAX, Some(u64::MAX), "x"), "[########################] 100%  x");
+        for total in [None, Some(0)] {
+            assert_eq!(line(2, total, "2 timers"), "2 timers");
+        }
+    }
+}

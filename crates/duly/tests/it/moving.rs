@@ -1,0 +1,321 @@
+//! export and import: namespaces move between two servers.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::mpsc,
+    thread,
+};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{DEADLINE, Process, Ran, Server, text};
+
+const PRETTY: &str = "{\n  \"b\": 1.0,\n  \"a\": [ ]\n}";
+
+/// A file in a directory of its own.
+struct Place {
+    file: PathBuf,
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        Self { file: directory.path().join("orders.ndjson"), directory }
+    }
+
+    fn name(&self) -> &str {
+        text(&self.file)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let all = fs::read_to_string(&self.file).expect("it was written");
+        all.lines().map(str::to_owned).collect()
+    }
+
+    fn write(&self, lines: &[String]) {
+        fs::write(&self.file, lines.join("\n")).expect("written");
+    }
+}
+
+fn lease(server: &Server, more: &[&str]) -> Value {
+    let args = [&["lease", "orders", "--wait", "20s"], more].concat();
+    server.json(&args)["firings"][0].clone()
+}
+
+/// A server with a timer in every state; answers the token of the one in flight.
+fn filled() -> (Server, String) {
+    let server = Server::start();
+    let retry = ["--retry-schedule", "1h,2h"];
+    for (id, verdict) in [
+        ("retrying", Some(&["--retry", "--reason", "busy"][..])),
+        ("dead", Some(&["--dead", "--reason", "no such customer"])),
+        ("finished", Some(&["--ack"])),
+        ("in_flight", None),
+    ] {
+        server.run(&[&["schedule", "orders", id, "--in", "0"], &retry[..]].concat()).ok();
+        let token =
+            lease(&server, &["--lease", "1h"])["token"].as_str().expect("a firing").to_owned();
+        match verdict {
+            Some(verdict) => {
+                server.run(&[&["settle", "orders", &token], verdict].concat()).ok();
+            }
+            None => {
+                let far = ["schedule", "orders", "far", "--in", "1h", "--payload", PRETTY];
+                server.run(&far).ok();
+                for id in ["cancelled", "gone"] {
+                    server.run(&["schedule", "orders", id, "--in", "2h"]).ok();
+                }
+                server.run(&["cancel", "orders", "cancelled"]).ok();
+                return (server, token);
+            }
+        }
+    }
+    unreachable!("one stays in flight");
+}
+
+fn export(server: &Server, place: &Place, more: &[&str]) -> Ran {
+    server.run(&[&["export", "orders", "--to", place.name()], more].concat())
+}
+
+fn import(server: &Server, place: &Place, more: &[&str]) -> Ran {
+    server.run(&[&["import", place.name()], more].concat())
+}
+
+#[test]
+fn p7_a_namespace_is_drained_and_moves_whole() {
+    let (old, token) = filled();
+    let place = Place::new();
+    let message = export(&old, &place, &["--drain", "--drain-timeout", "0"]).refused(1);
+    assert!(message.contains("1 firing of orders still in flight"), "{message}");
+    assert_eq!(
+        fs::read_dir(place.directory.path()).expect("readable").count(),
+        0,
+        "nothing is left"
+    );
+    assert_eq!(old.json(&["namespace", "get", "orders"])["paused"], true);
+    old.run(&["settle", "orders", &token, "--retry", "--after", "0"]).ok();
+
+    let ran = export(&old, &place, &["--drain"]);
+    assert_eq!(ran.stderr, "", "at rest: nothing to warn of");
+    let said = ran.ok();
+    assert!(said.contains("orders  4 timers and 1 dead letter exported; it is paused"), "{said}");
+    assert_eq!(place.lines().len(), 7);
+    assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 1);
+
+    let new = Server::start();
+    let message = import(&new, &place, &[]);
+    assert!(message.stdout.contains(":1: there is no namespace orders here"), "{message:?}");
+    message.refused(1);
+    assert_eq!(new.json(&["namespace", "list"])["namespaces"], json!([]));
+    let said = import(&new, &place, &["--create-namespaces"]).ok();
+    assert!(said.contains("5 imported, 0 there already\n"), "{said}");
+    for id in ["far", "gone", "retrying", "dead", "in_flight"] {
+        let args = ["get", "orders", id];
+        assert_eq!(new.json(&args), old.json(&args), "{id}");
+    }
+    let raw = new.run(&["get", "orders", "far", "--output", "json"]).ok();
+    assert!(raw.contains(PRETTY), "byte for byte: {raw}");
+
+    // It goes on there, and nothing fires here.
+    let firing = lease(&new, &[]);
+    let (there, here) = (old.json(&["get", "orders", "in_flight"]), firing);
+    assert_eq!((&here["id"], &here["attempt"]), (&json!("in_flight"), &json!(2)));
+    assert_eq!(here["delivery_id"], there["delivery_id"]);
+    new.run(&["dead", "redrive", "orders", "--id", "dead"]).ok();
+    let letter = lease(&new, &[]);
+    assert_eq!(letter["delivery_id"], old.json(&["get", "orders", "dead"])["delivery_id"]);
+    assert_eq!(old.json(&["lease", "orders"])["paused"], true);
+}
+
+#[test]
+fn p4_an_import_is_repeated_and_what_was_cancelled_meanwhile_stays_so() {
+    let (old, _) = filled();
+    let place = Place::new();
+    let ran = export(&old, &place, &[]);
+    assert!(ran.stderr.starts_with("warning: orders is not paused"), "{ran:?}");
+    ran.ok();
+    let new = Server::start();
+    // As if it had been cut off: the file's beginning came, and its end did not.
+    let whole = place.lines();
+    place.write(&whole[..3]);
+    let ran = import(&new, &place, &["--create-namespaces"]);
+    assert!(ran.stdout.contains(":3: the export of orders stops here"), "{ran:?}");
+    assert!(ran.stdout.contains("2 imported"), "{ran:?}");
+    ran.refused(1);
+    place.write(&whole);
+    let said = import(&new, &place, &[]).ok();
+    assert!(said.contains("3 imported, 2 there already"), "{said}");
+    new.run(&["cancel", "orders", "gone"]).ok();
+    let all = || {
+        let listed = ["list", "orders", "--all"];
+        let totals = new.json(&["namespace", "stats", "orders"])["totals"].clone();
+        (new.json(&listed), new.json(&["dead", "list", "orders"]), totals)
+    };
+    let before = all();
+    let summary = new.json(&["import", place.name()]);
+    let expected = json!({"imported": 0, "existing": 4, "cancelled": 1, "failed": 0, "skipped": 0});
+    assert_eq!(summary["summary"], expected);
+    assert_eq!(all(), before, "nothing changed");
+    assert_eq!(new.json(&["get", "orders", "gone"])["state"], "cancelled");
+}
+
+#[test]
+fn damaged_lines_are_shown_with_their_number_and_the_others_go_on() {
+    let (old, _) = filled();
+    let place = Place::new();
+    export(&old, &place, &[]).ok();
+    let mut lines = place.lines();
+    lines[1].truncate(20);
+    lines[2] = lines[2].replacen("\"revision\":1", "\"revision\":0", 1);
+    lines.insert(3, String::new());
+    lines.insert(4, r#"{"nonsense":1}"#.to_owned());
+    place.write(&lines);
+    let new = Server::start();
+    let ran = import(&new, &place, &["--create-namespaces"]);
+    let name = place.name();
+    for start in [
+        format!("{name}:2: it is no line of an export"),
+        format!("{name}:3: revision must be an integer from 1"),
+        format!("{name}:5: it is no line of an export"),
+    ] {
+        assert!(ran.stdout.lines().any(|line| line.starts_with(&start)), "{start}: {ran:?}");
+    }
+    assert!(ran.stdout.contains("3 imported, 0 there already, 4 failed"), "one too many: {ran:?}");
+    ran.refused(1);
+    let ran = new.run(&["--output", "json", "import", name]);
+    let answers: Vec<Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let numbers: Vec<_> = answers.iter().filter_map(|answer| answer["line"].as_u64()).collect();
+    assert_eq!(numbers, [2, 5, 3, 9]);
+    assert_eq!(answers[0]["error"]["code"], "damaged_line");
+    assert_eq!(answers[2]["error"]["code"], "invalid_argument");
+}
+
+#[test]
+fn a_namespace_keeps_its_name_and_says_what_does_not_travel() {
+    let (old, _) = filled();
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    old.run(&["namespace", "secret", "set", "orders", secret]).ok();
+    old.run(&["namespace", "set", "orders", "--weight", "7"]).ok();
+    let place = Place::new();
+    let exported = old.json(&["export", "--all", "--to", place.name()]);
+    assert_eq!(exported["namespaces"][0]["timers"], 4);
+    let mode = fs::metadata(&place.file).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it holds secrets");
+    let new = Server::start();
+    let message = import(&new, &place, &["--namespace", "shop"]).refused(1);
+    assert!(message.contains("delivery ids are made of it"), "{message}");
+    let create = ["--create-namespaces", "--namespace", "orders"];
+    let said = import(&new, &place, &create).ok();
+    assert!(said.contains("duly namespace secret set orders"), "{said}");
+    assert_eq!(new.json(&["namespace", "get", "orders"])["weight"], 7);
+    new.run(&["namespace", "secret", "set", "orders", secret]).ok();
+    let said = import(&new, &place, &create).ok();
+    assert!(!said.contains("secret") && said.contains("keeps its settings"), "{said}");
+}
+
+/// The head of the first request that comes to a receiver, which takes it.
+fn receiver() -> (String, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/hook", listener.local_addr().expect("bound"));
+    let (sender, heads) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("a delivery");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).expect("a head");
+            head.extend(byte);
+        }
+        socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok();
+        sender.send(String::from_utf8(head).expect("ASCII").to_lowercase()).ok();
+    });
+    (url, heads)
+}
+
+#[test]
+fn a_webhook_that_moved_is_delivered_by_itself_with_its_credentials() {
+    let (old, new) = (Server::start(), Server::start());
+    let (url, heads) = receiver();
+    let headers = json!({"authorization": "Bearer s3cret"});
+    let settings = json!({"destination": {"http": {"url": url, "headers": headers}}}).to_string();
+    let put = ["namespace", "put", "orders", "--file", "-"];
+    old.run_with_stdin(&put, settings.as_bytes()).ok();
+    old.run(&["namespace", "pause", "orders"]).ok();
+    old.run(&["schedule", "orders", "x", "--in", "0"]).ok();
+    let place = Place::new();
+    export(&old, &place, &["--drain"]).ok();
+    import(&new, &place, &["--create-namespaces"]).ok();
+    let head = heads.recv_timeout(DEADLINE).expect("it is delivered");
+    assert!(head.contains("authorization: bearer s3cret"), "{head}");
+    let delivery_id = old.json(&["get", "orders", "x"])["delivery_id"].clone();
+    let delivery_id = delivery_id.as_str().expect("it has one").to_lowercase();
+    assert!(head.contains(&format!("webhook-id: {delivery_id}")), "{head}");
+}
+
+#[test]
+fn an_export_that_is_interrupted_leaves_no_secrets_behind() {
+    let (old, _) = filled();
+    let place = Place::new();
+    let args = ["export", "orders", "--to", place.name(), "--drain", "--drain-timeout", "1h"];
+    let mut waiting = Process::of(old.command(&args));
+    old.until(&["namespace", "get", "orders"], |namespace| namespace["paused"] == true);
+    assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 1, "it is begun");
+    waiting.signal(Signal::INT);
+    let (status, stderr) = waiting.ended();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("interrupted"), "{stderr}");
+    assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 0);
+}
+
+#[test]
+fn namespaces_travel_together_and_one_that_cannot_come_holds_up_no_other() {
+    let old = Server::start();
+    for (namespace, count) in [("first", 1), ("second", 1_500), ("third", 2)] {
+        let operations: String = (0..count)
+            .map(|n| format!("{{\"schedule\":{{\"id\":\"t{n}\",\"delay\":\"1h\"}}}}\n"))
+            .collect();
+        old.run_with_stdin(&["batch", namespace], operations.as_bytes()).ok();
+    }
+    let place = Place::new();
+    old.run(&["export", "--all", "--drain", "--to", place.name()]).ok();
+    assert_eq!(place.lines().len(), 3 * 2 + 1_503);
+    let new = Server::start();
+    for name in ["first", "second"] {
+        new.run(&["namespace", "put", name]).ok();
+    }
+    let ran = import(&new, &place, &[]);
+    let third = format!("{}:1506: there is no namespace third here", place.name());
+    assert!(ran.stdout.starts_with(&third), "{ran:?}");
+    assert!(ran.stdout.contains("1501 imported, 0 there already, 2 not sent, 1 failed"), "{ran:?}");
+    ran.refused(1);
+    assert_eq!(new.json(&["namespace", "stats", "second"])["pending"], 1_500);
+    let said = import(&new, &place, &["--create-namespaces"]).ok();
+    assert!(said.contains("2 imported, 1501 there already"), "{said}");
+}
+
+#[test]
+fn an_export_goes_through_a_pipe() {
+    let (old, _) = filled();
+    let lines = old.run(&["export", "orders", "--to", "-"]).ok();
+    let ran = old.run(&["export", "orders", "--to", "-", "--drain", "--drain-timeout", "0"]);
+    assert_eq!(ran.stdout, "", "{ran:?}");
+    let end: Value = serde_json::from_str(lines.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(end, json!({"end": {"namespace": "orders", "timers": 4, "dead": 1}}));
+    let new = Server::start();
+    let ran = new.run_with_stdin(&["import", "-", "--create-namespaces"], lines.as_bytes());
+    assert!(ran.ok().starts_with("stdin: 5 imported"));
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let message = old.run(&["export", "orders", "--to", text(directory.path())]).refused(1);
+    assert!(message.contains("it is a directory"), "{message}");
+    old.run(&["export", "--to", "-"]).refused(2);
+    let message = old.run(&["export", "nobody", "--to", "-"]).refused(1);
+    assert!(message.contains("there is no namespace"), "{message}");
+}

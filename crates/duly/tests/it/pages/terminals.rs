@@ -1,0 +1,149 @@
+//! The terminals beside the one that is typed into: a server in the first, a receiver in the third.
+
+use std::{
+    net::TcpListener,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::{page::Step, plain};
+use crate::harness::{Process, duly};
+
+const SERVE: &str = "duly serve";
+/// Commands that do not end by themselves, and what a page calls their terminal.
+const STAYING: [(&str, &str); 3] =
+    [(SERVE, "first terminal"), (SERVE, " there"), ("duly receive", "third terminal")];
+
+/// Where all terminals are: a directory that has the checkout's `docs`, and two ports.
+pub(super) struct Place {
+    directory: TempDir,
+    /// What stands in the pages, and what that is here: of the server, and of a receiver.
+    ports: [(&'static str, String); 2],
+}
+
+impl Place {
+    /// An empty one.
+    pub(super) fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        symlink(docs, directory.path().join("docs")).expect("a link can be made");
+        // Free a moment ago; nobody else takes ports that it was not given. Both are held at once,
+        // so that they differ.
+        let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let [server, receiver] =
+            free.map(|free| free.local_addr().expect("bound").port().to_string());
+        Self { directory, ports: [("3859", server), ("4000", receiver)] }
+    }
+
+    /// The directory.
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Where the server is, or is to be.
+    pub(super) fn server(&self) -> String {
+        format!("127.0.0.1:{}", self.ports[0].1)
+    }
+
+    /// Where `duly` is.
+    pub(super) fn programs() -> PathBuf {
+        let binary = Path::new(env!("CARGO_BIN_EXE_duly"));
+        binary.parent().expect("it is in a folder").to_owned()
+    }
+
+    /// A command of a page with the ports of this place.
+    pub(super) fn here(&self, command: &str) -> String {
+        let mut command = command.to_owned();
+        for (shown, here) in &self.ports {
+            command = command.replace(shown, here);
+        }
+        command
+    }
+
+    /// What was printed here, with the ports of the pages.
+    pub(super) fn as_in_pages(&self, line: &str) -> String {
+        let mut line = line.to_owned();
+        for (shown, here) in &self.ports {
+            line = line.replace(here, shown);
+        }
+        // Named where the server has not the usual port.
+        line.replace(" --server http://127.0.0.1:3859", "")
+    }
+}
+
+/// What runs in them.
+pub(super) struct Terminals<'a> {
+    place: &'a Place,
+    running: Vec<(&'static str, Process)>,
+}
+
+impl<'a> Terminals<'a> {
+    /// Two that nothing was typed into.
+    pub(super) fn new(place: &'a Place) -> Self {
+        Self { place, running: Vec::new() }
+    }
+
+    /// Has a server in the first one, before any page is read.
+    pub(super) fn serve(&mut self) {
+        let mut process = Process::of(self.command(SERVE));
+        process.address();
+        self.running.push((SERVE, process));
+    }
+
+    /// Types a command in if it is one that stays; answers whether it is.
+    pub(super) fn start(&mut self, command: &str) -> bool {
+        let Some((name, _)) = STAYING.into_iter().find(|(name, _)| *name == command) else {
+            return false;
+        };
+        let is_running = self.running.iter().any(|(running, _)| *running == name);
+        assert!(!is_running, "{name} runs already: nothing has said to press Ctrl-C");
+        let process = Process::of(self.command(name));
+        self.running.push((name, process));
+        true
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = duly();
+        command.current_dir(self.place.path());
+        command.args(name.split(' ').skip(1));
+        match name == SERVE {
+            true => command.env("DULY_SERVER__LISTEN", self.place.server()),
+            false => command.args(["--listen", &self.place.here("127.0.0.1:4000")]),
+        };
+        command
+    }
+
+    /// Whether the command that was typed in last prints what is shown; what else it printed.
+    pub(super) fn compare(&mut self, step: &Step) -> Result<(), Vec<String>> {
+        let (_, process) = self.running.last_mut().expect("one was typed in");
+        let mut printed = Vec::new();
+        while !plain::is_as_shown(&step.shown, &printed) {
+            if printed.len() > step.shown.len() + 10 {
+                return Err(printed);
+            }
+            printed.push(self.place.as_in_pages(&process.line()));
+        }
+        Ok(())
+    }
+
+    /// Presses Ctrl-C where a line of a page says so.
+    pub(super) fn interrupt(&mut self, line: &str) {
+        let line = line.to_lowercase();
+        let Some((_, behind)) = line.split_once("press ctrl-c") else { return };
+        let named = STAYING.iter().filter_map(|(name, words)| Some((behind.find(words)?, *name)));
+        let (_, name) = named.min().unwrap_or_else(|| panic!("in which terminal? {line}"));
+        self.running.retain_mut(|(running, process)| {
+            if *running != name {
+                return true;
+            }
+            process.signal(Signal::INT);
+            let (status, stderr) = process.ended();
+            assert!(status.success(), "{name}: {status}: {stderr}");
+            false
+        });
+    }
+}
