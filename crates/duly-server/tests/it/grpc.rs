@@ -5,6 +5,7 @@ mod consume;
 mod namespaces;
 mod raw;
 mod refusals;
+mod rules;
 mod server;
 mod service;
 mod timers;

@@ -47,7 +47,7 @@ const HELD_MAX: usize = LEASE_COUNT_MAX as usize;
 /// Wait before the next lease after one that ended early with nothing: the namespace is paused.
 const PAUSED_WAIT: Duration = Duration::from_secs(1);
 /// Wait before another look at a memory of bodies that was full.
-const FULL_WAIT: Duration = Duration::from_millis(250);
+const FULL_WAIT: Duration = Duration::from_secs(1);
 /// How long verdicts are taken while the server stops.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
@@ -239,10 +239,17 @@ impl Session {
             }
             return;
         }
-        self.credits = self.credits.saturating_sub(leased.firings.len());
         let firings = leased.firings.iter().map(firing_out).collect();
+        let kind = Some(Kind::Firings(v1::Firings { firings }));
+        let answer = v1::ConsumeResponse { kind };
+        let Ok(share) = self.app.budget().take(answer.encoded_len()) else {
+            // The claims go back uncounted, for later.
+            self.not_before = Instant::now() + FULL_WAIT;
+            return;
+        };
+        self.credits = self.credits.saturating_sub(leased.firings.len());
         self.held.take(&mut leased);
-        place.send(waiting(&self.app, Kind::Firings(v1::Firings { firings })));
+        place.send((Ok(answer), share));
     }
 
     /// The server stops: nothing more is handed out.

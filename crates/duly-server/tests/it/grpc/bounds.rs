@@ -2,13 +2,17 @@
 
 use bytes::Bytes;
 use duly_proto::v1;
+use futures::{StreamExt, stream};
 use prost::Message;
-use tonic::Code;
+use tonic::{Code, Status};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
 use tonic_types::StatusExt;
 
 use super::{
     raw::{Raw, framed},
-    server::{NAMESPACE, Server, named, scheduling},
+    server::{NAMESPACE, Server, after, lasting, named, scheduling, soon},
 };
 
 #[tokio::test]
@@ -52,6 +56,99 @@ async fn p10_what_does_not_fit_into_the_memory_is_to_come_again() {
     assert!(details.retry_info().unwrap().retry_delay.is_some());
     let small = v1::ListRequest { limit: Some(10), ..request };
     assert_eq!(server.timers().list(small).await.unwrap().into_inner().timers.len(), 10);
+}
+
+#[tokio::test]
+async fn p10_while_the_memory_is_full_changes_are_refused_and_probes_are_answered() {
+    let settings = [
+        ("DULY_SERVER__BODY_BYTES_MAX", "1MiB"),
+        ("DULY_SERVER__BODIES_BYTES_MAX", "2MiB"),
+        ("DULY_SERVER__REQUEST_TIMEOUT", "10m"),
+    ];
+    let server = Server::with(&settings).await;
+    let payload = Some(Bytes::from(vec![b'x'; 200_000]));
+    server.schedule(v1::Schedule { payload, ..named("t") }).await;
+    // Small calls with large answers, which their caller lets not come.
+    let mut closed = Raw::with_window(&server, 0).await;
+    let mut answers = Vec::new();
+    let full = loop {
+        let change = v1::Reschedule {
+            id: "t".into(),
+            tags: Some(v1::TagList { tags: vec![format!("{}", answers.len())] }),
+            ..v1::Reschedule::default()
+        };
+        let request =
+            v1::RescheduleRequest { namespace: NAMESPACE.into(), reschedule: Some(change) };
+        let path = "/duly.v1.Timers/Reschedule";
+        let answer = closed.begin(path, &[], framed(&request.encode_to_vec())).await;
+        if let Some(status) = Status::from_header_map(answer.headers()) {
+            break status;
+        }
+        answers.push(answer);
+    };
+    assert_eq!((full.code(), answers.len()), (Code::ResourceExhausted, 11));
+    let refused = server.timers().schedule(scheduling(named("u"))).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.get_error_details().retry_info().unwrap().retry_delay.is_some());
+    // Refused by its head: there is nothing that would have to be read.
+    let mut raw = Raw::connect(&server).await;
+    for path in ["/duly.v1.Timers/Consume", "/duly.v1.Namespaces/Delete"] {
+        let answer = raw.begin(path, &[], Bytes::new()).await;
+        let status = Status::from_header_map(answer.headers()).unwrap();
+        assert_eq!(status.code(), Code::ResourceExhausted, "{path}");
+    }
+    let service = HealthCheckRequest { service: "duly.v1.Timers".into() };
+    let healthy = HealthClient::new(server.channel()).check(service).await.unwrap();
+    assert_eq!(healthy.into_inner().status(), ServingStatus::Serving);
+    drop((answers, closed));
+    let room = async {
+        while server.timers().schedule(scheduling(named("u"))).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(room).await;
+}
+
+#[tokio::test]
+async fn p10_calls_and_streams_keep_their_connection_and_one_without_any_is_closed() {
+    let server = Server::with(&[("DULY_SERVER__HEADER_TIMEOUT", "1s")]).await;
+    server
+        .namespaces()
+        .put(v1::PutNamespaceRequest { namespace: NAMESPACE.into(), settings: None })
+        .await
+        .unwrap();
+    let open = v1::ConsumeOpen { namespace: NAMESPACE.into(), lease: None };
+    let first = v1::ConsumeRequest { open: Some(open), credits: 1, settlements: Vec::new() };
+    let requests = stream::iter([first]).chain(stream::pending());
+    let mut firings = server.timers().consume(requests).await.unwrap().into_inner();
+    let mut waits = Raw::connect(&server).await;
+    let lease = v1::LeaseRequest {
+        namespace: NAMESPACE.into(),
+        wait: Some(lasting(60_000)),
+        ..v1::LeaseRequest::default()
+    };
+    let mut waiting = waits.beside();
+    let leased = tokio::spawn(async move {
+        waiting.call("/duly.v1.Timers/Lease", &[], framed(&lease.encode_to_vec())).await
+    });
+    while server.running.waiting() != 2 {
+        tokio::task::yield_now().await;
+    }
+    // Twice: first such a connection is asked to go, then it is left.
+    for _ in 0..2 {
+        let mut idle = Raw::connect(&server).await;
+        let answer = idle.call("/grpc.health.v1.Health/Check", &[], framed(b"")).await;
+        assert_eq!(answer.code(), Code::Ok);
+        soon(idle.connection).await.unwrap().expect("in order: with GOAWAY, and no error");
+    }
+    let due = framed(&scheduling(v1::Schedule { id: None, ..after(0) }).encode_to_vec());
+    for _ in 0..2 {
+        let status = waits.call("/duly.v1.Timers/Schedule", &[], due.clone()).await;
+        assert_eq!(status.code(), Code::Ok, "it takes new calls: {status:?}");
+    }
+    assert!(soon(firings.next()).await.unwrap().is_ok());
+    assert_eq!(soon(leased).await.unwrap().code(), Code::Ok);
+    soon(waits.connection).await.unwrap().expect("it rests now, and is closed in order");
 }
 
 #[tokio::test]

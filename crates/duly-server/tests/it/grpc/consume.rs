@@ -1,9 +1,9 @@
 //! The stream of a consumer: credits, verdicts, and claims that come back.
 
-use duly_proto::v1::{self, consume_response::Kind, settle_result};
+use duly_proto::v1::{self, consume_response::Kind, settle_result, timers_client::TimersClient};
 use futures::{Stream, StreamExt, stream};
 use tokio::sync::mpsc;
-use tonic::{Code, Streaming};
+use tonic::{Code, Streaming, transport::Endpoint};
 use tonic_types::StatusExt;
 
 use super::server::{NAMESPACE, Server, ack, after, lasting, soon};
@@ -170,8 +170,19 @@ async fn p10_the_claims_of_a_consumer_that_takes_nothing_go_back() {
     const COUNT: usize = 5_000;
     let server = Server::with(&[("DULY_SERVER__REQUEST_TIMEOUT", "3s")]).await;
     server.due(COUNT, &[b'x'; 1_000]).await;
-    // It is connected all the time and never looks.
-    let _slow = Consumer::open(&server, opening(10_000)).await;
+    // It is connected all the time and never looks; its windows are small, so that what it holds
+    // fills them.
+    let endpoint = Endpoint::from_shared(format!("http://{}", server.running.addr())).unwrap();
+    let channel = endpoint.initial_stream_window_size(65_535).connect_lazy();
+    let requests = stream::iter([opening(10_000)]).chain(stream::pending());
+    let _slow = TimersClient::new(channel).consume(requests).await.unwrap();
+    let stats = || async {
+        let request = v1::StatsRequest { namespace: NAMESPACE.into() };
+        server.namespaces().stats(request).await.unwrap().into_inner()
+    };
+    while stats().await.in_flight < 200 {
+        tokio::task::yield_now().await;
+    }
     let mut leased = Vec::new();
     while leased.len() < COUNT {
         leased.append(&mut soon(server.lease(10_000)).await);

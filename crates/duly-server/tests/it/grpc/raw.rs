@@ -1,34 +1,74 @@
 //! What no proper client sends, and how such a call is answered: over HTTP/2 by hand.
 
+use std::ops::{Deref, DerefMut};
+
 use bytes::{BufMut, Bytes, BytesMut};
 use duly_proto::v1;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::{
+    body::Incoming,
+    client::conn::http2::{Builder, SendRequest},
+};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, task::JoinHandle};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::server::{NAMESPACE, Server, lasting, named, scheduling};
 
-/// A connection.
-pub(super) struct Raw {
+/// What calls over a connection are made with.
+#[derive(Clone)]
+pub(super) struct Calls {
     sender: SendRequest<Full<Bytes>>,
     authority: String,
 }
 
+/// A connection.
+pub(super) struct Raw {
+    calls: Calls,
+    /// Until the connection ends.
+    pub(super) connection: JoinHandle<hyper::Result<()>>,
+}
+
 impl Raw {
     pub(super) async fn connect(server: &Server) -> Self {
-        let address = server.running.addr();
-        let stream = TcpStream::connect(address).await.unwrap();
-        let (sender, connection) =
-            handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        Self { sender, authority: address.to_string() }
+        Self::with_window(server, 1 << 20).await
     }
 
+    /// One that lets so many bytes of each answer come.
+    pub(super) async fn with_window(server: &Server, window: u32) -> Self {
+        let address = server.running.addr();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(window);
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+        let calls = Calls { sender, authority: address.to_string() };
+        Self { calls, connection: tokio::spawn(connection) }
+    }
+
+    /// Calls over the same connection.
+    pub(super) fn beside(&self) -> Calls {
+        self.calls.clone()
+    }
+}
+
+impl Deref for Raw {
+    type Target = Calls;
+
+    fn deref(&self) -> &Calls {
+        &self.calls
+    }
+}
+
+impl DerefMut for Raw {
+    fn deref_mut(&mut self) -> &mut Calls {
+        &mut self.calls
+    }
+}
+
+impl Calls {
     /// Sends a body; answers the status, which may stand in front of an answer or behind it.
     pub(super) async fn call(
         &mut self,
@@ -36,6 +76,21 @@ impl Raw {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Status {
+        let (head, body) = self.begin(path, headers, body).await.into_parts();
+        if let Some(status) = Status::from_header_map(&head.headers) {
+            return status;
+        }
+        let trailers: Option<HeaderMap> = body.collect().await.unwrap().trailers().cloned();
+        Status::from_header_map(&trailers.unwrap()).unwrap()
+    }
+
+    /// Sends a body; answers what comes, as far as it has come.
+    pub(super) async fn begin(
+        &mut self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Response<Incoming> {
         let mut request = Request::post(format!("http://{}{path}", self.authority))
             .header("content-type", "application/grpc")
             .header("te", "trailers");
@@ -46,12 +101,7 @@ impl Raw {
         self.sender.ready().await.unwrap();
         let response = self.sender.send_request(request).await.unwrap();
         assert_eq!(response.status(), 200);
-        let (head, body) = response.into_parts();
-        if let Some(status) = Status::from_header_map(&head.headers) {
-            return status;
-        }
-        let trailers: Option<HeaderMap> = body.collect().await.unwrap().trailers().cloned();
-        Status::from_header_map(&trailers.unwrap()).unwrap()
+        response
     }
 }
 
@@ -121,6 +171,28 @@ async fn no_web_page_may_call() {
     raw.authority = "evil.example".into();
     let status = raw.call(SCHEDULE, &[], good).await;
     assert_eq!(status.code(), Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn a_page_of_an_allowed_origin_may_call_and_is_told_nothing_of_browsers() {
+    let origin = "https://console.example";
+    let allowed = "https://console.example";
+    let server = Server::with(&[("DULY_SERVER__ALLOWED_ORIGINS", allowed)]).await;
+    let mut raw = Raw::connect(&server).await;
+    let good = framed(&scheduling(named("t")).encode_to_vec());
+    for headers in [&[("origin", origin)][..], &[]] {
+        let answer = raw.begin(SCHEDULE, headers, good.clone()).await;
+        let names = answer.headers().keys().map(http::HeaderName::as_str);
+        let cors: Vec<_> = names
+            .filter(|name| name.starts_with("access-control-") || *name == "vary")
+            .map(str::to_owned)
+            .collect();
+        assert!(cors.is_empty(), "{cors:?}");
+        let trailers = answer.into_body().collect().await.unwrap().trailers().cloned().unwrap();
+        assert_eq!(Status::from_header_map(&trailers).unwrap().code(), Code::Ok);
+    }
+    let refused = raw.call(SCHEDULE, &[("origin", "https://evil.example")], good).await;
+    assert_eq!(refused.code(), Code::PermissionDenied);
 }
 
 #[tokio::test]
