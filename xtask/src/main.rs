@@ -16,6 +16,7 @@ mod fuzz_http;
 mod hidden;
 mod openapi;
 mod process;
+mod proto;
 mod steps;
 mod test;
 mod tidy;
@@ -60,6 +61,8 @@ enum Command {
     Openapi,
     /// Regenerate docs/reference/cli.md.
     CliDocs,
+    /// Regenerate the code of the gRPC interface from its .proto files.
+    Proto,
 }
 
 /// Arguments that are passed on as they are, `--help` included.
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Openapi => openapi::run(),
         Command::CliDocs => cli_docs::run(),
+        Command::Proto => proto::run(),
     };
     match outcome {
         Ok(Outcome::Passed) => ExitCode::SUCCESS,

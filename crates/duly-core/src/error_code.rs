@@ -1,4 +1,4 @@
-//! The stable codes of the contract, with their HTTP status: the one table.
+//! The stable codes of the contract, with their HTTP and gRPC status: the one table.
 
 /// A stable code that every error and refusal carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,6 +117,31 @@ impl Code {
             Self::Unavailable | Self::Aborted => 503,
             Self::DeadlineExceeded => 504,
             Self::Internal => 500,
+        }
+    }
+
+    /// The gRPC status that goes with it, by its number.
+    pub const fn grpc_status(self) -> i32 {
+        match self {
+            Self::InvalidArgument
+            | Self::UnsupportedMediaType
+            | Self::PayloadTooLarge
+            | Self::RequestTooLarge => 3,
+            Self::DeadlineExceeded => 4,
+            Self::NotFound => 5,
+            Self::AlreadyExists => 6,
+            Self::PermissionDenied => 7,
+            Self::ResourceExhausted => 8,
+            Self::InFlight
+            | Self::Finished
+            | Self::Cancelled
+            | Self::Dead
+            | Self::NamespaceNotEmpty => 9,
+            Self::RevisionMismatch | Self::Aborted => 10,
+            Self::MethodNotAllowed => 12,
+            Self::Internal => 13,
+            Self::Unavailable => 14,
+            Self::Unauthenticated => 16,
         }
     }
 

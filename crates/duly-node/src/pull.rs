@@ -25,8 +25,10 @@ use crate::{
     state::Shared,
 };
 
+mod held;
 mod waiters;
 
+pub use held::Held;
 use waiters::{Empty, Head, Order, Patience, Serve, Waiters};
 
 /// When a caller that found the line full may come again.

@@ -15,6 +15,7 @@
 //! Start reading at [`http::router`], then [`wire`].
 
 pub mod config;
+mod grpc;
 pub mod http;
 mod serve;
 mod start;

@@ -32,7 +32,8 @@ pub use error::StartError;
 use self::open::{BEGINNING, Opener};
 use crate::{
     config::Config,
-    http::{App, Awaited, Backups, Front, Opening, Parts, opening_router, router},
+    grpc,
+    http::{App, Awaited, Backups, Front, Opening, Parts, Routers, opening_router, router},
     serve::{Serving, Settings},
     telemetry::Metrics,
 };
@@ -100,7 +101,10 @@ async fn start_on(
         watch::channel(Awaited { sentence: BEGINNING.to_owned(), progress: None });
     let opening =
         Opening { guard: config.server.guard(listen.ip()), waits_for, metrics: metrics.clone() };
-    let front = Front::new(opening_router(opening));
+    let front = Front::new(Routers {
+        http: opening_router(opening.clone()),
+        grpc: grpc::opening_router(opening),
+    });
     let settings = Settings {
         connections_max: config.server.connections_max,
         header_timeout: config.server.header_timeout,
@@ -111,7 +115,7 @@ async fn start_on(
     let serving = Listening(Some(serving));
     let parted = open_and_run(&config, listen, waiting, opener, metrics).await?;
     let Parted { app, node, store, report } = parted;
-    front.open(router(app.clone()));
+    front.open(Routers { http: router(app.clone()), grpc: grpc::router(app.clone()) });
     Ok(Running { serving: serving.started(), app, node, store, report })
 }
 

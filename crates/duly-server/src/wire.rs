@@ -28,6 +28,7 @@ pub mod overdue;
 pub mod patch;
 pub mod payload;
 pub mod problem;
+pub(crate) mod proto;
 pub mod retry;
 pub mod schedule;
 mod schema;

@@ -2,6 +2,27 @@ use std::fs;
 
 use super::*;
 
+/// Names of the statuses of gRPC, by their numbers.
+const GRPC_NAMES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
 /// The page that says of every code what to do.
 fn page() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/errors.md");
@@ -34,7 +55,8 @@ fn the_overview_of_the_codes_is_complete_and_its_links_lead_to_them() {
     let page = page();
     for code in Code::ALL {
         let (name, status) = (code.as_str(), code.http_status());
-        let row = format!("| [`{name}`](#{name}) | {status} | ");
+        let grpc = GRPC_NAMES[usize::try_from(code.grpc_status()).unwrap()];
+        let row = format!("| [`{name}`](#{name}) | {status} | {grpc} | ");
         assert_eq!(page.matches(&row).count(), 1, "{row}");
     }
 }

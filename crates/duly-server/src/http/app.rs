@@ -93,22 +93,22 @@ impl App {
     }
 
     /// The store.
-    pub(super) fn store(&self) -> &dyn Store {
+    pub(crate) fn store(&self) -> &dyn Store {
         &*self.0.parts.store
     }
 
     /// The node.
-    pub(super) fn node(&self) -> &duly_node::Handle {
+    pub(crate) fn node(&self) -> &duly_node::Handle {
         &self.0.parts.node
     }
 
     /// Whether namespaces come into being by themselves.
-    pub(super) fn implicit_namespaces(&self) -> ImplicitNamespaces {
+    pub(crate) fn implicit_namespaces(&self) -> ImplicitNamespaces {
         self.0.parts.implicit_namespaces
     }
 
     /// Who may call.
-    pub(super) fn guard(&self) -> &Guard {
+    pub(crate) fn guard(&self) -> &Guard {
         &self.0.parts.guard
     }
 
@@ -118,50 +118,50 @@ impl App {
     }
 
     /// The bounds.
-    pub(super) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.0.parts.limits
     }
 
     /// Backups of the store.
-    pub(super) fn backups(&self) -> &Backups {
+    pub(crate) fn backups(&self) -> &Backups {
         &self.0.parts.backups
     }
 
     /// The recorder behind `/metrics`.
-    pub(super) fn metrics(&self) -> &Metrics {
+    pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.parts.metrics
     }
 
     /// Metrics of the routes.
-    pub(super) fn routes(&self) -> &Routes {
+    pub(crate) fn routes(&self) -> &Routes {
         &self.0.routes
     }
 
     /// Held while a namespace is read, changed and written back, and while one is put or deleted:
     /// the store has no call that changes one field.
-    pub(super) fn patches(&self) -> &Mutex<()> {
+    pub(crate) fn patches(&self) -> &Mutex<()> {
         &self.0.patches
     }
 
     /// The present time, for what a caller leaves out.
-    pub(super) fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.0.parts.clock.now()
     }
 
     /// An id for a timer whose caller chose none.
-    pub(super) fn make_id(&self) -> TimerId {
+    pub(crate) fn make_id(&self) -> TimerId {
         let mut random = [0; 10];
         rand::rng().fill_bytes(&mut random);
         TimerId::generate(self.0.parts.clock.now(), random)
     }
 
     /// The memory of bodies and answers.
-    pub(super) fn budget(&self) -> &Budget {
+    pub(crate) fn budget(&self) -> &Budget {
         &self.0.budget
     }
 
     /// The memory of answers of the service's own paths.
-    pub(super) fn probes(&self) -> &Budget {
+    pub(crate) fn probes(&self) -> &Budget {
         &self.0.probes
     }
 
@@ -171,13 +171,13 @@ impl App {
     }
 
     /// Done when the server is about to stop.
-    pub(super) async fn stopping(&self) {
+    pub(crate) async fn stopping(&self) {
         // The sender lives as long as this.
         self.0.stopping.subscribe().wait_for(|now| *now == Stopping::Now).await.ok();
     }
 
     /// Whether the server is about to stop.
-    pub(super) fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         *self.0.stopping.borrow() == Stopping::Now
     }
 }

@@ -12,7 +12,7 @@ use crate::telemetry::operations;
 
 impl App {
     /// Carries out one command.
-    pub(super) async fn apply_one(&self, command: Command) -> Result<Outcome, Problem> {
+    pub(crate) async fn apply_one(&self, command: Command) -> Result<Outcome, Problem> {
         let creates = self.creates(&command);
         let again = creates.then(|| command.clone());
         let outcome = self.send_one(command).await?;
@@ -27,7 +27,7 @@ impl App {
 
     /// Carries out commands of one namespace, each shard's in one call; one result for each, in
     /// their order. A shard that fails refuses only its own, unless all fail.
-    pub(super) async fn apply_many(
+    pub(crate) async fn apply_many(
         &self,
         namespace: &NamespaceName,
         commands: Vec<Command>,
@@ -107,7 +107,7 @@ impl App {
     }
 
     /// The shard of a timer.
-    pub(super) fn shard_of_timer(&self, namespace: &NamespaceName, id: &str) -> ShardId {
+    pub(crate) fn shard_of_timer(&self, namespace: &NamespaceName, id: &str) -> ShardId {
         shard_of(namespace.as_str(), id, self.store().shards())
     }
 

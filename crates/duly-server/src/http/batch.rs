@@ -30,10 +30,10 @@ use crate::wire::{
 };
 
 /// Bytes of one batch, whatever `server.body_bytes_max` says.
-pub(super) const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub(crate) const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// What an operation and its result take in memory, about; set aside before anything is done, since
 /// an answer cannot be refused afterwards.
-const OPERATION_BYTES: usize = 384;
+pub(crate) const OPERATION_BYTES: usize = 384;
 
 /// Many operations in one call.
 ///
@@ -195,7 +195,7 @@ pub(super) fn error<'a>(problem: Problem) -> OperationResult<'a> {
 }
 
 /// Refuses a list with too many entries.
-pub(super) fn too_many(field: &str, count: usize, max: usize) -> Problem {
+pub(crate) fn too_many(field: &str, count: usize, max: usize) -> Problem {
     let allowed = format!("at most {max} entries");
     Problem::new(
         Code::RequestTooLarge,

@@ -30,7 +30,7 @@ pub(super) const NDJSON: &str = "application/x-ndjson";
 
 /// A JSON body.
 #[derive(Debug)]
-pub(super) struct JsonBody {
+pub(crate) struct JsonBody {
     /// Its text; whoever wants it goes through [`JsonBody::read`], which keeps it off the threads
     /// that serve everybody.
     text: Bytes,
@@ -66,7 +66,7 @@ impl JsonBody {
 }
 
 /// Does work on so many bytes: here, or on another thread where it would hold up others.
-pub(super) async fn aside<T: Send + 'static>(
+pub(crate) async fn aside<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -96,11 +96,11 @@ fn stopping() -> Problem {
 
 /// No body, or an empty JSON object.
 #[derive(Debug)]
-pub(super) struct NoBody;
+pub(crate) struct NoBody;
 
 /// A JSON body, where there is one.
 #[derive(Debug)]
-pub(super) struct MaybeBody(pub(super) Option<JsonBody>);
+pub(crate) struct MaybeBody(pub(super) Option<JsonBody>);
 
 impl FromRequest<App> for MaybeBody {
     type Rejection = Problem;

@@ -24,11 +24,11 @@ use hyper::body::{Frame, SizeHint};
 use super::Problem;
 
 /// Bodies up to this size may use the whole budget.
-pub(super) const SMALL_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const SMALL_BYTES_MAX: usize = 64 * 1024;
 
 /// The budget; cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Budget(Arc<Inner>);
+pub(crate) struct Budget(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -38,37 +38,37 @@ struct Inner {
 
 /// Bytes that are taken from the budget until this is dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(crate) struct Share {
     budget: Budget,
     bytes: usize,
 }
 
 impl Budget {
     /// A budget of so many bytes.
-    pub(super) fn new(bytes_max: usize) -> Self {
+    pub(crate) fn new(bytes_max: usize) -> Self {
         Self(Arc::new(Inner { used: AtomicUsize::new(0), bytes_max }))
     }
 
     /// A share of no bytes yet.
-    pub(super) fn share(&self) -> Share {
+    pub(crate) fn share(&self) -> Share {
         Share { budget: self.clone(), bytes: 0 }
     }
 
     /// A share of so many bytes, if there is room.
-    pub(super) fn take(&self, bytes: usize) -> Result<Share, Problem> {
+    pub(crate) fn take(&self, bytes: usize) -> Result<Share, Problem> {
         let mut share = self.share();
         share.grow_to(bytes)?;
         Ok(share)
     }
 
     /// A share for something that is there already and cannot be refused.
-    pub(super) fn take_anyway(&self, bytes: usize) -> Share {
+    pub(crate) fn take_anyway(&self, bytes: usize) -> Share {
         self.0.used.fetch_add(bytes, Ordering::Relaxed);
         Share { budget: self.clone(), bytes }
     }
 
     /// The largest body that fits when nothing else is there.
-    pub(super) fn largest(&self) -> usize {
+    pub(crate) fn largest(&self) -> usize {
         self.room_for(usize::MAX)
     }
 
@@ -81,7 +81,7 @@ impl Budget {
 
 impl Share {
     /// Makes it at least this large, if there is room; otherwise it stays as it is.
-    pub(super) fn grow_to(&mut self, bytes: usize) -> Result<(), Problem> {
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), Problem> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
             return Ok(());
@@ -95,7 +95,7 @@ impl Share {
     }
 
     /// Gives back what is more than this.
-    pub(super) fn shrink_to(&mut self, bytes: usize) {
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
         self.budget.0.used.fetch_sub(less, Ordering::Relaxed);
         self.bytes -= less;
@@ -133,10 +133,10 @@ impl Counted {
 
 /// Says that an answer is counted already.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct IsCounted;
+pub(crate) struct IsCounted;
 
 /// Counts an answer against `share`.
-pub(super) fn count(response: Response, share: Share) -> Response {
+pub(crate) fn count(response: Response, share: Share) -> Response {
     let mut response = response.map(|body| Body::new(Counted::new(body, share)));
     response.extensions_mut().insert(IsCounted);
     response
@@ -144,7 +144,7 @@ pub(super) fn count(response: Response, share: Share) -> Response {
 
 /// Counts an answer to a change that was made against the share that was set aside for it, and
 /// beyond that share if it has to be: it cannot be refused any more.
-pub(super) fn count_made(response: Response, mut share: Share, bytes: usize) -> Response {
+pub(crate) fn count_made(response: Response, mut share: Share, bytes: usize) -> Response {
     if share.grow_to(bytes).is_err() {
         share = share.budget.take_anyway(bytes);
     }
@@ -152,8 +152,13 @@ pub(super) fn count_made(response: Response, mut share: Share, bytes: usize) -> 
 }
 
 /// Bytes that count against `share` as long as anybody holds a part of them.
-pub(super) fn held(bytes: impl Into<Bytes>, share: Share) -> Bytes {
+pub(crate) fn held(bytes: impl Into<Bytes>, share: Share) -> Bytes {
     Bytes::from_owner(Held { bytes: bytes.into(), _share: Arc::new(share) })
+}
+
+/// Bytes that count against a share of several as long as anybody holds a part of them.
+pub(crate) fn held_by(bytes: Bytes, share: &Arc<Share>) -> Bytes {
+    Bytes::from_owner(Held { bytes, _share: Arc::clone(share) })
 }
 
 /// Bytes with what they are counted against.

@@ -18,32 +18,32 @@ const FIXED_BYTES: usize = 1 + 8 + 8 + 8 + 8 + 4;
 
 /// Hash of a list's filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Filter(u64);
+pub(crate) struct Filter(u64);
 
 /// A place in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     filter: Filter,
     /// Items dealt with before, where the caller counts them.
-    pub(super) count: u64,
+    pub(crate) count: u64,
     /// The place.
-    pub(super) position: Position,
+    pub(crate) position: Position,
 }
 
 impl Cursor {
     /// A cursor after `position`.
-    pub(super) const fn new(position: Position, filter: Filter) -> Self {
+    pub(crate) const fn new(position: Position, filter: Filter) -> Self {
         Self { filter, count: 0, position }
     }
 
     /// With a count of items dealt with before.
-    pub(super) const fn with_count(mut self, count: u64) -> Self {
+    pub(crate) const fn with_count(mut self, count: u64) -> Self {
         self.count = count;
         self
     }
 
     /// Hash of a request's filters; limit and position are none.
-    pub(super) fn filter_of(request: &ListRequest) -> Filter {
+    pub(crate) fn filter_of(request: &ListRequest) -> Filter {
         let mut hasher = Xxh3Default::new();
         let mut feed = |part: Option<&[u8]>| {
             let length = part.map_or(u64::MAX, |part| part.len() as u64);
@@ -65,7 +65,7 @@ impl Cursor {
     }
 
     /// Reads a cursor of a list with these filters.
-    pub(super) fn parse(field: &str, text: &str, filter: Filter) -> Result<Self, Invalid> {
+    pub(crate) fn parse(field: &str, text: &str, filter: Filter) -> Result<Self, Invalid> {
         let cursor = URL_SAFE_NO_PAD
             .decode(text)
             .ok()

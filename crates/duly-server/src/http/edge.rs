@@ -58,7 +58,7 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
 
 /// What an answer comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Made {
+pub(crate) enum Made {
     /// A call that changed nothing and can be refused still.
     Reading,
     /// A change: what was done cannot be refused any more.
@@ -81,7 +81,7 @@ impl Made {
     /// Refuses a change while memory is full: its answer would come on top of what is there, and a
     /// small call may have a large answer. So what nobody takes grows past the budget only by the
     /// changes under way when it filled.
-    fn check_room(self, app: &App) -> Result<(), Problem> {
+    pub(crate) fn check_room(self, app: &App) -> Result<(), Problem> {
         match self {
             Self::Change => app.budget().take(1).map(drop),
             Self::Reading | Self::Probe => Ok(()),

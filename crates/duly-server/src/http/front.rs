@@ -1,4 +1,5 @@
-//! Which router answers a request: one that says the store is being opened, or the real one.
+//! Which router answers a request: one that says the store is being opened, or the real one, each
+//! for HTTP and for gRPC.
 //!
 //! Asked anew for each request, so that a connection made while the store opened serves calls as
 //! soon as it is open.
@@ -13,8 +14,33 @@ use hyper::{body::Incoming, service::Service};
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
 use super::Taken;
+use crate::grpc::is_grpc;
 
 type Served = TowerToHyperService<Router>;
+
+/// The routers behind one port.
+#[derive(Debug, Clone)]
+pub(crate) struct Routers {
+    /// For everything but gRPC.
+    pub(crate) http: Router,
+    /// For requests that speak gRPC.
+    pub(crate) grpc: Router,
+}
+
+#[derive(Debug)]
+struct Doors {
+    http: Served,
+    grpc: Served,
+}
+
+impl From<Routers> for Doors {
+    fn from(routers: Routers) -> Self {
+        Self {
+            http: TowerToHyperService::new(routers.http),
+            grpc: TowerToHyperService::new(routers.grpc),
+        }
+    }
+}
 
 /// What connections hand their requests to; cheap to clone.
 #[derive(Debug, Clone)]
@@ -29,20 +55,19 @@ pub(crate) struct Connected {
 
 #[derive(Debug)]
 struct Inner {
-    opening: Served,
-    open: OnceLock<Served>,
+    opening: Doors,
+    open: OnceLock<Doors>,
 }
 
 impl Front {
     /// Answers with `opening` until [`Front::open`].
-    pub(crate) fn new(opening: Router) -> Self {
-        let opening = TowerToHyperService::new(opening);
-        Self(Arc::new(Inner { opening, open: OnceLock::new() }))
+    pub(crate) fn new(opening: Routers) -> Self {
+        Self(Arc::new(Inner { opening: opening.into(), open: OnceLock::new() }))
     }
 
-    /// From now on `router` answers.
-    pub(crate) fn open(&self, router: Router) {
-        self.0.open.get_or_init(|| TowerToHyperService::new(router));
+    /// From now on `routers` answer.
+    pub(crate) fn open(&self, routers: Routers) {
+        self.0.open.get_or_init(|| routers.into());
     }
 
     /// For a connection whose answers `taken` watches.
@@ -59,6 +84,7 @@ impl Service<Request<Incoming>> for Connected {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(self.taken.clone());
         let front = &self.front.0;
-        front.open.get().unwrap_or(&front.opening).call(request)
+        let doors = front.open.get().unwrap_or(&front.opening);
+        if is_grpc(&request) { doors.grpc.call(request) } else { doors.http.call(request) }
     }
 }

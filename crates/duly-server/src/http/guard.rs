@@ -24,7 +24,7 @@ pub struct Guard {
 
 impl Guard {
     /// Lets a request through, or says why not.
-    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let authority = self.check_host(uri, headers)?;
         let Some(origin) = headers.get(ORIGIN) else {
             return Ok(());

@@ -62,7 +62,7 @@ pub(super) fn not_ready(
 }
 
 /// Why the service cannot work; nothing when it can.
-pub(super) fn reasons(app: &App, health: &Health) -> Vec<String> {
+pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     let mut reasons = health.not_ready.clone();
     let node = app.node().health();
     if node.draining {

@@ -1,9 +1,9 @@
 //! Calls on namespaces, a file each.
 
-pub(super) mod activity;
-pub(super) mod delete;
-pub(super) mod forecast;
-pub(super) mod get;
-pub(super) mod patch;
-pub(super) mod put;
-pub(super) mod stats;
+pub(crate) mod activity;
+pub(crate) mod delete;
+pub(crate) mod forecast;
+pub(crate) mod get;
+pub(crate) mod patch;
+pub(crate) mod put;
+pub(crate) mod stats;

@@ -74,7 +74,15 @@ async fn scrape(State(opening): State<Opening>) -> Response {
 }
 
 async fn not_yet(State(opening): State<Opening>) -> Problem {
-    let waits_for = opening.waits_for.borrow().sentence.clone();
-    let detail = format!("the server is starting: {waits_for}; nothing was done, repeat the call");
-    Problem::new(Code::Unavailable, detail).with_retry(Retry::After(RETRY))
+    opening.not_yet()
+}
+
+impl Opening {
+    /// The answer to a call that needs the store.
+    pub(crate) fn not_yet(&self) -> Problem {
+        let waits_for = self.waits_for.borrow().sentence.clone();
+        let detail =
+            format!("the server is starting: {waits_for}; nothing was done, repeat the call");
+        Problem::new(Code::Unavailable, detail).with_retry(Retry::After(RETRY))
+    }
 }

@@ -11,7 +11,7 @@ use duly_store::{
 use futures::future::try_join_all;
 
 /// A page of the list over all shards.
-pub(super) async fn page(store: &dyn Store, request: ListRequest) -> Result<Page, Error> {
+pub(crate) async fn page(store: &dyn Store, request: ListRequest) -> Result<Page, Error> {
     let limit = request.limit;
     let shards = 0..store.shards().max(1);
     let calls = shards.map(|shard| store.list(ShardId(shard), request.clone()));

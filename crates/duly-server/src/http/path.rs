@@ -12,11 +12,11 @@ use super::Problem;
 
 /// The namespace that the path names.
 #[derive(Debug, Clone)]
-pub(super) struct InNamespace(pub(super) NamespaceName);
+pub(crate) struct InNamespace(pub(crate) NamespaceName);
 
 /// The timer that the path names.
 #[derive(Debug, Clone)]
-pub(super) struct OfTimer {
+pub(crate) struct OfTimer {
     /// Its namespace.
     pub(super) namespace: NamespaceName,
     /// Its id.

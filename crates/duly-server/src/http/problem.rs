@@ -32,7 +32,7 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 const IN_FLIGHT_WAIT_MS: u64 = 1_000;
 
 /// What to know when a timer is not found.
-pub(super) const KNOWN_TIMERS: &str = "ids are compared byte for byte, and an ended timer is known \
+pub(crate) const KNOWN_TIMERS: &str = "ids are compared byte for byte, and an ended timer is known \
                                        for the namespace's retention";
 
 /// Why a request was refused.
@@ -46,7 +46,7 @@ impl Problem {
     }
 
     /// Something that cannot be, was. What exactly belongs into the log.
-    pub(super) fn fault(what: &str) -> Self {
+    pub(crate) fn fault(what: &str) -> Self {
         tracing::error!(what, "a fault in Duly");
         Self::new(
             Code::Internal,
@@ -92,7 +92,7 @@ impl Problem {
 
     /// Puts the path of an operation in front of the field at fault.
     #[must_use]
-    pub(super) fn within(mut self, path: &str) -> Self {
+    pub(crate) fn within(mut self, path: &str) -> Self {
         if let Some(field) = self.0.field.as_mut().filter(|_| !path.is_empty()) {
             *field = format!("{path}.{field}");
         }
@@ -101,7 +101,7 @@ impl Problem {
 
     /// Says how much of the call was done before it went wrong.
     #[must_use]
-    pub(super) fn after_doing(mut self, count: u64, done: &str) -> Self {
+    pub(crate) fn after_doing(mut self, count: u64, done: &str) -> Self {
         if count > 0 {
             self.0.detail = format!("{}; {count} were {done} before that", self.0.detail);
         }
@@ -110,7 +110,7 @@ impl Problem {
 
     /// With what the store's refusal knows besides its sentence.
     #[must_use]
-    pub(super) fn with(mut self, refusal: Refusal) -> Self {
+    pub(crate) fn with(mut self, refusal: Refusal) -> Self {
         let out = &mut self.0;
         match refusal {
             Refusal::Invalid(_) | Refusal::UnknownNamespace(_) | Refusal::NotFound(_) => {}
@@ -142,7 +142,7 @@ impl Problem {
 
     /// As the definite answer to a cancel.
     #[must_use]
-    pub(super) fn for_cancel(mut self) -> Self {
+    pub(crate) fn for_cancel(mut self) -> Self {
         self.0.outcome = match self.0.code() {
             Code::InFlight => Some("in_flight"),
             Code::Finished => Some("finished"),
@@ -212,7 +212,7 @@ impl IntoResponse for Problem {
 
 /// The refusals that every call can answer, for the OpenAPI document.
 #[derive(Debug)]
-pub(super) struct Refusals;
+pub(crate) struct Refusals;
 
 impl IntoResponses for Refusals {
     fn responses() -> BTreeMap<String, RefOr<ResponseDoc>> {

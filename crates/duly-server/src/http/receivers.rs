@@ -34,11 +34,11 @@ impl App {
         }
     }
 
-    /// Checks the receiver of an operation of a batch.
+    /// Checks the receiver of an operation, of a batch or over gRPC.
     ///
     /// # Errors
     /// As [`App::check_schedule`].
-    pub(super) fn check_operation(&self, operation: &Operation) -> Result<(), Invalid> {
+    pub(crate) fn check_operation(&self, operation: &Operation) -> Result<(), Invalid> {
         match operation {
             Operation::Schedule { schedule, .. } => {
                 self.check_schedule(schedule).map_err(|invalid| invalid.within("schedule"))

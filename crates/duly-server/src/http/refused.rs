@@ -10,7 +10,7 @@ use super::{Problem, problem::KNOWN_TIMERS};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// A new timer.
     Schedule,
     /// A timer of another server.
@@ -29,7 +29,7 @@ pub(super) enum Asked {
 
 impl Asked {
     /// What an operation asks for.
-    pub(super) const fn by(operation: &Operation) -> Self {
+    pub(crate) const fn by(operation: &Operation) -> Self {
         match operation {
             Operation::Schedule { .. } => Self::Schedule,
             Operation::Import { .. } => Self::Import,
@@ -42,7 +42,7 @@ impl Asked {
     }
 
     /// Its name in a batch; what has none stands in none.
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Schedule => "schedule",
             Self::Reschedule => "reschedule",
@@ -53,7 +53,7 @@ impl Asked {
     }
 
     /// The path of this operation in a batch, of this timer in an import.
-    pub(super) fn path_at(self, index: usize) -> String {
+    pub(crate) fn path_at(self, index: usize) -> String {
         match self {
             Self::Import => format!("timers[{index}]"),
             _ => format!("operations[{index}].{}", self.name()),
@@ -64,7 +64,7 @@ impl Asked {
 impl Problem {
     /// Why the store refused what was asked for. `path` is the operation's place in the body, in
     /// front of the field at fault; empty where the operation is the body.
-    pub(super) fn refused(refusal: Refusal, asked: Asked, path: &str) -> Self {
+    pub(crate) fn refused(refusal: Refusal, asked: Asked, path: &str) -> Self {
         let problem = match refusal {
             Refusal::Invalid(invalid) => return invalid.within(path).into(),
             Refusal::UnknownNamespace(name) => Self::no_namespace(name.as_str()),

@@ -22,7 +22,7 @@ use crate::wire::{
 };
 
 /// What a settlement and its result take in memory, about.
-const SETTLEMENT_BYTES: usize = 192;
+pub(crate) const SETTLEMENT_BYTES: usize = 192;
 
 /// Say what became of leased firings, at most 10000.
 ///
@@ -40,33 +40,13 @@ pub(crate) async fn settle(
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let (shards, budget) = (app.store().shards(), app.budget().clone());
-    let Read { mut results, groups, share } =
-        body.read(move |text| read(&namespace, shards, &budget, text)).await?;
-    let mut failures = 0;
-    let group_count = groups.len();
-    for (places, settlements) in groups.into_values() {
-        match app.node().settle(settlements).await {
-            Ok(outcomes) => {
-                for (place, outcome) in places.into_iter().zip(outcomes) {
-                    results[place] = match outcome {
-                        SettleOutcome::InDoubt => SettleResult::Error(in_doubt().into_body()),
-                        outcome => SettleResult::Outcome(outcome.as_str()),
-                    };
-                }
-            }
-            Err(error) => {
-                failures += 1;
-                if failures == group_count {
-                    return Err(error.into());
-                }
-                for place in places {
-                    results[place] = SettleResult::Error(Problem::from(error.clone()).into_body());
-                }
-            }
-        }
-    }
-    let text = answer::to_bytes(&SettledOut { results })?;
+    let budget = app.budget().clone();
+    let (read, share) = body.read(move |text| read(&namespace, &budget, text)).await?;
+    let results = app.settle_many(read).await?.into_iter().map(|result| match result {
+        Ok(outcome) => SettleResult::Outcome(outcome.as_str()),
+        Err(problem) => SettleResult::Error(problem.into_body()),
+    });
+    let text = answer::to_bytes(&SettledOut { results: results.collect() })?;
     let bytes = text.len();
     Ok(budget::count_made(answer::with_body(StatusCode::OK, text.into()), share, bytes))
 }
@@ -74,45 +54,78 @@ pub(crate) async fn settle(
 /// Settlements of one shard, and their places among the results.
 type Group = (Vec<usize>, Vec<Settlement>);
 
-/// A body that was read.
-struct Read {
-    /// For each settlement its result, where the store is not asked; otherwise one to be replaced.
-    results: Vec<SettleResult>,
-    groups: BTreeMap<u16, Group>,
-    /// For the answer.
-    share: Share,
+/// What a caller asks for: a settlement, none for a token that is none, or why it is refused.
+pub(crate) type Asked = Result<Option<Settlement>, Invalid>;
+
+impl App {
+    /// Settles, each shard's in one call; one result for each, in their order. A shard that fails
+    /// refuses only its own, unless all fail.
+    pub(crate) async fn settle_many(
+        &self,
+        asked: Vec<Asked>,
+    ) -> Result<Vec<Result<SettleOutcome, Problem>>, Problem> {
+        let shards = self.store().shards();
+        // What the store is asked about is replaced below.
+        let mut results = Vec::with_capacity(asked.len());
+        let mut groups: BTreeMap<u16, Group> = BTreeMap::new();
+        for (i, asked) in asked.into_iter().enumerate() {
+            match asked {
+                Ok(Some(settlement)) if settlement.token.shard().0 < shards => {
+                    let group = groups.entry(settlement.token.shard().0).or_default();
+                    group.0.push(i);
+                    group.1.push(settlement);
+                    results.push(Ok(SettleOutcome::LeaseLost));
+                }
+                Ok(_) => results.push(Ok(SettleOutcome::InvalidToken)),
+                Err(invalid) => results.push(Err(invalid.into())),
+            }
+        }
+        let mut failures = 0;
+        let group_count = groups.len();
+        for (places, settlements) in groups.into_values() {
+            match self.node().settle(settlements).await {
+                Ok(outcomes) => {
+                    for (place, outcome) in places.into_iter().zip(outcomes) {
+                        results[place] = match outcome {
+                            SettleOutcome::InDoubt => Err(in_doubt()),
+                            outcome => Ok(outcome),
+                        };
+                    }
+                }
+                Err(error) => {
+                    failures += 1;
+                    if failures == group_count {
+                        return Err(error.into());
+                    }
+                    for place in places {
+                        results[place] = Err(Problem::from(error.clone()));
+                    }
+                }
+            }
+        }
+        Ok(results)
+    }
 }
 
 fn read(
     namespace: &NamespaceName,
-    shards: u16,
     budget: &Budget,
     text: &[u8],
-) -> Result<Read, Problem> {
+) -> Result<(Vec<Asked>, Share), Problem> {
     let request: SettleIn = json::parse_body(text)?;
-    let count = request.settlements.len();
+    let share = set_aside(budget, request.settlements.len())?;
+    let asked = request.settlements.iter().enumerate().map(|(i, text)| {
+        settlement(namespace, text).map_err(|invalid| invalid.within(&format!("settlements[{i}]")))
+    });
+    Ok((asked.collect(), share))
+}
+
+/// Takes the memory of so many settlements and their results, if they are not too many.
+pub(crate) fn set_aside(budget: &Budget, count: usize) -> Result<Share, Problem> {
     if count > SETTLEMENTS_MAX {
         return Err(too_many("settlements", count, SETTLEMENTS_MAX));
     }
-    let share = budget.take(count * SETTLEMENT_BYTES)?;
-    let mut results = Vec::with_capacity(count);
-    let mut groups: BTreeMap<u16, Group> = BTreeMap::new();
-    for (i, text) in request.settlements.iter().enumerate() {
-        match settlement(namespace, text) {
-            Ok(Some(settlement)) if settlement.token.shard().0 < shards => {
-                let group = groups.entry(settlement.token.shard().0).or_default();
-                group.0.push(i);
-                group.1.push(settlement);
-                results.push(SettleResult::Outcome(SettleOutcome::LeaseLost.as_str()));
-            }
-            Ok(_) => results.push(SettleResult::Outcome(SettleOutcome::InvalidToken.as_str())),
-            Err(invalid) => {
-                let invalid = invalid.within(&format!("settlements[{i}]"));
-                results.push(SettleResult::Error(Problem::from(invalid).into_body()));
-            }
-        }
-    }
-    Ok(Read { results, groups, share })
+    budget.take(count * SETTLEMENT_BYTES)
 }
 
 /// The answer to a settlement of which nobody knows whether it was taken.

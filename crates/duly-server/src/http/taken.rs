@@ -113,13 +113,13 @@ impl Taken {
     }
 
     /// A call has come.
-    pub(super) fn begin(&self) -> UnderWay {
+    pub(crate) fn begin(&self) -> UnderWay {
         self.0.clock.lock().calls += 1;
         UnderWay(self.clone())
     }
 
     /// Watches an answer until the last of it is let go.
-    pub(super) fn watch(&self, answer: Response, call: UnderWay) -> Response {
+    pub(crate) fn watch(&self, answer: Response, call: UnderWay) -> Response {
         if answer.body().is_end_stream() {
             return answer;
         }
@@ -149,7 +149,7 @@ impl Clock {
 
 /// A call that is under way until this is dropped.
 #[derive(Debug)]
-pub(super) struct UnderWay(Taken);
+pub(crate) struct UnderWay(Taken);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {

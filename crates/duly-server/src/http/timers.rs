@@ -1,11 +1,11 @@
 //! Calls on timers, a file each.
 
-pub(super) mod cancel;
-pub(super) mod fire;
-pub(super) mod get;
-pub(super) mod list;
-pub(super) mod patch;
-pub(super) mod schedule;
+pub(crate) mod cancel;
+pub(crate) mod fire;
+pub(crate) mod get;
+pub(crate) mod list;
+pub(crate) mod patch;
+pub(crate) mod schedule;
 
 use axum::response::Response;
 use duly_store::Outcome;

@@ -5,7 +5,7 @@ use http::HeaderMap;
 use crate::wire::trace;
 
 /// The `traceparent` of a call, if it has a proper one: `00-` trace id `-` parent id `-` flags.
-pub(super) fn parent(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn parent(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     trace::is_proper(text).then(|| text.to_owned())
 }

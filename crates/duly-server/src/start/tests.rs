@@ -4,6 +4,7 @@
 
 use std::{net::SocketAddr, sync::mpsc, time::Duration};
 
+use duly_proto::v1::{GetClusterRequest, cluster_client::ClusterClient};
 use duly_store_embedded::{OpenError, OpenProgress};
 use serde_json::{Value, json};
 use tokio::{
@@ -11,6 +12,7 @@ use tokio::{
     net::TcpStream,
     task::{JoinHandle, yield_now},
 };
+use tonic_types::StatusExt;
 
 use super::*;
 use crate::config::{Flag, Source, load};
@@ -159,6 +161,24 @@ async fn while_the_store_opens_health_is_answered_and_calls_are_told_to_come_aga
     assert!(head.starts_with("HTTP/1.1 201"), "{head}");
     assert_eq!(timer["id"], "t");
     drop(kept);
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn while_the_store_opens_a_grpc_call_is_told_to_come_again() {
+    let bench = Bench::start().await;
+    let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", bench.address));
+    let mut cluster = ClusterClient::new(channel.unwrap().connect_lazy());
+    let refused = cluster.get(GetClusterRequest {}).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unavailable);
+    let details = refused.get_error_details();
+    assert_eq!(details.error_info().unwrap().reason, "UNAVAILABLE");
+    assert_eq!(details.retry_info().unwrap().retry_delay, Some(Duration::from_secs(1)));
+    bench.tell.send(Tell::Open).unwrap();
+    let running = bench.starting.await.unwrap().unwrap();
+    // The same connection goes on.
+    assert!(cluster.get(GetClusterRequest {}).await.unwrap().into_inner().ready);
+    drop(cluster);
     running.stop().await.unwrap();
 }
 

@@ -30,20 +30,20 @@ pub struct BatchIn<'a> {
 }
 
 /// Exactly one operation.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = Operation)]
 pub struct OperationIn<'a> {
     /// Schedule a timer.
     #[serde(borrow)]
-    schedule: Option<ScheduleIn<'a>>,
+    pub(super) schedule: Option<ScheduleIn<'a>>,
     /// Cancel a timer.
-    cancel: Option<CancelIn>,
+    pub(super) cancel: Option<CancelIn>,
     /// Change a pending timer; `id` is required.
     #[serde(borrow)]
-    reschedule: Option<PatchIn<'a>>,
+    pub(super) reschedule: Option<PatchIn<'a>>,
     /// Make a timer due now, or its next attempt.
-    fire: Option<FireIn>,
+    pub(super) fire: Option<FireIn>,
 }
 
 /// Which timer to cancel.
@@ -52,9 +52,9 @@ pub struct OperationIn<'a> {
 #[schema(as = Cancel)]
 pub struct CancelIn {
     /// Its id.
-    id: String,
+    pub(super) id: String,
     /// Only if it has this revision; checked before its state.
-    if_revision: Option<Integer>,
+    pub(super) if_revision: Option<Integer>,
 }
 
 /// Which timer to fire.
@@ -63,7 +63,7 @@ pub struct CancelIn {
 #[schema(as = Fire)]
 pub struct FireIn {
     /// Its id.
-    id: String,
+    pub(super) id: String,
 }
 
 impl OperationIn<'_> {

@@ -17,22 +17,22 @@ use super::{
 const THIS_BUILD: &str = "exactly one of pull, http: this build delivers to pull and http";
 
 /// Where a firing goes: exactly one of these.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = Destination)]
 pub struct DestinationIn {
     /// Consumers lease it and settle it.
-    pull: Option<PullIn>,
+    pub(super) pull: Option<PullIn>,
     /// Duly sends it to a webhook.
-    http: Option<HttpIn>,
+    pub(super) http: Option<HttpIn>,
     #[schema(ignore)]
-    kafka: Option<IgnoredAny>,
+    pub(super) kafka: Option<IgnoredAny>,
     #[schema(ignore)]
-    nats: Option<IgnoredAny>,
+    pub(super) nats: Option<IgnoredAny>,
     #[schema(ignore)]
-    amqp: Option<IgnoredAny>,
+    pub(super) amqp: Option<IgnoredAny>,
     #[schema(ignore)]
-    redis_stream: Option<IgnoredAny>,
+    pub(super) redis_stream: Option<IgnoredAny>,
 }
 
 /// Nothing to set.
@@ -48,17 +48,17 @@ pub struct PullIn {}
 pub struct HttpIn {
     /// Absolute `http://` or `https://` URL without credentials and fragment. A host that is an
     /// address must be one that this server may reach; names are checked when it connects.
-    url: String,
+    pub(super) url: String,
     /// `POST` (default), `PUT` or `PATCH`.
     #[schema(example = "POST")]
-    method: Option<String>,
+    pub(super) method: Option<String>,
     /// Headers of every delivery; the timer's own win over them. Answers show `***` for the values
     /// of `authorization`, `cookie`, `proxy-authorization` and names ending in `-key`, `-secret`
     /// or `-token`.
     #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
-    headers: Option<Headers>,
+    pub(super) headers: Option<Headers>,
     /// Time for the whole exchange, 100ms to 10m, default 30s.
-    timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
 }
 
 impl DestinationIn {

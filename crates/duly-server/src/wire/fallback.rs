@@ -21,12 +21,12 @@ use super::{
 #[schema(as = Fallback)]
 pub struct FallbackIn {
     /// The receiver: a webhook.
-    destination: DestinationIn,
+    pub(super) destination: DestinationIn,
     /// It gets the later attempts of a firing of which so many have failed, 1 to 10000, default 5.
-    after_attempts: Option<Integer>,
+    pub(super) after_attempts: Option<Integer>,
     /// It gets every firing of a lane whose breaker has stayed open for so long, 0s to 1d, default
     /// 1m.
-    after_open: Option<Duration>,
+    pub(super) after_open: Option<Duration>,
 }
 
 impl FallbackIn {

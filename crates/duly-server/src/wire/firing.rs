@@ -30,14 +30,14 @@ pub const LEASE_WAIT_MAX: Millis = Millis::from_secs(60);
 #[schema(as = Lease)]
 pub struct LeaseIn {
     /// Most firings, 1 to 10000, default 1.
-    max: Option<Integer>,
+    pub(super) max: Option<Integer>,
     /// Most bytes of payloads and headers, default 4 MiB, at most 32 MiB. The first firing is
     /// granted whatever its size.
-    max_bytes: Option<Integer>,
+    pub(super) max_bytes: Option<Integer>,
     /// How long the lease is, 1s to 12h; default the namespace's.
-    lease: Option<Duration>,
+    pub(super) lease: Option<Duration>,
     /// How long to wait for a firing, at most 60s, default 0s.
-    wait: Option<Duration>,
+    pub(super) wait: Option<Duration>,
 }
 
 /// A checked lease call.

@@ -13,20 +13,20 @@ use super::{DurationOut, TimeOut};
 pub struct ForecastOut {
     /// The moment that it is seen from.
     #[schema(value_type = String, format = DateTime)]
-    now: TimeOut,
+    pub(super) now: TimeOut,
     /// Length of a bucket.
     #[schema(value_type = String, examples("1m"))]
-    bucket: DurationOut,
+    pub(super) bucket: DurationOut,
     /// Due already: claimable at `now`.
-    overdue: u64,
+    pub(super) overdue: u64,
     /// Under a lease.
-    in_flight: u64,
+    pub(super) in_flight: u64,
     /// The buckets, one after the other; the first is the one that `now` lies in.
-    buckets: Vec<BucketOut>,
+    pub(super) buckets: Vec<BucketOut>,
     /// Due when the last bucket ends, or after it.
-    later: u64,
+    pub(super) later: u64,
     /// The sum of all.
-    pending: u64,
+    pub(super) pending: u64,
 }
 
 /// One bucket of a forecast.
@@ -35,9 +35,9 @@ pub struct ForecastOut {
 pub struct BucketOut {
     /// Where it begins: a multiple of its length since 1970-01-01T00:00:00Z.
     #[schema(value_type = String, format = DateTime)]
-    from: TimeOut,
+    pub(super) from: TimeOut,
     /// Timers that become claimable in it.
-    due: u64,
+    pub(super) due: u64,
 }
 
 impl ForecastOut {

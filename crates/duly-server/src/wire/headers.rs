@@ -11,7 +11,7 @@ use serde::{
 
 /// Headers as a caller wrote them; checked by [`Headers::check`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Headers(Vec<(String, String)>);
+pub struct Headers(pub(super) Vec<(String, String)>);
 
 impl Headers {
     /// Checks them; the error names the header below `field`.

@@ -15,21 +15,21 @@ const PER_SECOND_MAX: u32 = 100_000_000;
 #[schema(as = Limits)]
 pub struct LimitsIn {
     /// Schedules taken per second (new timers and replacements), as many at once; default unlimited.
-    schedule_per_second: Option<Integer>,
+    pub(super) schedule_per_second: Option<Integer>,
     /// Attempts begun per second and push lane, a tenth of it at once; default unlimited.
-    deliver_per_second: Option<Integer>,
+    pub(super) deliver_per_second: Option<Integer>,
     /// Attempts under way at once per push lane, 1 to 100000, default 100.
-    max_in_flight: Option<Integer>,
+    pub(super) max_in_flight: Option<Integer>,
     /// Pending timers; default unlimited.
-    max_pending: Option<Integer>,
+    pub(super) max_pending: Option<Integer>,
     /// Bytes of one payload as stored, at most 16 MiB, default 256 KiB.
-    max_payload_bytes: Option<Integer>,
+    pub(super) max_payload_bytes: Option<Integer>,
     /// Longest time from now to due; default unlimited.
-    max_delay: Option<Duration>,
+    pub(super) max_delay: Option<Duration>,
     /// Dead letters, default 1000000; at the limit the namespace's lanes stop.
-    max_dead: Option<Integer>,
+    pub(super) max_dead: Option<Integer>,
     /// Stubs of ended timers, default 10000000; past it the oldest go first.
-    max_retained: Option<Integer>,
+    pub(super) max_retained: Option<Integer>,
 }
 
 impl LimitsIn {

@@ -30,36 +30,36 @@ pub struct NamespaceIn {
     /// Where firings go whose timer names no destination; default pull.
     #[schema(value_type = Option<DestinationIn>)]
     #[serde(default)]
-    destination: Field<DestinationIn>,
+    pub(super) destination: Field<DestinationIn>,
     /// Where webhooks go whose own receiver does not take them; default nowhere.
     #[schema(value_type = Option<FallbackIn>)]
     #[serde(default)]
-    fallback: Field<FallbackIn>,
+    pub(super) fallback: Field<FallbackIn>,
     /// Retry policy of timers that name none.
     #[schema(value_type = Option<RetryIn>)]
     #[serde(default)]
-    retry: Field<RetryIn>,
+    pub(super) retry: Field<RetryIn>,
     /// Lease of a claim that names none, 1s to 12h, default 30s.
     #[schema(value_type = Option<Duration>)]
     #[serde(default)]
-    lease: Field<Duration>,
+    pub(super) lease: Field<Duration>,
     /// How long stubs of ended timers are kept, default 1d.
     #[schema(value_type = Option<Duration>)]
     #[serde(default)]
-    retention: Field<Duration>,
+    pub(super) retention: Field<Duration>,
     /// Share when workers are scarce, 1 to 1000, default 1.
     #[schema(value_type = Option<Integer>)]
     #[serde(default)]
-    weight: Field<Integer>,
+    pub(super) weight: Field<Integer>,
     /// Secrets that webhooks are signed with (`whsec_` + base64), two during a rotation. Never
     /// shown again.
     #[schema(value_type = Option<Vec<String>>)]
     #[serde(default)]
-    signing_secrets: Field<Vec<String>>,
+    pub(super) signing_secrets: Field<Vec<String>>,
     /// Limits.
     #[schema(value_type = Option<LimitsIn>)]
     #[serde(default)]
-    limits: Field<LimitsIn>,
+    pub(super) limits: Field<LimitsIn>,
 }
 
 /// When a paused namespace goes on.
@@ -107,7 +107,7 @@ impl NamespaceIn {
         Ok(Put::Replace { settings: Box::new(settings), secrets: Secrets::Set })
     }
 
-    const fn has_any(&self) -> bool {
+    pub(super) const fn has_any(&self) -> bool {
         self.destination.is_present()
             || self.fallback.is_present()
             || self.retry.is_present()

@@ -1,6 +1,6 @@
 //! The body of a change: absent keeps, `null` resets, a value replaces whole.
 
-use duly_core::{Invalid, TimerId, schedule::Patch};
+use duly_core::{Invalid, Payload, TimerId, schedule::Patch};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -17,45 +17,49 @@ use super::{
 #[schema(as = Patch)]
 pub struct PatchIn<'a> {
     /// Which timer; in a batch only.
-    id: Option<String>,
+    pub(super) id: Option<String>,
     /// A new due time. At most one of `due_at` and `delay`; neither can be reset.
     #[schema(value_type = Option<Time>)]
     #[serde(default)]
-    due_at: Field<Time>,
+    pub(super) due_at: Field<Time>,
     /// A new due time, from now.
     #[schema(value_type = Option<Duration>)]
     #[serde(default)]
-    delay: Field<Duration>,
+    pub(super) delay: Field<Duration>,
     /// A new payload: any JSON value nested at most 64 levels deep. `null` takes the payload away.
     #[serde(borrow, default)]
     #[schema(value_type = Option<serde_json::Value>)]
-    payload: Field<&'a RawValue>,
+    pub(super) payload: Field<&'a RawValue>,
     /// A new payload: text. `null` takes the payload away.
     #[schema(value_type = Option<String>)]
     #[serde(default)]
-    payload_text: Field<String>,
+    pub(super) payload_text: Field<String>,
     /// A new payload: bytes in base64. `null` takes the payload away.
     #[schema(value_type = Option<String>)]
     #[serde(default)]
-    payload_base64: Field<String>,
+    pub(super) payload_base64: Field<String>,
+    /// A new payload: as it is, where the caller has no need to write it as text.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub(super) payload_given: Option<Payload>,
     /// New headers, whole.
     #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
     #[serde(default)]
-    headers: Field<Headers>,
+    pub(super) headers: Field<Headers>,
     /// New tags, whole.
     #[schema(value_type = Option<Vec<String>>)]
     #[serde(default)]
-    tags: Field<Vec<String>>,
+    pub(super) tags: Field<Vec<String>>,
     /// A new destination; `null`: the namespace's.
     #[schema(value_type = Option<DestinationIn>)]
     #[serde(default)]
-    destination: Field<DestinationIn>,
+    pub(super) destination: Field<DestinationIn>,
     /// A new retry policy; `null`: the namespace's.
     #[schema(value_type = Option<RetryIn>)]
     #[serde(default)]
-    retry: Field<RetryIn>,
+    pub(super) retry: Field<RetryIn>,
     /// Only if the timer has this revision; checked before its state.
-    if_revision: Option<Integer>,
+    pub(super) if_revision: Option<Integer>,
 }
 
 /// Where the id of the timer stands.
@@ -101,7 +105,10 @@ impl PatchIn<'_> {
                 settable(self.due_at, "due_at")?.as_ref(),
                 settable(self.delay, "delay")?.as_ref(),
             )?,
-            payload: payload_change(self.payload, self.payload_text, self.payload_base64)?,
+            payload: match self.payload_given {
+                Some(payload) => duly_core::schedule::Change::Set(payload),
+                None => payload_change(self.payload, self.payload_text, self.payload_base64)?,
+            },
             headers: self.headers.into_change(|h| h.check("headers"))?,
             tags: self.tags.into_change(check_tags)?,
             destination: self.destination.into_change(|d| d.check("destination"))?,
@@ -145,7 +152,8 @@ fn payload_change(
     use duly_core::schedule::Change;
     let null =
         [matches!(json, Field::Null), matches!(text, Field::Null), matches!(base64, Field::Null)];
-    let forms = payload::Forms { json: value(json), text: value(text), base64: value(base64) };
+    let forms =
+        payload::Forms { json: value(json), text: value(text), base64: value(base64), given: None };
     Ok(match forms.check()? {
         Some(payload) => Change::Set(payload),
         None if null.contains(&true) => Change::Reset,

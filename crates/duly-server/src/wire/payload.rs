@@ -24,6 +24,8 @@ pub struct Forms<'a> {
     pub text: Option<String>,
     /// `payload_base64`.
     pub base64: Option<String>,
+    /// None of them: the payload itself.
+    pub given: Option<Payload>,
 }
 
 impl Forms<'_> {
@@ -44,19 +46,12 @@ impl Forms<'_> {
                 format!("left out where {first} is given: a timer has one payload"),
             ));
         }
+        if self.given.is_some() {
+            return Ok(self.given);
+        }
         let payload = |form, bytes| Some(Payload { form, bytes });
         if let Some(json) = self.json {
-            let depth = depth(json.get().as_bytes());
-            if depth > DEPTH_MAX {
-                return Err(Invalid {
-                    field: "payload".to_owned(),
-                    seen: Some(format!("{depth} levels")),
-                    allowed: format!(
-                        "JSON whose arrays and objects are nested at most {DEPTH_MAX} levels deep: \
-                         payload_text and payload_base64 take anything"
-                    ),
-                });
-            }
+            check_depth(json.get().as_bytes(), "payload_text and payload_base64 take anything")?;
             return Ok(payload(Form::Json, Bytes::copy_from_slice(json.get().as_bytes())));
         }
         if let Some(text) = self.text {
@@ -74,6 +69,24 @@ impl Forms<'_> {
             )),
         }
     }
+}
+
+/// Refuses well-formed JSON that is nested too deep; `instead` says what takes it.
+///
+/// # Errors
+/// When it is.
+pub(super) fn check_depth(json: &[u8], instead: &str) -> Result<(), Invalid> {
+    let depth = depth(json);
+    if depth <= DEPTH_MAX {
+        return Ok(());
+    }
+    Err(Invalid {
+        field: "payload".to_owned(),
+        seen: Some(format!("{depth} levels")),
+        allowed: format!(
+            "JSON whose arrays and objects are nested at most {DEPTH_MAX} levels deep: {instead}"
+        ),
+    })
 }
 
 /// How deep the arrays and objects of a well-formed JSON text are nested; a bare value is 0.

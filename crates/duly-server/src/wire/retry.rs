@@ -15,19 +15,19 @@ use super::{Duration, DurationOut, Integer};
 #[schema(as = Retry)]
 pub struct RetryIn {
     /// Attempts in all, the first included: 1 to 1000, default 16.
-    max_attempts: Option<Integer>,
+    pub(super) max_attempts: Option<Integer>,
     /// Wait after the first failed attempt, default 1s.
-    min_backoff: Option<Duration>,
+    pub(super) min_backoff: Option<Duration>,
     /// Longest wait, default 1h, at most 30d.
-    max_backoff: Option<Duration>,
+    pub(super) max_backoff: Option<Duration>,
     /// Factor from one wait to the next, 1 to 100, default 2.
     #[serde(default, deserialize_with = "super::number::real")]
-    multiplier: Option<f64>,
+    pub(super) multiplier: Option<f64>,
     /// Share of the wait by which it is moved up or down, 0 to 1, default 0.2.
     #[serde(default, deserialize_with = "super::number::real")]
-    jitter: Option<f64>,
+    pub(super) jitter: Option<f64>,
     /// The waits themselves, 1 to 100 of them; one more attempt than entries.
-    schedule: Option<Vec<Duration>>,
+    pub(super) schedule: Option<Vec<Duration>>,
 }
 
 impl RetryIn {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use duly_core::{
-    Invalid, Schedule, TimerId,
+    Invalid, Payload, Schedule, TimerId,
     headers::Headers,
     schedule::{IfExists, SlotKey, Tags, When},
 };
@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::{DestinationIn, Duration, Headers as HeadersIn, RetryIn, Time, payload};
 
 /// A request to deliver a payload at a time.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = Schedule)]
 pub struct ScheduleIn<'a> {
@@ -37,6 +37,10 @@ pub struct ScheduleIn<'a> {
     pub(super) payload_text: Option<String>,
     /// Payload: bytes in standard, padded base64.
     pub(super) payload_base64: Option<String>,
+    /// Payload: as it is, where the caller has no need to write it as text.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub(super) payload_given: Option<Payload>,
     /// Headers that travel with it: at most 64, 8 KiB in all.
     #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
     pub(super) headers: Option<HeadersIn>,
@@ -126,6 +130,7 @@ impl ScheduleIn<'_> {
             json: self.payload,
             text: self.payload_text,
             base64: self.payload_base64,
+            given: self.payload_given,
         };
         let schedule = Schedule {
             id,

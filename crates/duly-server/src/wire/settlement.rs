@@ -30,55 +30,55 @@ pub struct SettleIn<'a> {
 }
 
 /// A verdict on one leased firing: exactly one of `ack`, `retry`, `dead`, `extend`.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = Settlement)]
 pub struct SettlementIn {
     /// The token of the lease.
-    token: String,
+    pub(super) token: String,
     /// Delivered.
-    ack: Option<AckIn>,
+    pub(super) ack: Option<AckIn>,
     /// Not delivered; to be tried again.
-    retry: Option<RetryVerdictIn>,
+    pub(super) retry: Option<RetryVerdictIn>,
     /// Never to be tried again.
-    dead: Option<DeadIn>,
+    pub(super) dead: Option<DeadIn>,
     /// The lease is to end later.
-    extend: Option<ExtendIn>,
+    pub(super) extend: Option<ExtendIn>,
 }
 
 /// Nothing to add.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an empty JSON object")]
 #[schema(as = Ack)]
-struct AckIn {}
+pub(super) struct AckIn {}
 
 /// How to try again.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = RetryVerdict)]
-struct RetryVerdictIn {
+pub(super) struct RetryVerdictIn {
     /// Exactly how long to wait, at most 30d; by the retry policy when absent.
-    after: Option<Duration>,
+    pub(super) after: Option<Duration>,
     /// Why, for a person.
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
 }
 
 /// Why it is given up.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = DeadVerdict)]
-struct DeadIn {
+pub(super) struct DeadIn {
     /// Why, for a person.
-    reason: String,
+    pub(super) reason: String,
 }
 
 /// The new lease.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = ExtendVerdict)]
-struct ExtendIn {
+pub(super) struct ExtendIn {
     /// How long from now, 1s to 12h; the lease ends at most 12h after the claim.
-    lease: Duration,
+    pub(super) lease: Duration,
 }
 
 impl SettlementIn {

@@ -15,37 +15,37 @@ use super::TimeOut;
 #[schema(as = Stats)]
 pub struct StatsOut {
     /// Waiting for their due time.
-    scheduled: u64,
+    pub(super) scheduled: u64,
     /// Due and unclaimed.
-    due: u64,
+    pub(super) due: u64,
     /// Under a lease.
-    in_flight: u64,
+    pub(super) in_flight: u64,
     /// Waiting for, or due for, another attempt.
-    retrying: u64,
+    pub(super) retrying: u64,
     /// Dead letters.
-    dead: u64,
+    pub(super) dead: u64,
     /// Scheduled, due, in flight and retrying.
-    pending: u64,
+    pub(super) pending: u64,
     /// Estimated bytes of the pending timers.
-    pending_bytes: u64,
+    pub(super) pending_bytes: u64,
     /// Stubs of ended timers.
-    retained: u64,
+    pub(super) retained: u64,
     /// Earliest due time still ahead.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    next_due_at: Option<TimeOut>,
+    pub(super) next_due_at: Option<TimeOut>,
     /// Earliest due time of what is due and unclaimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    oldest_due_at: Option<TimeOut>,
+    pub(super) oldest_due_at: Option<TimeOut>,
     /// Whether claims are refused.
-    paused: bool,
+    pub(super) paused: bool,
     /// Whether no claim is granted because there are `max_dead` dead letters.
-    dead_letters_full: bool,
+    pub(super) dead_letters_full: bool,
     /// Lanes with pending timers.
-    lanes: Vec<LaneOut>,
+    pub(super) lanes: Vec<LaneOut>,
     /// Monotonic totals; they survive a restart.
-    totals: TotalsOut,
+    pub(super) totals: TotalsOut,
 }
 
 /// Counts of one lane.
@@ -53,16 +53,16 @@ pub struct StatsOut {
 #[schema(as = Lane)]
 pub struct LaneOut {
     /// `pull`, an HTTP origin, or `overflow`.
-    lane: String,
+    pub(super) lane: String,
     /// Due and unclaimed first attempts.
-    due: u64,
+    pub(super) due: u64,
     /// Due and unclaimed retries.
-    retry_due: u64,
+    pub(super) retry_due: u64,
     /// Under a lease.
-    in_flight: u64,
+    pub(super) in_flight: u64,
     /// What this node knows of a push lane that it has served lately; absent for pull.
     #[serde(flatten)]
-    push: Option<PushOut>,
+    pub(super) push: Option<PushOut>,
 }
 
 /// What a node knows of a push lane; of other lanes none of it is there.
@@ -72,35 +72,35 @@ pub struct PushOut {
     /// What it is doing: `flowing`, `capped` (at `in_flight_max`), `throttled` (at
     /// `per_second_max`), `starved` (of workers), `shut` (its breaker is open).
     #[schema(required = false)]
-    state: &'static str,
+    pub(super) state: &'static str,
     /// Attempts under way on this node, those not yet settled included.
     #[schema(required = false)]
-    attempts_in_flight: usize,
+    pub(super) attempts_in_flight: usize,
     /// Those of them that are not first attempts.
     #[schema(required = false)]
-    retries_in_flight: usize,
+    pub(super) retries_in_flight: usize,
     /// Most that are in flight at once on this node.
     #[serde(skip_serializing_if = "Option::is_none")]
-    in_flight_max: Option<usize>,
+    pub(super) in_flight_max: Option<usize>,
     /// Most attempts begun in a second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    per_second_max: Option<u32>,
+    pub(super) per_second_max: Option<u32>,
     /// Due firings that the node knows of and has not claimed.
     #[schema(required = false)]
-    backlog: usize,
+    pub(super) backlog: usize,
     /// `closed`, `open` (the receiver does not answer and is left alone), `half_open` (single
     /// attempts see whether it is back).
     #[schema(required = false)]
-    breaker: &'static str,
+    pub(super) breaker: &'static str,
     /// Whether its firings go to the namespace's fallback now.
     #[schema(required = false)]
-    diverted: bool,
+    pub(super) diverted: bool,
     /// Failures in a row that the breaker has counted.
     #[schema(required = false)]
-    failures_in_a_row: u32,
+    pub(super) failures_in_a_row: u32,
     /// Time until the next attempt past an open breaker.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next_probe_in_ms: Option<u64>,
+    pub(super) next_probe_in_ms: Option<u64>,
 }
 
 impl PushOut {
@@ -126,19 +126,19 @@ impl PushOut {
 #[schema(as = Totals)]
 pub struct TotalsOut {
     /// Timers made or replaced.
-    scheduled: u64,
+    pub(super) scheduled: u64,
     /// Attempts claimed.
-    fired: u64,
+    pub(super) fired: u64,
     /// Firings confirmed.
-    delivered: u64,
+    pub(super) delivered: u64,
     /// Attempts that ended without a confirmation.
-    failed: u64,
+    pub(super) failed: u64,
     /// Timers cancelled.
-    cancelled: u64,
+    pub(super) cancelled: u64,
     /// Changes by PATCH and fire.
-    rescheduled: u64,
+    pub(super) rescheduled: u64,
     /// Firings given up.
-    dead: u64,
+    pub(super) dead: u64,
 }
 
 impl StatsOut {

@@ -31,40 +31,40 @@ pub enum Mark {
 #[schema(as = Timer)]
 pub struct TimerOut<'a> {
     /// The namespace.
-    namespace: &'a str,
+    pub(super) namespace: &'a str,
     /// The id.
-    id: &'a str,
+    pub(super) id: &'a str,
     /// `scheduled`, `due`, `in_flight`, `retrying`, `finished`, `dead` or `cancelled`.
-    state: &'static str,
+    pub(super) state: &'static str,
     /// `true`: the schedule found this timer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    existing: Option<bool>,
+    pub(super) existing: Option<bool>,
     /// `true`: the schedule put this timer in the place of a pending one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    replaced: Option<bool>,
+    pub(super) replaced: Option<bool>,
     /// `true`: the timer has ended, and this is what stays of it for `retention`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    stub: Option<bool>,
+    pub(super) stub: Option<bool>,
     /// When it is, or was, due.
     #[schema(value_type = Option<String>, format = DateTime)]
-    due_at: Option<TimeOut>,
+    pub(super) due_at: Option<TimeOut>,
     /// 1 at creation, +1 at every accepted change by a caller.
     #[serde(skip_serializing_if = "Option::is_none")]
-    revision: Option<u32>,
+    pub(super) revision: Option<u32>,
     /// Which firing this is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    occurrence: Option<u32>,
+    pub(super) occurrence: Option<u32>,
     /// The receiver's idempotency key of this firing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    delivery_id: Option<String>,
+    pub(super) delivery_id: Option<String>,
     /// The payload, if it was given as JSON: its exact text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
-    payload: Option<JsonOut<'a>>,
+    pub(super) payload: Option<JsonOut<'a>>,
     /// The payload, if it was given as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    payload_text: Option<TextOut<'a>>,
+    pub(super) payload_text: Option<TextOut<'a>>,
     /// The payload, if it was given as base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -72,72 +72,72 @@ pub struct TimerOut<'a> {
     /// Headers that travel with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
-    headers: Option<HeadersOut<'a>>,
+    pub(super) headers: Option<HeadersOut<'a>>,
     /// Tags to find it by.
     #[serde(skip_serializing_if = "Option::is_none")]
-    tags: Option<&'a [String]>,
+    pub(super) tags: Option<&'a [String]>,
     /// Key by which a broker partitions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    slot_key: Option<&'a str>,
+    pub(super) slot_key: Option<&'a str>,
     /// Its own destination.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DestinationIn>)]
-    destination: Option<DestinationOut<'a>>,
+    pub(super) destination: Option<DestinationOut<'a>>,
     /// Its own retry policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<RetryIn>)]
-    retry: Option<RetryOut<'a>>,
+    pub(super) retry: Option<RetryOut<'a>>,
     /// Later than this after due it becomes a dead letter.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    expire_after: Option<DurationOut>,
+    pub(super) expire_after: Option<DurationOut>,
     /// When it was made, or replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    created_at: Option<TimeOut>,
+    pub(super) created_at: Option<TimeOut>,
     /// When a caller last changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    updated_at: Option<TimeOut>,
+    pub(super) updated_at: Option<TimeOut>,
     /// Attempts begun, the one under way included.
-    attempts: u32,
+    pub(super) attempts: u32,
     /// An attempt began whose outcome is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    maybe_delivered: Option<bool>,
+    pub(super) maybe_delivered: Option<bool>,
     /// When the next attempt may start, after a failed one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    next_attempt_at: Option<TimeOut>,
+    pub(super) next_attempt_at: Option<TimeOut>,
     /// When the lease ends, while in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    leased_until: Option<TimeOut>,
+    pub(super) leased_until: Option<TimeOut>,
     /// Why the last attempt failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_error: Option<&'a str>,
+    pub(super) last_error: Option<&'a str>,
     /// The last 16 attempts, oldest first.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<AttemptOut>>)]
-    history: Option<History<'a>>,
+    pub(super) history: Option<History<'a>>,
     /// When the first attempt began.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    fired_at: Option<TimeOut>,
+    pub(super) fired_at: Option<TimeOut>,
     /// When its delivery was confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    finished_at: Option<TimeOut>,
+    pub(super) finished_at: Option<TimeOut>,
     /// When it was cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    cancelled_at: Option<TimeOut>,
+    pub(super) cancelled_at: Option<TimeOut>,
     /// When it was given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    dead_at: Option<TimeOut>,
+    pub(super) dead_at: Option<TimeOut>,
     /// Why it was given up: `attempts_spent`, `rejected`, `expired`, `corrupt` or `overdue`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    dead_reason: Option<&'static str>,
+    pub(super) dead_reason: Option<&'static str>,
 }
 
 impl<'a> TimerOut<'a> {
@@ -213,7 +213,7 @@ impl<'a> TimerOut<'a> {
 
 /// The attempts that have ended; nothing where there is none.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct History<'a>(&'a [Attempt]);
+pub(super) struct History<'a>(pub(super) &'a [Attempt]);
 
 impl<'a> History<'a> {
     pub(super) fn of(attempts: &'a [Attempt]) -> Option<Self> {

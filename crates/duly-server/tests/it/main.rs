@@ -12,6 +12,7 @@ mod bulk;
 mod dead;
 mod framework;
 mod fuzz;
+mod grpc;
 mod idempotence;
 mod intact;
 mod limits;

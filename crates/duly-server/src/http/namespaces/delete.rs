@@ -1,6 +1,7 @@
 //! `DELETE /v1/namespaces/{namespace}`: the end of one, with all it holds.
 
 use axum::{extract::State, response::Response};
+use duly_core::NamespaceName;
 use duly_store::namespaces::DeleteMode;
 use http::{StatusCode, Uri};
 
@@ -29,10 +30,21 @@ pub(crate) async fn delete_namespace(
         Some(true) => DeleteMode::Force,
         Some(false) | None => DeleteMode::IfEmpty,
     };
-    // A patch that has read the namespace would otherwise write it back after its end.
-    let _turn = app.patches().lock().await;
-    app.store().delete_namespace(name, mode).await?;
+    app.delete_namespace(name, mode).await?;
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
+}
+
+impl App {
+    /// Ends a namespace.
+    pub(crate) async fn delete_namespace(
+        &self,
+        name: NamespaceName,
+        mode: DeleteMode,
+    ) -> Result<(), Problem> {
+        // A patch that has read the namespace would otherwise write it back after its end.
+        let _turn = self.patches().lock().await;
+        Ok(self.store().delete_namespace(name, mode).await?)
+    }
 }

@@ -11,7 +11,7 @@ use http::Uri;
 
 use crate::{
     http::{App, Problem, answer, path::InNamespace, problem::Refusals, query::Query},
-    wire::{Duration, ForecastOut},
+    wire::{Duration, ForecastOut, Integer},
 };
 
 /// Length of a bucket, and how many, where the request does not say.
@@ -41,26 +41,37 @@ pub(crate) async fn namespace_forecast(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["bucket", "count"])?;
-    let request = request(namespace, &query)?;
-    let shards = 0..app.store().shards().max(1);
-    let calls = shards.map(|shard| app.store().forecast(ShardId(shard), request.clone()));
-    let shards: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
-    match ForecastOut::sum(&shards) {
-        Some(sum) => answer::ok(&sum),
-        None => Err(Problem::no_namespace(request.namespace.as_str())),
+    let bucket = query.get("bucket").map(|text| {
+        text.parse().map_or_else(|_| Duration::Text(text.to_owned()), Duration::Integer)
+    });
+    let request = request(namespace, bucket.as_ref(), query.integer("count")?)?;
+    answer::ok(&app.namespace_forecast(request).await?)
+}
+
+impl App {
+    /// A forecast over all shards.
+    pub(crate) async fn namespace_forecast(
+        &self,
+        request: ForecastRequest,
+    ) -> Result<ForecastOut, Problem> {
+        let shards = 0..self.store().shards().max(1);
+        let calls = shards.map(|shard| self.store().forecast(ShardId(shard), request.clone()));
+        let shards: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
+        ForecastOut::sum(&shards).ok_or_else(|| Problem::no_namespace(request.namespace.as_str()))
     }
 }
 
-fn request(namespace: NamespaceName, query: &Query) -> Result<ForecastRequest, Invalid> {
-    let bucket = match query.get("bucket") {
-        Some(text) => {
-            let written =
-                text.parse().map_or_else(|_| Duration::Text(text.to_owned()), Duration::Integer);
-            written.check_within("bucket", BUCKET_MIN, BUCKET_MAX)?
-        }
+/// Checks what is asked for.
+pub(crate) fn request(
+    namespace: NamespaceName,
+    bucket: Option<&Duration>,
+    count: Option<Integer>,
+) -> Result<ForecastRequest, Invalid> {
+    let bucket = match bucket {
+        Some(bucket) => bucket.check_within("bucket", BUCKET_MIN, BUCKET_MAX)?,
         None => BUCKET_DEFAULT,
     };
-    let count = match query.integer("count")? {
+    let count = match count {
         Some(count) => count.within("count", 1, BUCKETS_MAX as u64)?,
         None => COUNT_DEFAULT,
     };

@@ -2,11 +2,12 @@
 
 use axum::{extract::State, response::Response};
 use duly_core::NamespaceName;
+use duly_store::namespaces::Namespace;
 use http::Uri;
 
 use crate::{
     http::{App, Problem, answer, path::InNamespace, problem::Refusals, query::Query},
-    wire::{NamespaceOut, NamespacesOut},
+    wire::{Integer, NamespaceOut, NamespacesOut},
 };
 
 /// Most namespaces of one page.
@@ -26,10 +27,7 @@ pub(crate) async fn get_namespace(
     State(app): State<App>,
     InNamespace(name): InNamespace,
 ) -> Result<Response, Problem> {
-    match app.store().get_namespace(name.clone()).await? {
-        Some(namespace) => answer::ok(&NamespaceOut::from(&namespace)),
-        None => Err(Problem::no_namespace(name.as_str())),
-    }
+    answer::ok(&NamespaceOut::from(&app.namespace(name).await?))
 }
 
 /// Namespaces in order of their names.
@@ -45,28 +43,48 @@ pub(crate) async fn get_namespace(
 )]
 pub(crate) async fn list_namespaces(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["limit", "cursor"])?;
-    let limit = match query.integer("limit")? {
-        Some(limit) => limit.within("limit", 1, LIMIT_MAX)?,
-        None => LIMIT_DEFAULT,
-    };
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let after = query
-        .get("cursor")
-        .map(|text| {
-            NamespaceName::new(text).map_err(|mut invalid| {
-                "cursor".clone_into(&mut invalid.field);
-                "the cursor of the page before".clone_into(&mut invalid.allowed);
-                invalid
-            })
-        })
-        .transpose()?;
-    // One more than asked for tells whether there is another page.
-    let mut namespaces = app.store().list_namespaces(after, limit + 1).await?;
-    let has_more = namespaces.len() > limit;
-    namespaces.truncate(limit);
-    let last = namespaces.last().map(|namespace| namespace.name.as_str());
+    let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
+    let (namespaces, cursor) = app.namespaces(limit, cursor).await?;
     answer::ok(&NamespacesOut {
         namespaces: namespaces.iter().map(NamespaceOut::from).collect(),
-        cursor: last.filter(|_| has_more),
+        cursor: cursor.as_deref(),
     })
+}
+
+impl App {
+    /// One namespace.
+    pub(crate) async fn namespace(&self, name: NamespaceName) -> Result<Namespace, Problem> {
+        match self.store().get_namespace(name.clone()).await? {
+            Some(namespace) => Ok(namespace),
+            None => Err(Problem::no_namespace(name.as_str())),
+        }
+    }
+
+    /// A page of namespaces, and the cursor of the next one.
+    pub(crate) async fn namespaces(
+        &self,
+        limit: Option<Integer>,
+        cursor: Option<&str>,
+    ) -> Result<(Vec<Namespace>, Option<String>), Problem> {
+        let limit = match limit {
+            Some(limit) => limit.within("limit", 1, LIMIT_MAX)?,
+            None => LIMIT_DEFAULT,
+        };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let after = cursor
+            .map(|text| {
+                NamespaceName::new(text).map_err(|mut invalid| {
+                    "cursor".clone_into(&mut invalid.field);
+                    "the cursor of the page before".clone_into(&mut invalid.allowed);
+                    invalid
+                })
+            })
+            .transpose()?;
+        // One more than asked for tells whether there is another page.
+        let mut namespaces = self.store().list_namespaces(after, limit + 1).await?;
+        let has_more = namespaces.len() > limit;
+        namespaces.truncate(limit);
+        let last = namespaces.last().map(|namespace| namespace.name.to_string());
+        Ok((namespaces, last.filter(|_| has_more)))
+    }
 }

@@ -1,6 +1,8 @@
 //! `PATCH /v1/namespaces/{namespace}`: some settings.
 
 use axum::{extract::State, response::Response};
+use duly_core::NamespaceName;
+use duly_store::namespaces::Namespace;
 
 use crate::{
     http::{App, Problem, answer, body::JsonBody, path::InNamespace, problem::Refusals},
@@ -24,13 +26,22 @@ pub(crate) async fn patch_namespace(
     InNamespace(name): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let request: NamespaceIn = body.parse().await?;
-    let _turn = app.patches().lock().await;
-    let Some(present) = app.store().get_namespace(name.clone()).await? else {
-        return Err(Problem::no_namespace(name.as_str()));
-    };
-    let put = request.into_patch(&present.settings)?;
-    app.check_settings(&put, Some(&present.settings))?;
-    let (namespace, _) = app.store().put_namespace(name, put).await?;
+    let namespace = app.patch_namespace(name, body.parse().await?).await?;
     answer::ok(&NamespaceOut::from(&namespace))
+}
+
+impl App {
+    /// Writes some settings.
+    pub(crate) async fn patch_namespace(
+        &self,
+        name: NamespaceName,
+        request: NamespaceIn,
+    ) -> Result<Namespace, Problem> {
+        let _turn = self.patches().lock().await;
+        let present = self.namespace(name.clone()).await?;
+        let put = request.into_patch(&present.settings)?;
+        self.check_settings(&put, Some(&present.settings))?;
+        let (namespace, _) = self.store().put_namespace(name, put).await?;
+        Ok(namespace)
+    }
 }

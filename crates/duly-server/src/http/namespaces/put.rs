@@ -1,6 +1,8 @@
 //! `PUT /v1/namespaces/{namespace}`: settings, whole.
 
 use axum::{extract::State, response::Response};
+use duly_core::NamespaceName;
+use duly_store::namespaces::Namespace;
 use http::StatusCode;
 
 use crate::{
@@ -28,10 +30,21 @@ pub(crate) async fn put_namespace(
     InNamespace(name): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let put = body.parse::<NamespaceIn>().await?.into_put()?;
-    app.check_settings(&put, None)?;
-    let _turn = app.patches().lock().await;
-    let (namespace, is_new) = app.store().put_namespace(name, put).await?;
+    let (namespace, is_new) = app.put_namespace(name, body.parse().await?).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     answer::json(status, &NamespaceOut::from(&namespace))
+}
+
+impl App {
+    /// Writes settings, whole; answers whether the namespace is new.
+    pub(crate) async fn put_namespace(
+        &self,
+        name: NamespaceName,
+        request: NamespaceIn,
+    ) -> Result<(Namespace, bool), Problem> {
+        let put = request.into_put()?;
+        self.check_settings(&put, None)?;
+        let _turn = self.patches().lock().await;
+        Ok(self.store().put_namespace(name, put).await?)
+    }
 }

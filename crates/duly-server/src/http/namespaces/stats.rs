@@ -1,7 +1,7 @@
 //! `GET /v1/namespaces/{namespace}/stats`.
 
 use axum::{extract::State, response::Response};
-use duly_core::shard::ShardId;
+use duly_core::{NamespaceName, shard::ShardId};
 use futures::future::try_join_all;
 
 use crate::{
@@ -21,15 +21,20 @@ pub(crate) async fn namespace_stats(
     State(app): State<App>,
     InNamespace(name): InNamespace,
 ) -> Result<Response, Problem> {
-    let Some(namespace) = app.store().get_namespace(name.clone()).await? else {
-        return Err(Problem::no_namespace(name.as_str()));
-    };
-    let shards = 0..app.store().shards().max(1);
-    let calls = shards.map(|shard| app.store().stats(ShardId(shard), name.clone()));
-    let shards: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
-    if shards.is_empty() {
-        return Err(Problem::no_namespace(name.as_str()));
+    answer::ok(&app.namespace_stats(name).await?)
+}
+
+impl App {
+    /// Counts of a namespace, over all shards.
+    pub(crate) async fn namespace_stats(&self, name: NamespaceName) -> Result<StatsOut, Problem> {
+        let namespace = self.namespace(name.clone()).await?;
+        let shards = 0..self.store().shards().max(1);
+        let calls = shards.map(|shard| self.store().stats(ShardId(shard), name.clone()));
+        let shards: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
+        if shards.is_empty() {
+            return Err(Problem::no_namespace(name.as_str()));
+        }
+        let loads = self.node().lanes(&name);
+        Ok(StatsOut::sum(&shards, &loads, &namespace.settings.limits))
     }
-    let loads = app.node().lanes(&name);
-    answer::ok(&StatsOut::sum(&shards, &loads, &namespace.settings.limits))
 }

@@ -4,15 +4,23 @@ mod stream;
 
 use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName, State as TimerState};
-use duly_store::query::{ListRequest, ListState, PAGE_MAX};
+use duly_store::{
+    TimerView,
+    query::{ListRequest, ListState, PAGE_MAX},
+};
 use http::{HeaderMap, Uri, header::ACCEPT};
 
 use crate::{
     http::{
-        App, Problem, answer, body::NDJSON, cursor::Cursor, pages, path::InNamespace,
-        problem::Refusals, query::Query,
+        App, Problem, answer,
+        body::NDJSON,
+        cursor::{Cursor, Filter},
+        pages,
+        path::InNamespace,
+        problem::Refusals,
+        query::Query,
     },
-    wire::{Time, TimerOut, TimersOut, timer::Mark},
+    wire::{Integer, Time, TimerOut, TimersOut, timer::Mark},
 };
 
 /// Timers of a page that does not say how many.
@@ -55,18 +63,46 @@ pub(crate) async fn list_timers(
     let known = ["state", "due_from", "due_to", "id_prefix", "tag", "limit", "cursor"];
     let query = Query::read(&uri, &known)?;
     let mut request = request(namespace, &query)?;
-    let filter = Cursor::filter_of(&request);
-    if let Some(text) = query.get("cursor") {
-        request.after = Some(Cursor::parse("cursor", text, filter)?.position);
-    }
+    let filter = go_on(&mut request, query.get("cursor"))?;
     if wants_lines(&headers) {
         return stream::answer(app, request, filter).await;
     }
-    let page = pages::page(app.store(), request).await?;
+    let (timers, cursor) = app.timers(request, filter).await?;
     answer::ok(&TimersOut {
-        timers: page.timers.iter().map(|view| TimerOut::new(view, Mark::None)).collect(),
-        cursor: page.next.map(|position| Cursor::new(position, filter).to_string()),
+        timers: timers.iter().map(|view| TimerOut::new(view, Mark::None)).collect(),
+        cursor,
     })
+}
+
+/// Puts the place that a cursor names into a request whose filters are complete.
+pub(crate) fn go_on(request: &mut ListRequest, cursor: Option<&str>) -> Result<Filter, Invalid> {
+    let filter = Cursor::filter_of(request);
+    if let Some(text) = cursor {
+        request.after = Some(Cursor::parse("cursor", text, filter)?.position);
+    }
+    Ok(filter)
+}
+
+/// How many timers a page may have.
+pub(crate) fn page_limit(limit: Option<Integer>) -> Result<usize, Invalid> {
+    let limit = match limit {
+        Some(limit) => limit.within("limit", 1, PAGE_MAX as u64)?,
+        None => LIMIT_DEFAULT,
+    };
+    Ok(usize::try_from(limit).unwrap_or(PAGE_MAX))
+}
+
+impl App {
+    /// A page, and the cursor of the next one.
+    pub(crate) async fn timers(
+        &self,
+        request: ListRequest,
+        filter: Filter,
+    ) -> Result<(Vec<TimerView>, Option<String>), Problem> {
+        let page = pages::page(self.store(), request).await?;
+        let cursor = page.next.map(|position| Cursor::new(position, filter).to_string());
+        Ok((page.timers, cursor))
+    }
 }
 
 /// Whether the caller asks for lines by name; whoever takes anything gets a page.
@@ -92,10 +128,6 @@ fn request(namespace: NamespaceName, query: &Query) -> Result<ListRequest, Inval
             })
             .transpose()
     };
-    let limit = match query.integer("limit")? {
-        Some(limit) => limit.within("limit", 1, PAGE_MAX as u64)?,
-        None => LIMIT_DEFAULT,
-    };
     Ok(ListRequest {
         namespace,
         state: state(query.get("state"))?,
@@ -103,7 +135,7 @@ fn request(namespace: NamespaceName, query: &Query) -> Result<ListRequest, Inval
         due_to: time("due_to")?,
         id_prefix: query.get("id_prefix").map(str::to_owned),
         tag: query.get("tag").map(str::to_owned),
-        limit: usize::try_from(limit).unwrap_or(PAGE_MAX),
+        limit: page_limit(query.integer("limit")?)?,
         after: None,
     })
 }

@@ -166,6 +166,7 @@ impl TransportIn<'_> {
             payload: in_lines.or(self.payload),
             payload_text: self.payload_text,
             payload_base64: self.payload_base64,
+            payload_given: None,
             headers: self.headers,
             tags: self.tags,
             slot_key: self.slot_key,

@@ -1,0 +1,101 @@
+//! The gRPC interface: a file per service, one layer in front of them.
+//!
+//! ```text
+//!   request ──► front ──► edge (guard, deadline, panics, metrics) ──► tonic ──► service ──► Store / node
+//!                │          inbound (size, memory)                                 │
+//!   answer  ◄────┴── outbound (memory, hand-over) ◄── a message, or a Status ──────┘
+//! ```
+//!
+//! It stands on the port of HTTP and under its rules: the same guard, limits, budget of memory and
+//! drain. Messages are read and written in [`crate::wire::proto`], checked by what checks JSON, and
+//! brought to the store by the functions that the HTTP handlers call. Start reading at [`router`],
+//! then the module `timers`.
+
+mod cluster;
+mod consume;
+mod deadline;
+mod edge;
+mod health;
+mod inbound;
+mod methods;
+mod namespaces;
+mod opening;
+mod outbound;
+mod pull;
+mod status;
+mod timers;
+
+pub(crate) use opening::router as opening_router;
+
+use axum::{Router, middleware};
+use duly_core::{Invalid, NamespaceName};
+use duly_proto::v1::{
+    cluster_server::ClusterServer, namespaces_server::NamespacesServer, timers_server::TimersServer,
+};
+use http::{Method, Request, Version, header::CONTENT_TYPE};
+use tonic_health::pb::health_server::HealthServer;
+use tonic_reflection::server::Builder as Reflection;
+
+use crate::http::{App, Problem, batch::BATCH_BYTES_MAX};
+
+/// Most bytes of an answer: a page of the largest payloads, with room to spare.
+const ANSWER_BYTES_MAX: usize = usize::MAX;
+
+/// Whether a request speaks gRPC.
+pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
+    request.version() == Version::HTTP_2
+        && request.method() == Method::POST
+        && request.headers().get(CONTENT_TYPE).is_some_and(|kind| {
+            let rest = kind.as_bytes().strip_prefix(b"application/grpc");
+            rest.is_some_and(|rest| rest.first().is_none_or(|byte| b"+; ".contains(byte)))
+        })
+}
+
+/// Everything that is answered to gRPC.
+pub(crate) fn router(app: App) -> Router {
+    let bytes_max = message_bytes_max(&app);
+    macro_rules! sized {
+        ($server:expr) => {
+            $server.max_decoding_message_size(bytes_max).max_encoding_message_size(ANSWER_BYTES_MAX)
+        };
+    }
+    let timers = sized!(TimersServer::new(timers::Service::new(app.clone())));
+    let namespaces = sized!(NamespacesServer::new(namespaces::Service::new(app.clone())));
+    let cluster = sized!(ClusterServer::new(cluster::Service::new(app.clone())));
+    let health = HealthServer::new(health::Service::new(app.clone()));
+    Router::new()
+        .route_service("/duly.v1.Timers/{method}", timers)
+        .route_service("/duly.v1.Namespaces/{method}", namespaces)
+        .route_service("/duly.v1.Cluster/{method}", cluster)
+        .route_service("/grpc.health.v1.Health/{method}", health)
+        .route_service(
+            "/grpc.reflection.v1.ServerReflection/{method}",
+            described().build_v1().expect("the committed descriptors are whole"),
+        )
+        .route_service(
+            "/grpc.reflection.v1alpha.ServerReflection/{method}",
+            described().build_v1alpha().expect("the committed descriptors are whole"),
+        )
+        .layer(middleware::from_fn_with_state(app, edge::edge))
+}
+
+fn described() -> Reflection<'static> {
+    Reflection::configure()
+        .register_encoded_file_descriptor_set(duly_proto::v1::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
+/// Most bytes of one message, as of one body.
+fn message_bytes_max(app: &App) -> usize {
+    app.limits().body_bytes_max.min(BATCH_BYTES_MAX)
+}
+
+/// The namespace that a message names.
+fn namespace(name: &str) -> Result<NamespaceName, Problem> {
+    Ok(NamespaceName::new(name)?)
+}
+
+/// A part of a message that must be there.
+fn required<T>(field: &str, value: Option<T>) -> Result<T, Problem> {
+    value.ok_or_else(|| Invalid::unseen(field, "given").into())
+}

@@ -1,0 +1,100 @@
+//! `Timers.Consume`: firings go out as the consumer gives credits, verdicts come back.
+//!
+//! ```text
+//!   requests ──► Consumer (a task each) ──► settle ──┐
+//!                   │ credits                        ├──► two places ──► answers ──► connection
+//!                   └──► a place, then a lease ──────┘
+//! ```
+//!
+//! * A firing is claimed only when its consumer has a credit for it and there is a place for it among
+//!   the answers: one who stops reading holds two messages, and no claim is made for it any more.
+//! * While the memory of bodies is full, no claim is made for anybody: its firings would come on top.
+//! * Nothing is read from a consumer whose answers have no place.
+//! * A stream owns its claims. When it ends, however it ends, what is not settled goes back at once,
+//!   uncounted; a connection whose caller takes nothing ends by the rule of [`crate::http`]'s
+//!   answers, and its streams with it.
+//! * A stop hands out nothing more, takes verdicts for a moment, and ends the stream.
+
+mod session;
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use duly_core::{Code, Millis, error_code::Retry};
+use duly_proto::v1;
+use futures::Stream;
+use tokio::sync::{Semaphore, mpsc};
+use tonic::{Status, Streaming};
+
+use self::session::Session;
+use crate::http::{App, Problem, budget::Share};
+
+/// Streams of consumers at once.
+const CONSUMERS_MAX: usize = 10_000;
+/// Answers that wait for the connection: one with firings, one with results.
+const PLACES: usize = 2;
+
+type Answer = Result<v1::ConsumeResponse, Status>;
+
+/// An answer that waits for the connection, with the memory that it takes until it is written out.
+type Waiting = (Answer, Share);
+
+/// All consumers of a server.
+#[derive(Debug)]
+pub(super) struct Consumers {
+    app: App,
+    places: Arc<Semaphore>,
+}
+
+/// What one of them hears.
+#[derive(Debug)]
+pub(super) struct Answers(mpsc::Receiver<Waiting>);
+
+impl Consumers {
+    /// None yet.
+    pub(super) fn new(app: App) -> Self {
+        Self { app, places: Arc::new(Semaphore::new(CONSUMERS_MAX)) }
+    }
+
+    /// Begins a stream.
+    pub(super) fn begin(
+        &self,
+        requests: Streaming<v1::ConsumeRequest>,
+    ) -> Result<Answers, Problem> {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            let detail = format!(
+                "{CONSUMERS_MAX} consumers are connected already, as many as may: come again, or \
+                 consume on fewer streams"
+            );
+            return Err(Problem::new(Code::ResourceExhausted, detail)
+                .with_retry(Retry::After(Millis::from_secs(1))));
+        };
+        let (answers, answered) = mpsc::channel(PLACES);
+        let app = self.app.clone();
+        let no_bytes = app.budget().share();
+        tokio::spawn(async move {
+            let gone = answers.clone();
+            tokio::select! {
+                // Claims go back as the session is dropped.
+                () = gone.closed() => {}
+                ended = Session::run(app, requests, answers) => if let Err(status) = ended {
+                    gone.send((Err(status), no_bytes)).await.ok();
+                },
+            }
+            drop(place);
+        });
+        Ok(Answers(answered))
+    }
+}
+
+impl Stream for Answers {
+    type Item = Answer;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        // Whoever asks writes it out at once, and counts what comes of it.
+        self.0.poll_recv(context).map(|waiting| waiting.map(|(answer, _)| answer))
+    }
+}

@@ -1,0 +1,149 @@
+//! What every gRPC request passes, in one layer: the guard, the caller's and our own time limit,
+//! panics, metrics, the bounds of what comes in and goes out, and the library's own refusals turned
+//! into ours.
+
+use std::{panic::AssertUnwindSafe, time::Duration};
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+use duly_core::{Code, invalid::shorten};
+use futures::FutureExt;
+use http::{StatusCode, Uri};
+use tokio::time::{Instant, timeout};
+use tonic::Status;
+
+use super::{
+    deadline, inbound, methods, outbound,
+    status::{of_library, too_late},
+};
+use crate::{
+    http::{App, Made, Problem, Taken, budget::Budget},
+    telemetry::UNMATCHED,
+};
+
+/// The layer.
+pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let method = methods::known(request.uri().path());
+    let taken = request.extensions().get::<Taken>().cloned();
+    let under_way = taken.as_ref().map(Taken::begin);
+    let checked = app
+        .guard()
+        .check(request.uri(), request.headers())
+        .and_then(|()| method.ok_or_else(|| unknown(request.uri())))
+        .and_then(|method| {
+            method.made.check_room(&app)?;
+            Ok((method, deadline::given(request.headers())?))
+        });
+    let response = match checked {
+        Ok((method, given)) => {
+            let ours = method.limit(&app);
+            let budget = match method.made {
+                Made::Reading | Made::Change => app.budget(),
+                Made::Probe => app.probes(),
+            };
+            let request = inbound::bounded(&app, budget, request);
+            guarded(budget, Limits { ours, given }, request, next).await
+        }
+        Err(problem) => refuse(problem),
+    };
+    let status = response.extensions().get::<Status>().map_or(tonic::Code::Ok, Status::code);
+    let route = method.map_or(UNMATCHED, |method| method.path.as_str());
+    app.routes().record(route, counted_as(status), started.elapsed());
+    match taken.zip(under_way) {
+        Some((taken, call)) => taken.watch(response, call),
+        None => response,
+    }
+}
+
+/// Refuses a path that is none.
+fn unknown(uri: &Uri) -> Problem {
+    let path = shorten(uri.path());
+    let detail = format!(
+        "there is no method {path}: server reflection lists all, as does docs/reference/grpc.md"
+    );
+    Problem::new(Code::MethodNotAllowed, detail)
+}
+
+/// The answer to a call that is refused as a whole.
+pub(super) fn refuse(problem: impl Into<Status>) -> Response {
+    problem.into().into_http()
+}
+
+/// How long a call may take.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// By us; none for a stream.
+    ours: Option<Duration>,
+    /// By its caller.
+    given: Option<Duration>,
+}
+
+async fn guarded(budget: &Budget, limits: Limits, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let answered = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let least = limits.ours.into_iter().chain(limits.given).min();
+    let response = match least {
+        Some(least) => match timeout(least, answered).await {
+            Ok(answered) => answered,
+            Err(_elapsed) => {
+                return refuse(too_late(limits.ours.filter(|ours| *ours == least)));
+            }
+        },
+        None => answered.await,
+    };
+    match response {
+        Ok(response) => {
+            // A stream has its answer at once; its caller's time ends it later.
+            let until = limits.given.filter(|_| limits.ours.is_none()).map(|given| began + given);
+            outbound::bounded(budget, ours(response), until)
+        }
+        Err(panic) => refuse(panicked(&*panic)),
+    }
+}
+
+/// The answer, with what the library refused by itself said in our words.
+fn ours(mut response: Response) -> Response {
+    let Some(status) = response.extensions_mut().remove::<Status>() else { return response };
+    let said: Response<Body> = of_library(status).into_http();
+    let (said, body) = said.into_parts();
+    let mut response = response.map(|_| body);
+    // What else the library says stays, such as the encodings that it knows.
+    response.headers_mut().extend(said.headers);
+    response.extensions_mut().extend(said.extensions);
+    response
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Problem {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    tracing::error!(panic = text, "a handler panicked");
+    Problem::fault("a handler panicked")
+}
+
+/// The HTTP status that stands for a code in the metrics, which are those of HTTP.
+const fn counted_as(code: tonic::Code) -> StatusCode {
+    use tonic::Code;
+    match code {
+        Code::Ok => StatusCode::OK,
+        Code::InvalidArgument | Code::OutOfRange => StatusCode::BAD_REQUEST,
+        Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::AlreadyExists | Code::FailedPrecondition | Code::Aborted => StatusCode::CONFLICT,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+    }
+}

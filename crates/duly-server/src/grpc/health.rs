@@ -1,0 +1,105 @@
+//! `grpc.health.v1.Health`: what `/readyz` says, for those who ask in gRPC.
+//!
+//! All services live and die together, so each has the health of the whole.
+
+use std::{pin::Pin, time::Duration};
+
+use futures::{Stream, stream};
+use tokio::time::sleep;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::{
+    HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
+    health_server::Health,
+};
+
+use super::status::stopping;
+use crate::http::{App, Problem, health::reasons};
+
+/// How often a watched service is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The services that can be asked for; an empty name is the server.
+const SERVICES: [&str; 4] = ["", "duly.v1.Timers", "duly.v1.Namespaces", "duly.v1.Cluster"];
+
+/// The service.
+#[derive(Debug)]
+pub(super) struct Service {
+    app: App,
+}
+
+impl Service {
+    /// The service of a server.
+    pub(super) const fn new(app: App) -> Self {
+        Self { app }
+    }
+
+    fn of(&self, service: &str) -> Option<ServingStatus> {
+        SERVICES.contains(&service).then(|| now(&self.app))
+    }
+}
+
+fn now(app: &App) -> ServingStatus {
+    if reasons(app, &app.store().health()).is_empty() {
+        ServingStatus::Serving
+    } else {
+        ServingStatus::NotServing
+    }
+}
+
+const fn answer(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status as i32 }
+}
+
+#[tonic::async_trait]
+impl Health for Service {
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        let service = &request.get_ref().service;
+        match self.of(service) {
+            Some(status) => Ok(Response::new(answer(status))),
+            None => {
+                let known = SERVICES[1..].join(", ");
+                let detail = format!("there is no such service: ask for {known}, or for none");
+                Err(Problem::new(duly_core::Code::NotFound, detail).into())
+            }
+        }
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    async fn watch(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        // As the protocol has it: a service that nobody knows may become known.
+        let is_known = self.of(&request.get_ref().service).is_some();
+        let state = Watch { app: self.app.clone(), is_known, told: None };
+        Ok(Response::new(Box::pin(stream::unfold(Some(state), next))))
+    }
+}
+
+struct Watch {
+    app: App,
+    is_known: bool,
+    told: Option<ServingStatus>,
+}
+
+/// Waits for a status that has not been told.
+async fn next(
+    watch: Option<Watch>,
+) -> Option<(Result<HealthCheckResponse, Status>, Option<Watch>)> {
+    let mut watch = watch?;
+    loop {
+        let status = if watch.is_known { now(&watch.app) } else { ServingStatus::ServiceUnknown };
+        if watch.told != Some(status) {
+            watch.told = Some(status);
+            return Some((Ok(answer(status)), Some(watch)));
+        }
+        let app = watch.app.clone();
+        tokio::select! {
+            () = app.stopping() => return Some((Err(stopping()), None)),
+            () = sleep(LOOK_EVERY) => {}
+        }
+    }
+}

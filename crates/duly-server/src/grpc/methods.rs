@@ -1,0 +1,131 @@
+//! Which methods there are, how long each may take, and which are changes.
+
+use std::{collections::HashMap, sync::LazyLock, time::Duration};
+
+use duly_proto::v1::FILE_DESCRIPTOR_SET;
+use prost::Message;
+use prost_types::FileDescriptorSet;
+
+use crate::{
+    http::{App, Made},
+    wire::firing::LEASE_WAIT_MAX,
+};
+
+/// A method of a service.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// Its path, which is its name in metrics.
+    pub(super) path: String,
+    /// What its answer comes from.
+    pub(super) made: Made,
+    takes: Takes,
+}
+
+/// How long a method may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    /// The time of a request.
+    Usual,
+    /// That and the wait of a lease.
+    Lease,
+    /// As long as both sides want it.
+    Stream,
+}
+
+/// The method at a path, if there is one.
+pub(super) fn known(path: &str) -> Option<&'static Known> {
+    static KNOWN: LazyLock<HashMap<String, Known>> = LazyLock::new(all);
+    KNOWN.get(path)
+}
+
+impl Known {
+    /// How long its answer may take; `None` for a stream.
+    pub(super) fn limit(&self, app: &App) -> Option<Duration> {
+        let limit = app.limits().request_timeout;
+        match self.takes {
+            Takes::Usual => Some(limit),
+            Takes::Lease => Some(limit.saturating_add(LEASE_WAIT_MAX.to_std())),
+            Takes::Stream => None,
+        }
+    }
+}
+
+fn all() -> HashMap<String, Known> {
+    let mut all = HashMap::new();
+    for encoded in [FILE_DESCRIPTOR_SET, tonic_health::pb::FILE_DESCRIPTOR_SET] {
+        let set = FileDescriptorSet::decode(encoded).expect("the committed descriptors are whole");
+        for file in &set.file {
+            for service in &file.service {
+                for method in &service.method {
+                    let streams = method.server_streaming() || method.client_streaming();
+                    let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
+                    let takes = match path.as_str() {
+                        _ if streams => Takes::Stream,
+                        "/duly.v1.Timers/Lease" => Takes::Lease,
+                        _ => Takes::Usual,
+                    };
+                    let made = made(&path);
+                    all.insert(path.clone(), Known { path, made, takes });
+                }
+            }
+        }
+    }
+    for version in ["v1", "v1alpha"] {
+        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+        let known = Known { path, made: Made::Probe, takes: Takes::Stream };
+        all.insert(known.path.clone(), known);
+    }
+    all
+}
+
+/// Whatever is not known to read is a change, as over HTTP whatever is no GET.
+fn made(path: &str) -> Made {
+    match path {
+        "/duly.v1.Timers/Get"
+        | "/duly.v1.Timers/List"
+        | "/duly.v1.Namespaces/Get"
+        | "/duly.v1.Namespaces/List"
+        | "/duly.v1.Namespaces/Stats"
+        | "/duly.v1.Namespaces/Forecast"
+        | "/duly.v1.Cluster/Get" => Made::Reading,
+        _ if path.starts_with("/duly.v1.") => Made::Change,
+        _ => Made::Probe,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_known_to_read_is_no_change() {
+        for (path, made) in [
+            ("/duly.v1.Timers/Get", Made::Reading),
+            ("/duly.v1.Namespaces/Forecast", Made::Reading),
+            ("/duly.v1.Cluster/Get", Made::Reading),
+            ("/duly.v1.Timers/Schedule", Made::Change),
+            ("/duly.v1.Timers/Lease", Made::Change),
+            ("/duly.v1.Timers/Consume", Made::Change),
+            ("/grpc.health.v1.Health/Check", Made::Probe),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Made::Probe),
+        ] {
+            assert_eq!(known(path).map(|known| known.made), Some(made), "{path}");
+        }
+    }
+
+    #[test]
+    fn streams_have_no_limit_and_a_lease_may_wait() {
+        for (path, takes) in [
+            ("/duly.v1.Timers/Schedule", Takes::Usual),
+            ("/duly.v1.Timers/Lease", Takes::Lease),
+            ("/duly.v1.Timers/Consume", Takes::Stream),
+            ("/duly.v1.Cluster/Get", Takes::Usual),
+            ("/grpc.health.v1.Health/Check", Takes::Usual),
+            ("/grpc.health.v1.Health/Watch", Takes::Stream),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Takes::Stream),
+        ] {
+            assert_eq!(known(path).map(|known| known.takes), Some(takes), "{path}");
+        }
+        assert!(known("/duly.v1.Timers/Nothing").is_none());
+    }
+}

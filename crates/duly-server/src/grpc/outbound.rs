@@ -1,0 +1,160 @@
+//! The bytes that go out: they count against the memory of bodies until the connection has let go of
+//! them (P10), and what hangs on them is done when the last of them is handed over.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use duly_node::Leased;
+use futures::FutureExt;
+use http::HeaderMap;
+use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
+use prost::Message;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::status::too_late;
+use crate::http::{
+    App, Problem,
+    budget::{self, Budget, Share},
+};
+
+/// Bytes of an answer that are handed to the connection at once.
+const PART_BYTES_MAX: usize = 64 * 1024;
+
+/// What an answer carries with it besides its message; cheap to clone.
+#[derive(Debug, Clone)]
+struct Carried {
+    share: Arc<Share>,
+    leased: Arc<Mutex<Option<Leased>>>,
+}
+
+/// An answer that can still be refused for want of memory. `leased` goes back, uncounted, unless the
+/// answer is handed over to its end.
+pub(super) fn read<T: Message>(
+    app: &App,
+    message: T,
+    leased: Option<Leased>,
+) -> Result<tonic::Response<T>, Problem> {
+    let share = app.budget().take(message.encoded_len())?;
+    Ok(carrying(message, share, leased))
+}
+
+/// An answer to a change that was made, which is counted whether there is room or not.
+pub(super) fn made<T: Message>(app: &App, message: T) -> tonic::Response<T> {
+    let share = app.budget().take_anyway(message.encoded_len());
+    carrying(message, share, None)
+}
+
+fn carrying<T>(message: T, share: Share, leased: Option<Leased>) -> tonic::Response<T> {
+    let mut response = tonic::Response::new(message);
+    let leased = Arc::new(Mutex::new(leased));
+    response.extensions_mut().insert(Carried { share: Arc::new(share), leased });
+    response
+}
+
+/// Bounds an answer, which counts against `budget` unless it carries a share; a stream ends at `until`.
+pub(super) fn bounded(budget: &Budget, mut response: Response, until: Option<Instant>) -> Response {
+    let carried = response.extensions_mut().remove::<Carried>();
+    let budget = budget.clone();
+    let until = until.map(|until| Box::pin(sleep_until(until)));
+    response.map(|inner| {
+        let outbound =
+            Outbound { inner, budget, carried, until, rest: Bytes::new(), ended: Ended::No };
+        Body::new(outbound)
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    No,
+    /// Its caller's time is over, and it has been told so.
+    TooLate,
+}
+
+struct Outbound {
+    inner: Body,
+    budget: Budget,
+    carried: Option<Carried>,
+    until: Option<Pin<Box<Sleep>>>,
+    /// What is made already and not handed over.
+    rest: Bytes,
+    ended: Ended,
+}
+
+impl Outbound {
+    /// Hands over a part of what is made.
+    fn part(&mut self) -> Frame<Bytes> {
+        let part = self.rest.split_to(self.rest.len().min(PART_BYTES_MAX));
+        // A message alone has one frame, so what it carries is with the caller at the end of it.
+        if self.rest.is_empty()
+            && let Some(carried) = &self.carried
+            && let Some(leased) = carried.leased.lock().take()
+        {
+            leased.delivered();
+        }
+        Frame::data(part)
+    }
+
+    /// Counts what is made.
+    fn counted(&self, made: Bytes) -> Bytes {
+        match &self.carried {
+            Some(carried) => budget::held_by(made, &carried.share),
+            None => {
+                let share = self.budget.take_anyway(made.len());
+                budget::held(made, share)
+            }
+        }
+    }
+}
+
+impl hyper::body::Body for Outbound {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        if !this.rest.is_empty() {
+            return Poll::Ready(Some(Ok(this.part())));
+        }
+        if this.ended == Ended::TooLate {
+            return Poll::Ready(None);
+        }
+        if this.until.as_mut().is_some_and(|until| until.poll_unpin(context).is_ready()) {
+            this.ended = Ended::TooLate;
+            // What makes the stream ends with it.
+            this.inner = Body::empty();
+            let mut trailers = HeaderMap::new();
+            return Poll::Ready(match too_late(None).add_header(&mut trailers) {
+                Ok(()) => Some(Ok(Frame::trailers(trailers))),
+                Err(_) => None,
+            });
+        }
+        let polled = Pin::new(&mut this.inner).poll_frame(context);
+        polled.map(|frame| {
+            Some(frame?.map(|frame| match frame.into_data() {
+                Ok(made) if made.is_empty() => Frame::data(made),
+                Ok(made) => {
+                    this.rest = this.counted(made);
+                    this.part()
+                }
+                Err(trailers) => trailers,
+            }))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && (self.ended == Ended::TooLate || self.inner.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}

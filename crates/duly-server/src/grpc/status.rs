@@ -1,0 +1,97 @@
+//! Problems as gRPC has them: the code of the table, and rich details for programs.
+//!
+//! Every status that leaves the server carries an `ErrorInfo` with the code of the contract; a field
+//! at fault is a `BadRequest`, a wait that helps is a `RetryInfo`. What the library refuses by itself
+//! becomes a problem first, so that it says what to do as well.
+
+use std::{collections::HashMap, time::Duration};
+
+use duly_core::{Code, Millis, error_code::Retry};
+use tonic::Status;
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::http::Problem;
+
+/// Who makes the reasons of `ErrorInfo`.
+const DOMAIN: &str = "duly";
+
+impl From<Problem> for Status {
+    fn from(problem: Problem) -> Self {
+        let code = problem.code();
+        let problem = *problem.into_body();
+        let mut details = ErrorDetails::new();
+        let mut more = HashMap::from([("code".to_owned(), code.as_str().to_owned())]);
+        let mut tell = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                more.insert(name.to_owned(), value);
+            }
+        };
+        tell("field", problem.field.clone());
+        tell("seen", problem.seen);
+        tell("allowed", problem.allowed.clone());
+        tell("state", problem.state.map(|state| state.as_str().to_owned()));
+        tell("outcome", problem.outcome.map(str::to_owned));
+        tell("leased_until", problem.leased_until.map(|until| until.0.to_string()));
+        tell("attempts", problem.attempts.map(|count| count.to_string()));
+        tell("maybe_delivered", problem.maybe_delivered.map(|it| it.to_string()));
+        tell("expected_revision", problem.expected_revision.map(|it| it.to_string()));
+        tell("actual_revision", problem.actual_revision.map(|it| it.to_string()));
+        details.set_error_info(code.as_str().to_ascii_uppercase(), DOMAIN, more);
+        let status = tonic::Code::from_i32(code.grpc_status());
+        if let Some(field) = problem.field.filter(|_| status == tonic::Code::InvalidArgument) {
+            let allowed = problem.allowed.unwrap_or_default();
+            details.add_bad_request_violation(field, format!("must be {allowed}"));
+        }
+        if let Some(wait_ms) = problem.retry_after_ms {
+            details.set_retry_info(Some(Duration::from_millis(wait_ms)));
+        }
+        Self::with_error_details(status, problem.detail, details)
+    }
+}
+
+/// A status that the library made by itself, as one of ours.
+pub(super) fn of_library(status: Status) -> Status {
+    if !status.details().is_empty() {
+        return status;
+    }
+    let said = status.message();
+    match status.code() {
+        // A message that is none, or none at all.
+        tonic::Code::Internal => {
+            let detail =
+                format!("the message cannot be read ({said}): send one as the .proto says");
+            Problem::new(Code::InvalidArgument, detail)
+                .at("message", None, "an encoded message of the method's type")
+                .into()
+        }
+        tonic::Code::OutOfRange => {
+            Problem::new(Code::RequestTooLarge, format!("{said}: split the request")).into()
+        }
+        // The code that the protocol asks for, so it stays; `said` names what would do.
+        tonic::Code::Unimplemented => Problem::new(Code::MethodNotAllowed, said).into(),
+        tonic::Code::DeadlineExceeded => too_late(None),
+        _ => {
+            let detail = format!("the call broke off ({said}): repeat it");
+            Problem::new(Code::Aborted, detail).with_retry(Retry::Now).into()
+        }
+    }
+}
+
+/// The status of a call that took longer than it may; without a number the caller's own time.
+pub(super) fn too_late(limit: Option<Duration>) -> Status {
+    let within = limit.map_or_else(
+        || "within the caller's grpc-timeout".to_owned(),
+        |limit| format!("within {} s", limit.as_secs()),
+    );
+    let detail = format!(
+        "no answer {within}; whether the change was made is not known: repeat the same call"
+    );
+    Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now).into()
+}
+
+/// The status of what waits for a server that stops.
+pub(super) fn stopping() -> Status {
+    Problem::new(Code::Unavailable, "the server is stopping: connect anew, and repeat the call")
+        .with_retry(Retry::After(Millis::from_secs(1)))
+        .into()
+}

@@ -1,0 +1,238 @@
+//! The stream of a consumer: credits, verdicts, and claims that come back.
+
+use duly_proto::v1::{self, consume_response::Kind, settle_result};
+use futures::{Stream, StreamExt, stream};
+use tokio::sync::mpsc;
+use tonic::{Code, Streaming};
+use tonic_types::StatusExt;
+
+use super::server::{NAMESPACE, Server, ack, after, lasting, soon};
+
+/// A consumer.
+struct Consumer {
+    say: mpsc::Sender<v1::ConsumeRequest>,
+    hear: Streaming<v1::ConsumeResponse>,
+}
+
+fn receiving<T>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> {
+    stream::unfold(receiver, |mut receiver| async {
+        let item = receiver.recv().await?;
+        Some((item, receiver))
+    })
+}
+
+fn opening(credits: u32) -> v1::ConsumeRequest {
+    let open = v1::ConsumeOpen { namespace: NAMESPACE.into(), lease: None };
+    v1::ConsumeRequest { open: Some(open), credits, settlements: Vec::new() }
+}
+
+impl Consumer {
+    async fn open(server: &Server, first: v1::ConsumeRequest) -> Self {
+        let (say, said) = mpsc::channel(10);
+        say.send(first).await.unwrap();
+        let hear = server.timers().consume(receiving(said)).await.unwrap().into_inner();
+        Self { say, hear }
+    }
+
+    async fn say(&self, credits: u32, settlements: Vec<v1::Settlement>) {
+        self.say.send(v1::ConsumeRequest { open: None, credits, settlements }).await.unwrap();
+    }
+
+    async fn hear(&mut self) -> Kind {
+        soon(self.hear.next()).await.unwrap().unwrap().kind.unwrap()
+    }
+
+    /// The next so many firings, in as many answers as they come.
+    async fn firings(&mut self, count: usize) -> Vec<v1::Firing> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            match self.hear().await {
+                Kind::Firings(mut some) => all.append(&mut some.firings),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(all.len(), count);
+        all
+    }
+
+    async fn settled(&mut self) -> Vec<v1::SettleOutcome> {
+        let Kind::Settled(settled) = self.hear().await else { panic!("no results") };
+        let outcome = |result: v1::SettleResult| match result.result {
+            Some(settle_result::Result::Outcome(number)) => number.try_into().unwrap(),
+            other => panic!("{other:?}"),
+        };
+        settled.results.into_iter().map(outcome).collect()
+    }
+}
+
+fn acks(firings: &[v1::Firing]) -> Vec<v1::Settlement> {
+    firings.iter().map(|firing| ack(&firing.token)).collect()
+}
+
+#[tokio::test]
+async fn no_more_firings_come_than_there_are_credits() {
+    let server = Server::start().await;
+    server.due(5, b"x").await;
+    let mut consumer = Consumer::open(&server, opening(2)).await;
+    let two = consumer.firings(2).await;
+    // Were there more, they would come before the results.
+    consumer.say(0, acks(&two)).await;
+    assert_eq!(consumer.settled().await, [v1::SettleOutcome::Ok; 2]);
+    consumer.say(0, acks(&two)).await;
+    assert_eq!(consumer.settled().await, [v1::SettleOutcome::AlreadySettled; 2]);
+    consumer.say(10, Vec::new()).await;
+    let mut rest = consumer.firings(3).await;
+    rest.extend(two);
+    rest.sort_by(|a, b| a.id.cmp(&b.id));
+    let ids: Vec<_> = rest.iter().map(|firing| firing.id.as_str()).collect();
+    assert_eq!(ids, ["00000", "00001", "00002", "00003", "00004"]);
+    assert_eq!(rest[0].payload.as_deref(), Some(&b"x"[..]));
+}
+
+#[tokio::test]
+async fn a_firing_comes_when_it_is_due() {
+    let server = Server::start().await;
+    server.schedule(v1::Schedule { id: Some("first".into()), ..after(0) }).await;
+    let mut consumer = Consumer::open(&server, opening(10)).await;
+    assert_eq!(consumer.firings(1).await[0].id, "first");
+    server.schedule(v1::Schedule { id: Some("later".into()), ..after(50) }).await;
+    let firing = consumer.firings(1).await.remove(0);
+    assert_eq!(firing.id, "later");
+    let retry = v1::RetryVerdict { after: Some(lasting(1)), reason: Some("busy".into()) };
+    let verdict = Some(v1::settlement::Verdict::Retry(retry));
+    consumer.say(0, vec![v1::Settlement { token: firing.token, verdict }]).await;
+    let mut again = None;
+    for _ in 0..2 {
+        match consumer.hear().await {
+            Kind::Settled(_) => {}
+            Kind::Firings(firings) => again = firings.firings.into_iter().next(),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(again.map(|firing| (firing.id, firing.attempt)), Some(("later".into(), 2)));
+}
+
+#[tokio::test]
+async fn the_claims_of_a_consumer_that_is_gone_come_back_uncounted() {
+    let server = Server::start().await;
+    server.due(3, b"").await;
+    let mut consumer = Consumer::open(&server, opening(3)).await;
+    let firings = consumer.firings(3).await;
+    consumer.say(0, acks(&firings[..1])).await;
+    assert_eq!(consumer.settled().await, [v1::SettleOutcome::Ok]);
+    drop(consumer);
+    let mut back = Vec::new();
+    while back.len() < 2 {
+        back.append(&mut soon(server.lease(10)).await);
+    }
+    assert_eq!(back.len(), 2, "what was settled stays settled");
+    assert!(back.iter().all(|firing| firing.attempt == 1), "{back:?}");
+}
+
+#[tokio::test]
+async fn a_consumer_that_says_it_is_done_is_done() {
+    let server = Server::start().await;
+    server.due(1, b"").await;
+    let mut consumer = Consumer::open(&server, opening(1)).await;
+    consumer.firings(1).await;
+    let Consumer { say, mut hear } = consumer;
+    drop(say);
+    assert!(soon(hear.next()).await.is_none());
+    assert_eq!(soon(server.lease(1)).await[0].attempt, 1);
+}
+
+#[tokio::test]
+async fn p10_a_consumer_that_does_not_read_holds_little_and_gives_it_back() {
+    const COUNT: usize = 10_000;
+    let server = Server::start().await;
+    server.due(COUNT, &[b'x'; 1_000]).await;
+    let mut slow = Consumer::open(&server, opening(10_000)).await;
+    assert!(matches!(slow.hear().await, Kind::Firings(_)));
+    // It reads no more. Two answers wait for it, and a few are on their way through the windows of
+    // the connection: the others are for whoever asks.
+    let mut leased = Vec::new();
+    while leased.len() < COUNT - 7 * 1_000 {
+        leased.append(&mut soon(server.lease(10_000)).await);
+    }
+    drop(slow);
+    while leased.len() < COUNT {
+        leased.append(&mut soon(server.lease(10_000)).await);
+    }
+    assert!(leased.iter().all(|firing| firing.attempt == 1));
+    let mut ids: Vec<_> = leased.iter().map(|firing| &firing.id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), COUNT);
+}
+
+#[tokio::test]
+async fn p10_the_claims_of_a_consumer_that_takes_nothing_go_back() {
+    const COUNT: usize = 5_000;
+    let server = Server::with(&[("DULY_SERVER__REQUEST_TIMEOUT", "3s")]).await;
+    server.due(COUNT, &[b'x'; 1_000]).await;
+    // It is connected all the time and never looks.
+    let _slow = Consumer::open(&server, opening(10_000)).await;
+    let mut leased = Vec::new();
+    while leased.len() < COUNT {
+        leased.append(&mut soon(server.lease(10_000)).await);
+    }
+    assert!(leased.iter().all(|firing| firing.attempt == 1));
+}
+
+#[tokio::test]
+async fn a_stop_lets_a_consumer_settle_and_ends_its_stream() {
+    let server = Server::start().await;
+    server.due(2, b"").await;
+    let mut consumer = Consumer::open(&server, opening(1)).await;
+    let firings = consumer.firings(1).await;
+    let address = server.running.addr();
+    let stopping = tokio::spawn(server.running.stop());
+    assert_eq!(consumer.hear().await, Kind::Stopping(v1::Stopping {}));
+    consumer.say(1, acks(&firings)).await;
+    assert_eq!(consumer.settled().await, [v1::SettleOutcome::Ok]);
+    assert!(soon(consumer.hear.next()).await.is_none(), "and no firing for the credit");
+    soon(stopping).await.unwrap().unwrap();
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_the_rules_is_told_which() {
+    let server = Server::start().await;
+    server.due(1, b"").await;
+    let unopened = v1::ConsumeRequest { credits: 1, ..v1::ConsumeRequest::default() };
+    let long = v1::ConsumeOpen { namespace: NAMESPACE.into(), lease: Some(lasting(999)) };
+    let long = v1::ConsumeRequest { open: Some(long), ..unopened.clone() };
+    for (first, field) in [(unopened, "open"), (long, "open.lease"), (opening(10_001), "credits")] {
+        let mut consumer = Consumer::open(&server, first).await;
+        let refused = soon(consumer.hear.next()).await.unwrap().unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        let violations = refused.get_error_details().bad_request().unwrap().clone();
+        assert_eq!(violations.field_violations[0].field, field);
+    }
+    let mut consumer = Consumer::open(&server, opening(0)).await;
+    consumer.say.send(opening(0)).await.unwrap();
+    let refused = soon(consumer.hear.next()).await.unwrap().unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let nowhere = v1::ConsumeOpen { namespace: "nowhere".into(), lease: None };
+    let nowhere = v1::ConsumeRequest { open: Some(nowhere), credits: 1, settlements: Vec::new() };
+    let mut consumer = Consumer::open(&server, nowhere).await;
+    let refused = soon(consumer.hear.next()).await.unwrap().unwrap_err();
+    assert_eq!(refused.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn an_item_that_is_wrong_refuses_only_itself() {
+    let server = Server::start().await;
+    server.due(1, b"").await;
+    let mut consumer = Consumer::open(&server, opening(1)).await;
+    let firings = consumer.firings(1).await;
+    let none = v1::Settlement { token: firings[0].token.clone(), verdict: None };
+    consumer.say(0, vec![none, ack("no token"), ack(&firings[0].token)]).await;
+    let Kind::Settled(settled) = consumer.hear().await else { panic!("no results") };
+    let results: Vec<_> = settled.results.into_iter().map(|it| it.result.unwrap()).collect();
+    let outcome = |it: v1::SettleOutcome| settle_result::Result::Outcome(it.into());
+    assert!(matches!(&results[0], settle_result::Result::Error(problem)
+        if problem.field.as_deref() == Some("settlements[0]")));
+    assert_eq!(results[1], outcome(v1::SettleOutcome::InvalidToken));
+    assert_eq!(results[2], outcome(v1::SettleOutcome::Ok));
+}
