@@ -44,10 +44,6 @@ class Never(Exception):
     """It can never be handled, however often it is tried."""
 
 
-class TooDeep(Exception):
-    """An answer with a payload that is nested deeper than Python reads."""
-
-
 def say(what):
     """For whoever looks after the worker; standard output is for what became of firings."""
     print(what, file=sys.stderr, flush=True)
@@ -66,31 +62,14 @@ class Server:
 
     def __init__(self, url, namespace):
         self.base = f"{url}/v1/namespaces/{namespace}"
-        self.most = BATCH
 
     def lease(self):
         """The next firings; none when nothing became due in time."""
-        body = {"max": self.most, "wait": f"{WAIT_S}s", "lease": f"{LEASE_S}s"}
-        try:
-            answer = self.call("lease", body)
-        except TooDeep as answered:
-            self.give_up(str(answered))
-            return []
+        body = {"max": BATCH, "wait": f"{WAIT_S}s", "lease": f"{LEASE_S}s"}
+        answer = self.call("lease", body)
         if answer.get("paused"):  # answered at once, so wait here
             stopping.wait(5)
         return answer["firings"]
-
-    def give_up(self, text):
-        """Makes a dead letter of the one firing that nobody can read; of several, finds it first."""
-        if self.most > 1:
-            self.most = 1  # the leases of these end, and then they come one at a time
-            say("an answer is nested too deeply to be read: one firing at a time from now on")
-            return
-        self.most = BATCH
-        token = text.split('"', 6)[5]  # the first field, before anything that a caller has written
-        reason = "the payload is nested too deeply"
-        self.settle([{"token": token, "dead": {"reason": reason}}])
-        say(f"a firing is given up: {reason}")
 
     def settle(self, settlements):
         """What became of each. The same settlements may be sent again: that changes nothing."""
@@ -108,11 +87,7 @@ class Server:
         while True:
             try:
                 with urllib.request.urlopen(request, timeout=WAIT_S + 10) as answer:
-                    text = answer.read()
-                try:
-                    return json.loads(text)
-                except RecursionError:
-                    raise TooDeep(text.decode()) from None
+                    return json.load(answer)
             except urllib.error.HTTPError as error:
                 problem = problem_of(error)
                 why = problem.get("detail", error)

@@ -320,7 +320,10 @@ async fn a_fallback_that_is_removed_after_the_plan_costs_no_attempt() {
     assert!(lane(&world, A).diverted);
     assert_eq!(diverted(&world), 0, "nothing has gone there yet");
     world.schedule("u", ms(0), A).await;
-    assert!(is_for(&world.call().await, C));
+    let second = world.call().await;
+    assert!(is_for(&second, C));
+    second.answer(Delivery::Confirmed);
+    world.quiet().await;
     assert_eq!(diverted(&world), 1);
     let without = Put::Replace { settings: Box::new(world::settings()), secrets: Secrets::Set };
     world.flaky.put_before_claim(world.namespace.clone(), without);

@@ -88,32 +88,6 @@ fn the_worker_in_python_says_once_what_is_wrong_with_its_calls() {
 }
 
 #[test]
-fn the_worker_in_python_outlives_what_is_nested_too_deeply_and_gives_it_up() {
-    if !tools::are_there("worker.py", &["python3"]) {
-        return;
-    }
-    let server = Server::start();
-    let deep = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
-    let schedule_deep = |id| schedule(&server, id, &deep);
-    let stats = ["namespace", "stats", "shop"];
-    // Together with others it cannot be found, so its lease has to end; alone it is given up.
-    schedule_deep("first");
-    let mut worker = python(&server);
-    server.until(&stats, |stats| stats["in_flight"] == 1);
-    schedule_deep("second");
-    server.until(&stats, |stats| stats["dead"] == 1);
-    schedule(&server, "one", r#"{"order":1}"#);
-    assert_eq!(worker.line(), "one  attempt 1  order 1 closed");
-    server.until(&["get", "shop", "one"], |timer| timer["state"] == "finished");
-    worker.signal(Signal::TERM);
-    let (_, stderr) = worker.ended();
-    for words in ["one firing at a time", "a firing is given up: the payload is nested too deeply"]
-    {
-        assert!(stderr.contains(words), "{words}: {stderr}");
-    }
-}
-
-#[test]
 fn a_worker_in_python_that_is_killed_leaves_nothing_undone_and_nothing_done_twice() {
     if !tools::are_there("worker.py", &["python3"]) {
         return;

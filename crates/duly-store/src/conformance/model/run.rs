@@ -197,8 +197,10 @@ async fn claim(harness: &dyn Harness, claiming: &Claiming, known: &mut Known) ->
     lines
 }
 
+/// A first attempt is claimable from its due time on; a retry's wait runs by the steady clock, which
+/// after a step of the wall clock may tell an earlier time than that.
 fn is_retry(firing: &Firing) -> bool {
-    firing.claimable_at > firing.due_at || firing.attempt > 1
+    firing.claimable_at != firing.due_at || firing.attempt > 1
 }
 
 fn same_lane(a: &Firing, b: &Firing) -> bool {
