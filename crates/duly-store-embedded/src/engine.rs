@@ -195,7 +195,7 @@ enum Stop {
 impl Engine {
     /// Reads the clocks and does what time has brought: the first call of every step.
     pub(crate) fn begin_step(&mut self) {
-        self.now = Times::read(self.clock.as_ref(), self.anchor);
+        self.now = self.read_times();
         self.busy = false;
         if self.poisoned.is_none() {
             self.checkpoint_step();

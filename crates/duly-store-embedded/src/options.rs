@@ -53,7 +53,7 @@ pub enum OnClockJump {
     /// What is due fires, as always.
     #[default]
     Fire,
-    /// Nothing is claimed, nothing expires and the store is not ready, until the clock is back or the
+    /// The store goes on by the time that it had, and is not ready, until the clock is back or the
     /// store is opened again.
     Hold,
 }

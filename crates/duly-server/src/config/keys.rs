@@ -146,7 +146,7 @@ pub const KEYS: &[Key] = &[
         name: "store.on_clock_jump",
         kind: Kind::Choice(&["fire", "hold"]),
         default: "fire",
-        doc: "What comes when the machine's wall clock has stepped more than a minute ahead since the start, which can make very much due at once: `fire` delivers it, `hold` claims nothing, lets nothing expire and is not ready until the clock is back, or the server is started again, which takes the clock as right.",
+        doc: "What comes when the machine's wall clock has stepped more than a minute ahead since the start, which can make very much due at once: `fire` delivers it, `hold` goes on by the time as it was, and is not ready, until the clock is back, or the server is started again, which takes the clock as right.",
     },
     Key {
         name: "store.min_free_bytes",

@@ -50,10 +50,6 @@ impl Engine {
     pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Claimed, Error> {
         duly_store::claim::check(request)?;
         let mut claimed = Claimed::default();
-        if self.is_clock_held() {
-            claimed.next_due_in = self.next_due_in();
-            return Ok(claimed);
-        }
         let mut room = Room {
             total: request.total_max,
             bytes: request.bytes_max,

@@ -6,77 +6,76 @@
 //!
 //! A clock that is more than a minute further on than it was when the store was opened can make a
 //! year's timers due at once. [`OnClockJump`] says what comes then: they fire, as everything that is
-//! due, or nothing is claimed and nothing expires until the clock is back or the store is opened
-//! again, which takes the clock as it is. Called by the tick.
-
-use std::time::Duration;
+//! due, or the store goes on by the time that it had until the clock is back, however it gets there,
+//! or the store is opened again, which takes the clock as it is. Called at the begin of a step.
 
 use duly_core::{Millis, metric_names};
 
-use crate::options::OnClockJump;
+use crate::{clock::Times, options::OnClockJump};
 
 use super::Engine;
 
 /// A wall clock that is so far off from one look to the next was set.
 const STEP_MS: u64 = 1_000;
-/// Steps that come to more than this ahead are a jump.
+/// A clock that is ahead by more than this has jumped.
 const JUMP_MS: i64 = 60_000;
-/// How soon somebody who waits for what is held asks again.
-pub(super) const HELD_WAIT: Duration = Duration::from_secs(1);
 
-/// What was seen of the clocks since the opening.
+/// What was seen of the clocks since the opening, as times by which the wall clock was ahead of the
+/// boot-time clock.
 #[derive(Debug, Default)]
 pub(super) struct ClockWatch {
-    /// How far the wall clock was ahead of the boot-time clock at the last look.
-    ahead_ms: Option<u64>,
-    /// The steps there were, added up.
-    stepped_ms: i64,
-    is_held: bool,
+    /// At the last look.
+    last_ms: Option<i64>,
+    /// Without the steps there were.
+    usual_ms: i64,
+    /// How far the clock is ahead of that, if that is too far.
+    jumped_ms: Option<u64>,
 }
 
 impl ClockWatch {
-    /// Looks, and counts and logs a step.
-    fn look(&mut self, wall_ms: u64, boot_ms: u64, on_jump: OnClockJump) {
-        if let Some(step_ms) = self.step_ms(wall_ms, boot_ms) {
-            tracing::warn!(step_ms, "the wall clock has stepped; timers follow it");
+    /// Looks, and counts and logs a step. Answers the time to go on by, if it is not the wall clock's.
+    fn look(&mut self, wall_ms: u64, boot_ms: u64, on_jump: OnClockJump) -> Option<u64> {
+        let ahead_ms = wall_ms.cast_signed() - boot_ms.cast_signed();
+        let last_ms = self.last_ms.replace(ahead_ms);
+        let moved_ms = ahead_ms - last_ms.unwrap_or(ahead_ms);
+        let is_step = moved_ms.unsigned_abs() >= STEP_MS;
+        if last_ms.is_none() {
+            self.usual_ms = ahead_ms;
+        } else if is_step {
+            tracing::warn!(step_ms = moved_ms, "the wall clock has stepped; timers follow it");
             metrics::counter!(metric_names::CLOCK_STEPS_TOTAL).increment(1);
-            self.stepped_ms = self.stepped_ms.saturating_add(step_ms);
-            let is_held = on_jump == OnClockJump::Hold && self.stepped_ms > JUMP_MS;
-            if self.is_held != is_held {
-                self.is_held = is_held;
-                tracing::warn!(is_held, "firing is held while the wall clock is ahead");
-            }
+        } else if self.jumped_ms.is_none() {
+            self.usual_ms += moved_ms;
         }
-    }
-
-    /// How far the wall clock has stepped since the last look, if it has.
-    fn step_ms(&mut self, wall_ms: u64, boot_ms: u64) -> Option<i64> {
-        let ahead_ms = wall_ms.wrapping_sub(boot_ms);
-        let before_ms = self.ahead_ms.replace(ahead_ms)?;
-        let step_ms = ahead_ms.wrapping_sub(before_ms).cast_signed();
-        (step_ms.unsigned_abs() >= STEP_MS).then_some(step_ms)
+        let jumped_ms = ahead_ms - self.usual_ms;
+        let jumped_ms = (on_jump == OnClockJump::Hold && jumped_ms > JUMP_MS)
+            .then_some(jumped_ms.unsigned_abs());
+        if jumped_ms.is_some() != self.jumped_ms.is_some() {
+            let is_held = jumped_ms.is_some();
+            tracing::warn!(is_held, ahead_ms = jumped_ms, "the store goes on by the time it had");
+        }
+        self.jumped_ms = jumped_ms;
+        jumped_ms.map(|jumped_ms| wall_ms - jumped_ms)
     }
 }
 
 impl Engine {
-    /// Looks at the clocks; answers whether firing is held.
-    pub(super) fn watch_clock(&mut self) -> bool {
+    /// The times of a step.
+    pub(super) fn read_times(&mut self) -> Times {
+        let mut now = Times::read(self.clock.as_ref(), self.anchor);
         let on_jump = self.options.on_clock_jump;
-        self.clock_watch.look(self.now.wall_ms, self.now.boot_ms, on_jump);
-        self.clock_watch.is_held
+        if let Some(wall_ms) = self.clock_watch.look(now.wall_ms, now.boot_ms, on_jump) {
+            now.wall_ms = wall_ms;
+        }
+        now
     }
 
-    /// Whether nothing is claimed because of the wall clock.
-    pub(super) const fn is_clock_held(&self) -> bool {
-        self.clock_watch.is_held
-    }
-
-    /// Why firing is held, for a person.
+    /// Why the store does not follow the wall clock, for a person.
     pub(super) fn clock_reason(&self) -> Option<String> {
-        self.clock_watch.is_held.then(|| {
-            let ahead = Millis::from_ms(self.clock_watch.stepped_ms.unsigned_abs());
+        self.clock_watch.jumped_ms.map(|jumped_ms| {
+            let ahead = Millis::from_ms(jumped_ms / 1_000 * 1_000);
             format!(
-                "the wall clock has stepped forward by {ahead}; firing is held, as \
+                "the wall clock has jumped ahead by {ahead}; timers go on by the time as it was, as \
                  store.on_clock_jump says: put the clock right, or restart the server if it is right"
             )
         })
@@ -87,42 +86,36 @@ impl Engine {
 mod tests {
     use super::{ClockWatch, OnClockJump};
 
-    #[test]
-    fn only_what_the_boot_time_clock_does_not_do_as_well_is_a_step() {
+    /// By how much what is gone on by is behind the wall clock, look by look.
+    fn behind(on_jump: OnClockJump, looks: &[(u64, u64)]) -> Vec<u64> {
         let mut watch = ClockWatch::default();
-        let mut check = |wall_ms, boot_ms, step| {
-            assert_eq!(watch.step_ms(wall_ms, boot_ms), step, "{wall_ms} {boot_ms}");
+        let look = |&(wall_ms, boot_ms): &(u64, u64)| {
+            watch.look(wall_ms, boot_ms, on_jump).map_or(0, |now_ms| wall_ms - now_ms)
         };
-        check(1_000_000, 10, None);
-        check(1_000_250, 260, None);
-        // The machine slept for an hour.
-        check(4_600_250, 3_600_260, None);
-        // A clock that is slewed.
-        check(4_600_501, 3_600_510, None);
-        check(4_605_501, 3_600_510, Some(5_000));
-        check(4_605_601, 3_600_610, None);
-        check(605_601, 3_600_610, Some(-4_000_000));
-        // The wall clock is behind the boot-time clock.
-        check(605_701, 3_600_710, None);
-        check(606_700, 3_600_710, None);
-        check(607_700, 3_600_710, Some(1_000));
+        looks.iter().map(look).collect()
     }
 
     #[test]
-    fn only_a_clock_that_stepped_more_than_a_minute_ahead_is_held_and_only_until_it_is_back() {
-        let held = |on_jump, walls: &[u64]| {
-            let mut watch = ClockWatch::default();
-            let look = |wall_ms: &u64| {
-                watch.look(*wall_ms, 0, on_jump);
-                watch.is_held
-            };
-            walls.iter().map(look).collect::<Vec<_>>()
+    fn a_clock_that_jumped_ahead_is_not_followed_until_it_is_back() {
+        let hold = |walls: &[u64]| {
+            let looks: Vec<_> = walls.iter().map(|wall_ms| (*wall_ms, 0)).collect();
+            behind(OnClockJump::Hold, &looks)
         };
-        let hold = |walls: &[u64]| held(OnClockJump::Hold, walls);
-        assert_eq!(hold(&[500_000, 560_000, 560_001]), [false; 3]);
-        assert_eq!(hold(&[500_000, 560_001, 600_000, 559_000]), [false, true, true, false]);
-        assert_eq!(hold(&[500_000, 550_000, 590_000]), [false, false, true], "little by little");
-        assert_eq!(hold(&[500_000, 100_000, 500_000]), [false; 3], "back, and right again");
-        assert_eq!(held(OnClockJump::Fire, &[500_000, 900_000]), [false; 2]);
+        assert_eq!(hold(&[500_000, 560_000]), [0, 0]);
+        assert_eq!(hold(&[500_000, 560_001, 600_000, 559_000]), [0, 60_001, 100_000, 0]);
+        assert_eq!(hold(&[500_000, 550_000, 590_000]), [0, 0, 90_000], "in two steps");
+        assert_eq!(hold(&[500_000, 100_000, 500_000]), [0; 3], "back, and right again");
+        let slewed = hold(&[500_000, 561_000, 560_400, 559_900, 559_400]);
+        assert_eq!(slewed, [0, 61_000, 60_400, 0, 0], "little by little");
+        assert_eq!(behind(OnClockJump::Fire, &[(500_000, 0), (900_000, 0)]), [0, 0]);
+    }
+
+    #[test]
+    fn a_slow_drift_and_a_machine_that_slept_are_no_jump() {
+        let drifts: Vec<_> =
+            (0..200).map(|look| (1_000_000 + look * 10_900, look * 10_000)).collect();
+        assert!(behind(OnClockJump::Hold, &drifts).iter().all(|behind| *behind == 0));
+        let sleeps = [(1_000_000, 10), (4_600_250, 3_600_260), (4_600_501, 3_600_510)];
+        assert_eq!(behind(OnClockJump::Hold, &sleeps), [0; 3]);
     }
 }

@@ -6,7 +6,7 @@ use duly_core::{
     NamespaceName, Timer,
     lifecycle::{self, Decision, Event, Imported},
 };
-use duly_store::{Outcome, Refusal};
+use duly_store::{Outcome, Refusal, TimerView};
 
 use crate::{
     format::record::{Cause, Record},
@@ -29,6 +29,9 @@ impl Engine {
     ) -> Result<Outcome, Stop> {
         if timer.death.is_some() {
             return self.import_letter(key, name, timer);
+        }
+        if let Some(letter) = self.letter_of_firing(key, name, &timer)? {
+            return Ok(Outcome::Existing(Arc::new(letter)));
         }
         let known = self.look_up(key);
         let old = self.readable(name, known)?;
@@ -60,19 +63,17 @@ impl Engine {
         name: &NamespaceName,
         timer: Box<Timer>,
     ) -> Result<Outcome, Stop> {
-        let number = key.namespace();
-        let letter = letters::key_of(self.hash_key, number, timer.delivery_id(name.as_str()));
-        // What is there of it already, or the latest that has its id.
-        let there = self.namespace(number).letters.get(letter).map(Known::Dead);
-        let of_id = self.look_up(key);
-        for known in there.into_iter().chain([of_id]) {
-            let old = self.readable(name, known)?.filter(|old| old.is_of_firing(&timer));
-            let state = old.as_ref().map(|view| view.state);
-            let event = Event::Import(Imported::Known);
-            if let (Decision::Existing, Some(old)) = (lifecycle::decide(state, event), old) {
-                return Ok(Outcome::Existing(Arc::new(old)));
-            }
+        let known = self.look_up(key);
+        let old = match self.letter_of_firing(key, name, &timer)? {
+            Some(letter) => Some(letter),
+            None => self.readable(name, known)?.filter(|old| old.is_of_firing(&timer)),
+        };
+        let state = old.as_ref().map(|view| view.state);
+        let event = Event::Import(Imported::Known);
+        if let (Decision::Existing, Some(old)) = (lifecycle::decide(state, event), old) {
+            return Ok(Outcome::Existing(Arc::new(old)));
         }
+        let number = key.namespace();
         let namespace = self.namespace(number);
         let (settings, dead) = (Arc::clone(&namespace.settings), namespace.dead());
         self.admit_new().map_err(Stop::Refused)?;
@@ -84,7 +85,21 @@ impl Engine {
         let record = Record::Dead(Cause::Imported, timer);
         self.write_keyed(key, &record)?;
         let Record::Dead(_, timer) = record else { unreachable!("it was made above") };
-        let view = duly_store::TimerView::whole(name.clone(), duly_core::State::Dead, *timer);
+        let view = TimerView::whole(name.clone(), duly_core::State::Dead, *timer);
         Ok(Outcome::Created(Arc::new(view)))
+    }
+
+    /// The dead letter of the firing that a timer is at, if there is one.
+    fn letter_of_firing(
+        &mut self,
+        key: Key,
+        name: &NamespaceName,
+        timer: &Timer,
+    ) -> Result<Option<TimerView>, Stop> {
+        let number = key.namespace();
+        let letter = letters::key_of(self.hash_key, number, timer.delivery_id(name.as_str()));
+        let location = self.namespace(number).letters.get(letter);
+        let known = location.map_or(Known::Nothing, Known::Dead);
+        Ok(self.readable(name, known)?.filter(|letter| letter.is_of_firing(timer)))
     }
 }

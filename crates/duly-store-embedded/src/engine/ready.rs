@@ -7,7 +7,7 @@ use duly_store::{Error, Lane, Ready, ReadyCursor, ReadyLane};
 
 use crate::index::Kind;
 
-use super::{Engine, clock_watch::HELD_WAIT, namespaces::Namespace};
+use super::{Engine, namespaces::Namespace};
 
 /// Most namespaces that one page looks at: those that are paused have nothing to show.
 const NAMES_PER_PAGE: usize = 1_000;
@@ -22,9 +22,6 @@ impl Engine {
     ) -> Result<Ready, Error> {
         use std::ops::Bound::{Excluded, Unbounded};
         let mut ready = Ready { next_due_in: self.next_due_in(), ..Ready::default() };
-        if self.is_clock_held() {
-            return Ok(ready);
-        }
         let from = match after.map(name_of) {
             Some(name) => Excluded((name?, u8::MAX)),
             None => Unbounded,
@@ -82,9 +79,6 @@ impl Engine {
 
     /// How long until the next timer, retry, expiry or lease end; remembers that it was said.
     pub(super) fn next_due_in(&mut self) -> Option<Duration> {
-        if self.is_clock_held() {
-            return Some(HELD_WAIT);
-        }
         let now = &self.now;
         let left = [
             self.near.next_ms(Kind::First).map(|at| at.saturating_sub(now.wall_ms)),

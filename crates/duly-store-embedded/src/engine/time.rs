@@ -33,18 +33,15 @@ impl Engine {
     /// Brings the state up to the present step's time.
     pub(super) fn tick(&mut self) {
         self.check_space();
-        let is_held = self.watch_clock();
+        self.resume_due();
         self.end_leases();
         self.hold_back();
         self.keep_near();
-        if !is_held {
-            self.resume_due();
-            self.surface(Kind::First);
-            self.surface(Kind::Retry);
-            self.refill();
-            self.expire();
-            self.pass_over_stubs();
-        }
+        self.surface(Kind::First);
+        self.surface(Kind::Retry);
+        self.refill();
+        self.expire();
+        self.pass_over_stubs();
         self.count_out();
         self.audit();
         for kind in [Kind::First, Kind::Retry] {

@@ -162,6 +162,11 @@ pub(super) async fn p3_p7_an_imported_dead_letter_can_be_redriven_and_is_one_of_
     let stats = scene.stats().await;
     assert_eq!((stats.dead, stats.totals.dead, stats.scheduled), (1, 1, 1));
 
+    // Nor does the firing live again beside its letter, whatever died under the id since.
+    let mut again = letter.clone();
+    again.death = None;
+    assert_eq!(existing(scene.apply(import(&again)).await), view, "it was given up");
+
     scene.apply(cancel_op("a")).await;
     let redriven = scene.redrive(Letter::Delivery(delivery), ms(0)).await;
     assert!(matches!(redriven, Outcome::Changed(_)), "{redriven:?}");

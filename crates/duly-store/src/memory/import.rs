@@ -20,6 +20,9 @@ impl Space {
         if timer.death.is_some() {
             return self.import_letter(timer, now);
         }
+        if let Some(letter) = self.dead.get(&timer.delivery_id(self.name.as_str())) {
+            return Ok(Outcome::Existing(Arc::new(self.view_dead(&letter.value))));
+        }
         let id = timer.id.clone();
         let old = self.view(&id, now);
         let is_known = old.as_ref().is_some_and(|old| old.is_of(&timer));
