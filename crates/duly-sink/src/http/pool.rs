@@ -260,31 +260,31 @@ impl Origin {
         self.idle.front().map(|idle| idle.since).into_iter().chain(shared).min()
     }
 
-    fn close_oldest(&mut self) {
-        let oldest = self.oldest();
-        if self.idle.front().map(|idle| idle.since) == oldest {
-            self.idle.pop_front();
-        } else if let Some(at) = self.shared.iter().position(|s| s.idle_since() == oldest) {
-            self.shared.swap_remove(at);
+    /// Whether there was one: a shared connection may have been taken up meanwhile, without the lock.
+    fn close_oldest(&mut self) -> bool {
+        let Some(oldest) = self.oldest() else { return false };
+        if self.idle.front().is_some_and(|idle| idle.since == oldest) {
+            return self.idle.pop_front().is_some();
         }
+        let at = self.shared.iter().position(|shared| shared.idle_since() == Some(oldest));
+        at.map(|at| self.shared.swap_remove(at)).is_some()
     }
 }
 
 impl State {
     /// Closes the connection that was idle longest, and forgets an origin that has no other;
-    /// `false` where all are in use.
+    /// `false` where all are in use, or have just been taken up.
     fn close_oldest(&mut self) -> bool {
         let ages = self.origins.iter().filter_map(|(name, o)| Some((o.oldest()?, name)));
         let Some((_, name)) = ages.min_by_key(|(since, _)| *since) else { return false };
         let name = name.clone();
-        if let Some(origin) = self.origins.get_mut(&name) {
-            origin.close_oldest();
-            if origin.is_unused() {
-                self.origins.remove(&name);
-            }
+        let Some(origin) = self.origins.get_mut(&name) else { return false };
+        let is_closed = origin.close_oldest();
+        if origin.is_unused() {
+            self.origins.remove(&name);
         }
-        self.kept -= 1;
-        true
+        self.kept -= usize::from(is_closed);
+        is_closed
     }
 }
 
