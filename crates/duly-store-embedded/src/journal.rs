@@ -32,7 +32,7 @@ pub(crate) mod recovery;
 mod spare;
 mod sticky;
 
-pub(crate) use spare::{Go, RECYCLED_SUFFIX, SPARE, recycle, write_spare};
+pub(crate) use spare::{PACED_BYTES, RECYCLED_SUFFIX, SPARE, SparePace, recycle, write_spare};
 
 /// Directory of the segments.
 pub(crate) const DIR: &str = "journal";
@@ -174,9 +174,14 @@ impl Journal {
         self.next_lsn - 1
     }
 
-    /// Whether an eighth of the active segment has been written.
+    /// Whether so much of the active segment has been written that its spare should be begun.
     pub(crate) fn active_is_begun(&self) -> bool {
-        self.active.as_ref().is_some_and(|active| self.end >= active.length / 8)
+        self.active.as_ref().is_some_and(|active| self.end >= spare::begins_at(active.length))
+    }
+
+    /// Bytes of the active segment that have been written.
+    pub(crate) const fn active_bytes(&self) -> u64 {
+        self.end
     }
 
     /// Bytes of the frame under construction.

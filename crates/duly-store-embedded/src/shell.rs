@@ -13,6 +13,7 @@
 mod background;
 mod inbox;
 mod run;
+mod spare;
 mod syncer;
 mod turns;
 

@@ -172,4 +172,9 @@ impl Engine {
         self.space.spare_asked |= wants;
         wants
     }
+
+    /// Bytes of the segment in use: the pace of its spare.
+    pub(crate) const fn active_segment_bytes(&self) -> u64 {
+        self.journal.active_bytes()
+    }
 }

@@ -1,12 +1,20 @@
 //! Segments whose blocks are written already, made ahead so that the syncs of a journal in use need
 //! no metadata: files of zeros, or segments that nothing needs any more.
 //!
-//! The spare is written by a thread of the shell while the journal goes on, at a pace that leaves the
-//! disk to the journal: where segments fill faster than that, zeros would cost more than they save,
-//! and a roll that finds no spare makes a segment whose room is only reserved. It does so under
-//! another name, so neither ever touches the half-written file of the other.
+//! The spare is written by a thread of the shell while the journal goes on. Its room is taken first,
+//! its zeros follow in small parts as the segment in use fills (see [`SparePace`]), because every part
+//! makes a sync of the journal wait. Where segments fill faster than zeros may be written, these
+//! would cost more than they save, and a roll that finds no spare makes a segment whose room is only
+//! reserved. It does so under another name, so neither ever touches the half-written file of the
+//! other.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
 
 use crate::{
     disk::{self, Disk, File},
@@ -26,19 +34,76 @@ pub(crate) const RECYCLED_SUFFIX: &str = ".old";
 const RECYCLED_MAX: usize = 8;
 /// Bytes after which a spare is synced while it is written: so much at most stands in the disk's
 /// queue before a sync of the journal.
-const SMOOTH_BYTES: u64 = 4 << 20;
-/// Bytes written at once when a segment is filled with zeros.
-const FILL_BYTES: usize = 1 << 20;
+const PART_BYTES: u64 = 512 << 10;
+/// How long writing a part takes at least: 64 MB a second.
+const PART_TIME: Duration = Duration::from_micros(7_812);
 
-/// How long writing [`SMOOTH_BYTES`] of a spare takes at least: 64 MB a second.
-const SMOOTH_TIME: Duration = Duration::from_micros(62_500);
+/// Says when the next part of a spare may be written: when the segment in use has been filled so far
+/// that the spare would be ready long before it is needed, at most at a rate that leaves the disk to
+/// the journal, and never again when nobody will need it.
+pub(crate) struct SparePace {
+    /// Bytes of the segment in use, each time they have grown by a part; ends with the engine.
+    filled: Receiver<u64>,
+    segment_bytes: u64,
+    allowed_bytes: u64,
+    part_since: Instant,
+}
 
-/// Writes the spare, unless there is one of this length. Gives up when `pause` says that nobody will
-/// need it; it is asked to let so much time pass now and then.
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Go {
+    On,
+    Stop,
+}
+
+impl SparePace {
+    pub(crate) fn new(segment_bytes: u64, filled: Receiver<u64>) -> Self {
+        Self { filled, segment_bytes, allowed_bytes: 0, part_since: Instant::now() }
+    }
+
+    /// Waits until more than these bytes may be written.
+    fn pass(&mut self, written_bytes: u64) -> Go {
+        let part_until = self.part_since + PART_TIME;
+        loop {
+            let now = Instant::now();
+            let heard = if now < part_until {
+                self.filled.recv_timeout(part_until - now)
+            } else if written_bytes >= self.allowed_bytes {
+                self.filled.recv().map_err(RecvTimeoutError::from)
+            } else {
+                self.part_since = now;
+                return Go::On;
+            };
+            match heard {
+                Ok(filled_bytes) => self.allow(filled_bytes),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Go::Stop,
+            }
+        }
+    }
+
+    /// A spare begins with its segment's first eighth and is whole at five eighths.
+    fn allow(&mut self, filled_bytes: u64) {
+        let since_begun = filled_bytes.saturating_sub(begins_at(self.segment_bytes));
+        self.allowed_bytes = self.allowed_bytes.max(2 * since_begun + PART_BYTES);
+    }
+}
+
+/// Bytes of a segment at which its spare is begun: a store of a few timers does not take twice the
+/// disk.
+pub(super) const fn begins_at(segment_bytes: u64) -> u64 {
+    segment_bytes / 8
+}
+
+/// By how much a segment grows until [`SparePace`] hears of it.
+pub(crate) const PACED_BYTES: u64 = PART_BYTES / 2;
+
+/// Writes the spare, unless there is one of this length. Gives up when its pace says that nobody will
+/// need it.
 pub(crate) fn write_spare(
     disk: &dyn Disk,
     segment_bytes: u64,
-    pause: &dyn Fn(Duration) -> Go,
+    pace: &mut SparePace,
 ) -> Result<(), disk::Error> {
     if spare_bytes(disk)? == segment_bytes {
         return Ok(());
@@ -46,18 +111,17 @@ pub(crate) fn write_spare(
     if take_recycled(disk, segment_bytes, SPARE)? {
         return disk.sync_dir(DIR);
     }
-    if write_zeros(disk, segment_bytes, pause)? == Go::Stop {
-        return Ok(());
+    reserve(disk, SPARE_TEMPORARY, segment_bytes)?;
+    match write_zeros(disk, segment_bytes, pace) {
+        Ok(Go::On) => {}
+        Ok(Go::Stop) => return disk.remove(SPARE_TEMPORARY),
+        Err(error) => {
+            drop(disk.remove(SPARE_TEMPORARY));
+            return Err(error);
+        }
     }
     disk.rename(SPARE_TEMPORARY, SPARE)?;
     disk.sync_dir(DIR)
-}
-
-/// Whether to go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Go {
-    On,
-    Stop,
 }
 
 /// Makes a segment with this header and name out of the spare, or out of a new file when there is
@@ -157,31 +221,25 @@ fn create(disk: &dyn Disk, name: &str) -> Result<Arc<dyn File>, disk::Error> {
     disk.create(name)
 }
 
-/// Fills a new file with zeros and syncs it, at the end and in between.
+/// Fills a file with zeros and syncs it, at the end and in between.
 fn write_zeros(
     disk: &dyn Disk,
     segment_bytes: u64,
-    pause: &dyn Fn(Duration) -> Go,
+    pace: &mut SparePace,
 ) -> Result<Go, disk::Error> {
-    let file = create(disk, SPARE_TEMPORARY)?;
-    let zeros = vec![0; FILL_BYTES];
+    let file = disk.open(SPARE_TEMPORARY)?;
+    let part = usize::try_from(segment_bytes.min(PART_BYTES)).expect("a part fits memory");
+    let zeros = vec![0; part];
     let mut offset = 0;
     while offset < segment_bytes {
-        let count = (segment_bytes - offset).min(FILL_BYTES as u64);
-        let part = usize::try_from(count).expect("at most FILL_BYTES");
-        let written = file.write_at(offset, &zeros[..part]);
-        if let Err(error) = written {
-            drop(disk.remove(SPARE_TEMPORARY));
-            return Err(error);
+        if pace.pass(offset) == Go::Stop {
+            return Ok(Go::Stop);
         }
+        let count = (segment_bytes - offset).min(PART_BYTES);
+        let part = usize::try_from(count).expect("at most a part");
+        file.write_at(offset, &zeros[..part])?;
+        file.sync_data()?;
         offset += count;
-        if offset.is_multiple_of(SMOOTH_BYTES) {
-            file.sync_data()?;
-            if pause(SMOOTH_TIME) == Go::Stop {
-                drop(disk.remove(SPARE_TEMPORARY));
-                return Ok(Go::Stop);
-            }
-        }
     }
     file.sync_all()?;
     Ok(Go::On)

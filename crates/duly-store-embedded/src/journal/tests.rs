@@ -97,14 +97,25 @@ fn a_record_that_fits_no_segment_is_told_from_one_that_does_not_fit_this_one() {
     assert!(matches!(full, Some(AppendError::Full)));
 }
 
+/// The pace of a spare whose segment is full.
+fn unhindered(segment_bytes: u64) -> SparePace {
+    let (filled, hears) = std::sync::mpsc::channel();
+    filled.send(segment_bytes).expect("heard");
+    // Never an end: the engine goes on.
+    std::mem::forget(filled);
+    SparePace::new(segment_bytes, hears)
+}
+
 #[test]
 fn a_roll_takes_the_spare_if_it_has_the_right_size() {
     let mut fixture = Fixture::new(1);
-    write_spare(&fixture.disk, SEGMENT_BYTES_MIN, &|_| Go::On).expect("room");
+    write_spare(&fixture.disk, SEGMENT_BYTES_MIN, &mut unhindered(SEGMENT_BYTES_MIN))
+        .expect("room");
     fixture.roll().expect("room");
     assert_eq!(fixture.disk.names(), [FIRST, &segment_name(2)]);
     // The setting was changed since the spare was written.
-    write_spare(&fixture.disk, 2 * SEGMENT_BYTES_MIN, &|_| Go::On).expect("room");
+    write_spare(&fixture.disk, 2 * SEGMENT_BYTES_MIN, &mut unhindered(2 * SEGMENT_BYTES_MIN))
+        .expect("room");
     fixture.roll().expect("room");
     assert_eq!(fixture.disk.read_file(&segment_name(3)).len() as u64, SEGMENT_BYTES_MIN);
 }
@@ -118,7 +129,7 @@ fn a_roll_does_not_touch_a_spare_that_is_being_written() {
     assert_eq!(fixture.disk.read_file("journal/spare.tmp").len(), 100);
     assert_eq!(fixture.disk.read_file(&segment_name(2)).len() as u64, SEGMENT_BYTES_MIN);
     drop(half);
-    write_spare(&fixture.disk, SEGMENT_BYTES_MIN, &|_| Go::On)
+    write_spare(&fixture.disk, SEGMENT_BYTES_MIN, &mut unhindered(SEGMENT_BYTES_MIN))
         .expect("what a crash left is no obstacle");
 }
 

@@ -141,15 +141,6 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// Lets some time pass; answers whether no more requests come.
-    pub(super) fn is_closed_after(&self, time: Duration) -> bool {
-        if self.state.lock().closed {
-            return true;
-        }
-        std::thread::sleep(time);
-        self.is_closed()
-    }
-
     /// Whether no more requests are taken.
     pub(crate) fn is_closed(&self) -> bool {
         self.state.lock().closed

@@ -15,13 +15,14 @@ use tokio::sync::watch;
 use crate::{
     disk::{self, Disk},
     engine::{Engine, work::Pace},
-    journal::{self, Go},
+    journal,
 };
 
 use super::{
     Inbox, Request, Waiter,
     background::Background,
     inbox::{Answer, Intake},
+    spare::SpareWriter,
     syncer::Syncer,
     turns::Turns,
 };
@@ -75,17 +76,16 @@ pub(crate) fn start(
     let background = Background::start(Arc::clone(&shared.inbox))?;
     thread::Builder::new().name("duly-engine".into()).spawn(move || {
         let _watch = EngineWatch { shared: shared.clone(), syncer: Arc::clone(&syncer) };
+        let spare = SpareWriter::new(disk, segment_bytes, Arc::clone(&shared.inbox));
         let mut shell = Shell {
             engine,
-            disk,
-            segment_bytes,
             shared,
             syncer: Arc::clone(&syncer),
             work: Turns::default(),
             lists: VecDeque::new(),
             health_at: Instant::now(),
             health_stale: false,
-            spare: None,
+            spare,
             background,
         };
         shell.run();
@@ -94,9 +94,7 @@ pub(crate) fn start(
         if sync_thread.join().is_err() {
             tracing::error!("the syncing thread panicked");
         }
-        if let Some(spare) = shell.spare.take() {
-            drop(spare.join());
-        }
+        shell.spare.stop();
     })
 }
 
@@ -142,15 +140,13 @@ impl Drop for SyncWatch<'_> {
 
 struct Shell {
     engine: Engine,
-    disk: Arc<dyn Disk>,
-    segment_bytes: u64,
     shared: Shared,
     syncer: Arc<Syncer>,
     work: Turns,
     lists: VecDeque<Request>,
     health_at: Instant,
     health_stale: bool,
-    spare: Option<JoinHandle<()>>,
+    spare: SpareWriter,
     background: Background,
 }
 
@@ -188,7 +184,7 @@ impl Shell {
             if self.engine.take_wake() {
                 self.shared.wakeups.send_modify(|count| *count += 1);
             }
-            self.write_spare();
+            self.spare.advance(&mut self.engine);
             self.send_work();
             self.refresh_health();
             if closing && self.is_done() && self.shared.inbox.is_empty() {
@@ -309,27 +305,6 @@ impl Shell {
         for work in self.engine.take_work() {
             self.background.send(work);
         }
-    }
-
-    fn write_spare(&mut self) {
-        // While an earlier spare is being written (a roll overtook it), the next one waits.
-        if self.spare.as_ref().is_some_and(|earlier| !earlier.is_finished())
-            || !self.engine.take_wants_spare()
-        {
-            return;
-        }
-        let (disk, segment_bytes) = (Arc::clone(&self.disk), self.segment_bytes);
-        let inbox = Arc::clone(&self.shared.inbox);
-        let thread = thread::Builder::new().name("duly-spare".into()).spawn(move || {
-            // Once the engine is about to end, or has ended, nobody needs a spare.
-            let pause = |time| if inbox.is_closed_after(time) { Go::Stop } else { Go::On };
-            let made = journal::write_spare(disk.as_ref(), segment_bytes, &pause);
-            inbox.push_always(Box::new(move |engine| {
-                engine.spare_made(made);
-                Answer::Now(Box::new(|_| {}))
-            }));
-        });
-        self.spare = thread.ok();
     }
 
     fn refresh_health(&mut self) {

@@ -22,7 +22,10 @@ use crate::wire::{Connection, request};
 const LASTING: Duration = Duration::from_secs(1);
 const WAKES: u32 = 200;
 
-/// Measures all three and adds them.
+/// How long every core is kept busy. Cores of a virtual machine are taken away a few times a second.
+const BUSY: Duration = Duration::from_secs(4);
+
+/// Measures the machine at rest and adds it.
 pub(super) async fn print_into(table: &mut Table, dir: &Path) -> Result<()> {
     let sync = append_and_sync(dir)?;
     add(table, "floor: append 512 B + fdatasync", &sync);
@@ -31,6 +34,38 @@ pub(super) async fn print_into(table: &mut Table, dir: &Path) -> Result<()> {
     let per_second = echo().await?;
     table.add("floor: loopback HTTP echo, 1 connection", "/s", per_second);
     Ok(())
+}
+
+/// How late a thread is that never sleeps, while every core is busy: what the host of a virtual
+/// machine, or another program, takes away. No timer can be less late than this under load.
+pub(super) async fn print_busy_into(table: &mut Table) -> Result<()> {
+    let cores = thread::available_parallelism()?.get();
+    let spinning = (0..cores).map(|_| tokio::task::spawn_blocking(spin)).collect::<Vec<_>>();
+    let mut late = Vec::new();
+    for one in spinning {
+        late.extend(one.await?);
+    }
+    let late = Percentiles::of(late);
+    let name = "floor: busy cores, lateness without sleeping";
+    add(table, name, &late);
+    table.add(&format!("{name}, p99.9"), "ms", ms(late.p999_us));
+    table.add(&format!("{name}, max"), "ms", ms(late.max_us));
+    Ok(())
+}
+
+/// For every whole millisecond, how much later the clock could be read for the first time.
+fn spin() -> Vec<u64> {
+    let began = Instant::now();
+    let mut late = Vec::new();
+    let mut next = Duration::from_millis(1);
+    while next < BUSY {
+        let now = began.elapsed();
+        while next <= now {
+            late.push(micros(now - next));
+            next += Duration::from_millis(1);
+        }
+    }
+    late
 }
 
 fn add(table: &mut Table, name: &str, percentiles: &Percentiles) {

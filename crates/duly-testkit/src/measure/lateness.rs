@@ -81,7 +81,7 @@ pub(super) async fn round(
     let arrivals = std::mem::take(&mut *arrivals.lock());
     ensure!(arrivals.len() >= count, "only {} of {count} came", arrivals.len());
     report(&arrivals, count, table);
-    Ok(())
+    floor::print_busy_into(table).await
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]

@@ -1,3 +1,5 @@
+use std::sync::mpsc;
+
 use super::*;
 use crate::{
     disk::{Fault, SimDisk},
@@ -59,4 +61,41 @@ fn a_segment_that_has_gone_before_is_not_recycled_and_that_is_no_error() {
     let disk = disk(1);
     disk.remove(&segment_name(1)).unwrap();
     assert!(!spare::recycle(&disk, &segment_name(1), SEGMENT_BYTES).unwrap());
+}
+
+/// A segment of eight parts.
+const EIGHT_PARTS: u64 = 8 * PART_BYTES;
+
+#[test]
+fn a_spare_grows_with_the_segment_in_use_and_is_whole_at_five_eighths() {
+    let (filled, hears) = mpsc::channel();
+    let mut pace = SparePace::new(EIGHT_PARTS, hears);
+    for (eighths, parts) in [(1, 1), (2, 3), (3, 5), (4, 7), (5, 8)] {
+        filled.send(eighths * PART_BYTES).unwrap();
+        while let Ok(filled_bytes) = pace.filled.try_recv() {
+            pace.allow(filled_bytes);
+        }
+        assert_eq!(pace.allowed_bytes.min(EIGHT_PARTS), parts * PART_BYTES, "at {eighths} eighths");
+    }
+    // A roll: the next segment has only begun.
+    pace.allow(0);
+    assert!(pace.allowed_bytes >= EIGHT_PARTS, "what was allowed stays so");
+}
+
+#[test]
+fn a_spare_takes_its_room_before_its_zeros_and_goes_when_the_engine_ends() {
+    let disk = disk(1);
+    let (filled, hears) = mpsc::channel();
+    let mut pace = SparePace::new(EIGHT_PARTS, hears);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_spare(&disk, EIGHT_PARTS, &mut pace));
+        filled.send(2 * PART_BYTES).unwrap();
+        while length_of(&disk, SPARE_TEMPORARY).unwrap() < EIGHT_PARTS {
+            std::thread::yield_now();
+        }
+        assert!(!writer.is_finished(), "three of its parts may be written");
+        drop(filled);
+        writer.join().unwrap().unwrap();
+    });
+    assert_eq!(disk.names(), [segment_name(1)], "nobody needs half a spare");
 }

@@ -1,0 +1,90 @@
+//! The thread that writes the next journal segment ahead, and what it is told meanwhile.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{self, Sender},
+    },
+    thread::{self, JoinHandle},
+};
+
+use crate::{
+    disk::Disk,
+    engine::Engine,
+    journal::{self, PACED_BYTES, SparePace},
+};
+
+use super::{Answer, Inbox};
+
+/// Writes one spare at a time. Made by the engine's thread, which calls it after each step.
+pub(super) struct SpareWriter {
+    disk: Arc<dyn Disk>,
+    segment_bytes: u64,
+    inbox: Arc<Inbox>,
+    at_work: Option<AtWork>,
+}
+
+struct AtWork {
+    thread: JoinHandle<()>,
+    filled: Sender<u64>,
+    /// What was said last.
+    told_bytes: u64,
+}
+
+impl SpareWriter {
+    pub(super) const fn new(disk: Arc<dyn Disk>, segment_bytes: u64, inbox: Arc<Inbox>) -> Self {
+        Self { disk, segment_bytes, inbox, at_work: None }
+    }
+
+    /// Begins a spare where the engine wants one, or tells the one being written how far the segment
+    /// in use has been filled.
+    pub(super) fn advance(&mut self, engine: &mut Engine) {
+        if let Some(at_work) = &mut self.at_work
+            && !at_work.thread.is_finished()
+        {
+            // A roll may have overtaken it: the next spare waits until this one is whole.
+            let filled_bytes = engine.active_segment_bytes();
+            if filled_bytes.abs_diff(at_work.told_bytes) >= PACED_BYTES {
+                at_work.tell(filled_bytes);
+            }
+            return;
+        }
+        if engine.take_wants_spare() {
+            self.at_work = self.begin(engine.active_segment_bytes());
+        }
+    }
+
+    /// Without a thread there is no spare: a roll reserves a segment then.
+    fn begin(&self, filled_bytes: u64) -> Option<AtWork> {
+        let (filled, hears) = mpsc::channel();
+        let (disk, segment_bytes) = (Arc::clone(&self.disk), self.segment_bytes);
+        let inbox = Arc::clone(&self.inbox);
+        let thread = thread::Builder::new().name("duly-spare".into()).spawn(move || {
+            let mut pace = SparePace::new(segment_bytes, hears);
+            let made = journal::write_spare(disk.as_ref(), segment_bytes, &mut pace);
+            inbox.push_always(Box::new(move |engine| {
+                engine.spare_made(made);
+                Answer::Now(Box::new(|_| {}))
+            }));
+        });
+        let mut at_work = AtWork { thread: thread.ok()?, filled, told_bytes: 0 };
+        at_work.tell(filled_bytes);
+        Some(at_work)
+    }
+
+    /// Gives up a spare that nobody will need, and waits for the thread.
+    pub(super) fn stop(&mut self) {
+        if let Some(AtWork { thread, filled, .. }) = self.at_work.take() {
+            drop(filled);
+            drop(thread.join());
+        }
+    }
+}
+
+impl AtWork {
+    fn tell(&mut self, filled_bytes: u64) {
+        self.told_bytes = filled_bytes;
+        // It has just ended.
+        self.filled.send(filled_bytes).ok();
+    }
+}
