@@ -29,11 +29,7 @@ use crate::{
     index::{Cursor, Entry, Index, Key, Kind, PackedKey},
 };
 
-use super::{
-    Engine,
-    namespaces::Namespace,
-    view::Known,
-};
+use super::{Engine, namespaces::Namespace, view::Known};
 use candidates::{Candidates, Earliest};
 use unread::Unread;
 
@@ -358,9 +354,7 @@ impl Listing {
         // A timer that is damaged is quarantined when it is claimed; a list leaves it out.
         match engine.view(&self.request.namespace, known) {
             Ok(view) => Ok(view),
-            Err(ReadError::Disk(error)) => {
-                Err(Unread::of(engine, self.source, entry, &error))
-            }
+            Err(ReadError::Disk(error)) => Err(Unread::of(engine, self.source, entry, &error)),
             Err(error) => {
                 if self.source == Source::Stubs {
                     self.damaged.push((key, error));

@@ -80,9 +80,8 @@ impl Pass {
     fn offer(&mut self, entry: &Entry) {
         let (number, lane, kind) = self.lane;
         let flags = entry.flags();
-        let hidden = flags.has(Flags::SURFACED)
-            && !flags.has(Flags::LEASED)
-            && !flags.has(Flags::ASIDE);
+        let hidden =
+            flags.has(Flags::SURFACED) && !flags.has(Flags::LEASED) && !flags.has(Flags::ASIDE);
         if hidden && entry.lane() == lane && entry.claimable().kind == kind {
             self.earliest.offer(Place::of(number, entry));
         }

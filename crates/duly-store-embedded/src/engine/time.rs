@@ -4,11 +4,6 @@
 //! or writes. [`Engine::busy`] says that another is needed at once. A popped entry that disagrees with
 //! the index is stale and dropped.
 
-use duly_core::{
-    State, Timer, Timestamp,
-    lifecycle::{self, Budget, Decision, Event},
-    timer::{Attempt, AttemptOutcome, Death, DeathReason, Next, Wait},
-};
 use crate::{
     files::{FileId, ReadError},
     format::{
@@ -16,6 +11,11 @@ use crate::{
         record::{Cause, Record},
     },
     index::{Claimable, Entry, Flags, Key, Kind, Location},
+};
+use duly_core::{
+    State, Timer, Timestamp,
+    lifecycle::{self, Budget, Decision, Event},
+    timer::{Attempt, AttemptOutcome, Death, DeathReason, Next, Wait},
 };
 
 use super::{Engine, HeldBack, Stop, allowance::Allowance, aside, near::Due, view::not_now};

@@ -139,11 +139,7 @@ impl Answers {
     }
 
     /// Takes an answer, unless the disk has refused too many.
-    pub(crate) fn take(
-        &mut self,
-        nth: usize,
-        read: impl FnOnce() -> Result<Decoded, ReadError>,
-    ) {
+    pub(crate) fn take(&mut self, nth: usize, read: impl FnOnce() -> Result<Decoded, ReadError>) {
         if self.failures_left > 0 {
             let answer = read();
             self.failures_left -= usize::from(matches!(answer, Err(ReadError::Disk(_))));

@@ -33,12 +33,7 @@ enum Belongs {
 }
 
 impl Unread {
-    pub(super) fn of(
-        engine: &Engine,
-        source: Source,
-        entry: &Entry,
-        error: &disk::Error,
-    ) -> Self {
+    pub(super) fn of(engine: &Engine, source: Source, entry: &Entry, error: &disk::Error) -> Self {
         let claimable = entry.claimable();
         let belongs = match source {
             Source::Stubs => Belongs::AnyEnded,
@@ -64,8 +59,7 @@ impl Unread {
     pub(super) fn into_error(self, name: &NamespaceName) -> Error {
         let whose = match self.belongs {
             Belongs::Due(due_ms) => {
-                let [due_at, behind] =
-                    [due_ms, due_ms + 1].map(Timestamp::saturating_from_unix_ms);
+                let [due_at, behind] = [due_ms, due_ms + 1].map(Timestamp::saturating_from_unix_ms);
                 format!(
                     "it is of a timer of namespace {name} that is due at {due_at}; repeat the call \
                      later, or list what is due from {behind} on (due_from)"
