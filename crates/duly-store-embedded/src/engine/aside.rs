@@ -40,6 +40,8 @@ const KEYS_MAX: usize = if cfg!(test) { 8 } else { 65_536 };
 const LOOKS_PER_ROUND: usize = 4_096;
 /// Tables that one step of a walk looks at.
 const TABLES_PER_STEP: usize = 16;
+/// When to ask again while a walk is under way: who waits is woken in time.
+const WALK_MS: u64 = 100;
 /// Namespaces that one step of a walk looks at.
 const NAMESPACES_PER_STEP: usize = 256;
 /// Time between two lines of the log.
@@ -98,7 +100,8 @@ impl Engine {
     /// In how long the next round comes, if one does.
     pub(super) fn aside_again_in_ms(&self) -> Option<u64> {
         let waits = self.namespaces.aside() > 0;
-        waits.then(|| self.aside.again_ms.saturating_sub(self.now.boot_ms))
+        let least_ms = if self.aside.walk.is_under_way { WALK_MS } else { 0 };
+        waits.then(|| self.aside.again_ms.saturating_sub(self.now.boot_ms).max(least_ms))
     }
 
     /// Tries some of what is aside again, if it is time.
