@@ -240,6 +240,25 @@ fn p9_a_hundred_that_cannot_be_read_hold_up_neither_their_lane_nor_another_and_a
 }
 
 #[test]
+fn p12_who_waits_is_woken_when_what_could_not_be_read_can_be() {
+    let mut stage = Stage::with(Shell::Threads, FaultyDisk::new(SimDisk::new(1)), busy);
+    stage.take(&Step::Put("shop", Box::new(settings())));
+    let timers = (0..TIMERS).map(|n| schedule(&id(n), HOUR_MS + n, 300)).collect();
+    stage.take(&Step::Apply("shop", timers));
+    stage.disk.fail(reads_fail("", 0, u64::MAX));
+    stage.clock.advance(Millis::from_ms(2 * HOUR_MS));
+    assert_eq!(claim(stage.store(), "shop", 20), Ok(Vec::new()));
+    assert_eq!(stage.store().health().unreadable, TIMERS);
+    let mut wakeups = stage.store().wakeups(SHARD);
+    wakeups.borrow_and_update();
+    stage.disk.heal();
+    stage.clock.advance(AGAIN);
+    // Nobody calls the store meanwhile.
+    wait(wakeups.changed()).expect("the store is open");
+    assert_eq!(claim(stage.store(), "shop", 20).map(|firings| firings.len() as u64), Ok(TIMERS));
+}
+
+#[test]
 fn p1_a_list_ends_before_what_cannot_be_read_says_where_that_is_and_goes_on_behind_it() {
     let (fillers, place) = PLACES[1];
     let mut stage = stage(fillers);
