@@ -94,13 +94,16 @@ proptest! {
     #[test]
     fn p1_counts_stay_exact_and_everything_fires_once(
         steps in prop::collection::vec(step(), 1..120),
+        most in prop::option::of(0_usize..4),
     ) {
         let (mut bench, mut keys, mut done) = (Bench::new(), Vec::new(), BTreeSet::new());
+        bench.steps = most;
         for step in &steps {
             take(&mut bench, &mut keys, &mut done, step);
             bench.check();
         }
         bench.disk.spoil([]);
+        bench.steps = None;
         // Leases end, clocks catch up, retries come.
         for _ in 0..20 {
             bench.advance(Millis::from_secs(60));
