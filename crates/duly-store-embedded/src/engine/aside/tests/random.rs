@@ -20,7 +20,7 @@ enum Step {
     Cancel(usize),
     Fire(usize),
     Advance(u64),
-    StepBack(u64),
+    Back(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -33,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(Step::Cancel),
         1 => any::<usize>().prop_map(Step::Fire),
         3 => (1_u64..40_000).prop_map(Step::Advance),
-        1 => (1_u64..30_000).prop_map(Step::StepBack),
+        1 => (1_u64..30_000).prop_map(Step::Back),
     ]
 }
 
@@ -43,7 +43,7 @@ fn take(bench: &mut Bench, keys: &mut Vec<Key>, done: &mut BTreeSet<String>, ste
         Step::Schedule { after_ms, expires } => {
             let due = When::After(Millis::from_ms(after_ms));
             let mut schedule = Schedule::new(name(keys.len()), due);
-            schedule.expire_after = expires.then_some(Millis::from_secs(100_000));
+            schedule.expire_after = expires.then_some(Millis::from_ms(3 * after_ms + 1));
             keys.push(bench.schedule(schedule));
         }
         Step::Spoil(mask) => {
@@ -80,7 +80,7 @@ fn take(bench: &mut Bench, keys: &mut Vec<Key>, done: &mut BTreeSet<String>, ste
             bench.apply(Operation::Fire { id: name(nth % keys.len()) });
         }
         Step::Advance(by_ms) => bench.advance(Millis::from_ms(by_ms)),
-        Step::StepBack(by_ms) => {
+        Step::Back(by_ms) => {
             bench.clock.step_wall(-i64::try_from(by_ms).expect("it is small"));
             bench.settle();
         }
