@@ -119,6 +119,8 @@ metrics! {
         "Pending timers.";
     DUE = "duly_due" Gauge
         "Due and unclaimed firings.";
+    UNREADABLE = "duly_unreadable" Gauge
+        "Due firings whose records the disk does not read now: they are tried again, and fire once it does.";
     IN_FLIGHT = "duly_in_flight" Gauge
         "Firings under a lease.";
     DEAD = "duly_dead" Gauge

@@ -30,7 +30,7 @@ use crate::{
     clock::Times,
     disk::{self, Disk},
     effect::Effect,
-    files::{FileId, Files, ReadError},
+    files::{Answers, FileId, Files, ReadError},
     format::{
         frame,
         record::{self, Decoded, Record},
@@ -44,6 +44,7 @@ use crate::{
 mod absorb;
 mod allowance;
 mod apply;
+mod aside;
 mod audit;
 pub(crate) mod backup;
 mod cancel;
@@ -124,6 +125,8 @@ pub(crate) struct Engine {
     namespaces: Namespaces,
     /// What can be claimed soon.
     near: near::Near,
+    /// What is due and cannot be read now.
+    aside: aside::Aside,
     refills: refill::Refills,
     surveys: survey::Surveys,
     step_back: step_back::StepBack,
@@ -188,6 +191,8 @@ struct HeldBack {
 enum Stop {
     /// This item is refused; the store goes on.
     Refused(Refusal),
+    /// A record that this item needs, and that may be well, cannot be read now; nothing was done.
+    Unread(Error),
     /// A write failed: the store is poisoned.
     Poisoned,
 }
@@ -385,12 +390,18 @@ impl Engine {
         }
     }
 
-    /// Reads many records, in the order asked.
-    fn read_many(&self, locations: &[Location]) -> Vec<Result<Decoded, ReadError>> {
-        if locations.iter().any(|place| self.journal.under_construction(*place).is_some()) {
-            return locations.iter().map(|place| self.read(*place)).collect();
+    /// Reads many records, in the order asked; when the disk has refused `failures_max` reads it is
+    /// asked for no others, and `None` stands for what was not read.
+    fn read_many(&self, locations: &[Location], failures_max: usize) -> Answers {
+        let is_built = |place: &&Location| self.journal.under_construction(**place).is_some();
+        if !locations.iter().any(|place| is_built(&place)) {
+            return self.files.read_many(locations, failures_max);
         }
-        self.files.read_many(locations)
+        let mut answers = Answers::new(locations.len(), failures_max);
+        for (nth, place) in locations.iter().enumerate() {
+            answers.take(nth, || self.read(*place));
+        }
+        answers
     }
 
     /// Reads the timer that an index entry points at.

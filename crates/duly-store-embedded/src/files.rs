@@ -29,6 +29,7 @@ mod chunks;
 mod read_many;
 
 use chunks::{ChunkBytes, Chunks, Emptied};
+pub(crate) use read_many::Answers;
 
 /// Read at once for a record of unknown size.
 const FIRST_READ_BYTES: usize = 64;

@@ -323,6 +323,8 @@ pub struct Health {
     pub pending: u64,
     /// Due and unclaimed in all namespaces.
     pub overdue: u64,
+    /// Of these, those whose records the disk does not read now: they are tried again.
+    pub unreadable: u64,
     /// Under a lease in all namespaces.
     pub in_flight: u64,
     /// Dead letters in all namespaces.

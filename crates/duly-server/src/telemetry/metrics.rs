@@ -115,6 +115,7 @@ fn set(name: &'static str, value: u64) {
 fn refresh(health: &Health) {
     set(names::PENDING, health.pending);
     set(names::DUE, health.overdue);
+    set(names::UNREADABLE, health.unreadable);
     set(names::IN_FLIGHT, health.in_flight);
     set(names::DEAD, health.dead);
     set(names::NAMESPACES_PAUSED, health.namespaces_paused);

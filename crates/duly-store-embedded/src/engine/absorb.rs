@@ -181,7 +181,7 @@ impl Engine {
             let namespace = self.namespace(number);
             *namespace.waiting_mut(entry.claimable().kind) -= 1;
             namespace.in_flight += 1;
-            let flags = entry.flags().without(Flags::SURFACED).with(Flags::LEASED);
+            let flags = entry.flags().without(Flags::DUE).with(Flags::LEASED);
             namespace.live.set_flags(key, flags);
             if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
                 lane.in_flight += 1;

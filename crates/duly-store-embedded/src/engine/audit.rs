@@ -228,7 +228,7 @@ impl Engine {
     }
 
     /// Where an entry's record should be, for a person.
-    fn place_of(&self, location: crate::index::Location) -> String {
+    pub(super) fn place_of(&self, location: crate::index::Location) -> String {
         let file = self.files.get(location.slot());
         let file = file.map_or_else(|| format!("slot {}", location.slot()), |file| file.id.name());
         format!("{file} at byte {}", location.unit() * ALIGN)

@@ -18,12 +18,13 @@ use crate::{
     index::{Entry, Key, Kind, Location},
 };
 
-use super::{Engine, Stop, leases, refill::LOOKS_AT_ONCE, view::not_now};
+use super::{Engine, Stop, lanes, leases, refill::LOOKS_AT_ONCE};
 
 /// Records that are read at once.
 const READ_AT_ONCE: usize = 1_024;
-/// Records of a lane that the disk does not read now and that a claim passes over; each costs it time.
-const UNREAD_MAX: usize = 16;
+/// Reads that the disk may refuse of one kind of a lane, and in one claim; each costs it time. What
+/// was refused is out of the next one's way.
+const FAILURES_MAX: (usize, usize) = (32, 128);
 
 /// What became of a claimable timer.
 enum Taken {
@@ -41,8 +42,8 @@ struct Room {
     granted: bool,
     /// Timers of namespaces that may be looked at for what is hidden.
     looks: usize,
-    /// The first read that failed, of a record that may be well.
-    unread: Option<Error>,
+    /// Reads that the disk may still refuse.
+    failures: usize,
 }
 
 impl Engine {
@@ -55,7 +56,7 @@ impl Engine {
             bytes: request.bytes_max,
             granted: false,
             looks: LOOKS_AT_ONCE,
-            unread: None,
+            failures: FAILURES_MAX.1,
         };
         for lane in &request.lanes {
             let Some(number) = self.namespaces.number_of(&lane.lane.namespace) else {
@@ -72,9 +73,6 @@ impl Engine {
             if self.has_claimable(number, &lane.lane) {
                 claimed.more.push(lane.lane.clone());
             }
-        }
-        if let Some(unread) = room.unread.filter(|_| claimed.firings.is_empty()) {
-            return Err(unread);
         }
         claimed.next_due_in = self.next_due_in();
         Ok(claimed)
@@ -94,24 +92,27 @@ impl Engine {
             Kind::Retry => lane.retry_max,
         };
         let mut taken = 0;
-        // They stay as they are, for a later claim, and hold up nobody behind them.
-        let mut unread: Vec<Key> = Vec::new();
-        while taken < most && room.total > 0 && unread.len() < UNREAD_MAX {
-            let wanted = (most - taken).min(room.total).min(READ_AT_ONCE) + unread.len();
+        let mut failures = room.failures.min(FAILURES_MAX.0);
+        room.failures -= failures;
+        while taken < most && room.total > 0 && failures > 0 {
+            let wanted = (most - taken).min(room.total).min(READ_AT_ONCE);
             let mut entries = self.earliest(number, &lane.lane, kind, wanted, &mut room.looks);
-            entries.retain(|entry| !unread.contains(&entry.key(number)));
             truncate_to(&mut entries, room.bytes);
             if entries.is_empty() {
                 break;
             }
             let locations: Vec<Location> = entries.iter().map(Entry::location).collect();
-            for (entry, read) in entries.iter().zip(self.read_many(&locations)) {
-                if let Err(ReadError::Disk(error)) = &read {
-                    tracing::warn!(%error, "a timer that is due cannot be read now");
-                    unread.push(entry.key(number));
-                    room.unread.get_or_insert_with(|| not_now(error));
-                    continue;
-                }
+            let reads = self.read_many(&locations, failures).into_vec();
+            for (entry, read) in entries.iter().zip(reads) {
+                let read = match read {
+                    Some(Err(ReadError::Disk(error))) => {
+                        failures -= 1;
+                        self.set_aside(entry.key(number), entry, &error);
+                        continue;
+                    }
+                    Some(read) => read,
+                    None => continue,
+                };
                 let timer = read.and_then(timer_of);
                 match self.claim_one(number, lane, entry, timer, request, room)? {
                     Taken::Granted(firing) => {
@@ -126,6 +127,9 @@ impl Engine {
                 }
             }
         }
+        // Who waits for what comes behind is to look again.
+        self.wake |= failures == 0;
+        room.failures += failures;
         Ok(())
     }
 
@@ -184,7 +188,7 @@ impl Engine {
         };
         let own = &namespace.settings.destination;
         let numbers = namespace.lanes.numbers_of(&lane.key, own).into_iter().flatten();
-        numbers.filter_map(|slot| namespace.lanes.get(slot)).any(|lane| !lane.is_idle())
+        numbers.filter_map(|slot| namespace.lanes.get(slot)).any(lanes::Lane::is_claimable)
     }
 
     /// The earliest claimable entries of a lane of the port, at most `wanted`, in due order; none
@@ -312,6 +316,7 @@ impl Engine {
                 reason: refusal.to_string(),
                 retry_after: duly_core::Millis::from_secs(1),
             },
+            Stop::Unread(error) => error,
             Stop::Poisoned => self
                 .check_usable()
                 .err()

@@ -14,7 +14,7 @@ use crate::{
     index::{Key, Location},
 };
 
-use super::{Engine, Stop, change, letters};
+use super::{Engine, Stop, change, letters, time::may_be_damaged};
 
 impl Engine {
     /// Makes a dead letter of a timer that was due by then and is not leased.
@@ -55,7 +55,9 @@ impl Engine {
     ) -> Result<Outcome, Stop> {
         let (_, location) = self.letter(number, name, named)?;
         let mut timer = self.load_timer(location).map_err(|error| {
-            Stop::Refused(Refusal::NotFound(format!("that can be read: {error}")))
+            let damaged =
+                |()| Stop::Refused(Refusal::NotFound(format!("that can be read: {error}")));
+            may_be_damaged(&error).map_or_else(|unread| unread, damaged)
         })?;
         let key = self.key(number, timer.id.as_str());
         if let Some(entry) = self.namespaces.live(key) {

@@ -64,6 +64,16 @@ impl Lane {
     pub(crate) fn is_idle(&self) -> bool {
         self.first.is_empty() && self.retry.is_empty()
     }
+
+    /// Whether something in it cannot be read now.
+    pub(crate) fn has_aside(&self) -> bool {
+        self.first.aside() + self.retry.aside() > 0
+    }
+
+    /// Whether something can be claimed as far as is known.
+    pub(crate) fn is_claimable(&self) -> bool {
+        self.first.claimable() + self.retry.claimable() > 0
+    }
 }
 
 /// The lanes of one namespace.

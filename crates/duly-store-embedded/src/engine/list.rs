@@ -12,8 +12,9 @@
 //! millisecond as fit a page take a thousand times as long, in as small slices.
 //!
 //! A pass sees each timer that does not change exactly once; what changes during the pass may be seen
-//! as it was or as it is. What is no longer as it was listed when the page is read is left out. A read
-//! that the disk refuses ends the list: a page leaves nothing out that may be well.
+//! as it was or as it is. What is no longer as it was listed when the page is read is left out. A page
+//! leaves nothing out that may be well: it ends before what the disk does not read now, and one that
+//! would begin with it is refused.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,14 +29,12 @@ use crate::{
     index::{Cursor, Entry, Index, Key, Kind, PackedKey},
 };
 
-use super::{
-    Engine,
-    namespaces::Namespace,
-    view::{Known, not_now},
-};
+use super::{Engine, namespaces::Namespace, view::Known};
 use candidates::{Candidates, Earliest};
+use unread::Unread;
 
 mod candidates;
+mod unread;
 
 /// Tables of a slice that only looks at memory.
 const TABLES_PER_SLICE: usize = 16;
@@ -55,8 +54,8 @@ pub(crate) struct Listing {
     smallest: BTreeMap<Position, Key>,
     /// Stubs that could not be read.
     damaged: Vec<(Key, ReadError)>,
-    /// The first read that failed, of a record that may be well: it ends the list.
-    unread: Option<Error>,
+    /// What the disk did not read, of records that may be well: the first in the order of the list.
+    unread: Option<Unread>,
     /// From this due time on not everything was seen.
     frontier_ms: Option<u64>,
     /// The last that was read of what lies before the frontier.
@@ -183,10 +182,7 @@ impl Listing {
             // Without room to write that, the next list finds it as it is.
             drop(engine.quarantine_stub(key, &error));
         }
-        match self.unread.take() {
-            Some(unread) => Some(Err(unread)),
-            None => page,
-        }
+        page
     }
 
     fn go_on(&mut self, engine: &Engine) -> Option<Result<Page>> {
@@ -201,10 +197,14 @@ impl Listing {
                 Stage::Walk(walk) => self.walk(engine, index, walk),
                 Stage::Read(candidates) => self.read_on(engine, index, candidates),
                 Stage::Fill(mut filling) => match self.fill(engine, index, &mut filling) {
-                    Some(page) => return Some(Ok(page)),
+                    Some(page) => return Some(page),
                     None => Stage::Fill(filling),
                 },
             };
+            // Where the index does not say where it belongs, it may belong before everything.
+            if let Some(unread) = self.unread.take_if(|unread| unread.due_ms().is_none()) {
+                return Some(Err(unread.into_error(&self.request.namespace)));
+            }
         }
         None
     }
@@ -216,7 +216,7 @@ impl Listing {
                 // As it is now: it may have been moved, or have gone, since the table was looked at.
                 if let Some(entry) = index.get(entry.key(self.number)) {
                     self.spent.read(&entry);
-                    let view = self.read(engine, &entry);
+                    let view = self.try_read(engine, &entry);
                     if walk.only_ms.is_some() {
                         self.examine(view.as_ref());
                     }
@@ -277,7 +277,10 @@ impl Listing {
             }
             if let Some(entry) = index.get(Key::unpack(key)) {
                 self.spent.read(&entry);
-                let view = self.read(engine, &entry);
+                let view = self.try_read(engine, &entry);
+                if self.unread.is_some() {
+                    break;
+                }
                 self.examine(view.as_ref());
                 self.offer(view.as_ref(), &entry);
             }
@@ -326,7 +329,22 @@ impl Listing {
             && !(full && last.is_some_and(|(position, _)| due_at > position.due_at))
     }
 
-    fn read(&mut self, engine: &Engine, entry: &Entry) -> Option<TimerView> {
+    /// What stands there; what cannot be read now is where the page ends.
+    fn try_read(&mut self, engine: &Engine, entry: &Entry) -> Option<TimerView> {
+        self.read(engine, entry).unwrap_or_else(|unread| {
+            let is_first = |known: &Unread| unread.comes_before(known);
+            if self.unread.as_ref().is_none_or(is_first) {
+                self.unread = Some(unread);
+            }
+            None
+        })
+    }
+
+    fn read(
+        &mut self,
+        engine: &Engine,
+        entry: &Entry,
+    ) -> std::result::Result<Option<TimerView>, Unread> {
         let key = entry.key(self.number);
         let known = match self.source {
             Source::Live => Known::Live(key, *entry),
@@ -335,16 +353,13 @@ impl Listing {
         };
         // A timer that is damaged is quarantined when it is claimed; a list leaves it out.
         match engine.view(&self.request.namespace, known) {
-            Ok(view) => view,
-            Err(ReadError::Disk(error)) => {
-                self.unread.get_or_insert_with(|| not_now(&error));
-                None
-            }
+            Ok(view) => Ok(view),
+            Err(ReadError::Disk(error)) => Err(Unread::of(engine, self.source, entry, &error)),
             Err(error) => {
                 if self.source == Source::Stubs {
                     self.damaged.push((key, error));
                 }
-                None
+                Ok(None)
             }
         }
     }
@@ -384,6 +399,11 @@ impl Listing {
     }
 
     fn begin_page(&mut self) -> Stage {
+        if let Some(due_ms) = self.unread.as_ref().and_then(Unread::due_ms) {
+            self.frontier_ms = Some(self.frontier_ms.map_or(due_ms, |known| known.min(due_ms)));
+            // What was examined may be behind it.
+            self.examined = None;
+        }
         let listed = std::mem::take(&mut self.smallest).into_iter();
         let is_seen = |(position, _): &(Position, Key)| {
             self.frontier_ms.is_none_or(|frontier_ms| position.due_at.unix_ms() < frontier_ms)
@@ -395,7 +415,15 @@ impl Listing {
     }
 
     /// Fills the page until the slice is spent or it is complete.
-    fn fill(&mut self, engine: &Engine, index: &Index, filling: &mut Filling) -> Option<Page> {
+    fn fill(
+        &mut self,
+        engine: &Engine,
+        index: &Index,
+        filling: &mut Filling,
+    ) -> Option<Result<Page>> {
+        if let Some(unread) = self.unread.take_if(|_| filling.left.is_empty() && filling.is_new()) {
+            return Some(Err(unread.into_error(&self.request.namespace)));
+        }
         while filling.bytes < PAGE_BYTES
             && let Some((position, key)) = filling.left.pop_front()
         {
@@ -404,7 +432,16 @@ impl Listing {
             if let Some(entry) = &entry {
                 self.spent.read(entry);
             }
-            let view = entry.and_then(|entry| self.read(engine, &entry));
+            let view = match entry.map(|entry| self.read(engine, &entry)).transpose() {
+                Ok(view) => view.flatten(),
+                Err(unread) if filling.is_new() => {
+                    return Some(Err(unread.into_error(&self.request.namespace)));
+                }
+                Err(_) => {
+                    filling.page.next = filling.last.take();
+                    return Some(Ok(std::mem::take(&mut filling.page)));
+                }
+            };
             let still_here = |view: &TimerView| {
                 Position::of(view) == position && self.request.state.admits(view.state)
             };
@@ -424,7 +461,14 @@ impl Listing {
             None => None,
             Some(frontier_ms) => last.max(self.examined.take()).or_else(|| before(frontier_ms)),
         };
-        Some(std::mem::take(page))
+        Some(Ok(std::mem::take(page)))
+    }
+}
+
+impl Filling {
+    /// Whether nothing was looked at yet.
+    const fn is_new(&self) -> bool {
+        self.last.is_none()
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) use self::sums::Sums;
 use super::{
     lanes::{Lane, Lanes},
     letters::Letters,
-    overdue::Place,
+    overdue::{Overdue, Place},
     stubs::Stubs,
 };
 
@@ -292,6 +292,11 @@ impl Namespaces {
         self.dues.len()
     }
 
+    /// Due timers of all namespaces that cannot be read now.
+    pub(crate) const fn aside(&self) -> u64 {
+        self.dues.aside()
+    }
+
     /// When the earliest of all due timers became claimable.
     pub(crate) fn oldest_due_ms(&self) -> Option<u64> {
         self.dues.first_ms()
@@ -338,6 +343,21 @@ impl Namespaces {
         });
     }
 
+    /// Lets a timer be claimed again that was set aside.
+    pub(crate) fn bring_back(&mut self, number: u32, entry: &Entry, room: usize) {
+        let Some(namespace) = self.by_number.get_mut(&number) else {
+            return;
+        };
+        let kind = entry.claimable().kind;
+        let place = (number, entry.lane(), kind);
+        if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
+            self.dues.change(place, lane.due_mut(kind), Overdue::remove_aside);
+        }
+        // As one that has just become due.
+        let entry = entry.with_flags(entry.flags().without(Flags::DUE));
+        self.surface(number, &entry, room);
+    }
+
     /// No longer counts a timer as due, if it was; the entry may have left the index.
     pub(crate) fn sink(&mut self, number: u32, entry: &Entry) {
         if !entry.flags().has(Flags::SURFACED) {
@@ -347,8 +367,26 @@ impl Namespaces {
             return;
         };
         namespace.touched += 1;
-        namespace.live.set_flags(entry.key(number), entry.flags().without(Flags::SURFACED));
+        namespace.live.set_flags(entry.key(number), entry.flags().without(Flags::DUE));
         self.uncount_due(number, entry);
+    }
+
+    /// Keeps a timer that is counted as due from being claimed; answers whether it was one.
+    pub(crate) fn set_aside(&mut self, number: u32, entry: &Entry) -> bool {
+        let flags = entry.flags();
+        let is_due = flags.has(Flags::SURFACED) && !flags.has(Flags::ASIDE);
+        let Some(namespace) = self.by_number.get_mut(&number).filter(|_| is_due) else {
+            return false;
+        };
+        namespace.touched += 1;
+        namespace.live.set_flags(entry.key(number), flags.with(Flags::ASIDE));
+        let kind = entry.claimable().kind;
+        if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
+            self.dues.change((number, entry.lane(), kind), lane.due_mut(kind), |due| {
+                due.set_aside(Place::of(number, entry));
+            });
+        }
+        true
     }
 
     /// The same for an entry whose flag does not matter any more: it has left, or gets others.
@@ -366,7 +404,11 @@ impl Namespaces {
         let claimable = entry.claimable();
         let place = (number, entry.lane(), claimable.kind);
         self.dues.change(place, lane.due_mut(claimable.kind), |due| {
-            due.remove(Place::of(number, entry));
+            if entry.flags().has(Flags::ASIDE) {
+                due.remove_aside();
+            } else {
+                due.remove(Place::of(number, entry));
+            }
         });
     }
 
@@ -389,12 +431,12 @@ impl Namespaces {
         }
     }
 
-    /// Corrects how many timers of a kind are due in a lane.
-    pub(crate) fn correct_due(&mut self, place: dues::Place, len: u64) {
+    /// Corrects how many timers of a kind are due in a lane, and how many of them are aside.
+    pub(crate) fn correct_due(&mut self, place: dues::Place, len: u64, aside: u64) {
         let (number, slot, kind) = place;
         let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(slot));
         if let Some(due) = lane.map(|lane| lane.due_mut(kind)) {
-            self.dues.change(place, due, |due| due.correct_len(len));
+            self.dues.change(place, due, |due| due.correct_len(len, aside));
         }
     }
 

@@ -102,6 +102,7 @@ impl Engine {
             space: Space::default(),
             poisoned: None,
             held_back: BTreeSet::new(),
+            aside: super::aside::Aside::default(),
             retry_due_max_ms: 0,
             steady_seen_ms: 0,
             last_wall_ms: 0,
@@ -217,6 +218,7 @@ impl Engine {
             self.write(number, &Record::Namespace(Box::new(record))).map_err(|stop| {
                 OpenError::Unwritable(match stop {
                     Stop::Refused(refusal) => refusal.to_string(),
+                    Stop::Unread(error) => error.to_string(),
                     Stop::Poisoned => self.poisoned.clone().unwrap_or_default(),
                 })
             })?;

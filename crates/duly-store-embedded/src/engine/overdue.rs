@@ -3,14 +3,16 @@
 //! ```text
 //!   due order  ───────────────────────────────────────────────►
 //!              [ window: held here, at most `room` ][ hidden: in the index only, counted ]
+//!              [ aside: of any time, in the index only, counted: cannot be read now ]
 //! ```
 //!
 //! A backlog may be as large as the store, so it is not held twice. What is counted here carries
 //! the flag *surfaced* in the index; when the window runs low, a pass over the namespace's index
-//! finds the next ones ([`super::refill`]).
+//! finds the next ones ([`super::refill`]). What is *aside* carries a flag of that name as well and is
+//! passed over by both: [`super::aside`] brings it back.
 //!
 //! Invariants: nothing hidden is earlier than the last of a window that is not empty, but for what
-//! surfaced while a refill was under way, which the end of that refill puts right, and for records
+//! surfaced or came back while a refill was under way, which the end of that refill puts right, and for records
 //! that moved, which is a matter within one instant; each place in the window is that of its entry
 //! as it stands now; the length is the exact count of the surfaced entries of the lane and kind.
 
@@ -47,14 +49,27 @@ impl Place {
 pub(crate) struct Overdue {
     window: BTreeSet<Place>,
     hidden: u64,
+    aside: u64,
+    /// Nothing that is aside is earlier; one that was may have gone since.
+    aside_from_ms: u64,
     /// While a refill is under way: what surfaced since it began and may have been passed by.
     late: Option<Earliest<Place>>,
 }
 
 impl Overdue {
-    /// All that is due, hidden or not.
+    /// All that is due, hidden, aside or not.
     pub(crate) fn len(&self) -> u64 {
+        self.claimable() + self.aside
+    }
+
+    /// What can be claimed as far as is known.
+    pub(crate) fn claimable(&self) -> u64 {
         self.window.len() as u64 + self.hidden
+    }
+
+    /// What cannot be read now.
+    pub(crate) const fn aside(&self) -> u64 {
+        self.aside
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -66,14 +81,20 @@ impl Overdue {
         &self.window
     }
 
-    /// The time of the earliest that is held.
+    /// The time of the earliest that is held or aside.
     pub(crate) fn first_ms(&self) -> Option<u64> {
-        self.window.first().map(|place| place.at_ms)
+        let aside = (self.aside > 0).then_some(self.aside_from_ms);
+        self.window.first().map(|place| place.at_ms).into_iter().chain(aside).min()
     }
 
-    /// Whether part of it is hidden.
+    /// Whether part of what can be claimed is hidden.
     pub(crate) const fn has_hidden(&self) -> bool {
         self.hidden > 0
+    }
+
+    /// Whether some of it is in the index only.
+    pub(crate) const fn has_unheld(&self) -> bool {
+        self.hidden > 0 || self.aside > 0
     }
 
     /// Adds an entry that surfaced, keeping at most `room` in the window.
@@ -110,6 +131,20 @@ impl Overdue {
         }
     }
 
+    /// Sets an entry aside that was added before.
+    pub(crate) fn set_aside(&mut self, place: Place) {
+        self.remove(place);
+        let from_ms = if self.aside == 0 { u64::MAX } else { self.aside_from_ms };
+        self.aside_from_ms = from_ms.min(place.at_ms);
+        self.aside += 1;
+    }
+
+    /// Takes out an entry that was set aside.
+    pub(crate) fn remove_aside(&mut self) {
+        debug_assert!(self.aside > 0, "what carries the flag was set aside");
+        self.aside = self.aside.saturating_sub(1);
+    }
+
     /// Follows a record that has moved; answers whether it is held.
     pub(crate) fn relocate(&mut self, from: Place, to: Place) -> bool {
         let is_held = self.window.remove(&from);
@@ -124,9 +159,10 @@ impl Overdue {
         self.late.is_some()
     }
 
-    /// Corrects the length to what was counted otherwise.
-    pub(crate) fn correct_len(&mut self, len: u64) {
-        self.hidden = len.saturating_sub(self.window.len() as u64);
+    /// Corrects the length, and how much of it is aside, to what was counted otherwise.
+    pub(crate) fn correct_len(&mut self, len: u64, aside: u64) {
+        self.aside = aside;
+        self.hidden = len.saturating_sub(aside).saturating_sub(self.window.len() as u64);
     }
 
     /// Loses the window, for tests.

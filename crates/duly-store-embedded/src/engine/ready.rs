@@ -54,8 +54,8 @@ impl Engine {
                     continue;
                 };
                 let counts = by_key.entry(key).or_default();
-                counts.0 += lane.due(Kind::First).len();
-                counts.1 += lane.due(Kind::Retry).len();
+                counts.0 += lane.due(Kind::First).claimable();
+                counts.1 += lane.due(Kind::Retry).claimable();
             }
         }
         by_key
@@ -86,6 +86,7 @@ impl Engine {
             self.held_back.first().map(|held| held.due_ms.saturating_sub(now.wall_ms)),
             self.expiries.next_due().map(|at| at.saturating_sub(now.wall_ms)),
             self.lease_ends.next_due().map(|at| at.saturating_sub(now.boot_ms)),
+            self.aside_again_in_ms(),
             self.next_resume_in_ms(),
         ];
         let left_ms = left.into_iter().flatten().min();

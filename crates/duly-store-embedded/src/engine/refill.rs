@@ -80,7 +80,8 @@ impl Pass {
     fn offer(&mut self, entry: &Entry) {
         let (number, lane, kind) = self.lane;
         let flags = entry.flags();
-        let hidden = flags.has(Flags::SURFACED) && !flags.has(Flags::LEASED);
+        let hidden =
+            flags.has(Flags::SURFACED) && !flags.has(Flags::LEASED) && !flags.has(Flags::ASIDE);
         if hidden && entry.lane() == lane && entry.claimable().kind == kind {
             self.earliest.offer(Place::of(number, entry));
         }
@@ -138,7 +139,7 @@ impl Engine {
             return true;
         };
         let due = namespace.lanes.get(slot).map(|lane| lane.due(kind));
-        if !due.is_some_and(|due| due.window().is_empty() && !due.is_empty()) {
+        if !due.is_some_and(|due| due.window().is_empty() && due.has_hidden()) {
             return true;
         }
         let Some(left) = looks.checked_sub(namespace.live.len()) else {
@@ -247,6 +248,7 @@ fn place_now(live: &Index, seen: &Place, (number, slot, kind): LaneOfKind) -> Op
     let entry = live.get(Key::unpack(seen.key))?;
     let claimable = entry.claimable();
     let is_due = entry.flags().has(Flags::SURFACED)
+        && !entry.flags().has(Flags::ASIDE)
         && entry.lane() == slot
         && claimable.kind == kind
         && claimable.at_ms == seen.at_ms;

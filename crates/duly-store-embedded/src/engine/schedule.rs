@@ -15,7 +15,7 @@ use crate::{
     index::Key,
 };
 
-use super::{Engine, Stop, view::Known};
+use super::{Engine, Stop, time::may_be_damaged, view::Known};
 
 impl Engine {
     pub(super) fn schedule(
@@ -120,7 +120,8 @@ impl Engine {
         Arc::new(self.live_view(name, timer, None))
     }
 
-    /// The view of what is known; a record that cannot be read is quarantined and then gone.
+    /// The view of what is known; a damaged record is quarantined and then gone, and where the disk
+    /// does not read it now nothing is known.
     pub(super) fn readable(
         &mut self,
         name: &NamespaceName,
@@ -129,6 +130,7 @@ impl Engine {
         match self.view(name, known) {
             Ok(view) => Ok(view),
             Err(error) => {
+                may_be_damaged(&error)?;
                 match known {
                     Known::Live(key, entry) => self.quarantine(key, &entry, &error)?,
                     Known::Ended(key, _) => self.quarantine_stub(key, &error)?,

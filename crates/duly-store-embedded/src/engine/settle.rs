@@ -20,6 +20,7 @@ use super::{
     allowance::{Allowance, SHARE_RECORDS},
     leases,
     leases::Lease,
+    view::not_now,
 };
 
 impl Engine {
@@ -192,7 +193,10 @@ impl Engine {
         let Some(verdict) = verdict_of(verdict) else {
             return Ok(SettleOutcome::LeaseLost);
         };
-        let damaged = |error: ReadError| Error::Damaged(error.to_string());
+        let damaged = |error: ReadError| match &error {
+            ReadError::Disk(error) => not_now(error),
+            _ => Error::Damaged(error.to_string()),
+        };
         let Some(namespace) = self.namespaces.get(key.namespace()) else {
             return Ok(SettleOutcome::LeaseLost);
         };

@@ -61,6 +61,7 @@ impl Engine {
             namespaces_paused: self.namespaces.sums().paused,
             namespaces_dead_full: self.namespaces.sums().dead_full,
             overdue: self.namespaces.overdue(),
+            unreadable: self.namespaces.aside(),
             in_flight: (self.leases.len() as u64).saturating_sub(self.graves.leases()),
             calendar_bytes: (self.near.heap_bytes()
                 + self.lease_ends.heap_bytes()

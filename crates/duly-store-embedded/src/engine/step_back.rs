@@ -121,7 +121,7 @@ impl Engine {
             self.namespaces.get(number)?.lanes.get(*slot)
         });
         pass.stage = match lane {
-            Some(lane) if lane.due(Kind::First).has_hidden() => Stage::Hidden(Cursor::START),
+            Some(lane) if lane.due(Kind::First).has_unheld() => Stage::Hidden(Cursor::START),
             Some(_) => Stage::Held(None),
             None => Stage::Done,
         };
@@ -259,9 +259,10 @@ impl Engine {
     }
 }
 
-/// Whether a retry of a lane is counted as due.
+/// Whether a retry of a lane is counted as due. One that cannot be read is looked at when it can.
 fn is_due_retry(slot: u8, entry: &Entry) -> bool {
     entry.claimable().kind == Kind::Retry
         && entry.lane() == slot
         && entry.flags().has(Flags::SURFACED)
+        && !entry.flags().has(Flags::ASIDE)
 }

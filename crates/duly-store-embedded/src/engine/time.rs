@@ -4,23 +4,21 @@
 //! or writes. [`Engine::busy`] says that another is needed at once. A popped entry that disagrees with
 //! the index is stale and dropped.
 
-use duly_core::{
-    State, Timer, Timestamp,
-    lifecycle::{self, Budget, Decision, Event},
-    timer::{Attempt, AttemptOutcome, Death, DeathReason, Next, Wait},
-};
-use duly_store::{Limit, Refusal};
-
 use crate::{
     files::{FileId, ReadError},
     format::{
         self,
         record::{Cause, Record},
     },
-    index::{Claimable, Entry, Flags, Key, Kind, Location, PackedKey},
+    index::{Claimable, Entry, Flags, Key, Kind, Location},
+};
+use duly_core::{
+    State, Timer, Timestamp,
+    lifecycle::{self, Budget, Decision, Event},
+    timer::{Attempt, AttemptOutcome, Death, DeathReason, Next, Wait},
 };
 
-use super::{Engine, HeldBack, Stop, allowance::Allowance, near::Due};
+use super::{Engine, HeldBack, Stop, allowance::Allowance, aside, near::Due, view::not_now};
 
 /// Entries that one pass takes from one calendar.
 const PASS_MAX: usize = 4096;
@@ -39,6 +37,7 @@ impl Engine {
         self.keep_near();
         self.surface(Kind::First);
         self.surface(Kind::Retry);
+        self.try_aside();
         self.refill();
         self.expire();
         self.pass_over_stubs();
@@ -108,11 +107,11 @@ impl Engine {
                 return;
             }
         }
+        self.surface_entry(key, &entry);
         if kind == Kind::First && flags.has(Flags::EXPIRES) {
             allowance.spend(entry.location().bytes_estimate());
-            self.note_expiry(&entry, packed);
+            self.note_expiry(key);
         }
-        self.surface_entry(key, &entry);
     }
 
     pub(super) fn surface_entry(&mut self, key: Key, entry: &Entry) {
@@ -122,12 +121,20 @@ impl Engine {
         self.wake = true;
     }
 
-    /// Notes when a firing that has just become due expires.
-    pub(super) fn note_expiry(&mut self, entry: &Entry, packed: PackedKey) {
-        // A record that cannot be read is found by the claim.
-        let timer = self.load_timer(entry.location()).ok();
-        if let Some(expires_at) = timer.and_then(|timer| timer.expires_at()) {
-            self.expiries.insert(expires_at.unix_ms() + 1, packed);
+    /// Notes when a firing expires; if its record cannot be read now, that is noted when it can.
+    pub(super) fn note_expiry(&mut self, key: Key) {
+        let Some(entry) = self.namespaces.live(key) else {
+            return;
+        };
+        match self.load_timer(entry.location()) {
+            Ok(timer) => {
+                if let Some(expires_at) = timer.expires_at() {
+                    self.expiries.insert(expires_at.unix_ms() + 1, key.pack());
+                }
+            }
+            Err(ReadError::Disk(error)) => self.set_aside(key, &entry, &error),
+            // A damaged one is found by the claim.
+            Err(_) => {}
         }
     }
 
@@ -243,9 +250,9 @@ impl Engine {
             Ok(timer) => self.fail_attempt(key, timer, attempt, Wait::None, since).map(drop),
             Err(error) => self.quarantine(key, &entry, &error),
         };
-        if let Err(Stop::Refused(_)) = ended {
-            // No room to write it: the lease is over all the same, and tried again.
-            self.lease_ends.insert(self.now.boot_ms + AGAIN_MS, key.pack());
+        if let Some(wait_ms) = again_after_ms(&ended) {
+            // No room to write it, or it cannot be read: the lease is over all the same, and tried again.
+            self.lease_ends.insert(self.now.boot_ms + wait_ms, key.pack());
         }
     }
 
@@ -290,9 +297,7 @@ impl Engine {
         {
             let entry = self.namespaces.live(key);
             allowance.spend(entry.map_or(0, |entry| entry.location().bytes_estimate()));
-            if let Some(entry) = entry {
-                self.note_expiry(&entry, key.pack());
-            }
+            self.note_expiry(key);
         }
         self.busy |= !self.retries_that_expire.is_empty();
     }
@@ -314,7 +319,10 @@ impl Engine {
                 }
                 let key = Key::unpack(packed);
                 let entry = self.namespaces.live(key);
-                if let Some(entry) = entry.filter(|entry| !entry.flags().has(Flags::LEASED)) {
+                // What is aside is noted anew when it can be read.
+                let is_at_hand =
+                    |flags: Flags| !flags.has(Flags::LEASED) && !flags.has(Flags::ASIDE);
+                if let Some(entry) = entry.filter(|entry| is_at_hand(entry.flags())) {
                     allowance.spend(entry.location().bytes_estimate());
                     self.expire_one(key, &entry);
                 }
@@ -329,10 +337,14 @@ impl Engine {
         let written = match self.load_timer(entry.location()) {
             Ok(timer) if self.is_expired(&timer) => self.give_up_expired(key, timer),
             Ok(_) => Ok(()),
+            Err(ReadError::Disk(error)) if entry.flags().has(Flags::SURFACED) => {
+                self.set_aside(key, entry, &error);
+                Ok(())
+            }
             Err(error) => self.quarantine(key, entry, &error),
         };
-        if let Err(Stop::Refused(_)) = written {
-            self.expiries.insert(self.now.wall_ms + AGAIN_MS, key.pack());
+        if let Some(wait_ms) = again_after_ms(&written) {
+            self.expiries.insert(self.now.wall_ms + wait_ms, key.pack());
         }
     }
 
@@ -383,13 +395,18 @@ impl Engine {
 }
 
 /// Refuses where the record itself may be well, so that a later try can succeed.
-fn may_be_damaged(error: &ReadError) -> Result<(), Stop> {
+pub(super) fn may_be_damaged(error: &ReadError) -> Result<(), Stop> {
     match error {
         ReadError::Damaged { .. } | ReadError::NoFile(_) => Ok(()),
-        ReadError::Disk(error) => Err(Stop::Refused(Refusal::Exhausted {
-            limit: Limit::Disk,
-            reason: format!("a record cannot be read now: {error}"),
-            retry_after: Some(duly_core::Millis::from_secs(1)),
-        })),
+        ReadError::Disk(error) => Err(Stop::Unread(not_now(error))),
+    }
+}
+
+/// When an end is tried again that could not be written.
+fn again_after_ms(written: &Result<(), Stop>) -> Option<u64> {
+    match written {
+        Err(Stop::Refused(_)) => Some(AGAIN_MS),
+        Err(Stop::Unread(_)) => Some(aside::LATER_MS),
+        Ok(()) | Err(Stop::Poisoned) => None,
     }
 }

@@ -28,12 +28,12 @@ const GAP_BYTES: u64 = 4 << 10;
 const STRETCH_BYTES_MAX: u64 = 512 << 10;
 
 impl Files {
-    /// Reads many records back, as few reads as their places allow; answers in the order asked.
-    pub(crate) fn read_many(&self, locations: &[Location]) -> Vec<Result<Decoded, ReadError>> {
+    /// Reads many records back, as few reads as their places allow; answers in the order asked. A disk
+    /// that has refused so many of them is not asked for others: each may take it long.
+    pub(crate) fn read_many(&self, locations: &[Location], failures_max: usize) -> Answers {
         let mut order: Vec<usize> = (0..locations.len()).collect();
         order.sort_unstable_by_key(|&place| (locations[place].slot(), locations[place].unit()));
-        let mut answers: Answers = Vec::new();
-        answers.resize_with(locations.len(), || None);
+        let mut answers = Answers::new(locations.len(), failures_max);
         let mut waiting = VecDeque::new();
         let (mut told_bytes, mut buffer) = (0, Vec::new());
         let stretches = stretches(&order, locations);
@@ -57,8 +57,7 @@ impl Files {
         for stretch in &waiting {
             self.read_stretch(stretch, locations, &mut buffer, &mut answers);
         }
-        let answers = answers.into_iter();
-        answers.map(|answer| answer.expect("each place is in one stretch")).collect()
+        answers
     }
 
     fn will_need(&self, stretch: &Stretch<'_>) {
@@ -97,6 +96,7 @@ impl Files {
     ) {
         buffer.clear();
         if stretch.places.len() > 1
+            && answers.failures_left > 0
             && let Some(file) = self.get(stretch.slot)
         {
             stretch.make_room(buffer, file.length);
@@ -120,12 +120,38 @@ impl Files {
             // the answer says where and why.
             let bytes = at.ok().and_then(|at| read.get(at..));
             let decoded = bytes.map(record::decode).and_then(Result::ok);
-            answers[place] = Some(decoded.map_or_else(|| self.read(location), Ok));
+            answers.take(place, || decoded.map_or_else(|| self.read(location), Ok));
         }
     }
 }
 
-type Answers = Vec<Option<Result<Decoded, ReadError>>>;
+/// What was read, in the order asked; `None` for what the disk was not asked for any more.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    of: Vec<Option<Result<Decoded, ReadError>>>,
+    failures_left: usize,
+}
+
+impl Answers {
+    pub(crate) fn new(count: usize, failures_max: usize) -> Self {
+        let of = std::iter::repeat_with(|| None).take(count).collect();
+        Self { of, failures_left: failures_max }
+    }
+
+    /// Takes an answer, unless the disk has refused too many.
+    pub(crate) fn take(&mut self, nth: usize, read: impl FnOnce() -> Result<Decoded, ReadError>) {
+        if self.failures_left > 0 {
+            let answer = read();
+            self.failures_left -= usize::from(matches!(answer, Err(ReadError::Disk(_))));
+            self.of[nth] = Some(answer);
+        }
+    }
+
+    /// The answers.
+    pub(crate) fn into_vec(self) -> Vec<Option<Result<Decoded, ReadError>>> {
+        self.of
+    }
+}
 
 /// Records of one file that are read at once.
 #[derive(Debug)]

@@ -107,6 +107,10 @@ impl Flags {
     pub(crate) const LEASED: Self = Self(2);
     /// It has a time after which it is not to be delivered.
     pub(crate) const EXPIRES: Self = Self(4);
+    /// It is counted as due, and the disk did not read its record when it was last tried.
+    pub(crate) const ASIDE: Self = Self(8);
+    /// Whatever says that it is counted as due.
+    pub(crate) const DUE: Self = Self(Self::SURFACED.0 | Self::ASIDE.0);
 
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)

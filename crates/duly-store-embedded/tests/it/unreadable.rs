@@ -3,8 +3,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use duly_core::{Millis, State};
-use duly_store::{Error, ListRequest, SettleOutcome, SettleVerdict, query::ListState};
+use duly_core::{Millis, State, schedule::IfExists};
+use duly_store::{
+    Claimed, Error, Firing, ListRequest, Outcome, SettleOutcome, SettleVerdict, query::ListState,
+};
 use duly_store_embedded::{
     EmbeddedStore,
     disk::{Disk, Operation, SimDisk},
@@ -15,13 +17,18 @@ use crate::{
     harness::Shell,
     snapshot::Snapshot,
     stage::{Stage, open},
-    steps::{SHARD, Step, cancel, claim, name, schedule, settle, timer_id, wait},
+    steps::{
+        SHARD, Step, apply, cancel, claim, claim_request, due, give_up, name, payload, put_timer,
+        redrive, schedule, settle, timer_id, wait,
+    },
     twins::{busy, copy},
     workload::{LARGE_BYTES, forgetful, settings},
 };
 
 const YEAR_MS: u64 = 31_536_000_000;
 const HOUR_MS: u64 = 3_600_000;
+/// What cannot be read is tried again within this time.
+const AGAIN: Millis = Millis::from_secs(30);
 const TIMERS: u64 = 9;
 /// An answer reads a record up to three times before it gives up on it.
 const READS: u64 = 3;
@@ -36,10 +43,14 @@ fn id(number: u64) -> String {
 
 /// Timers that are due in an hour; in runs, if `fillers` come and go after them.
 fn stage(fillers: u64) -> Stage {
+    stage_of(TIMERS, fillers)
+}
+
+fn stage_of(count: u64, fillers: u64) -> Stage {
     let mut stage = Stage::with(Shell::Inline, FaultyDisk::new(SimDisk::new(1)), busy);
     stage.take(&Step::Put("shop", Box::new(settings())));
     stage.take(&Step::Put("brief", Box::new(forgetful())));
-    let timers = (0..TIMERS).map(|n| schedule(&id(n), HOUR_MS + n, 300)).collect();
+    let timers = (0..count).map(|n| schedule(&id(n), HOUR_MS + n, 300)).collect();
     stage.take(&Step::Apply("shop", timers));
     for number in 0..fillers {
         let filler = format!("filler {number}");
@@ -52,26 +63,23 @@ fn stage(fillers: u64) -> Stage {
 /// Where the timers are: in the journal, or in a run.
 const PLACES: [(u64, &str); 2] = [(0, ".log"), (16, "runs/")];
 
-/// Claims until nothing comes, acknowledging all of it; answers how often a claim was refused.
+/// Claims, acknowledging all of it, and lets time pass where nothing comes; answers after how many
+/// claims something could not be read.
 fn deliver(stage: &Stage, fired: &mut Vec<String>, tries: u64) -> u64 {
-    let mut refused = 0;
+    let mut unreadable = 0;
     for _ in 0..tries {
-        match claim(stage.store(), "shop", 4) {
-            Ok(firings) => {
-                for firing in firings {
-                    let settled = settle(stage.store(), "shop", &firing.token, SettleVerdict::Ack);
-                    assert_eq!(settled, Ok(SettleOutcome::Ok), "{}", firing.id);
-                    fired.push(firing.id.to_string());
-                }
-            }
-            Err(error) => {
-                assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-                assert!(error.to_string().contains("cannot be read now"), "{error}");
-                refused += 1;
-            }
+        let firings = claim(stage.store(), "shop", 4).expect("a claim is answered");
+        unreadable += stage.store().health().unreadable.min(1);
+        if firings.is_empty() {
+            stage.clock.advance(AGAIN);
+        }
+        for firing in firings {
+            let settled = settle(stage.store(), "shop", &firing.token, SettleVerdict::Ack);
+            assert_eq!(settled, Ok(SettleOutcome::Ok), "{}", firing.id);
+            fired.push(firing.id.to_string());
         }
     }
-    refused
+    unreadable
 }
 
 #[test]
@@ -86,7 +94,6 @@ fn p1_t11_a_read_that_fails_at_a_claim_quarantines_nothing_and_the_timer_is_deli
                 stage.disk.fail(reads_fail(place, after, times));
                 let mut fired = Vec::new();
                 met += deliver(&stage, &mut fired, 20);
-                met += u64::from(!fired.is_sorted());
                 assert_eq!(stage.disk.times_left(), 0, "{what}: claims read");
                 let unique: BTreeSet<String> = fired.iter().cloned().collect();
                 let all: BTreeSet<String> = (0..TIMERS).map(id).collect();
@@ -120,12 +127,30 @@ fn p9_t11_a_timer_that_cannot_be_read_for_long_does_not_keep_the_later_ones_wait
         }
     }
     stage.disk.heal();
+    stage.clock.advance(AGAIN);
     let mut fired = Vec::new();
     assert_eq!(deliver(&stage, &mut fired, 20), 0);
     let first: Vec<String> = (0..TIMERS).map(id).collect();
     assert_eq!(fired[..first.len()], first, "in the order in which they are due");
     assert_eq!(fired.len() as u64, 2 * TIMERS - 5);
     assert_eq!(Snapshot::of(stage.store()).namespaces["shop"].1.dead, 0);
+}
+
+/// The ids of all pages, and what ended them too early.
+fn pages(stage: &Stage, request: ListRequest) -> (Vec<String>, Option<Error>) {
+    let (mut ids, mut request) = (Vec::new(), ListRequest { limit: 100, ..request });
+    loop {
+        match wait(stage.store().list(SHARD, request.clone())) {
+            Ok(page) => {
+                ids.extend(page.timers.iter().map(|view| view.id().to_string()));
+                request.after = page.next;
+            }
+            Err(error) => return (ids, Some(error)),
+        }
+        if request.after.is_none() {
+            return (ids, None);
+        }
+    }
 }
 
 #[test]
@@ -138,15 +163,17 @@ fn p1_a_read_that_fails_leaves_nothing_out_of_a_list_and_answers_no_look_with_da
             let what = format!("{place}: {times} reads fail after {after}");
             stage.disk.fail(reads_fail(place, after, times));
             for state in [ListState::Pending, ListState::Only(State::Scheduled)] {
-                let request = ListRequest { limit: 100, ..ListRequest::new(name("shop"), state) };
-                match wait(stage.store().list(SHARD, request)) {
-                    Ok(page) => assert_eq!(page.timers.len() as u64, TIMERS, "{what}"),
-                    Err(Error::Unavailable { reason, .. }) => {
+                let (ids, error) = pages(&stage, ListRequest::new(name("shop"), state));
+                match error {
+                    None => assert_eq!(ids.len() as u64, TIMERS, "{what}"),
+                    Some(Error::Unavailable { reason, .. }) => {
                         assert!(reason.contains("cannot be read now"), "{what}: {reason}");
                         refused += 1;
                     }
-                    Err(error) => panic!("{what}: {error}"),
+                    Some(error) => panic!("{what}: {error}"),
                 }
+                let first = (0..).map(id);
+                assert!(ids.iter().eq(first.take(ids.len()).collect::<Vec<_>>().iter()), "{what}");
             }
             stage.disk.heal();
             stage.disk.fail(reads_fail(place, 0, after));
@@ -158,6 +185,132 @@ fn p1_a_read_that_fails_leaves_nothing_out_of_a_list_and_answers_no_look_with_da
         }
         assert!(refused > 0, "{place}: some list met it");
     }
+}
+
+/// A claim of two namespaces.
+fn claim_both(stage: &Stage, most: usize) -> Claimed {
+    let mut request = claim_request("shop", most);
+    request.lanes.extend(claim_request("brief", most).lanes);
+    request.total_max = 2 * most;
+    wait(stage.store().claim(SHARD, request)).expect("a claim is answered")
+}
+
+#[test]
+fn p9_a_hundred_that_cannot_be_read_hold_up_neither_their_lane_nor_another_and_all_are_counted() {
+    let (fillers, place) = PLACES[1];
+    let mut stage = stage_of(100, fillers);
+    let later = |n| schedule(&format!("later{n}"), 2 * HOUR_MS + n, 300);
+    stage.take(&Step::Apply("shop", (0..10).map(later).collect()));
+    stage.take(&Step::Apply("brief", vec![schedule("other", 2 * HOUR_MS, 300)]));
+    stage.clock.advance(Millis::from_ms(3 * HOUR_MS));
+    stage.disk.fail(reads_fail(place, 0, u64::MAX));
+    let mut fired = Vec::new();
+    for nth in 0..20 {
+        let claimed = claim_both(&stage, 3);
+        let is_other = |firing: &Firing| firing.id.as_str() == "other";
+        assert!(nth > 0 || claimed.firings.iter().any(is_other), "the other lane goes on at once");
+        let is_over = claimed.firings.is_empty() && claimed.more.is_empty();
+        for firing in claimed.firings {
+            let namespace = firing.namespace.as_str();
+            settle(stage.store(), namespace, &firing.token, SettleVerdict::Ack).expect("settled");
+            fired.push(firing.id.to_string());
+        }
+        if is_over {
+            break;
+        }
+    }
+    fired.retain(|id| id != "other");
+    assert!(fired.iter().eq((0..10).map(|n| format!("later{n}")).collect::<Vec<_>>().iter()));
+    let stats = wait(stage.store().stats(SHARD, name("shop"))).expect("counts").expect("shop");
+    assert_eq!((stats.due, stats.lanes[0].due, stats.scheduled), (100, 100, 0));
+    assert_eq!(stats.oldest_due_at, Some(due(HOUR_MS)));
+    let health = stage.store().health();
+    assert_eq!((health.overdue, health.unreadable, health.audit_findings), (100, 100, 0));
+    let ready = wait(stage.store().ready(SHARD, None, 10)).expect("a list of lanes");
+    assert_eq!(ready.lanes, [], "nobody is sent for what cannot be read");
+    assert!(ready.next_due_in.is_some_and(|left| left <= AGAIN.to_std()), "and told to come again");
+    stage.clock.advance(AGAIN);
+    assert_eq!(claim_both(&stage, 3).firings, []);
+    stage.disk.heal();
+    stage.clock.advance(AGAIN);
+    fired.clear();
+    assert_eq!(deliver(&stage, &mut fired, 30), 0);
+    assert!(fired.iter().eq((0..100).map(id).collect::<Vec<_>>().iter()), "in their order");
+    assert_eq!(Snapshot::of(stage.store()).namespaces["shop"].1.dead, 0);
+}
+
+#[test]
+fn p12_who_waits_is_woken_when_what_could_not_be_read_can_be() {
+    let mut stage = Stage::with(Shell::Threads, FaultyDisk::new(SimDisk::new(1)), busy);
+    stage.take(&Step::Put("shop", Box::new(settings())));
+    let timers = (0..TIMERS).map(|n| schedule(&id(n), HOUR_MS + n, 300)).collect();
+    stage.take(&Step::Apply("shop", timers));
+    stage.disk.fail(reads_fail("", 0, u64::MAX));
+    stage.clock.advance(Millis::from_ms(2 * HOUR_MS));
+    assert_eq!(claim(stage.store(), "shop", 20), Ok(Vec::new()));
+    assert_eq!(stage.store().health().unreadable, TIMERS);
+    let mut wakeups = stage.store().wakeups(SHARD);
+    wakeups.borrow_and_update();
+    stage.disk.heal();
+    stage.clock.advance(AGAIN);
+    // Nobody calls the store meanwhile.
+    wait(wakeups.changed()).expect("the store is open");
+    assert_eq!(claim(stage.store(), "shop", 20).map(|firings| firings.len() as u64), Ok(TIMERS));
+}
+
+#[test]
+fn p1_a_list_ends_before_what_cannot_be_read_says_where_that_is_and_goes_on_behind_it() {
+    let (fillers, place) = PLACES[1];
+    let mut stage = stage(fillers);
+    let soon = (0..5).map(|n| schedule(&format!("soon{n}"), HOUR_MS / 2 + n, 300)).collect();
+    let later = (0..5).map(|n| schedule(&format!("later{n}"), 2 * HOUR_MS + n, 300)).collect();
+    stage.take(&Step::Apply("shop", soon));
+    stage.take(&Step::Apply("shop", later));
+    stage.disk.fail(reads_fail(place, 0, u64::MAX));
+    let request = ListRequest::new(name("shop"), ListState::Pending);
+    let (ids, error) = pages(&stage, request.clone());
+    assert_eq!(ids, ["soon0", "soon1", "soon2", "soon3", "soon4"]);
+    let Some(Error::Unavailable { reason, .. }) = error else {
+        panic!("{error:?}");
+    };
+    let behind = due(HOUR_MS + 1).to_string();
+    for part in ["namespace shop", place, "at byte", &due(HOUR_MS).to_string(), &behind] {
+        assert!(reason.contains(part), "{part} is not in: {reason}");
+    }
+    let behind_all = ListRequest { due_from: Some(due(HOUR_MS + TIMERS)), ..request.clone() };
+    let (ids, error) = pages(&stage, behind_all);
+    assert_eq!((ids.len(), error), (5, None));
+    // What never had an attempt is cancelled without being read.
+    for number in 0..TIMERS {
+        let outcomes = apply(stage.store(), "shop", vec![cancel(&id(number))]);
+        assert!(matches!(outcomes.as_deref(), Ok([Outcome::Cancelled { .. }])), "{outcomes:?}");
+    }
+    let (ids, error) = pages(&stage, request);
+    assert_eq!((ids.len(), error), (10, None));
+}
+
+#[test]
+fn a_dead_letter_that_cannot_be_read_now_is_redriven_when_it_can() {
+    let mut stage = stage(0);
+    stage.clock.advance(Millis::from_ms(2 * HOUR_MS));
+    stage.take(&Step::Claim("shop", 1));
+    stage.take(&Step::Settle("shop", id(0), give_up()));
+    let shown = Snapshot::of(stage.store());
+    let rewritten = vec![put_timer(&id(0), HOUR_MS, payload("again", 10), IfExists::Replace)];
+    stage.disk.fail(reads_fail("", 0, u64::MAX));
+    for operations in [vec![redrive(&id(0), 0)], rewritten] {
+        let outcomes = apply(stage.store(), "shop", operations).expect("each has an answer");
+        let [Outcome::Failed(Error::Unavailable { reason, .. })] = &outcomes[..] else {
+            panic!("{outcomes:?}");
+        };
+        assert!(reason.contains("cannot be read now"), "{reason}");
+    }
+    let list = ListRequest::new(name("shop"), ListState::Only(State::Dead));
+    assert!(pages(&stage, list).1.is_some(), "the list of letters is refused as well");
+    stage.disk.heal();
+    assert_eq!(Snapshot::of(stage.store()), shown, "nothing has changed");
+    let outcomes = apply(stage.store(), "shop", vec![redrive(&id(0), 0)]).expect("an answer");
+    assert!(matches!(&outcomes[..], [Outcome::Changed(_)]), "{outcomes:?}");
 }
 
 /// Timers in runs and in the journal, two checkpoints, stubs and letters.

@@ -92,8 +92,11 @@ impl Engine {
                 return (!self.step_back.is_under_way()).then_some(Wrong::Early);
             }
             let due = lane.due(kind);
-            let is_there = || due.has_hidden() || due.window().contains(&Place::of(number, entry));
-            return (!is_there()).then_some(Wrong::NotInLane);
+            let is_there = match flags.has(Flags::ASIDE) {
+                true => due.aside() > 0,
+                false => due.has_hidden() || due.window().contains(&Place::of(number, entry)),
+            };
+            return (!is_there).then_some(Wrong::NotInLane);
         }
         let is_lost = self.near.loses(kind, at_ms, self.clock_of(kind));
         // A retry may be held back, for as long as the wall clock is behind its due time.
@@ -137,7 +140,7 @@ impl Engine {
                 self.publish(Publish { key, claimable: entry.claimable() });
             }
             Wrong::NotInLane => {
-                let unmarked = entry.with_flags(entry.flags().without(Flags::SURFACED));
+                let unmarked = entry.with_flags(entry.flags().without(Flags::DUE));
                 self.surface_entry(key, &unmarked);
             }
             Wrong::Forgotten => self.put_back(key, &entry),
@@ -172,7 +175,7 @@ impl Engine {
     fn mark_leased(&mut self, key: Key, entry: &Entry) {
         let number = key.namespace();
         self.namespaces.sink(number, entry);
-        let flags = entry.flags().without(Flags::SURFACED).with(Flags::LEASED);
+        let flags = entry.flags().without(Flags::DUE).with(Flags::LEASED);
         self.namespace(number).live.set_flags(key, flags);
         self.namespaces.refresh_active(number, entry.lane());
     }
@@ -183,9 +186,9 @@ impl Engine {
             self.publish(Publish { key, claimable });
             return;
         }
-        if claimable.kind == Kind::First && entry.flags().has(Flags::EXPIRES) {
-            self.note_expiry(entry, key.pack());
-        }
         self.surface_entry(key, entry);
+        if claimable.kind == Kind::First && entry.flags().has(Flags::EXPIRES) {
+            self.note_expiry(key);
+        }
     }
 }

@@ -23,6 +23,9 @@ struct LaneTally {
     in_flight: u64,
     first_due: u64,
     retry_due: u64,
+    /// Of these, those that are set aside.
+    first_aside: u64,
+    retry_aside: u64,
 }
 
 impl Tally {
@@ -38,14 +41,17 @@ impl Tally {
             return;
         }
         let is_due = u64::from(entry.flags().has(Flags::SURFACED));
+        let is_aside = u64::from(entry.flags().has(Flags::ASIDE));
         match kind {
             Kind::First => {
                 self.first += 1;
                 lane.first_due += is_due;
+                lane.first_aside += is_aside;
             }
             Kind::Retry => {
                 self.retrying += 1;
                 lane.retry_due += is_due;
+                lane.retry_aside += is_aside;
             }
         }
     }
@@ -58,6 +64,8 @@ impl Tally {
                 in_flight: lane.in_flight,
                 first_due: lane.due(Kind::First).len(),
                 retry_due: lane.due(Kind::Retry).len(),
+                first_aside: lane.due(Kind::First).aside(),
+                retry_aside: lane.due(Kind::Retry).aside(),
             };
             (slot, tally)
         });
@@ -95,8 +103,9 @@ impl Tally {
     /// Corrects the counts of a namespace. That of its entries is kept by the index itself.
     pub(super) fn put_into(&self, namespaces: &mut Namespaces, number: u32) {
         for (slot, tally) in &self.lanes {
-            namespaces.correct_due((number, *slot, Kind::First), tally.first_due);
-            namespaces.correct_due((number, *slot, Kind::Retry), tally.retry_due);
+            let (first, retry) = ((number, *slot, Kind::First), (number, *slot, Kind::Retry));
+            namespaces.correct_due(first, tally.first_due, tally.first_aside);
+            namespaces.correct_due(retry, tally.retry_due, tally.retry_aside);
         }
         let Some(namespace) = namespaces.get_mut(number) else {
             return;

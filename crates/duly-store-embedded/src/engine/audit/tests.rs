@@ -268,7 +268,7 @@ fn what_is_due_in_all_lanes_is_corrected_with_what_is_due_in_one() {
     bench.schedule("a", Millis::ZERO);
     let number = bench.number();
     let place = (number, lanes::DEFAULT, Kind::First);
-    bench.engine.namespaces.correct_due(place, 4);
+    bench.engine.namespaces.correct_due(place, 4, 0);
     assert_eq!(bench.engine.namespaces.overdue(), 4);
     assert!(bench.audit() >= 1);
     assert_eq!(bench.audit(), 0);

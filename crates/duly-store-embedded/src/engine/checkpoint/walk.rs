@@ -316,7 +316,7 @@ impl Engine {
 
 /// What is due is found again by time, and leases stand beside the entries.
 const fn kept_flags(flags: Flags) -> Flags {
-    flags.without(Flags::SURFACED).without(Flags::LEASED)
+    flags.without(Flags::DUE).without(Flags::LEASED)
 }
 
 const fn after(which: Which) -> Option<Which> {

@@ -17,7 +17,9 @@ pub(super) struct Dues {
     held: usize,
     /// All due timers.
     len: u64,
-    /// The earliest in each window that is not empty.
+    /// Of these, those that are set aside.
+    aside: u64,
+    /// The earliest of each lane, as far as it is known.
     firsts: BTreeSet<(u64, Place)>,
 }
 
@@ -30,7 +32,11 @@ impl Dues {
         self.len
     }
 
-    /// The earliest of all that is due, where it is held.
+    pub(super) const fn aside(&self) -> u64 {
+        self.aside
+    }
+
+    /// The earliest of all that is due, where it is known.
     pub(super) fn first_ms(&self) -> Option<u64> {
         self.firsts.first().map(|(at_ms, _)| *at_ms)
     }
@@ -47,6 +53,7 @@ impl Dues {
         let after = Seen::of(due);
         self.held = self.held + after.held - before.held;
         self.len = self.len + after.len - before.len;
+        self.aside = self.aside + after.aside - before.aside;
         if first_ms != due.first_ms() {
             if let Some(at_ms) = first_ms {
                 self.firsts.remove(&(at_ms, place));
@@ -61,6 +68,7 @@ impl Dues {
         let seen = Seen::of(due);
         self.held -= seen.held;
         self.len -= seen.len;
+        self.aside -= seen.aside;
         if let Some(at_ms) = due.first_ms() {
             self.firsts.remove(&(at_ms, place));
         }
@@ -70,10 +78,11 @@ impl Dues {
 struct Seen {
     held: usize,
     len: u64,
+    aside: u64,
 }
 
 impl Seen {
     fn of(due: &Overdue) -> Self {
-        Self { held: due.window().len(), len: due.len() }
+        Self { held: due.window().len(), len: due.len(), aside: due.aside() }
     }
 }
