@@ -16,7 +16,7 @@
 //! leaves nothing out that may be well: it ends before what the disk does not read now, and one that
 //! would begin with it is refused.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use duly_core::{Incarnation, Invalid, State, TimerId, Timestamp};
 use duly_store::{
@@ -31,9 +31,11 @@ use crate::{
 
 use super::{Engine, namespaces::Namespace, view::Known};
 use candidates::{Candidates, Earliest};
+use listed::{Listed, Smallest};
 use unread::Unread;
 
 mod candidates;
+mod listed;
 mod unread;
 
 /// Tables of a slice that only looks at memory.
@@ -50,8 +52,8 @@ pub(crate) struct Listing {
     number: u32,
     source: Source,
     stage: Stage,
-    /// The first so far, at most one more than the page takes.
-    smallest: BTreeMap<Position, Key>,
+    /// The first so far.
+    smallest: Smallest,
     /// Stubs that could not be read.
     damaged: Vec<(Key, ReadError)>,
     /// What the disk did not read, of records that may be well: the first in the order of the list.
@@ -108,7 +110,7 @@ struct Walk {
 /// A page being filled.
 #[derive(Debug)]
 struct Filling {
-    left: VecDeque<(Position, Key)>,
+    left: VecDeque<(Position, Listed)>,
     /// Whether there is something behind these.
     more: bool,
     page: Page,
@@ -162,11 +164,11 @@ impl Listing {
             ListState::Pending | ListState::Only(_) => Source::Live,
         };
         Ok(Self {
+            smallest: Smallest::of(request.limit),
             request,
             number,
             source,
             stage: Stage::Walk(Walk { cursor: Some(Cursor::START), ..Walk::default() }),
-            smallest: BTreeMap::new(),
             damaged: Vec::new(),
             unread: None,
             frontier_ms: None,
@@ -220,7 +222,7 @@ impl Listing {
                     if walk.only_ms.is_some() {
                         self.examine(view.as_ref());
                     }
-                    self.offer(view.as_ref(), &entry);
+                    self.offer(view, &entry);
                 }
                 if self.spent.is_enough() {
                     return Stage::Walk(walk);
@@ -282,7 +284,7 @@ impl Listing {
                     break;
                 }
                 self.examine(view.as_ref());
-                self.offer(view.as_ref(), &entry);
+                self.offer(view, &entry);
             }
             if self.spent.is_enough() {
                 return Stage::Read(candidates);
@@ -322,11 +324,7 @@ impl Listing {
         let after_start = self.request.due_from.is_none_or(|from| due_at >= from)
             && self.request.after.as_ref().is_none_or(|after| due_at >= after.due_at);
         let before_end = self.request.due_to.is_none_or(|to| due_at < to);
-        let full = self.smallest.len() > self.request.limit;
-        let last = self.smallest.last_key_value();
-        after_start
-            && before_end
-            && !(full && last.is_some_and(|(position, _)| due_at > position.due_at))
+        after_start && before_end && !self.smallest.is_full_before(due_at)
     }
 
     /// What stands there; what cannot be read now is where the page ends.
@@ -373,13 +371,9 @@ impl Listing {
         self.examined = self.examined.take().max(position);
     }
 
-    fn offer(&mut self, view: Option<&TimerView>, entry: &Entry) {
-        let Some(view) = view.filter(|view| self.admits(view)) else {
-            return;
-        };
-        self.smallest.insert(Position::of(view), entry.key(self.number));
-        if self.smallest.len() > self.request.limit + 1 {
-            self.smallest.pop_last();
+    fn offer(&mut self, view: Option<TimerView>, entry: &Entry) {
+        if let Some(view) = view.filter(|view| self.admits(view)) {
+            self.smallest.offer(view, entry, entry.key(self.number));
         }
     }
 
@@ -404,13 +398,8 @@ impl Listing {
             // What was examined may be behind it.
             self.examined = None;
         }
-        let listed = std::mem::take(&mut self.smallest).into_iter();
-        let is_seen = |(position, _): &(Position, Key)| {
-            self.frontier_ms.is_none_or(|frontier_ms| position.due_at.unix_ms() < frontier_ms)
-        };
-        let mut left: VecDeque<_> = listed.filter(is_seen).collect();
-        let more = left.len() > self.request.limit;
-        left.truncate(self.request.limit);
+        let smallest = std::mem::replace(&mut self.smallest, Smallest::of(self.request.limit));
+        let (left, more) = smallest.into_page(self.frontier_ms);
         Stage::Fill(Filling { left, more, page: Page::default(), bytes: 0, last: None })
     }
 
@@ -425,15 +414,20 @@ impl Listing {
             return Some(Err(unread.into_error(&self.request.namespace)));
         }
         while filling.bytes < PAGE_BYTES
-            && let Some((position, key)) = filling.left.pop_front()
+            && let Some((position, mut listed)) = filling.left.pop_front()
         {
             // A timer that has another place in the order by now comes there, or came before.
-            let entry = index.get(key);
-            if let Some(entry) = &entry {
-                self.spent.read(entry);
-            }
-            let view = match entry.map(|entry| self.read(engine, &entry)).transpose() {
-                Ok(view) => view.flatten(),
+            let entry = index.get(listed.key);
+            let kept = listed.view_of(entry.as_ref());
+            let view = match (kept, entry) {
+                (None, Some(entry)) => {
+                    self.spent.read(&entry);
+                    self.read(engine, &entry)
+                }
+                (kept, _) => Ok(kept),
+            };
+            let view = match view {
+                Ok(view) => view,
                 Err(unread) if filling.is_new() => {
                     return Some(Err(unread.into_error(&self.request.namespace)));
                 }

@@ -121,7 +121,7 @@ fn a_page_reads_little_more_than_it_shows() {
     let mut bench = many();
     let (page, cost) = page(&mut bench, &ListRequest { limit: 100, ..request() });
     assert_eq!(page.timers.len(), 100);
-    assert!(cost.reads <= 2 * 100 + 4, "{cost:?}");
+    assert!(cost.reads <= 100 + 4, "{cost:?}");
 }
 
 #[test]
