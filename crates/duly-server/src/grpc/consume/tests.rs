@@ -6,7 +6,7 @@ use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 
 use axum::body::Body;
 use duly_core::{NamespaceName, TimerId, shard::ShardId};
-use duly_proto::v1::{self, consume_response::Kind};
+use duly_proto::v1::{self, consume_response::Kind, settle_result};
 use futures::{StreamExt, stream};
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -62,14 +62,21 @@ async fn a_store_that_is_away_for_a_moment_ends_no_stream() {
     consumer.say(1, Vec::new()).await;
     assert_eq!(consumer.firings().await.len(), 1);
     assert!(began.elapsed() >= LEFT_ALONE * 3, "it is asked again when it said, not before");
-    // What was held all the time is held on.
+    // What was held all the time is held on, and a verdict that it could not take is said again.
+    world.claims.settles_failing.store(1, Ordering::Relaxed);
     let verdict = Some(v1::settlement::Verdict::Ack(v1::Ack {}));
-    consumer.say(0, vec![v1::Settlement { token: first[0].token.clone(), verdict }]).await;
-    let settled = v1::SettleResult {
-        result: Some(v1::settle_result::Result::Outcome(v1::SettleOutcome::Ok.into())),
+    let settlement = v1::Settlement { token: first[0].token.clone(), verdict };
+    let mut settle = async || {
+        consumer.say(0, vec![settlement.clone()]).await;
+        match consumer.hear().await {
+            Some(Ok(Kind::Settled(mut settled))) => settled.results.remove(0).result.unwrap(),
+            other => panic!("{other:?}"),
+        }
     };
-    let settled = v1::SettleResponse { results: vec![settled] };
-    assert_eq!(consumer.hear().await.unwrap().unwrap(), Kind::Settled(settled));
+    let refused = settle().await;
+    assert!(matches!(&refused, settle_result::Result::Error(problem)
+        if problem.code == "unavailable" && problem.retry_after.is_some()));
+    assert_eq!(settle().await, settle_result::Result::Outcome(v1::SettleOutcome::Ok.into()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,11 +42,19 @@ pub(super) const BODIES_BYTES: usize = 4 * 1024 * 1024;
 /// How long a store that fails asks to be left alone.
 pub(super) const LEFT_ALONE: Duration = Duration::from_secs(7);
 
-/// What the claims of a store come to.
+/// What the claims of a store come to, and how many of its next calls fail.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     pub(super) granted: AtomicUsize,
     pub(super) failing: AtomicUsize,
+    pub(super) settles_failing: AtomicUsize,
+}
+
+fn fails(count: &AtomicUsize) -> Option<Error> {
+    let less = |left: usize| left.checked_sub(1);
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
+    let retry_after = Millis::from_ms(u64::try_from(LEFT_ALONE.as_millis()).unwrap());
+    Some(Error::Unavailable { reason: "asked to by the test".into(), retry_after })
 }
 
 #[derive(Debug)]
@@ -58,11 +66,7 @@ impl Store for Watched {
         self.0.shards()
     }
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
-        let less = |left: usize| left.checked_sub(1);
-        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
-        if self.1.failing.fetch_update(set, get, less).is_ok() {
-            let retry_after = Millis::from_ms(u64::try_from(LEFT_ALONE.as_millis()).unwrap());
-            let error = Error::Unavailable { reason: "asked to by the test".into(), retry_after };
+        if let Some(error) = fails(&self.1.failing) {
             return Box::pin(std::future::ready(Err(error)));
         }
         Box::pin(async move {
@@ -78,6 +82,9 @@ impl Store for Watched {
         self.0.apply(shard, commands)
     }
     fn settle(&self, shard: ShardId, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        if let Some(error) = fails(&self.1.settles_failing) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
         self.0.settle(shard, settlements)
     }
     fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
@@ -142,8 +149,7 @@ impl World {
         let memory = MemoryStore::new(Arc::clone(&clock), 1);
         let store: Arc<dyn Store> = Arc::new(Watched(memory, Arc::clone(&claims)));
         let options = duly_node::Options::default();
-        let node =
-            Node::start(Arc::clone(&store), Arc::new(Nowhere), Arc::clone(&clock), options);
+        let node = Node::start(Arc::clone(&store), Arc::new(Nowhere), Arc::clone(&clock), options);
         let app = App::new(Parts {
             store,
             node,
