@@ -22,7 +22,7 @@ use axum::{body::Body, extract::Request};
 use bytes::Bytes;
 use duly_core::{Code, error_code::Retry};
 use futures::{FutureExt, future::BoxFuture};
-use hyper::body::{Body as _, Frame, SizeHint};
+use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep};
 use tonic::Status;

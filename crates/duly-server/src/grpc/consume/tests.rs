@@ -8,7 +8,7 @@ use axum::body::Body;
 use duly_core::{NamespaceName, TimerId, shard::ShardId};
 use duly_proto::v1::{self, consume_response::Kind, settle_result};
 use futures::{StreamExt, stream};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tower::ServiceExt;
 
@@ -145,9 +145,12 @@ async fn p10_a_watch_whose_request_never_ends_is_ended() {
             .body(Body::from_stream(begun))
             .unwrap();
         let began = Instant::now();
-        let response = crate::grpc::router(world.app.clone()).oneshot(request).await.unwrap();
-        let head = response.headers().clone();
-        let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+        let answer = async {
+            let response = crate::grpc::router(world.app.clone()).oneshot(request).await.unwrap();
+            let head = response.headers().clone();
+            (head, http_body_util::BodyExt::collect(response.into_body()).await.unwrap())
+        };
+        let (head, body) = timeout(SECOND * 3_600, answer).await.expect("it does not end");
         let headers = body.trailers().unwrap_or(&head);
         let status = tonic::Status::from_header_map(headers).unwrap();
         assert_eq!(status.code(), Code::DeadlineExceeded, "{path}: {status:?}");
