@@ -199,12 +199,12 @@ impl World {
         self.claims.granted.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the memory of bodies that are left, roughly: whether so many are.
-    pub(super) fn has_left(&self, bytes: usize) -> bool {
-        let rest = self.app.budget().take_anyway(BODIES_BYTES - bytes);
-        let has = self.app.budget().take(1).is_ok();
-        drop(rest);
-        has
+    /// Whether nothing of the memory of bodies is used.
+    pub(super) fn uses_nothing(&self) -> bool {
+        let all_but_one = self.app.budget().take_anyway(BODIES_BYTES - 1);
+        let has_room = self.app.budget().take(1).is_ok();
+        drop(all_but_one);
+        has_room
     }
 }
 
