@@ -41,4 +41,4 @@ pub use health::{LoopHealth, NodeHealth};
 pub use lanes::{Activity, BreakerState, LaneLoad};
 pub use node::{Handle, Node};
 pub use options::Options;
-pub use pull::{Held, LeaseRequest, Leased};
+pub use pull::{Held, LeaseRequest, Leased, OnItsWay, Room};

@@ -147,7 +147,8 @@ impl Handle {
     /// Cancellation safe: a caller that goes away leaves no claim behind.
     ///
     /// # Errors
-    /// `UnknownNamespace`; `Overloaded` when too many calls wait; what the store says.
+    /// `UnknownNamespace`; `Overloaded` when too many calls wait or the firings have no room; what the
+    /// store says.
     pub async fn lease(&self, request: LeaseRequest) -> Result<Leased> {
         let leased = pull::lease(&self.0, request).await;
         Recorder::waiters(self.0.pull.waiting());

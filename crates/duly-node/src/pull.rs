@@ -6,6 +6,7 @@
 //! [`Leased::delivered`], is released uncounted.
 
 use std::{
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicU16, AtomicUsize, Ordering},
@@ -28,14 +29,25 @@ use crate::{
 mod held;
 mod waiters;
 
-pub use held::Held;
+pub use held::{Held, OnItsWay};
 use waiters::{Empty, Head, Order, Patience, Serve, Waiters};
 
 /// When a caller that found the line full may come again.
 const FULL_RETRY_AFTER: Millis = Millis::from_secs(1);
 
+/// Memory for what a lease brings, asked for when its turn has come: what would not fit is not claimed,
+/// however long the call has waited, and one that waits takes nothing.
+pub trait Room: fmt::Debug + Send + Sync {
+    /// Sets memory aside before a claim, and says for how many bytes, at most `bytes_max`; `None`
+    /// where there is too little.
+    fn set_aside(&self, bytes_max: u64) -> Option<u64>;
+
+    /// Nothing was claimed: gives it back.
+    fn let_go(&self);
+}
+
 /// What a consumer asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct LeaseRequest {
     /// Whose firings.
     pub namespace: NamespaceName,
@@ -47,6 +59,24 @@ pub struct LeaseRequest {
     pub lease: Option<Millis>,
     /// How long to wait for a firing; zero is one try.
     pub wait: Duration,
+    /// What has to have room for the firings, if anything has.
+    pub room: Option<Arc<dyn Room>>,
+}
+
+impl LeaseRequest {
+    /// How many bytes may be claimed for it now; `None` where it has no room.
+    fn set_aside(&self) -> Option<u64> {
+        match &self.room {
+            Some(room) => room.set_aside(self.bytes_max),
+            None => Some(self.bytes_max),
+        }
+    }
+
+    fn let_go(&self) {
+        if let Some(room) = &self.room {
+            room.let_go();
+        }
+    }
 }
 
 /// What a consumer gets. Dropped before [`Leased::delivered`], its claims are released uncounted.
@@ -145,7 +175,8 @@ pub(crate) fn ready(shared: &Arc<Shared>, namespace: &NamespaceName) {
 /// A lease call, from its arrival to its answer.
 ///
 /// # Errors
-/// `UnknownNamespace`, `Overloaded` when too many calls wait, and whatever the store says.
+/// `UnknownNamespace`, `Overloaded` when too many calls wait or there is no room for the firings, and
+/// whatever the store says.
 pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result<Leased> {
     let namespace = request.namespace.clone();
     match shared.store.get_namespace(namespace.clone()).await? {
@@ -244,12 +275,22 @@ impl Drop for Serving {
 async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serving) {
     loop {
         let head = shared.pull.waiters.lock().head(&namespace);
-        let Some(head) = head else {
+        let Some(mut head) = head else {
             return;
         };
+        let Some(bytes_max) = head.request.set_aside() else {
+            // It makes way for those behind it.
+            let answer = shared.pull.waiters.lock().take(&namespace, head.id);
+            if let Some(answer) = answer {
+                answer.send(Err(no_room())).ok();
+            }
+            continue;
+        };
+        head.request.bytes_max = bytes_max;
         let claimed = tokio::time::timeout(shared.options.stall_after, claim(&shared, &head)).await;
         match claimed.unwrap_or_else(|_elapsed| Err(no_answer(&shared))) {
             Ok(firings) if firings.is_empty() => {
+                head.request.let_go();
                 let waiters = &shared.pull.waiters;
                 let (answers, next) = waiters.lock().empty(&namespace, head.arrived_before);
                 for answer in answers {
@@ -261,6 +302,7 @@ async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serv
             }
             Ok(firings) => hand_out(&shared, &namespace, head.id, firings),
             Err(error) => {
+                head.request.let_go();
                 shared.log_store_error("claim (pull)", &error);
                 let answers = shared.pull.waiters.lock().take_namespace(&namespace);
                 for answer in answers {
@@ -269,6 +311,14 @@ async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serv
                 return;
             }
         }
+    }
+}
+
+/// The answer to a call for whose firings there is no memory.
+fn no_room() -> Error {
+    Error::Overloaded {
+        reason: "there is no room in memory for the firings of a lease: come again".to_owned(),
+        retry_after: FULL_RETRY_AFTER,
     }
 }
 

@@ -14,6 +14,7 @@ mod clock_steps;
 mod drain;
 mod flaky;
 mod guards;
+mod held;
 mod lanes;
 mod pull;
 mod settings;

@@ -184,6 +184,13 @@ impl World {
         self.apply(schedule).await;
     }
 
+    /// Schedules a timer for consumers, due at once, whose payload has so many bytes.
+    pub(super) async fn schedule_pull_bytes(&self, id: &str, bytes: usize) {
+        let mut schedule = Schedule::new(TimerId::new(id).unwrap(), When::After(Millis::ZERO));
+        schedule.payload = Some(Payload { form: Form::Text, bytes: vec![b'x'; bytes].into() });
+        self.apply(schedule).await;
+    }
+
     /// Loses sight of a lane, or finds it again: a fault for the auditor.
     pub(super) fn lose(&self, origin: Option<&str>) {
         let lane = origin.map(|origin| duly_store::Lane {

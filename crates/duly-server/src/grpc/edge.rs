@@ -46,7 +46,7 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
                 Made::Reading | Made::Change => app.budget(),
                 Made::Probe => app.probes(),
             };
-            let request = inbound::bounded(&app, budget, request);
+            let request = inbound::bounded(&app, method, budget, request);
             guarded(budget, Limits { ours, given }, request, next).await
         }
         Err(problem) => refuse(problem),

@@ -18,12 +18,13 @@ pub(super) struct Known {
     pub(super) path: String,
     /// What its answer comes from.
     pub(super) made: Made,
-    takes: Takes,
+    /// How long it may take.
+    pub(super) takes: Takes,
 }
 
 /// How long a method may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
+pub(super) enum Takes {
     /// The time of a request.
     Usual,
     /// That and the wait of a lease.

@@ -9,7 +9,7 @@ use std::{
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use duly_node::Leased;
+use duly_node::{Leased, OnItsWay};
 use futures::FutureExt;
 use http::HeaderMap;
 use hyper::body::{Frame, SizeHint};
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::status::too_late;
+use super::{consume::Asked, status::too_late};
 use crate::http::{
     App, Problem,
     budget::{self, Budget, Share},
@@ -60,12 +60,20 @@ fn carrying<T>(message: T, share: Share, leased: Option<Leased>) -> tonic::Respo
 /// Bounds an answer, which counts against `budget` unless it carries a share; a stream ends at `until`.
 pub(super) fn bounded(budget: &Budget, mut response: Response, until: Option<Instant>) -> Response {
     let carried = response.extensions_mut().remove::<Carried>();
+    let asked = response.extensions_mut().remove::<Asked>();
     let budget = budget.clone();
     let until = until.map(|until| Box::pin(sleep_until(until)));
     response.map(|inner| {
-        let outbound =
-            Outbound { inner, budget, carried, until, rest: Bytes::new(), ended: Ended::No };
-        Body::new(outbound)
+        Body::new(Outbound {
+            inner,
+            budget,
+            carried,
+            asked,
+            until,
+            rest: Bytes::new(),
+            in_rest: Vec::new(),
+            ended: Ended::No,
+        })
     })
 }
 
@@ -80,9 +88,12 @@ struct Outbound {
     inner: Body,
     budget: Budget,
     carried: Option<Carried>,
+    asked: Option<Asked>,
     until: Option<Pin<Box<Sleep>>>,
     /// What is made already and not handed over.
     rest: Bytes,
+    /// Answers of a stream that end in it.
+    in_rest: Vec<OnItsWay>,
     ended: Ended,
 }
 
@@ -90,9 +101,12 @@ impl Outbound {
     /// Hands over a part of what is made.
     fn part(&mut self) -> Frame<Bytes> {
         let part = self.rest.split_to(self.rest.len().min(PART_BYTES_MAX));
+        if !self.rest.is_empty() {
+            return Frame::data(part);
+        }
+        self.in_rest.drain(..).for_each(OnItsWay::written);
         // A message alone has one frame, so what it carries is with the caller at the end of it.
-        if self.rest.is_empty()
-            && let Some(carried) = &self.carried
+        if let Some(carried) = &self.carried
             && let Some(leased) = carried.leased.lock().take()
         {
             leased.delivered();
@@ -143,6 +157,8 @@ impl hyper::body::Body for Outbound {
                 Ok(made) if made.is_empty() => Frame::data(made),
                 Ok(made) => {
                     this.rest = this.counted(made);
+                    // What was asked for is in what was made of it: nothing is kept back.
+                    this.in_rest = this.asked.as_ref().map(Asked::take).unwrap_or_default();
                     this.part()
                 }
                 Err(trailers) => trailers,

@@ -35,6 +35,7 @@ pub(super) async fn lease(
             bytes_max: call.bytes_max,
             lease: call.lease,
             wait: call.wait,
+            room: None,
         })
         .await?;
     let firings = leased.firings.iter().map(firing_out).collect();

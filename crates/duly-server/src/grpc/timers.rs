@@ -242,6 +242,6 @@ impl Timers for Service {
         &self,
         request: Request<tonic::Streaming<v1::ConsumeRequest>>,
     ) -> Result<Response<Answers>, Status> {
-        Ok(Response::new(self.consumers.begin(request.into_inner())?))
+        Ok(self.consumers.begin(request)?)
     }
 }

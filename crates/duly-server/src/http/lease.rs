@@ -46,6 +46,7 @@ pub(crate) async fn lease(
             bytes_max: call.bytes_max,
             lease: call.lease,
             wait: call.wait,
+            room: None,
         })
         .await?;
     let text = answer::to_bytes(&LeasedOut {

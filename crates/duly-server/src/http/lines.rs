@@ -84,11 +84,18 @@ pub(super) fn ndjson(body: Body) -> Response {
     response
 }
 
-/// Writes one line.
+/// Writes one line, whatever stands in it: the text of a JSON payload may have line breaks, which mean
+/// nothing between its tokens and cannot stand inside them, so they are left out.
 pub(super) fn write_line(text: &mut Vec<u8>, line: &impl Serialize) {
+    let begin = text.len();
     if let Err(error) = serde_json::to_writer(&mut *text, line) {
         // Nothing of ours fails to be JSON, and memory does not fail to be written.
         tracing::error!(%error, "a line of an answer could not be written");
+    }
+    let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    if text[begin..].iter().any(is_break) {
+        let broken = text.split_off(begin);
+        text.extend(broken.into_iter().filter(|byte| !is_break(byte)));
     }
     text.push(b'\n');
 }

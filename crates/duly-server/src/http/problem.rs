@@ -158,6 +158,11 @@ impl Problem {
         self.0.code()
     }
 
+    /// Whether the same call can help, now or later.
+    pub(crate) fn can_pass(&self) -> bool {
+        self.0.retry_after_ms.is_some()
+    }
+
     /// The body, to stand inside an answer.
     pub fn into_body(self) -> Box<ProblemOut> {
         self.0

@@ -231,6 +231,25 @@ async fn a_list_as_lines_has_every_timer_once_and_an_end() {
     none.problem("not_found");
 }
 
+#[tokio::test]
+async fn p11_a_timer_is_one_line_however_many_its_payload_has_and_is_delivered_as_it_was() {
+    let bench = Bench::new();
+    let payload = "{\r\n  \"a\": [1,\n 2],\r\"b\": \"x\\ny\"\n}";
+    bench.schedule(&format!(r#"{{"id":"t","delay":0,"payload":{payload}}}"#)).await.expect(201);
+    let list = Request::get("/v1/namespaces/a/timers")
+        .header("host", "localhost")
+        .header("accept", "application/x-ndjson");
+    let rows = lines(&bench.send(list.body(Body::empty()).unwrap()).await);
+    assert_eq!(rows[0]["payload"], json!({"a": [1, 2], "b": "x\ny"}));
+    assert_eq!(rows[1..], [json!({"summary": {"timers": 1}})]);
+    let leased = bench.post("/v1/namespaces/a/lease", "{}").await;
+    assert!(leased.text.contains(payload), "{}", leased.text);
+    // An export keeps the bytes, and is one line as well.
+    let text = bench.get("/v1/namespaces/a/export").await;
+    assert!(!text.text.contains(['\n', '\r']), "{}", text.text);
+    assert_eq!(text.expect(200)["timers"][0]["payload_json"], payload);
+}
+
 #[tokio::test(start_paused = true)]
 async fn p10_a_line_that_drips_is_not_waited_for_longer_than_a_request() {
     let bench = Bench::new();

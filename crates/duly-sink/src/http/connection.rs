@@ -166,11 +166,12 @@ impl Http2 {
             .handshake(TokioIo::new(stream))
             .await?;
         // Looked at from outside between its steps: only it knows what the receiver allows by now.
-        // Dropped when it ends, which tells those who send over it; what was not begun they get back.
+        // Gone when it ends or is closed, which tells those who send over it; what was not begun they
+        // get back.
         let connection = Arc::new(Mutex::new(Some(Box::pin(connection))));
-        let polled = Arc::clone(&connection);
+        let polled = Ends(Arc::clone(&connection));
         tasks.execute(std::future::poll_fn(move |cx| {
-            let mut polled = polled.lock();
+            let mut polled = polled.0.lock();
             let ended =
                 polled.as_mut().map_or(Poll::Ready(()), |it| it.as_mut().poll(cx).map(drop));
             if ended.is_ready() {
@@ -212,7 +213,8 @@ impl Http2 {
         Some(Stream(Arc::clone(self)))
     }
 
-    /// Takes over what an attempt leaves behind, and closes the connection when that is too much.
+    /// Takes over what an attempt leaves behind, and closes the connection when that is too much:
+    /// those who wait for their turn on it get their requests back.
     pub(super) fn leave(&self, unsent: Unsent) {
         let mut left = self.left.lock();
         left.push(unsent);
@@ -285,6 +287,16 @@ struct Task(JoinHandle<()>);
 impl Drop for Task {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+/// What an HTTP/2 connection takes requests with: gone with the task that polls it. Whoever looks at it
+/// keeps the place, and requests would wait in it for nobody.
+struct Ends<C>(Arc<Mutex<Option<C>>>);
+
+impl<C> Drop for Ends<C> {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
     }
 }
 

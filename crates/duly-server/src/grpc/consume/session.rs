@@ -1,31 +1,30 @@
 //! One consumer's stream, from its first request to its end.
 
-use std::{future::Future, pin::Pin, time::Duration};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use duly_core::{
     Invalid, Millis, NamespaceName,
+    error_code::Retry,
     namespace::{LEASE_MAX, LEASE_MIN},
 };
 use duly_node::{Held, LeaseRequest, Leased};
 use duly_proto::v1::{self, consume_response::Kind};
-use duly_store::{SettleOutcome, SettleVerdict, Token};
+use duly_store::{Error, SettleOutcome, SettleVerdict, Token};
 use futures::future::OptionFuture;
 use prost::Message;
 use tokio::{
     sync::mpsc::{OwnedPermit, Sender},
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
-use tonic::{Status, Streaming};
+use tonic::Status;
 
-use super::Waiting;
+use super::{Waiting, requests::Requests, room::LeaseRoom};
 use crate::{
-    grpc::{
-        namespace, required,
-        status::{of_library, too_late},
-    },
+    grpc::{namespace, required},
     http::{
         App, Problem,
         body::aside,
+        budget::Share,
         settle::{SETTLEMENT_BYTES, set_aside},
     },
     wire::{
@@ -46,18 +45,23 @@ const FIRINGS_BYTES_MAX: u64 = 1024 * 1024;
 const HELD_MAX: usize = LEASE_COUNT_MAX as usize;
 /// Wait before the next lease after one that ended early with nothing: the namespace is paused.
 const PAUSED_WAIT: Duration = Duration::from_secs(1);
-/// Wait before another look at a memory of bodies that was full.
+/// Wait before the next lease after one whose answer did not fit into the memory of bodies.
 const FULL_WAIT: Duration = Duration::from_secs(1);
+/// Wait before the next lease after one that failed; it doubles with each that fails in a row.
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
+/// Longest such wait, unless the store says that it needs more.
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// How long verdicts are taken while the server stops.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
 /// A lease under way, with the place for its answer.
-type Leasing = Pin<Box<dyn Future<Output = Result<Got, Problem>> + Send>>;
+type Leasing = Pin<Box<dyn Future<Output = Result<Got, Error>> + Send>>;
 
 /// What a lease came to.
 struct Got {
     place: OwnedPermit<Waiting>,
     leased: Leased,
+    share: Share,
     began: Instant,
 }
 
@@ -71,6 +75,8 @@ pub(super) struct Session {
     held: Held,
     /// When the next lease may begin.
     not_before: Instant,
+    /// The wait after the next lease that fails.
+    backoff: Duration,
     /// When the stream ends at the latest, while the server stops.
     stops_at: Option<Instant>,
 }
@@ -86,13 +92,11 @@ impl Session {
     /// Serves a stream until either side ends it.
     pub(super) async fn run(
         app: App,
-        mut requests: Streaming<v1::ConsumeRequest>,
+        mut requests: Requests,
         answers: Sender<Waiting>,
     ) -> Result<(), Status> {
-        let limit = app.limits().request_timeout;
-        let first = timeout(limit, requests.message());
-        let first = first.await.map_err(|_elapsed| too_late(Some(limit)))?.map_err(of_library)?;
-        let Some(mut first) = first else { return Ok(()) };
+        // It comes in time, or not at all: the bounds of what comes in see to it.
+        let Some(mut first) = requests.next().await? else { return Ok(()) };
         let open = required("open", first.open.take())?;
         let mut session = Self::open(app.clone(), open, answers)?;
         session.take(first).await?;
@@ -103,8 +107,7 @@ impl Session {
                 leasing = Some(session.lease()).into();
                 is_leasing = true;
             }
-            let full = session.stops_at.is_none() && session.held.len() >= HELD_MAX;
-            let ends_at = session.stops_at;
+            let (ends_at, lease_ends_at) = (session.stops_at, session.held.next_end());
             tokio::select! {
                 biased;
                 () = app.stopping(), if session.stops_at.is_none() => {
@@ -112,17 +115,21 @@ impl Session {
                     (leasing, is_leasing) = (None.into(), false);
                     session.stop();
                 }
-                () = async { sleep_until(ends_at.unwrap_or_else(Instant::now)).await },
-                    if ends_at.is_some() => return Ok(()),
-                request = requests.message() => match request.map_err(of_library)? {
+                () = at(ends_at), if ends_at.is_some() => return Ok(()),
+                () = at(lease_ends_at), if lease_ends_at.is_some() => {
+                    session.held.forget_ended(Instant::now());
+                }
+                request = requests.next() => match request? {
                     Some(request) => session.take(request).await?,
                     None => return Ok(()),
                 },
                 Some(leased) = &mut leasing, if is_leasing => {
                     (leasing, is_leasing) = (None.into(), false);
-                    session.hand_out(leased?);
+                    match leased {
+                        Ok(got) => session.hand_out(got),
+                        Err(error) => session.put_off(error)?,
+                    }
                 }
-                () = sleep(PAUSED_WAIT), if full => session.held.forget_ended(app.now()),
             }
             if session.goes() == Goes::ToItsEnd {
                 return Ok(());
@@ -140,6 +147,7 @@ impl Session {
             credits: 0,
             held: Held::default(),
             not_before: Instant::now(),
+            backoff: BACKOFF_MIN,
             stops_at: None,
             app,
         })
@@ -171,13 +179,17 @@ impl Session {
         let tokens: Vec<_> = asked
             .iter()
             .map(|asked| {
-                asked.as_ref().ok()?.as_ref().map(|it| (it.token.clone(), ends(&it.verdict)))
+                asked.as_ref().ok()?.as_ref().map(|it| (it.token.clone(), extended(&it.verdict)))
             })
             .collect();
-        let results = self.app.settle_many(asked).await?;
+        let count = asked.len();
+        let results = match self.app.settle_many(asked).await {
+            Err(problem) if problem.can_pass() => vec![Err(problem); count],
+            settled => settled?,
+        };
         for (token, result) in tokens.iter().zip(&results) {
-            if let (Some((token, ends)), Ok(outcome)) = (token, result) {
-                self.settled(token, *ends, *outcome);
+            if let (Some((token, extended)), Ok(outcome)) = (token, result) {
+                self.settled(token, *extended, *outcome);
             }
         }
         let results = results.into_iter().map(settled_out).collect();
@@ -186,10 +198,12 @@ impl Session {
         Ok(())
     }
 
-    fn settled(&mut self, token: &Token, ends: Ends, outcome: SettleOutcome) {
-        match (ends, outcome) {
+    fn settled(&mut self, token: &Token, extended: Option<Millis>, outcome: SettleOutcome) {
+        match (extended, outcome) {
             (_, SettleOutcome::InDoubt | SettleOutcome::InvalidToken) => {}
-            (Ends::No, SettleOutcome::Ok | SettleOutcome::AlreadySettled) => self.held.keep(token),
+            (Some(lease), SettleOutcome::Ok | SettleOutcome::AlreadySettled) => {
+                self.held.extend(token, lease);
+            }
             _ => self.held.let_go(token),
         }
     }
@@ -208,29 +222,30 @@ impl Session {
         self.stops_at.is_none() && self.room() > 0
     }
 
-    /// Waits for a place, then for firings.
+    /// Waits for a place, then for firings; their memory is set aside as they are claimed.
     fn lease(&self) -> Leasing {
         let (app, answers, not_before) = (self.app.clone(), self.answers.clone(), self.not_before);
+        let room = Arc::new(LeaseRoom::new(app.budget()));
         let request = LeaseRequest {
             namespace: self.namespace.clone(),
             max: self.room(),
             bytes_max: FIRINGS_BYTES_MAX,
             lease: self.lease,
             wait: LEASE_WAIT_MAX.to_std(),
+            room: Some(Arc::<LeaseRoom>::clone(&room)),
         };
         Box::pin(async move {
             sleep_until(not_before).await;
             // Whoever has no place has a consumer that is gone: the session ends with it.
             let Ok(place) = answers.reserve_owned().await else { std::future::pending().await };
-            while app.budget().take(1).is_err() {
-                sleep(FULL_WAIT).await;
-            }
             let began = Instant::now();
-            Ok(Got { place, leased: app.node().lease(request).await?, began })
+            let leased = app.node().lease(request).await?;
+            Ok(Got { place, leased, share: room.take(app.budget()), began })
         })
     }
 
-    fn hand_out(&mut self, Got { place, mut leased, began }: Got) {
+    fn hand_out(&mut self, Got { place, mut leased, mut share, began }: Got) {
+        self.backoff = BACKOFF_MIN;
         if leased.firings.is_empty() {
             // One that has waited its whole time is followed by the next one at once.
             self.not_before = began + PAUSED_WAIT;
@@ -242,14 +257,30 @@ impl Session {
         let firings = leased.firings.iter().map(firing_out).collect();
         let kind = Some(Kind::Firings(v1::Firings { firings }));
         let answer = v1::ConsumeResponse { kind };
-        let Ok(share) = self.app.budget().take(answer.encoded_len()) else {
+        let bytes = answer.encoded_len();
+        // A single firing can be larger than what was set aside.
+        if share.grow_to(bytes).is_err() {
             // The claims go back uncounted, for later.
             self.not_before = Instant::now() + FULL_WAIT;
             return;
-        };
+        }
+        share.shrink_to(bytes);
         self.credits = self.credits.saturating_sub(leased.firings.len());
-        self.held.take(&mut leased);
-        place.send((Ok(answer), share));
+        let way = self.held.take(&mut leased, self.app.now());
+        place.send(Waiting { answer: Ok(answer), share, way });
+    }
+
+    /// A lease failed: the next one comes when the store says that it can help, and not before a
+    /// pause that grows. What cannot pass ends the stream.
+    fn put_off(&mut self, error: Error) -> Result<(), Problem> {
+        let wait = match error.retry() {
+            Retry::Never => return Err(error.into()),
+            Retry::Now => Duration::ZERO,
+            Retry::After(wait) => wait.to_std(),
+        };
+        self.not_before = Instant::now() + wait.max(self.backoff);
+        self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
+        Ok(())
     }
 
     /// The server stops: nothing more is handed out.
@@ -269,19 +300,21 @@ impl Session {
 fn waiting(app: &App, kind: Kind) -> Waiting {
     let answer = v1::ConsumeResponse { kind: Some(kind) };
     let share = app.budget().take_anyway(answer.encoded_len());
-    (Ok(answer), share)
+    Waiting { answer: Ok(answer), share, way: None }
 }
 
-/// Whether a verdict ends its lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ends {
-    Yes,
-    No,
+/// Done at this moment, if there is one.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
 }
 
-const fn ends(verdict: &SettleVerdict) -> Ends {
+/// How much longer a verdict lets its lease run; any other ends it.
+const fn extended(verdict: &SettleVerdict) -> Option<Millis> {
     match verdict {
-        SettleVerdict::Extend { .. } => Ends::No,
-        _ => Ends::Yes,
+        SettleVerdict::Extend { lease } => Some(*lease),
+        _ => None,
     }
 }

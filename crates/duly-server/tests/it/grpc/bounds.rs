@@ -34,6 +34,27 @@ async fn p10_a_message_has_the_limit_of_a_body() {
 }
 
 #[tokio::test]
+async fn p10_a_message_of_a_probe_is_small() {
+    let server = Server::start().await;
+    let mut raw = Raw::connect(&server).await;
+    for method in ["Check", "Watch"] {
+        let path = format!("/grpc.health.v1.Health/{method}");
+        let of = |bytes| {
+            let service = "x".repeat(bytes);
+            framed(&HealthCheckRequest { service }.encode_to_vec())
+        };
+        let refused = raw.call(&path, &[], of(4 * 1024)).await;
+        assert_eq!(refused.code(), Code::InvalidArgument, "{method}");
+        let details = refused.get_error_details();
+        assert_eq!(details.error_info().unwrap().reason, "REQUEST_TOO_LARGE", "{method}");
+        assert!(refused.message().contains("at most 4096 bytes"), "{refused:?}");
+        let fits = raw.begin(&path, &[], of(4 * 1024 - 3)).await;
+        let status = Status::from_header_map(fits.headers()).map(|status| status.code());
+        assert_eq!(status, (method == "Check").then_some(Code::NotFound));
+    }
+}
+
+#[tokio::test]
 async fn p10_what_does_not_fit_into_the_memory_is_to_come_again() {
     let settings =
         [("DULY_SERVER__BODY_BYTES_MAX", "1MiB"), ("DULY_SERVER__BODIES_BYTES_MAX", "2MiB")];

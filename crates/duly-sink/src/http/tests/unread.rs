@@ -6,7 +6,12 @@ use futures::future::join_all;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio_rustls::TlsAcceptor;
 
-use super::{connection::Http1, tls::Authority, *};
+use super::{
+    connection::{Http1, Http2, SendError},
+    tls::Authority,
+    unsent::Unsent,
+    *,
+};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
@@ -113,6 +118,25 @@ async fn too_many_bytes_left_on_an_http_2_connection_close_it_under_those_that_g
     let (hanging, ()) = tokio::join!(hanging, leaving);
     assert_eq!(hanging.outcome(), AttemptOutcome::ConnectionLost, "{hanging:?}");
     assert_eq!((early.connections(), sink.pool.kept()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_request_that_waits_on_an_http_2_connection_that_is_closed_comes_back_unsent() {
+    let (ours, theirs) = tokio::io::duplex(64 * 1024);
+    let connection = Arc::new(Http2::start(ours).await.unwrap());
+    let mut http2 = h2::server::handshake(theirs).await.unwrap();
+    tokio::spawn(async move { while http2.accept().await.is_some() {} });
+    let stream = connection.stream().unwrap();
+    // Kept by the client, as if it were still to be sent.
+    let (_kept, unsent) = Unsent::watch(vec![b'x'; 2 << 20].into());
+    connection.leave(unsent);
+    let mut request = hyper::Request::new(Bytes::from_static(b"x").into());
+    *request.uri_mut() = "http://receiver.example/".parse().unwrap();
+    let sent = stream.send(request, 1024);
+    // Nothing here takes so long.
+    let sent = tokio::time::timeout(Duration::from_secs(30), sent).await.expect("it hangs");
+    assert!(matches!(sent, Err(SendError::Unsent)), "{sent:?}");
+    assert!(connection.is_closed() && connection.stream().is_none());
 }
 
 /// Reads the head of each connection's first request, confirms it, and reads no more.

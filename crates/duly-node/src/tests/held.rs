@@ -1,0 +1,159 @@
+//! Claims of consumers that stay connected, and what becomes of them when they go.
+
+use duly_core::Millis;
+use duly_store::TimerView;
+use tokio::time::Instant;
+
+use super::{pull::request, *};
+use crate::{Held, LeaseRequest, Leased, OnItsWay, Room};
+
+async fn leased(world: &World) -> Leased {
+    world.handle.lease(request(world, 10, Duration::ZERO)).await.unwrap()
+}
+
+/// So many claims, and their answer on its way.
+async fn held(world: &World, count: usize) -> (Held, Leased, OnItsWay) {
+    for i in 0..count {
+        world.schedule_pull(&format!("t{i}"), ms(0)).await;
+    }
+    let mut leased = leased(world).await;
+    assert_eq!(leased.firings.len(), count);
+    let mut held = Held::default();
+    let now = duly_core::Timestamp::saturating_from_unix_ms(
+        u64::try_from(duly_core::env::Clock::wall(&world.clock).as_millis()).unwrap(),
+    );
+    let way = held.take(&mut leased, now).unwrap();
+    (held, leased, way)
+}
+
+async fn view(world: &World, id: &str) -> TimerView {
+    world.quiet().await;
+    world.view(id).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_written_goes_back_uncounted() {
+    for written_later in [false, true] {
+        let world = World::start().await;
+        let (held, _, way) = held(&world, 2).await;
+        if written_later {
+            drop(way);
+            drop(held);
+        } else {
+            drop(held);
+            drop(way);
+        }
+        for id in ["t0", "t1"] {
+            let view = view(&world, id).await;
+            assert_eq!((view.state, view.attempts()), (State::Due, 0), "{id}");
+            assert!(!view.maybe_delivered());
+        }
+        assert_eq!(world.flaky.released(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_and_not_settled_counts_and_is_due_again_at_once() {
+    for ends_first in [false, true] {
+        let world = World::start().await;
+        let (mut held, answer, way) = held(&world, 2).await;
+        // It is settled elsewhere: nothing more becomes of it.
+        held.let_go(&answer.firings[0].token);
+        if ends_first {
+            // Nothing is said of what may still get there.
+            drop(held);
+            assert_eq!(view(&world, "t1").await.state, State::InFlight);
+            way.written();
+        } else {
+            way.written();
+            drop(held);
+        }
+        assert_eq!(view(&world, "t0").await.state, State::InFlight);
+        let view = view(&world, "t1").await;
+        assert_eq!((view.state, view.attempts()), (State::Retrying, 1));
+        assert!(view.maybe_delivered());
+        let history = &view.timer().unwrap().history;
+        assert_eq!(history[0].outcome, AttemptOutcome::LeaseLost);
+        assert_eq!(history[0].reason, "the consumer's stream ended before its verdict");
+        assert_eq!(leased(&world).await.firings[0].attempt, 2);
+        assert_eq!(world.flaky.released(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_lease_has_ended_is_forgotten_when_it_ends_extended_or_not() {
+    let world = World::start().await;
+    let (mut held, answer, way) = held(&world, 3).await;
+    way.written();
+    let began = Instant::now();
+    let after = |secs| began + Duration::from_secs(secs);
+    assert_eq!((held.len(), held.next_end()), (3, Some(after(30))));
+    held.extend(&answer.firings[1].token, Millis::from_secs(100));
+    tokio::time::advance(Duration::from_secs(20)).await;
+    held.extend(&answer.firings[2].token, Millis::from_secs(5));
+    assert_eq!(held.next_end(), Some(after(25)), "an extension can shorten a lease");
+    held.forget_ended(after(25));
+    assert_eq!((held.len(), held.next_end()), (2, Some(after(30))));
+    held.let_go(&answer.firings[0].token);
+    assert_eq!((held.len(), held.next_end()), (1, Some(after(100))));
+    held.extend(&answer.firings[1].token, Millis::from_secs(12 * 3_600));
+    assert_eq!(held.next_end(), Some(after(12 * 3_600)), "counted from the claim");
+    held.forget_ended(after(12 * 3_600));
+    assert!(held.is_empty() && held.next_end().is_none());
+    held.extend(&answer.firings[1].token, Millis::from_secs(1));
+    assert!(held.is_empty() && held.next_end().is_none());
+}
+
+/// Room for a number of bytes, which anybody may change.
+#[derive(Debug, Default)]
+struct Rooms {
+    bytes: std::sync::atomic::AtomicU64,
+    set_aside: std::sync::atomic::AtomicU64,
+}
+
+const NOW: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
+
+impl Room for Rooms {
+    fn set_aside(&self, bytes_max: u64) -> Option<u64> {
+        let bytes = self.bytes.load(NOW).min(bytes_max);
+        self.set_aside.store(bytes, NOW);
+        (bytes > 0).then_some(bytes)
+    }
+    fn let_go(&self) {
+        self.set_aside.store(0, NOW);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_room_is_asked_for_when_a_call_has_its_turn_and_one_without_makes_way() {
+    let world = World::start().await;
+    let rooms = std::sync::Arc::new(Rooms::default());
+    rooms.bytes.store(1_000, NOW);
+    let with_room = || LeaseRequest {
+        room: Some(std::sync::Arc::<Rooms>::clone(&rooms)),
+        ..request(&world, 10, pull::MINUTE)
+    };
+    let waiting = |request| {
+        let handle = world.handle.clone();
+        tokio::spawn(async move { handle.lease(request).await })
+    };
+    let first = waiting(with_room());
+    world.quiet().await;
+    assert_eq!(rooms.set_aside.load(NOW), 0, "one that waits has nothing set aside");
+    let second = waiting(request(&world, 10, pull::MINUTE));
+    world.quiet().await;
+    rooms.bytes.store(0, NOW);
+    world.schedule_pull("x", ms(0)).await;
+    let refused = first.await.unwrap().unwrap_err();
+    assert!(matches!(refused, duly_store::Error::Overloaded { .. }), "{refused}");
+    let served = second.await.unwrap().unwrap();
+    assert_eq!(served.firings.len(), 1);
+    served.delivered();
+    // No more is claimed than there is room for.
+    for id in ["a", "b", "c"] {
+        world.schedule_pull_bytes(id, 400).await;
+    }
+    rooms.bytes.store(900, NOW);
+    let served = world.handle.lease(with_room()).await.unwrap();
+    assert_eq!((served.firings.len(), rooms.set_aside.load(NOW)), (2, 900));
+}

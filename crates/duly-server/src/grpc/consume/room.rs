@@ -1,0 +1,73 @@
+//! Room in the memory of bodies for the firings of one lease.
+//!
+//! Asked for by the node at the moment of the claim: a consumer that waits for firings costs nothing,
+//! and what is claimed for it after any wait has its room before it is read (P10). Where there is too
+//! little for a whole answer, fewer firings are claimed.
+
+use duly_node::Room;
+use parking_lot::Mutex;
+
+use crate::http::budget::{Budget, SMALL_BYTES_MAX, Share};
+
+/// Room for one lease.
+#[derive(Debug)]
+pub(super) struct LeaseRoom(Mutex<Share>);
+
+impl LeaseRoom {
+    /// None yet.
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self(Mutex::new(budget.share()))
+    }
+
+    /// What was set aside; a lease that is still under way finds none of it.
+    pub(super) fn take(&self, budget: &Budget) -> Share {
+        std::mem::replace(&mut *self.0.lock(), budget.share())
+    }
+}
+
+impl Room for LeaseRoom {
+    fn set_aside(&self, bytes_max: u64) -> Option<u64> {
+        let mut share = self.0.lock();
+        let mut bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        while share.grow_to(bytes).is_err() {
+            if bytes <= SMALL_BYTES_MAX {
+                return None;
+            }
+            bytes = (bytes / 4).max(SMALL_BYTES_MAX);
+        }
+        Some(bytes as u64)
+    }
+
+    fn let_go(&self) {
+        self.0.lock().shrink_to(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    #[test]
+    fn p10_fewer_bytes_are_claimed_where_less_is_left_and_none_where_that_is_too_little() {
+        let budget = Budget::new(4 * 1024 * 1024);
+        let room = LeaseRoom::new(&budget);
+        assert_eq!(room.set_aside(MIB), Some(MIB));
+        room.let_go();
+        let others = budget.take_anyway(2 * 1024 * 1024 + 500_000);
+        assert_eq!(room.set_aside(MIB), Some(MIB / 4));
+        let more = budget.take_anyway(1024 * 1024);
+        room.let_go();
+        assert_eq!(room.set_aside(MIB), Some(SMALL_BYTES_MAX as u64), "of the last quarter");
+        room.let_go();
+        let rest = budget.take_anyway(500_000);
+        assert_eq!(room.set_aside(MIB), None);
+        drop((others, more, rest));
+        assert_eq!(room.set_aside(MIB), Some(MIB));
+        let share = room.take(&budget);
+        assert!(budget.take(3 * 1024 * 1024).is_err());
+        drop(share);
+        assert!(budget.take(3 * 1024 * 1024).is_ok());
+    }
+}

@@ -1,0 +1,160 @@
+//! Streams in virtual time, on a store without a disk and a server without sockets.
+
+mod world;
+
+use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
+
+use axum::body::Body;
+use duly_core::{NamespaceName, TimerId, shard::ShardId};
+use duly_proto::v1::{self, consume_response::Kind, settle_result};
+use futures::{StreamExt, stream};
+use tokio::time::{Instant, sleep, timeout};
+use tonic::Code;
+use tower::ServiceExt;
+
+use self::world::{BODIES_BYTES, Consumer, LEFT_ALONE, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn p10_what_a_consumer_has_waited_for_is_not_claimed_while_the_memory_is_full() {
+    let world = World::start().await;
+    let mut consumer = Consumer::open(&world, 10, 30).await;
+    while world.app.node().health().waiters == 0 {
+        tokio::task::yield_now().await;
+    }
+    let full = world.app.budget().take_anyway(BODIES_BYTES);
+    world.due(3).await;
+    sleep(SECOND * 10).await;
+    assert_eq!(world.granted(), 0);
+    drop(full);
+    assert_eq!(consumer.firings().await.len(), 3);
+    assert_eq!(world.granted(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_a_consumer_that_holds_nothing_takes_nothing_of_the_memory() {
+    let world = World::start().await;
+    let mut consumer = Consumer::open(&world, 10, 30).await;
+    // One large message that nothing is kept of, nor of the buffer that it came in.
+    let settlement = v1::Settlement {
+        token: "x".repeat(60),
+        verdict: Some(v1::settlement::Verdict::Ack(v1::Ack {})),
+    };
+    consumer.say(0, vec![settlement; 10_000]).await;
+    assert!(matches!(consumer.hear().await, Some(Ok(Kind::Settled(_)))));
+    sleep(SECOND).await;
+    assert!(world.uses_nothing(), "it is idle");
+    world.due(1).await;
+    assert_eq!(consumer.firings().await.len(), 1, "and goes on");
+    sleep(SECOND).await;
+    assert!(world.uses_nothing(), "what it holds is with the consumer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_for_a_moment_ends_no_stream() {
+    let world = World::start().await;
+    world.due(2).await;
+    let mut consumer = Consumer::open(&world, 1, 30).await;
+    let first = consumer.firings().await;
+    world.claims.failing.store(3, Ordering::Relaxed);
+    let began = Instant::now();
+    consumer.say(1, Vec::new()).await;
+    assert_eq!(consumer.firings().await.len(), 1);
+    assert!(began.elapsed() >= LEFT_ALONE * 3, "it is asked again when it said, not before");
+    // What was held all the time is held on, and a verdict that it could not take is said again.
+    world.claims.settles_failing.store(1, Ordering::Relaxed);
+    let verdict = Some(v1::settlement::Verdict::Ack(v1::Ack {}));
+    let settlement = v1::Settlement { token: first[0].token.clone(), verdict };
+    let mut settle = async || {
+        consumer.say(0, vec![settlement.clone()]).await;
+        match consumer.hear().await {
+            Some(Ok(Kind::Settled(mut settled))) => settled.results.remove(0).result.unwrap(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let refused = settle().await;
+    assert!(matches!(&refused, settle_result::Result::Error(problem)
+        if problem.code == "unavailable" && problem.retry_after.is_some()));
+    assert_eq!(settle().await, settle_result::Result::Outcome(v1::SettleOutcome::Ok.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_pass_ends_a_stream() {
+    let world = World::start().await;
+    let mut consumer = Consumer::open(&world, 1, 30).await;
+    while world.app.node().health().waiters == 0 {
+        tokio::task::yield_now().await;
+    }
+    let name = NamespaceName::new("a").unwrap();
+    let mode = duly_store::namespaces::DeleteMode::Force;
+    world.app.store().delete_namespace(name, mode).await.unwrap();
+    let ended = consumer.hear().await.unwrap().unwrap_err();
+    assert_eq!(ended.code(), Code::NotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extended_lease_that_has_ended_gives_its_place_back_however_busy_its_stream_is() {
+    let world = World::start().await;
+    world.due(1).await;
+    let mut consumer = Consumer::open(&world, 1, 1).await;
+    let firing = consumer.firings().await.remove(0);
+    let lease = Some(prost_types::Duration { seconds: 3, nanos: 0 });
+    let verdict = Some(v1::settlement::Verdict::Extend(v1::ExtendVerdict { lease }));
+    consumer.say(0, vec![v1::Settlement { token: firing.token, verdict }]).await;
+    assert!(matches!(consumer.hear().await, Some(Ok(Kind::Settled(_)))));
+    // A stream whose server stops ends when nothing is held any more.
+    let began = Instant::now();
+    world.app.stop();
+    assert!(matches!(consumer.hear().await, Some(Ok(Kind::Stopping(_)))));
+    let busy = consumer.say.clone();
+    let saying = tokio::spawn(async move {
+        while busy.send(v1::ConsumeRequest::default()).await.is_ok() {
+            sleep(SECOND / 10).await;
+        }
+    });
+    assert!(consumer.hear().await.is_none());
+    let seconds = began.elapsed().as_secs_f64();
+    assert!((2.9..3.5).contains(&seconds), "{seconds} s");
+    saying.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_counts_as_an_attempt_with_an_unknown_outcome() {
+    let world = World::start().await;
+    world.due(1).await;
+    let mut consumer = Consumer::open(&world, 1, 30).await;
+    assert_eq!(consumer.firings().await[0].attempt, 1);
+    drop(consumer);
+    let mut next = Consumer::open(&world, 1, 30).await;
+    let began = Instant::now();
+    assert_eq!(next.firings().await[0].attempt, 2);
+    assert!(began.elapsed() < SECOND, "at once");
+    let (name, id) = (NamespaceName::new("a").unwrap(), TimerId::new("t0").unwrap());
+    let view = world.app.store().get(ShardId(0), name, id).await.unwrap().unwrap();
+    assert!(view.maybe_delivered());
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_a_watch_whose_request_never_ends_is_ended() {
+    let world = World::start().await;
+    for path in ["/grpc.health.v1.Health/Watch", "/duly.v1.Timers/Consume"] {
+        let begun = stream::iter([Ok::<_, Infallible>(&b"\0\0"[..])]).chain(stream::pending());
+        let request = http::Request::post(format!("http://localhost{path}"))
+            .header("content-type", "application/grpc")
+            .body(Body::from_stream(begun))
+            .unwrap();
+        let began = Instant::now();
+        let answer = async {
+            let response = crate::grpc::router(world.app.clone()).oneshot(request).await.unwrap();
+            let head = response.headers().clone();
+            (head, http_body_util::BodyExt::collect(response.into_body()).await.unwrap())
+        };
+        let (head, body) = timeout(SECOND * 3_600, answer).await.expect("it does not end");
+        let headers = body.trailers().unwrap_or(&head);
+        let status = tonic::Status::from_header_map(headers).unwrap();
+        assert_eq!(status.code(), Code::DeadlineExceeded, "{path}: {status:?}");
+        assert!(status.message().contains("server.request_timeout"), "{status:?}");
+        assert_eq!(began.elapsed().as_secs(), 30, "{path}");
+    }
+}

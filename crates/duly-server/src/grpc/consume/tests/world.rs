@@ -1,0 +1,252 @@
+//! A server without sockets, on a store whose claims are counted and fail on demand.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Body};
+use duly_core::{
+    Millis, NamespaceName, Schedule, TimerId, env::Clock, schedule::IfExists, schedule::When,
+    shard::ShardId,
+};
+use duly_node::Node;
+use duly_proto::v1::{self, consume_response::Kind, timers_client::TimersClient};
+use duly_sink::{Delivery, Envelope, Sink, http::AddressPolicy};
+use duly_store::{
+    Answer, Command, Error, Forecast, ForecastRequest, Health, ListRequest, Operation, Outcome,
+    Page, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
+    claim::{ClaimRequest, Claimed, NodeRun, Ready, ReadyCursor},
+    conformance::ManualClock,
+    memory::MemoryStore,
+    namespaces::{Activity, DeleteMode, Namespace, Put},
+};
+use futures::{Stream, StreamExt, future::BoxFuture, stream};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
+use tonic::{Status, Streaming};
+use tower::{ServiceExt, util::MapRequest};
+
+use crate::{
+    http::{App, Backups, Guard, ImplicitNamespaces, Limits, Parts},
+    telemetry::Metrics,
+};
+
+pub(super) const BODIES_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long a store that fails asks to be left alone.
+pub(super) const LEFT_ALONE: Duration = Duration::from_secs(7);
+
+/// What the claims of a store come to, and how many of its next calls fail.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    pub(super) granted: AtomicUsize,
+    pub(super) failing: AtomicUsize,
+    pub(super) settles_failing: AtomicUsize,
+}
+
+fn fails(count: &AtomicUsize) -> Option<Error> {
+    let less = |left: usize| left.checked_sub(1);
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
+    let retry_after = Millis::from_ms(u64::try_from(LEFT_ALONE.as_millis()).unwrap());
+    Some(Error::Unavailable { reason: "asked to by the test".into(), retry_after })
+}
+
+#[derive(Debug)]
+struct Watched(MemoryStore, Arc<Claims>);
+
+#[rustfmt::skip]
+impl Store for Watched {
+    fn shards(&self) -> u16 {
+        self.0.shards()
+    }
+    fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+        if let Some(error) = fails(&self.1.failing) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        Box::pin(async move {
+            let claimed = self.0.claim(shard, request).await?;
+            self.1.granted.fetch_add(claimed.firings.len(), Ordering::Relaxed);
+            Ok(claimed)
+        })
+    }
+    fn ready(&self, shard: ShardId, after: Option<ReadyCursor>, limit: usize) -> StoreFuture<'_, Ready> {
+        self.0.ready(shard, after, limit)
+    }
+    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
+        self.0.apply(shard, commands)
+    }
+    fn settle(&self, shard: ShardId, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        if let Some(error) = fails(&self.1.settles_failing) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.0.settle(shard, settlements)
+    }
+    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+        self.0.release_owner(shard, run)
+    }
+    fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId) -> StoreFuture<'_, Option<TimerView>> {
+        self.0.get(shard, namespace, id)
+    }
+    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
+        self.0.list(shard, request)
+    }
+    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
+        self.0.stats(shard, namespace)
+    }
+    fn forecast(&self, shard: ShardId, request: ForecastRequest) -> StoreFuture<'_, Option<Forecast>> {
+        self.0.forecast(shard, request)
+    }
+    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
+        self.0.put_namespace(name, put)
+    }
+    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
+        self.0.get_namespace(name)
+    }
+    fn list_namespaces(&self, after: Option<NamespaceName>, limit: usize) -> StoreFuture<'_, Vec<Namespace>> {
+        self.0.list_namespaces(after, limit)
+    }
+    fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
+        self.0.set_activity(name, activity)
+    }
+    fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
+        self.0.delete_namespace(name, mode)
+    }
+    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
+        self.0.wakeups(shard)
+    }
+    fn health(&self) -> Health {
+        self.0.health()
+    }
+}
+
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn deliver(&self, _: Envelope) -> BoxFuture<'_, Delivery> {
+        Box::pin(std::future::pending())
+    }
+}
+
+pub(super) struct World {
+    pub(super) app: App,
+    pub(super) claims: Arc<Claims>,
+}
+
+/// What a client calls instead of a connection.
+type Direct = MapRequest<Router, fn(http::Request<tonic::body::Body>) -> http::Request<Body>>;
+
+impl World {
+    /// A server with the namespace `a`.
+    pub(super) async fn start() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+        let claims = Arc::<Claims>::default();
+        let memory = MemoryStore::new(Arc::clone(&clock), 1);
+        let store: Arc<dyn Store> = Arc::new(Watched(memory, Arc::clone(&claims)));
+        let options = duly_node::Options::default();
+        let node = Node::start(Arc::clone(&store), Arc::new(Nowhere), Arc::clone(&clock), options);
+        let app = App::new(Parts {
+            store,
+            node,
+            clock,
+            implicit_namespaces: ImplicitNamespaces::Create,
+            guard: Guard {
+                listen: [127, 0, 0, 1].into(),
+                allowed_hosts: Vec::new(),
+                allowed_origins: Vec::new(),
+            },
+            addresses: AddressPolicy::with_loopback(),
+            limits: Limits {
+                body_bytes_max: 1024 * 1024,
+                bodies_bytes_max: BODIES_BYTES,
+                request_timeout: Duration::from_secs(30),
+            },
+            backups: Backups::new(None, |_| panic!("there is no directory for backups")),
+            metrics: Metrics::install(),
+        });
+        let world = Self { app, claims };
+        let name = NamespaceName::new("a").unwrap();
+        let settings = Box::default();
+        let put = Put::Replace { settings, secrets: duly_store::namespaces::Secrets::Set };
+        world.app.store().put_namespace(name, put).await.unwrap();
+        world
+    }
+
+    pub(super) fn direct(&self) -> Direct {
+        crate::grpc::router(self.app.clone()).map_request(|request| request.map(Body::new))
+    }
+
+    /// Makes timers that are due, behind the back of everything that counts bytes.
+    pub(super) async fn due(&self, count: usize) {
+        let commands = (0..count).map(|i| {
+            let id = TimerId::new(&format!("t{i}")).unwrap();
+            let schedule = Box::new(Schedule::new(id, When::After(Millis::ZERO)));
+            Command {
+                namespace: NamespaceName::new("a").unwrap(),
+                operation: Operation::Schedule { schedule, if_exists: IfExists::default() },
+                answer: Answer::Whole,
+            }
+        });
+        self.app.store().apply(ShardId(0), commands.collect()).await.unwrap();
+    }
+
+    pub(super) fn granted(&self) -> usize {
+        self.claims.granted.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing of the memory of bodies is used.
+    pub(super) fn uses_nothing(&self) -> bool {
+        let all_but_one = self.app.budget().take_anyway(BODIES_BYTES - 1);
+        let has_room = self.app.budget().take(1).is_ok();
+        drop(all_but_one);
+        has_room
+    }
+}
+
+/// A consumer.
+pub(super) struct Consumer {
+    pub(super) say: mpsc::Sender<v1::ConsumeRequest>,
+    pub(super) hear: Streaming<v1::ConsumeResponse>,
+}
+
+fn receiving<T>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> {
+    stream::unfold(receiver, |mut receiver| async {
+        let item = receiver.recv().await?;
+        Some((item, receiver))
+    })
+}
+
+impl Consumer {
+    /// Opens a stream whose leases have this length.
+    pub(super) async fn open(world: &World, credits: u32, lease_secs: i64) -> Self {
+        let (say, said) = mpsc::channel(10);
+        let lease = Some(prost_types::Duration { seconds: lease_secs, nanos: 0 });
+        let open = Some(v1::ConsumeOpen { namespace: "a".into(), lease });
+        say.send(v1::ConsumeRequest { open, credits, settlements: Vec::new() }).await.unwrap();
+        let origin = "http://localhost".parse().unwrap();
+        let mut client = TimersClient::with_origin(world.direct(), origin);
+        Self { say, hear: client.consume(receiving(said)).await.unwrap().into_inner() }
+    }
+
+    pub(super) async fn say(&self, credits: u32, settlements: Vec<v1::Settlement>) {
+        self.say.send(v1::ConsumeRequest { open: None, credits, settlements }).await.unwrap();
+    }
+
+    /// What comes next; a wait of an hour is a hang.
+    pub(super) async fn hear(&mut self) -> Option<Result<Kind, Status>> {
+        let next = timeout(Duration::from_secs(3_600), self.hear.next()).await;
+        Some(next.expect("nothing comes")?.map(|answer| answer.kind.unwrap()))
+    }
+
+    pub(super) async fn firings(&mut self) -> Vec<v1::Firing> {
+        match self.hear().await {
+            Some(Ok(Kind::Firings(firings))) => firings.firings,
+            other => panic!("{other:?}"),
+        }
+    }
+}
