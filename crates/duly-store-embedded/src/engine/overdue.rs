@@ -83,7 +83,8 @@ impl Overdue {
 
     /// The time of the earliest that is held or aside.
     pub(crate) fn first_ms(&self) -> Option<u64> {
-        let aside = (self.aside > 0).then_some(self.aside_from_ms);
+        let known_ms = Some(self.aside_from_ms).filter(|from_ms| *from_ms < u64::MAX);
+        let aside = known_ms.filter(|_| self.aside > 0);
         self.window.first().map(|place| place.at_ms).into_iter().chain(aside).min()
     }
 
@@ -161,6 +162,10 @@ impl Overdue {
 
     /// Corrects the length, and how much of it is aside, to what was counted otherwise.
     pub(crate) fn correct_len(&mut self, len: u64, aside: u64) {
+        if self.aside == 0 {
+            // Of which times these are nobody knows.
+            self.aside_from_ms = u64::MAX;
+        }
         self.aside = aside;
         self.hidden = len.saturating_sub(aside).saturating_sub(self.window.len() as u64);
     }

@@ -4,6 +4,12 @@
 //! or writes. [`Engine::busy`] says that another is needed at once. A popped entry that disagrees with
 //! the index is stale and dropped.
 
+use duly_core::{
+    State, Timer, Timestamp,
+    lifecycle::{self, Budget, Decision, Event},
+    timer::{Attempt, AttemptOutcome, Death, DeathReason, Next, Wait},
+};
+
 use crate::{
     files::{FileId, ReadError},
     format::{
@@ -11,11 +17,6 @@ use crate::{
         record::{Cause, Record},
     },
     index::{Claimable, Entry, Flags, Key, Kind, Location},
-};
-use duly_core::{
-    State, Timer, Timestamp,
-    lifecycle::{self, Budget, Decision, Event},
-    timer::{Attempt, AttemptOutcome, Death, DeathReason, Next, Wait},
 };
 
 use super::{Engine, HeldBack, Stop, allowance::Allowance, aside, near::Due, view::not_now};
