@@ -1,0 +1,63 @@
+//! A watchdog: something that should have happened has not.
+//!
+//! Run a server with `cargo run --release -- serve`, then
+//! `cargo run -p duly-client --example missing_event`. It ends by itself after some seconds.
+//! `DULY_SERVER` names another server.
+
+use std::{error::Error, time::Duration};
+
+use duly_client::{Client, Failure, Firing, Schedule};
+use tokio::{sync::mpsc, time::interval};
+
+const NAMESPACE: &str = "example-watchdog";
+/// How long a device may be silent.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let server = std::env::var("DULY_SERVER").unwrap_or("http://127.0.0.1:3859".to_owned());
+    run(&server).await
+}
+
+/// Two devices send signs of life, one of them falls silent, and the other one says goodbye.
+pub async fn run(server: &str) -> Result<(), Box<dyn Error>> {
+    let client = Client::new(server)?;
+    let run = std::time::UNIX_EPOCH.elapsed()?.as_millis();
+    let (silent, polite) = (format!("device:{run}:a"), format!("device:{run}:b"));
+
+    let (raised, mut alarms) = mpsc::channel(10);
+    let consumer = client.consume(NAMESPACE, move |firing: Firing| {
+        let raised = raised.clone();
+        async move {
+            println!("{}: silent for {SILENCE_MAX:?}; the last it said was {}", firing.id, firing.text()?);
+            raised.send(firing.id).await?;
+            Ok::<(), Failure>(())
+        }
+    })?;
+
+    // Each sign of life puts the alarm off: the timer with the device's id is replaced.
+    let mut beat = interval(Duration::from_millis(200));
+    for number in 1..=5 {
+        beat.tick().await;
+        for device in [&silent, &polite] {
+            let alarm = Schedule::after(SILENCE_MAX).id(device).text(format!("sign {number}"));
+            client.debounce(NAMESPACE, alarm).await?;
+        }
+        println!("sign {number} of both");
+    }
+
+    // Who says goodbye may be silent.
+    client.cancel(NAMESPACE, &polite).await?;
+
+    loop {
+        let device = alarms.recv().await.ok_or("the consumer ended")?;
+        if device == polite {
+            return Err("an alarm for a device that had said goodbye".into());
+        }
+        if device == silent {
+            break;
+        }
+    }
+    consumer.stop().await?;
+    Ok(())
+}
