@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Two devices send signs of life, one of them falls silent, and the other one says goodbye.
-pub async fn run(server: &str) -> Result<(), Box<dyn Error>> {
+pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
     let client = Client::new(server)?;
     let run = std::time::UNIX_EPOCH.elapsed()?.as_millis();
     let (silent, polite) = (format!("device:{run}:a"), format!("device:{run}:b"));
@@ -29,7 +29,11 @@ pub async fn run(server: &str) -> Result<(), Box<dyn Error>> {
     let consumer = client.consume(NAMESPACE, move |firing: Firing| {
         let raised = raised.clone();
         async move {
-            println!("{}: silent for {SILENCE_MAX:?}; the last it said was {}", firing.id, firing.text()?);
+            println!(
+                "{}: silent for {SILENCE_MAX:?}; the last it said was {}",
+                firing.id,
+                firing.text()?
+            );
             raised.send(firing.id).await?;
             Ok::<(), Failure>(())
         }

@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Places three orders, pays one, and sees the others closed.
-pub async fn run(server: &str) -> Result<(), Box<dyn Error>> {
+pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
     let client = Client::new(server)?;
 
     // Whoever closes orders. In a shop this is another program, and several of them share the work.

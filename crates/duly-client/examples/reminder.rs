@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Sends four reminders.
-pub async fn run(server: &str) -> Result<(), Box<dyn Error>> {
+pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
     let client = Client::new(server)?;
     let user = format!("user:{}", std::time::UNIX_EPOCH.elapsed()?.as_millis());
     let one = |text: &str| Reminder { text: text.to_owned(), chain: None };
@@ -48,7 +48,8 @@ pub async fn run(server: &str) -> Result<(), Box<dyn Error>> {
                 && number < count
             {
                 let next = Reminder { chain: Some((number + 1, count)), ..reminder.clone() };
-                let chain = firing.id.rsplit_once(':').map_or(firing.id.as_str(), |(chain, _)| chain);
+                let chain =
+                    firing.id.rsplit_once(':').map_or(firing.id.as_str(), |(chain, _)| chain);
                 let id = format!("{chain}:{}", number + 1);
                 again.schedule(NAMESPACE, Schedule::after(WEEK).id(id).json(&next)).await?;
             }

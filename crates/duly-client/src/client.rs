@@ -95,6 +95,5 @@ impl Client {
 
 /// Checks the name of a namespace.
 pub(crate) fn namespace_out(name: &str) -> Result<Arc<str>, Invalid> {
-    let name = NamespaceName::new(name).map_err(|invalid| invalid.within("namespace"))?;
-    Ok(name.as_str().into())
+    Ok(NamespaceName::new(name)?.as_str().into())
 }

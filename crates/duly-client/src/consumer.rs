@@ -36,12 +36,12 @@ use std::sync::Arc;
 use duly_core::Code;
 use tokio::{sync::watch, task::JoinHandle};
 
+use self::{counts::Counters, options::Options, worker::Worker};
 pub use self::{
     counts::Counts,
     handler::{Failure, Handler},
     options::{ConsumerBuilder, Dedup},
 };
-use self::{counts::Counters, options::Options, worker::Worker};
 use crate::{
     client::{Client, namespace_out},
     error::{Error, Retry},

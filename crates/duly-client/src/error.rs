@@ -24,7 +24,9 @@ pub enum Error {
     #[error("{} ({})", .0.detail, .0.code.as_str())]
     Refused(Box<Refusal>),
     /// There is no connection to the server; nothing was sent.
-    #[error("no connection to {server}: {reason}; nothing was done. Check that the server runs and that the address is right")]
+    #[error(
+        "no connection to {server}: {reason}; nothing was done. Check that the server runs and that the address is right"
+    )]
     Unreachable {
         /// The URL that was given to the builder.
         server: String,
@@ -50,7 +52,9 @@ pub enum Error {
         retry: Retry,
     },
     /// The server answered something that this client does not understand.
-    #[error("the answer of the server cannot be read: {0}; use a client that is as new as the server")]
+    #[error(
+        "the answer of the server cannot be read: {0}; use a client that is as new as the server"
+    )]
     Answer(String),
 }
 

@@ -124,8 +124,8 @@ where
 
 /// What a call that is given up says: no certainty that an earlier try has taken away.
 fn last_word(safety: Safety, error: Error, doubt: Option<Error>) -> Error {
-    let refused_by_state = matches!(error.retry(), Retry::AfterALook)
-        || matches!(error.code(), Code::NotFound);
+    let refused_by_state =
+        matches!(error.retry(), Retry::AfterALook) || matches!(error.code(), Code::NotFound);
     let doubtful = match (doubt, error.again()) {
         (Some(_), Again::Perhaps(_)) | (None, _) => error,
         // The server was asked again, and it has the last word.

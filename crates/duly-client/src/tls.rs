@@ -1,5 +1,9 @@
 //! TLS: rustls with ring, the authorities of the system or your own, a certificate of the client.
 
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::error::Invalid;
@@ -16,7 +20,10 @@ impl Tls {
     pub(crate) fn apply(self, endpoint: Endpoint) -> Result<Endpoint, Invalid> {
         let mut config = ClientTlsConfig::new();
         config = match self.authorities {
-            Some(pem) => config.ca_certificate(Certificate::from_pem(pem)),
+            Some(pem) => {
+                check(&pem)?;
+                config.ca_certificate(Certificate::from_pem(pem))
+            }
             None => config.with_native_roots(),
         };
         if let Some((certificate, key)) = self.identity {
@@ -25,10 +32,23 @@ impl Tls {
         endpoint.tls_config(config).map_err(|error| {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             let allowed = format!(
-                "readable: certificates and keys as PEM, and an authority to trust ({})",
+                "readable: a certificate and its key as PEM, and an authority to trust ({})",
                 cause.unwrap_or_else(|| error.to_string())
             );
             Invalid::unseen("tls", allowed)
         })
     }
+}
+
+/// Whether these are authorities. The library leaves out what it cannot read, and then trusts nobody.
+fn check(pem: &[u8]) -> Result<(), Invalid> {
+    let refuse = |why: &str| {
+        Invalid::unseen("ca_certificate", format!("one or more certificates as PEM ({why})"))
+    };
+    let mut authorities = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| refuse(&error.to_string()))?;
+        authorities.add(certificate).map_err(|error| refuse(&error.to_string()))?;
+    }
+    if authorities.is_empty() { Err(refuse("it has none")) } else { Ok(()) }
 }

@@ -61,7 +61,9 @@ impl Batches {
         let full = Arc::clone(&lane.full);
         lanes.insert(Arc::clone(namespace), lane);
         drop(lanes);
-        tokio::spawn(Task { batches: Arc::clone(self), namespace: Arc::clone(namespace) }.run(full));
+        tokio::spawn(
+            Task { batches: Arc::clone(self), namespace: Arc::clone(namespace) }.run(full),
+        );
     }
 
     /// The next batch; the lane goes when there is none.

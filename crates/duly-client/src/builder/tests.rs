@@ -39,7 +39,12 @@ async fn an_address_is_one_with_scheme_and_host_and_nothing_else() {
 async fn certificates_must_be_readable() {
     assert!(Client::new("https://duly.example").is_ok());
     let wrong = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    let refusal = refusal(Client::builder("https://duly.example").ca_certificate(wrong));
+    let remote = || Client::builder("https://duly.example");
+    for authorities in [wrong, "", "no certificate"] {
+        let refusal = refusal(remote().ca_certificate(authorities));
+        assert!(refusal.starts_with("ca_certificate must be one or more"), "{refusal}");
+    }
+    let refusal = refusal(remote().client_certificate(wrong, "no key"));
     assert!(refusal.starts_with("tls must be readable"), "{refusal}");
 }
 

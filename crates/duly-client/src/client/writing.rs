@@ -83,8 +83,7 @@ impl Client {
         id: &str,
         change: Change,
     ) -> Result<Timer, Error> {
-        let safety =
-            if change.if_revision.is_some() { Safety::Guarded } else { Safety::Once };
+        let safety = if change.if_revision.is_some() { Safety::Guarded } else { Safety::Once };
         let operation = Operation::Reschedule(change_out(id, change)?);
         self.change(namespace, operation, safety).await
     }

@@ -54,7 +54,8 @@ async fn what_may_have_been_done_is_repeated_only_where_that_is_safe() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_is_not_repeated() {
-    for code in [Code::InvalidArgument, Code::AlreadyExists, Code::Finished, Code::ResourceExhausted]
+    for code in
+        [Code::InvalidArgument, Code::AlreadyExists, Code::Finished, Code::ResourceExhausted]
     {
         let (answer, tries) = tried(Safety::Repeatable, vec![Err(refused(code))]).await;
         assert_eq!((answer.unwrap_err().code(), tries), (code, 1));
@@ -95,7 +96,8 @@ async fn a_call_is_given_up_when_its_time_or_its_tries_are_over() {
     let began = Instant::now();
     let deadline = began + Duration::from_secs(10);
     let answer: Result<(), _> =
-        repeat(Retries::default(), Safety::Repeatable, deadline, || async { Err(not_done()) }).await;
+        repeat(Retries::default(), Safety::Repeatable, deadline, || async { Err(not_done()) })
+            .await;
     assert_eq!(answer.unwrap_err(), not_done());
     assert!(Instant::now() <= deadline, "it does not wait for a try that would come too late");
     let tries = RefCell::new(0);
@@ -112,7 +114,8 @@ async fn a_call_is_given_up_when_its_time_or_its_tries_are_over() {
 fn waits_double_up_to_the_longest_and_chance_only_shortens_them_by_half() {
     let retries = Retries::default();
     let (ms, longest) = (Duration::from_millis, retries.longest_wait);
-    for (tries, whole) in [(1, ms(50)), (2, ms(100)), (3, ms(200)), (7, longest), (4_000, longest)] {
+    for (tries, whole) in [(1, ms(50)), (2, ms(100)), (3, ms(200)), (7, longest), (4_000, longest)]
+    {
         assert_eq!(retries.wait_after(tries, 0.0), whole);
         assert_eq!(retries.wait_after(tries, 1.0), whole / 2);
     }

@@ -18,7 +18,7 @@ use crate::{
 
 /// Checks an id, and takes it.
 pub(crate) fn id_out(id: &str) -> Result<String, Invalid> {
-    Ok(TimerId::new(id).map_err(|invalid| invalid.within("id"))?.as_str().to_owned())
+    Ok(TimerId::new(id)?.as_str().to_owned())
 }
 
 fn payload_out(payload: Option<Payload>) -> (Option<bytes::Bytes>, i32) {

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use duly_client::{Batching, Client, Code, Error, Retries, Schedule};
 use futures::{future::join_all, poll};
+use tokio::task::unconstrained;
 
 use crate::{
     script::Script,
@@ -16,7 +17,8 @@ async fn schedule(client: &Client, numbers: std::ops::Range<usize>) -> Vec<Resul
         let schedule = Schedule::after(HOUR).id(number.to_string());
         client.schedule(NAMESPACE, schedule).await.map(drop)
     });
-    join_all(calls).await
+    // All of them are asked for at once, however many they are.
+    unconstrained(join_all(calls)).await
 }
 
 fn all_well(results: &[Result<(), Error>]) -> bool {

@@ -19,7 +19,9 @@ async fn each_call_shows_the_token_and_who_made_it() {
     soon(client.schedule(NAMESPACE, Schedule::after(HOUR))).await.unwrap();
     let (authorization, agent) = script.caller.lock().clone();
     assert_eq!(authorization.as_deref(), Some("Bearer t0ken"));
-    assert!(agent.unwrap().starts_with(&format!("shop/7 duly-client/{}", env!("CARGO_PKG_VERSION"))));
+    assert!(
+        agent.unwrap().starts_with(&format!("shop/7 duly-client/{}", env!("CARGO_PKG_VERSION")))
+    );
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use duly_client::{
     Change, Client, Code, Destination, Error, Filter, IfExists, Lease, Outcome, Payload,
-    PayloadForm, Retry, RetryPolicy, Schedule, Settled, Settings, Settlement, State, TimerField,
+    PayloadForm, Retry, RetryPolicy, Schedule, Settings, Settled, Settlement, State, TimerField,
     Verdict,
     namespace::{Fallback, Limits},
 };
@@ -38,13 +38,18 @@ async fn p11_what_goes_in_comes_out() {
     assert_eq!(scheduled.timer.payload, None, "get shows it");
     let timer = client.get(NAMESPACE, "ä/1").await.unwrap();
     assert_eq!((timer.namespace.as_str(), timer.id.as_str()), (NAMESPACE, "ä/1"));
-    assert_eq!((timer.state, timer.due_at, timer.revision), (State::Scheduled, Some(due_at), Some(1)));
+    assert_eq!(
+        (timer.state, timer.due_at, timer.revision),
+        (State::Scheduled, Some(due_at), Some(1))
+    );
     let payload = timer.payload.unwrap();
     assert_eq!(payload, Payload::json_text(r#"{"order":1}"#));
     let pairs = [("x-b", "2"), ("x-a", "1")].map(|(name, value)| (name.into(), value.into()));
     assert_eq!(timer.headers, pairs);
     assert_eq!((timer.tags, timer.slot_key.as_deref()), (vec!["customer:7".to_owned()], Some("7")));
-    assert!(matches!(timer.destination, Some(Destination::Http(http)) if http.url.ends_with("/hook")));
+    assert!(
+        matches!(timer.destination, Some(Destination::Http(http)) if http.url.ends_with("/hook"))
+    );
     assert_eq!(timer.retry.and_then(|retry| retry.max_attempts), Some(3));
     assert_eq!(timer.expire_after, Some(HOUR));
 }
@@ -98,7 +103,10 @@ async fn p4_p5_a_timer_is_changed_fired_and_cancelled_and_each_answer_is_definit
 
     assert_eq!(client.fire(NAMESPACE, "x").await.unwrap().state, State::Due);
     let cancelled = client.cancel_if(NAMESPACE, "x", 3).await.unwrap();
-    assert_eq!((cancelled.attempts, cancelled.maybe_delivered, cancelled.already), (0, false, false));
+    assert_eq!(
+        (cancelled.attempts, cancelled.maybe_delivered, cancelled.already),
+        (0, false, false)
+    );
     assert!(client.cancel(NAMESPACE, "x").await.unwrap().already);
     let error = client.fire(NAMESPACE, "x").await.unwrap_err();
     assert_eq!(error.code(), Code::Cancelled);

@@ -96,7 +96,8 @@ async fn a_failure_is_a_retry_or_a_dead_letter_with_its_reason() {
     until_state(&client, "again", State::Finished).await;
     // By the policy of the namespace, which waits a second.
     until_state(&client, "error", State::Finished).await;
-    let reason = async |id: &str| client.get(NAMESPACE, id).await.unwrap().history[0].reason.clone();
+    let reason =
+        async |id: &str| client.get(NAMESPACE, id).await.unwrap().history[0].reason.clone();
     assert!(reason("dead").await.contains("cannot be"));
     assert!(reason("again").await.contains("busy"));
     assert!(reason("error").await.contains("no disk"));
@@ -186,7 +187,8 @@ async fn a_handler_that_runs_too_long_after_a_stop_is_aborted_and_its_firing_goe
     let client = server.client();
     due(&client, "endless").await;
     let builder = client.consumer(NAMESPACE).stop_within(Duration::ZERO);
-    let consumer = builder.start(async |_: Firing| std::future::pending::<Result<(), Failure>>().await);
+    let consumer =
+        builder.start(async |_: Firing| std::future::pending::<Result<(), Failure>>().await);
     let consumer = consumer.unwrap();
     counted(&consumer, |counts| counts.received == 1).await;
     let counts = soon(consumer.stop()).await.unwrap();

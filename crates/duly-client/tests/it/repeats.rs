@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duly_client::{
-    Change, Client, Error, Outcome, Retry, Schedule, Settled, Settings, Settlement, State,
+    Change, Client, Error, Outcome, Retry, Schedule, Settings, Settled, Settlement, State,
 };
 use tokio::task::JoinHandle;
 
@@ -187,9 +187,10 @@ async fn a_call_that_finds_no_server_is_repeated_until_there_is_one() {
     assert!(error.is_not_done(), "{error}");
     // Neither of these two would be repeated if it could have been carried out.
     let (one, two) = (client.clone(), client);
-    let moved = tokio::spawn(async move {
-        one.reschedule(NAMESPACE, "there", Change::after(2 * HOUR)).await
-    });
+    let moved =
+        tokio::spawn(
+            async move { one.reschedule(NAMESPACE, "there", Change::after(2 * HOUR)).await },
+        );
     let fired = tokio::spawn(async move { two.fire(NAMESPACE, "fired").await });
     let server = stopped.start().await;
     assert_eq!(soon(fired).await.unwrap().unwrap().revision, Some(2));

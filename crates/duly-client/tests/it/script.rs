@@ -5,7 +5,9 @@ use std::{net::SocketAddr, pin::Pin, sync::Arc};
 
 use duly_client::{Batching, Client};
 use duly_proto::v1::{
-    self, operation::Operation, operation_result::Result as Kind,
+    self,
+    operation::Operation,
+    operation_result::Result as Kind,
     timers_server::{Timers, TimersServer},
 };
 use futures::{Stream, stream};

@@ -9,15 +9,21 @@ use duly_server::{
     start,
 };
 use tempfile::TempDir;
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::spawn_blocking,
+};
 
 /// The namespace of most tests.
 pub(super) const NAMESPACE: &str = "a";
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A server under test.
+/// A server under test, on a runtime of its own: nothing of it is left when that is shut down.
 pub(super) struct Server {
-    running: Running,
-    directory: TempDir,
+    running: Option<Running>,
+    runtime: Option<Runtime>,
+    address: SocketAddr,
+    directory: Option<TempDir>,
 }
 
 impl Server {
@@ -42,11 +48,15 @@ impl Server {
             ],
         })
         .unwrap();
-        Self { running: start(config).await.unwrap(), directory }
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let running = runtime.spawn(start(config)).await.unwrap().unwrap();
+        let address = running.addr();
+        let (running, runtime) = (Some(running), Some(runtime));
+        Self { running, runtime, address, directory: Some(directory) }
     }
 
     pub(super) fn addr(&self) -> SocketAddr {
-        self.running.addr()
+        self.address
     }
 
     pub(super) fn url(&self) -> String {
@@ -59,10 +69,20 @@ impl Server {
     }
 
     /// Stops it; what is started again has the same address and the same timers.
-    pub(super) async fn stop(self) -> Stopped {
-        let listen = self.addr().to_string();
-        self.running.stop().await.unwrap();
-        Stopped { directory: self.directory, listen }
+    pub(super) async fn stop(mut self) -> Stopped {
+        let (running, runtime) = (self.running.take().unwrap(), self.runtime.take().unwrap());
+        runtime.spawn(running.stop()).await.unwrap().unwrap();
+        spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(60))).await.unwrap();
+        Stopped { directory: self.directory.take().unwrap(), listen: self.address.to_string() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Whoever drops it may be on a runtime, which must not wait for another one.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
