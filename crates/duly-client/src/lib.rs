@@ -83,3 +83,8 @@ pub use self::{
     timer::{Attempt, Cancelled, Outcome, Scheduled, Timer},
 };
 pub use duly_core::State;
+
+/// The programs of the guide are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/rust-client.md")]
+struct Guide;

@@ -72,7 +72,7 @@ impl Running {
     }
 
     /// Tokens of the leases that are to be extended by now; each is due again at `next`.
-    pub(super) fn to_extend(&mut self, now: Instant, next: Instant) -> Vec<String> {
+    pub(super) fn extend_due(&mut self, now: Instant, next: Instant) -> Vec<String> {
         let mut tokens = Vec::new();
         while let Some(entry) = self.extensions.first_entry()
             && entry.key().0 <= now

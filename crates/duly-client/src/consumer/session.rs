@@ -253,7 +253,7 @@ impl Session {
     fn extend(&mut self, worker: &mut Worker) {
         let now = Instant::now();
         let lease = worker.options.lease;
-        for token in worker.running.to_extend(now, now + lease / 3) {
+        for token in worker.running.extend_due(now, now + lease / 3) {
             self.to_settle.push_back(Settlement { token, verdict: Verdict::Extend { lease } });
         }
     }
