@@ -1,9 +1,7 @@
 //! What is repeated when an answer gets lost, and what is not: the table of `retry.rs`, row by row.
 
-use std::time::Duration;
-
 use duly_client::{
-    Change, Client, Error, Outcome, Retry, Schedule, Settings, Settled, Settlement, State,
+    Change, Client, Error, Outcome, Retries, Retry, Schedule, Settings, Settled, Settlement, State,
 };
 use tokio::task::JoinHandle;
 
@@ -182,9 +180,10 @@ async fn a_call_that_finds_no_server_is_repeated_until_there_is_one() {
     later(&server.client(), "fired").await;
     let stopped = server.stop().await;
     let client = Client::new(stopped.url()).unwrap();
-    let short = client.with_timeout(Duration::from_millis(1)).unwrap();
-    let error = short.fire(NAMESPACE, "there").await.unwrap_err();
-    assert!(error.is_not_done(), "{error}");
+    let hasty = Client::builder(stopped.url()).retries(Retries::none()).build().unwrap();
+    let error = hasty.fire(NAMESPACE, "there").await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    assert!(error.is_not_done());
     // Neither of these two would be repeated if it could have been carried out.
     let (one, two) = (client.clone(), client);
     let moved =
