@@ -6,7 +6,7 @@
 
 use std::{error::Error, time::Duration};
 
-use duly_client::{Client, Failure, Firing, Schedule};
+use duly_client::{Client, Code, Failure, Firing, Schedule};
 use tokio::{sync::mpsc, time::interval};
 
 const NAMESPACE: &str = "example-watchdog";
@@ -45,23 +45,25 @@ pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
         beat.tick().await;
         for device in [&silent, &polite] {
             let alarm = Schedule::after(SILENCE_MAX).id(device).text(format!("sign {number}"));
-            client.debounce(NAMESPACE, alarm).await?;
+            match client.debounce(NAMESPACE, alarm).await {
+                // It was silent too long, and its alarm is being raised right now.
+                Err(error) if error.code() == Code::InFlight => println!("{device}: too late"),
+                other => drop(other?),
+            }
         }
         println!("sign {number} of both");
     }
 
-    // Who says goodbye may be silent.
-    client.cancel(NAMESPACE, &polite).await?;
-
-    loop {
-        let device = alarms.recv().await.ok_or("the consumer ended")?;
-        if device == polite {
-            return Err("an alarm for a device that had said goodbye".into());
+    // Who says goodbye may be silent, unless it was silent too long before.
+    match client.cancel(NAMESPACE, &polite).await {
+        Ok(_) => println!("{polite}: goodbye"),
+        Err(error) if matches!(error.code(), Code::InFlight | Code::Finished) => {
+            println!("{error}")
         }
-        if device == silent {
-            break;
-        }
+        Err(error) => return Err(error.into()),
     }
+
+    while alarms.recv().await.ok_or("the consumer ended")? != silent {}
     consumer.stop().await?;
     Ok(())
 }

@@ -16,6 +16,7 @@ macro_rules! call {
 }
 
 mod namespaces;
+mod pages;
 mod pulling;
 mod reading;
 mod writing;
@@ -23,7 +24,7 @@ mod writing;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use duly_core::NamespaceName;
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
 use tonic::{Request, Response, Status};
 
 use crate::{
@@ -68,8 +69,11 @@ impl Client {
     }
 
     /// When a call that begins now is given up, if it is to wait so long on top.
-    fn deadline(&self, on_top: Duration) -> Instant {
-        Instant::now() + self.timeout + on_top
+    fn deadline(&self, on_top: Duration) -> Result<Instant, Invalid> {
+        if Handle::try_current().is_err() {
+            return Err(Invalid::unseen("the call", "made within a Tokio runtime"));
+        }
+        Ok(Instant::now() + self.timeout + on_top)
     }
 
     /// Makes a call of its own, and repeats it as it may be.
@@ -84,7 +88,7 @@ impl Client {
         Q: Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        let (deadline, limit) = (self.deadline(on_top), self.timeout + on_top);
+        let (deadline, limit) = (self.deadline(on_top)?, self.timeout + on_top);
         let link = &self.inner.link;
         repeat(self.inner.retries, safety, deadline, || {
             link.call(request.clone(), deadline, limit, &call)

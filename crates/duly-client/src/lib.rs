@@ -74,7 +74,7 @@ pub use self::{
     consumer::{Consumer, ConsumerBuilder, Counts, Dedup, Failure, Handler},
     destination::{Destination, HttpDestination, RetryPolicy},
     error::{Code, Error, Invalid, Refusal, Retry},
-    list::{Filter, Timers},
+    list::{Filter, Listing},
     namespace::{Namespace, Settings, Stats},
     payload::{Payload, PayloadForm},
     pull::{Firing, Lease, Leased, Settled, Settlement, Verdict},

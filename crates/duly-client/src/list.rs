@@ -9,7 +9,7 @@ use std::{
 use duly_core::State;
 use futures::{Stream, StreamExt, stream::BoxStream};
 
-use crate::{error::Error, timer::Timer};
+use crate::error::Error;
 
 /// Which timers to list: those that match all that is given; all that are pending without any.
 #[derive(Debug, Clone, Default)]
@@ -72,40 +72,40 @@ impl Filter {
     }
 }
 
-/// Timers in order of (due time, id), page by page. A timer that is not changed meanwhile comes
-/// exactly once. After an error it ends.
-pub struct Timers(BoxStream<'static, Result<Timer, Error>>);
+/// What a list has, page by page: a stream that asks for the next page when the one before is used
+/// up. After an error it ends.
+pub struct Listing<T>(BoxStream<'static, Result<T, Error>>);
 
-impl Timers {
-    pub(crate) fn new(stream: impl Stream<Item = Result<Timer, Error>> + Send + 'static) -> Self {
+impl<T> Listing<T> {
+    pub(crate) fn new(stream: impl Stream<Item = Result<T, Error>> + Send + 'static) -> Self {
         Self(stream.boxed())
     }
 
     /// The next one; nothing at the end. Nothing is lost when it is dropped while it waits.
-    pub async fn next(&mut self) -> Option<Result<Timer, Error>> {
+    pub async fn next(&mut self) -> Option<Result<T, Error>> {
         StreamExt::next(&mut self.0).await
     }
 
     /// All of them, in memory.
-    pub async fn all(mut self) -> Result<Vec<Timer>, Error> {
+    pub async fn all(mut self) -> Result<Vec<T>, Error> {
         let mut all = Vec::new();
-        while let Some(timer) = self.next().await {
-            all.push(timer?);
+        while let Some(item) = self.next().await {
+            all.push(item?);
         }
         Ok(all)
     }
 }
 
-impl Stream for Timers {
-    type Item = Result<Timer, Error>;
+impl<T> Stream for Listing<T> {
+    type Item = Result<T, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.as_mut().poll_next(context)
     }
 }
 
-impl std::fmt::Debug for Timers {
+impl<T> std::fmt::Debug for Listing<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Timers").finish_non_exhaustive()
+        f.debug_struct("Listing").finish_non_exhaustive()
     }
 }

@@ -4,9 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use duly_proto::v1;
 
-use super::{Client, namespace_out};
+use super::{
+    Client, namespace_out,
+    pages::{Page, listing},
+};
 use crate::{
     error::Error,
+    list::Listing,
     namespace::{Namespace, Settings, Stats},
     retry::Safety,
     wire::{
@@ -37,21 +41,20 @@ impl Client {
         namespace_in(call!(self, namespaces.get, request)?)
     }
 
-    /// All namespaces, in order of their names, in memory.
-    pub async fn namespaces(&self) -> Result<Vec<Namespace>, Error> {
-        let mut all = Vec::new();
-        let mut cursor = None;
-        loop {
-            let request = v1::ListNamespacesRequest { limit: Some(PAGE), cursor };
-            let page = call!(self, namespaces.list, request)?;
-            for namespace in page.namespaces {
-                all.push(namespace_in(namespace)?);
+    /// All namespaces, in order of their names, as a stream.
+    pub fn namespaces(&self) -> Listing<Namespace> {
+        let client = self.clone();
+        let first = v1::ListNamespacesRequest { limit: Some(PAGE), cursor: None };
+        let turn = move |request: v1::ListNamespacesRequest| {
+            let client = client.clone();
+            async move {
+                let page = call!(client, namespaces.list, request.clone())?;
+                let cursor = page.cursor.is_some().then_some(page.cursor);
+                let next = cursor.map(|cursor| v1::ListNamespacesRequest { cursor, ..request });
+                Ok(Page { items: page.namespaces, next })
             }
-            cursor = page.cursor;
-            if cursor.is_none() {
-                return Ok(all);
-            }
-        }
+        };
+        listing(Ok(first), turn, namespace_in)
     }
 
     /// Stops a namespace's firing. After this no claim is granted; scheduling goes on.

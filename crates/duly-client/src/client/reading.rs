@@ -1,15 +1,17 @@
 //! Calls that look at timers and at the service.
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
 use duly_proto::v1;
-use futures::stream;
 
-use super::{Client, namespace_out};
+use super::{
+    Client, namespace_out,
+    pages::{Page, listing},
+};
 use crate::{
     cluster::Cluster,
     error::Error,
-    list::{Filter, Timers},
+    list::{Filter, Listing},
     retry::Safety,
     timer::Timer,
     wire::{
@@ -26,8 +28,8 @@ impl Client {
         timer_in(call!(self, timers.get, request)?)
     }
 
-    /// Timers with their payloads, in order of (due time, id): a stream that asks for a page when
-    /// the one before is used up.
+    /// Timers with their payloads, in order of (due time, id), as a stream. A timer that is not
+    /// changed meanwhile comes exactly once.
     ///
     /// ```no_run
     /// # async fn example(client: duly_client::Client) -> Result<(), duly_client::Error> {
@@ -38,29 +40,19 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn list(&self, namespace: &str, filter: Filter) -> Timers {
+    pub fn list(&self, namespace: &str, filter: Filter) -> Listing<Timer> {
         let first = namespace_out(namespace)
             .and_then(|namespace| list_out(namespace.as_ref().to_owned(), filter));
-        let pages = Pages { client: self.clone(), page: VecDeque::new(), next: None };
-        let begun = match first {
-            Ok(request) => Ok(Pages { next: Some(request), ..pages }),
-            Err(invalid) => Err(Error::from(invalid)),
-        };
-        Timers::new(stream::unfold(Some(begun), |pages| async {
-            let mut pages = match pages? {
-                Ok(pages) => pages,
-                Err(error) => return Some((Err(error), None)),
-            };
-            match pages.timer().await {
-                Ok(Some(timer)) => Some((Ok(timer), Some(Ok(pages)))),
-                Ok(None) => None,
-                Err(error) => Some((Err(error), None)),
+        let client = self.clone();
+        let turn = move |request: v1::ListRequest| {
+            let client = client.clone();
+            async move {
+                let page = call!(client, timers.list, request.clone())?;
+                let next = page.cursor.map(|it| v1::ListRequest { cursor: Some(it), ..request });
+                Ok(Page { items: page.timers, next })
             }
-        }))
-    }
-
-    async fn page(&self, request: v1::ListRequest) -> Result<v1::ListResponse, Error> {
-        call!(self, timers.list, request)
+        };
+        listing(first.map_err(Error::from), turn, timer_in)
     }
 
     /// How the service is, and what it holds.
@@ -75,31 +67,5 @@ impl Client {
             in_flight: info.in_flight,
             dead: info.dead,
         })
-    }
-}
-
-/// A list under way.
-struct Pages {
-    client: Client,
-    page: VecDeque<v1::Timer>,
-    /// What asks for the next page; none after the last.
-    next: Option<v1::ListRequest>,
-}
-
-impl Pages {
-    async fn timer(&mut self) -> Result<Option<Timer>, Error> {
-        loop {
-            if let Some(timer) = self.page.pop_front() {
-                return timer_in(timer).map(Some);
-            }
-            let Some(request) = &self.next else { return Ok(None) };
-            let response = self.client.page(request.clone()).await?;
-            self.page = response.timers.into();
-            // A page may be empty and still not be the last.
-            self.next = response.cursor.and_then(|cursor| {
-                let request = self.next.take()?;
-                Some(v1::ListRequest { cursor: Some(cursor), ..request })
-            });
-        }
     }
 }

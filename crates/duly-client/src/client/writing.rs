@@ -113,7 +113,7 @@ impl Client {
         safety: Safety,
     ) -> Result<Kind, Error> {
         let namespace = namespace_out(namespace)?;
-        let deadline = self.deadline(Duration::ZERO);
+        let deadline = self.deadline(Duration::ZERO)?;
         let batches = &self.inner.batches;
         repeat(self.inner.retries, safety, deadline, || {
             batches.run(&namespace, operation.clone(), deadline, self.timeout)

@@ -8,7 +8,7 @@ use duly_client::{
     Verdict,
     namespace::{Fallback, Limits},
 };
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 
 use crate::server::{HOUR, NAMESPACE, Server, due, later, lease};
 
@@ -211,7 +211,8 @@ async fn namespaces_are_written_paused_resumed_and_counted() {
     assert_eq!((stats.scheduled, stats.in_flight, stats.pending), (1, 1, 2));
     assert_eq!((stats.totals.scheduled, stats.lanes[0].lane.as_str()), (2, "pull"));
     client.put_namespace("b", Settings::default()).await.unwrap();
-    let names: Vec<_> = client.namespaces().await.unwrap().into_iter().map(|it| it.name).collect();
+    let names: Vec<_> =
+        client.namespaces().all().await.unwrap().into_iter().map(|it| it.name).collect();
     assert_eq!(names, [NAMESPACE, "b"]);
     let cluster = client.cluster().await.unwrap();
     assert_eq!((cluster.ready, cluster.pending), (true, 2));
@@ -252,4 +253,17 @@ async fn what_is_wrong_is_said_before_anything_is_sent() {
     let map = std::collections::BTreeMap::from([((1, 2), 3)]);
     let error = schedule(Schedule::after(HOUR).json(&map)).await.unwrap_err();
     assert!(error.to_string().starts_with("payload must be"), "{error}");
+}
+
+#[test]
+fn outside_of_a_runtime_a_call_is_an_error_and_no_panic() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let client = runtime.block_on(async { Client::new("http://127.0.0.1:1") }).unwrap();
+    for error in [
+        client.get(NAMESPACE, "x").now_or_never().unwrap().unwrap_err(),
+        client.fire(NAMESPACE, "x").now_or_never().unwrap().unwrap_err(),
+        client.consume(NAMESPACE, async |_| crate::server::DONE).unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("Tokio runtime"), "{error}");
+    }
 }

@@ -1,6 +1,7 @@
 //! The consumer: verdicts, panics, extensions, stops.
 
 use std::{
+    collections::HashMap,
     io,
     sync::{
         Arc,
@@ -10,6 +11,8 @@ use std::{
 };
 
 use duly_client::{Consumer, Failure, Firing, State};
+use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::server::{DONE, NAMESPACE, Server, due, lease, soon, until, until_state};
@@ -47,6 +50,33 @@ async fn what_is_handled_is_confirmed() {
     assert_eq!(client.get(NAMESPACE, "07").await.unwrap().state, State::Finished);
     let counts = soon(consumer.stop()).await.unwrap();
     assert_eq!((counts.received, counts.acked, counts.unsettled), (20, 20, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_of_many_none_is_lost_and_none_is_handled_twice() {
+    const COUNT: usize = 3_000;
+    let server = Server::start().await;
+    let client = server.client();
+    let calls = Arc::new(Mutex::new(HashMap::<String, usize>::new()));
+    let called = Arc::clone(&calls);
+    let consumers = [7, 500].map(|concurrency| {
+        let called = Arc::clone(&called);
+        let handler = move |firing: Firing| {
+            *called.lock().entry(firing.id).or_default() += 1;
+            async { DONE }
+        };
+        client.consumer(NAMESPACE).concurrency(concurrency).start(handler).unwrap()
+    });
+    join_all((0..COUNT).map(async |number| due(&client, &number.to_string()).await)).await;
+    until(|| async { client.stats(NAMESPACE).await.unwrap().totals.delivered == COUNT as u64 })
+        .await;
+    let mut acked = 0;
+    for consumer in consumers {
+        acked += soon(consumer.stop()).await.unwrap().acked;
+    }
+    assert_eq!(acked, COUNT as u64);
+    let calls = calls.lock();
+    assert_eq!((calls.len(), calls.values().max()), (COUNT, Some(&1)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
