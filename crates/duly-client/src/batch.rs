@@ -2,18 +2,19 @@
 //!
 //! ```text
 //!   schedule ─┐                       one lane per namespace, for as long as it has work
-//!   cancel   ─┼─► place in a lane ──► nothing under way? at once : with the next batch ──► Batch
-//!   fire     ─┘        ▲                                                               │
-//!                      └──────────────── its own result, or error ◄────────────────────┘
+//!   cancel   ─┼─► place in a lane ──► few batches under way? at once : with the next ──► Batch
+//!   fire     ─┘        ▲                                                             │
+//!                      └─────────────── its own result, or error ◄───────────────────┘
 //! ```
 //!
-//! * A lone operation is sent at once; those that come while a batch is under way gather and go
-//!   with the next one. So nobody waits longer than for the batch before, which the disk of the server
-//!   would make it wait for anyway. Only a `linger` that is asked for waits on purpose.
-//! * Operations on one namespace arrive in the order of the calls, unless they have to be repeated.
+//! * What comes while fewer than `batches_max` batches are under way is sent at once, and costs no
+//!   latency: the server writes what arrives together in one go anyway. What comes while there are so
+//!   many gathers, and goes with the next batch. So batches grow with the load by themselves; only
+//!   a `linger` that is asked for waits on purpose.
+//! * Operations on one id are carried out in the order of the calls, unless they have to be repeated.
 //! * An operation that is refused refuses only itself. A whole batch that fails fails each of its
 //!   operations, and each decides for itself whether it may be repeated ([`crate::retry`]).
-//! * Bounded: operations and bytes of a batch, and bytes of all that wait.
+//! * Bounded: operations and bytes of a batch, batches under way, and bytes of all that wait.
 
 mod lane;
 mod place;
@@ -41,8 +42,11 @@ const OPERATION_BYTES: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batching {
     /// How long a batch waits for company on purpose, up to 1 s; default not at all. Without it
-    /// operations still go together whenever a batch is under way.
+    /// operations still go together whenever they have to wait.
     pub linger: Duration,
+    /// Most batches of a namespace that are under way at once, 1 to 64; default 16. With 1 they are
+    /// fewest and largest, and each operation waits for the batch before its own.
+    pub batches_max: usize,
     /// Most operations of a batch, 1 to 10,000; default 1000. With 1 nothing is put together.
     pub operations_max: usize,
     /// Most bytes of a batch, up to 32 MiB, unless its first operation is larger; default 1 MiB.
@@ -56,6 +60,7 @@ impl Default for Batching {
     fn default() -> Self {
         Self {
             linger: Duration::ZERO,
+            batches_max: 16,
             operations_max: 1_000,
             bytes_max: 1024 * 1024,
             waiting_bytes_max: 64 * 1024 * 1024,
@@ -90,6 +95,7 @@ impl Batches {
         deadline: Instant,
         limit: Duration,
     ) -> Done {
+        let id = Arc::from(id_of(&operation));
         let operation = v1::Operation { operation: Some(operation) };
         let bytes = operation.encoded_len() + OPERATION_BYTES;
         let share = u32::try_from(bytes.min(self.options.waiting_bytes_max)).unwrap_or(u32::MAX);
@@ -105,15 +111,29 @@ impl Batches {
         let place = Arc::new(Place::default());
         // Whoever stops waiting before it is sent takes it back.
         let own = place::Own(Arc::clone(&place));
-        self.push(namespace, Waiting { operation, bytes, place, answer, deadline, limit, room });
+        self.push(
+            namespace,
+            Waiting { id, operation, bytes, place, answer, deadline, limit, room },
+        );
         match timeout_at(deadline, answered).await {
             Ok(Ok(done)) => done,
             Err(_elapsed) if own.0.give_up() => {
-                let reason = "the batch before it is still under way".to_owned();
+                let reason = "the batches before it are still under way".to_owned();
                 Err(Error::TooLate { limit, reason })
             }
             Err(_elapsed) => Err(Error::no_answer(limit)),
             Ok(Err(_gone)) => Err(lane::stopped()),
         }
+    }
+}
+
+/// The timer that an operation is about; schedules have an id by now.
+fn id_of(operation: &v1::operation::Operation) -> &str {
+    use v1::operation::Operation;
+    match operation {
+        Operation::Schedule(schedule) => schedule.id(),
+        Operation::Reschedule(reschedule) => &reschedule.id,
+        Operation::Cancel(cancel) => &cancel.id,
+        Operation::Fire(fire) => &fire.id,
     }
 }

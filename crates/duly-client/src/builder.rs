@@ -166,8 +166,10 @@ impl Builder {
         within("retries.tries_max", tries_max, 1, 1_000)?;
         span("retries.first_wait", first_wait, ms(1), Duration::from_secs(60))?;
         span("retries.longest_wait", longest_wait, first_wait, Duration::from_secs(600))?;
-        let Batching { linger, operations_max, bytes_max, waiting_bytes_max } = self.batching;
+        let Batching { linger, batches_max, operations_max, bytes_max, waiting_bytes_max } =
+            self.batching;
         span("batching.linger", linger, Duration::ZERO, Duration::from_secs(1))?;
+        within("batching.batches_max", batches_max, 1, 64)?;
         within("batching.operations_max", operations_max, 1, 10_000)?;
         within("batching.bytes_max", bytes_max, 1, 32 * MIB)?;
         within("batching.waiting_bytes_max", waiting_bytes_max, MIB, BYTES_MAX)?;

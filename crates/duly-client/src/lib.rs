@@ -33,8 +33,8 @@
 //! ```
 //!
 //! * **It promises** that what it repeats is safe to repeat ([`retry`]); that every error says whether
-//!   another try can help ([`Error::retry`]); that a lone call is sent at once and many calls go
-//!   together ([`Batching`]); and that everything it keeps has a bound.
+//!   another try can help ([`Error::retry`]); that calls are sent at once, and together where they
+//!   are many ([`Batching`]); and that everything it keeps has a bound.
 //! * **It refuses** to hide what is not known: a change whose answer got lost and that is not safe to
 //!   repeat is an [`Error::Unknown`], and never a guess.
 //!

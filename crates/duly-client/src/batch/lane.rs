@@ -1,10 +1,18 @@
-//! The operations of one namespace that wait, and the task that sends them.
+//! The operations of one namespace that wait, and the tasks that send them.
 //!
-//! A lane is there as long as it has work: the first operation makes it and its task, and the task
-//! takes it away, under the same lock, when nothing waits any more. Should the task end otherwise (its
-//! runtime is shut down), the lane goes with it, and those who wait are told.
+//! A lane is there as long as it has work. Each batch under way has a task, which takes the next batch
+//! when its own is answered, and ends when there is none; the last one takes the lane away, under the
+//! same lock. Should a task end otherwise (its runtime is shut down), the lane goes with it, and those
+//! who wait are told.
+//!
+//! An operation waits as long as another one on its id is under way, so that the operations on one
+//! id are carried out in the order of the calls.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use duly_core::Code;
 use duly_proto::v1::{self, operation::Operation, operation_result::Result as Kind};
@@ -13,12 +21,13 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Batches, Done, Place};
+use super::{Batches, Batching, Done, Place};
 use crate::error::{Error, Retry, of_problem};
 
 /// An operation that waits.
 #[derive(Debug)]
 pub(super) struct Waiting {
+    pub(super) id: Arc<str>,
     pub(super) operation: v1::Operation,
     pub(super) bytes: usize,
     pub(super) place: Arc<Place>,
@@ -41,49 +50,63 @@ impl Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     waiting: VecDeque<Waiting>,
+    /// Tasks that are there.
+    tasks: usize,
+    /// Whether one of them is about to take a batch, so that nobody else need.
+    about_to_take: bool,
+    /// Ids of the operations under way.
+    busy: HashSet<Arc<str>>,
     /// Told when a batch is full before its time.
     full: Arc<Notify>,
+}
+
+impl Lane {
+    /// The next batch: what waits, in order, without what has to wait longer.
+    fn take(&mut self, options: &Batching) -> Vec<Waiting> {
+        let mut batch: Vec<Waiting> = Vec::new();
+        let mut later = VecDeque::new();
+        let mut bytes = 0_usize;
+        while batch.len() < options.operations_max
+            && let Some(next) = self.waiting.pop_front()
+        {
+            if self.busy.contains(&next.id) {
+                later.push_back(next);
+            } else if batch.is_empty() || bytes + next.bytes <= options.bytes_max {
+                bytes += next.bytes;
+                batch.push(next);
+            } else {
+                self.waiting.push_front(next);
+                break;
+            }
+        }
+        later.append(&mut self.waiting);
+        self.waiting = later;
+        self.busy.extend(batch.iter().map(|waiting| Arc::clone(&waiting.id)));
+        batch
+    }
 }
 
 impl Batches {
     /// Puts an operation into its lane, and makes the lane work.
     pub(super) fn push(self: &Arc<Self>, namespace: &Arc<str>, waiting: Waiting) {
         let mut lanes = self.lanes.lock();
-        if let Some(lane) = lanes.get_mut(namespace) {
-            lane.waiting.push_back(waiting);
+        let lane = lanes.entry(Arc::clone(namespace)).or_default();
+        lane.waiting.push_back(waiting);
+        if lane.about_to_take {
             if lane.waiting.len() >= self.options.operations_max {
                 lane.full.notify_one();
             }
-            return;
+        } else if lane.tasks < self.options.batches_max {
+            lane.tasks += 1;
+            lane.about_to_take = true;
+            let task = Task {
+                batches: Arc::clone(self),
+                namespace: Arc::clone(namespace),
+                full: Arc::clone(&lane.full),
+            };
+            drop(lanes);
+            tokio::spawn(task.run());
         }
-        let mut lane = Lane::default();
-        lane.waiting.push_back(waiting);
-        let full = Arc::clone(&lane.full);
-        lanes.insert(Arc::clone(namespace), lane);
-        drop(lanes);
-        tokio::spawn(
-            Task { batches: Arc::clone(self), namespace: Arc::clone(namespace) }.run(full),
-        );
-    }
-
-    /// The next batch; the lane goes when there is none.
-    fn take(&self, namespace: &str) -> Vec<Waiting> {
-        let mut lanes = self.lanes.lock();
-        let mut batch = Vec::new();
-        if let Some(lane) = lanes.get_mut(namespace) {
-            let mut bytes = 0_usize;
-            while batch.len() < self.options.operations_max
-                && let Some(next) = lane.waiting.front()
-                && (batch.is_empty() || bytes + next.bytes <= self.options.bytes_max)
-            {
-                bytes += next.bytes;
-                batch.extend(lane.waiting.pop_front());
-            }
-        }
-        if batch.is_empty() {
-            lanes.remove(namespace);
-        }
-        batch
     }
 
     /// Sends a batch, in parts where the server takes no more at once.
@@ -172,40 +195,74 @@ pub(super) fn stopped() -> Error {
     }
 }
 
-/// The task of a lane.
+/// A task of a lane.
 struct Task {
     batches: Arc<Batches>,
     namespace: Arc<str>,
+    /// That of its lane: a lane that was made after its own is none of its business.
+    full: Arc<Notify>,
 }
 
 impl Task {
-    async fn run(self, full: Arc<Notify>) {
+    async fn run(self) {
         let linger = self.batches.options.linger;
         let mut guard = Guard(Some(self));
+        if let Some(task) = guard.0.as_ref().filter(|_| !linger.is_zero()) {
+            // Whoever is the last to fill the batch ends the wait.
+            timeout(linger, task.full.notified()).await.ok();
+        }
         while let Some(task) = &guard.0 {
-            if !linger.is_zero() {
-                // Whoever is the last to fill the batch ends the wait.
-                timeout(linger, full.notified()).await.ok();
-            }
-            let batch = task.batches.take(&task.namespace);
+            let batch = task.take();
             if batch.is_empty() {
-                // The lane is gone; one that is made from now on has a task of its own.
                 guard.0 = None;
             } else {
+                let ids: Vec<_> = batch.iter().map(|waiting| Arc::clone(&waiting.id)).collect();
                 task.batches.send(&task.namespace, batch).await;
+                task.free(&ids);
             }
         }
     }
+
+    /// The next batch. Without one the task ends, and the lane with the last task.
+    fn take(&self) -> Vec<Waiting> {
+        let mut lanes = self.batches.lanes.lock();
+        let Some(lane) = self.own(&mut lanes) else { return Vec::new() };
+        lane.about_to_take = false;
+        let batch = lane.take(&self.batches.options);
+        if batch.is_empty() {
+            lane.tasks -= 1;
+            // What still waits then waits for what another task has under way.
+            if lane.tasks == 0 {
+                lanes.remove(&self.namespace);
+            }
+        }
+        batch
+    }
+
+    /// A batch is answered: what waits for its ids may go, and the task comes for more.
+    fn free(&self, ids: &[Arc<str>]) {
+        if let Some(lane) = self.own(&mut self.batches.lanes.lock()) {
+            for id in ids {
+                lane.busy.remove(id);
+            }
+        }
+    }
+
+    fn own<'a>(&self, lanes: &'a mut HashMap<Arc<str>, Lane>) -> Option<&'a mut Lane> {
+        lanes.get_mut(&self.namespace).filter(|lane| Arc::ptr_eq(&lane.full, &self.full))
+    }
 }
 
-/// Takes the lane away when its task ends before its time.
+/// Takes the lane away when a task ends before its time.
 struct Guard(Option<Task>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(task) = &self.0 {
-            let lane = task.batches.lanes.lock().remove(&task.namespace);
+            let mut lanes = task.batches.lanes.lock();
+            let lane = task.own(&mut lanes).is_some().then(|| lanes.remove(&task.namespace));
             // Those who wait are told when the lock is free again.
+            drop(lanes);
             drop(lane);
         }
     }

@@ -70,6 +70,7 @@ async fn every_limit_has_bounds_and_says_them() {
         (retries(|it| it.first_wait = Duration::ZERO), "retries.first_wait", "0ns"),
         (retries(|it| it.longest_wait = Duration::ZERO), "retries.longest_wait", "0ns"),
         (batching(|it| it.linger = Duration::MAX), "batching.linger", "s"),
+        (batching(|it| it.batches_max = 65), "batching.batches_max", "65"),
         (batching(|it| it.operations_max = 10_001), "batching.operations_max", "10001"),
         (batching(|it| it.bytes_max = 0), "batching.bytes_max", "0"),
         (batching(|it| it.waiting_bytes_max = 0), "batching.waiting_bytes_max", "0"),

@@ -1,6 +1,6 @@
 //! Operations go together when they wait anyway, and never else.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use duly_client::{Batching, Client, Code, Error, Retries, Schedule};
 use futures::{future::join_all, poll};
@@ -25,28 +25,61 @@ fn all_well(results: &[Result<(), Error>]) -> bool {
     results.iter().all(Result::is_ok)
 }
 
+/// Schedules these one by one, each in a batch of its own that is not answered.
+async fn under_way<'a>(
+    script: &Script,
+    client: &'a Client,
+    numbers: std::ops::Range<usize>,
+) -> Vec<Pin<Box<dyn Future<Output = Vec<Result<(), Error>>> + 'a>>> {
+    let mut calls: Vec<Pin<Box<dyn Future<Output = _>>>> = Vec::new();
+    for number in numbers {
+        let mut call = Box::pin(schedule(client, number..number + 1));
+        soon(async {
+            tokio::select! {
+                () = script.batch(number + 1) => {}
+                _ = &mut call => panic!("the gate is closed"),
+            }
+        })
+        .await;
+        calls.push(call);
+    }
+    calls
+}
+
 #[tokio::test]
-async fn a_lone_operation_is_sent_at_once_and_what_comes_meanwhile_goes_together() {
+async fn what_comes_is_sent_at_once_until_enough_is_under_way_and_then_goes_together() {
+    let one = Batching { batches_max: 1, ..Batching::default() };
+    for (batching, at_once) in [(one, 1), (Batching::default(), 16)] {
+        let script = Arc::new(Script::closed());
+        let client = script.client(batching).await;
+        let first = under_way(&script, &client, 0..at_once).await;
+        let mut rest = Box::pin(schedule(&client, 1_000..2_000));
+        assert!(poll!(&mut rest).is_pending(), "they wait, and all have been asked for");
+        script.open();
+        assert!(all_well(&soon(join_all(first)).await.concat()));
+        assert!(all_well(&soon(rest).await));
+        assert_eq!(script.sizes(), [vec![1; at_once], vec![1_000]].concat());
+        // In the order of the calls.
+        let numbers: Vec<_> = (1_000..2_000).map(|number| number.to_string()).collect();
+        assert_eq!(script.batches.lock()[at_once], numbers);
+    }
+}
+
+#[tokio::test]
+async fn operations_on_one_id_wait_for_each_other_and_for_nobody_else() {
     let script = Arc::new(Script::closed());
     let client = script.client(Batching::default()).await;
-    let mut first = Box::pin(schedule(&client, 0..1));
-    assert!(poll!(&mut first).is_pending());
-    soon(async {
-        tokio::select! {
-            () = script.batch(1) => {}
-            _ = &mut first => panic!("the gate is closed"),
-        }
-    })
-    .await;
-    let mut rest = Box::pin(schedule(&client, 1..1_001));
-    assert!(poll!(&mut rest).is_pending(), "they wait, and all have been asked for");
+    let first = under_way(&script, &client, 0..1).await;
+    let mut same = Box::pin(async {
+        tokio::join!(client.fire(NAMESPACE, "0"), client.cancel(NAMESPACE, "0"))
+    });
+    assert!(poll!(&mut same).is_pending());
+    let other = under_way(&script, &client, 1..2).await;
     script.open();
-    assert!(all_well(&soon(first).await));
-    assert!(all_well(&soon(rest).await));
-    assert_eq!(script.sizes(), [1, 1_000]);
-    // In the order of the calls.
-    let numbers: Vec<_> = (1..1_001).map(|number| number.to_string()).collect();
-    assert_eq!(script.batches.lock()[1], numbers);
+    assert!(all_well(&soon(join_all(first.into_iter().chain(other))).await.concat()));
+    let (fired, cancelled) = soon(same).await;
+    assert!(fired.is_ok() && cancelled.is_ok());
+    assert_eq!(*script.batches.lock(), [vec!["0"], vec!["1"], vec!["0", "0"]]);
 }
 
 #[tokio::test]
@@ -95,16 +128,10 @@ async fn a_batch_that_the_server_finds_too_large_is_split() {
 #[tokio::test]
 async fn an_operation_that_is_given_up_before_it_is_sent_is_not_sent() {
     let script = Arc::new(Script::closed());
-    let client = script.client(Batching::default()).await;
+    let one = Batching { batches_max: 1, ..Batching::default() };
+    let client = script.client(one).await;
     let hasty = client.with_timeout(Duration::from_millis(20)).unwrap();
-    let mut first = Box::pin(schedule(&client, 0..1));
-    soon(async {
-        tokio::select! {
-            () = script.batch(1) => {}
-            _ = &mut first => panic!("the gate is closed"),
-        }
-    })
-    .await;
+    let first = under_way(&script, &client, 0..1).await;
     // One whose time is over, and one whose caller goes away.
     let late = soon(schedule(&hasty, 1..2)).await.remove(0).unwrap_err();
     assert!(matches!(late, Error::TooLate { .. }), "{late}");
@@ -117,7 +144,7 @@ async fn an_operation_that_is_given_up_before_it_is_sent_is_not_sent() {
     let mut last = Box::pin(schedule(&client, 3..4));
     assert!(poll!(&mut last).is_pending());
     script.open();
-    assert!(all_well(&soon(first).await));
+    assert!(all_well(&soon(join_all(first)).await.concat()));
     assert!(all_well(&soon(last).await));
     assert_eq!(*script.batches.lock(), [["0"], ["3"]]);
 }
