@@ -120,20 +120,20 @@ impl Session {
             let ends_at = flushed_at.or(worker.stops_at);
             let extend_at = worker.running.next_extension();
             let has_to_say = self.to_give > 0 || !self.to_settle.is_empty();
-            // Handlers first, then the server, then words: so that what is ready goes together.
+            // What has its time first, and words last: so that what is ready goes together.
             let event = tokio::select! {
                 biased;
                 () = told(&mut stopped), if !stops => Event::Stop,
-                Some(ended) = worker.tasks.join_next_with_id() => Event::Ended(ended),
-                heard = self.hear.message() => Event::Heard(heard),
-                permit = self.say.clone().reserve_owned(), if has_to_say => {
-                    Event::MaySay(permit.ok())
+                () = sleep_until(ends_at.unwrap_or_else(Instant::now)), if ends_at.is_some() => {
+                    Event::OutOfTime
                 }
                 () = sleep_until(extend_at.unwrap_or_else(Instant::now)), if extend_at.is_some() => {
                     Event::Extend
                 }
-                () = sleep_until(ends_at.unwrap_or_else(Instant::now)), if ends_at.is_some() => {
-                    Event::OutOfTime
+                Some(ended) = worker.tasks.join_next_with_id() => Event::Ended(ended),
+                heard = self.hear.message() => Event::Heard(heard),
+                permit = self.say.clone().reserve_owned(), if has_to_say => {
+                    Event::MaySay(permit.ok())
                 }
             };
             match event {
