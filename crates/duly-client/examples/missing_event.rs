@@ -4,7 +4,7 @@
 //! `cargo run -p duly-client --example missing_event`. It ends by itself after some seconds.
 //! `DULY_SERVER` names another server.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, process::ExitCode, time::Duration};
 
 use duly_client::{Client, Code, Failure, Firing, Schedule};
 use tokio::{sync::mpsc, time::interval};
@@ -14,9 +14,15 @@ const NAMESPACE: &str = "example-watchdog";
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
     let server = std::env::var("DULY_SERVER").unwrap_or("http://127.0.0.1:3859".to_owned());
-    run(&server).await
+    match run(&server).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Two devices send signs of life, one of them falls silent, and the other one says goodbye.

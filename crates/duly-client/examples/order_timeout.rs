@@ -4,7 +4,7 @@
 //! `cargo run -p duly-client --example order_timeout`. It ends by itself after some seconds.
 //! `DULY_SERVER` names another server.
 
-use std::{collections::HashSet, error::Error, time::Duration};
+use std::{collections::HashSet, error::Error, process::ExitCode, time::Duration};
 
 use duly_client::{Client, Code, Failure, Firing, Schedule};
 use serde::{Deserialize, Serialize};
@@ -21,9 +21,15 @@ struct Order {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
     let server = std::env::var("DULY_SERVER").unwrap_or("http://127.0.0.1:3859".to_owned());
-    run(&server).await
+    match run(&server).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Places three orders, pays one, and sees the others closed.

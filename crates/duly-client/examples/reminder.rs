@@ -6,6 +6,7 @@
 
 use std::{
     error::Error,
+    process::ExitCode,
     time::{Duration, SystemTime},
 };
 
@@ -25,9 +26,15 @@ struct Reminder {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
     let server = std::env::var("DULY_SERVER").unwrap_or("http://127.0.0.1:3859".to_owned());
-    run(&server).await
+    match run(&server).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Sends four reminders.
