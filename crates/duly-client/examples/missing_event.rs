@@ -1,0 +1,75 @@
+//! A watchdog: something that should have happened has not.
+//!
+//! Run a server with `cargo run --release -- serve`, then
+//! `cargo run -p duly-client --example missing_event`. It ends by itself after some seconds.
+//! `DULY_SERVER` names another server.
+
+use std::{error::Error, process::ExitCode, time::Duration};
+
+use duly_client::{Client, Code, Failure, Firing, Schedule};
+use tokio::{sync::mpsc, time::interval};
+
+const NAMESPACE: &str = "example-watchdog";
+/// How long a device may be silent.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let server = std::env::var("DULY_SERVER").unwrap_or("http://127.0.0.1:3859".to_owned());
+    match run(&server).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Two devices send signs of life, one of them falls silent, and the other one says goodbye.
+pub(crate) async fn run(server: &str) -> Result<(), Box<dyn Error>> {
+    let client = Client::new(server)?;
+    let run = std::time::UNIX_EPOCH.elapsed()?.as_millis();
+    let (silent, polite) = (format!("device:{run}:a"), format!("device:{run}:b"));
+
+    let (raised, mut alarms) = mpsc::channel(10);
+    let consumer = client.consume(NAMESPACE, move |firing: Firing| {
+        let raised = raised.clone();
+        async move {
+            println!(
+                "{}: silent for {SILENCE_MAX:?}; the last it said was {}",
+                firing.id,
+                firing.text()?
+            );
+            raised.send(firing.id).await?;
+            Ok::<(), Failure>(())
+        }
+    })?;
+
+    // Each sign of life puts the alarm off: the timer with the device's id is replaced.
+    let mut beat = interval(Duration::from_millis(200));
+    for number in 1..=5 {
+        beat.tick().await;
+        for device in [&silent, &polite] {
+            let alarm = Schedule::after(SILENCE_MAX).id(device).text(format!("sign {number}"));
+            match client.debounce(NAMESPACE, alarm).await {
+                // It was silent too long, and its alarm is being raised right now.
+                Err(error) if error.code() == Code::InFlight => println!("{device}: too late"),
+                other => drop(other?),
+            }
+        }
+        println!("sign {number} of both");
+    }
+
+    // Who says goodbye may be silent, unless it was silent too long before.
+    match client.cancel(NAMESPACE, &polite).await {
+        Ok(_) => println!("{polite}: goodbye"),
+        Err(error) if matches!(error.code(), Code::InFlight | Code::Finished) => {
+            println!("{error}")
+        }
+        Err(error) => return Err(error.into()),
+    }
+
+    while alarms.recv().await.ok_or("the consumer ended")? != silent {}
+    consumer.stop().await?;
+    Ok(())
+}

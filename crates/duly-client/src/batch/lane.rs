@@ -1,0 +1,269 @@
+//! The operations of one namespace that wait, and the tasks that send them.
+//!
+//! A lane is there as long as it has work. Each batch under way has a task, which takes the next batch
+//! when its own is answered, and ends when there is none; the last one takes the lane away, under the
+//! same lock. Should a task end otherwise (its runtime is shut down), the lane goes with it, and those
+//! who wait are told.
+//!
+//! An operation waits as long as another one on its id is under way, so that the operations on one
+//! id are carried out in the order of the calls.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use duly_core::Code;
+use duly_proto::v1::{self, operation::Operation, operation_result::Result as Kind};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, oneshot},
+    time::{Instant, timeout},
+};
+
+use super::{Batches, Batching, Done, Place};
+use crate::error::{Error, Retry, of_problem};
+
+/// An operation that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) id: Arc<str>,
+    pub(super) operation: v1::Operation,
+    pub(super) bytes: usize,
+    pub(super) place: Arc<Place>,
+    pub(super) answer: oneshot::Sender<Done>,
+    pub(super) deadline: Instant,
+    pub(super) limit: Duration,
+    /// Its share of what may wait; free again when it is answered.
+    pub(super) room: OwnedSemaphorePermit,
+}
+
+impl Waiting {
+    fn answer(self, done: Done) {
+        // A caller that is gone does not want to know.
+        self.answer.send(done).ok();
+        drop(self.room);
+    }
+}
+
+/// What waits in a namespace.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    waiting: VecDeque<Waiting>,
+    /// Tasks that are there.
+    tasks: usize,
+    /// Whether one of them is about to take a batch, so that nobody else need.
+    about_to_take: bool,
+    /// Ids of the operations under way.
+    busy: HashSet<Arc<str>>,
+    /// Told when a batch is full before its time.
+    full: Arc<Notify>,
+}
+
+impl Lane {
+    /// The next batch: what waits, in order, without what has to wait longer.
+    fn take(&mut self, options: &Batching) -> Vec<Waiting> {
+        let mut batch: Vec<Waiting> = Vec::new();
+        let mut later = VecDeque::new();
+        let mut bytes = 0_usize;
+        while batch.len() < options.operations_max
+            && let Some(next) = self.waiting.pop_front()
+        {
+            if self.busy.contains(&next.id) {
+                later.push_back(next);
+            } else if batch.is_empty() || bytes + next.bytes <= options.bytes_max {
+                bytes += next.bytes;
+                batch.push(next);
+            } else {
+                self.waiting.push_front(next);
+                break;
+            }
+        }
+        later.append(&mut self.waiting);
+        self.waiting = later;
+        self.busy.extend(batch.iter().map(|waiting| Arc::clone(&waiting.id)));
+        batch
+    }
+}
+
+impl Batches {
+    /// Puts an operation into its lane, and makes the lane work.
+    pub(super) fn push(self: &Arc<Self>, namespace: &Arc<str>, waiting: Waiting) {
+        let mut lanes = self.lanes.lock();
+        let lane = lanes.entry(Arc::clone(namespace)).or_default();
+        lane.waiting.push_back(waiting);
+        if lane.about_to_take {
+            if lane.waiting.len() >= self.options.operations_max {
+                lane.full.notify_one();
+            }
+        } else if lane.tasks < self.options.batches_max {
+            lane.tasks += 1;
+            lane.about_to_take = true;
+            let task = Task {
+                batches: Arc::clone(self),
+                namespace: Arc::clone(namespace),
+                full: Arc::clone(&lane.full),
+            };
+            drop(lanes);
+            tokio::spawn(task.run());
+        }
+    }
+
+    /// Sends a batch, in parts where the server takes no more at once.
+    async fn send(&self, namespace: &str, batch: Vec<Waiting>) {
+        let mut parts = vec![batch];
+        while let Some(mut part) = parts.pop() {
+            // What its caller has given up is not sent.
+            part.retain(|waiting| waiting.place.take());
+            let Some(deadline) = part.iter().map(|waiting| waiting.deadline).max() else {
+                continue;
+            };
+            match self.send_part(namespace, &part, deadline).await {
+                Ok(results) => {
+                    for (i, (waiting, result)) in part.into_iter().zip(results).enumerate() {
+                        let done = done(&waiting.operation, i, result);
+                        waiting.answer(done);
+                    }
+                }
+                Err(Error::Refused(refusal))
+                    if refusal.code == Code::RequestTooLarge && part.len() > 1 =>
+                {
+                    for waiting in &part {
+                        waiting.place.put_back();
+                    }
+                    let second = part.split_off(part.len() / 2);
+                    parts.push(second);
+                    parts.push(part);
+                }
+                Err(error) => {
+                    for waiting in part {
+                        waiting.answer(Err(error.clone()));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send_part(
+        &self,
+        namespace: &str,
+        part: &[Waiting],
+        deadline: Instant,
+    ) -> Result<Vec<v1::OperationResult>, Error> {
+        let limit = part.iter().map(|waiting| waiting.limit).max().unwrap_or_default();
+        let operations = part.iter().map(|waiting| waiting.operation.clone()).collect();
+        let request = v1::BatchRequest { namespace: namespace.to_owned(), operations };
+        let mut timers = self.link.timers();
+        let batch = |request| async move { timers.batch(request).await };
+        let results = self.link.call(request, deadline, limit, batch).await?.results;
+        if results.len() != part.len() {
+            let (asked, answered) = (part.len(), results.len());
+            return Err(Error::answer(format!("{answered} results for {asked} operations")));
+        }
+        Ok(results)
+    }
+}
+
+/// What became of one operation, as if it had been alone.
+fn done(operation: &v1::Operation, place: usize, result: v1::OperationResult) -> Done {
+    let kind = match operation.operation {
+        Some(Operation::Schedule(_)) => "schedule.",
+        Some(Operation::Reschedule(_)) => "reschedule.",
+        Some(Operation::Cancel(_)) => "cancel.",
+        Some(Operation::Fire(_)) => "fire.",
+        None => "",
+    };
+    match result.result {
+        Some(Kind::Error(problem)) => Err(match of_problem(problem) {
+            Error::Refused(refusal) => {
+                let refusal = refusal.without_path(&format!("operations[{place}]."));
+                Error::Refused(Box::new(refusal.without_path(kind)))
+            }
+            other => other,
+        }),
+        Some(kind) => Ok(kind),
+        None => Err(Error::answer("a result is empty")),
+    }
+}
+
+/// Nobody is left who could carry it out.
+pub(super) fn stopped() -> Error {
+    Error::Unknown {
+        code: Code::Aborted,
+        reason: "the runtime that the client worked on was shut down".to_owned(),
+        retry: Retry::AfterALook,
+    }
+}
+
+/// A task of a lane.
+struct Task {
+    batches: Arc<Batches>,
+    namespace: Arc<str>,
+    /// That of its lane: a lane that was made after its own is none of its business.
+    full: Arc<Notify>,
+}
+
+impl Task {
+    async fn run(self) {
+        let linger = self.batches.options.linger;
+        let mut guard = Guard(Some(self));
+        if let Some(task) = guard.0.as_ref().filter(|_| !linger.is_zero()) {
+            // Whoever is the last to fill the batch ends the wait.
+            timeout(linger, task.full.notified()).await.ok();
+        }
+        while let Some(task) = &guard.0 {
+            let batch = task.take();
+            if batch.is_empty() {
+                guard.0 = None;
+            } else {
+                let ids: Vec<_> = batch.iter().map(|waiting| Arc::clone(&waiting.id)).collect();
+                task.batches.send(&task.namespace, batch).await;
+                task.free(&ids);
+            }
+        }
+    }
+
+    /// The next batch. Without one the task ends, and the lane with the last task.
+    fn take(&self) -> Vec<Waiting> {
+        let mut lanes = self.batches.lanes.lock();
+        let Some(lane) = self.own(&mut lanes) else { return Vec::new() };
+        lane.about_to_take = false;
+        let batch = lane.take(&self.batches.options);
+        if batch.is_empty() {
+            lane.tasks -= 1;
+            // What still waits then waits for what another task has under way.
+            if lane.tasks == 0 {
+                lanes.remove(&self.namespace);
+            }
+        }
+        batch
+    }
+
+    /// A batch is answered: what waits for its ids may go, and the task comes for more.
+    fn free(&self, ids: &[Arc<str>]) {
+        if let Some(lane) = self.own(&mut self.batches.lanes.lock()) {
+            for id in ids {
+                lane.busy.remove(id);
+            }
+        }
+    }
+
+    fn own<'a>(&self, lanes: &'a mut HashMap<Arc<str>, Lane>) -> Option<&'a mut Lane> {
+        lanes.get_mut(&self.namespace).filter(|lane| Arc::ptr_eq(&lane.full, &self.full))
+    }
+}
+
+/// Takes the lane away when a task ends before its time.
+struct Guard(Option<Task>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            let mut lanes = task.batches.lanes.lock();
+            let lane = task.own(&mut lanes).is_some().then(|| lanes.remove(&task.namespace));
+            // Those who wait are told when the lock is free again.
+            drop(lanes);
+            drop(lane);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Whether an operation has been sent: decided once, by whoever comes first.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
+const WAITS: u8 = 0;
+const SENT: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+/// The place of an operation in a lane.
+#[derive(Debug, Default)]
+pub(super) struct Place(AtomicU8);
+
+impl Place {
+    /// Takes it to be sent; not one that was given up.
+    pub(super) fn take(&self) -> bool {
+        self.go_to(SENT)
+    }
+
+    /// Takes it back; not one that was sent.
+    pub(super) fn give_up(&self) -> bool {
+        self.go_to(GIVEN_UP)
+    }
+
+    /// Puts one back that was sent and certainly not carried out.
+    pub(super) fn put_back(&self) {
+        self.go(SENT, WAITS);
+    }
+
+    fn go_to(&self, state: u8) -> bool {
+        self.go(WAITS, state)
+    }
+
+    fn go(&self, from: u8, to: u8) -> bool {
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// The caller's end of a place: gives it up when the caller goes.
+#[derive(Debug)]
+pub(super) struct Own(pub(super) Arc<Place>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}

@@ -1,0 +1,217 @@
+//! How a client is made: an address, and what may be chosen. Everything is checked before anything
+//! is connected.
+
+mod url;
+
+use std::{fmt::Display, sync::Arc, time::Duration};
+
+use tonic::{metadata::AsciiMetadataValue, service::interceptor::InterceptedService};
+
+use crate::{
+    batch::{Batches, Batching},
+    client::{Client, Inner},
+    error::{Error, Invalid},
+    link::{Authorize, Link},
+    retry::Retries,
+};
+
+/// Longest time of a call.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
+/// Largest limit for bytes in memory.
+const BYTES_MAX: usize = 1024 * 1024 * 1024;
+const MIB: usize = 1024 * 1024;
+/// How long nothing may be heard on a connection with calls on it before it is asked whether it is
+/// still there, and how long the answer may take. So a connection that leads nowhere is noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// Makes a [`Client`]; see [`Client::builder`].
+#[derive(Clone)]
+#[must_use = "a client is made by build()"]
+pub struct Builder {
+    url: String,
+    token: Option<String>,
+    user_agent: Option<String>,
+    timeout: Duration,
+    connect_timeout: Duration,
+    retries: Retries,
+    batching: Batching,
+    message_bytes_max: usize,
+    #[cfg(feature = "tls")]
+    tls: crate::tls::Tls,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Neither the token nor the key of a certificate.
+        f.debug_struct("Builder").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    pub(crate) fn new(url: String) -> Self {
+        Self {
+            url,
+            token: None,
+            user_agent: None,
+            timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(5),
+            retries: Retries::default(),
+            batching: Batching::default(),
+            message_bytes_max: 64 * MIB,
+            #[cfg(feature = "tls")]
+            tls: crate::tls::Tls::default(),
+        }
+    }
+
+    /// A token that each call shows as `authorization: Bearer …`. The server itself knows no logins;
+    /// the proxy in front of it does.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// The name and version of your program, in front of the client's own `user-agent`.
+    pub fn user_agent(mut self, name: impl Into<String>) -> Self {
+        self.user_agent = Some(name.into());
+        self
+    }
+
+    /// Time of a call as a whole, with all that is repeated: 1 ms to 1 h, default 30 s.
+    /// [`Client::with_timeout`] changes it for some calls.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Time to connect: 1 ms to 1 h, default 5 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How calls are repeated.
+    pub fn retries(mut self, retries: Retries) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// How operations are put together.
+    pub fn batching(mut self, batching: Batching) -> Self {
+        self.batching = batching;
+        self
+    }
+
+    /// Most bytes of an answer: 1 MiB to 1 GiB, default 64 MiB.
+    pub fn message_bytes_max(mut self, bytes: usize) -> Self {
+        self.message_bytes_max = bytes;
+        self
+    }
+
+    /// Trusts these authorities (PEM), and no longer those of the system.
+    #[cfg(feature = "tls")]
+    pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.authorities = Some(pem.into());
+        self
+    }
+
+    /// Shows this certificate (PEM), and proves it with its key (PEM).
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.tls.identity = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// Checks everything, and makes the client. It connects with its first call.
+    ///
+    /// Must be called within a Tokio runtime, on which the connection then lives.
+    pub fn build(self) -> Result<Client, Error> {
+        self.check()?;
+        let authorize = Authorize(self.token.as_deref().map(bearer).transpose()?);
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(Invalid::unseen("build", "called within a Tokio runtime").into());
+        }
+        let mut endpoint = url::endpoint(&self.url)?
+            .connect_timeout(self.connect_timeout)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE);
+        let own = concat!("duly-client/", env!("CARGO_PKG_VERSION"));
+        let agent = self.user_agent.map_or_else(|| own.to_owned(), |name| format!("{name} {own}"));
+        endpoint = endpoint.user_agent(agent.clone()).map_err(|_error| {
+            Invalid::new("user_agent", agent, "visible ASCII characters and spaces")
+        })?;
+        #[cfg(feature = "tls")]
+        if url::is_https(&endpoint) {
+            endpoint = self.tls.apply(endpoint)?;
+        }
+        let line = InterceptedService::new(endpoint.connect_lazy(), authorize);
+        let (server, message_bytes_max) = (Arc::from(self.url), self.message_bytes_max);
+        let link = Link { line, server, message_bytes_max };
+        let batches = Arc::new(Batches::new(link.clone(), self.batching));
+        Ok(Client {
+            inner: Arc::new(Inner { link, batches, retries: self.retries }),
+            timeout: self.timeout,
+        })
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        let ms = Duration::from_millis;
+        span("timeout", self.timeout, ms(1), TIMEOUT_MAX)?;
+        span("connect_timeout", self.connect_timeout, ms(1), TIMEOUT_MAX)?;
+        let Retries { tries_max, first_wait, longest_wait } = self.retries;
+        within("retries.tries_max", tries_max, 1, 1_000)?;
+        span("retries.first_wait", first_wait, ms(1), Duration::from_secs(60))?;
+        span("retries.longest_wait", longest_wait, first_wait, Duration::from_secs(600))?;
+        let Batching { linger, batches_max, operations_max, bytes_max, waiting_bytes_max } =
+            self.batching;
+        span("batching.linger", linger, Duration::ZERO, Duration::from_secs(1))?;
+        within("batching.batches_max", batches_max, 1, 64)?;
+        within("batching.operations_max", operations_max, 1, 10_000)?;
+        within("batching.bytes_max", bytes_max, 1, 32 * MIB)?;
+        within("batching.waiting_bytes_max", waiting_bytes_max, MIB, BYTES_MAX)?;
+        within("message_bytes_max", self.message_bytes_max, MIB, BYTES_MAX)
+    }
+}
+
+/// A number within its bounds.
+pub(crate) fn within<T: PartialOrd + Display>(
+    field: &str,
+    value: T,
+    min: T,
+    max: T,
+) -> Result<(), Invalid> {
+    if value >= min && value <= max {
+        return Ok(());
+    }
+    Err(Invalid::new(field, value, format!("from {min} to {max}")))
+}
+
+/// A duration within its bounds.
+pub(crate) fn span(
+    field: &str,
+    value: Duration,
+    min: Duration,
+    max: Duration,
+) -> Result<(), Invalid> {
+    if value >= min && value <= max {
+        return Ok(());
+    }
+    let allowed = format!("from {min:?} to {max:?}");
+    Err(Invalid::new(field, format_args!("{value:?}"), allowed))
+}
+
+fn bearer(token: &str) -> Result<AsciiMetadataValue, Invalid> {
+    let allowed = "visible ASCII characters without spaces, at least one";
+    let is_allowed = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    let value = is_allowed.then(|| AsciiMetadataValue::try_from(format!("Bearer {token}")).ok());
+    let mut value = value.flatten().ok_or_else(|| Invalid::unseen("token", allowed))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests;

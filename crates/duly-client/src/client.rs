@@ -1,0 +1,103 @@
+//! The client: a handle that is cheap to clone, and the calls on it.
+
+/// Makes a call of its own: one that may be repeated, or as it is said.
+macro_rules! call {
+    ($client:expr, $service:ident.$method:ident, $request:expr) => {
+        call!($client, $service.$method, $request, Safety::Repeatable, Duration::ZERO)
+    };
+    ($client:expr, $service:ident.$method:ident, $request:expr, $safety:expr, $on_top:expr) => {{
+        let service = $client.inner.link.$service();
+        let once = |request| {
+            let mut service = service.clone();
+            async move { service.$method(request).await }
+        };
+        $client.call($safety, $on_top, $request, once).await
+    }};
+}
+
+mod namespaces;
+mod pages;
+mod pulling;
+mod reading;
+mod writing;
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use duly_core::NamespaceName;
+use tokio::{runtime::Handle, time::Instant};
+use tonic::{Request, Response, Status};
+
+use crate::{
+    batch::Batches,
+    builder::{Builder, span},
+    error::{Error, Invalid},
+    link::Link,
+    retry::{Retries, Safety, repeat},
+};
+
+/// A client of one server. Clones share its connection and its batches.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) timeout: Duration,
+}
+
+/// What all clones share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) link: Link,
+    pub(crate) batches: Arc<Batches>,
+    pub(crate) retries: Retries,
+}
+
+impl Client {
+    /// A client with everything as it is by default. It connects with its first call, so this fails
+    /// only when the address is none, or when it is called outside of a Tokio runtime.
+    pub fn new(url: impl Into<String>) -> Result<Self, Error> {
+        Self::builder(url).build()
+    }
+
+    /// Begins a client of the server at this address: `http://host:port` or `https://host:port`.
+    pub fn builder(url: impl Into<String>) -> Builder {
+        Builder::new(url.into())
+    }
+
+    /// The same client with another time for its calls, 1 ms to 1 h.
+    pub fn with_timeout(&self, timeout: Duration) -> Result<Self, Error> {
+        span("timeout", timeout, Duration::from_millis(1), Duration::from_secs(3_600))?;
+        Ok(Self { inner: Arc::clone(&self.inner), timeout })
+    }
+
+    /// When a call that begins now is given up, if it is to wait so long on top.
+    fn deadline(&self, on_top: Duration) -> Result<Instant, Invalid> {
+        if Handle::try_current().is_err() {
+            return Err(Invalid::unseen("the call", "made within a Tokio runtime"));
+        }
+        Ok(Instant::now() + self.timeout + on_top)
+    }
+
+    /// Makes a call of its own, and repeats it as it may be.
+    async fn call<Q, A, F>(
+        &self,
+        safety: Safety,
+        on_top: Duration,
+        request: Q,
+        call: impl Fn(Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let (deadline, limit) = (self.deadline(on_top)?, self.timeout + on_top);
+        let link = &self.inner.link;
+        repeat(self.inner.retries, safety, deadline, || {
+            link.call(request.clone(), deadline, limit, &call)
+        })
+        .await
+    }
+}
+
+/// Checks the name of a namespace.
+pub(crate) fn namespace_out(name: &str) -> Result<Arc<str>, Invalid> {
+    Ok(NamespaceName::new(name)?.as_str().into())
+}

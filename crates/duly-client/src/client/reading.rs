@@ -1,0 +1,71 @@
+//! Calls that look at timers and at the service.
+
+use std::time::Duration;
+
+use duly_proto::v1;
+
+use super::{
+    Client, namespace_out,
+    pages::{Page, listing},
+};
+use crate::{
+    cluster::Cluster,
+    error::Error,
+    list::{Filter, Listing},
+    retry::Safety,
+    timer::Timer,
+    wire::{
+        answer::timer_in,
+        request::{id_out, list_out},
+    },
+};
+
+impl Client {
+    /// One timer with its payload, its stub, or its latest dead letter.
+    pub async fn get(&self, namespace: &str, id: &str) -> Result<Timer, Error> {
+        let namespace = namespace_out(namespace)?.as_ref().to_owned();
+        let request = v1::GetRequest { namespace, id: id_out(id)? };
+        timer_in(call!(self, timers.get, request)?)
+    }
+
+    /// Timers with their payloads, in order of (due time, id), as a stream. A timer that is not
+    /// changed meanwhile comes exactly once.
+    ///
+    /// ```no_run
+    /// # async fn example(client: duly_client::Client) -> Result<(), duly_client::Error> {
+    /// let mut timers = client.list("orders", duly_client::Filter::new().tag("customer:7"));
+    /// while let Some(timer) = timers.next().await {
+    ///     println!("{}", timer?.id);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn list(&self, namespace: &str, filter: Filter) -> Listing<Timer> {
+        let first = namespace_out(namespace)
+            .and_then(|namespace| list_out(namespace.as_ref().to_owned(), filter));
+        let client = self.clone();
+        let turn = move |request: v1::ListRequest| {
+            let client = client.clone();
+            async move {
+                let page = call!(client, timers.list, request.clone())?;
+                let next = page.cursor.map(|it| v1::ListRequest { cursor: Some(it), ..request });
+                Ok(Page { items: page.timers, next })
+            }
+        };
+        listing(first.map_err(Error::from), turn, timer_in)
+    }
+
+    /// How the service is, and what it holds.
+    pub async fn cluster(&self) -> Result<Cluster, Error> {
+        let info = call!(self, cluster.get, v1::GetClusterRequest {})?;
+        Ok(Cluster {
+            version: info.version,
+            ready: info.ready,
+            reasons: info.reasons,
+            pending: info.pending,
+            overdue: info.overdue,
+            in_flight: info.in_flight,
+            dead: info.dead,
+        })
+    }
+}

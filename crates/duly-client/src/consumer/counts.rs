@@ -1,0 +1,69 @@
+//! What a consumer has done, counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counts {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// What a consumer has done since it was started.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Counts {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        /// The same while it goes on.
+        #[derive(Debug, Default)]
+        pub(super) struct Counters {
+            $(pub(super) $name: Counter,)+
+        }
+
+        impl Counters {
+            pub(super) fn read(&self) -> Counts {
+                Counts { $($name: self.$name.0.load(Ordering::Relaxed),)+ }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Firings that were received.
+    received,
+    /// Firings whose handler said `Ok`, and the server knows.
+    acked,
+    /// Firings that are to be tried again, and the server knows.
+    retried,
+    /// Firings that were given up, and the server knows.
+    dead,
+    /// Handlers that panicked; they count as retries too.
+    panicked,
+    /// Firings that were confirmed without calling the handler, because it had handled them.
+    duplicates,
+    /// Firings that came again while their handler was still running, and were left to it.
+    rejoined,
+    /// Extensions of leases.
+    extended,
+    /// Verdicts and extensions that came too late: the lease was lost.
+    lease_lost,
+    /// Verdicts that the server refused, or whose outcome it did not know.
+    unsettled,
+    /// Firings that arrived while the consumer was stopping, and went back untouched.
+    released,
+    /// Handlers that were aborted because they ran too long after a stop.
+    aborted,
+    /// Connections that were made.
+    connected,
+}
+
+/// One number.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(super) fn add(&self, count: usize) {
+        self.0.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn one_more(&self) {
+        self.add(1);
+    }
+}

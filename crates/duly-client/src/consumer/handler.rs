@@ -1,0 +1,104 @@
+//! What is called for each firing, and how it says that it failed.
+
+use std::{fmt::Display, future::Future, time::Duration};
+
+use crate::pull::{Firing, Verdict};
+
+/// Longest reason that is sent, in bytes.
+const REASON_BYTES_MAX: usize = 1_024;
+
+/// Handles firings. Every `Fn(Firing)` is one whose future answers `Result<(), impl Into<Failure>>`.
+///
+/// It is called for as many firings at once as the consumer has `concurrency`, each call in a task
+/// of its own. A call is dropped in the middle only when a stop takes too long.
+pub trait Handler: Send + Sync + 'static {
+    /// Handles one firing.
+    fn handle(&self, firing: Firing) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+impl<F, Fut, E> Handler for F
+where
+    F: Fn(Firing) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), E>> + Send,
+    E: Into<Failure>,
+{
+    async fn handle(&self, firing: Firing) -> Result<(), Failure> {
+        self(firing).await.map_err(Into::into)
+    }
+}
+
+/// How it goes on with a firing that was not handled. Every error is a [`Failure::retry`] by `?`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// It is tried again.
+    Retry {
+        /// After exactly this wait; by the retry policy when absent.
+        after: Option<Duration>,
+        /// Why, for a person.
+        reason: String,
+    },
+    /// It is given up, and kept as a dead letter.
+    Dead {
+        /// Why, for a person.
+        reason: String,
+    },
+}
+
+impl Failure {
+    /// It is tried again, by the retry policy of the timer.
+    pub fn retry(reason: impl Display) -> Self {
+        Self::Retry { after: None, reason: reason.to_string() }
+    }
+
+    /// It is tried again after exactly this wait.
+    pub fn retry_after(after: Duration, reason: impl Display) -> Self {
+        Self::Retry { after: Some(after), reason: reason.to_string() }
+    }
+
+    /// It is given up: another try would fail as well.
+    pub fn dead(reason: impl Display) -> Self {
+        Self::Dead { reason: reason.to_string() }
+    }
+
+    pub(super) fn into_verdict(self) -> Verdict {
+        match self {
+            Self::Retry { after, reason } => Verdict::Retry { after, reason: Some(cut(reason)) },
+            Self::Dead { reason } => Verdict::Dead { reason: cut(reason) },
+        }
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let causes = std::iter::successors(error.source(), |cause| cause.source());
+        let reason = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+        Self::retry(reason)
+    }
+}
+
+/// Shortens a reason, between two characters.
+fn cut(mut reason: String) -> String {
+    let end = (0..=REASON_BYTES_MAX.min(reason.len())).rev().find(|i| reason.is_char_boundary(*i));
+    reason.truncate(end.unwrap_or(0));
+    reason
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_a_retry_with_all_its_causes() {
+        let inner = std::io::Error::other("no route");
+        let outer = std::io::Error::other(inner);
+        let Failure::Retry { after: None, reason } = Failure::from(outer) else { panic!() };
+        assert!(reason.contains("no route"), "{reason}");
+    }
+
+    #[test]
+    fn a_reason_is_cut_between_characters() {
+        let long = format!("{}é", "x".repeat(REASON_BYTES_MAX - 1));
+        assert_eq!(cut(long).len(), REASON_BYTES_MAX - 1);
+        assert_eq!(cut("short".into()), "short");
+    }
+}

@@ -1,0 +1,112 @@
+//! What may be chosen of a consumer, checked when it is started.
+
+use std::time::Duration;
+
+use super::{Consumer, Handler};
+use crate::{
+    builder::{span, within},
+    client::Client,
+    error::{Error, Invalid},
+};
+
+/// Most firings that a consumer may hold; the server's own limit.
+const CONCURRENCY_MAX: usize = 10_000;
+/// Most delivery ids that are remembered.
+const DEDUP_ENTRIES_MAX: usize = 10_000_000;
+
+/// How deliveries that come twice are recognised.
+///
+/// It remembers the ids of the deliveries whose handler said `Ok`, and confirms them again when they come
+/// again, without calling the handler. That covers confirmations that got lost with a connection, and
+/// leases that ended while the handler worked. It does not cover another process, this one after a
+/// restart, what has been forgotten because there were too many or too long ago, and handlers that
+/// did their work and then failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dedup {
+    /// Most ids that are remembered, the least recently used forgotten first: up to 10,000,000 at
+    /// about 100 bytes each, 0 remembers none. Default 10,000.
+    pub entries_max: usize,
+    /// How long an id is remembered after it was handled: up to a day, default 10 min.
+    pub keep: Duration,
+}
+
+impl Default for Dedup {
+    fn default() -> Self {
+        Self { entries_max: 10_000, keep: Duration::from_secs(600) }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Options {
+    pub(super) concurrency: usize,
+    pub(super) lease: Duration,
+    pub(super) stop_within: Duration,
+    pub(super) dedup: Dedup,
+}
+
+impl Options {
+    fn check(&self) -> Result<(), Invalid> {
+        within("concurrency", self.concurrency, 1, CONCURRENCY_MAX)?;
+        let seconds = Duration::from_secs;
+        span("lease", self.lease, seconds(1), seconds(12 * 3_600))?;
+        span("stop_within", self.stop_within, Duration::ZERO, seconds(12 * 3_600))?;
+        within("dedup.entries_max", self.dedup.entries_max, 0, DEDUP_ENTRIES_MAX)?;
+        span("dedup.keep", self.dedup.keep, Duration::ZERO, seconds(86_400))
+    }
+}
+
+/// Starts a [`Consumer`]; see [`Client::consumer`].
+#[derive(Debug, Clone)]
+#[must_use = "a consumer is started by start()"]
+pub struct ConsumerBuilder {
+    client: Client,
+    namespace: String,
+    options: Options,
+}
+
+impl ConsumerBuilder {
+    pub(super) fn new(client: Client, namespace: String) -> Self {
+        let options = Options {
+            concurrency: 16,
+            lease: Duration::from_secs(30),
+            stop_within: Duration::from_secs(25),
+            dedup: Dedup::default(),
+        };
+        Self { client, namespace, options }
+    }
+
+    /// Firings that are handled at once: 1 to 10,000, default 16.
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.options.concurrency = concurrency;
+        self
+    }
+
+    /// How long each lease is: 1 s to 12 h, default 30 s. It is extended while the handler runs, so
+    /// it need only be as long as it may take until others notice that this process is gone.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.options.lease = lease;
+        self
+    }
+
+    /// How long handlers may go on after a stop: up to 12 h, default 25 s. Firings that arrive on
+    /// credits that were given before go back at the end of it, so keep it short where others wait.
+    pub fn stop_within(mut self, limit: Duration) -> Self {
+        self.options.stop_within = limit;
+        self
+    }
+
+    /// How deliveries that come twice are recognised.
+    pub fn dedup(mut self, dedup: Dedup) -> Self {
+        self.options.dedup = dedup;
+        self
+    }
+
+    /// Checks everything, and starts it, on the runtime that this is called on.
+    pub fn start(self, handler: impl Handler) -> Result<Consumer, Error> {
+        self.options.check()?;
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(Invalid::unseen("start", "called within a Tokio runtime").into());
+        }
+        Consumer::start(self.client, &self.namespace, self.options, handler)
+    }
+}

@@ -1,0 +1,116 @@
+//! Handlers that run: whose delivery, under which lease, and when the lease is to be extended.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use tokio::{task::Id, time::Instant};
+
+/// A handler that runs.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) delivery_id: Arc<str>,
+    /// Names its lease; none after its connection was lost or its lease ended.
+    pub(super) token: Option<String>,
+    /// Where it stands in the order of extensions.
+    extension: Option<Turn>,
+}
+
+/// A moment, with a number for those that share one.
+type Turn = (Instant, u64);
+
+/// All handlers that run, at most as many as may at once.
+#[derive(Debug, Default)]
+pub(super) struct Running {
+    runs: HashMap<Id, Run>,
+    by_delivery: HashMap<Arc<str>, Id>,
+    extensions: BTreeMap<Turn, Id>,
+    turns: u64,
+}
+
+impl Running {
+    /// A handler begins.
+    pub(super) fn begin(&mut self, id: Id, delivery_id: &str, token: String, extend_at: Instant) {
+        let delivery_id: Arc<str> = delivery_id.into();
+        self.by_delivery.insert(Arc::clone(&delivery_id), id);
+        self.runs.insert(id, Run { delivery_id, token: None, extension: None });
+        self.hold(id, token, extend_at);
+    }
+
+    /// The handler of this delivery runs: it goes on under this lease.
+    pub(super) fn rejoin(&mut self, delivery_id: &str, token: &str, extend_at: Instant) -> bool {
+        let Some(id) = self.by_delivery.get(delivery_id).copied() else { return false };
+        self.hold(id, token.to_owned(), extend_at);
+        true
+    }
+
+    fn hold(&mut self, id: Id, token: String, extend_at: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        self.turns += 1;
+        let turn = (extend_at, self.turns);
+        run.token = Some(token);
+        if let Some(old) = run.extension.replace(turn) {
+            self.extensions.remove(&old);
+        }
+        self.extensions.insert(turn, id);
+    }
+
+    /// A handler has ended.
+    pub(super) fn end(&mut self, id: Id) -> Option<Run> {
+        let run = self.runs.remove(&id)?;
+        self.by_delivery.remove(&run.delivery_id);
+        if let Some(turn) = run.extension {
+            self.extensions.remove(&turn);
+        }
+        Some(run)
+    }
+
+    /// When the next lease is to be extended.
+    pub(super) fn next_extension(&self) -> Option<Instant> {
+        self.extensions.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Tokens of the leases that are to be extended by now; each is due again at `next`.
+    pub(super) fn extend_due(&mut self, now: Instant, next: Instant) -> Vec<String> {
+        let mut tokens = Vec::new();
+        while let Some(entry) = self.extensions.first_entry()
+            && entry.key().0 <= now
+        {
+            let id = entry.remove();
+            let Some(run) = self.runs.get_mut(&id) else { continue };
+            run.extension = None;
+            if let Some(token) = run.token.clone() {
+                tokens.push(token.clone());
+                self.hold(id, token, next);
+            }
+        }
+        tokens
+    }
+
+    /// This lease is lost; its handler runs on.
+    pub(super) fn lose(&mut self, token: &str) {
+        let lost = |run: &&mut Run| run.token.as_deref() == Some(token);
+        if let Some(run) = self.runs.values_mut().find(lost) {
+            run.token = None;
+            if let Some(turn) = run.extension.take() {
+                self.extensions.remove(&turn);
+            }
+        }
+    }
+
+    /// The connection is lost, and all leases with it; the handlers run on.
+    pub(super) fn lose_all(&mut self) {
+        self.extensions.clear();
+        for run in self.runs.values_mut() {
+            (run.token, run.extension) = (None, None);
+        }
+    }
+
+    /// Forgets all handlers, and says how many there were.
+    pub(super) fn clear(&mut self) -> usize {
+        let count = self.runs.len();
+        *self = Self::default();
+        count
+    }
+}

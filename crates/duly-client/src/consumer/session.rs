@@ -1,0 +1,290 @@
+//! One stream of a consumer: credits and verdicts out, firings and results in.
+//!
+//! Never more credits are out than handlers are free. What is to be said gathers until the stream
+//! takes it, and goes in one message; results come in the order of the messages.
+
+use std::{collections::VecDeque, mem};
+
+use duly_proto::v1::{self, consume_response::Kind};
+use futures::stream;
+use tokio::{
+    sync::mpsc::{self, Sender},
+    time::{Duration, Instant, sleep_until, timeout},
+};
+use tonic::Streaming;
+
+use super::worker::{Worker, told};
+use crate::{
+    error::{Error, of_status},
+    pull::{Settled, Settlement, Verdict},
+    wire::{
+        answer::{firing_in, settled_in},
+        request::settlement_out,
+        time::duration_out,
+    },
+};
+
+/// Most verdicts of one message.
+const SETTLEMENTS_MAX: usize = 1_000;
+/// How long the results of the last verdicts are waited for, after a stop.
+const FLUSH: Duration = Duration::from_secs(5);
+
+/// Why a stream ended.
+pub(super) enum End {
+    /// The consumer is to stop, and all is said.
+    Stopped,
+    /// The server or the connection ended it.
+    Lost {
+        error: Error,
+        /// Whether it was good for anything.
+        heard: bool,
+    },
+}
+
+/// A stream.
+pub(super) struct Session {
+    say: Sender<v1::ConsumeRequest>,
+    hear: Streaming<v1::ConsumeResponse>,
+    /// Credits that the server has, those that are still to be said included.
+    credits: usize,
+    /// How many of them are still to be said.
+    to_give: usize,
+    to_settle: VecDeque<Settlement>,
+    /// What was said and has no result yet, message by message.
+    unanswered: VecDeque<Vec<Settlement>>,
+    /// The server stops: it hands out nothing more.
+    server_stops: bool,
+    heard: bool,
+}
+
+/// What happened.
+enum Event {
+    Ended(super::worker::Ended),
+    Heard(Result<Option<v1::ConsumeResponse>, tonic::Status>),
+    MaySay(Option<mpsc::OwnedPermit<v1::ConsumeRequest>>),
+    Extend,
+    Stop,
+    OutOfTime,
+}
+
+impl Session {
+    /// Opens a stream, with credits for all handlers that are free.
+    pub(super) async fn open(worker: &Worker) -> Result<Self, Error> {
+        let link = &worker.client.inner.link;
+        let credits = worker.options.concurrency.saturating_sub(worker.tasks.len());
+        let (say, mut said) = mpsc::channel(1);
+        let first = v1::ConsumeRequest {
+            open: Some(v1::ConsumeOpen {
+                namespace: worker.namespace.as_ref().to_owned(),
+                lease: Some(duration_out(worker.options.lease)),
+            }),
+            credits: u32::try_from(credits).unwrap_or(u32::MAX),
+            settlements: Vec::new(),
+        };
+        // Nobody else has sent anything: there is room for one.
+        say.try_send(first).ok();
+        let requests = stream::poll_fn(move |context| said.poll_recv(context));
+        let mut timers = link.timers();
+        let limit = worker.client.timeout;
+        let hear = match timeout(limit, timers.consume(requests)).await {
+            Ok(Ok(response)) => response.into_inner(),
+            Ok(Err(status)) => return Err(of_status(&status, &link.server)),
+            Err(_elapsed) => return Err(Error::no_answer(limit)),
+        };
+        Ok(Self {
+            say,
+            hear,
+            credits,
+            to_give: 0,
+            to_settle: VecDeque::new(),
+            unanswered: VecDeque::new(),
+            server_stops: false,
+            heard: false,
+        })
+    }
+
+    /// Serves the stream until it ends.
+    pub(super) async fn run(mut self, worker: &mut Worker) -> End {
+        let mut stopped = worker.stopped();
+        // When the last results are no longer waited for.
+        let mut flushed_at = None;
+        loop {
+            self.give_credits(worker);
+            let stops = worker.stops_at.is_some();
+            if stops && worker.tasks.is_empty() {
+                if self.to_settle.is_empty() && self.unanswered.is_empty() {
+                    return End::Stopped;
+                }
+                flushed_at.get_or_insert_with(|| Instant::now() + FLUSH);
+            }
+            let ends_at = flushed_at.or(worker.stops_at);
+            let extend_at = worker.running.next_extension();
+            let has_to_say = self.to_give > 0 || !self.to_settle.is_empty();
+            // What has its time first, and words last: so that what is ready goes together.
+            let event = tokio::select! {
+                biased;
+                () = told(&mut stopped), if !stops => Event::Stop,
+                () = sleep_until(ends_at.unwrap_or_else(Instant::now)), if ends_at.is_some() => {
+                    Event::OutOfTime
+                }
+                () = sleep_until(extend_at.unwrap_or_else(Instant::now)), if extend_at.is_some() => {
+                    Event::Extend
+                }
+                Some(ended) = worker.tasks.join_next_with_id() => Event::Ended(ended),
+                heard = self.hear.message() => Event::Heard(heard),
+                permit = self.say.clone().reserve_owned(), if has_to_say => {
+                    Event::MaySay(permit.ok())
+                }
+            };
+            match event {
+                Event::Stop => drop(worker.begin_stop()),
+                Event::Ended(ended) => {
+                    if let Some((token, verdict)) = worker.ended(ended) {
+                        self.to_settle.push_back(Settlement { token, verdict });
+                    }
+                }
+                Event::Heard(Ok(Some(message))) => {
+                    self.heard = true;
+                    if let Err(error) = self.take(worker, message) {
+                        return self.lost(error);
+                    }
+                }
+                Event::Heard(Ok(None)) => return self.lost(ended_by_server()),
+                Event::Heard(Err(status)) => {
+                    let error = of_status(&status, &worker.client.inner.link.server);
+                    return self.lost(error);
+                }
+                Event::MaySay(Some(permit)) => drop(permit.send(self.words())),
+                // The stream says next why it ends.
+                Event::MaySay(None) => {
+                    self.to_give = 0;
+                    self.to_settle.clear();
+                }
+                Event::Extend => self.extend(worker),
+                Event::OutOfTime if flushed_at.is_some() => return End::Stopped,
+                Event::OutOfTime => worker.abort(),
+            }
+        }
+    }
+
+    fn lost(self, error: Error) -> End {
+        End::Lost { error, heard: self.heard }
+    }
+
+    /// Gives a credit for each handler that is free.
+    fn give_credits(&mut self, worker: &Worker) {
+        if worker.stops_at.is_some() || self.server_stops {
+            // What was not said yet is not said any more.
+            self.credits -= mem::take(&mut self.to_give);
+            return;
+        }
+        let taken = worker.tasks.len() + self.credits;
+        let free = worker.options.concurrency.saturating_sub(taken);
+        self.credits += free;
+        self.to_give += free;
+    }
+
+    /// What is to be said now.
+    fn words(&mut self) -> v1::ConsumeRequest {
+        let count = self.to_settle.len().min(SETTLEMENTS_MAX);
+        let settlements: Vec<_> = self.to_settle.drain(..count).collect();
+        let credits = u32::try_from(mem::take(&mut self.to_give)).unwrap_or(u32::MAX);
+        let said = settlements.iter().cloned().map(settlement_out).collect();
+        if !settlements.is_empty() {
+            self.unanswered.push_back(settlements);
+        }
+        v1::ConsumeRequest { open: None, credits, settlements: said }
+    }
+
+    fn take(&mut self, worker: &mut Worker, message: v1::ConsumeResponse) -> Result<(), Error> {
+        match message.kind {
+            Some(Kind::Firings(firings)) => {
+                for firing in firings.firings {
+                    self.credits = self.credits.saturating_sub(1);
+                    self.take_firing(worker, firing);
+                }
+            }
+            Some(Kind::Settled(settled)) => {
+                let said = self.unanswered.pop_front().unwrap_or_default();
+                if said.len() != settled.results.len() {
+                    let (asked, answered) = (said.len(), settled.results.len());
+                    let text = format!("{answered} results for {asked} settlements");
+                    return Err(Error::answer(text));
+                }
+                for (settlement, result) in said.into_iter().zip(settled.results) {
+                    settle(worker, settlement, settled_in(result));
+                }
+            }
+            Some(Kind::Stopping(_)) => self.server_stops = true,
+            // Something that a newer server says.
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn take_firing(&mut self, worker: &mut Worker, firing: v1::Firing) {
+        worker.counters.received.one_more();
+        if worker.stops_at.is_some() {
+            // It goes back when the stream ends.
+            worker.counters.released.one_more();
+            return;
+        }
+        let now = Instant::now();
+        let extend_at = now + worker.options.lease / 3;
+        let (token, delivery_id) = (&firing.token, &firing.delivery_id);
+        if worker.running.rejoin(delivery_id, token, extend_at) {
+            worker.counters.rejoined.one_more();
+        } else if worker.seen.knows(delivery_id, now) {
+            worker.counters.duplicates.one_more();
+            self.to_settle.push_back(Settlement::ack(token));
+        } else {
+            let token = token.clone();
+            match firing_in(firing) {
+                Ok(firing) => worker.begin(firing, extend_at),
+                Err(error) => {
+                    let reason = Some(error.to_string());
+                    let verdict = Verdict::Retry { after: None, reason };
+                    self.to_settle.push_back(Settlement { token, verdict });
+                }
+            }
+        }
+    }
+
+    fn extend(&mut self, worker: &mut Worker) {
+        let now = Instant::now();
+        let lease = worker.options.lease;
+        for token in worker.running.extend_due(now, now + lease / 3) {
+            self.to_settle.push_back(Settlement { token, verdict: Verdict::Extend { lease } });
+        }
+    }
+}
+
+/// Takes note of what became of a settlement.
+fn settle(worker: &mut Worker, settlement: Settlement, result: Result<Settled, Error>) {
+    let counters = &worker.counters;
+    match (result, settlement.verdict) {
+        (Ok(Settled::Done | Settled::Already), verdict) => match verdict {
+            Verdict::Ack => counters.acked.one_more(),
+            Verdict::Retry { .. } => counters.retried.one_more(),
+            Verdict::Dead { .. } => counters.dead.one_more(),
+            Verdict::Extend { .. } => counters.extended.one_more(),
+        },
+        (Ok(Settled::Dead), _) => counters.dead.one_more(),
+        (Ok(Settled::LeaseLost | Settled::InvalidToken), _) => {
+            counters.lease_lost.one_more();
+            worker.running.lose(&settlement.token);
+        }
+        (Err(error), _) => {
+            counters.unsettled.one_more();
+            tracing::warn!(namespace = %worker.namespace, %error, "a verdict was not taken");
+        }
+    }
+}
+
+fn ended_by_server() -> Error {
+    Error::Unknown {
+        code: duly_core::Code::Aborted,
+        reason: "the server ended the stream".to_owned(),
+        retry: crate::error::Retry::AfterALook,
+    }
+}

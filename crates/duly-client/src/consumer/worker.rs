@@ -1,0 +1,225 @@
+//! A consumer across its connections: handlers, what was handled, and when to connect anew.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use duly_core::Code;
+use tokio::{
+    sync::watch,
+    task::{Id, JoinError, JoinSet},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    Failure, Handler,
+    counts::Counters,
+    options::Options,
+    running::{Run, Running},
+    seen::Seen,
+    session::{End, Session},
+};
+use crate::{
+    client::Client,
+    error::{Error, Retry},
+    pull::{Firing, Verdict},
+};
+
+/// How a handler's task ended.
+pub(super) type Ended = Result<(Id, Result<(), Failure>), JoinError>;
+
+/// The handler, whatever it is.
+type Call = Arc<dyn Fn(Firing) -> Handling + Send + Sync>;
+type Handling = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+
+/// A consumer at work.
+pub(super) struct Worker {
+    pub(super) client: Client,
+    pub(super) namespace: Arc<str>,
+    pub(super) options: Options,
+    pub(super) counters: Arc<Counters>,
+    pub(super) running: Running,
+    pub(super) seen: Seen,
+    /// A task for each handler that runs.
+    pub(super) tasks: JoinSet<Result<(), Failure>>,
+    /// Until when handlers may go on, once it is to stop.
+    pub(super) stops_at: Option<Instant>,
+    handler: Call,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        client: Client,
+        namespace: Arc<str>,
+        options: Options,
+        handler: impl Handler,
+        stopped: watch::Receiver<bool>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let handler = Arc::new(handler);
+        let handler: Call = Arc::new(move |firing| {
+            let handler = Arc::clone(&handler);
+            Box::pin(async move { handler.handle(firing).await })
+        });
+        Self {
+            client,
+            namespace,
+            seen: Seen::new(options.dedup),
+            options,
+            counters,
+            running: Running::default(),
+            tasks: JoinSet::new(),
+            stops_at: None,
+            handler,
+            stopped,
+        }
+    }
+
+    /// Works until it is stopped, or refused for good.
+    pub(super) async fn run(mut self) -> Result<(), Error> {
+        let mut failures = 0;
+        while self.stops_at.is_none() {
+            let began = Instant::now();
+            let lost = match self.connect().await {
+                None => break,
+                Some(Err(error)) => error,
+                Some(Ok(session)) => {
+                    self.counters.connected.one_more();
+                    match session.run(&mut self).await {
+                        End::Stopped => return Ok(()),
+                        End::Lost { error, heard } => {
+                            if heard || began.elapsed() > self.client.inner.retries.longest_wait {
+                                failures = 0;
+                            }
+                            error
+                        }
+                    }
+                }
+            };
+            self.running.lose_all();
+            if is_final(&lost) {
+                self.finish().await;
+                return Err(lost);
+            }
+            failures += 1;
+            let wait = self.client.inner.retries.some_wait_after(failures);
+            let wait = match lost.retry() {
+                Retry::After(asked) => wait.max(asked.min(self.client.inner.retries.longest_wait)),
+                _ => wait,
+            };
+            tracing::info!(namespace = %self.namespace, error = %lost, ?wait, "the consumer connects anew");
+            self.pause(Instant::now() + wait).await;
+        }
+        self.finish().await;
+        Ok(())
+    }
+
+    /// Opens a stream; nothing when it is to stop.
+    async fn connect(&mut self) -> Option<Result<Session, Error>> {
+        let mut stopped = self.stopped.clone();
+        let session = Session::open(self);
+        tokio::select! {
+            session = session => Some(session),
+            () = told(&mut stopped) => {
+                self.begin_stop();
+                None
+            }
+        }
+    }
+
+    /// Waits, and takes note of handlers that end meanwhile.
+    async fn pause(&mut self, until: Instant) {
+        let mut stopped = self.stopped.clone();
+        loop {
+            tokio::select! {
+                () = sleep_until(until) => return,
+                Some(ended) = self.tasks.join_next_with_id() => {
+                    self.ended(ended);
+                }
+                () = told(&mut stopped) => {
+                    self.begin_stop();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for handlers that can be settled no more, as long as they may go on.
+    async fn finish(&mut self) {
+        let until = self.begin_stop();
+        loop {
+            tokio::select! {
+                ended = self.tasks.join_next_with_id() => match ended {
+                    Some(ended) => drop(self.ended(ended)),
+                    None => return,
+                },
+                () = sleep_until(until) => return self.abort(),
+            }
+        }
+    }
+
+    /// From now on nothing is begun. Answers until when handlers may go on.
+    pub(super) fn begin_stop(&mut self) -> Instant {
+        let within = self.options.stop_within;
+        *self.stops_at.get_or_insert_with(|| Instant::now() + within)
+    }
+
+    /// Ends handlers that ran too long.
+    pub(super) fn abort(&mut self) {
+        self.tasks.abort_all();
+        // One that blocks its thread does not hear of it, and is not waited for.
+        self.tasks.detach_all();
+        self.counters.aborted.add(self.running.clear());
+    }
+
+    /// Is told when it is to stop.
+    pub(super) fn stopped(&self) -> watch::Receiver<bool> {
+        self.stopped.clone()
+    }
+
+    /// Calls the handler in a task of its own.
+    pub(super) fn begin(&mut self, firing: Firing, extend_at: Instant) {
+        let (token, delivery_id) = (firing.token.clone(), firing.delivery_id.clone());
+        let handler = Arc::clone(&self.handler);
+        let task = self.tasks.spawn(async move { handler(firing).await });
+        self.running.begin(task.id(), &delivery_id, token, extend_at);
+    }
+
+    /// Takes note of a handler that ended. Answers the verdict, if there is a lease to settle.
+    pub(super) fn ended(&mut self, ended: Ended) -> Option<(String, Verdict)> {
+        let (id, verdict) = match ended {
+            Ok((id, Ok(()))) => (id, Verdict::Ack),
+            Ok((id, Err(failure))) => (id, failure.into_verdict()),
+            Err(error) => {
+                let id = error.id();
+                // One that was aborted has no verdict.
+                let panic = error.try_into_panic().ok()?;
+                self.counters.panicked.one_more();
+                let failure = Failure::retry(format!("the handler panicked: {}", said(&*panic)));
+                (id, failure.into_verdict())
+            }
+        };
+        let Run { delivery_id, token, .. } = self.running.end(id)?;
+        if verdict == Verdict::Ack {
+            self.seen.remember(&delivery_id, Instant::now());
+        }
+        Some((token?, verdict))
+    }
+}
+
+/// Waits for the word to stop, or for nobody to be left who could give it.
+pub(super) async fn told(stopped: &mut watch::Receiver<bool>) {
+    // A handle that is dropped stops its consumer as well.
+    stopped.wait_for(|stopped| *stopped).await.ok();
+}
+
+/// What a panic said.
+fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+/// Whether connecting anew cannot help.
+fn is_final(error: &Error) -> bool {
+    // A namespace comes into being with its first timer.
+    error.retry() == Retry::Never && !matches!(error.code(), Code::NotFound | Code::Internal)
+}

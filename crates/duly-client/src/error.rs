@@ -1,0 +1,159 @@
+//! What can go wrong, and whether another try can help.
+//!
+//! Every error answers three questions: what happened ([`Error`] and its text), by which stable code
+//! ([`Error::code`]), and what to do ([`Error::retry`]). The client has already repeated what is safe
+//! to repeat when an error comes out of a call; the rules are those of [`crate::retry`].
+
+mod refusal;
+mod status;
+
+use std::time::Duration;
+
+pub use self::refusal::Refusal;
+pub(crate) use self::status::{of_problem, of_status};
+pub use duly_core::{Code, Invalid};
+
+/// Why a call came to nothing, or why nobody knows what it came to.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A value is not allowed; nothing was sent.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The server refused it; nothing changed.
+    #[error("{} ({})", .0.detail, .0.code.as_str())]
+    Refused(Box<Refusal>),
+    /// There is no connection to the server; nothing was sent.
+    #[error(
+        "no connection to {server}: {reason}; nothing was done. Check that the server runs and that the address is right"
+    )]
+    Unreachable {
+        /// The URL that was given to the builder.
+        server: String,
+        /// What the connection failed of.
+        reason: String,
+    },
+    /// The time of the call was over before it was sent; nothing was done.
+    #[error("nothing was sent within {} ms: {reason}; repeat the call, or give it more time", .limit.as_millis())]
+    TooLate {
+        /// Time that the call had.
+        limit: Duration,
+        /// What it waited for.
+        reason: String,
+    },
+    /// It was sent, and no answer says whether it was done.
+    #[error("whether it was done is not known: {reason}; {}", advice(*.retry))]
+    Unknown {
+        /// `aborted`, `deadline_exceeded` or `internal`.
+        code: Code,
+        /// What happened.
+        reason: String,
+        /// Whether the same call may simply be repeated.
+        retry: Retry,
+    },
+    /// The server answered something that this client does not understand.
+    #[error(
+        "the answer of the server cannot be read: {0}; use a client that is as new as the server"
+    )]
+    Answer(String),
+}
+
+/// Whether another try can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// The same call is refused again: change it.
+    Never,
+    /// Look at the timer first: it is in another state than the call expected, or may be.
+    AfterALook,
+    /// The same call again, after this wait.
+    After(Duration),
+}
+
+/// Whether a call that failed was carried out, and whether the cause may pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// It is refused again.
+    No,
+    /// It was surely not carried out, and may be next time, after this wait at least.
+    NotDone(Duration),
+    /// It may have been carried out.
+    Perhaps(Duration),
+}
+
+impl Error {
+    /// The stable code of the contract, the same as over HTTP.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Invalid(_) => Code::InvalidArgument,
+            Self::Refused(refusal) => refusal.code,
+            Self::Unreachable { .. } => Code::Unavailable,
+            Self::TooLate { .. } => Code::DeadlineExceeded,
+            Self::Unknown { code, .. } => *code,
+            Self::Answer(_) => Code::Internal,
+        }
+    }
+
+    /// Whether another try can help.
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Invalid(_) | Self::Answer(_) => Retry::Never,
+            Self::Refused(refusal) => refusal.retry(),
+            Self::Unreachable { .. } => Retry::After(Duration::from_secs(1)),
+            Self::TooLate { .. } => Retry::After(Duration::ZERO),
+            Self::Unknown { retry, .. } => *retry,
+        }
+    }
+
+    /// Whether it is certain that nothing was changed.
+    pub const fn is_not_done(&self) -> bool {
+        !matches!(self, Self::Unknown { .. } | Self::Answer(_))
+    }
+
+    /// What the server said, where it refused.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn again(&self) -> Again {
+        match self {
+            Self::Unreachable { .. } => Again::NotDone(Duration::ZERO),
+            Self::Refused(refusal) => match (refusal.code, refusal.retry_after) {
+                (Code::Unavailable, wait) => Again::NotDone(wait.unwrap_or_default()),
+                (Code::ResourceExhausted, Some(wait)) => Again::NotDone(wait),
+                _ => Again::No,
+            },
+            Self::Unknown { code: Code::Internal, .. } => Again::No,
+            Self::Unknown { retry: Retry::After(wait), .. } => Again::Perhaps(*wait),
+            Self::Unknown { .. } => Again::Perhaps(Duration::ZERO),
+            Self::Invalid(_) | Self::TooLate { .. } | Self::Answer(_) => Again::No,
+        }
+    }
+
+    /// The call was sent, and its time is over.
+    pub(crate) fn no_answer(limit: Duration) -> Self {
+        Self::Unknown {
+            code: Code::DeadlineExceeded,
+            reason: format!("no answer came within {} ms", limit.as_millis()),
+            retry: Retry::AfterALook,
+        }
+    }
+
+    /// The answer lacks something, or has what it should not.
+    pub(crate) fn answer(what: impl Into<String>) -> Self {
+        Self::Answer(what.into())
+    }
+}
+
+fn advice(retry: Retry) -> &'static str {
+    match retry {
+        Retry::Never => "report it with the lines of the server's log",
+        Retry::AfterALook => "look at it before you repeat the call",
+        Retry::After(_) => "repeat the same call",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+use std::{collections::HashMap, sync::Arc};
+
+use duly_core::State;
+use duly_proto::v1;
+use tonic::{ConnectError, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use super::*;
+
+fn said(code: Code, metadata: &[(&str, &str)], retry: Option<Duration>) -> Status {
+    let mut more: HashMap<String, String> =
+        metadata.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    more.insert("code".into(), code.as_str().into());
+    let mut details = ErrorDetails::new();
+    details.set_error_info(code.as_str().to_ascii_uppercase(), "duly", more);
+    if retry.is_some() {
+        details.set_retry_info(retry);
+    }
+    let grpc = tonic::Code::from_i32(code.grpc_status());
+    Status::with_error_details(grpc, "it is so", details)
+}
+
+#[test]
+fn every_code_says_whether_a_retry_can_help_and_whether_anything_was_done() {
+    let second = Duration::from_secs(1);
+    for code in Code::ALL {
+        let error = of_status(&said(code, &[], Some(second)), "server");
+        assert_eq!(error.code(), code);
+        let (retry, is_not_done) = match code {
+            Code::Aborted | Code::DeadlineExceeded => (Retry::AfterALook, false),
+            Code::Internal => (Retry::Never, false),
+            Code::Unavailable | Code::ResourceExhausted => (Retry::After(second), true),
+            Code::AlreadyExists
+            | Code::RevisionMismatch
+            | Code::InFlight
+            | Code::Finished
+            | Code::Cancelled
+            | Code::Dead
+            | Code::NamespaceNotEmpty => (Retry::AfterALook, true),
+            _ => (Retry::Never, true),
+        };
+        assert_eq!(error.retry(), retry, "{code:?}");
+        assert_eq!(error.is_not_done(), is_not_done, "{code:?}");
+    }
+}
+
+#[test]
+fn an_item_and_a_call_that_are_refused_alike_are_the_same_error() {
+    let metadata = [
+        ("field", "if_revision"),
+        ("seen", "1"),
+        ("allowed", "2"),
+        ("state", "scheduled"),
+        ("leased_until", "2026-01-01T00:00:00.500Z"),
+        ("attempts", "3"),
+        ("maybe_delivered", "true"),
+        ("expected_revision", "1"),
+        ("actual_revision", "2"),
+    ];
+    let call = of_status(&said(Code::RevisionMismatch, &metadata, None), "server");
+    let item = of_problem(v1::Problem {
+        code: "revision_mismatch".into(),
+        detail: "it is so".into(),
+        field: Some("if_revision".into()),
+        seen: Some("1".into()),
+        allowed: Some("2".into()),
+        retry_after: None,
+        state: v1::State::Scheduled.into(),
+        leased_until: Some(prost_types::Timestamp { seconds: 1_767_225_600, nanos: 500_000_000 }),
+        attempts: Some(3),
+        maybe_delivered: Some(true),
+        expected_revision: Some(1),
+        actual_revision: Some(2),
+    });
+    assert_eq!(call, item);
+    assert_eq!(call.refusal().and_then(|refusal| refusal.state), Some(State::Scheduled));
+    assert_eq!(call.to_string(), "it is so (revision_mismatch)");
+}
+
+#[test]
+fn only_a_connection_that_was_never_made_is_a_proof_that_nothing_was_done() {
+    let mut never = Status::unavailable("tcp connect error");
+    let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+    never.set_source(Arc::new(ConnectError(refused.into())));
+    let error = of_status(&never, "http://localhost:1");
+    assert!(matches!(&error, Error::Unreachable { server, .. } if server == "http://localhost:1"));
+    assert!(error.is_not_done());
+    assert_eq!(error.again(), Again::NotDone(Duration::ZERO));
+    for status in [Status::unavailable("gone"), Status::cancelled(""), Status::unknown("h2")] {
+        let error = of_status(&status, "server");
+        assert!(!error.is_not_done(), "{error}");
+        assert_eq!(error.again(), Again::Perhaps(Duration::ZERO));
+    }
+}
+
+#[test]
+fn what_others_say_has_a_code_and_says_what_to_do() {
+    for (status, code, word) in [
+        (Status::unauthenticated("who?"), Code::Unauthenticated, "token"),
+        (Status::unimplemented("404"), Code::MethodNotAllowed, "Duly server"),
+        (Status::out_of_range("too long"), Code::Internal, "message_bytes_max"),
+        (Status::deadline_exceeded("late"), Code::DeadlineExceeded, "look"),
+    ] {
+        let error = of_status(&status, "server");
+        assert_eq!(error.code(), code);
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+#[test]
+fn the_place_in_a_batch_is_taken_off_and_nothing_else() {
+    let mut refusal = Refusal::new(Code::InvalidArgument, "operations[3].schedule.delay must be x");
+    refusal.field = Some("operations[3].schedule.delay".into());
+    let alone = refusal.clone().without_path("operations[3].schedule.");
+    assert_eq!(alone.field.as_deref(), Some("delay"));
+    assert_eq!(alone.detail, "delay must be x");
+    assert_eq!(refusal.clone().without_path("operations[4]."), refusal);
+}

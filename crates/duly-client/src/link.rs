@@ -1,0 +1,87 @@
+//! The connection, and one call on it.
+//!
+//! Everything goes over one HTTP/2 connection that is made with the first call and made anew when
+//! it breaks. Each call carries what is left of its time, so that the server does not work for
+//! nobody, and is given up here when that is over, whatever the server does.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use duly_proto::v1::{
+    cluster_client::ClusterClient, namespaces_client::NamespacesClient, timers_client::TimersClient,
+};
+use tokio::time::{Instant, timeout_at};
+use tonic::{
+    Request, Response, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::Channel,
+};
+
+use crate::error::{Error, of_status};
+
+/// A connection that names its caller.
+pub(crate) type Line = InterceptedService<Channel, Authorize>;
+
+/// Puts the token into each call.
+#[derive(Clone, Debug)]
+pub(crate) struct Authorize(pub(crate) Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Authorize {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// The connection to a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) line: Line,
+    /// The server as the caller named it.
+    pub(crate) server: Arc<str>,
+    /// Most bytes of an answer.
+    pub(crate) message_bytes_max: usize,
+}
+
+impl Link {
+    pub(crate) fn timers(&self) -> TimersClient<Line> {
+        // What is too large to be sent is refused by the server, which says what is allowed.
+        TimersClient::new(self.line.clone())
+            .max_decoding_message_size(self.message_bytes_max)
+            .max_encoding_message_size(usize::MAX)
+    }
+
+    pub(crate) fn namespaces(&self) -> NamespacesClient<Line> {
+        NamespacesClient::new(self.line.clone()).max_decoding_message_size(self.message_bytes_max)
+    }
+
+    pub(crate) fn cluster(&self) -> ClusterClient<Line> {
+        ClusterClient::new(self.line.clone())
+    }
+
+    /// Makes one call. `limit` is the time that the caller gave it as a whole.
+    pub(crate) async fn call<Q, A, F>(
+        &self,
+        request: Q,
+        deadline: Instant,
+        limit: Duration,
+        call: impl FnOnce(Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Error::TooLate { limit, reason: "its time was over before".to_owned() });
+        }
+        let mut request = Request::new(request);
+        request.set_timeout(left);
+        match timeout_at(deadline, call(request)).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(of_status(&status, &self.server)),
+            Err(_elapsed) => Err(Error::no_answer(limit)),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Operations go together when they wait anyway, and never else.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use duly_client::{Batching, Client, Code, Error, Retries, Schedule};
+use futures::{future::join_all, poll};
+use tokio::task::unconstrained;
+
+use crate::{
+    script::Script,
+    server::{HOUR, NAMESPACE, Server, soon},
+};
+
+/// Schedules timers named by their numbers, all at once.
+async fn schedule(client: &Client, numbers: std::ops::Range<usize>) -> Vec<Result<(), Error>> {
+    let calls = numbers.map(async |number| {
+        let schedule = Schedule::after(HOUR).id(number.to_string());
+        client.schedule(NAMESPACE, schedule).await.map(drop)
+    });
+    // All of them are asked for at once, however many they are.
+    unconstrained(join_all(calls)).await
+}
+
+fn all_well(results: &[Result<(), Error>]) -> bool {
+    results.iter().all(Result::is_ok)
+}
+
+/// Schedules these one by one, each in a batch of its own that is not answered.
+async fn under_way<'a>(
+    script: &Script,
+    client: &'a Client,
+    numbers: std::ops::Range<usize>,
+) -> Vec<Pin<Box<dyn Future<Output = Vec<Result<(), Error>>> + 'a>>> {
+    let mut calls: Vec<Pin<Box<dyn Future<Output = _>>>> = Vec::new();
+    for number in numbers {
+        let mut call = Box::pin(schedule(client, number..number + 1));
+        soon(async {
+            tokio::select! {
+                () = script.batch(number + 1) => {}
+                _ = &mut call => panic!("the gate is closed"),
+            }
+        })
+        .await;
+        calls.push(call);
+    }
+    calls
+}
+
+#[tokio::test]
+async fn what_comes_is_sent_at_once_until_enough_is_under_way_and_then_goes_together() {
+    let one = Batching { batches_max: 1, ..Batching::default() };
+    for (batching, at_once) in [(one, 1), (Batching::default(), 16)] {
+        let script = Arc::new(Script::closed());
+        let client = script.client(batching).await;
+        let first = under_way(&script, &client, 0..at_once).await;
+        let mut rest = Box::pin(schedule(&client, 1_000..2_000));
+        assert!(poll!(&mut rest).is_pending(), "they wait, and all have been asked for");
+        script.open();
+        assert!(all_well(&soon(join_all(first)).await.concat()));
+        assert!(all_well(&soon(rest).await));
+        assert_eq!(script.sizes(), [vec![1; at_once], vec![1_000]].concat());
+        // In the order of the calls.
+        let numbers: Vec<_> = (1_000..2_000).map(|number| number.to_string()).collect();
+        assert_eq!(script.batches.lock()[at_once], numbers);
+    }
+}
+
+#[tokio::test]
+async fn operations_on_one_id_wait_for_each_other_and_for_nobody_else() {
+    let script = Arc::new(Script::closed());
+    let client = script.client(Batching::default()).await;
+    let first = under_way(&script, &client, 0..1).await;
+    let mut same = Box::pin(async {
+        tokio::join!(client.fire(NAMESPACE, "0"), client.cancel(NAMESPACE, "0"))
+    });
+    assert!(poll!(&mut same).is_pending());
+    let other = under_way(&script, &client, 1..2).await;
+    script.open();
+    assert!(all_well(&soon(join_all(first.into_iter().chain(other))).await.concat()));
+    let (fired, cancelled) = soon(same).await;
+    assert!(fired.is_ok() && cancelled.is_ok());
+    assert_eq!(*script.batches.lock(), [vec!["0"], vec!["1"], vec!["0", "0"]]);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_company() {
+    let script = Arc::new(Script::default());
+    let client = script.client(Batching::default()).await;
+    for number in 0..3 {
+        assert!(all_well(&soon(schedule(&client, number..number + 1)).await));
+    }
+    assert_eq!(script.sizes(), [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_linger_that_is_asked_for_ends_when_the_batch_is_full() {
+    let script = Arc::new(Script::default());
+    let linger = Duration::from_secs(1);
+    let batching = Batching { linger, operations_max: 3, ..Batching::default() };
+    let client = script.client(batching).await;
+    assert!(all_well(&soon(schedule(&client, 0..3)).await));
+    assert_eq!(script.sizes(), [3]);
+}
+
+#[tokio::test]
+async fn a_batch_has_at_most_as_many_operations_and_bytes_as_it_may() {
+    let few = Batching { operations_max: 10, ..Batching::default() };
+    let small = Batching { bytes_max: 1, ..Batching::default() };
+    for (batching, most) in [(few, 10), (small, 1)] {
+        let script = Arc::new(Script::default());
+        let client = script.client(batching).await;
+        assert!(all_well(&soon(schedule(&client, 0..25)).await));
+        let sizes = script.sizes();
+        assert_eq!(sizes.iter().sum::<usize>(), 25);
+        assert!(sizes.iter().all(|size| *size <= most), "{sizes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_the_server_finds_too_large_is_split() {
+    let script = Arc::new(Script { operations_max: 2, ..Script::default() });
+    let client = script.client(Batching::default()).await;
+    assert!(all_well(&soon(schedule(&client, 0..9)).await));
+    let taken: usize = script.sizes().into_iter().filter(|size| *size <= 2).sum();
+    assert_eq!(taken, 9, "{:?}", script.sizes());
+}
+
+#[tokio::test]
+async fn an_operation_that_is_given_up_before_it_is_sent_is_not_sent() {
+    let script = Arc::new(Script::closed());
+    let one = Batching { batches_max: 1, ..Batching::default() };
+    let client = script.client(one).await;
+    let hasty = client.with_timeout(Duration::from_millis(20)).unwrap();
+    let first = under_way(&script, &client, 0..1).await;
+    // One whose time is over, and one whose caller goes away.
+    let late = soon(schedule(&hasty, 1..2)).await.remove(0).unwrap_err();
+    assert!(matches!(late, Error::TooLate { .. }), "{late}");
+    assert!(late.is_not_done());
+    assert_eq!(late.code(), Code::DeadlineExceeded);
+    {
+        let mut gone = Box::pin(schedule(&client, 2..3));
+        assert!(poll!(&mut gone).is_pending());
+    }
+    let mut last = Box::pin(schedule(&client, 3..4));
+    assert!(poll!(&mut last).is_pending());
+    script.open();
+    assert!(all_well(&soon(join_all(first)).await.concat()));
+    assert!(all_well(&soon(last).await));
+    assert_eq!(*script.batches.lock(), [["0"], ["3"]]);
+}
+
+#[tokio::test]
+async fn what_was_sent_and_has_no_answer_in_time_is_not_known() {
+    let script = Arc::new(Script::closed());
+    let url = format!("http://{}", script.serve().await);
+    let builder = Client::builder(url).retries(Retries::none());
+    let client = builder.timeout(Duration::from_millis(200)).build().unwrap();
+    let error = soon(schedule(&client, 0..1)).await.remove(0).unwrap_err();
+    assert!(matches!(error, Error::Unknown { code: Code::DeadlineExceeded, .. }), "{error}");
+    assert!(!error.is_not_done());
+}
+
+#[tokio::test]
+async fn p10_what_waits_is_bounded_and_says_so() {
+    let script = Arc::new(Script::closed());
+    let batching = Batching { waiting_bytes_max: 1024 * 1024, ..Batching::default() };
+    let client = script.client(batching).await;
+    let large = || Schedule::after(HOUR).text("x".repeat(700 * 1024));
+    let mut first = Box::pin(client.schedule(NAMESPACE, large()));
+    assert!(poll!(&mut first).is_pending());
+    let hasty = client.with_timeout(Duration::from_millis(20)).unwrap();
+    let error = soon(hasty.schedule(NAMESPACE, large())).await.unwrap_err();
+    assert!(matches!(error, Error::TooLate { .. }), "{error}");
+    assert!(error.to_string().contains("waiting_bytes_max"), "{error}");
+    script.open();
+    soon(first).await.unwrap();
+    soon(client.schedule(NAMESPACE, large())).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_that_is_refused_refuses_only_itself_and_knows_nothing_of_the_batch() {
+    let server = Server::start().await;
+    let client = server.client();
+    let wrong = Schedule::after(HOUR).id("wrong").header("host", "x");
+    let wrong = client.schedule(NAMESPACE, wrong);
+    let (before, wrong, after) =
+        tokio::join!(schedule(&client, 0..50), wrong, schedule(&client, 50..100));
+    assert!(all_well(&before) && all_well(&after));
+    let error = wrong.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+    let field = error.refusal().and_then(|refusal| refusal.field.clone()).unwrap();
+    assert!(field.starts_with("headers"), "{field}");
+    assert!(!error.to_string().contains("operations["), "{error}");
+}

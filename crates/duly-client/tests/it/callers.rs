@@ -1,0 +1,66 @@
+//! Who calls, and over what: tokens, the user agent, TLS.
+
+use std::sync::Arc;
+
+use duly_client::{Batching, Client, Code, Error, Retry, Schedule};
+use rcgen::{CertificateParams, CertifiedKey, KeyPair};
+use tonic::transport::{Identity, Server, ServerTlsConfig};
+
+use crate::{
+    script::Script,
+    server::{HOUR, NAMESPACE, soon},
+};
+
+#[tokio::test]
+async fn each_call_shows_the_token_and_who_made_it() {
+    let script = Arc::new(Script::default());
+    let url = format!("http://{}", script.serve().await);
+    let client = Client::builder(url).token("t0ken").user_agent("shop/7").build().unwrap();
+    soon(client.schedule(NAMESPACE, Schedule::after(HOUR))).await.unwrap();
+    let (authorization, agent) = script.caller.lock().clone();
+    assert_eq!(authorization.as_deref(), Some("Bearer t0ken"));
+    assert!(
+        agent.unwrap().starts_with(&format!("shop/7 duly-client/{}", env!("CARGO_PKG_VERSION")))
+    );
+}
+
+#[tokio::test]
+async fn without_a_token_none_is_shown() {
+    let script = Arc::new(Script::default());
+    let client = script.client(Batching::default()).await;
+    soon(client.schedule(NAMESPACE, Schedule::after(HOUR))).await.unwrap();
+    assert_eq!(script.caller.lock().0, None);
+}
+
+#[tokio::test]
+async fn it_speaks_tls_to_whom_it_trusts_and_to_nobody_else() {
+    let key = KeyPair::generate().unwrap();
+    let certificate =
+        CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let CertifiedKey { cert, signing_key } = CertifiedKey { cert: certificate, signing_key: key };
+    let identity = Identity::from_pem(cert.pem(), signing_key.serialize_pem());
+    let config = ServerTlsConfig::new().identity(identity);
+    let script = Arc::new(Script::default());
+    let server = Server::builder().tls_config(config).unwrap();
+    let url = format!("https://localhost:{}", script.serve_by(server).await.port());
+    let client = Client::builder(&url).ca_certificate(cert.pem()).build().unwrap();
+    soon(client.schedule(NAMESPACE, Schedule::after(HOUR))).await.unwrap();
+    assert_eq!(script.sizes(), [1]);
+
+    let stranger = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let client = Client::builder(&url).ca_certificate(stranger.cert.pem());
+    let client = client.retries(duly_client::Retries::none()).build().unwrap();
+    let error = soon(client.schedule(NAMESPACE, Schedule::after(HOUR))).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    assert_eq!(script.sizes(), [1]);
+}
+
+#[tokio::test]
+async fn a_consumer_that_is_refused_for_good_ends_and_says_why() {
+    let script = Arc::new(Script::default());
+    let client = script.client(Batching::default()).await;
+    let consumer = client.consume(NAMESPACE, async |_| crate::server::DONE).unwrap();
+    let error = soon(consumer.ended()).await.unwrap_err();
+    assert_eq!(error.code(), Code::PermissionDenied);
+    assert_eq!(error.retry(), Retry::Never);
+}

@@ -1,0 +1,195 @@
+//! A server that follows a script: it counts batches, keeps them back, and refuses them as it is
+//! told. It knows no timers; what it answers is made up.
+
+use std::{net::SocketAddr, pin::Pin, sync::Arc};
+
+use duly_client::{Batching, Client};
+use duly_proto::v1::{
+    self,
+    operation::Operation,
+    operation_result::Result as Kind,
+    timers_server::{Timers, TimersServer},
+};
+use futures::{Stream, stream};
+use parking_lot::Mutex;
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, watch},
+};
+use tonic::{Code, Request, Response, Status, Streaming, transport::Server};
+use tonic_types::{ErrorDetails, StatusExt};
+
+/// What it is told, and what it has seen.
+pub(super) struct Script {
+    /// Ids of the operations of each batch.
+    pub(super) batches: Mutex<Vec<Vec<String>>>,
+    /// How many batches came.
+    pub(super) seen: watch::Sender<usize>,
+    /// How many batches may be answered.
+    pub(super) gate: Semaphore,
+    /// More operations than this are too large a request.
+    pub(super) operations_max: usize,
+    /// `authorization` and `user-agent` of the last batch.
+    pub(super) caller: Mutex<(Option<String>, Option<String>)>,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self {
+            batches: Mutex::default(),
+            seen: watch::Sender::new(0),
+            gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            operations_max: usize::MAX,
+            caller: Mutex::default(),
+        }
+    }
+}
+
+impl Script {
+    /// One that answers nothing until it is told to.
+    pub(super) fn closed() -> Self {
+        Self { gate: Semaphore::new(0), ..Self::default() }
+    }
+
+    /// How many operations each batch had.
+    pub(super) fn sizes(&self) -> Vec<usize> {
+        self.batches.lock().iter().map(Vec::len).collect()
+    }
+
+    /// Waits until so many batches have come.
+    pub(super) async fn batch(&self, count: usize) {
+        self.seen.subscribe().wait_for(|seen| *seen >= count).await.unwrap();
+    }
+
+    /// Lets everything be answered.
+    pub(super) fn open(&self) {
+        self.gate.add_permits(Semaphore::MAX_PERMITS / 2);
+    }
+
+    /// Serves it in cleartext.
+    pub(super) async fn serve(self: &Arc<Self>) -> SocketAddr {
+        self.serve_by(Server::builder()).await
+    }
+
+    pub(super) async fn serve_by(self: &Arc<Self>, mut server: Server) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let service = TimersServer::new(Follower(Arc::clone(self)));
+        let incoming = stream::unfold(listener, |listener| async {
+            let accepted = listener.accept().await.map(|(stream, _)| stream);
+            Some((accepted, listener))
+        });
+        let serving = server.add_service(service).serve_with_incoming(incoming);
+        tokio::spawn(async move { serving.await.unwrap() });
+        address
+    }
+
+    /// Serves it, with a client.
+    pub(super) async fn client(self: &Arc<Self>, batching: Batching) -> Client {
+        let url = format!("http://{}", self.serve().await);
+        Client::builder(url).batching(batching).build().unwrap()
+    }
+}
+
+struct Follower(Arc<Script>);
+
+fn id_of(operation: &v1::Operation) -> String {
+    match operation.operation.as_ref().unwrap() {
+        Operation::Schedule(schedule) => schedule.id.clone().unwrap(),
+        Operation::Cancel(cancel) => cancel.id.clone(),
+        Operation::Reschedule(reschedule) => reschedule.id.clone(),
+        Operation::Fire(fire) => fire.id.clone(),
+    }
+}
+
+fn done(operation: &v1::Operation) -> v1::OperationResult {
+    let timer = v1::Timer {
+        id: id_of(operation),
+        state: v1::State::Scheduled.into(),
+        ..v1::Timer::default()
+    };
+    let result = match operation.operation.as_ref().unwrap() {
+        Operation::Schedule(_) => Kind::Scheduled(v1::ScheduleResponse {
+            timer: Some(timer),
+            outcome: v1::ScheduleOutcome::Created.into(),
+        }),
+        Operation::Cancel(_) => Kind::Cancelled(v1::CancelResponse::default()),
+        Operation::Reschedule(_) | Operation::Fire(_) => Kind::Timer(timer),
+    };
+    v1::OperationResult { result: Some(result) }
+}
+
+/// What Duly says when a request is too large.
+fn too_large() -> Status {
+    let mut details = ErrorDetails::new();
+    let code = [("code".to_owned(), "request_too_large".to_owned())];
+    details.set_error_info("REQUEST_TOO_LARGE", "duly", code);
+    Status::with_error_details(Code::InvalidArgument, "split the request", details)
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+fn none<T>() -> Answer<T> {
+    Err(Status::unimplemented("not in the script"))
+}
+
+#[tonic::async_trait]
+impl Timers for Follower {
+    async fn batch(&self, request: Request<v1::BatchRequest>) -> Answer<v1::BatchResponse> {
+        let header = |name| {
+            let value = request.metadata().get(name)?;
+            Some(value.to_str().unwrap().to_owned())
+        };
+        *self.0.caller.lock() = (header("authorization"), header("user-agent"));
+        let operations = request.into_inner().operations;
+        self.0.batches.lock().push(operations.iter().map(id_of).collect());
+        self.0.seen.send_modify(|seen| *seen += 1);
+        self.0.gate.acquire().await.unwrap().forget();
+        if operations.len() > self.0.operations_max {
+            return Err(too_large());
+        }
+        Ok(Response::new(v1::BatchResponse { results: operations.iter().map(done).collect() }))
+    }
+
+    type ConsumeStream =
+        Pin<Box<dyn Stream<Item = Result<v1::ConsumeResponse, Status>> + Send + 'static>>;
+
+    async fn consume(
+        &self,
+        _: Request<Streaming<v1::ConsumeRequest>>,
+    ) -> Answer<Self::ConsumeStream> {
+        Err(Status::permission_denied("not you"))
+    }
+
+    async fn schedule(&self, _: Request<v1::ScheduleRequest>) -> Answer<v1::ScheduleResponse> {
+        none()
+    }
+
+    async fn get(&self, _: Request<v1::GetRequest>) -> Answer<v1::Timer> {
+        none()
+    }
+
+    async fn reschedule(&self, _: Request<v1::RescheduleRequest>) -> Answer<v1::Timer> {
+        none()
+    }
+
+    async fn cancel(&self, _: Request<v1::CancelRequest>) -> Answer<v1::CancelResponse> {
+        none()
+    }
+
+    async fn fire(&self, _: Request<v1::FireRequest>) -> Answer<v1::Timer> {
+        none()
+    }
+
+    async fn list(&self, _: Request<v1::ListRequest>) -> Answer<v1::ListResponse> {
+        none()
+    }
+
+    async fn lease(&self, _: Request<v1::LeaseRequest>) -> Answer<v1::LeaseResponse> {
+        none()
+    }
+
+    async fn settle(&self, _: Request<v1::SettleRequest>) -> Answer<v1::SettleResponse> {
+        none()
+    }
+}
