@@ -110,7 +110,8 @@ impl Consumer {
 
     /// Stops it: no firing is begun any more, handlers that run have until
     /// [`ConsumerBuilder::stop_within`] to finish and are settled, what then still runs is aborted.
-    /// What was not settled goes back uncounted. Answers what the consumer did.
+    /// What was handed over and not settled is due again at once, and the attempt counts. Answers
+    /// what the consumer did.
     pub async fn stop(self) -> Result<Counts, Error> {
         // One that has ended needs no telling.
         self.stop.send(true).ok();

@@ -182,7 +182,7 @@ async fn the_lease_of_a_slow_handler_is_extended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_lets_handlers_finish_and_gives_the_rest_back_uncounted() {
+async fn a_stop_lets_handlers_finish_and_gives_the_rest_back() {
     let server = Server::start().await;
     let client = server.client();
     due(&client, "running").await;
@@ -207,7 +207,8 @@ async fn a_stop_lets_handlers_finish_and_gives_the_rest_back_uncounted() {
     let counts = soon(stopping).await.unwrap();
     assert_eq!((counts.acked, counts.aborted), (1, 0));
     let firings = lease(&client, 2).await;
-    assert!(firings.iter().all(|firing| firing.attempt == 1), "{firings:?}");
+    // They were written to the connection, so somebody may have seen them.
+    assert!(firings.iter().all(|firing| firing.attempt == 2), "{firings:?}");
     assert_eq!(client.get(NAMESPACE, "running").await.unwrap().state, State::Finished);
 }
 
@@ -223,7 +224,7 @@ async fn a_handler_that_runs_too_long_after_a_stop_is_aborted_and_its_firing_goe
     counted(&consumer, |counts| counts.received == 1).await;
     let counts = soon(consumer.stop()).await.unwrap();
     assert_eq!((counts.aborted, counts.acked, counts.retried), (1, 0, 0));
-    assert_eq!(lease(&client, 1).await[0].attempt, 1);
+    assert_eq!(lease(&client, 1).await[0].attempt, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
