@@ -6,19 +6,26 @@
 //!   open_loop   who sends by the schedule, who takes the answers
 //!   mixed       cancels and firings beside
 //!   series      by the tenth of a second, as CSV; plot draws it
+//!   background  which background work went on meanwhile
 //! ```
 //!
 //! The floor has the same schedule: what is due is appended and synced together, the bytes of a
 //! batch each. The log that absorbs all is one file; nothing else is done.
 
+mod background;
 mod mixed;
 mod open_loop;
 mod plot;
 mod series;
 
-use std::{thread, time::Instant};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Instant,
+};
 
 use self::{
+    background::Background,
     mixed::Beside,
     open_loop::{Pace, Ran},
 };
@@ -45,13 +52,17 @@ pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
     let beside = options.mixed.then(|| Beside::new(scene, &pace, options));
     let progress = Progress::new("commits", pace.calls);
     let span = Span::begin();
-    let (ran, done_beside) = thread::scope(|scope| {
+    let stop = AtomicBool::new(false);
+    let (ran, done_beside, background) = thread::scope(|scope| {
+        let watching = scope.spawn(|| Background::watch(scene.path(), &stop));
         let others = beside.as_ref().map(|beside| beside.start(scope, scene));
         let batch = |call| mixed::batch(scene, &timers, &pace, call, beside.is_some());
         let ran = open_loop::run(scene.store(), &pace, batch, Expected::Created, progress);
+        stop.store(true, Ordering::Relaxed);
+        let background = watching.join().expect("watching does not panic");
         // Whoever takes firings waits for the last one: not part of the figures, of the counts.
         let others = others.map(mixed::Others::join).transpose();
-        Ok::<_, Error>((ran?, others?))
+        Ok::<_, Error>((ran?, others?, background))
     })?;
     let spent = span.end();
     check(bench, scene, &ran, done_beside.as_ref())?;
@@ -88,7 +99,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, scene: &Scene) -> Result<()> {
         let about = "append + fdatasync of the same bytes at the same times";
         row.beside(name, about, floor.latencies.quantile_ms(share));
     }
-    write_files(bench, &ran, &floor)
+    write_files(bench, &ran, &floor, &background)
 }
 
 const QUANTILES: [(&str, f64); 5] =
@@ -140,16 +151,16 @@ fn floor(bench: &mut Bench<'_>, pace: &Pace, call_bytes: usize) -> Result<Ran> {
     Ok(ran)
 }
 
-fn write_files(bench: &Bench<'_>, ran: &Ran, floor: &Ran) -> Result<()> {
+fn write_files(bench: &Bench<'_>, ran: &Ran, floor: &Ran, background: &Background) -> Result<()> {
     if let Some(path) = &bench.options.series {
-        series::write_csv(path, &ran.series, &floor.series)?;
+        series::write_csv(path, &ran.series, &floor.series, background)?;
     }
     if let Some(path) = &bench.options.plot {
         let title = format!(
             "Commit latency, open loop at {}/s, {} timers pending",
             bench.options.rate, bench.options.timers
         );
-        plot::draw(path, &title, &ran.series, &floor.series)?;
+        plot::draw(path, &title, &ran.series, &floor.series, background)?;
     }
     Ok(())
 }

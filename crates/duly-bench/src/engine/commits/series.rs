@@ -2,6 +2,7 @@
 
 use std::{fmt::Write as _, fs, path::Path, time::Duration};
 
+use super::background::{Background, Kind};
 use crate::{
     error::{Error, Result},
     latency::Latencies,
@@ -83,13 +84,20 @@ impl Interval {
     }
 }
 
-/// Writes both as one table; where one is shorter its cells are empty.
-pub(super) fn write_csv(path: &Path, ran: &Series, floor: &Series) -> Result<()> {
-    fs::write(path, csv(ran, floor)).map_err(Error::io("write", path))
+/// Writes all as one table; where one is shorter its cells are empty.
+pub(super) fn write_csv(
+    path: &Path,
+    ran: &Series,
+    floor: &Series,
+    background: &Background,
+) -> Result<()> {
+    fs::write(path, csv(ran, floor, background)).map_err(Error::io("write", path))
 }
 
-fn csv(ran: &Series, floor: &Series) -> String {
-    let mut text = "seconds,per_second,p99_ms,max_ms,floor_p99_ms,floor_max_ms\n".to_owned();
+fn csv(ran: &Series, floor: &Series, background: &Background) -> String {
+    let mut text =
+        "seconds,per_second,p99_ms,max_ms,floor_p99_ms,floor_max_ms,checkpoint,run,spare\n"
+            .to_owned();
     let (mut ran, mut floor) = (ran.points(), floor.points());
     loop {
         let (own, floor) = (ran.next(), floor.next());
@@ -102,7 +110,11 @@ fn csv(ran: &Series, floor: &Series) -> String {
         let floor = floor.map_or(",".to_owned(), |floor| {
             format!("{},{}", shown(floor.p99_ms), shown(floor.max_ms))
         });
-        writeln!(text, "{seconds:.1},{own},{floor}").expect("a string takes all");
+        let work = Kind::ALL
+            .map(|kind| u8::from(background.went_on(kind, seconds, INTERVAL.as_secs_f64())))
+            .map(|went_on| went_on.to_string())
+            .join(",");
+        writeln!(text, "{seconds:.1},{own},{floor},{work}").expect("a string takes all");
     }
 }
 
@@ -125,10 +137,10 @@ mod tests {
         assert!((points[1].max_ms.unwrap() - 240.0).abs() < 1.0);
         assert_eq!(points[2].max_ms, None);
         assert!((points[3].per_second - 70.0).abs() < 0.1 && points[1].per_second.abs() < 0.1);
-        let text = csv(&series, &Series::until(ms(100)));
+        let text = csv(&series, &Series::until(ms(100)), &Background::default());
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 5);
-        assert!(lines[1].starts_with("0.0,50,2.00") && lines[1].ends_with(",,"), "{text}");
-        assert!(lines[4].ends_with(",,"), "{text}");
+        assert!(lines[1].starts_with("0.0,50,2.00") && lines[1].ends_with(",,,0,0,0"), "{text}");
+        assert!(lines[4].ends_with(",,0,0,0"), "{text}");
     }
 }
