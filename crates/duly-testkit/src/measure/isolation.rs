@@ -179,6 +179,8 @@ async fn stretch(
     load::ensure_still_ahead(due_ms, lead_ms)?;
 
     let cpu = usage::cpu(server.pid())?;
+    usage::forget_peak(server.pid());
+    let before = usage::resident_bytes(server.pid())?;
     let other = other.map(|other| other.serve(server));
     let wanted = (place + 1) * each;
     for lane in lanes {
@@ -189,6 +191,7 @@ async fn stretch(
     #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
     let busy = cpu.as_secs_f64() * 1e6 / lasted_us as f64;
     table.add(&format!("{}: CPU of the server", name(beside)), "cores", busy);
+    usage::add_memory(table, &format!("{}: ", name(beside)), before, server.pid())?;
     let (begin_us, end_us) = (due_ms * 1_000, (due_ms + span_ms) * 1_000);
     let ended_us = match other {
         Some(other) => other.finish(server, table).await?,

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use super::{Kind, PATIENCE, Table, floor, must, schedule_all, start};
+use super::{Kind, PATIENCE, Table, floor, must, schedule_all, start, usage};
 use crate::api;
 use crate::checker::Percentiles;
 use crate::clock::{now_ms, now_us};
@@ -64,6 +64,8 @@ pub(super) async fn round(
     let dues_ms: Vec<u64> = (0..count).map(|_| first_ms + rng.random_range(0..span_ms)).collect();
     schedule_all(&mut connection, &dues_ms).await?;
     ensure!(now_ms() < first_ms, "scheduling took longer than {lead_ms} ms");
+    usage::forget_peak(server.pid());
+    let before = usage::resident_bytes(server.pid())?;
     if kind == Kind::Pull {
         for _ in 0..CONSUMERS {
             let consumer = consume(server.address(), Arc::clone(&arrivals));
@@ -77,6 +79,7 @@ pub(super) async fn round(
     for receiver in receivers {
         receiver.abort();
     }
+    usage::add_memory(table, "", before, server.pid())?;
     server.kill()?;
     let arrivals = std::mem::take(&mut *arrivals.lock());
     ensure!(arrivals.len() >= count, "only {} of {count} came", arrivals.len());

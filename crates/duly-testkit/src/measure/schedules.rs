@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::{PAYLOAD, Table, must, start};
+use super::{PAYLOAD, Table, must, start, usage};
 use crate::api;
 use crate::checker::Percentiles;
 use crate::clock::now_ms;
@@ -24,6 +24,8 @@ pub(super) async fn round(
     // Without an id every request makes a timer of its own, so the bytes never change.
     let body = format!(r#"{{"due_at":{due_ms},"payload_text":"{PAYLOAD}"}}"#);
     let bytes = request(address, "POST", &api::path("measured", "/timers"), body.as_bytes());
+    usage::forget_peak(server.pid());
+    let before = usage::resident_bytes(server.pid())?;
     let end = Instant::now() + Duration::from_secs(u64::from(seconds));
     let began = Instant::now();
     let callers: Vec<_> = (0..connections)
@@ -58,6 +60,7 @@ pub(super) async fn round(
     #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
     let per_second = percentiles.count as f64 / lasted;
     table.add("durable schedules", "/s", per_second);
+    usage::add_memory(table, "", before, server.pid())?;
     table.add("answer time, p50", "ms", super::floor::ms(percentiles.p50_us));
     table.add("answer time, p99", "ms", super::floor::ms(percentiles.p99_us));
     table.add("answer time, max", "ms", super::floor::ms(percentiles.max_us));

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::Table;
+
 /// Ticks of a second in `/proc/<pid>/stat`: part of Linux' interface to programs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -24,6 +26,15 @@ pub(super) fn peak_bytes(pid: u32) -> Result<u64> {
 /// the process: too high, never too low.
 pub(super) fn forget_peak(pid: u32) {
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").ok();
+}
+
+/// Adds the most that was resident since [`forget_peak`], and what was before.
+#[expect(clippy::cast_precision_loss, reason = "for a person to read")]
+pub(super) fn add_memory(table: &mut Table, name: &str, before: u64, pid: u32) -> Result<()> {
+    let peak = peak_bytes(pid)?;
+    table.add(&format!("{name}resident, before"), "MiB", before as f64 / MIB);
+    table.add(&format!("{name}resident, peak"), "MiB", peak as f64 / MIB);
+    Ok(())
 }
 
 /// CPU that a process has used, of the user and the system together.
