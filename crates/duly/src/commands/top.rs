@@ -34,8 +34,8 @@ const SNAPSHOT_ROWS: usize = NAMESPACES_MAX + 40;
 /// Watch what the server does: rates, lateness, backlog
 ///
 /// At a terminal a screen that is drawn anew at every interval: q or Ctrl-C ends it, p pauses it,
-/// + and - change the interval. Anywhere else, and with --once, --count or --output json, it prints
-/// one snapshot after each interval and ends.
+/// the keys + and - change the interval. Anywhere else, and with --once, --count or --output json,
+/// it prints one snapshot after each interval and ends.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Time between two looks at the server, 200ms to 1m
