@@ -47,6 +47,7 @@ pub(crate) struct Call<'a> {
     wait: Duration,
     hints: &'static [Hint],
     accepted: Option<StatusCode>,
+    bytes_max: Option<usize>,
 }
 
 /// What the server answered to a call that it accepted.
@@ -73,6 +74,11 @@ impl Client {
         Ok(Self { http, server })
     }
 
+    /// The server's address without what is secret in it.
+    pub(crate) fn shown(&self) -> String {
+        unreachable::shown(&self.server)
+    }
+
     /// A call to `/v1/namespaces`, or below it: every segment is percent-encoded.
     pub(crate) fn call(&self, method: Method, segments: &[&str]) -> Call<'_> {
         let mut below = vec!["namespaces"];
@@ -94,7 +100,16 @@ impl Client {
             path.pop_if_empty().extend(segments);
         }
         let wait = Duration::ZERO;
-        Call { client: self, method, url, body: None, wait, hints: &[], accepted: None }
+        Call {
+            client: self,
+            method,
+            url,
+            body: None,
+            wait,
+            hints: &[],
+            accepted: None,
+            bytes_max: None,
+        }
     }
 
     /// A call to a namespace, or to `below` it.
@@ -155,6 +170,12 @@ impl Call<'_> {
         self
     }
 
+    /// No more than this is read of the answer: a longer one is none of a Duly server.
+    pub(crate) fn at_most(mut self, bytes_max: usize) -> Self {
+        self.bytes_max = Some(bytes_max);
+        self
+    }
+
     /// Makes the call.
     pub(crate) async fn send(self) -> Result<Answer, Failure> {
         let server = &self.client.server;
@@ -167,9 +188,21 @@ impl Call<'_> {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }
         let sent = request.timeout(limit).send().await;
-        let response = sent.map_err(unreachable)?;
+        let mut response = sent.map_err(unreachable)?;
         let status = response.status();
-        let text = response.text().await.map_err(unreachable)?;
+        let text = match self.bytes_max {
+            None => response.text().await.map_err(unreachable)?,
+            Some(bytes_max) => {
+                let mut body = Vec::new();
+                while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+                    if body.len() + chunk.len() > bytes_max {
+                        return Err(too_long(server, bytes_max));
+                    }
+                    body.extend_from_slice(&chunk);
+                }
+                String::from_utf8_lossy(&body).into_owned()
+            }
+        };
         if status.is_success() || self.accepted == Some(status) {
             Ok(Answer { text, server: server.clone() })
         } else {
@@ -192,6 +225,18 @@ fn not_duly(server: &Url, error: &serde_json::Error) -> Failure {
         format_args!(
             "{server} answered what a Duly server of this version does not ({error}): \
              is it one, and of the same version as this command?"
+        ),
+    )
+}
+
+/// An answer that is longer than any of a Duly server.
+fn too_long(server: &Url, bytes_max: usize) -> Failure {
+    let server = unreachable::shown(server);
+    Failure::coded(
+        "not_duly",
+        format_args!(
+            "{server} answered more than {bytes_max} bytes, which is more than is read: is it a \
+             Duly server, and of the same version as this command?"
         ),
     )
 }

@@ -28,3 +28,4 @@ pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod settle;
 pub(crate) mod store;
+pub(crate) mod top;

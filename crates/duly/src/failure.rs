@@ -131,6 +131,13 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     Failure::usage(message).report(Reader::Program)
 }
 
+/// The message for people.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence())
+    }
+}
+
 /// Failing to print: a closed pipe is quiet.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {

@@ -42,7 +42,7 @@ pub(super) fn broken(server: &Url, error: &reqwest::Error) -> Failure {
 }
 
 /// The server's address without what is secret in it.
-fn shown(server: &Url) -> String {
+pub(super) fn shown(server: &Url) -> String {
     let mut shown = server.clone();
     // Refused where there is no room for them: then there are none.
     shown.set_password(None).ok();

@@ -17,6 +17,8 @@ use crate::{
 
 /// Time between two questions.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Most bytes of an answer.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// Say whether the server can work, and why not; exit code 1 if it cannot
 #[derive(clap::Args)]
@@ -29,8 +31,9 @@ pub(crate) struct Args {
     alive: bool,
 }
 
+/// What a server says of whether it can work.
 #[derive(Deserialize)]
-struct Readiness {
+pub(super) struct Readiness {
     status: String,
     #[serde(default)]
     reasons: Vec<String>,
@@ -65,8 +68,9 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     if readiness.is_ready() { Ok(()) } else { Err(readiness.failure()) }
 }
 
-async fn ask(session: &Session, path: &str) -> Result<(Answer, Readiness), Failure> {
-    let call = session.client.root(Method::GET, &[path]);
+/// Asks one of the two paths.
+pub(super) async fn ask(session: &Session, path: &str) -> Result<(Answer, Readiness), Failure> {
+    let call = session.client.root(Method::GET, &[path]).at_most(ANSWER_BYTES_MAX);
     let answer = call.accepting(StatusCode::SERVICE_UNAVAILABLE).send().await?;
     let readiness = answer.parse()?;
     Ok((answer, readiness))
@@ -74,16 +78,21 @@ async fn ask(session: &Session, path: &str) -> Result<(Answer, Readiness), Failu
 
 impl Readiness {
     /// Whether the answer is yes.
-    fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         matches!(self.status.as_str(), "ready" | "alive")
     }
 
-    fn failure(self) -> Failure {
-        let progress = self.progress.map(|progress| {
+    /// Why not, in sentences.
+    pub(super) fn why(&self) -> Vec<String> {
+        let progress = self.progress.as_ref().map(|progress| {
             let Progress { what, bytes_done, bytes_total } = progress;
             format!("{what}: {bytes_done} of {bytes_total} bytes")
         });
-        let reasons: Vec<_> = self.reasons.into_iter().chain(progress).collect();
+        self.reasons.iter().cloned().chain(progress).collect()
+    }
+
+    fn failure(self) -> Failure {
+        let reasons = self.why();
         let reasons = if reasons.is_empty() { self.status } else { reasons.join("; ") };
         Failure::coded("not_ready", format_args!("the server cannot work now: {reasons}"))
     }

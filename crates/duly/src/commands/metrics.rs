@@ -24,10 +24,10 @@ pub(crate) struct Args {
 
 /// One value.
 #[derive(Debug, PartialEq)]
-struct Sample<'a> {
-    name: &'a str,
-    labels: Vec<(&'a str, String)>,
-    value: &'a str,
+pub(super) struct Sample<'a> {
+    pub(super) name: &'a str,
+    pub(super) labels: Vec<(&'a str, String)>,
+    pub(super) value: &'a str,
 }
 
 /// Runs it.
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
 
 impl<'a> Sample<'a> {
     /// A line of the text format of Prometheus; none for comments and what cannot be read.
-    fn parse(line: &'a str) -> Option<Self> {
+    pub(super) fn parse(line: &'a str) -> Option<Self> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             return None;

@@ -12,7 +12,7 @@ mod stats;
 use clap::Subcommand;
 use reqwest::Method;
 
-pub(super) use self::list::all;
+pub(super) use self::list::{all, destination};
 use self::settings::Settings;
 use crate::{Outcome, args::named::Named, cli::Session, commands::get};
 

@@ -20,6 +20,7 @@ mod store;
 mod terminal;
 mod timers;
 mod tools;
+mod top;
 mod unreachable;
 mod usage;
 mod workers;

@@ -17,7 +17,7 @@ use rustix::{
 use crate::harness::{DEADLINE, Server};
 
 /// What a command shows on a terminal of 80 columns on which this is typed.
-fn on_a_terminal(mut command: Command, typed: &str) -> (Option<i32>, String) {
+pub(crate) fn on_a_terminal(mut command: Command, typed: &str) -> (Option<i32>, String) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&master).expect("granted");
     unlockpt(&master).expect("unlocked");
@@ -48,7 +48,7 @@ fn on_a_terminal(mut command: Command, typed: &str) -> (Option<i32>, String) {
     (code, String::from_utf8(all).expect("UTF-8").replace("\r\n", "\n"))
 }
 
-fn with_term(mut command: Command) -> Command {
+pub(crate) fn with_term(mut command: Command) -> Command {
     command.env("TERM", "xterm");
     command
 }

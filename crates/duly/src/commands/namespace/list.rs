@@ -96,7 +96,7 @@ pub(super) async fn run(session: &Session) -> Outcome {
 }
 
 /// The kind of a destination, or its URL.
-fn destination(value: &serde_json::Value) -> String {
+pub(crate) fn destination(value: &serde_json::Value) -> String {
     let url = value.pointer("/http/url").and_then(|url| url.as_str());
     let kind = || value.as_object().and_then(|kinds| kinds.keys().next());
     match url {

@@ -1,0 +1,127 @@
+//! `duly top`: what a server does now, anew at every interval.
+//!
+//! ```text
+//!   scrape (two looks at the server) ──► rates (what grew) ──► view ──► screen ──► live
+//!                                                                └──► JSON
+//! ```
+//!
+//! At a terminal it is a screen with keys; anywhere else a number of snapshots, for scripts. A
+//! server that never answered is a failure as of every command; one that goes away is said to be
+//! gone and is tried again.
+
+mod live;
+mod rates;
+mod scrape;
+mod screen;
+mod view;
+
+use duly_core::Millis;
+use serde_json::json;
+use tokio::time::sleep;
+
+use self::{
+    scrape::NAMESPACES_MAX,
+    screen::{Around, Size},
+    view::View,
+};
+use crate::{Outcome, args::values, cli::Session, failure::Failure};
+
+/// Columns of a snapshot that no terminal bounds.
+const SNAPSHOT_COLUMNS: usize = 100;
+/// Lines of a snapshot, those of the namespaces included.
+const SNAPSHOT_ROWS: usize = NAMESPACES_MAX + 40;
+
+/// Watch what the server does: rates, lateness, backlog
+///
+/// At a terminal a screen that is drawn anew at every interval: q or Ctrl-C ends it, p pauses it,
+/// the keys + and - change the interval. Anywhere else, and with --once, --count or --output json,
+/// it prints one snapshot after each interval and ends.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Time between two looks at the server, 200ms to 1m
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
+    interval: Millis,
+    /// Print one snapshot and end
+    #[arg(long, conflicts_with = "count")]
+    once: bool,
+    /// Print so many snapshots and end
+    #[arg(long, value_name = "N", value_parser = values::within::<1, 10_000>)]
+    count: Option<u16>,
+}
+
+fn interval(text: &str) -> Result<Millis, String> {
+    let refuse = || "it must be a duration from 200ms to 1m, such as 500ms or 5s".to_owned();
+    let interval = values::duration(text).map_err(|_| refuse())?;
+    if (200..=60_000).contains(&interval.ms()) { Ok(interval) } else { Err(refuse()) }
+}
+
+/// Runs it.
+pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
+    let printer = session.printer;
+    let first = scrape::look(session).await?;
+    let version = scrape::version(session).await;
+    let is_live = printer.screen().is_terminal() && !printer.is_json() && !printer.is_quiet();
+    if is_live && !args.once && args.count.is_none() {
+        return live::run(session, args.interval, version, first).await;
+    }
+    let mut last = first;
+    let mut failed = None;
+    for left in (0..args.count.unwrap_or(1)).rev() {
+        sleep(args.interval.to_std()).await;
+        match scrape::look(session).await {
+            Ok(now) => {
+                print(session, &View::between(&last, &now, version.clone()))?;
+                last = now;
+                failed = None;
+            }
+            Err(failure) if left > 0 => {
+                print_gone(session, &failure)?;
+                failed = Some(failure);
+            }
+            Err(failure) => failed = Some(failure),
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn print(session: &Session, view: &View) -> Outcome {
+    let printer = session.printer;
+    let document = || {
+        serde_json::to_string(view)
+            .map_err(|error| Failure::new(format_args!("cannot write the snapshot: {error}")))
+    };
+    if printer.is_json() {
+        return printer.json(&document()?);
+    }
+    let server = session.client.shown();
+    let around = Around { server: &server, gone: None, keys: None };
+    let columns = printer.screen().width().map_or(SNAPSHOT_COLUMNS, usize::from);
+    let lines = screen::lines(Some(view), &around, Size { columns, rows: SNAPSHOT_ROWS });
+    let lines: Vec<_> = lines.iter().map(|line| printer.paint(line.0, &line.1)).collect();
+    printer.line(&(lines.join("\n") + "\n"))
+}
+
+/// That an interval has no snapshot; others follow.
+fn print_gone(session: &Session, failure: &Failure) -> Outcome {
+    let why = failure.to_string();
+    if session.printer.is_json() {
+        return session.printer.json(&json!({ "unreachable": why }).to_string());
+    }
+    session.printer.line(&format!("no answer: {}", crate::output::text::lines(&why)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_bounded_and_the_refusal_says_how() {
+        for text in ["200ms", "1m", "60000", "1s"] {
+            interval(text).expect(text);
+        }
+        for text in ["199ms", "61s", "0", "soon", "-1s"] {
+            let refusal = interval(text).expect_err(text);
+            assert!(refusal.contains("200ms to 1m"), "{refusal}");
+        }
+    }
+}

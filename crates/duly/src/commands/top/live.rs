@@ -1,0 +1,223 @@
+//! The screen that is drawn anew at every interval, and the keys.
+//!
+//! The terminal is given back as it was however this ends: by a key, by a signal, by an error.
+
+use std::{
+    io::{self, Write as _},
+    thread,
+    time::Duration,
+};
+
+use crossterm::{
+    cursor::{Hide, MoveTo, Show},
+    event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    execute, queue,
+    terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen},
+};
+use duly_core::Millis;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+    time::sleep,
+};
+
+use super::{
+    scrape::{self, Scrape},
+    screen::{self, Around, Size},
+    view::View,
+};
+use crate::{Outcome, cli::Session};
+
+/// Intervals that the keys choose.
+const STEPS_MS: [u64; 8] = [200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+/// Keys that wait.
+const KEYS_MAX: usize = 16;
+/// Time between two looks at whether anybody still wants keys.
+const KEYS_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Quit,
+    Pause,
+    Longer,
+    Shorter,
+    Redraw,
+}
+
+/// A terminal that is ours until this is dropped.
+struct Borrowed;
+
+impl Borrowed {
+    fn new() -> io::Result<Self> {
+        terminal::enable_raw_mode()?;
+        let borrowed = Self;
+        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        Ok(borrowed)
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        // There is nothing else to try when the terminal is gone.
+        execute!(io::stdout(), Show, LeaveAlternateScreen).ok();
+        terminal::disable_raw_mode().ok();
+    }
+}
+
+/// What is on the screen.
+struct Live<'a> {
+    session: &'a Session,
+    server: String,
+    version: Option<String>,
+    interval_ms: u64,
+    is_paused: bool,
+    last: Scrape,
+    view: Option<View>,
+    gone: Option<String>,
+}
+
+/// Shows the server, of which `last` is the first look, until a key or a signal ends it.
+pub(super) async fn run(
+    session: &Session,
+    interval: Millis,
+    version: Option<String>,
+    last: Scrape,
+) -> Outcome {
+    let (mut stop, mut hang_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+    let _borrowed = Borrowed::new()?;
+    let mut keys = keys();
+    let (server, interval_ms) = (session.client.shown(), interval.ms());
+    let (is_paused, view, gone) = (false, None, None);
+    let mut live = Live { session, server, version, interval_ms, is_paused, last, view, gone };
+    loop {
+        live.draw()?;
+        let key = tokio::select! {
+            key = keys.recv() => key.unwrap_or(Key::Quit),
+            _ = stop.recv() => Key::Quit,
+            _ = hang_up.recv() => Key::Quit,
+            () = live.turn(), if !live.is_paused => Key::Redraw,
+        };
+        match key {
+            Key::Quit => return Ok(()),
+            Key::Pause => live.is_paused = !live.is_paused,
+            Key::Longer => live.interval_ms = longer(live.interval_ms),
+            Key::Shorter => live.interval_ms = shorter(live.interval_ms),
+            Key::Redraw => {}
+        }
+    }
+}
+
+impl Live<'_> {
+    /// Waits until the interval is over and looks. A key may drop it on the way: then nothing has
+    /// changed, and the time since the last look still counts.
+    async fn turn(&mut self) {
+        let interval = Duration::from_millis(self.interval_ms);
+        // A server that is gone has no last look worth waiting from.
+        let waited = match self.gone {
+            Some(_) => Duration::ZERO,
+            None => self.last.at.elapsed().min(interval),
+        };
+        sleep(interval - waited).await;
+        match scrape::look(self.session).await {
+            Ok(now) => {
+                if self.gone.is_some() || self.version.is_none() {
+                    self.version = scrape::version(self.session).await;
+                }
+                self.gone = None;
+                self.view = Some(View::between(&self.last, &now, self.version.clone()));
+                self.last = now;
+            }
+            Err(failure) => self.gone = Some(failure.to_string()),
+        }
+    }
+
+    fn draw(&self) -> io::Result<()> {
+        let (columns, rows) = terminal::size()?;
+        let every = Millis::from_ms(self.interval_ms);
+        let paused = if self.is_paused { "PAUSED  " } else { "" };
+        let keys = format!("{paused}every {every}  q quit  p pause  + longer  - shorter");
+        let around = Around { server: &self.server, gone: self.gone.as_deref(), keys: Some(&keys) };
+        let size = Size { columns: usize::from(columns), rows: usize::from(rows) };
+        let mut stdout = io::stdout().lock();
+        for (row, line) in (0..).zip(screen::lines(self.view.as_ref(), &around, size)) {
+            let text = self.session.printer.paint(line.0, &line.1);
+            queue!(stdout, MoveTo(0, row), Clear(ClearType::CurrentLine))?;
+            stdout.write_all(text.as_bytes())?;
+        }
+        queue!(stdout, Clear(ClearType::FromCursorDown))?;
+        stdout.flush()
+    }
+}
+
+fn longer(ms: u64) -> u64 {
+    STEPS_MS.into_iter().find(|step| *step > ms).unwrap_or(ms)
+}
+
+fn shorter(ms: u64) -> u64 {
+    STEPS_MS.into_iter().rev().find(|step| *step < ms).unwrap_or(ms)
+}
+
+/// Keys as they are typed, read on a thread of its own that ends when nobody wants them.
+fn keys() -> mpsc::Receiver<Key> {
+    let (sender, keys) = mpsc::channel(KEYS_MAX);
+    thread::spawn(move || {
+        while !sender.is_closed() {
+            let event = match event::poll(KEYS_PAUSE) {
+                Ok(false) => continue,
+                Ok(true) => event::read(),
+                Err(error) => Err(error),
+            };
+            let Ok(event) = event else {
+                return;
+            };
+            if let Some(key) = meaning(&event) {
+                // Whoever types faster than is drawn loses keys, and nothing else.
+                sender.try_send(key).ok();
+            }
+        }
+    });
+    keys
+}
+
+fn meaning(event: &Event) -> Option<Key> {
+    let &Event::Key(KeyEvent { code, modifiers, kind, .. }) = event else {
+        return matches!(event, Event::Resize(..)).then_some(Key::Redraw);
+    };
+    if kind == KeyEventKind::Release {
+        return None;
+    }
+    match code {
+        KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Some(Key::Quit),
+        KeyCode::Char('q') => Some(Key::Quit),
+        KeyCode::Char('p') => Some(Key::Pause),
+        KeyCode::Char('+' | '=') => Some(Key::Longer),
+        KeyCode::Char('-') => Some(Key::Shorter),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_mean_what_the_last_line_says() {
+        let typed = |c, modifiers| meaning(&Event::Key(KeyEvent::new(KeyCode::Char(c), modifiers)));
+        for (c, key) in
+            [('q', Key::Quit), ('p', Key::Pause), ('+', Key::Longer), ('-', Key::Shorter)]
+        {
+            assert_eq!(typed(c, KeyModifiers::NONE), Some(key));
+        }
+        assert_eq!(typed('c', KeyModifiers::CONTROL), Some(Key::Quit));
+        assert_eq!(typed('c', KeyModifiers::NONE), None);
+        assert_eq!(meaning(&Event::Resize(1, 1)), Some(Key::Redraw));
+    }
+
+    #[test]
+    fn intervals_stay_within_their_bounds() {
+        assert_eq!((longer(1_000), shorter(1_000)), (2_000, 500));
+        assert_eq!((longer(700), shorter(700)), (1_000, 500));
+        assert_eq!((longer(60_000), shorter(200)), (60_000, 200));
+    }
+}

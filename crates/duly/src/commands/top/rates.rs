@@ -1,0 +1,129 @@
+//! What happened between two looks: rates from counters, quantiles from histograms.
+//!
+//! A counter never falls while a server lives. One that did says that the server began anew, and
+//! then everything it counts now happened since.
+
+use serde::Serialize;
+
+use super::scrape::{Metrics, Series};
+
+/// The metrics of two looks.
+pub(super) struct Between<'a> {
+    before: &'a Metrics,
+    now: &'a Metrics,
+    has_restarted: bool,
+}
+
+/// What a histogram says of an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Quantiles {
+    /// Values in the interval.
+    pub(super) count: u64,
+    /// Half of them are below.
+    pub(super) p50_ms: f64,
+    /// All but a hundredth are below.
+    pub(super) p99_ms: f64,
+    /// None is above; nothing where the last bucket has no bound.
+    pub(super) max_ms: Option<f64>,
+}
+
+impl<'a> Between<'a> {
+    /// What lies between these.
+    pub(super) fn new(before: &'a Metrics, now: &'a Metrics) -> Self {
+        let has_fallen = |(key, series): (&String, &Series)| {
+            counts(&series.name) && series.value > now.0.get(key).map_or(0.0, |series| series.value)
+        };
+        Self { before, now, has_restarted: before.0.iter().any(has_fallen) }
+    }
+
+    /// Whether the server began anew.
+    pub(super) fn has_restarted(&self) -> bool {
+        self.has_restarted
+    }
+
+    /// How much the counters of this name grew whose labels are wanted.
+    pub(super) fn growth(&self, name: &str, wants: impl Fn(&Series) -> bool) -> f64 {
+        let now = self.now.0.iter();
+        let wanted = now.filter(|(_, series)| series.name == name && wants(series));
+        wanted.map(|(key, series)| series.value - self.earlier(key)).sum()
+    }
+
+    /// The quantiles of the histogram of this name, all its labels together; none where nothing
+    /// came in.
+    pub(super) fn quantiles(&self, name: &str) -> Option<Quantiles> {
+        let bucket = format!("{name}_bucket");
+        let mut buckets: Vec<(f64, f64)> = Vec::new();
+        for (key, series) in self.now.0.iter().filter(|(_, series)| series.name == bucket) {
+            let Some(bound) = series.label("le").and_then(|le| le.parse::<f64>().ok()) else {
+                continue;
+            };
+            let grown = series.value - self.earlier(key);
+            match buckets.iter_mut().find(|(known, _)| known.total_cmp(&bound).is_eq()) {
+                Some((_, sum)) => *sum += grown,
+                None => buckets.push((bound, grown)),
+            }
+        }
+        buckets.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        of_buckets(&buckets)
+    }
+
+    fn earlier(&self, key: &str) -> f64 {
+        let before = self.before.0.get(key).filter(|_| !self.has_restarted);
+        before.map_or(0.0, |series| series.value)
+    }
+}
+
+impl Metrics {
+    /// The sum of what has this name and whose labels are wanted.
+    pub(super) fn sum(&self, name: &str, wants: impl Fn(&Series) -> bool) -> f64 {
+        let wanted = self.0.values().filter(|series| series.name == name && wants(series));
+        wanted.map(|series| series.value).sum()
+    }
+
+    /// A gauge without labels.
+    pub(super) fn gauge(&self, name: &str) -> Option<f64> {
+        self.0.values().find(|series| series.name == name).map(|series| series.value)
+    }
+}
+
+impl Series {
+    /// The value of a label.
+    pub(super) fn label(&self, name: &str) -> Option<&str> {
+        let label = self.labels.iter().find(|(label, _)| label == name);
+        label.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Whether what has this name never falls.
+fn counts(name: &str) -> bool {
+    ["_total", "_count", "_bucket"].iter().any(|end| name.ends_with(end))
+}
+
+/// Quantiles of cumulative buckets in order of their bounds, in seconds, as Prometheus has them: on
+/// a straight line within a bucket, and at most the last bound.
+fn of_buckets(buckets: &[(f64, f64)]) -> Option<Quantiles> {
+    let count = buckets.last().map(|(_, count)| *count).filter(|count| *count >= 1.0)?;
+    let at = |share: f64| {
+        let rank = share * count;
+        let place = buckets.iter().position(|(_, below)| *below >= rank).unwrap_or(0);
+        let (low, below) = match place {
+            0 => (0.0, 0.0),
+            _ => buckets[place - 1],
+        };
+        let (high, upto) = buckets[place];
+        let seconds = if high.is_finite() {
+            low + (high - low) * ((rank - below) / (upto - below).max(f64::MIN_POSITIVE)).min(1.0)
+        } else {
+            low
+        };
+        seconds * 1_000.0
+    };
+    let max = buckets.iter().find(|(_, below)| *below >= count).map(|(bound, _)| *bound);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let whole = count as u64;
+    let max_ms = max.filter(|bound| bound.is_finite()).map(|bound| bound * 1_000.0);
+    Some(Quantiles { count: whole, p50_ms: at(0.5), p99_ms: at(0.99), max_ms })
+}
+
+#[cfg(test)]
+mod tests;
