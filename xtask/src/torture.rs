@@ -7,7 +7,7 @@
 //! `DULY_FUZZ_HTTP_SECONDS` set, `fuzz-http` attacks a real server for so long. With `DULY_RACES`
 //! set, so many races between the calls about a timer are judged first, on the embedded store in
 //! process; with `DULY_CRASH_SEEDS` set, so many seeds of simulated crashes, power losses and failing
-//! disks of that store, and with `DULY_MODEL_SEEDS` so many of its comparison with the reference; with
+//! disks of that store, and a crash at every operation where the ordinary tests pass some over, and with `DULY_MODEL_SEEDS` so many of its comparison with the reference; with
 //! `DULY_CLOCK_SEEDS` set, so many courses of a node on that store whose clock is set forward and back
 //! (a real server's clock cannot be set without setting the machine's).
 
@@ -36,14 +36,105 @@ const MODEL_SEEDS: &str = "DULY_MODEL_SEEDS";
 /// How many courses have their clock set; read by their test.
 const CLOCK_SEEDS: &str = "DULY_CLOCK_SEEDS";
 
-/// Seeds of attacks on the embedded store in process, the arguments behind `cargo test` that they
-/// go to, and which of these tests; each reads the variable itself.
-const IN_PROCESS: [(&str, &[&str], &[&str]); 4] = [
-    (RACES, &["--test", "it"], &["outcomes"]),
-    (CRASH_SEEDS, &["--test", "it"], &["simulation::", "sudden_end::", "clock_steps::"]),
-    (CRASH_SEEDS, &["--lib"], &["fuzzy::"]),
-    (MODEL_SEEDS, &["--test", "it"], &["model::"]),
+/// How many of the disk operations a test passes over between two crashes; read by their tests.
+const CRASH_STRIDE: &str = "DULY_CRASH_STRIDE";
+
+/// Tests that read how long they are to be from the environment.
+struct InProcess {
+    /// Run when this is set.
+    variable: &'static str,
+    package: &'static str,
+    target: &'static [&'static str],
+    /// Parts of their names.
+    tests: &'static [&'static str],
+    /// What they are told besides, unless the caller says otherwise.
+    default: Option<(&'static str, &'static str)>,
+}
+
+/// The store's own tests; what needs no other package is run before a server is built.
+const STORE: &str = "duly-store-embedded";
+
+/// Modules of the store's tests that take so many seeds.
+const CRASH_MODULES: &[&str] = &[
+    "backup::",
+    "busy_races::",
+    "check::",
+    "clock_steps::",
+    "crash_points::",
+    "races::",
+    "simulation::",
+    "sudden_end::",
 ];
+
+/// Modules of the store's tests that go from disk operation to disk operation with a stride.
+const STRIDE_MODULES: &[&str] =
+    &["backup_crashes::", "checkpoint_crashes::", "enospc::", "holes::", "rolls::", "rot::"];
+
+/// The attacks in process, in the order in which they run.
+const IN_PROCESS: &[InProcess] = &[
+    InProcess {
+        variable: FUZZ_SEEDS,
+        package: STORE,
+        target: &["--lib"],
+        tests: &["fuzz::"],
+        default: None,
+    },
+    InProcess {
+        variable: FUZZ_SEEDS,
+        package: "duly-server",
+        target: &["--lib"],
+        tests: &["cursor"],
+        default: None,
+    },
+    InProcess {
+        variable: RACES,
+        package: STORE,
+        target: &["--test", "it"],
+        tests: &["outcomes"],
+        default: None,
+    },
+    InProcess {
+        variable: CRASH_SEEDS,
+        package: STORE,
+        target: &["--test", "it"],
+        tests: CRASH_MODULES,
+        default: None,
+    },
+    InProcess {
+        variable: CRASH_SEEDS,
+        package: STORE,
+        target: &["--test", "it"],
+        tests: STRIDE_MODULES,
+        default: Some((CRASH_STRIDE, "1")),
+    },
+    InProcess {
+        variable: CRASH_SEEDS,
+        package: STORE,
+        target: &["--lib"],
+        tests: &["fuzzy::"],
+        default: None,
+    },
+    InProcess {
+        variable: MODEL_SEEDS,
+        package: STORE,
+        target: &["--test", "it"],
+        tests: &["model::"],
+        default: None,
+    },
+];
+
+impl InProcess {
+    fn run(&self) -> Result<Outcome> {
+        let mut command = process::cargo(["test", "--release", "-p", self.package]);
+        command.args(self.target).arg("--").args(self.tests);
+        if let Some((variable, value)) = self.default
+            && std::env::var_os(variable).is_none()
+        {
+            command.env(variable, value);
+        }
+        process::run(&mut command)
+    }
+}
 
 /// What the test of clock steps says before their number.
 const CLOCK_STEPS: &str = "clock steps: ";
@@ -58,10 +149,6 @@ fn seed(args: &[String]) -> u64 {
 /// Builds, runs, and answers the checker's verdict.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     if let Ok(seeds) = std::env::var(FUZZ_SEEDS) {
-        let fuzz = ["test", "--release", "-p", "duly-store-embedded", "--lib", "fuzz"];
-        if process::run(&mut process::cargo(fuzz))? == Outcome::Failed {
-            return Ok(Outcome::Failed);
-        }
         let calls = ["test", "--release", "-p", "duly-server", "--test", "it", "fuzz"];
         if process::run(process::cargo(calls).env("PROPTEST_CASES", seeds))? == Outcome::Failed {
             return Ok(Outcome::Failed);
@@ -77,13 +164,9 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
             return Ok(Outcome::Failed);
         }
     }
-    for (variable, target, tests) in IN_PROCESS {
-        if std::env::var_os(variable).is_none() {
-            continue;
-        }
-        let mut command = process::cargo(["test", "--release", "-p", "duly-store-embedded"]);
-        command.args(target).arg("--").args(tests);
-        if process::run(&mut command)? == Outcome::Failed {
+    for attack in IN_PROCESS {
+        let is_wanted = std::env::var_os(attack.variable).is_some();
+        if is_wanted && attack.run()? == Outcome::Failed {
             return Ok(Outcome::Failed);
         }
     }
@@ -121,6 +204,46 @@ fn counted(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::{collections::BTreeSet, fs};
+
+    use super::*;
+
+    /// Modules of the store's integration tests whose text has one of these parts.
+    fn modules_with(parts: &[&str]) -> BTreeSet<String> {
+        let dir = process::root().join("crates").join(STORE).join("tests/it");
+        let mut modules = BTreeSet::new();
+        for entry in fs::read_dir(dir).expect("the store has tests") {
+            let path = entry.expect("it can be listed").path();
+            let is_source = path.extension().is_some_and(|extension| extension == "rs");
+            let stem = path.file_stem().expect("a file has a name").to_string_lossy();
+            if !is_source || stem == "main" {
+                continue;
+            }
+            let text = fs::read_to_string(&path).expect("it can be read");
+            if parts.iter().any(|part| text.contains(part)) {
+                modules.insert(format!("{stem}::"));
+            }
+        }
+        modules
+    }
+
+    fn set_of(modules: &[&str]) -> BTreeSet<String> {
+        modules.iter().map(|module| (*module).to_owned()).collect()
+    }
+
+    #[test]
+    fn every_test_that_can_be_lengthened_is() {
+        let with_stride =
+            modules_with(&["number(\"DULY_CRASH_STRIDE\"", "checkpoint_crashes::every_operation"]);
+        let with_seeds = modules_with(&["number(\"DULY_CRASH_SEEDS\""]);
+        let strides = set_of(STRIDE_MODULES);
+        let all = &strides | &set_of(CRASH_MODULES);
+        // Crash points have a stride of 1 of their own.
+        let crash_points = BTreeSet::from(["crash_points::".to_owned()]);
+        assert_eq!(&with_stride - &crash_points, strides);
+        assert_eq!(&with_seeds | &with_stride, all);
+    }
+
     #[test]
     fn the_number_of_clock_steps_is_found_wherever_it_stands_in_its_line() {
         for (text, number) in [

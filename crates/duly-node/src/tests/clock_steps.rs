@@ -2,7 +2,8 @@
 //!
 //! Nothing comes early by the wall clock as it is, no retry before its wait is over by the boot clock,
 //! no lease ends or lives on because of a step, and at the end everything has been confirmed once.
-//! `DULY_CLOCK_SEEDS` says how many courses there are; `cargo xtask torture` runs more.
+//! `DULY_CLOCK_SEEDS` says how many courses there are, `DULY_CLOCK_SEED` which is the first; one that
+//! fails prints the command that repeats it alone. `cargo xtask torture` runs more.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,33 @@ const STEPS: u64 = 60;
 
 /// Shortest wait of a retry by the settings of these tests.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
+
+/// The number in a variable of the environment, or a default.
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Tells how to repeat a course that ends with a panic, wherever in it.
+struct Repeat {
+    seed: u64,
+}
+
+impl Repeat {
+    fn command(&self) -> String {
+        let Self { seed } = self;
+        format!(
+            "DULY_CLOCK_SEED={seed} DULY_CLOCK_SEEDS=1 cargo test -p duly-node --lib clock_steps"
+        )
+    }
+}
+
+impl Drop for Repeat {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("repeat with: {}", self.command());
+        }
+    }
+}
 
 /// Numbers from a seed (splitmix64).
 struct Dice(u64);
@@ -125,9 +153,10 @@ impl Course {
 
 #[tokio::test(start_paused = true)]
 async fn t24_the_clock_is_set_while_timers_fire_and_nothing_is_early_or_lost() {
-    let seeds = std::env::var("DULY_CLOCK_SEEDS").ok().and_then(|text| text.parse().ok());
+    let first = number("DULY_CLOCK_SEED", 1);
     let mut steps = 0;
-    for seed in 1..=seeds.unwrap_or(6_u64) {
+    for seed in first..first + number("DULY_CLOCK_SEEDS", 6) {
+        let _repeat = Repeat { seed };
         steps += Course::run(seed).await;
     }
     println!("clock steps: {steps}");

@@ -91,7 +91,7 @@ fn round(number: u64) -> Vec<Line> {
     lines
 }
 
-fn script() -> Vec<Line> {
+pub(crate) fn script() -> Vec<Line> {
     let mut lines = what_stays();
     for number in 0..6 {
         lines.extend(round(number));

@@ -66,6 +66,11 @@ impl FaultyDisk {
         self.rules.lock().iter().map(|rule| rule.times).sum()
     }
 
+    /// How many more operations the rules would let through before they fail any.
+    pub(crate) fn passes_left(&self) -> u64 {
+        self.rules.lock().iter().map(|rule| rule.after).sum()
+    }
+
     /// From now on this fails, too.
     pub(crate) fn fail(&self, rule: Rule) {
         self.rules.lock().push(rule);

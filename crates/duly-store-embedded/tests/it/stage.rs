@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use duly_core::env::Clock;
-use duly_store::{Store, conformance::ManualClock};
+use duly_store::{Result, Store, conformance::ManualClock};
 use duly_store_embedded::{
     EmbeddedStore, OpenError, Options,
     disk::{Disk, SimDisk},
@@ -34,7 +34,7 @@ pub(crate) fn open(
     disk: Arc<dyn Disk>,
     clock: &ManualClock,
     options: Options,
-) -> Result<EmbeddedStore, OpenError> {
+) -> std::result::Result<EmbeddedStore, OpenError> {
     let clock: Arc<dyn Clock> = Arc::new(clock.clone());
     match shell {
         Shell::Inline => EmbeddedStore::open_inline(disk, options, clock),
@@ -66,11 +66,15 @@ impl Stage {
         self.store.as_ref().expect("a store is open between restarts")
     }
 
-    /// Takes a step that has to be taken.
-    pub(crate) fn take(&mut self, step: &Step) -> Answer {
+    /// Takes a step, if the store can.
+    pub(crate) fn attempt(&mut self, step: &Step) -> Result<Answer> {
         let store = self.store.as_ref().expect("a store is open between restarts");
         perform(store, step, &mut self.tokens)
-            .unwrap_or_else(|error| panic!("{step:?} is taken, not answered {error}"))
+    }
+
+    /// Takes a step that has to be taken.
+    pub(crate) fn take(&mut self, step: &Step) -> Answer {
+        self.attempt(step).unwrap_or_else(|error| panic!("{step:?} is taken, not answered {error}"))
     }
 
     /// Ends the process with kill -9 and starts another on the same files.

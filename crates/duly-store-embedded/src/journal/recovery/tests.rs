@@ -15,6 +15,8 @@ use crate::{
 
 use super::*;
 
+mod recycled;
+
 fn is_damage(error: &OpenError, in_file: &str, at: u64) -> bool {
     matches!(error, OpenError::Damaged { file, offset, .. } if file == in_file && *offset == at)
 }

@@ -1,0 +1,73 @@
+//! A segment that was recycled still holds the frames of its first life, whole and of the same epoch.
+
+use crate::{
+    format::segment,
+    journal::{
+        fixture::{FIRST, Fixture},
+        segment_name, spare,
+    },
+    options::SEGMENT_BYTES_MIN,
+};
+
+use super::read;
+
+/// A journal whose third segment was its first one: frames 1 to 5 stood in it. Frames 6 and 7 stand
+/// in the second.
+fn recycled() -> Fixture {
+    let mut fixture = Fixture::new(1);
+    for id in ["1", "2", "3", "4", "5"] {
+        fixture.frame(id, 0);
+    }
+    fixture.roll().expect("room");
+    fixture.frame("6", 0);
+    fixture.frame("7", 0);
+    assert!(spare::recycle(&fixture.disk, FIRST, SEGMENT_BYTES_MIN).expect("recycled"));
+    let old = fixture.disk.read_file(&FIRST.replace(".log", spare::RECYCLED_SUFFIX));
+    fixture.roll().expect("room");
+    let new = fixture.disk.read_file(&segment_name(3));
+    let header_bytes = usize::try_from(segment::HEADER_BYTES).expect("small");
+    assert!(old[header_bytes..] == new[header_bytes..], "its old frames are all there");
+    assert!(old[header_bytes..][..64].iter().any(|byte| *byte != 0));
+    fixture
+}
+
+#[test]
+fn an_old_frame_of_a_recycled_segment_is_not_taken_for_a_new_one() {
+    let mut fixture = recycled();
+    // In the place of the next frame stands a whole one.
+    let reread = read(&fixture).expect("whole");
+    assert_eq!((reread.ids(), reread.found.next_lsn), (vec!["6", "7"], 8));
+    // The new frame has the length of each old one: behind it the second of them begins.
+    let (from, to) = fixture.frame("8", 0);
+    let reread = read(&fixture).expect("whole");
+    assert_eq!((reread.ids(), reread.found.next_lsn), (vec!["6", "7", "8"], 9));
+    assert!(!reread.found.torn, "nothing was begun behind it");
+    let whole = fixture.disk.read_file(&segment_name(3));
+    // Torn it goes, alone, and what it left of the first old frame shows none of the others.
+    for cut in (from..to).step_by(8) {
+        fixture.disk.corrupt(&segment_name(3), cut, 1);
+        let reread = read(&fixture).expect("a torn tail is no damage");
+        assert_eq!((reread.ids(), reread.found.next_lsn), (vec!["6", "7"], 8), "byte {cut}");
+        fixture.disk.corrupt(&segment_name(3), cut, 1);
+    }
+    assert!(whole == fixture.disk.read_file(&segment_name(3)));
+    fixture.disk.corrupt(&segment_name(3), to - 8, 1);
+    let disk = fixture.disk.kill();
+    let (mut fixture, records) = fixture.reopen(disk);
+    assert_eq!(records.len(), 2);
+    fixture.frame("anew", 0);
+    let reread = read(&fixture).expect("whole");
+    assert_eq!((reread.ids(), reread.found.next_lsn), (vec!["6", "7", "anew"], 9));
+}
+
+#[test]
+fn each_new_frame_of_a_recycled_segment_can_be_the_last() {
+    let mut fixture = recycled();
+    let mut expected = vec!["6", "7"];
+    // One more than there are old ones.
+    for id in ["8", "9", "a", "b", "c", "d"] {
+        fixture.frame(id, 0);
+        expected.push(id);
+        assert_eq!(read(&fixture).expect("whole").ids(), expected);
+    }
+}
