@@ -223,16 +223,21 @@ impl Bench {
 
     /// Everything that a refused call could have changed.
     pub(crate) async fn picture(&self) -> String {
-        let mut picture = self.get("/v1/namespaces").await.text;
-        for path in [
-            "stats",
-            "timers?limit=1000",
-            "timers?state=dead",
-            "timers?state=finished",
-            "timers?state=cancelled",
-        ] {
-            let answer = self.get(&format!("/v1/namespaces/a/{path}")).await;
-            picture.push_str(&answer.text);
+        let mut picture = self.get("/v1/namespaces?limit=1000").await.text;
+        let list: Value = serde_json::from_str(&picture).unwrap_or_default();
+        let names = list["namespaces"].as_array().into_iter().flatten();
+        let names = names.filter_map(|namespace| namespace["name"].as_str());
+        for name in names {
+            for path in [
+                "stats",
+                "timers?limit=1000",
+                "timers?limit=1000&state=dead",
+                "timers?limit=1000&state=finished",
+                "timers?limit=1000&state=cancelled",
+            ] {
+                let answer = self.get(&format!("/v1/namespaces/{name}/{path}")).await;
+                picture.push_str(&answer.expect(200).to_string());
+            }
         }
         picture
     }

@@ -1,223 +1,155 @@
-//! Bodies and queries that nobody would send: never a fault, and what is refused changes nothing.
+//! Calls that nobody would send: never a fault, and what is refused changes nothing.
 //!
-//! The bodies of every call are taken as they should be and damaged: fields gone, doubled, of
-//! another type, at the edges of what is allowed, or cut off in the middle. `PROPTEST_CASES` and
-//! `PROPTEST_RNG_SEED` make it longer, and repeat it.
+//! Every call of the OpenAPI document is taken as it should be and damaged: fields of its body gone,
+//! of another type, at the edges of what is allowed; its text cut off or with bytes that do not
+//! belong; parameters of its query unknown, repeated, broken, long; another namespace, id, path,
+//! method; headers of other values, repeated, gone. A call that is refused leaves all namespaces,
+//! timers, counts and backups as they were. `PROPTEST_CASES` and `PROPTEST_RNG_SEED` make it longer,
+//! and repeat it.
 
+mod body;
+mod calls;
+mod damage;
+
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use duly_server::http::Backups;
+use duly_store::conformance::ManualClock;
+use duly_store_embedded::{EmbeddedStore, Options, disk::RealDisk};
 use proptest::{
     prelude::*,
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
-use serde_json::{Value, json};
 
-use crate::bench::Bench;
+use self::{
+    calls::{Call, Given, NDJSON, calls},
+    damage::{Damage, Draft, damage},
+};
+use crate::bench::{Answer, Bench};
 
 /// Calls before the picture is of a fresh server again.
 const CALLS: usize = 12;
+/// So that a row and a kind of damage that are never taken are noticed, where a run is long enough.
+const CALLS_OF_EACH: usize = 8;
 
-/// Method, path below the namespace, and a body that is allowed.
-fn calls() -> Vec<(&'static str, &'static str, Value)> {
-    let schedule = json!({
-        "id": "n", "delay": "1h", "payload": {"a": [1]}, "headers": {"x-a": "b"}, "tags": ["red"],
-        "slot_key": "k", "destination": {"http": {"url": "http://localhost/x", "timeout": "3s"}},
-        "retry": {"max_attempts": 3, "jitter": 0.5}, "expire_after": "2h", "if_exists": "keep"
-    });
-    let moved = json!({
-        "id": "moved", "due_at": 5, "created_at": 4, "updated_at": 4, "revision": 2, "occurrence": 1,
-        "incarnation": "0123456789abcdef", "request_hash": "0123456789abcdef0123456789abcdef",
-        "payload_json": "{\n}", "destination": {"http": {"url": "http://localhost/x"}},
-        "attempts": 2, "budget_from": 1, "next_attempt_at": 9, "maybe_delivered": true,
-        "history": [{"attempt": 2, "at": 5, "outcome": "timed_out", "reason": "x"}], "fired_at": 5
-    });
-    let patch = json!({"due_at": "2031-01-01T00:00:00Z", "payload_text": "x", "tags": null});
-    vec![
-        ("POST", "timers", schedule.clone()),
-        ("PATCH", "timers/t", patch.clone()),
-        ("POST", "timers/t/fire", json!({})),
-        ("DELETE", "timers/t", Value::Null),
-        (
-            "POST",
-            "batch",
-            json!({"operations": [{"schedule": schedule}, {"cancel": {"id": "t", "if_revision": 1}},
-                {"reschedule": {"id": "t", "delay": 5}}, {"fire": {"id": "t"}}]}),
-        ),
-        (
-            "POST",
-            "cancel",
-            json!({"filter": {"tag": "red", "due_from": 5, "state": "due"}, "limit": 2, "dry_run": false}),
-        ),
-        ("POST", "lease", json!({"max": 2, "max_bytes": 100, "lease": "5s", "wait": 0})),
-        (
-            "POST",
-            "settle",
-            json!({"settlements": [{"token": "AAAA", "ack": {}}, {"token": "x", "retry": {"after": 5}}]}),
-        ),
-        ("POST", "dead/redrive", json!({"ids": ["dead"], "delay": "1s", "per_second": 2.5})),
-        ("POST", "dead/purge", json!({"delivery_ids": ["aaaaaaaaaaaaaaaaaaaaaaaaaa"]})),
-        ("POST", "dead/overdue", json!({"due_by": 5})),
-        (
-            "PUT",
-            "",
-            json!({"weight": 3, "retry": {"schedule": ["1s"]}, "limits": {"max_pending": 9, "max_dead": 9}}),
-        ),
-        (
-            "PATCH",
-            "",
-            json!({"retention": "1d", "signing_secrets": null, "destination": {"pull": {}}}),
-        ),
-        ("GET", "timers?state=pending&limit=5&due_from=7&tag=red", Value::Null),
-        ("GET", "forecast?bucket=1m&count=3", Value::Null),
-        ("GET", "export?state=dead&limit=1", Value::Null),
-        ("POST", "import", json!({"timers": [moved, {"id": "x"}]})),
-    ]
+/// The store that backups are of, and the directory they go below.
+struct Backed {
+    directory: tempfile::TempDir,
+    store: Arc<EmbeddedStore>,
 }
 
-/// What stands where a value should.
-fn odd() -> impl Strategy<Value = Value> {
-    let number = prop_oneof![
-        Just(json!(0)),
-        Just(json!(-1)),
-        Just(json!(u64::MAX)),
-        Just(json!(i64::MIN)),
-        Just(json!(1e300)),
-        Just(json!(0.1)),
-        Just(json!(4_102_444_800_000_u64)),
-        Just(json!(7_258_118_400_000_u64)),
-        any::<i64>().prop_map(|n| json!(n)),
-    ];
-    let text = prop_oneof![
-        Just(json!("")),
-        Just(json!("\u{0}")),
-        Just(json!("..")),
-        Just(json!("9".repeat(400))),
-        Just(json!("1h1h")),
-        Just(json!("99999999999999999999d")),
-        Just(json!("2026-02-30T25:61:61Z")),
-        Just(json!("http://user:pw@[::ffff:7f00:1]:0/")),
-        Just(json!("é\u{202e}%2F")),
-        any::<String>().prop_map(|text| json!(text)),
-    ];
-    prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::Bool),
-        number,
-        text,
-        Just(json!([])),
-        Just(json!({})),
-        Just(json!([[[[]]]])),
-        Just(json!({"a": {"b": null}})),
-    ]
-}
-
-/// What is done to a body.
-#[derive(Debug, Clone)]
-enum Damage {
-    /// The n-th value becomes another one.
-    Put(usize, Value),
-    /// The n-th value goes.
-    Remove(usize),
-    /// A field is added to the n-th object.
-    Add(usize, String, Value),
-    /// The text ends after so many bytes.
-    Cut(usize),
-    /// A byte of the text becomes another one.
-    Byte(usize, u8),
-    /// Nothing.
-    None,
-}
-
-fn damage() -> impl Strategy<Value = Damage> {
-    prop_oneof![
-        6 => (0..40_usize, odd()).prop_map(|(at, value)| Damage::Put(at, value)),
-        2 => (0..40_usize).prop_map(Damage::Remove),
-        1 => (0..9_usize, "[a-z_]{0,9}", odd()).prop_map(|(at, name, value)| Damage::Add(at, name, value)),
-        1 => (0..400_usize).prop_map(Damage::Cut),
-        1 => (0..400_usize, any::<u8>()).prop_map(|(at, byte)| Damage::Byte(at, byte)),
-        1 => Just(Damage::None),
-    ]
-}
-
-/// Visits the values of a tree, those below before those above; `false` ends it.
-fn visit(value: &mut Value, change: &mut impl FnMut(&mut Value) -> bool) -> bool {
-    let go_on = match value {
-        Value::Array(items) => items.iter_mut().all(|item| visit(item, change)),
-        Value::Object(fields) => fields.values_mut().all(|field| visit(field, change)),
-        _ => true,
-    };
-    go_on && change(value)
-}
-
-fn count(value: &Value) -> usize {
-    let mut count = 0;
-    visit(&mut value.clone(), &mut |_| {
-        count += 1;
-        true
-    });
-    count
-}
-
-fn damaged(mut body: Value, damage: &Damage) -> Vec<u8> {
-    if body.is_null() {
-        return Vec::new();
+impl Backed {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open_or_create(&directory.path().join("data")).unwrap();
+        let options = Options { min_free_bytes: 0, min_free_percent: 0, ..Options::default() };
+        let options = Options { segment_bytes: 64 * 1024, ..options };
+        let clock = Arc::new(ManualClock::default());
+        let store = EmbeddedStore::open(Arc::new(disk), options, clock, &mut |_| {}).unwrap();
+        Self { directory, store: Arc::new(store) }
     }
-    let total = count(&body);
-    let mut left = match damage {
-        Damage::Put(at, _) | Damage::Remove(at) | Damage::Add(at, ..) => at % total,
-        _ => 0,
-    };
-    visit(&mut body, &mut |value| {
-        if left > 0 {
-            left -= 1;
-            return true;
-        }
-        match damage {
-            Damage::Put(_, odd) => value.clone_from(odd),
-            Damage::Remove(_) => match value {
-                Value::Object(fields) => fields.clear(),
-                Value::Array(items) => items.clear(),
-                other => *other = Value::Null,
-            },
-            Damage::Add(_, name, odd) => match value {
-                Value::Object(fields) => drop(fields.insert(name.clone(), odd.clone())),
-                other => *other = json!({name: odd}),
-            },
-            Damage::Cut(_) | Damage::Byte(..) | Damage::None => {}
-        }
-        false
-    });
-    let mut text = serde_json::to_vec(&body).unwrap();
-    match damage {
-        Damage::Cut(at) => text.truncate(at % text.len()),
-        Damage::Byte(at, byte) => {
-            let at = at % text.len();
-            text[at] = *byte;
-        }
-        _ => {}
+
+    fn below(&self) -> PathBuf {
+        self.directory.path().join("backups")
     }
-    text
+
+    /// A fresh server, without backups.
+    fn bench(&self) -> Bench {
+        let _ = std::fs::remove_dir_all(self.below());
+        Bench::backing_up(Backups::of(Some(self.below()), Arc::clone(&self.store)))
+    }
+
+    async fn given(&self, bench: &Bench) -> Given {
+        Given::of(bench, self.below().join("one").to_str().unwrap().into()).await
+    }
+
+    /// Everything that a refused call could have changed.
+    async fn picture(&self, bench: &Bench) -> String {
+        fn files(path: &Path, found: &mut Vec<PathBuf>) {
+            for entry in std::fs::read_dir(path).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                files(&path, found);
+                found.push(path);
+            }
+        }
+        let mut found = Vec::new();
+        files(&self.below(), &mut found);
+        found.sort();
+        format!("{} {found:?}", bench.picture().await)
+    }
 }
 
-/// Sends one call; answers what is wrong about it, if anything is.
-async fn attack(
-    bench: &Bench,
-    (method, path, body): &(&str, &str, Value),
-    damage: &Damage,
-) -> Result<(), String> {
-    let text = damaged(body.clone(), damage);
-    let what = format!("{method} {path} {}", String::from_utf8_lossy(&text));
-    let below = if path.is_empty() { String::new() } else { format!("/{path}") };
-    let request = http::Request::builder()
-        .method(*method)
-        .uri(format!("/v1/namespaces/a{below}"))
-        .header("host", "localhost")
-        .header("content-type", "application/json")
-        .body(axum::body::Body::from(text))
-        .unwrap();
-    let before = bench.picture().await;
-    let answer = bench.send(request).await;
+/// What was seen.
+#[derive(Debug, Default)]
+struct Tally {
+    calls: usize,
+    /// Answers by the first digit of their status.
+    answers: [usize; 6],
+    refused: usize,
+    /// Damage to bodies, queries, paths, headers, methods.
+    damage: [usize; 5],
+    rows: Vec<usize>,
+}
+
+impl Tally {
+    fn add(&mut self, row: usize, damage: &[Damage], answer: &Answer) {
+        self.calls += 1;
+        self.answers[usize::from(answer.status.as_u16() / 100)] += 1;
+        self.refused += usize::from(answer.status.as_u16() >= 400);
+        self.rows.resize(self.rows.len().max(row + 1), 0);
+        self.rows[row] += 1;
+        for damage in damage {
+            let kind = match damage {
+                Damage::Body(_) => 0,
+                Damage::Query(_) => 1,
+                Damage::Path(_) => 2,
+                Damage::Header(..) => 3,
+                Damage::Method(_) => 4,
+            };
+            self.damage[kind] += 1;
+        }
+    }
+
+    fn shown(&self) -> String {
+        let [_, _, ok, moved, refused, fault] = self.answers;
+        let [body, query, path, header, method] = self.damage;
+        format!(
+            "fuzz: {} calls of {} kinds; answers 2xx {ok}, 3xx {moved}, 4xx {refused}, 5xx {fault}; \
+             damaged body {body}, query {query}, path {path}, header {header}, method {method}; {} \
+             refused, none of which changed anything",
+            self.calls,
+            self.rows.len(),
+            self.refused
+        )
+    }
+}
+
+/// Whether nothing of the call was carried out.
+fn is_refused(answer: &Answer) -> bool {
+    let are_lines = answer.headers.get("content-type").is_some_and(|kind| kind == NDJSON);
+    let is_refusal = |line: &str| {
+        ["{\"line\":", "{\"summary\":", "{\"stopped\":"].iter().any(|it| line.starts_with(it))
+            && (!line.starts_with("{\"line\":") || line.contains("\"error\":{"))
+    };
+    answer.status.as_u16() >= 400
+        || are_lines && !answer.text.contains("\"summary\"") && answer.text.lines().all(is_refusal)
+}
+
+/// What is wrong about an answer, if anything is.
+fn judge(answer: &Answer) -> Result<(), String> {
     let status = answer.status.as_u16();
     if status >= 500 {
-        return Err(format!("{what}: {}", answer.text));
+        return Err("a fault".into());
+    }
+    // Results of many operations have codes of their own.
+    for code in ["internal", "unavailable", "aborted", "deadline_exceeded"] {
+        if answer.text.contains(&format!("\"code\":\"{code}\"")) {
+            return Err(format!("a fault inside: {code}"));
+        }
     }
     if status < 400 {
         return Ok(());
@@ -225,14 +157,36 @@ async fn attack(
     let problem = answer.json();
     for member in ["type", "title", "detail", "code"] {
         if problem[member].as_str().is_none_or(str::is_empty) {
-            return Err(format!("{what}: no {member} in {}", answer.text));
+            return Err(format!("no {member}"));
         }
     }
-    if bench.picture().await == before {
-        Ok(())
-    } else {
-        Err(format!("{what} was refused and changed something: {}", answer.text))
+    Ok(())
+}
+
+/// Sends one call; answers what is wrong about it, if anything is.
+async fn attack(
+    backed: &Backed,
+    bench: &Bench,
+    call: &Call,
+    damage: &[Damage],
+) -> Result<Answer, String> {
+    let mut draft = Draft::of(call);
+    damage.iter().for_each(|damage| draft.suffer(damage));
+    let what = draft.shown();
+    let before = backed.picture(bench).await;
+    let answer = bench.send(draft.request()).await;
+    judge(&answer)
+        .map_err(|wrong| format!("{what}: {wrong}: {} {}", answer.status, answer.text))?;
+    if is_refused(&answer) {
+        let after = backed.picture(bench).await;
+        if after != before {
+            let text = &answer.text;
+            return Err(format!(
+                "{what} was refused and changed something: {text}\n{before}\n{after}"
+            ));
+        }
     }
+    Ok(answer)
 }
 
 #[test]
@@ -249,22 +203,42 @@ fn damaged_calls_are_never_a_fault_and_what_is_refused_changes_nothing() {
     };
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(config, random);
-    let calls = calls();
-    let one = (0..calls.len(), damage());
+    let backed = Backed::new();
+    let rows = runtime.block_on(async { calls(&backed.given(&backed.bench()).await).len() });
+    let one = (0..rows, proptest::collection::vec(damage(), 1..3));
     let many = proptest::collection::vec(one, 1..CALLS);
+    let tally = RefCell::new(Tally::default());
     let ran = runner.run(&many, |sequence| {
         runtime.block_on(async {
-            let bench = Bench::new();
-            for (id, state) in [("dead", "dead"), ("done", "finished"), ("t", "scheduled")] {
-                bench.timer_in(id, state).await;
-            }
-            for (call, damage) in &sequence {
-                attack(&bench, &calls[*call], damage).await.map_err(TestCaseError::fail)?;
+            let bench = backed.bench();
+            let calls = calls(&backed.given(&bench).await);
+            for (row, damage) in &sequence {
+                let answer = attack(&backed, &bench, &calls[*row], damage).await;
+                tally.borrow_mut().add(*row, damage, &answer.map_err(TestCaseError::fail)?);
             }
             Ok(())
         })
     });
     if let Err(error) = ran {
         panic!("seed {seed} (PROPTEST_RNG_SEED repeats it): {error}");
+    }
+    let tally = tally.into_inner();
+    println!("{}", tally.shown());
+    if tally.calls > rows * CALLS_OF_EACH * 4 {
+        let each =
+            tally.rows.iter().chain(&tally.damage).chain([&tally.answers[2], &tally.answers[4]]);
+        assert!(tally.rows.len() == rows && each.min() >= Some(&CALLS_OF_EACH), "{tally:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_calls_that_are_damaged_are_allowed_as_they_stand() {
+    let backed = Backed::new();
+    let total = calls(&backed.given(&backed.bench()).await).len();
+    for row in 0..total {
+        let bench = backed.bench();
+        let call = &calls(&backed.given(&bench).await)[row];
+        let answer = attack(&backed, &bench, call, &[]).await.unwrap();
+        assert!(answer.status.is_success(), "{call:?}: {}", answer.text);
     }
 }

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod consume;
+mod fuzz;
 mod namespaces;
 mod raw;
 mod refusals;

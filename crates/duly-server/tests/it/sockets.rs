@@ -64,6 +64,8 @@ async fn starts_serves_and_stops() {
     third.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
     assert!(answer.contains("server.connections_max"), "{answer}");
+    let (head, _) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.lines().any(|line| line == "retry-after: 1"), "{head}");
     drop((first, second));
 
     let taken = start(config(&directory.path().join("other"), &address.to_string())).await;

@@ -146,15 +146,37 @@ fn a_signing_secret_is_made_and_rotated_without_a_refused_delivery() {
     assert_ne!(run(&["namespace", "secret", "new"]).ok().trim(), new);
     let set =
         |secrets: &[&str]| server.run(&[&["namespace", "secret", "set", "n"], secrets].concat());
+    // Two receivers: one that knows the old secret alone, and one that knows the new one alone.
+    let receiver = |secret: &str| {
+        let args = ["receive", "--listen", "127.0.0.1:0", "--secret", secret];
+        let mut receiver = Process::start(&args);
+        let (url, _) = receiver.address();
+        (receiver, url)
+    };
+    let (mut knows_old, mut knows_new) = (receiver(OLD), receiver(new));
+    let delivered = |(receiver, url): &mut (Process, String), said: &str| {
+        let schedule = ["schedule", "n", "--in", "0", "--max-attempts", "1", "--url", url.as_str()];
+        server.run(&schedule).ok();
+        let line = receiver.line();
+        assert!(line.contains(said), "{line}");
+    };
+    let valid = "signature valid  answered 200";
     assert!(set(&[OLD]).ok().contains("in use, new"));
+    delivered(&mut knows_old, valid);
+    delivered(&mut knows_new, "answered 401");
     let message = set(&[new]).refused(1);
     assert!(message.contains("--at-once") && message.contains("together"), "{message}");
+    delivered(&mut knows_old, valid);
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("secrets");
     fs::write(&file, format!("{new}\n{OLD}\n")).expect("written");
     let both = set(&["--file", text(&file)]).ok();
     assert!(both.contains("in use, new") && both.lines().count() == 3, "{both}");
+    delivered(&mut knows_old, valid);
+    delivered(&mut knows_new, valid);
     assert!(set(&[new]).ok().contains("no longer in use"));
+    delivered(&mut knows_new, valid);
+    delivered(&mut knows_old, "answered 401");
     let shown = server.json(&["namespace", "secret", "list", "n"]);
     assert_eq!(shown["signing_secret_fingerprints"].as_array().map(Vec::len), Some(1));
     let message = set(&[OLD, new, OLD]).refused(2);

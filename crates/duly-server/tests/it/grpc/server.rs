@@ -76,9 +76,15 @@ impl Server {
 
     /// The JSON that HTTP answers.
     pub(super) async fn http(&self, method: &str, path: &str, body: &str) -> Value {
+        self.http_at(method, &format!("{NAMESPACE}/{path}"), body).await
+    }
+
+    /// The same, of any namespace: the path is what follows `/v1/namespaces/`, or its query.
+    pub(super) async fn http_at(&self, method: &str, path: &str, body: &str) -> Value {
         let mut stream = TcpStream::connect(self.running.addr()).await.unwrap();
+        let slash = if path.starts_with('?') { "" } else { "/" };
         let request = format!(
-            "{method} /v1/namespaces/{NAMESPACE}/{path} HTTP/1.1\r\nhost: localhost\r\nconnection: \
+            "{method} /v1/namespaces{slash}{path} HTTP/1.1\r\nhost: localhost\r\nconnection: \
              close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );

@@ -1,0 +1,208 @@
+//! The messages that are damaged: one of every method of the `.proto` files, as it should be.
+
+use std::collections::BTreeSet;
+
+use duly_proto::v1::{self, operation::Operation as Kind};
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
+
+use super::super::server::{lasting, named};
+
+/// What is sent to a method.
+pub(super) struct Message {
+    pub(super) path: &'static str,
+    pub(super) bytes: Vec<u8>,
+    pub(super) is_stream: bool,
+}
+
+fn message(path: &'static str, message: &impl prost::Message) -> Message {
+    Message { path, bytes: message.encode_to_vec(), is_stream: false }
+}
+
+fn schedule() -> v1::Schedule {
+    // Nobody is called: where this goes is on this machine, in an hour, and nobody listens.
+    let http = v1::HttpDestination {
+        url: "http://127.0.0.1:9/x".into(),
+        method: Some("PUT".into()),
+        timeout: Some(lasting(3_000)),
+        ..v1::HttpDestination::default()
+    };
+    v1::Schedule {
+        payload: Some((&b"{\"a\":[1]}"[..]).into()),
+        payload_form: v1::PayloadForm::Json.into(),
+        headers: vec![v1::Header { name: "x-a".into(), value: "b".into() }],
+        tags: vec!["red".into()],
+        slot_key: Some("k".into()),
+        destination: Some(v1::Destination { kind: Some(v1::destination::Kind::Http(http)) }),
+        retry: Some(retry()),
+        expire_after: Some(lasting(7_200_000)),
+        if_exists: v1::IfExists::Keep.into(),
+        ..named("n")
+    }
+}
+
+fn retry() -> v1::Retry {
+    v1::Retry { max_attempts: Some(3), jitter: Some(0.5), ..v1::Retry::default() }
+}
+
+fn reschedule() -> v1::Reschedule {
+    v1::Reschedule {
+        id: "t".into(),
+        when: Some(v1::reschedule::When::Delay(lasting(7_200_000))),
+        tags: Some(v1::TagList { tags: vec!["blue".into()] }),
+        reset: vec![v1::TimerField::Payload.into()],
+        if_revision: Some(1),
+        ..v1::Reschedule::default()
+    }
+}
+
+/// One of each method, about this namespace and its timer `t`.
+pub(super) fn messages(namespace: &str) -> Vec<Message> {
+    let mut all = timers(namespace.into());
+    all.extend(namespaces(namespace.into()));
+    all.push(message("/duly.v1.Cluster/Get", &v1::GetClusterRequest {}));
+    all
+}
+
+fn timers(namespace: String) -> Vec<Message> {
+    let namespace = || namespace.clone();
+    let at = |seconds| prost_types::Timestamp { seconds, nanos: 5_000_000 };
+    let cancel = v1::Cancel { id: "t".into(), if_revision: Some(1) };
+    let fire = v1::Fire { id: "t".into() };
+    let operations = [
+        Kind::Schedule(schedule()),
+        Kind::Reschedule(v1::Reschedule { if_revision: None, ..reschedule() }),
+        Kind::Cancel(v1::Cancel { id: "none".into(), if_revision: None }),
+        Kind::Fire(fire.clone()),
+    ];
+    let settlements = vec![
+        v1::Settlement {
+            token: "AAAA".into(),
+            verdict: Some(v1::settlement::Verdict::Retry(v1::RetryVerdict {
+                after: Some(lasting(5_000)),
+                reason: Some("x".into()),
+            })),
+        },
+        super::super::server::ack("BBBB"),
+    ];
+    let lease = v1::LeaseRequest {
+        namespace: namespace(),
+        max: Some(2),
+        max_bytes: Some(100),
+        lease: Some(lasting(3_600_000)),
+        wait: None,
+    };
+    let list = v1::ListRequest {
+        namespace: namespace(),
+        state: v1::State::Scheduled.into(),
+        due_from: Some(at(7)),
+        due_to: Some(at(4_102_444_800)),
+        id_prefix: Some("t".into()),
+        tag: Some("red".into()),
+        limit: Some(5),
+        cursor: None,
+    };
+    let consume = v1::ConsumeRequest {
+        open: Some(v1::ConsumeOpen { namespace: namespace(), lease: Some(lasting(3_600_000)) }),
+        credits: 1,
+        settlements: settlements.clone(),
+    };
+    let operations =
+        operations.map(|operation| v1::Operation { operation: Some(operation) }).to_vec();
+    let schedule = v1::ScheduleRequest { namespace: namespace(), schedule: Some(schedule()) };
+    let reschedule =
+        v1::RescheduleRequest { namespace: namespace(), reschedule: Some(reschedule()) };
+    let cancel = v1::CancelRequest { namespace: namespace(), cancel: Some(cancel) };
+    let fire = v1::FireRequest { namespace: namespace(), fire: Some(fire) };
+    vec![
+        message("/duly.v1.Timers/Schedule", &schedule),
+        message("/duly.v1.Timers/Get", &v1::GetRequest { namespace: namespace(), id: "t".into() }),
+        message("/duly.v1.Timers/Reschedule", &reschedule),
+        message("/duly.v1.Timers/Cancel", &cancel),
+        message("/duly.v1.Timers/Fire", &fire),
+        message("/duly.v1.Timers/List", &list),
+        message("/duly.v1.Timers/Batch", &v1::BatchRequest { namespace: namespace(), operations }),
+        message("/duly.v1.Timers/Lease", &lease),
+        message(
+            "/duly.v1.Timers/Settle",
+            &v1::SettleRequest { namespace: namespace(), settlements },
+        ),
+        Message { is_stream: true, ..message("/duly.v1.Timers/Consume", &consume) },
+    ]
+}
+
+fn namespaces(namespace: String) -> Vec<Message> {
+    let namespace = || namespace.clone();
+    let pull = v1::destination::Kind::Pull(v1::PullDestination {});
+    let settings = v1::NamespaceSettings {
+        destination: Some(v1::Destination { kind: Some(pull) }),
+        retry: Some(retry()),
+        lease: Some(lasting(30_000)),
+        retention: Some(lasting(86_400_000)),
+        weight: Some(3),
+        limits: Some(v1::Limits {
+            max_pending: Some(9),
+            max_dead: Some(9),
+            ..v1::Limits::default()
+        }),
+        ..v1::NamespaceSettings::default()
+    };
+    let patch = v1::PatchNamespaceRequest {
+        namespace: namespace(),
+        settings: Some(v1::NamespaceSettings {
+            weight: Some(5),
+            ..v1::NamespaceSettings::default()
+        }),
+        reset: vec![v1::NamespaceField::SigningSecrets.into(), v1::NamespaceField::Limits.into()],
+    };
+    let resume = v1::ResumeRequest {
+        namespace: namespace(),
+        at: Some(prost_types::Timestamp { seconds: 4_102_444_800, nanos: 0 }),
+    };
+    let forecast = v1::ForecastRequest {
+        namespace: namespace(),
+        bucket: Some(lasting(60_000)),
+        count: Some(3),
+    };
+    let put = v1::PutNamespaceRequest { namespace: namespace(), settings: Some(settings) };
+    vec![
+        message("/duly.v1.Namespaces/Put", &put),
+        message("/duly.v1.Namespaces/Patch", &patch),
+        message("/duly.v1.Namespaces/Get", &v1::GetNamespaceRequest { namespace: namespace() }),
+        message(
+            "/duly.v1.Namespaces/List",
+            &v1::ListNamespacesRequest { limit: Some(5), cursor: None },
+        ),
+        message(
+            "/duly.v1.Namespaces/Delete",
+            &v1::DeleteNamespaceRequest { namespace: namespace(), force: true },
+        ),
+        message("/duly.v1.Namespaces/Pause", &v1::PauseRequest { namespace: namespace() }),
+        message("/duly.v1.Namespaces/Resume", &resume),
+        message("/duly.v1.Namespaces/Stats", &v1::StatsRequest { namespace: namespace() }),
+        message("/duly.v1.Namespaces/Forecast", &forecast),
+    ]
+}
+
+/// The paths of all methods that the `.proto` files describe.
+pub(super) fn methods() -> BTreeSet<String> {
+    let set = FileDescriptorSet::decode(v1::FILE_DESCRIPTOR_SET).unwrap();
+    let mut found = BTreeSet::new();
+    for file in set.file {
+        let package = file.package().to_owned();
+        for service in file.service {
+            let name = service.name().to_owned();
+            found
+                .extend(service.method.iter().map(|it| format!("/{package}.{name}/{}", it.name())));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_method_of_the_proto_files_is_damaged() {
+    let known: BTreeSet<_> =
+        messages("n").into_iter().map(|message| message.path.to_owned()).collect();
+    assert!(known.len() > 15, "{known:?}");
+    assert_eq!(known, methods(), "add a message to grpc/fuzz/messages.rs");
+}
