@@ -45,7 +45,7 @@ struct Backed {
 impl Backed {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let disk = RealDisk::open_or_create(&directory.path().join("data")).unwrap();
+        let disk = RealDisk::open_or_create(directory.path().join("data")).unwrap();
         let options = Options { min_free_bytes: 0, min_free_percent: 0, ..Options::default() };
         let options = Options { segment_bytes: 64 * 1024, ..options };
         let clock = Arc::new(ManualClock::default());
@@ -59,7 +59,9 @@ impl Backed {
 
     /// A fresh server, without backups.
     fn bench(&self) -> Bench {
-        let _ = std::fs::remove_dir_all(self.below());
+        if self.below().exists() {
+            std::fs::remove_dir_all(self.below()).unwrap();
+        }
         Bench::backing_up(Backups::of(Some(self.below()), Arc::clone(&self.store)))
     }
 

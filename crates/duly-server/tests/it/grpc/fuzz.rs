@@ -38,6 +38,8 @@ enum Damage {
     Repeat(usize, usize, usize),
     /// The n-th field of the message comes once more.
     Field(usize),
+    /// The n-th field gets the largest number or the oddest text that takes as many bytes.
+    Fill(usize),
 }
 
 /// Damage to a message, and to what it is sent in.
@@ -64,6 +66,7 @@ fn damage() -> impl Strategy<Value = Damage> {
         1 => (place(), 1..9_usize).prop_map(|(at, count)| Damage::Remove(at, count)),
         1 => (place(), 1..60_usize, 1..200_usize).prop_map(|(at, count, times)| Damage::Repeat(at, count, times)),
         3 => (0..20_usize).prop_map(Damage::Field),
+        5 => (0..20_usize).prop_map(Damage::Fill),
     ]
 }
 
@@ -135,12 +138,21 @@ fn suffer(bytes: &mut Vec<u8>, damage: &Damage) {
             let more = bytes[part.clone()].repeat(*times);
             bytes.splice(part.end..part.end, more);
         }
-        Damage::Field(at) => {
+        Damage::Field(at) | Damage::Fill(at) => {
             let mut found = Vec::new();
-            let _ = fields(bytes, 0, &mut found);
-            if let Some(part) = found.get(at % found.len().max(1)) {
-                let more = bytes[part.clone()].to_vec();
+            let whole = fields(bytes, 0, &mut found);
+            let Some(part) = whole.and_then(|()| found.get(at % found.len().max(1))) else {
+                return;
+            };
+            let field = &mut bytes[part.clone()];
+            if matches!(damage, Damage::Field(_)) {
+                let more = field.to_vec();
                 bytes.splice(part.end..part.end, more);
+            } else if field[0] & 7 == 2 {
+                field[2..].fill(b'/');
+            } else {
+                field[1..].fill(0xff);
+                field[part.len() - 1] = 0x7f;
             }
         }
     }
