@@ -7,7 +7,6 @@
 mod arrivals;
 mod consumer;
 mod debounce;
-mod floor;
 mod hot_second;
 mod isolation;
 mod lateness;
@@ -19,8 +18,6 @@ mod progress;
 mod pull;
 mod receiver;
 mod schedules;
-mod table;
-mod usage;
 mod waiters;
 mod watch;
 
@@ -35,11 +32,12 @@ use crate::api;
 use crate::process::{Options as ServerOptions, Server};
 use crate::wire::Connection;
 pub use debounce::Options as DebounceOptions;
+pub use duly_load::Table;
+use duly_load::{floor, usage};
 pub use hot_second::Options as HotSecondOptions;
 pub use isolation::{Beside, Options as IsolationOptions};
 pub use namespaces::Options as NamespacesOptions;
 pub use pull::Options as PullOptions;
-pub use table::Table;
 pub use waiters::Options as WaitersOptions;
 
 /// What `duly-measure` takes.

@@ -12,9 +12,9 @@ use crate::{
     Outcome, args,
     client::Client,
     commands::{
-        batch, cancel, cli_docs, completions, config, dead, export, fire, get, health, import,
-        lease, list, man, metrics, namespace, openapi, receive, reschedule, resume, schedule,
-        serve, settle, store, top,
+        batch, bench, cancel, cli_docs, completions, config, dead, export, fire, get, health,
+        import, lease, list, man, metrics, namespace, openapi, receive, reschedule, resume,
+        schedule, serve, settle, store, top,
     },
     failure::{Failure, Reader},
     output::{Format, Loudness, Printer},
@@ -67,6 +67,7 @@ enum Command {
     Receive(receive::Args),
     Store(store::Args),
     Config(config::Args),
+    Bench(bench::Args),
     Health(health::Args),
     Top(top::Args),
     Metrics(metrics::Args),
@@ -89,6 +90,7 @@ impl Cli {
         let Everywhere { server, output, quiet } = self.everywhere;
         let loudness = if quiet { Loudness::Quiet } else { Loudness::Normal };
         let printer = Printer::new(output, loudness);
+        let named = server.clone();
         let session = || {
             let server = server.map_or_else(args::server::from_env, Ok)?;
             Ok::<_, Failure>(Session { client: Client::new(server)?, printer })
@@ -112,6 +114,7 @@ impl Cli {
             Command::Receive(args) => block_on(receive::run(args, printer)),
             Command::Store(args) => store::run(args, printer, session),
             Command::Config(args) => config::run(args, printer),
+            Command::Bench(args) => bench::run(args, named, printer),
             Command::Health(args) => block_on(health::run(args, &session()?)),
             Command::Top(args) => block_on(top::run(args, &session()?)),
             Command::Metrics(args) => block_on(metrics::run(args, &session()?)),

@@ -5,6 +5,7 @@
 //! `receive` is a small server of its own.
 
 pub(crate) mod batch;
+pub(crate) mod bench;
 pub(crate) mod cancel;
 pub(crate) mod cli_docs;
 pub(crate) mod completions;

@@ -22,6 +22,7 @@ const LAYERS: &[&str] = &[
     "duly-proto",
     "duly-server",
     "duly-client",
+    "duly-load",
     "duly-bench",
     "duly",
     "duly-testkit",
@@ -44,6 +45,8 @@ const APART: &[(&str, &str, &str)] = &[
     ("duly-client", "duly-server", "it holds no server code"),
     ("duly-client", "duly-store", "it holds no server code"),
     ("duly-client", "duly-node", "it holds no server code"),
+    ("duly-load", "duly-server", "it measures a server from outside"),
+    ("duly-load", "duly-client", "nothing may hide latency"),
 ];
 
 /// Complains of each dependency that points the wrong way.

@@ -2,6 +2,7 @@
 //! port with a data directory of its own.
 
 mod batch;
+mod bench;
 mod config;
 mod dead;
 mod generated;

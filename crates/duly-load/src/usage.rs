@@ -10,27 +10,27 @@ use super::Table;
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A mebibyte.
-pub(super) const MIB: f64 = 1_048_576.0;
+pub const MIB: f64 = 1_048_576.0;
 
 /// Memory of a process that is resident.
-pub(super) fn resident_bytes(pid: u32) -> Result<u64> {
+pub fn resident_bytes(pid: u32) -> Result<u64> {
     memory_bytes(&status(pid)?, "VmRSS:")
 }
 
 /// The most that was resident since [`forget_peak`].
-pub(super) fn peak_bytes(pid: u32) -> Result<u64> {
+pub fn peak_bytes(pid: u32) -> Result<u64> {
     memory_bytes(&status(pid)?, "VmHWM:")
 }
 
 /// Begins the peak anew. Where the kernel does not allow it the peak is that of the whole life of
 /// the process: too high, never too low.
-pub(super) fn forget_peak(pid: u32) {
+pub fn forget_peak(pid: u32) {
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").ok();
 }
 
 /// Adds the most that was resident since [`forget_peak`], and what was before.
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
-pub(super) fn add_memory(table: &mut Table, name: &str, before: u64, pid: u32) -> Result<()> {
+pub fn add_memory(table: &mut Table, name: &str, before: u64, pid: u32) -> Result<()> {
     let peak = peak_bytes(pid)?;
     table.add(&format!("{name}resident, before"), "MiB", before as f64 / MIB);
     table.add(&format!("{name}resident, peak"), "MiB", peak as f64 / MIB);
@@ -38,15 +38,49 @@ pub(super) fn add_memory(table: &mut Table, name: &str, before: u64, pid: u32) -
 }
 
 /// CPU that a process has used, of the user and the system together.
-pub(super) fn cpu(pid: u32) -> Result<Duration> {
+pub fn cpu(pid: u32) -> Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let ticks = cpu_ticks(&stat).context("the process statistics have no CPU time")?;
     Ok(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
 }
 
 /// CPU that this process has used: the load generator's.
-pub(super) fn own_cpu() -> Result<Duration> {
+pub fn own_cpu() -> Result<Duration> {
     cpu(std::process::id())
+}
+
+/// A stretch of time in which is looked at what is used.
+#[derive(Debug)]
+pub struct Using {
+    pid: Option<u32>,
+    before: Duration,
+    own_before: Duration,
+}
+
+/// What was used in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Used {
+    /// By the server: CPU, and the most bytes that were resident; where it is known which it is.
+    pub server: Option<(Duration, u64)>,
+    /// CPU of this process.
+    pub own_cpu: Duration,
+}
+
+impl Using {
+    /// From now on, of this server.
+    pub fn begin(pid: Option<u32>) -> Self {
+        pid.into_iter().for_each(forget_peak);
+        let before = pid.and_then(|pid| cpu(pid).ok()).unwrap_or_default();
+        Self { pid, before, own_before: own_cpu().unwrap_or_default() }
+    }
+
+    /// Until now. `None` where the system does not say it.
+    pub fn end(self) -> Option<Used> {
+        let of_server =
+            |pid| Some((cpu(pid).ok()?.saturating_sub(self.before), peak_bytes(pid).ok()?));
+        let own_cpu = own_cpu().ok()?.saturating_sub(self.own_before);
+        Some(Used { server: self.pid.and_then(of_server), own_cpu })
+    }
 }
 
 fn status(pid: u32) -> Result<String> {
@@ -86,6 +120,8 @@ mod tests {
     #[test]
     fn this_process_uses_something() {
         let pid = std::process::id();
+        let used = Using::begin(Some(pid)).end().unwrap();
+        assert!(used.server.unwrap().1 > 0);
         forget_peak(pid);
         let resident = resident_bytes(pid).unwrap();
         assert!(resident > 0 && peak_bytes(pid).unwrap() > 0);

@@ -15,8 +15,8 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use super::Table;
-use crate::checker::Percentiles;
+use crate::percentiles::Percentiles;
+use crate::table::Table;
 use crate::wire::{Connection, request};
 
 const LASTING: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const WAKES: u32 = 200;
 const BUSY: Duration = Duration::from_secs(4);
 
 /// Measures the machine at rest and adds it.
-pub(super) async fn print_into(table: &mut Table, dir: &Path) -> Result<()> {
+pub async fn print_into(table: &mut Table, dir: &Path) -> Result<()> {
     let sync = append_and_sync(dir)?;
     add(table, "floor: append 512 B + fdatasync", &sync);
     let wake = tokio::task::spawn_blocking(wake_up).await?;
@@ -38,7 +38,7 @@ pub(super) async fn print_into(table: &mut Table, dir: &Path) -> Result<()> {
 
 /// How late a thread is that never sleeps, while every core is busy: what the host of a virtual
 /// machine, or another program, takes away. No timer can be less late than this under load.
-pub(super) async fn print_busy_into(table: &mut Table) -> Result<()> {
+pub async fn print_busy_into(table: &mut Table) -> Result<()> {
     let cores = thread::available_parallelism()?.get();
     let spinning = (0..cores).map(|_| tokio::task::spawn_blocking(spin)).collect::<Vec<_>>();
     let mut late = Vec::new();
@@ -75,7 +75,7 @@ fn add(table: &mut Table, name: &str, percentiles: &Percentiles) {
 
 /// Milliseconds for a table.
 #[expect(clippy::cast_precision_loss, reason = "for a person to read")]
-pub(super) fn ms(us: u64) -> f64 {
+pub fn ms(us: u64) -> f64 {
     us as f64 / 1_000.0
 }
 

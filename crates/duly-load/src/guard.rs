@@ -1,0 +1,83 @@
+//! Whether a server may be put under load: the one of this machine, or one that the caller says is
+//! theirs.
+//!
+//! The addresses are looked at after the name was resolved, and those that were looked at are the ones
+//! that are called: a name cannot point elsewhere in between.
+
+use std::net::SocketAddr;
+
+/// Whose server it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The caller has said that it is theirs.
+    Caller,
+    /// Nothing was said.
+    Unknown,
+}
+
+/// Why it is not loaded.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Refusal {
+    /// It may be somebody else's.
+    #[error(
+        "{server} is at {address}, which is not this machine: a benchmark takes all that a server \
+         has. Loopback addresses are allowed; if the server is yours and nobody needs it now, say \
+         --i-own-this-server"
+    )]
+    Foreign {
+        /// As it was named.
+        server: String,
+        /// Where it is.
+        address: SocketAddr,
+    },
+    /// The name leads nowhere.
+    #[error("{server} has no address: name a host that resolves, such as http://127.0.0.1:3859")]
+    Nowhere {
+        /// As it was named.
+        server: String,
+    },
+}
+
+/// The address to call.
+pub(crate) fn judge(
+    server: &str,
+    addresses: &[SocketAddr],
+    owner: Owner,
+) -> Result<SocketAddr, Refusal> {
+    let is_here = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
+    if let (Some(&address), Owner::Unknown) =
+        (addresses.iter().find(|address| !is_here(address)), owner)
+    {
+        return Err(Refusal::Foreign { server: server.to_owned(), address });
+    }
+    addresses.first().copied().ok_or_else(|| Refusal::Nowhere { server: server.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn only_this_machine_is_loaded_without_a_word() {
+        for here in ["127.0.0.1:1", "127.8.9.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            assert_eq!(judge("x", &[at(here)], Owner::Unknown), Ok(at(here)));
+        }
+        for there in ["10.0.0.1:1", "0.0.0.0:1", "[::]:1", "192.0.2.1:1", "[2001:db8::1]:1"] {
+            let refused = judge("x", &[at(there)], Owner::Unknown).unwrap_err();
+            assert!(refused.to_string().contains("--i-own-this-server"), "{refused}");
+            assert_eq!(judge("x", &[at(there)], Owner::Caller), Ok(at(there)));
+        }
+    }
+
+    #[test]
+    fn one_foreign_address_among_several_is_enough_to_refuse() {
+        let both = [at("127.0.0.1:1"), at("192.0.2.1:1")];
+        assert!(judge("x", &both, Owner::Unknown).is_err());
+        let nowhere = Refusal::Nowhere { server: "x".to_owned() };
+        assert_eq!(judge("x", &[], Owner::Caller), Err(nowhere));
+    }
+}

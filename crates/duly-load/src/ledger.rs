@@ -1,0 +1,248 @@
+//! What became of every timer of a run, by its number, in five bytes each.
+//!
+//! It is told what was asked, acknowledged, cancelled and fired; in the end it says how many are lost,
+//! early, came twice or came after a confirmed cancellation. Only what is certain counts against the
+//! server: what was not acknowledged may fire or not.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use serde::Serialize;
+
+const ASKED: u8 = 1;
+const ACKNOWLEDGED: u8 = 2;
+const CANCELLED: u8 = 4;
+const FIRED: u8 = 8;
+const SETTLED: u8 = 16;
+
+/// All timers of a run.
+#[derive(Debug)]
+pub struct Ledger {
+    base_ms: u64,
+    flags: Box<[AtomicU8]>,
+    /// Acknowledged due times, in milliseconds after the base.
+    dues: Box<[AtomicU32]>,
+    refused: AtomicU64,
+    duplicates: AtomicU64,
+    early: AtomicU64,
+    after_cancel: AtomicU64,
+    unexpected: AtomicU64,
+    fired: AtomicU64,
+    settled: AtomicU64,
+    last_settled_us: AtomicU64,
+}
+
+/// Whether everything that was due had the time to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// It had: what did not come is lost.
+    Yes,
+    /// The run did not wait for it.
+    No,
+}
+
+/// The sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Timers that were asked for.
+    pub attempted: u64,
+    /// Timers that the server said it has.
+    pub acknowledged: u64,
+    /// Operations that it refused.
+    pub refused: u64,
+    /// Timers that were cancelled, as it said.
+    pub cancelled: u64,
+    /// Timers that fired.
+    pub fired: u64,
+    /// Timers whose firing was acknowledged, as it said.
+    pub settled: u64,
+    /// Acknowledged, not cancelled, and never fired.
+    pub lost: u64,
+    /// Firings of a timer that had fired.
+    pub duplicates: u64,
+    /// Firings before the time.
+    pub early: u64,
+    /// Firings after a confirmed cancellation.
+    pub after_cancel: u64,
+    /// Firings of timers that nobody asked for.
+    pub unexpected: u64,
+}
+
+impl Ledger {
+    /// For so many timers, none of them due before `base_ms`.
+    pub fn new(timers: usize, base_ms: u64) -> Self {
+        Self {
+            base_ms,
+            flags: (0..timers).map(|_| AtomicU8::new(0)).collect(),
+            dues: (0..timers).map(|_| AtomicU32::new(0)).collect(),
+            refused: AtomicU64::default(),
+            duplicates: AtomicU64::default(),
+            early: AtomicU64::default(),
+            after_cancel: AtomicU64::default(),
+            unexpected: AtomicU64::default(),
+            fired: AtomicU64::default(),
+            settled: AtomicU64::default(),
+            last_settled_us: AtomicU64::default(),
+        }
+    }
+
+    /// A timer is going to be asked for.
+    pub fn asked(&self, number: u64) {
+        self.set(number, ASKED);
+    }
+
+    /// The server has it, due then. Calls for one timer come in the order of its changes.
+    pub fn acknowledged(&self, number: u64, due_ms: u64) {
+        let Some(place) = self.place(number) else { return };
+        let offset = u32::try_from(due_ms.saturating_sub(self.base_ms)).unwrap_or(u32::MAX);
+        self.dues[place].store(offset, Relaxed);
+        self.flags[place].fetch_or(ACKNOWLEDGED, Relaxed);
+    }
+
+    /// The server has cancelled it.
+    pub fn cancelled(&self, number: u64) {
+        if let Some(place) = self.place(number)
+            && self.flags[place].fetch_or(CANCELLED, Relaxed) & FIRED != 0
+        {
+            self.after_cancel.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The server refused something.
+    pub fn refused(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// It fired, and was received then. Answers how late, where it is a timer of this run.
+    pub fn fired(&self, number: Option<u64>, received_us: u64) -> Option<u64> {
+        let place = number.and_then(|number| self.place(number));
+        let before = place.map_or(0, |place| self.flags[place].fetch_or(FIRED, Relaxed));
+        let Some(place) = place.filter(|_| before & ASKED != 0) else {
+            self.unexpected.fetch_add(1, Relaxed);
+            return None;
+        };
+        if before & FIRED != 0 {
+            self.duplicates.fetch_add(1, Relaxed);
+            return None;
+        }
+        self.fired.fetch_add(1, Relaxed);
+        if before & CANCELLED != 0 {
+            self.after_cancel.fetch_add(1, Relaxed);
+        }
+        if before & ACKNOWLEDGED == 0 {
+            return None;
+        }
+        let due_us = (self.base_ms + u64::from(self.dues[place].load(Relaxed))) * 1_000;
+        if received_us < due_us {
+            self.early.fetch_add(1, Relaxed);
+        }
+        Some(received_us.saturating_sub(due_us))
+    }
+
+    /// The server took the acknowledgement of its firing, and this was known then.
+    pub fn settled(&self, number: u64, at_us: u64) {
+        if let Some(place) = self.place(number)
+            && self.flags[place].fetch_or(SETTLED, Relaxed) & SETTLED == 0
+        {
+            self.settled.fetch_add(1, Relaxed);
+            self.last_settled_us.fetch_max(at_us, Relaxed);
+        }
+    }
+
+    /// Timers whose firing was acknowledged so far.
+    pub fn settled_so_far(&self) -> u64 {
+        self.settled.load(Relaxed)
+    }
+
+    /// When the last acknowledgement was known to be taken; 0 where there was none.
+    pub fn last_settled_us(&self) -> u64 {
+        self.last_settled_us.load(Relaxed)
+    }
+
+    /// The sums, when no call is under way.
+    pub fn counts(&self, drained: Drained) -> Counts {
+        let mut counts = Counts {
+            refused: self.refused.load(Relaxed),
+            duplicates: self.duplicates.load(Relaxed),
+            early: self.early.load(Relaxed),
+            after_cancel: self.after_cancel.load(Relaxed),
+            unexpected: self.unexpected.load(Relaxed),
+            fired: self.fired.load(Relaxed),
+            settled: self.settled.load(Relaxed),
+            ..Counts::default()
+        };
+        for flags in &self.flags {
+            let flags = flags.load(Relaxed);
+            let has = |flag| u64::from(flags & flag != 0);
+            counts.attempted += has(ASKED);
+            counts.acknowledged += has(ACKNOWLEDGED);
+            counts.cancelled += has(CANCELLED);
+            let was_due = flags & ACKNOWLEDGED != 0 && flags & (CANCELLED | FIRED) == 0;
+            counts.lost += u64::from(was_due && drained == Drained::Yes);
+        }
+        counts
+    }
+
+    fn set(&self, number: u64, flag: u8) {
+        if let Some(place) = self.place(number) {
+            self.flags[place].fetch_or(flag, Relaxed);
+        }
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        usize::try_from(number).ok().filter(|place| *place < self.flags.len())
+    }
+}
+
+impl Counts {
+    /// What the server must never do, in words; empty where it did none of it.
+    pub fn broken(&self) -> Vec<String> {
+        let all = [
+            (self.lost, "lost: acknowledged and never fired"),
+            (self.duplicates, "fired twice"),
+            (self.early, "early"),
+            (self.after_cancel, "fired although cancelled"),
+            (self.unexpected, "fired and were never asked for"),
+        ];
+        let said = all.into_iter().filter(|(count, _)| *count > 0);
+        said.map(|(count, words)| format!("{count} {words}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_must_never_happen_is_counted() {
+        let ledger = Ledger::new(6, 1_000);
+        (0..6).for_each(|number| ledger.asked(number));
+        (0..5).for_each(|number| ledger.acknowledged(number, 1_500));
+        assert_eq!(ledger.fired(Some(0), 1_500_250), Some(250));
+        ledger.settled(0, 1_500_300);
+        assert_eq!(ledger.fired(Some(0), 1_500_900), None);
+        assert_eq!(ledger.fired(Some(1), 1_499_999), Some(0));
+        ledger.cancelled(2);
+        ledger.fired(Some(2), 1_500_000);
+        ledger.cancelled(3);
+        assert_eq!(ledger.fired(Some(5), 1_500_000), None, "its due time is not known");
+        ledger.fired(Some(6), 1_500_000);
+        ledger.fired(None, 1_500_000);
+        let counts = ledger.counts(Drained::Yes);
+        let expected = Counts {
+            attempted: 6,
+            acknowledged: 5,
+            refused: 0,
+            cancelled: 2,
+            fired: 4,
+            settled: 1,
+            lost: 1,
+            duplicates: 1,
+            early: 1,
+            after_cancel: 1,
+            unexpected: 2,
+        };
+        assert_eq!(counts, expected);
+        assert_eq!(counts.broken().len(), 5);
+        assert_eq!(ledger.counts(Drained::No).lost, 0);
+    }
+}

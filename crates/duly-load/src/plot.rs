@@ -1,0 +1,131 @@
+//! A run as a picture: the distribution of its times, and timers of each second below.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use plotters::{coord::Shift, prelude::*};
+
+use crate::report::Report;
+
+/// Width and height.
+const SIZE: (u32, u32) = (1_000, 800);
+/// The line.
+const COLOR: RGBColor = RGBColor(30, 90, 200);
+/// The scale of times begins here: a logarithm needs something.
+const LEAST_MS: f64 = 0.001;
+
+/// Draws an SVG file.
+pub fn draw(path: &Path, report: &Report) -> Result<()> {
+    let area = SVGBackend::new(path, SIZE).into_drawing_area();
+    draw_into(&area, report).map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
+}
+
+fn draw_into<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    report: &Report,
+) -> std::result::Result<(), Box<dyn std::error::Error>>
+where
+    B::ErrorType: 'static,
+{
+    area.fill(&WHITE)?;
+    let (above, below) = area.split_vertically(SIZE.1 / 2);
+    distribution(&above, report)?;
+    throughput(&below, report)?;
+    area.present()?;
+    Ok(())
+}
+
+/// Against the number of nines: 0 is the best of all, 1 is 90 %, 3 is 99.9 %.
+fn distribution<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    report: &Report,
+) -> std::result::Result<(), Box<dyn std::error::Error>>
+where
+    B::ErrorType: 'static,
+{
+    let below_one = report.distribution.iter().filter(|(share, _)| *share < 1.0);
+    let points: Vec<_> =
+        below_one.map(|(share, ms)| (-(1.0 - share).log10(), ms.max(LEAST_MS))).collect();
+    let right = points.last().map_or(1.0, |point| point.0).max(1.0);
+    let top = points.last().map_or(1.0, |point| point.1) * 2.0;
+    let bottom = points.first().map_or(LEAST_MS, |point| point.1 / 2.0);
+    let title = format!("{}, {}: milliseconds", report.subject.name(), report.transport);
+    let mut chart = ChartBuilder::on(area)
+        .caption(title, ("sans-serif", 17))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(70)
+        .build_cartesian_2d(0.0..right, (bottom..top).log_scale())?;
+    chart
+        .configure_mesh()
+        .x_desc("percentile")
+        .y_desc("ms, at most")
+        .x_label_formatter(&|nines| percent(*nines))
+        .y_label_formatter(&|ms| format!("{ms}"))
+        .draw()?;
+    chart.draw_series(LineSeries::new(points, COLOR.stroke_width(2)))?;
+    Ok(())
+}
+
+fn percent(nines: f64) -> String {
+    let text = format!("{:.4}", 100.0 * (1.0 - 10_f64.powf(-nines)));
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for a picture")]
+fn throughput<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    report: &Report,
+) -> std::result::Result<(), Box<dyn std::error::Error>>
+where
+    B::ErrorType: 'static,
+{
+    let top = report.by_second.iter().max().copied().unwrap_or(0).max(1) as f64 * 1.1;
+    let right = (report.by_second.len().max(1)) as f64;
+    let mut chart = ChartBuilder::on(area)
+        .caption("timers of each second", ("sans-serif", 17))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(70)
+        .build_cartesian_2d(0.0..right, 0.0..top)?;
+    chart.configure_mesh().disable_x_mesh().x_desc("second").y_desc("timers").draw()?;
+    let bars = report.by_second.iter().enumerate().map(|(second, count)| {
+        let corners = [(second as f64, 0.0), (second as f64 + 1.0, *count as f64)];
+        Rectangle::new(corners, COLOR.mix(0.6).filled())
+    });
+    chart.draw_series(bars)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ledger::Counts, options::Subject, table::Table};
+
+    #[test]
+    fn a_picture_has_both_charts_even_of_a_run_without_figures() {
+        let mut report = Report {
+            subject: Subject::Lateness,
+            transport: "grpc",
+            is_complete: true,
+            failed: None,
+            table: Table::default(),
+            counts: Counts::default(),
+            broken: Vec::new(),
+            remarks: Vec::new(),
+            distribution: vec![(0.0, 0.2), (0.5, 0.4), (0.999, 2.0), (1.0, 3.0)],
+            by_second: vec![10, 20],
+        };
+        for mark in ["polyline", "sans-serif"] {
+            let mut svg = String::new();
+            let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+            draw_into(&area, &report).unwrap();
+            drop(area);
+            for text in ["lateness, grpc", "percentile", "timers of each second", mark] {
+                assert!(svg.contains(text), "no {text}");
+            }
+            (report.distribution, report.by_second) = (Vec::new(), Vec::new());
+        }
+        assert_eq!(percent(3.0), "99.9 %");
+    }
+}

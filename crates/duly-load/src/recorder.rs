@@ -1,0 +1,89 @@
+//! What was measured: a histogram, and how much came in each second.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::percentiles::{Percentiles, histogram};
+
+/// Most seconds that are told apart; what comes later counts in the last.
+const SECONDS_MAX: usize = 7_200;
+
+/// Latencies, or latenesses, of a run.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    began: Mutex<Instant>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    histogram: Histogram<u64>,
+    by_second: Vec<u64>,
+    last: Option<Duration>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        let inner = Inner { histogram: histogram(), by_second: Vec::new(), last: None };
+        Self { began: Mutex::new(Instant::now()), inner: Mutex::new(inner) }
+    }
+}
+
+impl Recorder {
+    /// Seconds count from this time.
+    pub(crate) fn begin(&self, at: Instant) {
+        *self.began.lock() = at;
+    }
+
+    /// So many timers, each of which took so long, are done now.
+    pub(crate) fn record(&self, micros: u64, count: u64) {
+        let since = self.began.lock().elapsed();
+        let second = usize::try_from(since.as_secs()).unwrap_or(usize::MAX).min(SECONDS_MAX - 1);
+        let mut inner = self.inner.lock();
+        inner.histogram.saturating_record_n(micros.max(1), count);
+        if inner.by_second.len() <= second {
+            inner.by_second.resize(second + 1, 0);
+        }
+        inner.by_second[second] += count;
+        inner.last = Some(since);
+    }
+
+    /// So many were never sent and had waited so long: latency without throughput.
+    pub(crate) fn charge(&self, micros: u64, count: u64) {
+        self.inner.lock().histogram.saturating_record_n(micros.max(1), count);
+    }
+
+    /// How many were recorded.
+    pub(crate) fn count(&self) -> u64 {
+        self.inner.lock().histogram.len()
+    }
+
+    /// Percentiles of all.
+    pub(crate) fn percentiles(&self) -> Percentiles {
+        Percentiles::of_histogram(&self.inner.lock().histogram)
+    }
+
+    /// From the beginning to the last that was recorded.
+    pub(crate) fn lasted(&self) -> Duration {
+        self.inner.lock().last.unwrap_or_default()
+    }
+
+    /// Timers of each second.
+    pub(crate) fn by_second(&self) -> Vec<u64> {
+        self.inner.lock().by_second.clone()
+    }
+
+    /// The distribution: (share of all that were at most so long, ms).
+    #[expect(clippy::cast_precision_loss, reason = "for a picture")]
+    pub(crate) fn distribution(&self) -> Vec<(f64, f64)> {
+        let inner = self.inner.lock();
+        let steps = inner.histogram.iter_quantiles(4);
+        steps
+            .map(|step| (step.quantile_iterated_to(), step.value_iterated_to() as f64 / 1_000.0))
+            .take(400)
+            .collect()
+    }
+}

@@ -1,0 +1,78 @@
+//! Subjects that are measured while they are offered: ingest, cancel, debounce.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use rand::seq::SliceRandom as _;
+
+use super::Run;
+use crate::{clock::now_ms, offer::Make, transport::Operation};
+
+/// Nothing of `ingest` and `cancel` is due while it is measured: an hour and more.
+const FAR_MS: u64 = 2 * 3_600_000;
+/// Due times are spread over so long.
+const SPREAD_MS: u64 = 3_600_000;
+
+impl Run {
+    pub(super) async fn ingest(&mut self) -> Result<()> {
+        let (timers, batch, first_ms) = (self.timers, self.batch(), now_ms() + FAR_MS);
+        let make: Make = Arc::new(move |send| {
+            let numbers = send * batch..timers.min((send + 1) * batch);
+            let schedule =
+                |number| Operation::Schedule { number, due_ms: first_ms + scattered(number) };
+            numbers.map(schedule).collect()
+        });
+        self.offer(self.pace(timers.div_ceil(batch), batch), self.lines(), make).await?;
+        self.compare_pending().await
+    }
+
+    pub(super) async fn cancel(&mut self) -> Result<()> {
+        let (timers, batch, first_ms) = (self.timers, self.batch(), now_ms() + FAR_MS);
+        self.fill(move |number| first_ms + scattered(number)).await?;
+        let mut order: Vec<u32> = (0..u32::try_from(timers)?).collect();
+        order.shuffle(&mut rand::rng());
+        let make: Make = Arc::new(move |send| {
+            let from = usize::try_from(send * batch).unwrap_or(usize::MAX).min(order.len());
+            let to = from.saturating_add(usize::try_from(batch).unwrap_or(0)).min(order.len());
+            let cancel = |number: &u32| Operation::Cancel { number: u64::from(*number) };
+            order[from..to].iter().map(cancel).collect()
+        });
+        self.offer(self.pace(timers.div_ceil(batch), batch), self.lines(), make).await?;
+        self.compare_pending().await
+    }
+
+    /// Each id belongs to one line, so that its replacements come in their order. In the end every id
+    /// fires once, at its last time.
+    pub(super) async fn debounce(&mut self) -> Result<()> {
+        let lasts_ms = u64::try_from(self.lasts_at_most().as_millis())?;
+        let end_ms = now_ms() + self.lead_ms() + lasts_ms;
+        self.fill(move |_| end_ms).await?;
+        let ids = self.timers;
+        let lines = u64::from(self.options.in_flight).min(ids);
+        let batch = self.batch().min(ids / lines);
+        let sends = match self.options.rate {
+            None => u64::MAX,
+            Some(rate) => (u64::from(rate) * self.options.duration.as_secs()).div_ceil(batch),
+        };
+        let make: Make = Arc::new(move |send| {
+            let (line, turn) = (send % lines, send / lines);
+            let own = (ids - line).div_ceil(lines);
+            let replace = |place: u64| Operation::Replace {
+                number: place % own * lines + line,
+                due_ms: end_ms + 1 + place / own,
+            };
+            (turn * batch..(turn + 1) * batch).map(replace).collect()
+        });
+        self.offer(self.pace(sends, batch), usize::try_from(lines)?, make).await?;
+        if self.stop.is_wanted() {
+            return Ok(());
+        }
+        self.ensure_still_ahead(end_ms)?;
+        self.take(end_ms, Arc::default()).await
+    }
+}
+
+/// The same for the same number, and far from that of its neighbours.
+pub(super) fn scattered(number: u64) -> u64 {
+    number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % SPREAD_MS
+}

@@ -1,0 +1,181 @@
+//! gRPC by the generated stubs, over a few connections on which many calls are under way.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::{Context as _, Result};
+use duly_proto::v1::{
+    self, namespaces_client::NamespacesClient, operation, operation_result, schedule,
+    settle_result, settlement, timers_client::TimersClient,
+};
+use futures::future::{BoxFuture, FutureExt as _};
+use tonic::transport::{Channel, Endpoint};
+
+use super::{Firing, Operation, Outcome, Transport};
+
+/// Connections, at most.
+const CONNECTIONS: usize = 4;
+/// Longest time of a call.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Window of a connection and of each stream: a batch need not wait for the other side.
+const WINDOW_BYTES: u32 = 8 * 1024 * 1024;
+
+/// A server over gRPC.
+#[derive(Clone, Debug)]
+pub struct Grpc {
+    channels: Vec<Channel>,
+    payload: String,
+}
+
+impl Grpc {
+    /// With as many connections as are of use to so many lines.
+    pub fn new(address: SocketAddr, lines: usize, payload: String) -> Result<Self> {
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))?
+            .tcp_nodelay(true)
+            .timeout(PATIENCE)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES);
+        let count = lines.clamp(1, CONNECTIONS);
+        Ok(Self { channels: (0..count).map(|_| endpoint.connect_lazy()).collect(), payload })
+    }
+
+    fn timers(&self, line: usize) -> TimersClient<Channel> {
+        TimersClient::new(self.channels[line % self.channels.len()].clone())
+            .max_decoding_message_size(usize::MAX)
+            .max_encoding_message_size(usize::MAX)
+    }
+
+    fn namespaces(&self) -> NamespacesClient<Channel> {
+        NamespacesClient::new(self.channels[0].clone())
+    }
+
+    fn schedule(&self, number: u64, due_ms: u64, if_exists: v1::IfExists) -> operation::Operation {
+        operation::Operation::Schedule(v1::Schedule {
+            id: Some(number.to_string()),
+            when: Some(schedule::When::DueAt(timestamp(due_ms))),
+            payload: Some(self.payload.clone().into()),
+            payload_form: v1::PayloadForm::Text.into(),
+            if_exists: if_exists.into(),
+            ..v1::Schedule::default()
+        })
+    }
+
+    fn operation(&self, operation: &Operation) -> v1::Operation {
+        let operation = match *operation {
+            Operation::Schedule { number, due_ms } => {
+                self.schedule(number, due_ms, v1::IfExists::Fail)
+            }
+            Operation::Replace { number, due_ms } => {
+                self.schedule(number, due_ms, v1::IfExists::Replace)
+            }
+            Operation::Cancel { number } => operation::Operation::Cancel(v1::Cancel {
+                id: number.to_string(),
+                if_revision: None,
+            }),
+        };
+        v1::Operation { operation: Some(operation) }
+    }
+}
+
+impl Transport for Grpc {
+    fn make<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<()>> {
+        let settings = Some(v1::NamespaceSettings::default());
+        let request = v1::PutNamespaceRequest { namespace: namespace.to_owned(), settings };
+        async move { Ok(self.namespaces().put(request).await.map(|_| ()).map_err(said)?) }.boxed()
+    }
+
+    fn end<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<()>> {
+        let request = v1::DeleteNamespaceRequest { namespace: namespace.to_owned(), force: true };
+        async move { Ok(self.namespaces().delete(request).await.map(|_| ()).map_err(said)?) }
+            .boxed()
+    }
+
+    fn pending<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<u64>> {
+        let request = v1::StatsRequest { namespace: namespace.to_owned() };
+        async move { Ok(self.namespaces().stats(request).await.map_err(said)?.into_inner().pending) }
+            .boxed()
+    }
+
+    fn batch<'a>(
+        &'a self,
+        line: usize,
+        namespace: &'a str,
+        operations: &'a [Operation],
+    ) -> BoxFuture<'a, Result<Vec<Outcome>>> {
+        async move {
+            let operations = operations.iter().map(|one| self.operation(one)).collect();
+            let request = v1::BatchRequest { namespace: namespace.to_owned(), operations };
+            let response = self.timers(line).batch(request).await.map_err(said)?;
+            response.into_inner().results.into_iter().map(outcome).collect()
+        }
+        .boxed()
+    }
+
+    fn lease<'a>(
+        &'a self,
+        line: usize,
+        namespace: &'a str,
+        max: u32,
+        wait_ms: u32,
+    ) -> BoxFuture<'a, Result<Vec<Firing>>> {
+        async move {
+            let wait = Duration::from_millis(wait_ms.into());
+            let request = v1::LeaseRequest {
+                namespace: namespace.to_owned(),
+                max: Some(max),
+                max_bytes: Some(32 * 1024 * 1024),
+                lease: None,
+                wait: prost_types::Duration::try_from(wait).ok(),
+            };
+            let response = self.timers(line).lease(request).await.map_err(said)?;
+            let firing = |one: v1::Firing| Firing { number: one.id.parse().ok(), token: one.token };
+            Ok(response.into_inner().firings.into_iter().map(firing).collect())
+        }
+        .boxed()
+    }
+
+    fn settle<'a>(
+        &'a self,
+        line: usize,
+        namespace: &'a str,
+        firings: &'a [Firing],
+    ) -> BoxFuture<'a, Result<Vec<bool>>> {
+        async move {
+            let settlement = |firing: &Firing| v1::Settlement {
+                token: firing.token.clone(),
+                verdict: Some(settlement::Verdict::Ack(v1::Ack {})),
+            };
+            let settlements = firings.iter().map(settlement).collect();
+            let request = v1::SettleRequest { namespace: namespace.to_owned(), settlements };
+            let response = self.timers(line).settle(request).await.map_err(said)?;
+            let ok = settle_result::Result::Outcome(v1::SettleOutcome::Ok.into());
+            let results = response.into_inner().results;
+            Ok(results.iter().map(|result| result.result.as_ref() == Some(&ok)).collect())
+        }
+        .boxed()
+    }
+}
+
+fn outcome(result: v1::OperationResult) -> Result<Outcome> {
+    use operation_result::Result as Of;
+    Ok(match result.result.context("the server answered a result that is none")? {
+        Of::Scheduled(made) => match made.outcome() {
+            v1::ScheduleOutcome::Existing => Outcome::Existing,
+            v1::ScheduleOutcome::Replaced => Outcome::Replaced,
+            v1::ScheduleOutcome::Created | v1::ScheduleOutcome::Unspecified => Outcome::Created,
+        },
+        Of::Cancelled(_) => Outcome::Cancelled,
+        Of::Error(problem) => Outcome::Refused(problem.code),
+        Of::Timer(_) => anyhow::bail!("the server answered a timer, and none was asked for"),
+    })
+}
+
+fn said(status: tonic::Status) -> anyhow::Error {
+    anyhow::anyhow!("the server answered {:?}: {}", status.code(), status.message())
+}
+
+fn timestamp(unix_ms: u64) -> prost_types::Timestamp {
+    prost_types::Timestamp {
+        seconds: i64::try_from(unix_ms / 1_000).unwrap_or(i64::MAX),
+        nanos: i32::try_from(unix_ms % 1_000).unwrap_or(0) * 1_000_000,
+    }
+}

@@ -1,0 +1,204 @@
+//! `duly bench`: puts a server under load and says what it does, for anybody to see the figures again.
+//!
+//! What is measured and how stands in `duly-load`; here are the options, the progress, Ctrl-C and the
+//! output. The first Ctrl-C ends the run with the figures so far and cleans up, a second one ends at
+//! once.
+
+use std::{path::PathBuf, sync::Mutex, time::Duration};
+
+use clap::ValueEnum;
+use duly_load::{Floors, Options, Owner, Place, Refusal, Report, Stop, Stopper, TransportKind};
+use reqwest::Url;
+
+use crate::{
+    Outcome,
+    failure::Failure,
+    output::{Printer, progress::Progress},
+};
+
+/// Exit code of a run that was told to stop twice.
+const STOPPED_AT_ONCE: i32 = 1;
+
+/// Measure a server under load, beside the floors of the machine
+///
+/// Without --server one is started for the run (DULY_SERVER is not looked at), with its data in a folder of its own that is removed
+/// afterwards. Works in a namespace of its own with a random name and deletes it in the end. Every
+/// timer is counted: exit code 1 if one was lost, early, or came twice. Ctrl-C ends the run with the
+/// figures so far.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What is measured
+    subject: Subject,
+    /// How the server is spoken to
+    #[arg(long, value_name = "HOW", default_value = "grpc")]
+    transport: Transport,
+    /// Timers a second, sent at fixed times whatever the server does; without it as fast as the calls
+    /// under way allow (lateness: 2000)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+    /// Timers in all where rate and seconds do not say it; 1000000, for debounce 10000 ids
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    timers: Option<u32>,
+    /// How long is measured, or over how long timers are due
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Bytes of each payload
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(..=65536))]
+    payload_bytes: u32,
+    /// Timers of a call; 1000, or with a rate as many as make 100 calls a second
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    batch: Option<u32>,
+    /// Calls under way at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    in_flight: u32,
+    /// Draw the distribution of times and the timers of each second, as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Where the data of a server of its own is: decides which disk is measured
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Do not measure the floors of the machine first
+    #[arg(long)]
+    no_floors: bool,
+    /// The server may be put under load although it is not on this machine
+    #[arg(long)]
+    i_own_this_server: bool,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Subject {
+    /// Durable schedules
+    Ingest,
+    /// How late firings arrive
+    Lateness,
+    /// Many timers due at one instant
+    HotSecond,
+    /// Durable cancellations, in random order
+    Cancel,
+    /// The same ids replaced over and over
+    Debounce,
+}
+
+/// How the server is spoken to.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Transport {
+    /// HTTP/1.1 with JSON
+    Http,
+    /// gRPC
+    Grpc,
+}
+
+impl Args {
+    fn options(&self, server: Option<Url>) -> Result<Options, Failure> {
+        let owner = if self.i_own_this_server { Owner::Caller } else { Owner::Unknown };
+        let place = match server {
+            Some(_) if self.dir.is_some() => {
+                return Err(Failure::usage(
+                    "--dir is for a server that is started for the run: leave it out, or --server",
+                ));
+            }
+            Some(server) => Place::At(server, owner),
+            None => Place::Own { bin: own_binary()?, dir: self.dir.clone() },
+        };
+        Ok(Options {
+            subject: match self.subject {
+                Subject::Ingest => duly_load::Subject::Ingest,
+                Subject::Lateness => duly_load::Subject::Lateness,
+                Subject::HotSecond => duly_load::Subject::HotSecond,
+                Subject::Cancel => duly_load::Subject::Cancel,
+                Subject::Debounce => duly_load::Subject::Debounce,
+            },
+            place,
+            transport: match self.transport {
+                Transport::Http => TransportKind::Http,
+                Transport::Grpc => TransportKind::Grpc,
+            },
+            rate: self.rate,
+            timers: self.timers,
+            duration: Duration::from_secs(self.seconds),
+            payload_bytes: self.payload_bytes as usize,
+            batch: self.batch,
+            in_flight: self.in_flight,
+            floors: if self.no_floors { Floors::Left } else { Floors::Measured },
+        })
+    }
+}
+
+/// Runs it.
+pub(crate) fn run(args: Args, server: Option<Url>, printer: Printer) -> Outcome {
+    let options = args.options(server)?;
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format_args!("cannot start: {error}")))?
+        .block_on(measure(&args, &options, printer))
+}
+
+async fn measure(args: &Args, options: &Options, printer: Printer) -> Outcome {
+    let (stopper, stop) = Stop::new();
+    // Held until the end: a run whose stopper is gone is never told to stop.
+    let stopping = tokio::spawn(stop_when_told(stopper));
+    let progress = Mutex::new(Progress::new(printer));
+    let show = |done, total, words: &str| {
+        if let Ok(mut progress) = progress.lock() {
+            progress.show(done, total, words);
+        }
+    };
+    let outcome = duly_load::run(options, &stop, &show).await;
+    stopping.abort();
+    if let Ok(mut progress) = progress.lock() {
+        progress.clear();
+    }
+    let report = outcome.map_err(failure)?;
+    if let Some(file) = &args.plot {
+        duly_load::plot::draw(file, &report).map_err(Failure::new)?;
+    }
+    printer.document(&report.to_json().to_string(), || Ok(report.to_string()))?;
+    judged(&report)
+}
+
+/// A run that was stopped by hand is no failure; one that broke off or found something is.
+fn judged(report: &Report) -> Outcome {
+    if !report.broken.is_empty() {
+        let what = report.broken.join("; ");
+        return Err(Failure::coded(
+            "promise_broken",
+            format_args!(
+                "the server did what it must never do: {what}. Keep its data directory and its log, \
+                 and report it"
+            ),
+        ));
+    }
+    match &report.failed {
+        Some(why) => Err(Failure::new(format_args!("the run broke off: {why}"))),
+        None => Ok(()),
+    }
+}
+
+fn failure(error: anyhow::Error) -> Failure {
+    match error.downcast_ref::<Refusal>() {
+        Some(refusal @ Refusal::Foreign { .. }) => Failure::coded("foreign_server", refusal),
+        _ => Failure::new(format_args!("{error:#}")),
+    }
+}
+
+fn own_binary() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| {
+        Failure::new(format_args!(
+            "this program does not find itself, so it cannot start a server ({error}): start one \
+             and name it with --server"
+        ))
+    })
+}
+
+async fn stop_when_told(stopper: Stopper) {
+    // Without signals a run goes to its end, which is no harm.
+    if tokio::signal::ctrl_c().await.is_ok() {
+        stopper.stop();
+        if tokio::signal::ctrl_c().await.is_ok() {
+            std::process::exit(STOPPED_AT_ONCE);
+        }
+    }
+    std::future::pending::<()>().await;
+}
