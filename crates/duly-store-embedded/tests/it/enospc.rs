@@ -22,7 +22,7 @@ use crate::{
     seeds::{Repeat, number},
     snapshot::Snapshot,
     stage::Stage,
-    steps::{Answer, Step, apply, cancel, schedule, settle},
+    steps::{Answer, Step, apply, cancel, schedule, settle, wait},
     twins::busy,
     workload::Line,
 };
@@ -161,12 +161,23 @@ impl Course {
         }
     }
 
+    /// What there is, once a store that met the full disk in work of its own was opened again: what
+    /// time brings is written with whichever call comes next.
+    fn look(&mut self) -> All {
+        if let Err(error) = wait(self.stage.store().list_namespaces(None, 1)) {
+            assert!(matches!(error, Error::InDoubt { .. }), "{error}");
+            self.stage.restart_crashed();
+            self.in_doubt += 1;
+        }
+        known(self.stage.store())
+    }
+
     /// Takes a step and looks at what came of it.
     fn step(&mut self, step: &Step, lasts: Lasts, what: &str) {
-        let before = known(self.stage.store());
+        let before = self.look();
         match self.stage.attempt(step) {
             Ok(answer) => {
-                let after = known(self.stage.store());
+                let after = self.look();
                 only_these_changed(&before, &after, step, what);
                 is_as_answered(&before, &after, step, &answer, what);
                 let refuses = |answer: &Answer| match answer {
@@ -192,6 +203,10 @@ impl Course {
                 self.stage.restart_crashed();
                 only_these_changed(&before, &known(self.stage.store()), step, what);
                 self.in_doubt += 1;
+                if matches!(step, Step::Put(..)) {
+                    // What comes later needs the namespace.
+                    self.stage.take(step);
+                }
             }
         }
     }
