@@ -80,13 +80,12 @@ impl Transport for Grpc {
     fn make<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<()>> {
         let settings = Some(v1::NamespaceSettings::default());
         let request = v1::PutNamespaceRequest { namespace: namespace.to_owned(), settings };
-        async move { Ok(self.namespaces().put(request).await.map(|_| ()).map_err(said)?) }.boxed()
+        async move { self.namespaces().put(request).await.map(|_| ()).map_err(said) }.boxed()
     }
 
     fn end<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<()>> {
         let request = v1::DeleteNamespaceRequest { namespace: namespace.to_owned(), force: true };
-        async move { Ok(self.namespaces().delete(request).await.map(|_| ()).map_err(said)?) }
-            .boxed()
+        async move { self.namespaces().delete(request).await.map(|_| ()).map_err(said) }.boxed()
     }
 
     fn pending<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<u64>> {
