@@ -42,7 +42,7 @@ const PART_TIME: Duration = Duration::from_micros(7_812);
 /// that the spare would be ready long before it is needed, at most at a rate that leaves the disk to
 /// the journal, and never again when nobody will need it.
 pub(crate) struct SparePace {
-    /// Bytes of the segment in use, each time they have grown by a part; ends with the engine.
+    /// Bytes of the segment in use, each time they have grown by [`PACED_BYTES`]; ends with the engine.
     filled: Receiver<u64>,
     segment_bytes: u64,
     allowed_bytes: u64,
