@@ -18,6 +18,7 @@
 mod error;
 pub(crate) mod fresh;
 mod real;
+pub(crate) mod room;
 mod sim;
 
 #[cfg(test)]

@@ -218,14 +218,14 @@ impl Files {
         &mut self.slots[place]
     }
 
-    /// Empties a slot.
-    pub(crate) fn remove(&mut self, slot: u16) {
+    /// Empties a slot; answers the file that was in it.
+    pub(crate) fn remove(&mut self, slot: u16) -> Option<Arc<dyn File>> {
         let place = self.slot_mut(slot);
-        if let Some(file) = place.file.take() {
-            assert_eq!(place.counts.live, 0, "{} is pointed at", file.id.name());
-            place.counts = Counts::default();
-            self.by_id.remove(&file.id);
-        }
+        let file = place.file.take()?;
+        assert_eq!(place.counts.live, 0, "{} is pointed at", file.id.name());
+        place.counts = Counts::default();
+        self.by_id.remove(&file.id);
+        Some(file.file)
     }
 
     pub(crate) fn get(&self, slot: u16) -> Option<&DataFile> {

@@ -16,7 +16,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
     checkpoint::{self, FILES, Finished, Writer},
-    disk::{self, Disk},
+    disk::{self, Disk, room},
     format::{self, checkpoint as layout},
     open::OpenError,
 };
@@ -275,8 +275,11 @@ impl Engine {
 fn remove_others(disk: &dyn Disk, kept: &[u64]) -> Result<(), OpenError> {
     let newest = kept.iter().max().copied().unwrap_or(0);
     let others = checkpoint::list(disk)?;
+    let mut nameless = Vec::new();
     for number in others.into_iter().filter(|number| *number < newest && !kept.contains(number)) {
-        disk.remove(&FILES.name(number))?;
+        nameless.extend(room::remove_name(disk, &FILES.name(number))?);
     }
-    Ok(disk.sync_dir(checkpoint::FILES.dir)?)
+    disk.sync_dir(checkpoint::FILES.dir)?;
+    nameless.iter().for_each(room::give_back);
+    Ok(())
 }

@@ -14,7 +14,7 @@
 use std::{ops::Range, sync::Arc};
 
 use crate::{
-    disk::{self, Disk, File, Punched},
+    disk::{self, Disk, File, Punched, room},
     files::FileId,
 };
 
@@ -129,7 +129,7 @@ fn punch(disk: &dyn Disk, dead: Vec<Dead>, pace: Pace) -> (Vec<Gone>, Option<dis
             Err(error) if error.is_not_found() => continue,
             Err(error) => return (gone, Some(error)),
         }
-        for range in ranges {
+        for range in ranges.into_iter().flat_map(room::parts) {
             let bytes = range.end - range.start;
             match file.punch_hole(range.start, bytes) {
                 Ok(Punched::Done) => one.ranges.push(range),

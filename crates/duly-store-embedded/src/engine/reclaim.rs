@@ -2,13 +2,14 @@
 //!
 //! One rule for all cases. A cancellation is durable, and in both checkpoints, before the record that
 //! it cancelled goes; a location that moved is in both before the old copy goes; a segment is behind
-//! both replay points. While a backup is copied nothing goes. A segment of the right length becomes the
-//! next spare, if there is none. Runs of which a part is still pointed at get holes ([`super::punch`]).
+//! both replay points. While a backup is copied nothing goes. A segment of the right length becomes a
+//! spare, if not too many wait. Of the others the name goes first, then the room, in parts. Runs of which
+//! a part is still pointed at get holes ([`super::punch`]).
 
 use std::sync::Arc;
 
 use crate::{
-    disk::{self, Disk},
+    disk::{self, Disk, room},
     files::FileId,
     journal, runs,
 };
@@ -51,27 +52,44 @@ impl Engine {
         );
     }
 
-    fn reclaimed(&mut self, gone: &[(u16, FileId)], removed: Result<(), disk::Error>) {
+    fn reclaimed(&mut self, gone: &[(u16, FileId)], removed: Result<Vec<u16>, disk::Error>) {
         self.checkpoints.is_reclaiming = false;
-        match removed {
-            Ok(()) => gone.iter().for_each(|(slot, _)| self.files.remove(*slot)),
-            // They are tried again after the next checkpoint.
-            Err(error) => tracing::warn!(%error, "files that nothing needs could not be removed"),
+        let nameless = match removed {
+            Ok(nameless) => nameless,
+            Err(error) => {
+                // They are tried again after the next checkpoint.
+                tracing::warn!(%error, "files that nothing needs could not be removed");
+                return;
+            }
+        };
+        let mut without_name = Vec::new();
+        for (slot, _) in gone {
+            let file = self.files.remove(*slot);
+            without_name.extend(file.filter(|_| nameless.contains(slot)));
+        }
+        if !without_name.is_empty() {
+            self.in_background(move || without_name.iter().for_each(room::give_back), |_, ()| {});
         }
     }
 }
 
-fn remove(disk: &dyn Disk, gone: &[(u16, FileId)], segment_bytes: u64) -> Result<(), disk::Error> {
-    for (_, id) in gone {
+/// Removes files, or keeps them as spares; answers the slots of those whose room is to go.
+fn remove(
+    disk: &dyn Disk,
+    gone: &[(u16, FileId)],
+    segment_bytes: u64,
+) -> Result<Vec<u16>, disk::Error> {
+    let mut nameless = Vec::new();
+    for (slot, id) in gone {
         let name = id.name();
         if matches!(id, FileId::Segment(_)) && journal::recycle(disk, &name, segment_bytes)? {
             continue;
         }
-        match disk.remove(&name) {
-            Err(error) if !error.is_not_found() => return Err(error),
-            _ => {}
+        if room::remove_name(disk, &name)?.is_some() {
+            nameless.push(*slot);
         }
     }
     disk.sync_dir(journal::DIR)?;
-    disk.sync_dir(runs::FILES.dir)
+    disk.sync_dir(runs::FILES.dir)?;
+    Ok(nameless)
 }
