@@ -33,6 +33,7 @@ mod fuzzy;
 mod loose;
 mod moving;
 mod places;
+mod rewritten;
 mod shown;
 
 /// An engine, its disk and its clock.
