@@ -31,6 +31,7 @@ mod bounded;
 mod collisions;
 mod fuzzy;
 mod loose;
+mod many_namespaces;
 mod moving;
 mod places;
 mod rewritten;
