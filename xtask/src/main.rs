@@ -15,6 +15,7 @@ mod deps;
 mod fuzz_http;
 mod hidden;
 mod openapi;
+mod planted;
 mod process;
 mod proto;
 mod steps;
@@ -46,6 +47,8 @@ enum Command {
     /// Kill and stop a real server under load, again and again, and check what it promised.
     #[command(disable_help_flag = true)]
     Torture(Forwarded),
+    /// Plant the classic bugs in a copy of the store, one by one, and expect a test to notice each.
+    Planted(planted::Options),
     /// Attack every call of a fresh server, driven by its OpenAPI document.
     FuzzHttp(fuzz_http::Options),
     /// Measure a release build on this machine.
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Torture(forwarded) => torture::run(&forwarded.args),
+        Command::Planted(options) => planted::run(&options),
         Command::FuzzHttp(options) => fuzz_http::run(&options),
         Command::Bench(forwarded) => bench::run(&forwarded.args),
         Command::Ci => ci::run(),

@@ -67,8 +67,16 @@ const CRASH_MODULES: &[&str] = &[
 ];
 
 /// Modules of the store's tests that go from disk operation to disk operation with a stride.
-const STRIDE_MODULES: &[&str] =
-    &["backup_crashes::", "checkpoint_crashes::", "enospc::", "holes::", "rolls::", "rot::"];
+const STRIDE_MODULES: &[&str] = &[
+    "backup_crashes::",
+    "check::",
+    "checkpoint_crashes::",
+    "enospc::",
+    "holes::",
+    "rolls::",
+    "rot::",
+    "stub_crashes::",
+];
 
 /// The attacks in process, in the order in which they run.
 const IN_PROCESS: &[InProcess] = &[
@@ -233,8 +241,11 @@ mod tests {
 
     #[test]
     fn every_test_that_can_be_lengthened_is() {
-        let with_stride =
-            modules_with(&["number(\"DULY_CRASH_STRIDE\"", "checkpoint_crashes::every_operation"]);
+        let with_stride = modules_with(&[
+            "number(\"DULY_CRASH_STRIDE\"",
+            "checkpoint_crashes::every_operation",
+            "every_operation_of(",
+        ]);
         let with_seeds = modules_with(&["number(\"DULY_CRASH_SEEDS\""]);
         let strides = set_of(STRIDE_MODULES);
         let all = &strides | &set_of(CRASH_MODULES);

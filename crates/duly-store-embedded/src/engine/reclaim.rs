@@ -5,6 +5,7 @@
 //! both replay points. While a backup is copied nothing goes. A segment of the right length becomes a
 //! spare, if not too many wait. Of the others the name goes first, then the room, in parts. Runs of which
 //! a part is still pointed at get holes ([`super::punch`]).
+//! A file that the rewriter is at waits for the end of its job: until then no other comes into its slot.
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ impl Engine {
             .reclaimable(oldest.number)
             .into_iter()
             .filter_map(|slot| Some((slot, self.files.get(slot)?.id)))
-            .filter(|(slot, id)| is_behind(*id) && !self.rewriter.is_moving_into(*slot))
+            .filter(|(slot, id)| is_behind(*id) && !self.rewriter.is_at(*slot))
             .collect();
         if gone.is_empty() {
             return;

@@ -80,7 +80,6 @@ struct Move {
 struct Job {
     /// Slots still to be read.
     to_read: Vec<u16>,
-    sources: Vec<u16>,
     buffers: Buffers,
 }
 
@@ -106,13 +105,15 @@ enum State {
     /// A part of a file was read; its records are looked at.
     Judging { job: Job, slot: u16, next: usize },
     /// Runs were written; locations move.
-    Moving { sources: Vec<u16>, slots: Vec<u16>, buffers: Buffers, next: usize },
+    Moving { slots: Vec<u16>, buffers: Buffers, next: usize },
 }
 
 /// The rewriter.
 #[derive(Debug, Default)]
 pub(super) struct Rewriter {
     state: State,
+    /// Slots that the job reads from.
+    sources: Vec<u16>,
     /// Empty ones, of the last job.
     buffers: Buffers,
     /// Highest number of a run.
@@ -131,16 +132,25 @@ impl Rewriter {
         matches!(self.state, State::Moving { .. })
     }
 
+    /// Slots that the job reads from.
+    #[cfg(test)]
+    pub(super) fn sources(&self) -> &[u16] {
+        &self.sources
+    }
+
     fn records_per_step(&self) -> usize {
         let (least, most) = RECORDS_PER_STEP;
         let wanted = usize::try_from(self.journal_bytes.1 / BYTES_PER_RECORD);
         wanted.map_or(most, |wanted| wanted.clamp(least, most))
     }
 
-    /// Whether locations move into the run in this slot: that nothing points at it is no reason for
-    /// it to go.
-    pub(super) fn is_moving_into(&self, slot: u16) -> bool {
-        matches!(&self.state, State::Moving { slots, .. } if slots.contains(&slot))
+    /// Whether the job has to do with the file in this slot: that nothing points at it is no reason for
+    /// it to go. Locations move into it; or records were read from it, and would be taken for those of
+    /// the file that comes into its slot.
+    pub(super) fn is_at(&self, slot: u16) -> bool {
+        let is_moving_into =
+            matches!(&self.state, State::Moving { slots, .. } if slots.contains(&slot));
+        is_moving_into || self.sources.contains(&slot)
     }
 }
 
@@ -160,16 +170,15 @@ impl Engine {
                 match self.pick_sources() {
                     Some(sources) => {
                         let buffers = self.buffers_for(&sources);
-                        self.read_next(Job { to_read: sources.clone(), sources, buffers });
+                        self.rewriter.sources.clone_from(&sources);
+                        self.read_next(Job { to_read: sources, buffers });
                     }
                     None => self.rewriter.buffers = Buffers::default(),
                 }
             }
             State::Away => self.rewriter.state = State::Away,
             State::Judging { job, slot, next } => self.judge(job, slot, next),
-            State::Moving { sources, slots, buffers, next } => {
-                self.move_some(sources, slots, buffers, next);
-            }
+            State::Moving { slots, buffers, next } => self.move_some(slots, buffers, next),
         }
     }
 
@@ -289,6 +298,7 @@ impl Engine {
     fn give_up_rewrite(&mut self, error: &OpenError) {
         tracing::warn!(%error, "old files could not be rewritten; it is tried again");
         self.rewriter.state = State::Idle;
+        self.rewriter.sources.clear();
         self.rewriter.not_before_ms = self.now.boot_ms + AGAIN_MS;
         self.rewriter.is_wanted = true;
     }
@@ -302,20 +312,19 @@ impl Engine {
         let chunk_bytes = self.options.chunk_bytes;
         let make = Make { first_run, manifest, pace: self.background_pace(), now_ms, chunk_bytes };
         self.rewriter.state = State::Away;
-        let sources = job.sources.clone();
         self.in_background(
             move || {
                 job.buffers.carry_over_unasked();
                 write(&disk, job, &make)
             },
             move |engine, written| match written {
-                Ok(written) => engine.runs_written(sources, written),
+                Ok(written) => engine.runs_written(written),
                 Err(error) => engine.give_up_rewrite(&error),
             },
         );
     }
 
-    fn runs_written(&mut self, sources: Vec<u16>, written: Written) {
+    fn runs_written(&mut self, written: Written) {
         let Written { runs, buffers, .. } = written;
         let mut slots = Vec::new();
         for run in runs {
@@ -325,11 +334,11 @@ impl Engine {
                 Err(error) => return self.give_up_rewrite(&error.into()),
             }
         }
-        self.rewriter.state = State::Moving { sources, slots, buffers, next: 0 };
+        self.rewriter.state = State::Moving { slots, buffers, next: 0 };
         self.busy = true;
     }
 
-    fn move_some(&mut self, sources: Vec<u16>, slots: Vec<u16>, mut buffers: Buffers, next: usize) {
+    fn move_some(&mut self, slots: Vec<u16>, mut buffers: Buffers, next: usize) {
         let moves = &buffers.moves;
         let end = (next + self.rewriter.records_per_step()).min(moves.len());
         self.namespaces.warm(moves[next..end].iter().map(|moved| moved.key));
@@ -339,19 +348,21 @@ impl Engine {
         }
         self.busy = true;
         if end < moves.len() {
-            self.rewriter.state = State::Moving { sources, slots, buffers, next: end };
+            self.rewriter.state = State::Moving { slots, buffers, next: end };
             return;
         }
         buffers.moves.clear();
         self.rewriter.buffers = buffers;
         // What is left in them could not be read, or has just been written over.
-        for slot in sources {
+        for slot in std::mem::take(&mut self.rewriter.sources) {
             let is_left = self.files.counts(slot).is_some_and(|counts| counts.live > 0);
             if let Some(file) = self.files.get_mut(slot) {
                 file.is_stuck = is_left;
             }
         }
         self.rewriter.is_wanted = true;
+        // Some may have waited for this.
+        self.reclaim();
     }
 
     fn relocate(&mut self, moved: &Move, to: Location) {

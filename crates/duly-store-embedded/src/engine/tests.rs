@@ -31,8 +31,10 @@ mod bounded;
 mod collisions;
 mod fuzzy;
 mod loose;
+mod many_namespaces;
 mod moving;
 mod places;
+mod rewritten;
 mod shown;
 
 /// An engine, its disk and its clock.

@@ -138,11 +138,19 @@ fn the_script_takes_checkpoints_rewrites_merges_removes_and_recycles() {
     assert!(report.is_clean() && report.frames > 0, "{report}");
 }
 
-fn crash_at(script: fn() -> Vec<Line>, at_op: u64, seed: u64, loss: Loss) -> Result<bool, String> {
+/// What a crash at one operation of a script is followed by.
+#[derive(Clone, Copy)]
+pub(crate) struct Course {
+    pub(crate) script: fn() -> Vec<Line>,
+    /// Looks at what is left, before all that is pending fires.
+    pub(crate) then: fn(&Twins) -> Result<(), String>,
+}
+
+fn crash_at(course: Course, at_op: u64, seed: u64, loss: Loss) -> Result<bool, String> {
     let mut twins = Twins::new(seed);
     twins.subject.disk.plan(Fault::CrashAtOp(at_op));
     let mut left = usize::MAX;
-    for line in script() {
+    for line in (course.script)() {
         let step = twins.step_of(line);
         if left == 0 {
             break;
@@ -169,6 +177,7 @@ fn crash_at(script: fn() -> Vec<Line>, at_op: u64, seed: u64, loss: Loss) -> Res
     if !report.is_clean() {
         return Err(format!("a check finds damage: {report}"));
     }
+    (course.then)(&twins)?;
     if at_op.is_multiple_of(3) {
         fires_what_is_pending(&mut twins)?;
     }
@@ -183,13 +192,18 @@ pub(crate) fn every_operation(
     loss: Loss,
     stride: u64,
 ) {
+    every_operation_of(module, Course { script, then: |_| Ok(()) }, loss, stride);
+}
+
+/// As [`every_operation`], with a look of its own after each crash.
+pub(crate) fn every_operation_of(module: &'static str, course: Course, loss: Loss, stride: u64) {
     let seed = number("DULY_CRASH_SEED", 1);
     let stride = number("DULY_CRASH_STRIDE", stride);
     let (mut at_op, mut points) = (number("DULY_CRASH_OP", 1), 0);
     let crashed = |at_op| {
         let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_OP", at_op)];
         let _repeat = Repeat::new(module, &one);
-        crash_at(script, at_op, seed, loss)
+        crash_at(course, at_op, seed, loss)
             .unwrap_or_else(|wrong| panic!("{loss:?} at operation {at_op}: {wrong}"))
     };
     while crashed(at_op) {

@@ -44,6 +44,7 @@ mod simulation;
 mod snapshot;
 mod stage;
 mod steps;
+mod stub_crashes;
 mod sudden_end;
 mod tail;
 mod torn_sectors;

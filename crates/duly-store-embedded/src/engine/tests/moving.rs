@@ -17,11 +17,11 @@ const LEFT: u32 = 4;
 /// Its record is damaged on the disk: it stays where it is, and its run with it.
 const DAMAGED: u32 = 16_000;
 
-struct Mover {
-    engine: Engine,
+pub(super) struct Mover {
+    pub(super) engine: Engine,
     disk: SimDisk,
     clock: ManualClock,
-    grown: u8,
+    pub(super) grown: u8,
 }
 
 fn options() -> Options {
@@ -45,7 +45,7 @@ fn name_of(n: u32) -> String {
 }
 
 impl Mover {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (mut engine, disk, clock) = opened(options());
         let mut settings = duly_core::Settings::default();
         // What is cancelled leaves nothing that would move, too.
@@ -56,14 +56,14 @@ impl Mover {
         Self { engine, disk, clock, grown: 0 }
     }
 
-    fn commit(&mut self) {
+    pub(super) fn commit(&mut self) {
         if let Some(mark) = self.engine.commit().unwrap() {
             mark.file.sync_data().unwrap();
             self.engine.synced(mark.lsn, mark.position);
         }
     }
 
-    fn apply(&mut self, operation: Operation) {
+    pub(super) fn apply(&mut self, operation: Operation) {
         let command = Command { namespace: shop(), operation, answer: Answer::Brief };
         let outcome = self.engine.apply(command);
         assert!(!matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_)), "{outcome:?}");
@@ -72,7 +72,7 @@ impl Mover {
         }
     }
 
-    fn schedule(&mut self, text: &str, payload: Vec<u8>) {
+    pub(super) fn schedule(&mut self, text: &str, payload: Vec<u8>) {
         let mut schedule = Schedule::new(id(text), When::After(Millis::from_secs(86_400)));
         schedule.payload = Some(Payload { form: Form::Binary, bytes: payload.into() });
         let schedule = Box::new(schedule);
@@ -80,14 +80,14 @@ impl Mover {
     }
 
     /// Grows the journal; one record of it lives, in the newest segment.
-    fn grow(&mut self) {
+    pub(super) fn grow(&mut self) {
         self.grown = self.grown.wrapping_add(1);
         self.schedule("filler", vec![self.grown; 5_000]);
         self.commit();
     }
 
     /// Does what was handed over.
-    fn background(&mut self) {
+    pub(super) fn background(&mut self) {
         loop {
             let work = self.engine.take_work();
             if work.is_empty() {
@@ -98,7 +98,7 @@ impl Mover {
     }
 
     /// Rewrites until locations are about to move; answers whether there is anything to rewrite.
-    fn rewrite_until_moving(&mut self) -> bool {
+    pub(super) fn rewrite_until_moving(&mut self) -> bool {
         self.engine.rewriter.is_wanted = true;
         for _ in 0..100 {
             self.engine.rewrite_step();
@@ -111,7 +111,7 @@ impl Mover {
     }
 
     /// Takes a checkpoint, and lets go what can go then.
-    fn take_checkpoint(&mut self) {
+    pub(super) fn take_checkpoint(&mut self) {
         let newest = |mover: &Self| mover.engine.checkpoints.kept.back().map(|kept| kept.number);
         let before = newest(self);
         for _ in 0..1_000 {
@@ -156,8 +156,8 @@ impl Mover {
         self.engine.files.get(slot).unwrap().id.name()
     }
 
-    /// Some runs of which little is left, one of them with a record that cannot be read.
-    fn with_sparse_runs() -> Self {
+    /// Some runs of which little is left.
+    pub(super) fn with_sparse_runs() -> Self {
         let mut mover = Self::new();
         (0..TIMERS).for_each(|n| mover.schedule(&name_of(n), vec![7; 10]));
         mover.commit();
@@ -172,6 +172,12 @@ impl Mover {
             mover.apply(Operation::Cancel { id: id(&name_of(n)), if_revision: None });
         }
         mover.grow();
+        mover
+    }
+
+    /// The same, one of them with a record that cannot be read, in two checkpoints.
+    fn with_a_damaged_run() -> Self {
+        let mut mover = Self::with_sparse_runs();
         let number = mover.engine.namespaces.number_of(&shop()).unwrap();
         let key = mover.engine.key(number, &name_of(DAMAGED));
         let place = mover.engine.namespaces.live(key).unwrap().location();
@@ -202,7 +208,7 @@ impl Mover {
 
 #[test]
 fn p1_a_run_that_locations_move_into_stays_though_nothing_points_at_it_yet() {
-    let mut mover = Mover::with_sparse_runs();
+    let mut mover = Mover::with_a_damaged_run();
     let before = mover.runs();
     assert!(mover.rewrite_until_moving(), "runs of which little is left are merged");
     let made: Vec<String> = mover.runs().into_iter().filter(|run| !before.contains(run)).collect();
@@ -218,7 +224,7 @@ fn p1_a_run_that_locations_move_into_stays_though_nothing_points_at_it_yet() {
 
 #[test]
 fn p1_whichever_checkpoint_is_read_while_locations_move_no_run_and_no_piece_is_missing() {
-    let mut mover = Mover::with_sparse_runs();
+    let mut mover = Mover::with_a_damaged_run();
     let before = mover.runs();
     assert!(mover.rewrite_until_moving(), "runs of which little is left are merged");
     let mut steps = 0;

@@ -1,0 +1,100 @@
+//! What the rewriter read, and what becomes of the files that it read it from.
+
+use crate::{
+    files::FileId,
+    format::{ALIGN, frame, segment},
+    index::Location,
+};
+
+use super::{moving::Mover, *};
+
+impl Mover {
+    /// A timer again, with another payload of the same length, in a frame of its own; answers where.
+    fn put(&mut self, text: &str) -> Location {
+        self.grown = self.grown.wrapping_add(1);
+        self.schedule(text, vec![self.grown; 5_000]);
+        self.commit();
+        self.place_of(text)
+    }
+
+    fn place_of(&self, text: &str) -> Location {
+        let number = self.engine.namespaces.number_of(&shop()).unwrap();
+        let key = self.engine.key(number, text);
+        self.engine.namespaces.live(key).expect("it is pending").location()
+    }
+
+    fn payload_of(&self, text: &str) -> Vec<u8> {
+        let timer = self.engine.load_timer(self.place_of(text)).expect("it can be read");
+        timer.payload.expect("it was made with one").bytes.to_vec()
+    }
+}
+
+/// A record that was read from a segment would be taken for the one that stands in its place by then,
+/// in the segment after it: another content under the right name.
+#[test]
+fn p5_a_segment_that_the_rewriter_reads_is_not_recycled_under_its_hands() {
+    let mut mover = Mover::new();
+    let first = segment::HEADER_BYTES + frame::HEADER_BYTES as u64;
+    let mut old = mover.put("x");
+    while old.unit() * ALIGN != first {
+        old = mover.put("x");
+    }
+    let sequence = mover.engine.journal.active_sequence();
+    while mover.engine.journal.active_sequence() < sequence + 2 {
+        mover.grow();
+    }
+    assert!(mover.rewrite_until_moving(), "its segment is old");
+    assert_eq!(mover.place_of("x"), old, "it has not moved yet");
+    // Nothing points there any more, nor does it in either of two checkpoints.
+    mover.put("x");
+    (0..4).for_each(|_| mover.take_checkpoint());
+    let mut round = 0;
+    while mover.place_of("x") != old && round < 300 {
+        mover.put("x");
+        round += 1;
+        if round % 10 == 0 {
+            mover.take_checkpoint();
+        }
+    }
+    let latest = mover.payload_of("x");
+    while mover.engine.rewriter.is_moving() {
+        mover.engine.rewrite_step();
+    }
+    assert!(mover.payload_of("x") == latest, "x has its old payload again, after {round} rounds");
+    mover.background();
+    let segment = FileId::Segment(sequence);
+    assert_eq!(mover.engine.files.slot_of(segment), None, "it waited for the job, and no longer");
+}
+
+/// Rewrites all that is old. What a job leaves where it is keeps its file for good, which only what
+/// cannot be read may; and what has moved reads as before.
+fn check_all_moves(mover: &mut Mover) {
+    let before = shown::shown(&mover.engine);
+    let mut jobs = 0;
+    while mover.rewrite_until_moving() {
+        let sources = mover.engine.rewriter.sources().to_vec();
+        while mover.engine.rewriter.is_moving() {
+            mover.engine.rewrite_step();
+        }
+        for slot in sources {
+            let counts = mover.engine.files.counts(slot).expect("it waits for two checkpoints");
+            assert_eq!(counts.live, 0, "records left out, in slot {slot}");
+        }
+        jobs += 1;
+    }
+    assert!(jobs > 0, "there is something old");
+    shown::check_files(&mover.engine);
+    assert_eq!(shown::difference(&shown::shown(&mover.engine), &before), None);
+}
+
+#[test]
+fn p1_p10_a_rewrite_and_a_merge_leave_out_no_record_and_change_none() {
+    let mut mover = Mover::new();
+    (0..4_000).for_each(|n| mover.schedule(&format!("t{n}"), vec![7; 10]));
+    mover.commit();
+    check_all_moves(&mut mover);
+
+    let mut mover = Mover::with_sparse_runs();
+    (0..2).for_each(|_| mover.take_checkpoint());
+    check_all_moves(&mut mover);
+}

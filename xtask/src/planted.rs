@@ -1,0 +1,176 @@
+//! `cargo xtask planted`: plants the classic bugs in a copy of the store, and expects a test to notice.
+//!
+//! Each file of `crates/duly-store-embedded/tests/planted` is a patch for `git apply` with a few lines
+//! in front: what the bug is, and in a line `test: …` what follows `cargo test`. The sources are copied
+//! to `target/planted`, and built there: the checkout and what is built of it are never touched. A
+//! bug that is not noticed, a patch that does not apply any more and one that does not compile fail
+//! the command. With parts of names as arguments only those are planted.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::process::{self, Outcome};
+
+/// Where the patches are.
+const PATCHES: &str = "crates/duly-store-embedded/tests/planted";
+/// Marks what follows `cargo test`.
+const TEST: &str = "test: ";
+
+/// What `cargo xtask planted` takes.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Parts of names of patches; all are planted if none is given.
+    names: Vec<String>,
+}
+
+/// A bug that a test has to notice.
+struct Planted {
+    name: String,
+    path: PathBuf,
+    /// Arguments of `cargo test`.
+    test: Vec<String>,
+}
+
+/// What came of it.
+enum Verdict {
+    Noticed,
+    Missed(&'static str),
+}
+
+/// Plants one after the other and prints a table.
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
+    let is_wanted = |planted: &Planted| {
+        options.names.is_empty() || options.names.iter().any(|part| planted.name.contains(part))
+    };
+    let wanted: Vec<Planted> = all()?.into_iter().filter(is_wanted).collect();
+    if wanted.is_empty() {
+        bail!("no patch in {PATCHES} has such a name");
+    }
+    let copy = process::root().join("target/planted");
+    let mut rows = Vec::new();
+    let mut outcome = Outcome::Passed;
+    for planted in &wanted {
+        let began = Instant::now();
+        println!("==> {}: cargo test {}", planted.name, planted.test.join(" "));
+        let verdict = match plant(planted, &copy)? {
+            Verdict::Noticed => "noticed",
+            Verdict::Missed(why) => {
+                outcome = Outcome::Failed;
+                why
+            }
+        };
+        println!("<== {verdict}");
+        rows.push((verdict, began.elapsed().as_secs(), planted));
+    }
+    println!();
+    for (verdict, seconds, Planted { name, test, .. }) in rows {
+        println!("{verdict:<16} {seconds:>4} s  {name:<28} {}", test.join(" "));
+    }
+    Ok(outcome)
+}
+
+/// The patches, by name.
+fn all() -> Result<Vec<Planted>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(process::root().join(PATCHES)).context(PATCHES)? {
+        let path = entry?.path();
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let test = test_of(&text).with_context(|| format!("{}: no `{TEST}`", path.display()))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        found.push(Planted { name, path, test });
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}
+
+/// The arguments of `cargo test` in front of a patch.
+fn test_of(text: &str) -> Option<Vec<String>> {
+    let mut front = text.lines().take_while(|line| !line.starts_with("--- "));
+    let words = front.find_map(|line| line.strip_prefix(TEST))?;
+    Some(words.split_whitespace().map(str::to_owned).collect())
+}
+
+fn plant(planted: &Planted, copy: &Path) -> Result<Verdict> {
+    copy_sources(copy)?;
+    if git_apply(copy).arg(&planted.path).status()?.success() {
+        let test = || {
+            let mut command = process::cargo(["test"]);
+            command.args(&planted.test).current_dir(copy).env_remove("CARGO_TARGET_DIR");
+            command
+        };
+        Ok(if process::run(test().arg("--no-run"))? == Outcome::Failed {
+            Verdict::Missed("DOES NOT COMPILE")
+        } else if process::run(test().stdout(Stdio::null()).stderr(Stdio::null()))?
+            == Outcome::Passed
+        {
+            Verdict::Missed("NOT NOTICED")
+        } else {
+            Verdict::Noticed
+        })
+    } else {
+        Ok(Verdict::Missed("DOES NOT APPLY"))
+    }
+}
+
+/// `git apply` in a folder as if no repository were around it: there it would pass over everything.
+fn git_apply(dir: &Path) -> Command {
+    let mut command = process::program("git");
+    command.arg("apply").current_dir(dir);
+    command.env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap_or(dir));
+    command
+}
+
+/// Brings the copy up to the checkout. What is equal keeps its time, so that it is not built again.
+fn copy_sources(copy: &Path) -> Result<()> {
+    let mut list = process::program("git");
+    let list = list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let names = list.output().context("cannot start `git`")?;
+    for name in String::from_utf8(names.stdout)?.split_terminator('\0') {
+        let (from, to) = (process::root().join(name), copy.join(name));
+        let bytes = match fs::read(&from) {
+            // It was removed, and that is not committed yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read.with_context(|| name.to_owned())?,
+        };
+        if fs::read(&to).is_ok_and(|there| there == bytes) {
+            continue;
+        }
+        fs::create_dir_all(to.parent().context("a file is in a folder")?)?;
+        fs::write(&to, bytes).with_context(|| to.display().to_string())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_patch_applies_and_names_a_test_that_is_there() {
+        let tests = process::root().join(PATCHES).join("../..");
+        for planted in all().unwrap() {
+            let check = git_apply(process::root()).arg("--check").arg(&planted.path).status();
+            assert!(check.unwrap().success(), "{} does not apply any more", planted.name);
+            let test = planted.test.last().unwrap().rsplit("::").next().unwrap();
+            let grep = process::program("git")
+                .args(["grep", "--untracked", "--quiet", "--fixed-strings"])
+                .arg(format!("fn {test}("))
+                .arg(&tests)
+                .status();
+            assert!(grep.unwrap().success(), "{}: there is no test {test}", planted.name);
+        }
+    }
+
+    #[test]
+    fn the_test_stands_in_front_of_the_patch() {
+        let text = "A bug.\ntest: -p duly-core --lib a\n\n--- a/x\n+++ b/x\n-test: no\n";
+        assert_eq!(test_of(text).unwrap(), ["-p", "duly-core", "--lib", "a"]);
+        assert_eq!(test_of("A bug.\n--- a/x\ntest: no\n"), None);
+    }
+}
