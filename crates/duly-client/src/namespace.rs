@@ -107,6 +107,8 @@ pub struct Stats {
     pub dead_letters_full: bool,
     /// Lanes with pending timers.
     pub lanes: Vec<Lane>,
+    /// The breaker of the namespace's fallback, if it has one: `closed`, `open`, `half_open`.
+    pub fallback_breaker: Option<String>,
     /// Totals since the namespace was made; they survive a restart.
     pub totals: Totals,
 }

@@ -139,6 +139,10 @@ metrics! {
         "Lanes with something due that nobody worked on at the last two looks of the auditor: anything but 0 is an alarm.";
     LANES_DIVERTED = "duly_lanes_diverted" Gauge
         "Push lanes whose firings go to their namespace's fallback because their own receiver has not answered for long.";
+    FALLBACK_BREAKERS = "duly_fallback_breakers" Gauge ["state": BREAKER_STATES]
+        "Breakers of namespaces' fallbacks, of those that attempts went to lately. Label: state (closed, open, half_open).";
+    LANES_OVERFLOW = "duly_lanes_overflow" Gauge
+        "Overflow lanes that hold or want something: timers of their namespaces name more HTTP origins than have lanes of their own.";
     LEASE_WAITERS = "duly_lease_waiters" Gauge
         "Lease calls that wait for a firing.";
     INDEX_BYTES = "duly_index_bytes" Gauge

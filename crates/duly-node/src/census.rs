@@ -29,7 +29,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let pause = match census {
             Some(census) => {
                 Recorder::lanes(&census);
-                Recorder::diverted(shared.lanes.lock().diverted());
+                let (diverted, breakers) = {
+                    let lanes = shared.lanes.lock();
+                    (lanes.diverted(), lanes.fallback_breakers())
+                };
+                Recorder::fallbacks(diverted, breakers);
                 count = Count::default();
                 EVERY
             }

@@ -41,6 +41,7 @@ use backlog::{Backlog, Waiting};
 pub use breaker::BreakerState;
 use breaker::Gate;
 pub(crate) use breaker::{Pass, Reception};
+pub use fallback::FallbackLoad;
 use fallback::{Fallbacks, is_diverted};
 use known::Known;
 use plan::Plan;

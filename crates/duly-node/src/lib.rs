@@ -38,7 +38,7 @@ mod watchdog;
 mod tests;
 
 pub use health::{LoopHealth, NodeHealth};
-pub use lanes::{Activity, BreakerState, LaneLoad};
+pub use lanes::{Activity, BreakerState, FallbackLoad, LaneLoad};
 pub use node::{Handle, Node};
 pub use options::Options;
 pub use pull::{Held, LeaseRequest, Leased, OnItsWay, Room};

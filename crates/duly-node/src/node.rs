@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, auditor, census, dispatch,
+    FallbackLoad, LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, auditor, census,
+    dispatch,
     health::Beat,
     lanes::{Lanes, Listing},
     log_limit::LogLimit,
@@ -213,6 +214,12 @@ impl Handle {
     /// The push lanes of a namespace that hold something or lately did.
     pub fn lanes(&self, namespace: &NamespaceName) -> Vec<LaneLoad> {
         census::list(&self.0, Listing::new(namespace.clone()))
+    }
+
+    /// What is known of a namespace's fallback, whether it has one or not.
+    pub fn fallback(&self, namespace: &NamespaceName) -> FallbackLoad {
+        let now = self.0.clock.boot();
+        self.0.lanes.lock().fallback(namespace, now)
     }
 
     /// How the node feels; answers at once.

@@ -70,12 +70,17 @@ impl Recorder {
         for (breaker, count) in BreakerState::ALL.iter().zip(census.breakers) {
             metrics::gauge!(names::BREAKERS, "state" => breaker.as_str()).set(count as f64);
         }
+        metrics::gauge!(names::LANES_OVERFLOW).set(census.overflow as f64);
     }
 
-    /// Push lanes whose firings go to their fallback.
+    /// Push lanes whose firings go to their fallback, and the breakers of fallbacks.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-    pub(crate) fn diverted(count: usize) {
-        metrics::gauge!(names::LANES_DIVERTED).set(count as f64);
+    pub(crate) fn fallbacks(diverted: usize, breakers: [usize; 3]) {
+        metrics::gauge!(names::LANES_DIVERTED).set(diverted as f64);
+        for (breaker, count) in BreakerState::ALL.iter().zip(breakers) {
+            metrics::gauge!(names::FALLBACK_BREAKERS, "state" => breaker.as_str())
+                .set(count as f64);
+        }
     }
 
     /// Lanes that the node's auditor found neglected at its last look.
@@ -118,6 +123,7 @@ mod tests {
         };
         check(names::LANES, "state", &Activity::ALL.map(Activity::as_str));
         check(names::BREAKERS, "state", &BreakerState::ALL.map(BreakerState::as_str));
+        check(names::FALLBACK_BREAKERS, "state", &BreakerState::ALL.map(BreakerState::as_str));
         let ways = [Way::Push, Way::Pull].map(Way::as_str);
         let kinds = [Kind::First, Kind::Retry].map(Kind::as_str);
         let outcomes = AttemptOutcome::ALL.map(AttemptOutcome::as_str);

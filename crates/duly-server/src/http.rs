@@ -18,6 +18,7 @@ pub(crate) mod batch;
 pub(crate) mod body;
 pub(crate) mod budget;
 mod bulk;
+mod cluster;
 mod cors;
 pub(crate) mod cursor;
 mod dead;
@@ -42,6 +43,7 @@ pub(crate) mod problem;
 mod query;
 mod receivers;
 pub(crate) mod refused;
+pub(crate) mod room;
 pub(crate) mod settle;
 mod taken;
 pub(crate) mod timers;
@@ -102,6 +104,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(namespaces::activity::resume_namespace))
         .routes(routes!(namespaces::stats::namespace_stats))
         .routes(routes!(namespaces::forecast::namespace_forecast))
+        .routes(routes!(cluster::cluster))
         .routes(routes!(backup::backup))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))

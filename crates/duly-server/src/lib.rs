@@ -21,6 +21,8 @@ mod serve;
 mod start;
 pub mod telemetry;
 pub mod wire;
+#[cfg(test)]
+mod world;
 
 pub use config::Config;
 pub use http::openapi_json;

@@ -11,6 +11,7 @@
 pub mod backup;
 pub mod batch;
 pub mod bulk;
+pub mod cluster;
 pub mod destination;
 pub mod duration;
 pub mod fallback;
@@ -42,6 +43,7 @@ pub mod transport;
 pub use backup::{BackupIn, BackupOut};
 pub use batch::{BatchIn, BatchOut, CancelledOut, OperationIn, OperationResult};
 pub use bulk::{BulkCancelIn, BulkCancelledOut};
+pub use cluster::ClusterOut;
 pub use destination::{DestinationIn, DestinationOut};
 pub use duration::{Duration, DurationOut};
 pub use fallback::{FallbackIn, FallbackOut};

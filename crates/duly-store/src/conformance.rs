@@ -43,12 +43,14 @@ mod reschedule;
 mod scene;
 mod schedule;
 mod settle;
+mod stand_in;
 mod stats;
 mod time;
 
 pub use cases::cases;
 pub use clock::ManualClock;
 pub use memory_harness::MemoryHarness;
+pub use stand_in::StandIn;
 
 /// A store under test, with its clocks and its power switch.
 pub trait Harness: Send + Sync {

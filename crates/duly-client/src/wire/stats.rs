@@ -28,6 +28,7 @@ pub(crate) fn stats_in(stats: v1::NamespaceStats) -> Stats {
         paused: stats.paused,
         dead_letters_full: stats.dead_letters_full,
         lanes: lanes.collect(),
+        fallback_breaker: stats.fallback.map(|fallback| fallback.breaker),
         totals: Totals {
             scheduled: totals.scheduled,
             fired: totals.fired,

@@ -31,8 +31,21 @@ pub(super) struct Fallbacks {
     forget_at: usize,
     /// Later than the periods of all that were forgotten.
     period: u32,
+    /// How many there are in each state, in the order of [`BreakerState::ALL`]; kept with every change.
+    states: [usize; 3],
     /// Lanes that are diverted, kept with every change.
     pub(super) diverted: usize,
+}
+
+/// A namespace's fallback as seen from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FallbackLoad {
+    /// Its breaker.
+    pub breaker: BreakerState,
+    /// Failures in a row that the breaker has counted.
+    pub failures: u32,
+    /// How long until an open breaker lets the next probe through.
+    pub next_probe_in: Option<Duration>,
 }
 
 impl Default for Fallbacks {
@@ -41,6 +54,7 @@ impl Default for Fallbacks {
             breakers: FxHashMap::default(),
             forget_at: IDLE_REMEMBERED_MAX,
             period: 0,
+            states: [0; 3],
             diverted: 0,
         }
     }
@@ -55,8 +69,26 @@ impl Fallbacks {
         if self.breakers.len() >= self.forget_at && !self.breakers.contains_key(namespace) {
             self.forget();
         }
-        let new = Breaker::since(self.period);
-        self.breakers.entry(namespace.clone()).or_insert(new).pass(now, count)
+        if !self.breakers.contains_key(namespace) {
+            let new = Breaker::since(self.period);
+            self.states[new.state() as usize] += 1;
+            self.breakers.insert(namespace.clone(), new);
+        }
+        let passed = self.change(namespace, |breaker| breaker.pass(now, count));
+        passed.expect("it is there now")
+    }
+
+    /// Changes a breaker, if it is remembered.
+    fn change<T>(
+        &mut self,
+        namespace: &NamespaceName,
+        change: impl FnOnce(&mut Breaker) -> T,
+    ) -> Option<T> {
+        let breaker = self.breakers.get_mut(namespace)?;
+        self.states[breaker.state() as usize] -= 1;
+        let changed = change(breaker);
+        self.states[breaker.state() as usize] += 1;
+        Some(changed)
     }
 
     /// Forgets those that know nothing of their receivers; past the bound the closed ones too, and
@@ -79,6 +111,7 @@ impl Fallbacks {
             let kept = is_kept(breaker);
             if !kept {
                 period = period.max(breaker.period().wrapping_add(1));
+                self.states[breaker.state() as usize] -= 1;
             }
             kept
         });
@@ -167,9 +200,23 @@ impl Lanes {
         reception: Reception,
         now: Duration,
     ) {
-        if let Some(breaker) = self.fallbacks.breakers.get_mut(namespace) {
-            breaker.report(permit.pass, reception, now);
+        self.fallbacks.change(namespace, |breaker| breaker.report(permit.pass, reception, now));
+    }
+
+    /// What is known of a namespace's fallback; of one that nothing went to lately, that is nothing.
+    pub(crate) fn fallback(&self, namespace: &NamespaceName, now: Duration) -> FallbackLoad {
+        let breaker = self.fallbacks.breakers.get(namespace).copied().unwrap_or_default();
+        FallbackLoad {
+            breaker: breaker.state(),
+            failures: breaker.failures(),
+            next_probe_in: breaker.next_probe_at().map(|at| at.saturating_sub(now)),
         }
+    }
+
+    /// How many fallbacks have a breaker in each state, in the order of [`BreakerState::ALL`], of
+    /// those that attempts went to lately.
+    pub(crate) const fn fallback_breakers(&self) -> [usize; 3] {
+        self.fallbacks.states
     }
 }
 

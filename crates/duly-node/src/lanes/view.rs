@@ -84,6 +84,8 @@ pub(crate) struct Census {
     pub(crate) activities: [usize; 5],
     /// In the order of [`BreakerState::ALL`].
     pub(crate) breakers: [usize; 3],
+    /// Overflow lanes.
+    pub(crate) overflow: usize,
 }
 
 /// A count of the lanes under way.
@@ -198,6 +200,7 @@ impl Lanes {
             count.starved += waits.filter(|waiting| waiting.limit == Limit::Workers).count();
             if state.load.sum() > 0 || activity != Activity::Flowing {
                 count.census.activities[activity as usize] += 1;
+                count.census.overflow += usize::from(lane.key == LaneKey::Overflow);
             }
             if state.load.sum() > 0 || breaker != BreakerState::Closed {
                 count.census.breakers[breaker as usize] += 1;

@@ -8,16 +8,15 @@ use std::{
     time::Duration,
 };
 
-use duly_core::{Millis, NamespaceName, TimerId, shard::ShardId};
+use duly_core::{Millis, NamespaceName, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
-    Outcome, Page, Ready, ReadyCursor, SettleOutcome, SettleVerdict, Settlement, Stats, Store,
-    StoreFuture, TimerView,
-    conformance::ManualClock,
-    namespaces::{Activity, DeleteMode, Namespace, Put},
+    ClaimRequest, Claimed, Error, Ready, ReadyCursor, SettleOutcome, SettleVerdict, Settlement,
+    Store, StoreFuture,
+    conformance::{ManualClock, StandIn},
+    namespaces::Put,
 };
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 #[derive(Debug)]
 pub(super) struct Flaky {
@@ -171,13 +170,9 @@ impl Flaky {
     }
 }
 
-impl Store for Flaky {
-    fn shards(&self) -> u16 {
-        self.inner.shards()
-    }
-
-    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
-        self.inner.apply(shard, commands)
+impl StandIn for Flaky {
+    fn behind(&self) -> &dyn Store {
+        &*self.inner
     }
 
     fn ready(
@@ -242,66 +237,5 @@ impl Store for Flaky {
             }
             Err(error) => Box::pin(async { Err(error) }),
         }
-    }
-
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
-        self.inner.release_owner(shard, run)
-    }
-
-    fn get(
-        &self,
-        shard: ShardId,
-        namespace: NamespaceName,
-        id: TimerId,
-    ) -> StoreFuture<'_, Option<TimerView>> {
-        self.inner.get(shard, namespace, id)
-    }
-
-    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
-        self.inner.list(shard, request)
-    }
-
-    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
-        self.inner.stats(shard, namespace)
-    }
-
-    fn forecast(
-        &self,
-        shard: ShardId,
-        request: ForecastRequest,
-    ) -> StoreFuture<'_, Option<Forecast>> {
-        self.inner.forecast(shard, request)
-    }
-
-    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
-        self.inner.put_namespace(name, put)
-    }
-
-    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
-        self.inner.get_namespace(name)
-    }
-
-    fn list_namespaces(
-        &self,
-        after: Option<NamespaceName>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<Namespace>> {
-        self.inner.list_namespaces(after, limit)
-    }
-
-    fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
-        self.inner.set_activity(name, activity)
-    }
-
-    fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
-        self.inner.delete_namespace(name, mode)
-    }
-
-    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
-        self.inner.wakeups(shard)
-    }
-
-    fn health(&self) -> Health {
-        self.inner.health()
     }
 }

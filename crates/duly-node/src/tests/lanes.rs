@@ -306,6 +306,7 @@ async fn a_fallback_that_is_dead_too_is_left_alone() {
         world.advance(ms(1_000)).await;
     }
     assert!((20..=50).contains(&attempts), "{attempts} attempts at two dead receivers in a minute");
+    assert_ne!(world.handle.fallback(&world.namespace).breaker, BreakerState::Closed);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2175,11 +2175,15 @@ pub struct NamespaceStats {
     /// Monotonic totals; they survive a restart.
     #[prost(message, optional, tag = "14")]
     pub totals: ::core::option::Option<Totals>,
+    /// What this node knows of the namespace's fallback; absent where it has none.
+    #[prost(message, optional, tag = "15")]
+    pub fallback: ::core::option::Option<FallbackState>,
 }
 /// Counts of one lane.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Lane {
-    /// `pull`, an HTTP origin, or `overflow`.
+    /// `pull`, an HTTP origin, or `overflow`: the lane that timers share whose own destinations are at
+    /// more origins than have lanes of their own. It has no breaker, so that is always `closed`.
     #[prost(string, tag = "1")]
     pub lane: ::prost::alloc::string::String,
     /// Due and unclaimed first attempts.
@@ -2223,6 +2227,20 @@ pub struct PushLane {
     pub failures_in_a_row: u32,
     /// Time until the next attempt past an open breaker.
     #[prost(message, optional, tag = "10")]
+    pub next_probe_in: ::core::option::Option<::prost_types::Duration>,
+}
+/// What a node knows of the fallback of a namespace.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FallbackState {
+    /// `closed`, `open` (it does not answer and is left alone: firings go to their own receivers, as
+    /// without a fallback) or `half_open`.
+    #[prost(string, tag = "1")]
+    pub breaker: ::prost::alloc::string::String,
+    /// Failures in a row that the breaker has counted.
+    #[prost(uint32, tag = "2")]
+    pub failures_in_a_row: u32,
+    /// Time until the next attempt past an open breaker.
+    #[prost(message, optional, tag = "3")]
     pub next_probe_in: ::core::option::Option<::prost_types::Duration>,
 }
 /// Monotonic totals of a namespace.

@@ -4,7 +4,7 @@ use duly_proto::v1::{self, cluster_server::Cluster};
 use tonic::{Request, Response, Status};
 
 use super::outbound::read;
-use crate::http::{App, health::reasons};
+use crate::http::App;
 
 /// The service.
 #[derive(Debug)]
@@ -25,18 +25,17 @@ impl Cluster for Service {
         &self,
         _: Request<v1::GetClusterRequest>,
     ) -> Result<Response<v1::ClusterInfo>, Status> {
-        let health = self.app.store().health();
-        let reasons = reasons(&self.app, &health);
+        let cluster = self.app.cluster();
         let info = v1::ClusterInfo {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            shards: self.app.store().shards().into(),
-            ready: reasons.is_empty(),
-            reasons,
-            pending: health.pending,
-            overdue: health.overdue,
-            in_flight: health.in_flight,
-            dead: health.dead,
+            version: cluster.version.to_owned(),
+            shards: cluster.shards.into(),
+            ready: cluster.ready,
+            reasons: cluster.reasons,
+            pending: cluster.pending,
+            overdue: cluster.overdue,
+            in_flight: cluster.in_flight,
+            dead: cluster.dead,
         };
-        Ok(read(&self.app, info, None)?)
+        Ok(read(&self.app, info)?)
     }
 }

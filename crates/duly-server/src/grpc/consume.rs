@@ -9,7 +9,7 @@
 //! * A firing is claimed only when its consumer has a credit for it and there is a place for it among
 //!   the answers: one who stops reading holds two messages, and no claim is made for it any more.
 //! * While the memory of bodies is full, no claim is made for anybody: its firings would come on top
-//!   (`room`). A consumer that waits for firings takes none of it.
+//!   ([`crate::http::room`]). A consumer that waits for firings takes none of it.
 //! * Nothing is read from a consumer whose answers have no place.
 //! * A stream owns its claims. When it ends, however it ends, what is not settled goes back at once:
 //!   uncounted if it was not written, as an attempt with an unknown outcome if it was
@@ -18,7 +18,6 @@
 //! * A stop hands out nothing more, takes verdicts for a moment, and ends the stream.
 
 mod requests;
-mod room;
 mod session;
 
 use std::{

@@ -68,7 +68,7 @@ impl Namespaces for Service {
         request: Request<v1::GetNamespaceRequest>,
     ) -> Result<Response<v1::Namespace>, Status> {
         let namespace = self.app.namespace(namespace(&request.get_ref().namespace)?).await?;
-        Ok(read(&self.app, namespace_out(&namespace), None)?)
+        Ok(read(&self.app, namespace_out(&namespace))?)
     }
 
     async fn list(
@@ -79,7 +79,7 @@ impl Namespaces for Service {
         let limit = integer(request.limit);
         let (namespaces, cursor) = self.app.namespaces(limit, request.cursor.as_deref()).await?;
         let namespaces = namespaces.iter().map(namespace_out).collect();
-        Ok(read(&self.app, v1::ListNamespacesResponse { namespaces, cursor }, None)?)
+        Ok(read(&self.app, v1::ListNamespacesResponse { namespaces, cursor })?)
     }
 
     async fn delete(
@@ -116,7 +116,7 @@ impl Namespaces for Service {
         request: Request<v1::StatsRequest>,
     ) -> Result<Response<v1::NamespaceStats>, Status> {
         let stats = self.app.namespace_stats(namespace(&request.get_ref().namespace)?).await?;
-        Ok(read(&self.app, stats_out(stats), None)?)
+        Ok(read(&self.app, stats_out(stats))?)
     }
 
     async fn forecast(
@@ -129,6 +129,6 @@ impl Namespaces for Service {
         let count = integer(request.count);
         let asked = forecast::request(name, bucket.as_ref(), count).map_err(Problem::from)?;
         let forecast = self.app.namespace_forecast(asked).await?;
-        Ok(read(&self.app, forecast_out(forecast), None)?)
+        Ok(read(&self.app, forecast_out(forecast))?)
     }
 }

@@ -33,15 +33,16 @@ struct Carried {
     leased: Arc<Mutex<Option<Leased>>>,
 }
 
-/// An answer that can still be refused for want of memory. `leased` goes back, uncounted, unless the
-/// answer is handed over to its end.
-pub(super) fn read<T: Message>(
-    app: &App,
-    message: T,
-    leased: Option<Leased>,
-) -> Result<tonic::Response<T>, Problem> {
+/// An answer that can still be refused for want of memory.
+pub(super) fn read<T: Message>(app: &App, message: T) -> Result<tonic::Response<T>, Problem> {
     let share = app.budget().take(message.encoded_len())?;
-    Ok(carrying(message, share, leased))
+    Ok(carrying(message, share, None))
+}
+
+/// An answer that counts against `share`. `leased` goes back, uncounted, unless the answer is handed
+/// over to its end.
+pub(super) fn handing_out<T>(message: T, share: Share, leased: Leased) -> tonic::Response<T> {
+    carrying(message, share, Some(leased))
 }
 
 /// An answer to a change that was made, which is counted whether there is room or not.

@@ -1,17 +1,21 @@
 //! Lease and settle, a call each.
 
+use std::sync::Arc;
+
 use duly_node::LeaseRequest;
 use duly_proto::v1;
+use prost::Message;
 use tonic::Response;
 
 use super::{
     namespace,
-    outbound::{made, read},
+    outbound::{handing_out, made},
 };
 use crate::{
     http::{
         App, Problem,
         body::aside,
+        room::LeaseRoom,
         settle::{SETTLEMENT_BYTES, set_aside},
     },
     wire::proto::{
@@ -27,6 +31,7 @@ pub(super) async fn lease(
 ) -> Result<Response<v1::LeaseResponse>, Problem> {
     let namespace = namespace(&request.namespace)?;
     let call = lease_in(request)?;
+    let room = Arc::new(LeaseRoom::new(app.budget()));
     let leased = app
         .node()
         .lease(LeaseRequest {
@@ -35,11 +40,14 @@ pub(super) async fn lease(
             bytes_max: call.bytes_max,
             lease: call.lease,
             wait: call.wait,
-            room: None,
+            room: Some(Arc::<LeaseRoom>::clone(&room)),
         })
         .await?;
     let firings = leased.firings.iter().map(firing_out).collect();
-    read(app, v1::LeaseResponse { firings, paused: leased.paused }, Some(leased))
+    let message = v1::LeaseResponse { firings, paused: leased.paused };
+    // Refused here, the claims go back uncounted as `leased` is dropped.
+    let share = room.for_answer(app.budget(), message.encoded_len())?;
+    Ok(handing_out(message, share, leased))
 }
 
 /// Takes verdicts on leased firings.
@@ -59,3 +67,6 @@ pub(super) async fn settle(
     drop(share);
     Ok(answer)
 }
+
+#[cfg(test)]
+mod tests;

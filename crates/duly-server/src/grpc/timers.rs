@@ -171,7 +171,7 @@ impl Timers for Service {
         let request = request.into_inner();
         let id = TimerId::new(&request.id).map_err(Problem::from)?;
         let view = self.app.timer(namespace(&request.namespace)?, id).await?;
-        Ok(read(&self.app, timer_out(&view), None)?)
+        Ok(read(&self.app, timer_out(&view))?)
     }
 
     async fn reschedule(
@@ -211,7 +211,7 @@ impl Timers for Service {
         let filter = go_on(&mut request, cursor.as_deref()).map_err(Problem::from)?;
         let (timers, cursor) = self.app.timers(request, filter).await?;
         let timers = timers.iter().map(timer_out).collect();
-        Ok(read(&self.app, v1::ListResponse { timers, cursor }, None)?)
+        Ok(read(&self.app, v1::ListResponse { timers, cursor })?)
     }
 
     async fn batch(

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -12,7 +13,10 @@ use duly_node::{LeaseRequest, Leased};
 use http::StatusCode;
 use hyper::body::{Frame, SizeHint};
 
-use super::{App, Problem, answer, body::JsonBody, budget, path::InNamespace, problem::Refusals};
+use super::{
+    App, Problem, answer, body::JsonBody, budget, path::InNamespace, problem::Refusals,
+    room::LeaseRoom,
+};
 use crate::wire::{FiringOut, LeaseIn, LeasedOut};
 
 /// The route; its time limit leaves room for the wait.
@@ -38,6 +42,7 @@ pub(crate) async fn lease(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let call = body.parse::<LeaseIn>().await?.check()?;
+    let room = Arc::new(LeaseRoom::new(app.budget()));
     let leased = app
         .node()
         .lease(LeaseRequest {
@@ -46,7 +51,7 @@ pub(crate) async fn lease(
             bytes_max: call.bytes_max,
             lease: call.lease,
             wait: call.wait,
-            room: None,
+            room: Some(Arc::<LeaseRoom>::clone(&room)),
         })
         .await?;
     let text = answer::to_bytes(&LeasedOut {
@@ -54,7 +59,7 @@ pub(crate) async fn lease(
         paused: leased.paused.then_some(true),
     })?;
     // Refused here, the claims go back uncounted as `leased` is dropped.
-    let share = app.budget().take(text.len())?;
+    let share = room.for_answer(app.budget(), text.len())?;
     let body = LeasedBody { rest: text, leased: Some(leased) };
     Ok(budget::count(answer::with_body(StatusCode::OK, Body::new(body)), share))
 }
@@ -94,3 +99,6 @@ impl hyper::body::Body for LeasedBody {
         SizeHint::with_exact(self.rest.len() as u64)
     }
 }
+
+#[cfg(test)]
+mod tests;

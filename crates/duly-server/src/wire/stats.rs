@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duly_core::{Timestamp, destination::LaneKey, limits::Limits};
-use duly_node::LaneLoad;
+use duly_node::{FallbackLoad, LaneLoad};
 use duly_store::{Stats, query::LaneStats};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -44,6 +44,9 @@ pub struct StatsOut {
     pub(super) dead_letters_full: bool,
     /// Lanes with pending timers.
     pub(super) lanes: Vec<LaneOut>,
+    /// What this node knows of the namespace's fallback; absent where it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fallback: Option<FallbackStateOut>,
     /// Monotonic totals; they survive a restart.
     pub(super) totals: TotalsOut,
 }
@@ -52,7 +55,8 @@ pub struct StatsOut {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Lane)]
 pub struct LaneOut {
-    /// `pull`, an HTTP origin, or `overflow`.
+    /// `pull`, an HTTP origin, or `overflow`: the lane that timers share whose own destinations are
+    /// at more origins than have lanes of their own. It has no breaker, so that is always `closed`.
     pub(super) lane: String,
     /// Due and unclaimed first attempts.
     pub(super) due: u64,
@@ -105,7 +109,6 @@ pub struct PushOut {
 
 impl PushOut {
     fn of(load: &LaneLoad) -> Self {
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
             state: load.state.as_str(),
             attempts_in_flight: load.in_flight,
@@ -119,6 +122,34 @@ impl PushOut {
             next_probe_in_ms: load.next_probe_in.map(ms),
         }
     }
+}
+
+/// What a node knows of the fallback of a namespace.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = FallbackState)]
+pub struct FallbackStateOut {
+    /// `closed`, `open` (it does not answer and is left alone: firings go to their own receivers, as
+    /// without a fallback), `half_open` (single attempts see whether it is back).
+    pub(super) breaker: &'static str,
+    /// Failures in a row that the breaker has counted.
+    pub(super) failures_in_a_row: u32,
+    /// Time until the next attempt past an open breaker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next_probe_in_ms: Option<u64>,
+}
+
+impl From<FallbackLoad> for FallbackStateOut {
+    fn from(load: FallbackLoad) -> Self {
+        Self {
+            breaker: load.breaker.as_str(),
+            failures_in_a_row: load.failures,
+            next_probe_in_ms: load.next_probe_in.map(ms),
+        }
+    }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Monotonic totals of a namespace.
@@ -142,8 +173,14 @@ pub struct TotalsOut {
 }
 
 impl StatsOut {
-    /// The sum over the shards, with what the node knows of its push lanes.
-    pub fn sum(shards: &[Stats], loads: &[LaneLoad], limits: &Limits) -> Self {
+    /// The sum over the shards, with what the node knows of its push lanes and of its fallback, if it
+    /// has one.
+    pub fn sum(
+        shards: &[Stats],
+        loads: &[LaneLoad],
+        fallback: Option<FallbackLoad>,
+        limits: &Limits,
+    ) -> Self {
         let push = |key: &LaneKey| loads.iter().find(|load| load.key == *key).map(PushOut::of);
         let total = |count: fn(&Stats) -> u64| shards.iter().map(count).sum();
         let earliest = |time: fn(&Stats) -> Option<Timestamp>| {
@@ -172,6 +209,7 @@ impl StatsOut {
                     push: push(&lane.key),
                 })
                 .collect(),
+            fallback: fallback.map(FallbackStateOut::from),
             totals: TotalsOut {
                 scheduled: total(|s| s.totals.scheduled),
                 fired: total(|s| s.totals.fired),
@@ -200,4 +238,24 @@ fn lanes(shards: &[Stats]) -> Vec<LaneStats> {
     }
     lanes.sort_by(|a, b| a.key.cmp(&b.key));
     lanes
+}
+
+#[cfg(test)]
+mod tests {
+    use duly_node::BreakerState;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_fallback_that_is_left_alone_says_until_when() {
+        let load = FallbackLoad {
+            breaker: BreakerState::Open,
+            failures: 10,
+            next_probe_in: Some(Duration::from_millis(2_500)),
+        };
+        let out = serde_json::to_value(FallbackStateOut::from(load)).unwrap();
+        let shown = json!({"breaker":"open","failures_in_a_row":10,"next_probe_in_ms":2_500});
+        assert_eq!(out, shown);
+    }
 }

@@ -46,8 +46,12 @@ async fn a_fallback_is_taken_shown_and_reset() {
     assert_eq!(fallback["destination"]["http"]["url"], "https://second.example/");
     let kept = bench.call("PATCH", NS, r#"{"weight":2}"#).await.expect(200);
     assert_eq!(kept["fallback"], made["fallback"]);
+    let stats = async || bench.get(&format!("{NS}/stats")).await.expect(200);
+    let unknown = json!({"breaker":"closed","failures_in_a_row":0});
+    assert_eq!(stats().await["fallback"], unknown);
     let reset = bench.call("PATCH", NS, r#"{"fallback":null}"#).await.expect(200);
     assert!(reset.get("fallback").is_none());
+    assert!(stats().await.get("fallback").is_none());
     let http = r#"{"http":{"url":"http://h/"}}"#;
     for (fallback, field) in [
         (r#"{"destination":{"pull":{}}}"#.to_owned(), "fallback.destination"),

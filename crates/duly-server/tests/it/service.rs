@@ -14,6 +14,25 @@ async fn healthy_and_ready() {
 }
 
 #[tokio::test]
+async fn the_cluster_is_told_with_counts_over_all_namespaces() {
+    let bench = Bench::new();
+    for (id, state) in [("d", "dead"), ("f", "in_flight"), ("s", "scheduled"), ("u", "due")] {
+        bench.timer_in(id, state).await;
+    }
+    let counts = json!({"pending":3,"overdue":1,"in_flight":1,"dead":1});
+    let mut told = bench.get("/v1/cluster").await.expect(200);
+    let version = told["version"].take();
+    assert_eq!(version, env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        (&told["shards"], &told["ready"], &told["reasons"]),
+        (&json!(1), &json!(true), &json!([]))
+    );
+    for (count, value) in counts.as_object().unwrap() {
+        assert_eq!(&told[count], value, "{count}");
+    }
+}
+
+#[tokio::test]
 async fn metrics_tell_of_requests_operations_and_the_store() {
     let bench = Bench::new();
     bench.timer_in("t", "scheduled").await;

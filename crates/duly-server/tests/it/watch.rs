@@ -5,18 +5,12 @@ use std::sync::{
     atomic::{AtomicU8, Ordering},
 };
 
-use duly_core::{NamespaceName, TimerId, shard::ShardId};
+use duly_core::shard::ShardId;
 use duly_server::http::ImplicitNamespaces;
 use duly_store::{
-    Command, Forecast, ForecastRequest, Health, ListRequest, Outcome, Page, SettleOutcome,
-    Settlement, Stats, Store, StoreFuture, TimerView,
-    claim::{ClaimRequest, Claimed, NodeRun, Ready, ReadyCursor},
-    namespaces::{Activity, DeleteMode, Namespace, Put},
+    ClaimRequest, Claimed, Ready, ReadyCursor, Store, StoreFuture, conformance::StandIn,
 };
-use tokio::{
-    sync::watch,
-    time::{Duration, sleep},
-};
+use tokio::time::{Duration, sleep};
 
 use crate::bench::Bench;
 
@@ -36,64 +30,28 @@ impl Faulty {
     }
 }
 
-#[rustfmt::skip]
-impl Store for Faulty {
-    fn shards(&self) -> u16 {
-        self.0.shards()
+impl StandIn for Faulty {
+    fn behind(&self) -> &dyn Store {
+        &*self.0
     }
-    fn ready(&self, shard: ShardId, after: Option<ReadyCursor>, limit: usize) -> StoreFuture<'_, Ready> {
+
+    fn ready(
+        &self,
+        shard: ShardId,
+        after: Option<ReadyCursor>,
+        limit: usize,
+    ) -> StoreFuture<'_, Ready> {
         if self.has(NEVER_ANSWERS) {
             return Box::pin(std::future::pending());
         }
         self.0.ready(shard, after, limit)
     }
+
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
         if self.has(GRANTS_NOTHING) {
             return Box::pin(std::future::ready(Ok(Claimed::default())));
         }
         self.0.claim(shard, request)
-    }
-    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
-        self.0.apply(shard, commands)
-    }
-    fn settle(&self, shard: ShardId, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
-        self.0.settle(shard, settlements)
-    }
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
-        self.0.release_owner(shard, run)
-    }
-    fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId) -> StoreFuture<'_, Option<TimerView>> {
-        self.0.get(shard, namespace, id)
-    }
-    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
-        self.0.list(shard, request)
-    }
-    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
-        self.0.stats(shard, namespace)
-    }
-    fn forecast(&self, shard: ShardId, request: ForecastRequest) -> StoreFuture<'_, Option<Forecast>> {
-        self.0.forecast(shard, request)
-    }
-    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
-        self.0.put_namespace(name, put)
-    }
-    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
-        self.0.get_namespace(name)
-    }
-    fn list_namespaces(&self, after: Option<NamespaceName>, limit: usize) -> StoreFuture<'_, Vec<Namespace>> {
-        self.0.list_namespaces(after, limit)
-    }
-    fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
-        self.0.set_activity(name, activity)
-    }
-    fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
-        self.0.delete_namespace(name, mode)
-    }
-    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
-        self.0.wakeups(shard)
-    }
-    fn health(&self) -> Health {
-        self.0.health()
     }
 }
 
@@ -110,6 +68,9 @@ async fn reasons(bench: &Bench) -> Vec<String> {
     let answer = bench.get("/readyz").await;
     let reasons = answer.json()["reasons"].as_array().cloned().unwrap_or_default();
     assert_eq!(answer.status.as_u16(), if reasons.is_empty() { 200 } else { 503 });
+    let cluster = bench.get("/v1/cluster").await.expect(200);
+    assert_eq!(cluster["ready"], reasons.is_empty());
+    assert_eq!(cluster["reasons"], serde_json::Value::Array(reasons.clone()));
     reasons.iter().map(|reason| reason.as_str().unwrap().to_owned()).collect()
 }
 

@@ -55,6 +55,34 @@ fn what_began_before_a_fallback_failed_does_not_open_it_again_once_it_is_back() 
 }
 
 #[test]
+fn a_fallback_is_seen_with_its_breaker() {
+    let mut lanes = Lanes::new(1, 10, 10);
+    let shop = name("shop");
+    let seen = |lanes: &Lanes, ms| {
+        let load = lanes.fallback(&name("shop"), at(ms));
+        (load.breaker, load.failures, load.next_probe_in, lanes.fallback_breakers())
+    };
+    assert_eq!(seen(&lanes, 0), (BreakerState::Closed, 0, None, [0, 0, 0]));
+    let pass = lanes.divert(&shop, at(0)).unwrap();
+    report(&mut lanes, &shop, pass, Reception::Bad);
+    assert_eq!(seen(&lanes, 0), (BreakerState::Closed, 1, None, [1, 0, 0]));
+    for _ in 1..FAILURES {
+        report(&mut lanes, &shop, pass, Reception::Bad);
+    }
+    assert_eq!(seen(&lanes, 400), (BreakerState::Open, FAILURES, Some(at(600)), [0, 1, 0]));
+    let probe = lanes.divert(&shop, at(1_000)).unwrap();
+    assert_eq!(seen(&lanes, 1_000), (BreakerState::HalfOpen, FAILURES, None, [0, 0, 1]));
+    report(&mut lanes, &shop, probe, Reception::Good);
+    for _ in 1..PROBES {
+        let probe = lanes.divert(&shop, at(1_000)).unwrap();
+        report(&mut lanes, &shop, probe, Reception::Good);
+    }
+    assert_eq!(seen(&lanes, 1_000), (BreakerState::Closed, 0, None, [1, 0, 0]));
+    lanes.fallbacks.forget();
+    assert_eq!(seen(&lanes, 1_000), (BreakerState::Closed, 0, None, [0, 0, 0]));
+}
+
+#[test]
 fn failures_count_also_right_after_a_success() {
     let mut lanes = Lanes::new(1, 10, 10);
     let shop = name("shop");
@@ -112,4 +140,5 @@ fn p10_fallbacks_of_namespaces_that_come_and_go_are_forgotten_past_a_bound() {
     }
     assert_eq!(most, REMEMBERED_MAX);
     assert!(is_open(&mut lanes, &dead));
+    assert_eq!(lanes.fallback_breakers(), [lanes.fallbacks.breakers.len() - 1, 1, 0]);
 }

@@ -148,6 +148,7 @@ fn the_overflow_lane_has_no_breaker() {
         model.end(0, Reception::Bad);
     }
     assert_eq!(model.running.len(), 1, "one dead origin of many does not shut out the others");
+    assert_eq!(model.census().overflow, 1);
 }
 
 #[test]

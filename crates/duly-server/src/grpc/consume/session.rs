@@ -18,13 +18,13 @@ use tokio::{
 };
 use tonic::Status;
 
-use super::{Waiting, requests::Requests, room::LeaseRoom};
+use super::{Waiting, requests::Requests};
 use crate::{
     grpc::{namespace, required},
     http::{
         App, Problem,
         body::aside,
-        budget::Share,
+        room::LeaseRoom,
         settle::{SETTLEMENT_BYTES, set_aside},
     },
     wire::{
@@ -61,7 +61,7 @@ type Leasing = Pin<Box<dyn Future<Output = Result<Got, Error>> + Send>>;
 struct Got {
     place: OwnedPermit<Waiting>,
     leased: Leased,
-    share: Share,
+    room: Arc<LeaseRoom>,
     began: Instant,
 }
 
@@ -240,11 +240,11 @@ impl Session {
             let Ok(place) = answers.reserve_owned().await else { std::future::pending().await };
             let began = Instant::now();
             let leased = app.node().lease(request).await?;
-            Ok(Got { place, leased, share: room.take(app.budget()), began })
+            Ok(Got { place, leased, room, began })
         })
     }
 
-    fn hand_out(&mut self, Got { place, mut leased, mut share, began }: Got) {
+    fn hand_out(&mut self, Got { place, mut leased, room, began }: Got) {
         self.backoff = BACKOFF_MIN;
         if leased.firings.is_empty() {
             // One that has waited its whole time is followed by the next one at once.
@@ -257,14 +257,11 @@ impl Session {
         let firings = leased.firings.iter().map(firing_out).collect();
         let kind = Some(Kind::Firings(v1::Firings { firings }));
         let answer = v1::ConsumeResponse { kind };
-        let bytes = answer.encoded_len();
-        // A single firing can be larger than what was set aside.
-        if share.grow_to(bytes).is_err() {
+        let Ok(share) = room.for_answer(self.app.budget(), answer.encoded_len()) else {
             // The claims go back uncounted, for later.
             self.not_before = Instant::now() + FULL_WAIT;
             return;
-        }
-        share.shrink_to(bytes);
+        };
         self.credits = self.credits.saturating_sub(leased.firings.len());
         let way = self.held.take(&mut leased, self.app.now());
         place.send(Waiting { answer: Ok(answer), share, way });

@@ -1,7 +1,5 @@
 //! Streams in virtual time, on a store without a disk and a server without sockets.
 
-mod world;
-
 use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 
 use axum::body::Body;
@@ -12,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tower::ServiceExt;
 
-use self::world::{BODIES_BYTES, Consumer, LEFT_ALONE, World};
+use crate::world::{BODIES_BYTES, Consumer, LEFT_ALONE, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 

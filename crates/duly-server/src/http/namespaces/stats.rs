@@ -35,6 +35,8 @@ impl App {
             return Err(Problem::no_namespace(name.as_str()));
         }
         let loads = self.node().lanes(&name);
-        Ok(StatsOut::sum(&shards, &loads, &namespace.settings.limits))
+        let settings = &namespace.settings;
+        let fallback = settings.fallback.as_ref().map(|_| self.node().fallback(&name));
+        Ok(StatsOut::sum(&shards, &loads, fallback, &settings.limits))
     }
 }

@@ -7,7 +7,7 @@ use duly_proto::v1;
 use super::{
     super::{
         ForecastOut, StatsOut, TimeOut,
-        stats::{LaneOut, PushOut},
+        stats::{FallbackStateOut, LaneOut, PushOut},
     },
     time::{duration_out, time_out},
 };
@@ -39,6 +39,7 @@ pub(crate) fn stats_out(stats: StatsOut) -> v1::NamespaceStats {
             rescheduled: totals.rescheduled,
             dead: totals.dead,
         }),
+        fallback: stats.fallback.map(fallback_out),
     }
 }
 
@@ -64,6 +65,14 @@ fn push_out(push: PushOut) -> v1::PushLane {
         diverted: push.diverted,
         failures_in_a_row: push.failures_in_a_row,
         next_probe_in: push.next_probe_in_ms.map(|ms| duration_out(Millis::from_ms(ms))),
+    }
+}
+
+fn fallback_out(fallback: FallbackStateOut) -> v1::FallbackState {
+    v1::FallbackState {
+        breaker: fallback.breaker.to_owned(),
+        failures_in_a_row: fallback.failures_in_a_row,
+        next_probe_in: fallback.next_probe_in_ms.map(|ms| duration_out(Millis::from_ms(ms))),
     }
 }
 

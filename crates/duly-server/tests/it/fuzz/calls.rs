@@ -142,6 +142,7 @@ fn namespaces(given: &Given) -> Vec<Call> {
             Sent::Document(json!({"at": "2100-01-01T00:00:00Z"})),
         ),
         call("GET", "/v1/namespaces/{namespace}/stats", Sent::Nothing),
+        call("GET", "/v1/cluster", Sent::Nothing),
         asking(forecast, "bucket=1m&count=3"),
     ]
 }

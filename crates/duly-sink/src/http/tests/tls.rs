@@ -1,6 +1,6 @@
 //! TLS and HTTP/2: whom the sink trusts, what it speaks, and how a connection is shared.
 
-use std::{fs, path::PathBuf};
+use std::{env, fs, path::PathBuf};
 
 use ::http::Version;
 use futures::future::join_all;
@@ -176,6 +176,49 @@ async fn a_receiver_whose_certificate_is_not_good_gets_nothing() {
     };
     check(stranger.server("localhost", &[b"h2"], Clients::Any), "webhook.ca_file").await;
     check(known.server("other.example", &[b"h2"], Clients::Any), "not valid for name").await;
+}
+
+/// Where the sink of a process of its own is to deliver to, and an extra file of authorities.
+const TO: &str = "DULY_TEST_DELIVER_TO";
+const CA_FILE: &str = "DULY_TEST_CA_FILE";
+
+#[tokio::test]
+async fn authorities_of_the_system_are_trusted_beside_those_of_the_extra_file() {
+    // The system's are looked up by the environment of the process, so this test runs itself again,
+    // once for each environment.
+    if let Ok(to) = env::var(TO) {
+        let sink = sink_with(|options| options.tls.ca = env::var_os(CA_FILE).map(PathBuf::from));
+        let delivery = sink.deliver(envelope(HttpDestination::new(&to).unwrap(), b"x")).await;
+        assert_eq!(delivery, Delivery::Confirmed);
+        return;
+    }
+    let (known, stranger) = (Authority::called("known"), Authority::called("stranger"));
+    let web = known.web(&[b"h2"], |_| {}).await;
+    let to = format!("{}/", web.destination().origin());
+    let deliver = async |system: PathBuf, extra: Option<PathBuf>| {
+        let this = "http::tests::tls::authorities_of_the_system_are_trusted_beside_those_of_the_extra_file";
+        let mut child = tokio::process::Command::new(env::current_exe().unwrap());
+        child.args(["--exact", this, "--nocapture"]).env(TO, &to).env("SSL_CERT_FILE", system);
+        child.env_remove("SSL_CERT_DIR").envs(extra.map(|file| (CA_FILE, file)));
+        let done = child.output().await.unwrap();
+        let said = [done.stdout, done.stderr].map(|it| String::from_utf8(it).unwrap()).concat();
+        assert!(
+            said.contains("1 passed") || said.contains("1 failed"),
+            "{this} is not run: {said}"
+        );
+        (done.status.success(), web.arrivals().await.len(), said)
+    };
+    let (own, other) = (|| known.file("ca.pem"), || stranger.file("ca.pem"));
+    for (system, extra) in [(own(), None), (own(), Some(other())), (other(), Some(own()))] {
+        let (confirmed, arrived, said) = deliver(system, extra).await;
+        assert_eq!((confirmed, arrived), (true, 1), "{said}");
+    }
+    for system in [other(), known.file("missing.pem")] {
+        let (confirmed, arrived, said) = deliver(system, None).await;
+        assert_eq!((confirmed, arrived), (false, 0), "{said}");
+        let told = ["NotConnected", "invalid peer certificate", "webhook.ca_file"];
+        assert!(told.iter().all(|part| said.contains(part)), "{said}");
+    }
 }
 
 #[tokio::test]

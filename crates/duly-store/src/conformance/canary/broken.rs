@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use duly_core::{DeliveryId, NamespaceName, TimerId, destination::LaneKey, shard::ShardId};
+use duly_core::{DeliveryId, destination::LaneKey, shard::ShardId};
 use futures::FutureExt;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::Fault;
 use crate::{
-    ClaimRequest, Claimed, Command, Firing, Forecast, ForecastRequest, Health, LaneClaim,
-    ListRequest, NodeRun, Operation, Outcome, Page, Ready, ReadyCursor, SettleOutcome,
-    SettleVerdict, Settlement, Stats, Store, StoreFuture, TimerView, Token,
-    conformance::ManualClock,
+    ClaimRequest, Claimed, Command, Firing, LaneClaim, Operation, Outcome, SettleOutcome,
+    SettleVerdict, Settlement, Store, StoreFuture, TimerView, Token,
+    conformance::{ManualClock, StandIn},
     memory::MemoryStore,
-    namespaces::{Activity, DeleteMode, Namespace, Put},
     query::Body,
 };
 
@@ -119,9 +116,9 @@ impl Broken {
     }
 }
 
-impl Store for Broken {
-    fn shards(&self) -> u16 {
-        self.inner.shards()
+impl StandIn for Broken {
+    fn behind(&self) -> &dyn Store {
+        &self.inner
     }
 
     fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
@@ -134,15 +131,6 @@ impl Store for Broken {
             Ok(outcomes)
         }
         .boxed()
-    }
-
-    fn ready(
-        &self,
-        shard: ShardId,
-        after: Option<ReadyCursor>,
-        limit: usize,
-    ) -> StoreFuture<'_, Ready> {
-        self.inner.ready(shard, after, limit)
     }
 
     fn claim(&self, shard: ShardId, mut request: ClaimRequest) -> StoreFuture<'_, Claimed> {
@@ -190,66 +178,5 @@ impl Store for Broken {
             Ok(outcomes)
         }
         .boxed()
-    }
-
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
-        self.inner.release_owner(shard, run)
-    }
-
-    fn get(
-        &self,
-        shard: ShardId,
-        namespace: NamespaceName,
-        id: TimerId,
-    ) -> StoreFuture<'_, Option<TimerView>> {
-        self.inner.get(shard, namespace, id)
-    }
-
-    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
-        self.inner.list(shard, request)
-    }
-
-    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
-        self.inner.stats(shard, namespace)
-    }
-
-    fn forecast(
-        &self,
-        shard: ShardId,
-        request: ForecastRequest,
-    ) -> StoreFuture<'_, Option<Forecast>> {
-        self.inner.forecast(shard, request)
-    }
-
-    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
-        self.inner.put_namespace(name, put)
-    }
-
-    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
-        self.inner.get_namespace(name)
-    }
-
-    fn list_namespaces(
-        &self,
-        after: Option<NamespaceName>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<Namespace>> {
-        self.inner.list_namespaces(after, limit)
-    }
-
-    fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
-        self.inner.set_activity(name, activity)
-    }
-
-    fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
-        self.inner.delete_namespace(name, mode)
-    }
-
-    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
-        self.inner.wakeups(shard)
-    }
-
-    fn health(&self) -> Health {
-        self.inner.health()
     }
 }

@@ -2,26 +2,38 @@
 //!
 //! Asked for by the node at the moment of the claim: a consumer that waits for firings costs nothing,
 //! and what is claimed for it after any wait has its room before it is read (P10). Where there is too
-//! little for a whole answer, fewer firings are claimed.
+//! little for a whole answer, fewer firings are claimed, and none where there is too little for a
+//! small one.
 
 use duly_node::Room;
 use parking_lot::Mutex;
 
-use crate::http::budget::{Budget, SMALL_BYTES_MAX, Share};
+use super::{
+    Problem,
+    budget::{Budget, SMALL_BYTES_MAX, Share},
+};
 
 /// Room for one lease.
 #[derive(Debug)]
-pub(super) struct LeaseRoom(Mutex<Share>);
+pub(crate) struct LeaseRoom(Mutex<Share>);
 
 impl LeaseRoom {
     /// None yet.
-    pub(super) fn new(budget: &Budget) -> Self {
+    pub(crate) fn new(budget: &Budget) -> Self {
         Self(Mutex::new(budget.share()))
     }
 
-    /// What was set aside; a lease that is still under way finds none of it.
-    pub(super) fn take(&self, budget: &Budget) -> Share {
-        std::mem::replace(&mut *self.0.lock(), budget.share())
+    /// What was set aside, as a share of the size of the answer; a lease that is still under way
+    /// finds none of it.
+    ///
+    /// # Errors
+    /// What was set aside is for payloads and headers, and one firing comes whatever its size: an
+    /// answer that is larger may find no room. Its claims have to go back.
+    pub(crate) fn for_answer(&self, budget: &Budget, bytes: usize) -> Result<Share, Problem> {
+        let mut share = std::mem::replace(&mut *self.0.lock(), budget.share());
+        share.grow_to(bytes)?;
+        share.shrink_to(bytes);
+        Ok(share)
     }
 }
 
@@ -65,8 +77,9 @@ mod tests {
         assert_eq!(room.set_aside(MIB), None);
         drop((others, more, rest));
         assert_eq!(room.set_aside(MIB), Some(MIB));
-        let share = room.take(&budget);
+        let share = room.for_answer(&budget, 1_000_000).unwrap();
         assert!(budget.take(3 * 1024 * 1024).is_err());
+        assert!(budget.take(3 * 1024 * 1024 - 1_000_000).is_ok(), "what is not used goes back");
         drop(share);
         assert!(budget.take(3 * 1024 * 1024).is_ok());
     }

@@ -17,18 +17,14 @@ use duly_node::Node;
 use duly_proto::v1::{self, consume_response::Kind, timers_client::TimersClient};
 use duly_sink::{Delivery, Envelope, Sink, http::AddressPolicy};
 use duly_store::{
-    Answer, Command, Error, Forecast, ForecastRequest, Health, ListRequest, Operation, Outcome,
-    Page, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
-    claim::{ClaimRequest, Claimed, NodeRun, Ready, ReadyCursor},
-    conformance::ManualClock,
+    Answer, ClaimRequest, Claimed, Command, Error, Operation, SettleOutcome, Settlement, Store,
+    StoreFuture,
+    conformance::{ManualClock, StandIn},
     memory::MemoryStore,
-    namespaces::{Activity, DeleteMode, Namespace, Put},
+    namespaces::Put,
 };
 use futures::{Stream, StreamExt, future::BoxFuture, stream};
-use tokio::{
-    sync::{mpsc, watch},
-    time::timeout,
-};
+use tokio::{sync::mpsc, time::timeout};
 use tonic::{Status, Streaming};
 use tower::{ServiceExt, util::MapRequest};
 
@@ -37,17 +33,17 @@ use crate::{
     telemetry::Metrics,
 };
 
-pub(super) const BODIES_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const BODIES_BYTES: usize = 4 * 1024 * 1024;
 
 /// How long a store that fails asks to be left alone.
-pub(super) const LEFT_ALONE: Duration = Duration::from_secs(7);
+pub(crate) const LEFT_ALONE: Duration = Duration::from_secs(7);
 
 /// What the claims of a store come to, and how many of its next calls fail.
 #[derive(Debug, Default)]
-pub(super) struct Claims {
-    pub(super) granted: AtomicUsize,
-    pub(super) failing: AtomicUsize,
-    pub(super) settles_failing: AtomicUsize,
+pub(crate) struct Claims {
+    pub(crate) granted: AtomicUsize,
+    pub(crate) failing: AtomicUsize,
+    pub(crate) settles_failing: AtomicUsize,
 }
 
 fn fails(count: &AtomicUsize) -> Option<Error> {
@@ -60,11 +56,11 @@ fn fails(count: &AtomicUsize) -> Option<Error> {
 #[derive(Debug)]
 struct Watched(MemoryStore, Arc<Claims>);
 
-#[rustfmt::skip]
-impl Store for Watched {
-    fn shards(&self) -> u16 {
-        self.0.shards()
+impl StandIn for Watched {
+    fn behind(&self) -> &dyn Store {
+        &self.0
     }
+
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
         if let Some(error) = fails(&self.1.failing) {
             return Box::pin(std::future::ready(Err(error)));
@@ -75,53 +71,16 @@ impl Store for Watched {
             Ok(claimed)
         })
     }
-    fn ready(&self, shard: ShardId, after: Option<ReadyCursor>, limit: usize) -> StoreFuture<'_, Ready> {
-        self.0.ready(shard, after, limit)
-    }
-    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
-        self.0.apply(shard, commands)
-    }
-    fn settle(&self, shard: ShardId, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
+
+    fn settle(
+        &self,
+        shard: ShardId,
+        settlements: Vec<Settlement>,
+    ) -> StoreFuture<'_, Vec<SettleOutcome>> {
         if let Some(error) = fails(&self.1.settles_failing) {
             return Box::pin(std::future::ready(Err(error)));
         }
         self.0.settle(shard, settlements)
-    }
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
-        self.0.release_owner(shard, run)
-    }
-    fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId) -> StoreFuture<'_, Option<TimerView>> {
-        self.0.get(shard, namespace, id)
-    }
-    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
-        self.0.list(shard, request)
-    }
-    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
-        self.0.stats(shard, namespace)
-    }
-    fn forecast(&self, shard: ShardId, request: ForecastRequest) -> StoreFuture<'_, Option<Forecast>> {
-        self.0.forecast(shard, request)
-    }
-    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
-        self.0.put_namespace(name, put)
-    }
-    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
-        self.0.get_namespace(name)
-    }
-    fn list_namespaces(&self, after: Option<NamespaceName>, limit: usize) -> StoreFuture<'_, Vec<Namespace>> {
-        self.0.list_namespaces(after, limit)
-    }
-    fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
-        self.0.set_activity(name, activity)
-    }
-    fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
-        self.0.delete_namespace(name, mode)
-    }
-    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
-        self.0.wakeups(shard)
-    }
-    fn health(&self) -> Health {
-        self.0.health()
     }
 }
 
@@ -133,9 +92,9 @@ impl Sink for Nowhere {
     }
 }
 
-pub(super) struct World {
-    pub(super) app: App,
-    pub(super) claims: Arc<Claims>,
+pub(crate) struct World {
+    pub(crate) app: App,
+    pub(crate) claims: Arc<Claims>,
 }
 
 /// What a client calls instead of a connection.
@@ -143,7 +102,7 @@ type Direct = MapRequest<Router, fn(http::Request<tonic::body::Body>) -> http::R
 
 impl World {
     /// A server with the namespace `a`.
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
         let claims = Arc::<Claims>::default();
         let memory = MemoryStore::new(Arc::clone(&clock), 1);
@@ -177,12 +136,12 @@ impl World {
         world
     }
 
-    pub(super) fn direct(&self) -> Direct {
+    pub(crate) fn direct(&self) -> Direct {
         crate::grpc::router(self.app.clone()).map_request(|request| request.map(Body::new))
     }
 
     /// Makes timers that are due, behind the back of everything that counts bytes.
-    pub(super) async fn due(&self, count: usize) {
+    pub(crate) async fn due(&self, count: usize) {
         let commands = (0..count).map(|i| {
             let id = TimerId::new(&format!("t{i}")).unwrap();
             let schedule = Box::new(Schedule::new(id, When::After(Millis::ZERO)));
@@ -195,12 +154,12 @@ impl World {
         self.app.store().apply(ShardId(0), commands.collect()).await.unwrap();
     }
 
-    pub(super) fn granted(&self) -> usize {
+    pub(crate) fn granted(&self) -> usize {
         self.claims.granted.load(Ordering::Relaxed)
     }
 
     /// Whether nothing of the memory of bodies is used.
-    pub(super) fn uses_nothing(&self) -> bool {
+    pub(crate) fn uses_nothing(&self) -> bool {
         let all_but_one = self.app.budget().take_anyway(BODIES_BYTES - 1);
         let has_room = self.app.budget().take(1).is_ok();
         drop(all_but_one);
@@ -209,9 +168,9 @@ impl World {
 }
 
 /// A consumer.
-pub(super) struct Consumer {
-    pub(super) say: mpsc::Sender<v1::ConsumeRequest>,
-    pub(super) hear: Streaming<v1::ConsumeResponse>,
+pub(crate) struct Consumer {
+    pub(crate) say: mpsc::Sender<v1::ConsumeRequest>,
+    pub(crate) hear: Streaming<v1::ConsumeResponse>,
 }
 
 fn receiving<T>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> {
@@ -223,7 +182,7 @@ fn receiving<T>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> {
 
 impl Consumer {
     /// Opens a stream whose leases have this length.
-    pub(super) async fn open(world: &World, credits: u32, lease_secs: i64) -> Self {
+    pub(crate) async fn open(world: &World, credits: u32, lease_secs: i64) -> Self {
         let (say, said) = mpsc::channel(10);
         let lease = Some(prost_types::Duration { seconds: lease_secs, nanos: 0 });
         let open = Some(v1::ConsumeOpen { namespace: "a".into(), lease });
@@ -233,17 +192,17 @@ impl Consumer {
         Self { say, hear: client.consume(receiving(said)).await.unwrap().into_inner() }
     }
 
-    pub(super) async fn say(&self, credits: u32, settlements: Vec<v1::Settlement>) {
+    pub(crate) async fn say(&self, credits: u32, settlements: Vec<v1::Settlement>) {
         self.say.send(v1::ConsumeRequest { open: None, credits, settlements }).await.unwrap();
     }
 
     /// What comes next; a wait of an hour is a hang.
-    pub(super) async fn hear(&mut self) -> Option<Result<Kind, Status>> {
+    pub(crate) async fn hear(&mut self) -> Option<Result<Kind, Status>> {
         let next = timeout(Duration::from_secs(3_600), self.hear.next()).await;
         Some(next.expect("nothing comes")?.map(|answer| answer.kind.unwrap()))
     }
 
-    pub(super) async fn firings(&mut self) -> Vec<v1::Firing> {
+    pub(crate) async fn firings(&mut self) -> Vec<v1::Firing> {
         match self.hear().await {
             Some(Ok(Kind::Firings(firings))) => firings.firings,
             other => panic!("{other:?}"),

@@ -1,0 +1,35 @@
+//! `GET /v1/cluster`: how the service is.
+
+use axum::{extract::State, response::Response};
+
+use super::{App, Problem, answer, health::reasons, problem::Refusals};
+use crate::wire::ClusterOut;
+
+/// How the service is: version, shards, whether it can work, counts over all namespaces.
+#[utoipa::path(
+    get,
+    path = "/v1/cluster",
+    tag = "service",
+    responses((status = 200, description = "How it is.", body = ClusterOut), Refusals)
+)]
+pub(crate) async fn cluster(State(app): State<App>) -> Result<Response, Problem> {
+    answer::ok(&app.cluster())
+}
+
+impl App {
+    /// How the service is; answers at once.
+    pub(crate) fn cluster(&self) -> ClusterOut {
+        let health = self.store().health();
+        let reasons = reasons(self, &health);
+        ClusterOut {
+            version: env!("CARGO_PKG_VERSION"),
+            shards: self.store().shards(),
+            ready: reasons.is_empty(),
+            reasons,
+            pending: health.pending,
+            overdue: health.overdue,
+            in_flight: health.in_flight,
+            dead: health.dead,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Stores that do what another one does but for the few calls that a test changes.
+
+use duly_core::{NamespaceName, TimerId, shard::ShardId};
+use tokio::sync::watch;
+
+use crate::{
+    ClaimRequest, Claimed, Command, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
+    Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture,
+    TimerView,
+    namespaces::{Activity, DeleteMode, Namespace, Put},
+};
+
+/// A store in front of another: what it does not say itself, the other one does.
+#[rustfmt::skip]
+pub trait StandIn: std::fmt::Debug + Send + Sync + 'static {
+    /// The other one.
+    fn behind(&self) -> &dyn Store;
+
+    /// See [`Store::apply`].
+    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
+        self.behind().apply(shard, commands)
+    }
+    /// See [`Store::ready`].
+    fn ready(&self, shard: ShardId, after: Option<ReadyCursor>, limit: usize) -> StoreFuture<'_, Ready> {
+        self.behind().ready(shard, after, limit)
+    }
+    /// See [`Store::claim`].
+    fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+        self.behind().claim(shard, request)
+    }
+    /// See [`Store::settle`].
+    fn settle(&self, shard: ShardId, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        self.behind().settle(shard, settlements)
+    }
+    /// See [`Store::list`].
+    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
+        self.behind().list(shard, request)
+    }
+    /// See [`Store::get_namespace`].
+    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
+        self.behind().get_namespace(name)
+    }
+}
+
+#[rustfmt::skip]
+impl<T: StandIn> Store for T {
+    fn shards(&self) -> u16 {
+        self.behind().shards()
+    }
+    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
+        StandIn::apply(self, shard, commands)
+    }
+    fn ready(&self, shard: ShardId, after: Option<ReadyCursor>, limit: usize) -> StoreFuture<'_, Ready> {
+        StandIn::ready(self, shard, after, limit)
+    }
+    fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+        StandIn::claim(self, shard, request)
+    }
+    fn settle(&self, shard: ShardId, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        StandIn::settle(self, shard, settlements)
+    }
+    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+        self.behind().release_owner(shard, run)
+    }
+    fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId) -> StoreFuture<'_, Option<TimerView>> {
+        self.behind().get(shard, namespace, id)
+    }
+    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
+        StandIn::list(self, shard, request)
+    }
+    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
+        self.behind().stats(shard, namespace)
+    }
+    fn forecast(&self, shard: ShardId, request: ForecastRequest) -> StoreFuture<'_, Option<Forecast>> {
+        self.behind().forecast(shard, request)
+    }
+    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
+        self.behind().put_namespace(name, put)
+    }
+    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
+        StandIn::get_namespace(self, name)
+    }
+    fn list_namespaces(&self, after: Option<NamespaceName>, limit: usize) -> StoreFuture<'_, Vec<Namespace>> {
+        self.behind().list_namespaces(after, limit)
+    }
+    fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
+        self.behind().set_activity(name, activity)
+    }
+    fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
+        self.behind().delete_namespace(name, mode)
+    }
+    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
+        self.behind().wakeups(shard)
+    }
+    fn health(&self) -> Health {
+        self.behind().health()
+    }
+}
