@@ -232,8 +232,11 @@ impl Credentials {
                 format!("Bearer {token}")
             }
             Self::Basic(name, password) => {
-                if name.contains(':') || [name, password].iter().any(|it| it.contains(char::is_control)) {
-                    let allowed = "a name without colon, and a password, both without control characters";
+                if name.contains(':')
+                    || [name, password].iter().any(|it| it.contains(char::is_control))
+                {
+                    let allowed =
+                        "a name without colon, and a password, both without control characters";
                     return Err(Invalid::unseen("basic", allowed));
                 }
                 format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))

@@ -144,10 +144,9 @@ impl Error {
             Self::Unknown { code: Code::Internal, .. } => Again::No,
             Self::Unknown { retry: Retry::After(wait), .. } => Again::Perhaps(*wait),
             Self::Unknown { .. } => Again::Perhaps(Duration::ZERO),
-            Self::Invalid(_)
-            | Self::Foreign { .. }
-            | Self::TooLate { .. }
-            | Self::Answer(_) => Again::No,
+            Self::Invalid(_) | Self::Foreign { .. } | Self::TooLate { .. } | Self::Answer(_) => {
+                Again::No
+            }
         }
     }
 

@@ -1,26 +1,32 @@
-//! The HTTP client of the command line: one request, one answer, every failure in words.
+//! HTTP for what passes documents, lines or text on as they are: settings of namespaces and counts of
+//! them (a file goes in as it is, and what the server answers comes out as it is), streams of lines
+//! (`batch`, `import`, `export`), `metrics`, `health`, `openapi`, `store backup`. Everything about
+//! timers and firings goes through `duly-client` ([`crate::client`]).
 //!
-//! Names and ids are percent-encoded into the path. Nothing is retried here: what is not known to
+//! One request, one answer, every failure in words. Names and ids are percent-encoded into the path. Nothing is retried here: what is not known to
 //! be done is said to be unknown.
 
 mod lines;
 mod problem;
 mod unreachable;
 
-pub(crate) use problem::{Hint, sentence};
+pub(crate) use self::{
+    problem::{Hint, sentence},
+    unreachable::{nobody_there, unknown},
+};
 
 use std::time::Duration;
 
-use duly_core::{NamespaceName, TimerId};
+use duly_core::NamespaceName;
 use reqwest::{Method, StatusCode, Url, header::CONTENT_TYPE};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::failure::Failure;
 
 /// Time to connect.
-const CONNECT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// Time for a whole exchange, on top of what the server was asked to wait.
-const EXCHANGE: Duration = Duration::from_secs(60);
+pub(crate) const EXCHANGE: Duration = Duration::from_secs(60);
 
 /// What to type next after any call, unless the call has a better hint.
 const HINTS: &[Hint] = &[
@@ -33,14 +39,14 @@ const HINTS: &[Hint] = &[
 ];
 
 /// Calls one server.
-pub(crate) struct Client {
+pub(crate) struct Http {
     http: reqwest::Client,
     server: Url,
 }
 
 /// One call to be made.
 pub(crate) struct Call<'a> {
-    client: &'a Client,
+    client: &'a Http,
     method: Method,
     url: Url,
     body: Option<Result<Vec<u8>, serde_json::Error>>,
@@ -57,7 +63,7 @@ pub(crate) struct Answer {
     server: Url,
 }
 
-impl Client {
+impl Http {
     /// A client of `server`.
     pub(crate) fn new(server: Url) -> Result<Self, Failure> {
         let mut builder = reqwest::Client::builder()
@@ -120,18 +126,6 @@ impl Client {
         below: &[&str],
     ) -> Call<'_> {
         let mut segments = vec![namespace.as_str()];
-        segments.extend(below);
-        self.call(method, &segments)
-    }
-
-    /// A call to a timer, or to `below` it.
-    pub(crate) fn timer(
-        &self,
-        method: Method,
-        (namespace, id): (&NamespaceName, &TimerId),
-        below: &[&str],
-    ) -> Call<'_> {
-        let mut segments = vec![namespace.as_str(), "timers", id.as_str()];
         segments.extend(below);
         self.call(method, &segments)
     }
@@ -216,6 +210,11 @@ impl Answer {
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_str(&self.text).map_err(|error| not_duly(&self.server, &error))
     }
+}
+
+/// The refusal that a problem document is, with what to type next.
+pub(crate) fn refused(problem: String, hints: &[Hint]) -> Failure {
+    Failure::Refused { message: problem::with_hint(&problem, &[hints, HINTS].concat()), problem }
 }
 
 /// An answer that cannot be read.

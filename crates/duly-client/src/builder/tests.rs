@@ -13,7 +13,9 @@ fn local() -> Builder {
 
 #[tokio::test]
 async fn an_address_is_one_with_scheme_and_host_and_nothing_else() {
-    for url in ["http://localhost:3859", "http://127.0.0.1:3859/", "http://[::1]:3859", "http://h/duly/"] {
+    for url in
+        ["http://localhost:3859", "http://127.0.0.1:3859/", "http://[::1]:3859", "http://h/duly/"]
+    {
         assert!(Client::new(url).is_ok(), "{url}");
     }
     for (url, why) in [

@@ -28,7 +28,9 @@ pub(super) fn endpoint(url: &str) -> Result<(Endpoint, Option<Arc<str>>), Invali
     }
     let authority = uri.authority().ok_or_else(|| refuse("it names no host"))?;
     if authority.as_str().contains('@') {
-        return Err(refuse("it has a name or password in it: give the builder a token, or use its basic()"));
+        return Err(refuse(
+            "it has a name or password in it: give the builder a token, or use its basic()",
+        ));
     }
     if authority.host().is_empty() {
         return Err(refuse("it names no host"));

@@ -96,9 +96,9 @@ fn is_not_connected(status: &Status) -> bool {
 /// HTTP/2 by a line of text, whose first letters are the length of a frame that nobody takes.
 /// (One that speaks HTTP/2 ends a connection with an error of its own, which is not this one.)
 fn speaks_no_http_2(status: &Status) -> bool {
-    causes(status).filter_map(|cause| cause.downcast_ref::<h2::Error>()).any(|error| {
-        error.is_library() && error.reason() == Some(h2::Reason::FRAME_SIZE_ERROR)
-    })
+    causes(status)
+        .filter_map(|cause| cause.downcast_ref::<h2::Error>())
+        .any(|error| error.is_library() && error.reason() == Some(h2::Reason::FRAME_SIZE_ERROR))
 }
 
 fn is_too_late(status: &Status) -> bool {

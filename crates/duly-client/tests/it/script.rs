@@ -76,7 +76,11 @@ impl Script {
     }
 
     /// Serves it below a path, as a proxy may; `""` for none.
-    pub(super) async fn serve_below(self: &Arc<Self>, path: &str, mut server: Server) -> SocketAddr {
+    pub(super) async fn serve_below(
+        self: &Arc<Self>,
+        path: &str,
+        mut server: Server,
+    ) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut routes = Routes::new(TimersServer::new(Follower(Arc::clone(self))));
