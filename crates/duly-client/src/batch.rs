@@ -29,6 +29,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+pub(crate) use self::lane::{of_item, path_of};
 use self::{
     lane::{Lane, Waiting},
     place::Place,

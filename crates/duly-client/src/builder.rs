@@ -5,13 +5,14 @@ mod url;
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 
-use tonic::{metadata::AsciiMetadataValue, service::interceptor::InterceptedService};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::HeaderValue;
 
 use crate::{
     batch::{Batches, Batching},
     client::{Client, Inner},
     error::{Error, Invalid},
-    link::{Authorize, Link},
+    link::{Line, Link},
     retry::Retries,
 };
 
@@ -29,7 +30,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 #[must_use = "a client is made by build()"]
 pub struct Builder {
     url: String,
-    token: Option<String>,
+    credentials: Option<Credentials>,
     user_agent: Option<String>,
     timeout: Duration,
     connect_timeout: Duration,
@@ -51,7 +52,7 @@ impl Builder {
     pub(crate) fn new(url: String) -> Self {
         Self {
             url,
-            token: None,
+            credentials: None,
             user_agent: None,
             timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
@@ -66,7 +67,14 @@ impl Builder {
     /// A token that each call shows as `authorization: Bearer …`. The server itself knows no logins;
     /// the proxy in front of it does.
     pub fn token(mut self, token: impl Into<String>) -> Self {
-        self.token = Some(token.into());
+        self.credentials = Some(Credentials::Bearer(token.into()));
+        self
+    }
+
+    /// A name and a password that each call shows as `authorization: Basic …`, in place of a token:
+    /// for a proxy that asks for them. In cleartext everybody on the way can read them.
+    pub fn basic(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
+        self.credentials = Some(Credentials::Basic(name.into(), password.into()));
         self
     }
 
@@ -130,11 +138,12 @@ impl Builder {
     /// Must be called within a Tokio runtime, on which the connection then lives.
     pub fn build(self) -> Result<Client, Error> {
         self.check()?;
-        let authorize = Authorize(self.token.as_deref().map(bearer).transpose()?);
+        let authorization = self.credentials.as_ref().map(Credentials::header).transpose()?;
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(Invalid::unseen("build", "called within a Tokio runtime").into());
         }
-        let mut endpoint = url::endpoint(&self.url)?
+        let (endpoint, below) = url::endpoint(&self.url)?;
+        let mut endpoint = endpoint
             .connect_timeout(self.connect_timeout)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEP_ALIVE)
@@ -148,13 +157,14 @@ impl Builder {
         if url::is_https(&endpoint) {
             endpoint = self.tls.apply(endpoint)?;
         }
-        let line = InterceptedService::new(endpoint.connect_lazy(), authorize);
+        let line = Line { channel: endpoint.connect_lazy(), authorization, below };
         let (server, message_bytes_max) = (Arc::from(self.url), self.message_bytes_max);
         let link = Link { line, server, message_bytes_max };
         let batches = Arc::new(Batches::new(link.clone(), self.batching));
         Ok(Client {
             inner: Arc::new(Inner { link, batches, retries: self.retries }),
             timeout: self.timeout,
+            is_batched: true,
         })
     }
 
@@ -204,13 +214,38 @@ pub(crate) fn span(
     Err(Invalid::new(field, format_args!("{value:?}"), allowed))
 }
 
-fn bearer(token: &str) -> Result<AsciiMetadataValue, Invalid> {
-    let allowed = "visible ASCII characters without spaces, at least one";
-    let is_allowed = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
-    let value = is_allowed.then(|| AsciiMetadataValue::try_from(format!("Bearer {token}")).ok());
-    let mut value = value.flatten().ok_or_else(|| Invalid::unseen("token", allowed))?;
-    value.set_sensitive(true);
-    Ok(value)
+/// Who calls.
+#[derive(Clone)]
+enum Credentials {
+    Bearer(String),
+    Basic(String, String),
+}
+
+impl Credentials {
+    fn header(&self) -> Result<HeaderValue, Invalid> {
+        let text = match self {
+            Self::Bearer(token) => {
+                if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+                    let allowed = "visible ASCII characters without spaces, at least one";
+                    return Err(Invalid::unseen("token", allowed));
+                }
+                format!("Bearer {token}")
+            }
+            Self::Basic(name, password) => {
+                if name.contains(':')
+                    || [name, password].iter().any(|it| it.contains(char::is_control))
+                {
+                    let allowed =
+                        "a name without colon, and a password, both without control characters";
+                    return Err(Invalid::unseen("basic", allowed));
+                }
+                format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
+            }
+        };
+        let mut value = HeaderValue::try_from(text).expect("these characters are allowed");
+        value.set_sensitive(true);
+        Ok(value)
+    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ macro_rules! call {
     }};
 }
 
+mod many;
 mod namespaces;
 mod pages;
 mod pulling;
@@ -40,6 +41,8 @@ use crate::{
 pub struct Client {
     pub(crate) inner: Arc<Inner>,
     pub(crate) timeout: Duration,
+    /// Whether changes go together in batches.
+    pub(crate) is_batched: bool,
 }
 
 /// What all clones share.
@@ -65,7 +68,15 @@ impl Client {
     /// The same client with another time for its calls, 1 ms to 1 h.
     pub fn with_timeout(&self, timeout: Duration) -> Result<Self, Error> {
         span("timeout", timeout, Duration::from_millis(1), Duration::from_secs(3_600))?;
-        Ok(Self { inner: Arc::clone(&self.inner), timeout })
+        Ok(Self { timeout, ..self.clone() })
+    }
+
+    /// The same client whose changes of timers go one by one, each as a call of its own, and answer
+    /// the timer whole, with payload and headers. Calls that are made at the same time may be carried
+    /// out in any order.
+    #[must_use]
+    pub fn unbatched(&self) -> Self {
+        Self { is_batched: false, ..self.clone() }
     }
 
     /// When a call that begins now is given up, if it is to wait so long on top.

@@ -33,6 +33,14 @@ pub enum Error {
         /// What the connection failed of.
         reason: String,
     },
+    /// What answers at the address speaks no HTTP/2, and so no gRPC.
+    #[error(
+        "what answers at {server} speaks no HTTP/2, which gRPC needs: is it a Duly server, and does a proxy in front of it pass gRPC on?"
+    )]
+    Foreign {
+        /// The URL that was given to the builder.
+        server: String,
+    },
     /// The time of the call was over before it was sent; nothing was done.
     #[error("nothing was sent within {} ms: {reason}; repeat the call, or give it more time", .limit.as_millis())]
     TooLate {
@@ -86,7 +94,7 @@ impl Error {
         match self {
             Self::Invalid(_) => Code::InvalidArgument,
             Self::Refused(refusal) => refusal.code,
-            Self::Unreachable { .. } => Code::Unavailable,
+            Self::Unreachable { .. } | Self::Foreign { .. } => Code::Unavailable,
             Self::TooLate { .. } => Code::DeadlineExceeded,
             Self::Unknown { code, .. } => *code,
             Self::Answer(_) => Code::Internal,
@@ -96,7 +104,7 @@ impl Error {
     /// Whether another try can help.
     pub fn retry(&self) -> Retry {
         match self {
-            Self::Invalid(_) | Self::Answer(_) => Retry::Never,
+            Self::Invalid(_) | Self::Foreign { .. } | Self::Answer(_) => Retry::Never,
             Self::Refused(refusal) => refusal.retry(),
             Self::Unreachable { .. } => Retry::After(Duration::from_secs(1)),
             Self::TooLate { .. } => Retry::After(Duration::ZERO),
@@ -106,7 +114,7 @@ impl Error {
 
     /// Whether it is certain that nothing was changed.
     pub const fn is_not_done(&self) -> bool {
-        !matches!(self, Self::Unknown { .. } | Self::Answer(_))
+        !matches!(self, Self::Unknown { .. } | Self::Foreign { .. } | Self::Answer(_))
     }
 
     /// What the server said, where it refused.
@@ -114,6 +122,14 @@ impl Error {
         match self {
             Self::Refused(refusal) => Some(refusal),
             _ => None,
+        }
+    }
+
+    /// Takes a path off the field at fault, where the server refused.
+    pub(crate) fn without_path(self, path: &str) -> Self {
+        match self {
+            Self::Refused(refusal) => Self::Refused(Box::new(refusal.without_path(path))),
+            other => other,
         }
     }
 
@@ -128,7 +144,9 @@ impl Error {
             Self::Unknown { code: Code::Internal, .. } => Again::No,
             Self::Unknown { retry: Retry::After(wait), .. } => Again::Perhaps(*wait),
             Self::Unknown { .. } => Again::Perhaps(Duration::ZERO),
-            Self::Invalid(_) | Self::TooLate { .. } | Self::Answer(_) => Again::No,
+            Self::Invalid(_) | Self::Foreign { .. } | Self::TooLate { .. } | Self::Answer(_) => {
+                Again::No
+            }
         }
     }
 

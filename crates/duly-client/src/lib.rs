@@ -55,7 +55,9 @@ mod destination;
 mod error;
 mod link;
 mod list;
+mod many;
 pub mod namespace;
+mod operation;
 mod payload;
 mod pull;
 pub mod retry;
@@ -74,8 +76,10 @@ pub use self::{
     consumer::{Consumer, ConsumerBuilder, Counts, Dedup, Failure, Handler},
     destination::{Destination, HttpDestination, RetryPolicy},
     error::{Code, Error, Invalid, Refusal, Retry},
-    list::{Filter, Listing},
-    namespace::{Namespace, Settings, Stats},
+    list::{Filter, Listing, Page},
+    many::{CancelMany, CancelledMany, Dealt, GivenUp, Letters, Redrive},
+    namespace::{Forecast, Namespace, Settings, SettingsChange, Stats},
+    operation::{Done, Operation},
     payload::{Payload, PayloadForm},
     pull::{Firing, Lease, Leased, Settled, Settlement, Verdict},
     retry::Retries,

@@ -4,36 +4,18 @@
 //! it breaks. Each call carries what is left of its time, so that the server does not work for
 //! nobody, and is given up here when that is over, whatever the server does.
 
+mod line;
+
 use std::{future::Future, sync::Arc, time::Duration};
 
 use duly_proto::v1::{
     cluster_client::ClusterClient, namespaces_client::NamespacesClient, timers_client::TimersClient,
 };
 use tokio::time::{Instant, timeout_at};
-use tonic::{
-    Request, Response, Status,
-    metadata::{Ascii, MetadataValue},
-    service::{Interceptor, interceptor::InterceptedService},
-    transport::Channel,
-};
+use tonic::{Request, Response, Status};
 
+pub(crate) use self::line::Line;
 use crate::error::{Error, of_status};
-
-/// A connection that names its caller.
-pub(crate) type Line = InterceptedService<Channel, Authorize>;
-
-/// Puts the token into each call.
-#[derive(Clone, Debug)]
-pub(crate) struct Authorize(pub(crate) Option<MetadataValue<Ascii>>);
-
-impl Interceptor for Authorize {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(token) = &self.0 {
-            request.metadata_mut().insert("authorization", token.clone());
-        }
-        Ok(request)
-    }
-}
 
 /// The connection to a server.
 #[derive(Clone, Debug)]

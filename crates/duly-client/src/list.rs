@@ -72,6 +72,16 @@ impl Filter {
     }
 }
 
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Page<T> {
+    /// What is on it. It may be short, even empty, and still not be the last.
+    pub items: Vec<T>,
+    /// Where the next page begins; nothing after the last.
+    pub cursor: Option<String>,
+}
+
 /// What a list has, page by page: a stream that asks for the next page when the one before is used
 /// up. After an error it ends.
 pub struct Listing<T>(BoxStream<'static, Result<T, Error>>);

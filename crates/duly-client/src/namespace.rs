@@ -25,6 +25,61 @@ pub struct Settings {
     pub limits: Option<Limits>,
 }
 
+/// A setting that can go back to its default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingsField {
+    /// Pull.
+    Destination,
+    /// No second receiver.
+    Fallback,
+    /// The server's retry policy.
+    Retry,
+    /// 30 s.
+    Lease,
+    /// A day.
+    Retention,
+    /// 1.
+    Weight,
+    /// None: webhooks are not signed.
+    SigningSecrets,
+    /// Every one its default.
+    Limits,
+}
+
+/// What to change of a namespace's settings: what is absent stays, what is given is replaced whole.
+///
+/// ```
+/// # use duly_client::{Settings, SettingsChange, namespace::SettingsField};
+/// let heavier = Settings { weight: Some(5), ..Settings::default() };
+/// let change = SettingsChange::from(heavier).reset(SettingsField::Retry);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SettingsChange {
+    pub(crate) settings: Settings,
+    pub(crate) reset: Vec<SettingsField>,
+}
+
+impl SettingsChange {
+    /// Nothing yet; a change that changes nothing is refused.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A setting goes back to its default.
+    #[must_use]
+    pub fn reset(mut self, field: SettingsField) -> Self {
+        self.reset.push(field);
+        self
+    }
+}
+
+impl From<Settings> for SettingsChange {
+    fn from(settings: Settings) -> Self {
+        Self { settings, reset: Vec::new() }
+    }
+}
+
 /// A second receiver of a namespace's webhooks, which takes over when the first fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fallback {
@@ -147,4 +202,35 @@ pub struct Totals {
     pub rescheduled: u64,
     /// Dead letters made.
     pub dead: u64,
+}
+
+/// How many pending timers become claimable when: each is counted once. While timers change it is a
+/// fuzzy picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forecast {
+    /// The moment that it is seen from.
+    pub now: Option<SystemTime>,
+    /// Length of a bucket.
+    pub bucket: Duration,
+    /// Claimable already.
+    pub overdue: u64,
+    /// Under a lease.
+    pub in_flight: u64,
+    /// One after the other; the first is the one that `now` lies in.
+    pub buckets: Vec<Bucket>,
+    /// Due when the last bucket ends, or after it.
+    pub later: u64,
+    /// The sum of all.
+    pub pending: u64,
+}
+
+/// One bucket of a forecast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bucket {
+    /// Where it begins.
+    pub from: Option<SystemTime>,
+    /// Timers that become claimable in it.
+    pub due: u64,
 }

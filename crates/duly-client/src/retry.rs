@@ -6,7 +6,7 @@
 //!
 //! | call | repeated when its answer got lost? | because |
 //! |---|---|---|
-//! | `get`, `list`, `namespace`, `namespaces`, `stats`, `cluster` | yes | they change nothing |
+//! | `get`, `list`, `list_page`, `namespace`, `namespaces`, `stats`, `forecast`, `cluster` | yes | they change nothing |
 //! | `schedule`, `debounce` | yes | they always have an id (the client makes one where you give none), and the same request again answers the timer that is there: [`Outcome::Existing`](crate::Outcome::Existing) |
 //! | `cancel` | yes | of a timer that is cancelled already it says so: `already` |
 //! | `reschedule` with `if_revision` | yes | the revision goes up with the change, so it is made at most once. If the repetition is refused, nobody knows whose change it was: [`Error::Unknown`] |
@@ -14,7 +14,14 @@
 //! | `fire` | no | in between the timer may have been delivered, or its id given to a new one, which would fire then |
 //! | `settle` | yes | a token names one lease: the same verdict again is [`Settled::Already`](crate::Settled::Already), and nobody else's lease can be meant |
 //! | `lease` | no | firings whose answer got lost stay leased until their lease ends; a repetition would take more |
-//! | `put_namespace`, `pause`, `resume` | yes | they say how the namespace shall be, not how it shall change |
+//! | `put_namespace`, `patch_namespace`, `pause`, `resume` | yes | they say how the namespace shall be, not how it shall change |
+//! | `delete_namespace`, `delete_namespace_and_timers` | no | in between somebody may have made it anew, which would be deleted then |
+//! | `batch` of schedules and cancels, each of another id | yes | each of them is repeatable, and none undoes another one |
+//! | `batch` of anything else | no | by its reschedules and fires; and where a cancel and a schedule name one id, the repetition would cancel what the first time made |
+//! | `cancel_many` | only a dry run | in between other timers may have come to fit, and the numbers would miss those of the first time |
+//! | `redrive` | no | in between a letter may have been given up again, and would be sent once more |
+//! | `purge` | no | in between a timer may have another dead letter, which would be dropped then |
+//! | `give_up_overdue` | no | in between a letter may have been redriven, and would be given up again |
 //!
 //! A repetition is the same request, byte for byte. Where two callers write the same id at the same
 //! time, the last one counts, and a repetition can be the last one: a schedule that is still being

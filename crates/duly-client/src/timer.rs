@@ -29,8 +29,8 @@ pub struct Timer {
     pub occurrence: Option<u32>,
     /// The receiver's idempotency key of this firing.
     pub delivery_id: Option<String>,
-    /// What it carries; only [`Client::get`](crate::Client::get) and
-    /// [`Client::list`](crate::Client::list) show it.
+    /// What it carries; only [`Client::get`](crate::Client::get), lists, and what an
+    /// [`unbatched`](crate::Client::unbatched) client changed show it.
     pub payload: Option<Payload>,
     /// Headers that travel with it; shown where the payload is.
     pub headers: Vec<(String, String)>,
@@ -103,7 +103,8 @@ pub enum Outcome {
 pub struct Scheduled {
     /// What it came to.
     pub outcome: Outcome,
-    /// The timer, without payload and headers.
+    /// The timer; without payload and headers, unless the client is
+    /// [`unbatched`](crate::Client::unbatched).
     pub timer: Timer,
 }
 

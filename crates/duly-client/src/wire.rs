@@ -5,6 +5,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod destination;
+pub(crate) mod many;
 pub(crate) mod namespace;
 pub(crate) mod request;
 pub(crate) mod stats;

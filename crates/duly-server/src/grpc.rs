@@ -17,6 +17,7 @@ mod deadline;
 mod edge;
 mod health;
 mod inbound;
+mod many;
 mod methods;
 mod namespaces;
 mod opening;

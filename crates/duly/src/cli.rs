@@ -9,14 +9,14 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use reqwest::Url;
 
 use crate::{
-    Outcome, args,
-    client::Client,
+    Outcome, args, client,
     commands::{
         batch, bench, cancel, cli_docs, completions, config, dead, export, fire, get, health,
         import, lease, list, man, metrics, namespace, openapi, receive, reschedule, resume,
         schedule, serve, settle, store, top,
     },
     failure::{Failure, Reader},
+    http::Http,
     output::{Format, Loudness, Printer},
 };
 
@@ -78,10 +78,18 @@ enum Command {
 
 /// What a command that calls a server works with.
 pub(crate) struct Session {
-    /// The server.
-    pub(crate) client: Client,
+    /// The server, over HTTP.
+    pub(crate) http: Http,
     /// Where answers go.
     pub(crate) printer: Printer,
+    server: Url,
+}
+
+impl Session {
+    /// The server, by `duly-client`.
+    pub(crate) fn client(&self) -> Result<duly_client::Client, Failure> {
+        client::of(&self.server)
+    }
 }
 
 impl Cli {
@@ -93,32 +101,34 @@ impl Cli {
         let named = server.clone();
         let session = || {
             let server = server.map_or_else(args::server::from_env, Ok)?;
-            Ok::<_, Failure>(Session { client: Client::new(server)?, printer })
+            Ok::<_, Failure>(Session { http: Http::new(server.clone())?, printer, server })
         };
         match self.command {
             Command::Serve(args) => serve::run(args, printer),
-            Command::Schedule(args) => block_on(schedule::run(args, &session()?)),
-            Command::Get(args) => block_on(get::run(args, &session()?)),
-            Command::List(args) => block_on(list::run(args, &session()?)),
-            Command::Reschedule(args) => block_on(reschedule::run(args, &session()?)),
-            Command::Cancel(args) => block_on(cancel::run(args, &session()?)),
-            Command::Fire(args) => block_on(fire::run(args, &session()?)),
-            Command::Batch(args) => block_on(batch::run(args, &session()?)),
-            Command::Lease(args) => block_on(lease::run(args, &session()?)),
-            Command::Settle(args) => block_on(settle::run(args, &session()?)),
-            Command::Namespace(args) => block_on(namespace::run(args, &session()?)),
-            Command::Resume(args) => block_on(resume::run(args, &session()?)),
-            Command::Dead(args) => block_on(dead::run(args, &session()?)),
-            Command::Export(args) => block_on(export::run(args, &session()?)),
-            Command::Import(args) => block_on(import::run(args, &session()?)),
+            Command::Schedule(args) => block_on(async { schedule::run(args, &session()?).await }),
+            Command::Get(args) => block_on(async { get::run(args, &session()?).await }),
+            Command::List(args) => block_on(async { list::run(args, &session()?).await }),
+            Command::Reschedule(args) => {
+                block_on(async { reschedule::run(args, &session()?).await })
+            }
+            Command::Cancel(args) => block_on(async { cancel::run(args, &session()?).await }),
+            Command::Fire(args) => block_on(async { fire::run(args, &session()?).await }),
+            Command::Batch(args) => block_on(async { batch::run(args, &session()?).await }),
+            Command::Lease(args) => block_on(async { lease::run(args, &session()?).await }),
+            Command::Settle(args) => block_on(async { settle::run(args, &session()?).await }),
+            Command::Namespace(args) => block_on(async { namespace::run(args, &session()?).await }),
+            Command::Resume(args) => block_on(async { resume::run(args, &session()?).await }),
+            Command::Dead(args) => block_on(async { dead::run(args, &session()?).await }),
+            Command::Export(args) => block_on(async { export::run(args, &session()?).await }),
+            Command::Import(args) => block_on(async { import::run(args, &session()?).await }),
             Command::Receive(args) => block_on(receive::run(args, printer)),
             Command::Store(args) => store::run(args, printer, session),
             Command::Config(args) => config::run(args, printer),
             Command::Bench(args) => bench::run(args, named, printer),
-            Command::Health(args) => block_on(health::run(args, &session()?)),
-            Command::Top(args) => block_on(top::run(args, &session()?)),
-            Command::Metrics(args) => block_on(metrics::run(args, &session()?)),
-            Command::Openapi(_) => block_on(openapi::run(&session()?)),
+            Command::Health(args) => block_on(async { health::run(args, &session()?).await }),
+            Command::Top(args) => block_on(async { top::run(args, &session()?).await }),
+            Command::Metrics(args) => block_on(async { metrics::run(args, &session()?).await }),
+            Command::Openapi(_) => block_on(async { openapi::run(&session()?).await }),
             Command::Completions(args) => completions::run(args, printer),
             Command::Man(args) => man::run(args, printer),
         }

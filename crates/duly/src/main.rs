@@ -3,8 +3,9 @@
 //! ```text
 //!   main ──► cli (what was typed, checked) ──► commands/<one file each>
 //!                                                │
-//!              args: pieces that several share   ├─► client: HTTP to a server, problems to words
-//!              output: tables, JSON, times       └─► duly-server, duly-store-embedded: in process
+//!              args: pieces that several share   ├─► client: duly-client to a server, answer: its JSON
+//!              output: tables, JSON, times       ├─► http: documents and lines that pass as they are
+//!                                                └─► duly-server, duly-store-embedded: in process
 //! ```
 //!
 //! * It promises: what was typed wrong exits 2, what was refused or failed exits 1, each with one
@@ -15,11 +16,13 @@
 //!
 //! Start reading at [`cli`].
 
+mod answer;
 mod args;
 mod cli;
 mod client;
 mod commands;
 mod failure;
+mod http;
 mod output;
 
 use std::{env, process::ExitCode};

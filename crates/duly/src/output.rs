@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use clap::ValueEnum;
 
 use self::terminal::{Screen, Tone};
-use crate::{Outcome, client::Answer, failure::Failure};
+use crate::{Outcome, failure::Failure, http::Answer};
 
 /// How answers are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -121,7 +121,7 @@ impl Batches {
             match self.send_part(namespace, &part, deadline).await {
                 Ok(results) => {
                     for (i, (waiting, result)) in part.into_iter().zip(results).enumerate() {
-                        let done = done(&waiting.operation, i, result);
+                        let done = of_item(&waiting.operation, i, result);
                         waiting.answer(done);
                     }
                 }
@@ -165,24 +165,29 @@ impl Batches {
 }
 
 /// What became of one operation, as if it had been alone.
-fn done(operation: &v1::Operation, place: usize, result: v1::OperationResult) -> Done {
-    let kind = match operation.operation {
+pub(crate) fn of_item(
+    operation: &v1::Operation,
+    place: usize,
+    result: v1::OperationResult,
+) -> Done {
+    match result.result {
+        Some(Kind::Error(problem)) => {
+            let error = of_problem(problem).without_path(&format!("operations[{place}]."));
+            Err(error.without_path(path_of(operation.operation.as_ref())))
+        }
+        Some(kind) => Ok(kind),
+        None => Err(Error::answer("a result is empty")),
+    }
+}
+
+/// What stands in front of a field of an operation.
+pub(crate) const fn path_of(operation: Option<&Operation>) -> &'static str {
+    match operation {
         Some(Operation::Schedule(_)) => "schedule.",
         Some(Operation::Reschedule(_)) => "reschedule.",
         Some(Operation::Cancel(_)) => "cancel.",
         Some(Operation::Fire(_)) => "fire.",
         None => "",
-    };
-    match result.result {
-        Some(Kind::Error(problem)) => Err(match of_problem(problem) {
-            Error::Refused(refusal) => {
-                let refusal = refusal.without_path(&format!("operations[{place}]."));
-                Error::Refused(Box::new(refusal.without_path(kind)))
-            }
-            other => other,
-        }),
-        Some(kind) => Ok(kind),
-        None => Err(Error::answer("a result is empty")),
     }
 }
 

@@ -1,4 +1,7 @@
-//! The address of a server: `http://host:port` or `https://host:port`, and nothing else.
+//! The address of a server: `http://host:port` or `https://host:port`, and the path below which a
+//! proxy serves it.
+
+use std::sync::Arc;
 
 use http::{Uri, uri::Scheme};
 use tonic::transport::Endpoint;
@@ -6,11 +9,11 @@ use tonic::transport::Endpoint;
 use crate::error::Invalid;
 
 /// What an address may be.
-const ALLOWED: &str = "http://host:port or https://host:port, without path, such as \
-                       http://127.0.0.1:3859";
+const ALLOWED: &str = "http://host:port or https://host:port, such as http://127.0.0.1:3859, with a \
+                       path only where a proxy serves Duly below it";
 
-/// Checks an address, and takes it.
-pub(super) fn endpoint(url: &str) -> Result<Endpoint, Invalid> {
+/// Checks an address, and takes it, and the path that stands in front of every call.
+pub(super) fn endpoint(url: &str) -> Result<(Endpoint, Option<Arc<str>>), Invalid> {
     // Never shown whole: what stands before the @ may be a password.
     let refuse = |why: &str| Invalid::new("url", hidden(url), format!("{ALLOWED} ({why})"));
     let uri: Uri = url.parse().map_err(|error| refuse(&format!("{error}")))?;
@@ -25,15 +28,20 @@ pub(super) fn endpoint(url: &str) -> Result<Endpoint, Invalid> {
     }
     let authority = uri.authority().ok_or_else(|| refuse("it names no host"))?;
     if authority.as_str().contains('@') {
-        return Err(refuse("it has a name or password in it: give the builder a token"));
+        return Err(refuse(
+            "it has a name or password in it: give the builder a token, or use its basic()",
+        ));
     }
     if authority.host().is_empty() {
         return Err(refuse("it names no host"));
     }
-    if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-        return Err(refuse("it has a path or query"));
+    if uri.query().is_some() {
+        return Err(refuse("it has a query"));
     }
-    Endpoint::from_shared(url.to_owned()).map_err(|error| refuse(&error.to_string()))
+    let path = uri.path().trim_end_matches('/');
+    let below = (!path.is_empty()).then(|| Arc::from(path));
+    let endpoint = Endpoint::from_shared(url.to_owned());
+    Ok((endpoint.map_err(|error| refuse(&error.to_string()))?, below))
 }
 
 /// Whether it is one of TLS.

@@ -11,13 +11,13 @@ use super::{
 use crate::{
     error::Error,
     list::Listing,
-    namespace::{Namespace, Settings, Stats},
+    namespace::{Forecast, Namespace, Settings, SettingsChange, Stats},
     retry::Safety,
     wire::{
-        namespace::{namespace_in, settings_out},
+        namespace::{namespace_in, patch_out, settings_out},
         required,
-        stats::stats_in,
-        time::time_out,
+        stats::{forecast_in, stats_in},
+        time::{duration_out, time_out},
     },
 };
 
@@ -33,6 +33,33 @@ impl Client {
         let request = v1::PutNamespaceRequest { namespace, settings };
         let response = call!(self, namespaces.put, request)?;
         namespace_in(required("namespace", response.namespace)?)
+    }
+
+    /// Changes some of a namespace's settings: what is absent stays, what is given is replaced whole.
+    pub async fn patch_namespace(
+        &self,
+        name: &str,
+        change: impl Into<SettingsChange>,
+    ) -> Result<Namespace, Error> {
+        let request = patch_out(checked(name)?, change.into());
+        namespace_in(call!(self, namespaces.patch, request)?)
+    }
+
+    /// Ends a namespace that has no pending timers and no dead letters: `namespace_not_empty` where
+    /// it has.
+    pub async fn delete_namespace(&self, name: &str) -> Result<(), Error> {
+        self.delete(v1::DeleteNamespaceRequest { namespace: checked(name)?, force: false }).await
+    }
+
+    /// Ends a namespace with all its timers, stubs and dead letters.
+    pub async fn delete_namespace_and_timers(&self, name: &str) -> Result<(), Error> {
+        self.delete(v1::DeleteNamespaceRequest { namespace: checked(name)?, force: true }).await
+    }
+
+    async fn delete(&self, request: v1::DeleteNamespaceRequest) -> Result<(), Error> {
+        let v1::DeleteNamespaceResponse {} =
+            call!(self, namespaces.delete, request, Safety::Once, Duration::ZERO)?;
+        Ok(())
     }
 
     /// One namespace.
@@ -80,6 +107,19 @@ impl Client {
     pub async fn stats(&self, name: &str) -> Result<Stats, Error> {
         let request = v1::StatsRequest { namespace: checked(name)? };
         Ok(stats_in(call!(self, namespaces.stats, request)?))
+    }
+
+    /// How many pending timers become claimable in each of the next `count` stretches of time: 1 to
+    /// 1000 of them, each 1 s to 366 days long.
+    pub async fn forecast(
+        &self,
+        name: &str,
+        bucket: Duration,
+        count: u32,
+    ) -> Result<Forecast, Error> {
+        let (bucket, count) = (Some(duration_out(bucket)), Some(count));
+        let request = v1::ForecastRequest { namespace: checked(name)?, bucket, count };
+        Ok(forecast_in(call!(self, namespaces.forecast, request)?))
     }
 }
 

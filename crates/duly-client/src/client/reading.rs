@@ -11,7 +11,7 @@ use super::{
 use crate::{
     cluster::Cluster,
     error::Error,
-    list::{Filter, Listing},
+    list::{self, Filter, Listing},
     retry::Safety,
     timer::Timer,
     wire::{
@@ -53,6 +53,21 @@ impl Client {
             }
         };
         listing(first.map_err(Error::from), turn, timer_in)
+    }
+
+    /// One page of a list: the first without a cursor, else the one that the page before names. For
+    /// whoever shows pages, or goes on later; [`Client::list`] turns them by itself.
+    pub async fn list_page(
+        &self,
+        namespace: &str,
+        filter: Filter,
+        cursor: Option<&str>,
+    ) -> Result<list::Page<Timer>, Error> {
+        let request = list_out(namespace_out(namespace)?.as_ref().to_owned(), filter)?;
+        let request = v1::ListRequest { cursor: cursor.map(str::to_owned), ..request };
+        let page = call!(self, timers.list, request)?;
+        let items = page.timers.into_iter().map(timer_in).collect::<Result<_, _>>()?;
+        Ok(list::Page { items, cursor: page.cursor })
     }
 
     /// How the service is, and what it holds.

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::{Client, namespace_out};
 use crate::{
+    batch::path_of,
     change::Change,
     error::Error,
     retry::{Safety, repeat},
@@ -76,7 +77,8 @@ impl Client {
     }
 
     /// Changes a pending timer. After this it never fires for its old time, nor with its old
-    /// payload. The answer shows it without payload and headers.
+    /// payload. The answer shows it without payload and headers, unless the client is
+    /// [`unbatched`](Self::unbatched).
     pub async fn reschedule(
         &self,
         namespace: &str,
@@ -88,7 +90,8 @@ impl Client {
         self.change(namespace, operation, safety).await
     }
 
-    /// Makes a timer due now, or its next attempt. The answer shows it without payload and headers.
+    /// Makes a timer due now, or its next attempt. The answer shows it as [`reschedule`](Self::reschedule)
+    /// does.
     pub async fn fire(&self, namespace: &str, id: &str) -> Result<Timer, Error> {
         let operation = Operation::Fire(v1::Fire { id: id_out(id)? });
         self.change(namespace, operation, Safety::Once).await
@@ -113,12 +116,44 @@ impl Client {
         safety: Safety,
     ) -> Result<Kind, Error> {
         let namespace = namespace_out(namespace)?;
+        if !self.is_batched {
+            return self.operate_alone(namespace.as_ref().to_owned(), operation, safety).await;
+        }
         let deadline = self.deadline(Duration::ZERO)?;
         let batches = &self.inner.batches;
         repeat(self.inner.retries, safety, deadline, || {
             batches.run(&namespace, operation.clone(), deadline, self.timeout)
         })
         .await
+    }
+
+    async fn operate_alone(
+        &self,
+        namespace: String,
+        operation: Operation,
+        safety: Safety,
+    ) -> Result<Kind, Error> {
+        let path = path_of(Some(&operation));
+        let on_top = Duration::ZERO;
+        let answered = match operation {
+            Operation::Schedule(it) => {
+                let request = v1::ScheduleRequest { namespace, schedule: Some(it) };
+                call!(self, timers.schedule, request, safety, on_top).map(Kind::Scheduled)
+            }
+            Operation::Reschedule(it) => {
+                let request = v1::RescheduleRequest { namespace, reschedule: Some(it) };
+                call!(self, timers.reschedule, request, safety, on_top).map(Kind::Timer)
+            }
+            Operation::Cancel(it) => {
+                let request = v1::CancelRequest { namespace, cancel: Some(it) };
+                call!(self, timers.cancel, request, safety, on_top).map(Kind::Cancelled)
+            }
+            Operation::Fire(it) => {
+                let request = v1::FireRequest { namespace, fire: Some(it) };
+                call!(self, timers.fire, request, safety, on_top).map(Kind::Timer)
+            }
+        };
+        answered.map_err(|error| error.without_path(path))
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn of_status(status: &Status, server: &str) -> Error {
         None if is_not_connected(status) => {
             Error::Unreachable { server: server.to_owned(), reason: reason(status) }
         }
+        None if speaks_no_http_2(status) => Error::Foreign { server: server.to_owned() },
         None => of_others(status),
     }
 }
@@ -89,6 +90,15 @@ fn of_others(status: &Status) -> Error {
 
 fn is_not_connected(status: &Status) -> bool {
     causes(status).any(|cause| cause.is::<ConnectError>())
+}
+
+/// Whether the first thing that came is no frame of HTTP/2. Servers of HTTP/1 answer the opening of
+/// HTTP/2 by a line of text, whose first letters are the length of a frame that nobody takes.
+/// (One that speaks HTTP/2 ends a connection with an error of its own, which is not this one.)
+fn speaks_no_http_2(status: &Status) -> bool {
+    causes(status)
+        .filter_map(|cause| cause.downcast_ref::<h2::Error>())
+        .any(|error| error.is_library() && error.reason() == Some(h2::Reason::FRAME_SIZE_ERROR))
 }
 
 fn is_too_late(status: &Status) -> bool {

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     error::{Error, of_problem},
+    operation::Done,
     payload::{Payload, PayloadForm},
     pull::{Firing, Leased, Settled},
     timer::{Attempt, Cancelled, Outcome, Scheduled, Timer},
@@ -85,6 +86,17 @@ pub(crate) fn scheduled_in(response: v1::ScheduleResponse) -> Result<Scheduled, 
         }
     };
     Ok(Scheduled { outcome, timer: timer_in(required("timer", response.timer)?)? })
+}
+
+/// What became of one operation of a batch.
+pub(crate) fn done_in(kind: v1::operation_result::Result) -> Result<Done, Error> {
+    use v1::operation_result::Result as Kind;
+    match kind {
+        Kind::Scheduled(response) => Ok(Done::Scheduled(Box::new(scheduled_in(response)?))),
+        Kind::Timer(timer) => Ok(Done::Changed(Box::new(timer_in(timer)?))),
+        Kind::Cancelled(response) => Ok(Done::Cancelled(cancelled_in(response))),
+        Kind::Error(problem) => Err(of_problem(problem)),
+    }
 }
 
 pub(crate) const fn cancelled_in(response: v1::CancelResponse) -> Cancelled {

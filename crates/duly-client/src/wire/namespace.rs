@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    namespace::{Fallback, Limits, Namespace, Settings},
+    namespace::{Fallback, Limits, Namespace, Settings, SettingsChange, SettingsField},
 };
 
 pub(crate) fn settings_out(settings: Settings) -> v1::NamespaceSettings {
@@ -25,6 +25,25 @@ pub(crate) fn settings_out(settings: Settings) -> v1::NamespaceSettings {
         weight: settings.weight,
         signing_secrets: settings.signing_secrets.map(|secrets| v1::SigningSecrets { secrets }),
         limits: settings.limits.map(limits_out),
+    }
+}
+
+/// A change of some settings.
+pub(crate) fn patch_out(namespace: String, change: SettingsChange) -> v1::PatchNamespaceRequest {
+    let reset = change.reset.into_iter().map(|field| match field {
+        SettingsField::Destination => v1::NamespaceField::Destination,
+        SettingsField::Fallback => v1::NamespaceField::Fallback,
+        SettingsField::Retry => v1::NamespaceField::Retry,
+        SettingsField::Lease => v1::NamespaceField::Lease,
+        SettingsField::Retention => v1::NamespaceField::Retention,
+        SettingsField::Weight => v1::NamespaceField::Weight,
+        SettingsField::SigningSecrets => v1::NamespaceField::SigningSecrets,
+        SettingsField::Limits => v1::NamespaceField::Limits,
+    });
+    v1::PatchNamespaceRequest {
+        namespace,
+        reset: reset.map(Into::into).collect(),
+        settings: Some(settings_out(change.settings)),
     }
 }
 

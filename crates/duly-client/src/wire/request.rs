@@ -11,6 +11,7 @@ use super::{
 use crate::{
     change::{Change, TimerField},
     list::Filter,
+    operation::Operation,
     payload::{Payload, PayloadForm},
     pull::{Settlement, Verdict},
     schedule::{IfExists, Schedule, When},
@@ -94,6 +95,22 @@ pub(crate) fn change_out(id: &str, change: Change) -> Result<v1::Reschedule, Inv
         retry: change.retry.map(retry_out),
         reset: reset.map(Into::into).collect(),
         if_revision: change.if_revision,
+    })
+}
+
+/// An operation of a batch; a schedule without an id gets `own_id`.
+pub(crate) fn operation_out(
+    operation: Operation,
+    own_id: impl FnOnce() -> String,
+) -> Result<v1::operation::Operation, Invalid> {
+    use v1::operation::Operation as Kind;
+    Ok(match operation {
+        Operation::Schedule(schedule) => Kind::Schedule(schedule_out(*schedule, own_id)?),
+        Operation::Reschedule { id, change } => Kind::Reschedule(change_out(&id, *change)?),
+        Operation::Cancel { id, if_revision } => {
+            Kind::Cancel(v1::Cancel { id: id_out(&id)?, if_revision })
+        }
+        Operation::Fire { id } => Kind::Fire(v1::Fire { id: id_out(&id)? }),
     })
 }
 

@@ -1,9 +1,9 @@
-//! Counts of a namespace.
+//! Counts of a namespace, now and in time to come.
 
 use duly_proto::v1;
 
-use super::time::time_from;
-use crate::namespace::{Lane, Stats, Totals};
+use super::time::{duration_from, time_from};
+use crate::namespace::{Bucket, Forecast, Lane, Stats, Totals};
 
 pub(crate) fn stats_in(stats: v1::NamespaceStats) -> Stats {
     let lanes = stats.lanes.into_iter().map(|lane| Lane {
@@ -38,5 +38,18 @@ pub(crate) fn stats_in(stats: v1::NamespaceStats) -> Stats {
             rescheduled: totals.rescheduled,
             dead: totals.dead,
         },
+    }
+}
+
+pub(crate) fn forecast_in(forecast: v1::NamespaceForecast) -> Forecast {
+    let bucket = |it: v1::Bucket| Bucket { from: it.from.and_then(time_from), due: it.due };
+    Forecast {
+        now: forecast.now.and_then(time_from),
+        bucket: forecast.bucket.map(duration_from).unwrap_or_default(),
+        overdue: forecast.overdue,
+        in_flight: forecast.in_flight,
+        buckets: forecast.buckets.into_iter().map(bucket).collect(),
+        later: forecast.later,
+        pending: forecast.pending,
     }
 }

@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use duly_client::{Batching, Client, Code, Error, Retry, Schedule};
 use rcgen::{CertificateParams, CertifiedKey, KeyPair};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 
 use crate::{
@@ -22,6 +26,45 @@ async fn each_call_shows_the_token_and_who_made_it() {
     assert!(
         agent.unwrap().starts_with(&format!("shop/7 duly-client/{}", env!("CARGO_PKG_VERSION")))
     );
+}
+
+#[tokio::test]
+async fn a_proxy_may_ask_for_a_name_and_password_and_serve_below_a_path() {
+    let script = Arc::new(Script::default());
+    let address = script.serve_below("/on/duly", Server::builder()).await;
+    let builder = || Client::builder(format!("http://{address}/on/duly/")).basic("me", "sécret:");
+    let client = builder().build().unwrap();
+    soon(client.schedule(NAMESPACE, Schedule::after(HOUR))).await.unwrap();
+    let authorization = script.caller.lock().0.clone();
+    assert_eq!(authorization.as_deref(), Some("Basic bWU6c8OpY3JldDo="));
+    assert!(!format!("{:?} {client:?}", builder()).contains("cret"), "nothing secret is shown");
+    let beside = Client::new(format!("http://{address}")).unwrap();
+    let error = soon(beside.schedule(NAMESPACE, Schedule::after(HOUR))).await.unwrap_err();
+    assert_eq!((error.code(), error.retry()), (Code::MethodNotAllowed, Retry::Never));
+    for (name, password) in [("a:b", ""), ("a", "\n")] {
+        let refused = Client::builder("http://127.0.0.1:1").basic(name, password).build();
+        assert!(refused.unwrap_err().to_string().starts_with("basic must be"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_speaks_no_http_2_is_not_asked_again_and_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut caller, _) = listener.accept().await.unwrap();
+            let mut preface = [0; 24];
+            caller.read_exact(&mut preface).await.unwrap();
+            let answer = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+            caller.write_all(answer).await.unwrap();
+        }
+    });
+    let client = Client::new(url).unwrap();
+    let error = soon(client.get(NAMESPACE, "x")).await.unwrap_err();
+    assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
+    assert!(error.to_string().contains("HTTP/2"), "{error}");
+    assert_eq!((error.retry(), error.is_not_done()), (Retry::Never, false));
 }
 
 #[tokio::test]

@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use duly_client::{
     Change, Client, Code, Destination, Error, Filter, IfExists, Lease, Outcome, Payload,
-    PayloadForm, Retry, RetryPolicy, Schedule, Settings, Settled, Settlement, State, TimerField,
-    Verdict,
-    namespace::{Fallback, Limits},
+    PayloadForm, Retry, RetryPolicy, Schedule, Settings, SettingsChange, Settled, Settlement,
+    State, TimerField, Verdict,
+    namespace::{Fallback, Limits, SettingsField},
 };
 use futures::{FutureExt, StreamExt};
 
@@ -146,6 +146,58 @@ async fn a_list_turns_its_pages_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_page_says_where_the_next_one_begins() {
+    let server = Server::start().await;
+    let client = server.client();
+    for number in 0..3 {
+        let schedule = Schedule::at(moment(4_000_000_000_000 + number)).id(format!("o:{number}"));
+        client.schedule(NAMESPACE, schedule).await.unwrap();
+    }
+    let page = async |cursor: Option<&str>| {
+        client.list_page(NAMESPACE, Filter::new().page(2), cursor).await.unwrap()
+    };
+    let first = page(None).await;
+    let ids = |items: &[duly_client::Timer]| {
+        items.iter().map(|timer| timer.id.clone()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(ids(&first.items), "o:0 o:1");
+    let second = page(first.cursor.as_deref()).await;
+    assert_eq!((ids(&second.items).as_str(), second.cursor), ("o:2", None));
+    let error = client.list_page(NAMESPACE, Filter::new(), Some("x")).await.unwrap_err();
+    assert_eq!(error.refusal().unwrap().field.as_deref(), Some("cursor"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unbatched_a_change_answers_the_timer_whole_and_is_refused_in_the_same_words() {
+    let server = Server::start().await;
+    let batched = server.client();
+    let client = batched.unbatched();
+    let schedule = || Schedule::after(HOUR).id("x").text("1").header("x-a", "b");
+    let scheduled = client.schedule(NAMESPACE, schedule()).await.unwrap();
+    assert_eq!(scheduled.timer, client.get(NAMESPACE, "x").await.unwrap());
+    assert_eq!(scheduled.timer.payload, Some(Payload::text("1")));
+    // The same request is the same timer, either way.
+    let again = batched.schedule(NAMESPACE, schedule()).await.unwrap();
+    assert_eq!((again.outcome, again.timer.payload), (Outcome::Existing, None));
+    let timer = client.reschedule(NAMESPACE, "x", Change::after(2 * HOUR)).await.unwrap();
+    assert_eq!((timer.revision, timer.headers.len()), (Some(2), 1));
+    let timer = client.fire(NAMESPACE, "x").await.unwrap();
+    assert_eq!((timer.state, timer.payload), (State::Due, Some(Payload::text("1"))));
+    assert!(!client.cancel(NAMESPACE, "x").await.unwrap().already);
+    for wrong in [schedule().tag(""), schedule().payload(Payload::json_text("{"))] {
+        let error = client.schedule(NAMESPACE, wrong.clone()).await.unwrap_err();
+        assert_eq!(error, batched.schedule(NAMESPACE, wrong).await.unwrap_err());
+    }
+    for error in [
+        client.fire(NAMESPACE, "x").await.unwrap_err(),
+        client.reschedule(NAMESPACE, "x", Change::new()).await.unwrap_err(),
+        client.cancel(NAMESPACE, "none").await.unwrap_err(),
+    ] {
+        assert!(error.refusal().is_some(), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn firings_are_leased_and_settled_by_hand() {
     let server = Server::start().await;
     let client = server.client();
@@ -216,6 +268,44 @@ async fn namespaces_are_written_paused_resumed_and_counted() {
     assert_eq!(names, [NAMESPACE, "b"]);
     let cluster = client.cluster().await.unwrap();
     assert_eq!((cluster.ready, cluster.pending), (true, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespaces_are_changed_in_part_looked_ahead_in_and_deleted() {
+    let server = Server::start().await;
+    let client = server.client();
+    let settings = Settings {
+        lease: Some(Duration::from_secs(7)),
+        weight: Some(3),
+        retention: Some(HOUR),
+        ..Settings::default()
+    };
+    client.put_namespace(NAMESPACE, settings).await.unwrap();
+    let change = SettingsChange::from(Settings { weight: Some(5), ..Settings::default() })
+        .reset(SettingsField::Lease);
+    let namespace = client.patch_namespace(NAMESPACE, change).await.unwrap();
+    let Settings { lease, weight, retention, .. } = namespace.settings;
+    assert_eq!((lease, weight), (Some(Duration::from_secs(30)), Some(5)));
+    assert_eq!(retention, Some(HOUR), "it was not named");
+    let nothing = client.patch_namespace(NAMESPACE, SettingsChange::new()).await.unwrap_err();
+    assert_eq!(nothing.code(), Code::InvalidArgument);
+
+    later(&client, "x").await;
+    due(&client, "y").await;
+    let forecast = client.forecast(NAMESPACE, HOUR, 3).await.unwrap();
+    assert_eq!((forecast.bucket, forecast.buckets.len()), (HOUR, 3));
+    assert_eq!((forecast.overdue, forecast.pending, forecast.later), (1, 2, 0));
+    assert_eq!(forecast.buckets.iter().map(|bucket| bucket.due).sum::<u64>(), 1);
+    assert!(forecast.buckets[0].from <= forecast.now && forecast.now.is_some());
+    assert!(client.forecast(NAMESPACE, HOUR, 1_001).await.is_err());
+
+    let error = client.delete_namespace(NAMESPACE).await.unwrap_err();
+    assert_eq!((error.code(), error.retry()), (Code::NamespaceNotEmpty, Retry::AfterALook));
+    client.delete_namespace_and_timers(NAMESPACE).await.unwrap();
+    assert_eq!(client.namespace(NAMESPACE).await.unwrap_err().code(), Code::NotFound);
+    client.put_namespace(NAMESPACE, Settings::default()).await.unwrap();
+    client.delete_namespace(NAMESPACE).await.unwrap();
+    assert!(client.namespaces().all().await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,10 +6,10 @@
 mod batching;
 mod callers;
 mod calls;
-
 mod consumer;
 mod dedup;
 mod examples;
+mod many;
 mod proxy;
 mod repeats;
 mod script;

@@ -1,7 +1,8 @@
 //! What is repeated when an answer gets lost, and what is not: the table of `retry.rs`, row by row.
 
 use duly_client::{
-    Change, Client, Error, Outcome, Retries, Retry, Schedule, Settings, Settled, Settlement, State,
+    CancelMany, Change, Client, Done, Error, Letters, Operation, Outcome, Redrive, Retries, Retry,
+    Schedule, Settings, Settled, Settlement, State, Verdict,
 };
 use tokio::task::JoinHandle;
 
@@ -162,6 +163,120 @@ async fn what_says_how_a_namespace_shall_be_is_repeated() {
     let call = async move { client.put_namespace("b", settings).await };
     let is_done = async |steady: &Client| steady.namespace("b").await.is_ok();
     assert_eq!(world.lose(call, is_done).await.unwrap().settings.weight, Some(7));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_a_batch_whose_answer_got_lost_is_repeated_where_all_of_it_may_be() {
+    let world = World::new().await;
+    let client = world.shaky.clone();
+    let operations = vec![
+        Schedule::after(HOUR).id("new").into(),
+        Schedule::after(HOUR).into(),
+        Operation::cancel("there"),
+    ];
+    let call = async move { client.batch(NAMESPACE, operations).await };
+    let is_done = async |steady: &Client| steady.get(NAMESPACE, "new").await.is_ok();
+    let results = world.lose(call, is_done).await.unwrap();
+    for result in &results[..2] {
+        assert!(
+            matches!(result, Ok(Done::Scheduled(it)) if it.outcome == Outcome::Existing),
+            "{result:?}"
+        );
+    }
+    assert!(matches!(&results[2], Ok(Done::Cancelled(cancelled)) if cancelled.already));
+    assert_eq!(world.steady.stats(NAMESPACE).await.unwrap().totals.scheduled, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_p5_a_batch_whose_answer_got_lost_is_not_repeated_where_a_part_of_it_may_not_be() {
+    for second in [Operation::fire("there"), Schedule::after(HOUR).id("new").into()] {
+        let world = World::new().await;
+        let client = world.shaky.clone();
+        let operations = vec![
+            Operation::cancel("new"),
+            Schedule::after(2 * HOUR).id("new").into(),
+            second.clone(),
+        ];
+        let call = async move { client.batch(NAMESPACE, operations).await };
+        let is_done = async |steady: &Client| steady.get(NAMESPACE, "new").await.is_ok();
+        let error = world.lose(call, is_done).await.unwrap_err();
+        assert!(matches!(&error, Error::Unknown { retry: Retry::AfterALook, .. }), "{error}");
+        let totals = world.steady.stats(NAMESPACE).await.unwrap().totals;
+        assert_eq!(
+            totals.cancelled, 0,
+            "a repetition would have cancelled what the first time made"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delete_whose_answer_got_lost_does_not_delete_what_came_after_it() {
+    let world = World::new().await;
+    let client = world.shaky.clone();
+    let call = async move { client.delete_namespace_and_timers(NAMESPACE).await };
+    let is_done = async |steady: &Client| steady.namespace(NAMESPACE).await.is_err();
+    let error = world.lose(call, is_done).await.unwrap_err();
+    assert!(matches!(&error, Error::Unknown { retry: Retry::AfterALook, .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_deals_with_many_timers_is_not_repeated_when_its_answer_got_lost() {
+    let world = World::new().await;
+    let dead = Verdict::Dead { reason: "no".to_owned() };
+    for id in ["again", "gone"] {
+        due(&world.steady, id).await;
+        let token = lease(&world.steady, 1).await.remove(0).token;
+        let settlement = vec![Settlement::new(token, dead.clone())];
+        world.steady.settle(NAMESPACE, settlement).await.unwrap();
+    }
+    let is_unknown = |error: &Error| {
+        assert!(matches!(error, Error::Unknown { retry: Retry::AfterALook, .. }), "{error}");
+    };
+    let client = world.shaky.clone();
+    let redrive = Redrive::new(Letters::ids(["again"])).after(HOUR);
+    let call = async move { client.redrive(NAMESPACE, redrive).await };
+    let is_done = async |steady: &Client| {
+        steady.get(NAMESPACE, "again").await.is_ok_and(|timer| timer.state == State::Retrying)
+    };
+    is_unknown(&world.lose(call, is_done).await.unwrap_err());
+    let client = world.shaky.clone();
+    let call = async move { client.purge(NAMESPACE, Letters::ids(["gone"])).await };
+    let is_done = async |steady: &Client| steady.get(NAMESPACE, "gone").await.is_err();
+    is_unknown(&world.lose(call, is_done).await.unwrap_err());
+    let client = world.shaky.clone();
+    let call = async move { client.cancel_many(NAMESPACE, CancelMany::all()).await };
+    let is_done = async |steady: &Client| {
+        steady.get(NAMESPACE, "there").await.is_ok_and(|timer| timer.state == State::Cancelled)
+    };
+    is_unknown(&world.lose(call, is_done).await.unwrap_err());
+    due(&world.steady, "late").await;
+    until_state(&world.steady, "late", State::Due).await;
+    let client = world.shaky.clone();
+    let call = async move { client.give_up_overdue(NAMESPACE, None).await };
+    let is_done = async |steady: &Client| {
+        steady.get(NAMESPACE, "late").await.is_ok_and(|timer| timer.state == State::Dead)
+    };
+    is_unknown(&world.lose(call, is_done).await.unwrap_err());
+    // Counting changes nothing.
+    let client = world.shaky.clone();
+    let call = async move { client.cancel_many(NAMESPACE, CancelMany::all().dry_run()).await };
+    assert_eq!(world.lose(call, async |_| true).await.unwrap().cancelled, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unbatched_the_same_calls_are_repeated() {
+    let world = World::new().await;
+    let client = world.shaky.unbatched();
+    let call = async move { client.schedule(NAMESPACE, Schedule::after(HOUR).id("new")).await };
+    let is_done = async |steady: &Client| steady.get(NAMESPACE, "new").await.is_ok();
+    assert_eq!(world.lose(call, is_done).await.unwrap().outcome, Outcome::Existing);
+    let client = world.shaky.unbatched();
+    let call = async move { client.fire(NAMESPACE, "there").await };
+    let is_done = async |steady: &Client| {
+        steady.get(NAMESPACE, "there").await.is_ok_and(|timer| timer.state == State::Due)
+    };
+    let error = world.lose(call, is_done).await.unwrap_err();
+    assert!(matches!(&error, Error::Unknown { .. }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,7 +16,7 @@ use tokio::{
     net::TcpListener,
     sync::{Semaphore, watch},
 };
-use tonic::{Code, Request, Response, Status, Streaming, transport::Server};
+use tonic::{Code, Request, Response, Status, Streaming, service::Routes, transport::Server};
 use tonic_types::{ErrorDetails, StatusExt};
 
 /// What it is told, and what it has seen.
@@ -71,15 +71,28 @@ impl Script {
         self.serve_by(Server::builder()).await
     }
 
-    pub(super) async fn serve_by(self: &Arc<Self>, mut server: Server) -> SocketAddr {
+    pub(super) async fn serve_by(self: &Arc<Self>, server: Server) -> SocketAddr {
+        self.serve_below("", server).await
+    }
+
+    /// Serves it below a path, as a proxy may; `""` for none.
+    pub(super) async fn serve_below(
+        self: &Arc<Self>,
+        path: &str,
+        mut server: Server,
+    ) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let service = TimersServer::new(Follower(Arc::clone(self)));
+        let mut routes = Routes::new(TimersServer::new(Follower(Arc::clone(self))));
+        if !path.is_empty() {
+            let below = routes.into_axum_router();
+            routes = Routes::default().into_axum_router().nest(path, below).into();
+        }
         let incoming = stream::unfold(listener, |listener| async {
             let accepted = listener.accept().await.map(|(stream, _)| stream);
             Some((accepted, listener))
         });
-        let serving = server.add_service(service).serve_with_incoming(incoming);
+        let serving = server.add_routes(routes).serve_with_incoming(incoming);
         tokio::spawn(async move { serving.await.unwrap() });
         address
     }
@@ -190,6 +203,28 @@ impl Timers for Follower {
     }
 
     async fn settle(&self, _: Request<v1::SettleRequest>) -> Answer<v1::SettleResponse> {
+        none()
+    }
+
+    async fn cancel_many(
+        &self,
+        _: Request<v1::CancelManyRequest>,
+    ) -> Answer<v1::CancelManyResponse> {
+        none()
+    }
+
+    async fn redrive(&self, _: Request<v1::RedriveRequest>) -> Answer<v1::RedriveResponse> {
+        none()
+    }
+
+    async fn purge(&self, _: Request<v1::PurgeRequest>) -> Answer<v1::PurgeResponse> {
+        none()
+    }
+
+    async fn give_up_overdue(
+        &self,
+        _: Request<v1::GiveUpOverdueRequest>,
+    ) -> Answer<v1::GiveUpOverdueResponse> {
         none()
     }
 }

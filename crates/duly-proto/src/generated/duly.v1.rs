@@ -672,6 +672,202 @@ pub struct Firings {
 /// Nothing to add.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Stopping {}
+/// Conditions; at least one, and all of them are met.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CancelFilter {
+    /// Has this tag; not empty.
+    #[prost(string, optional, tag = "1")]
+    pub tag: ::core::option::Option<::prost::alloc::string::String>,
+    /// Id begins with this; not empty.
+    #[prost(string, optional, tag = "2")]
+    pub id_prefix: ::core::option::Option<::prost::alloc::string::String>,
+    /// Due at or after this.
+    #[prost(message, optional, tag = "3")]
+    pub due_from: ::core::option::Option<::prost_types::Timestamp>,
+    /// Due before this.
+    #[prost(message, optional, tag = "4")]
+    pub due_to: ::core::option::Option<::prost_types::Timestamp>,
+    /// In this state: scheduled, due or retrying.
+    #[prost(enumeration = "State", tag = "5")]
+    pub state: i32,
+}
+/// Which pending timers to cancel.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CancelManyRequest {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    /// Most timers to cancel in this call, 1 to 10000, default 10000.
+    #[prost(uint32, optional, tag = "4")]
+    pub limit: ::core::option::Option<u32>,
+    /// Where to go on, with the same filter.
+    #[prost(string, optional, tag = "5")]
+    pub cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// Count what would be cancelled, and change nothing.
+    #[prost(bool, tag = "6")]
+    pub dry_run: bool,
+    /// Exactly one of the two.
+    #[prost(oneof = "cancel_many_request::Which", tags = "2, 3")]
+    pub which: ::core::option::Option<cancel_many_request::Which>,
+}
+/// Nested message and enum types in `CancelManyRequest`.
+pub mod cancel_many_request {
+    /// Exactly one of the two.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Which {
+        /// Those that fit.
+        #[prost(message, tag = "2")]
+        Filter(super::CancelFilter),
+        /// Only `true`: every pending timer of the namespace.
+        #[prost(bool, tag = "3")]
+        All(bool),
+    }
+}
+/// What a call cancelled.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CancelManyResponse {
+    /// Timers that were cancelled; in a dry run those that would be.
+    #[prost(uint64, tag = "1")]
+    pub cancelled: u64,
+    /// Of these, such as may have been delivered: the outcome of an attempt is not known.
+    #[prost(uint64, tag = "2")]
+    pub maybe_delivered: u64,
+    /// Timers that fit and were left as they are: an attempt was under way, or they were changed while
+    /// the call ran.
+    #[prost(uint64, tag = "3")]
+    pub skipped: u64,
+    /// Where to go on; absent at the end.
+    #[prost(string, optional, tag = "4")]
+    pub cursor: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// Ids or delivery ids, at most 10,000.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LetterNames {
+    #[prost(string, repeated, tag = "1")]
+    pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Which dead letters to send again.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RedriveRequest {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    /// Where to go on, with `all`.
+    #[prost(string, optional, tag = "5")]
+    pub cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// How long to wait first, at most 30d.
+    #[prost(message, optional, tag = "6")]
+    pub delay: ::core::option::Option<::prost_types::Duration>,
+    /// Spaces the due times: the i-th letter waits i/per_second longer, 0.001 to 1000000.
+    #[prost(double, optional, tag = "7")]
+    pub per_second: ::core::option::Option<f64>,
+    /// Exactly one of these.
+    #[prost(oneof = "redrive_request::Which", tags = "2, 3, 4")]
+    pub which: ::core::option::Option<redrive_request::Which>,
+}
+/// Nested message and enum types in `RedriveRequest`.
+pub mod redrive_request {
+    /// Exactly one of these.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Which {
+        /// Timer ids; each names its latest dead letter.
+        #[prost(message, tag = "2")]
+        Ids(super::LetterNames),
+        /// Delivery ids.
+        #[prost(message, tag = "3")]
+        DeliveryIds(super::LetterNames),
+        /// Only `true`: every dead letter of the namespace, at most 10,000 a call.
+        #[prost(bool, tag = "4")]
+        All(bool),
+    }
+}
+/// What a redrive did.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RedriveResponse {
+    /// Dead letters that were sent again.
+    #[prost(uint64, tag = "1")]
+    pub redriven: u64,
+    /// With `all`: where to go on; absent at the end.
+    #[prost(string, optional, tag = "2")]
+    pub cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// Dead letters that were named and not redriven.
+    #[prost(message, repeated, tag = "3")]
+    pub errors: ::prost::alloc::vec::Vec<LetterError>,
+}
+/// Which dead letters to drop for good.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PurgeRequest {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    /// Where to go on, with `all`.
+    #[prost(string, optional, tag = "5")]
+    pub cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// Exactly one of these.
+    #[prost(oneof = "purge_request::Which", tags = "2, 3, 4")]
+    pub which: ::core::option::Option<purge_request::Which>,
+}
+/// Nested message and enum types in `PurgeRequest`.
+pub mod purge_request {
+    /// Exactly one of these.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Which {
+        /// Timer ids; each names its latest dead letter.
+        #[prost(message, tag = "2")]
+        Ids(super::LetterNames),
+        /// Delivery ids.
+        #[prost(message, tag = "3")]
+        DeliveryIds(super::LetterNames),
+        /// Only `true`: every dead letter of the namespace, at most 10,000 a call.
+        #[prost(bool, tag = "4")]
+        All(bool),
+    }
+}
+/// What a purge did.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PurgeResponse {
+    /// Dead letters that were dropped.
+    #[prost(uint64, tag = "1")]
+    pub purged: u64,
+    /// With `all`: where to go on; absent at the end.
+    #[prost(string, optional, tag = "2")]
+    pub cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// Dead letters that were named and not dropped.
+    #[prost(message, repeated, tag = "3")]
+    pub errors: ::prost::alloc::vec::Vec<LetterError>,
+}
+/// A dead letter that was named and could not be dealt with.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LetterError {
+    /// Its place in the request, from 0.
+    #[prost(uint32, tag = "1")]
+    pub index: u32,
+    /// Why.
+    #[prost(message, optional, tag = "2")]
+    pub error: ::core::option::Option<Problem>,
+}
+/// Which timers become dead letters instead of being delivered late.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GiveUpOverdueRequest {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    /// Those that were due by then; not in the future, now when left out.
+    #[prost(message, optional, tag = "2")]
+    pub due_by: ::core::option::Option<::prost_types::Timestamp>,
+    /// Where to go on, with the `due_by` that was answered.
+    #[prost(string, optional, tag = "3")]
+    pub cursor: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// What a call gave up.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GiveUpOverdueResponse {
+    /// Timers that became dead letters.
+    #[prost(uint64, tag = "1")]
+    pub given_up: u64,
+    /// By when they were due.
+    #[prost(message, optional, tag = "2")]
+    pub due_by: ::core::option::Option<::prost_types::Timestamp>,
+    /// Where to go on; absent at the end.
+    #[prost(string, optional, tag = "3")]
+    pub cursor: ::core::option::Option<::prost::alloc::string::String>,
+}
 /// What to deliver, and when.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Schedule {
@@ -1305,6 +1501,99 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Consume"));
             self.inner.streaming(req, path, codec).await
         }
+        /// Cancel the pending timers that fit a filter, at most 10,000 a call. One with an attempt under way
+        /// is left alone and counted. Work per call is bounded: it may cancel nothing and still carry a
+        /// cursor; go on until there is none.
+        pub async fn cancel_many(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CancelManyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CancelManyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duly.v1.Timers/CancelMany",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "CancelMany"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Send dead letters again. The delivery id stays, attempts go on counting, with a fresh budget.
+        pub async fn redrive(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RedriveRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RedriveResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/duly.v1.Timers/Redrive");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Redrive"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Drop dead letters for good.
+        pub async fn purge(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PurgeRequest>,
+        ) -> std::result::Result<tonic::Response<super::PurgeResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/duly.v1.Timers/Purge");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Purge"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Give up what is overdue: due and retrying timers become dead letters, at most 10,000 a call. Meant
+        /// for a paused namespace, as after a restore. One under a lease is left alone.
+        pub async fn give_up_overdue(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GiveUpOverdueRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GiveUpOverdueResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duly.v1.Timers/GiveUpOverdue",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("duly.v1.Timers", "GiveUpOverdue"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1383,6 +1672,35 @@ pub mod timers_server {
             &self,
             request: tonic::Request<tonic::Streaming<super::ConsumeRequest>>,
         ) -> std::result::Result<tonic::Response<Self::ConsumeStream>, tonic::Status>;
+        /// Cancel the pending timers that fit a filter, at most 10,000 a call. One with an attempt under way
+        /// is left alone and counted. Work per call is bounded: it may cancel nothing and still carry a
+        /// cursor; go on until there is none.
+        async fn cancel_many(
+            &self,
+            request: tonic::Request<super::CancelManyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CancelManyResponse>,
+            tonic::Status,
+        >;
+        /// Send dead letters again. The delivery id stays, attempts go on counting, with a fresh budget.
+        async fn redrive(
+            &self,
+            request: tonic::Request<super::RedriveRequest>,
+        ) -> std::result::Result<tonic::Response<super::RedriveResponse>, tonic::Status>;
+        /// Drop dead letters for good.
+        async fn purge(
+            &self,
+            request: tonic::Request<super::PurgeRequest>,
+        ) -> std::result::Result<tonic::Response<super::PurgeResponse>, tonic::Status>;
+        /// Give up what is overdue: due and retrying timers become dead letters, at most 10,000 a call. Meant
+        /// for a paused namespace, as after a restore. One under a lease is left alone.
+        async fn give_up_overdue(
+            &self,
+            request: tonic::Request<super::GiveUpOverdueRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GiveUpOverdueResponse>,
+            tonic::Status,
+        >;
     }
     /// Calls on the timers of a namespace.
     #[derive(Debug)]
@@ -1892,6 +2210,180 @@ pub mod timers_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duly.v1.Timers/CancelMany" => {
+                    #[allow(non_camel_case_types)]
+                    struct CancelManySvc<T: Timers>(pub Arc<T>);
+                    impl<T: Timers> tonic::server::UnaryService<super::CancelManyRequest>
+                    for CancelManySvc<T> {
+                        type Response = super::CancelManyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CancelManyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Timers>::cancel_many(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CancelManySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duly.v1.Timers/Redrive" => {
+                    #[allow(non_camel_case_types)]
+                    struct RedriveSvc<T: Timers>(pub Arc<T>);
+                    impl<T: Timers> tonic::server::UnaryService<super::RedriveRequest>
+                    for RedriveSvc<T> {
+                        type Response = super::RedriveResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RedriveRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Timers>::redrive(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RedriveSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duly.v1.Timers/Purge" => {
+                    #[allow(non_camel_case_types)]
+                    struct PurgeSvc<T: Timers>(pub Arc<T>);
+                    impl<T: Timers> tonic::server::UnaryService<super::PurgeRequest>
+                    for PurgeSvc<T> {
+                        type Response = super::PurgeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PurgeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Timers>::purge(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PurgeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duly.v1.Timers/GiveUpOverdue" => {
+                    #[allow(non_camel_case_types)]
+                    struct GiveUpOverdueSvc<T: Timers>(pub Arc<T>);
+                    impl<
+                        T: Timers,
+                    > tonic::server::UnaryService<super::GiveUpOverdueRequest>
+                    for GiveUpOverdueSvc<T> {
+                        type Response = super::GiveUpOverdueResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GiveUpOverdueRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Timers>::give_up_overdue(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GiveUpOverdueSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -8,11 +8,13 @@ use prost_types::FileDescriptorSet;
 use protox::prost::Message as _;
 
 /// Every file of the interface.
-const FILES: [&str; 6] = [
+const FILES: [&str; 8] = [
     "duly/v1/timer.proto",
     "duly/v1/timers.proto",
     "duly/v1/pull.proto",
     "duly/v1/consume.proto",
+    "duly/v1/filter.proto",
+    "duly/v1/letters.proto",
     "duly/v1/namespaces.proto",
     "duly/v1/cluster.proto",
 ];

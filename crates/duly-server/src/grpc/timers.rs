@@ -1,5 +1,5 @@
 //! `duly.v1.Timers`: every call on timers; those that hand firings out are in [`super::pull`] and
-//! [`super::consume`].
+//! [`super::consume`], those on many timers in [`super::many`].
 
 use duly_core::TimerId;
 use duly_proto::v1::{
@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 use super::{
     consume::{Answers, Consumers},
-    namespace,
+    many, namespace,
     outbound::{made, read},
     pull, required,
 };
@@ -243,5 +243,33 @@ impl Timers for Service {
         request: Request<tonic::Streaming<v1::ConsumeRequest>>,
     ) -> Result<Response<Answers>, Status> {
         Ok(self.consumers.begin(request)?)
+    }
+
+    async fn cancel_many(
+        &self,
+        request: Request<v1::CancelManyRequest>,
+    ) -> Result<Response<v1::CancelManyResponse>, Status> {
+        Ok(many::cancel(&self.app, request.into_inner()).await?)
+    }
+
+    async fn redrive(
+        &self,
+        request: Request<v1::RedriveRequest>,
+    ) -> Result<Response<v1::RedriveResponse>, Status> {
+        Ok(many::redrive(&self.app, request.into_inner()).await?)
+    }
+
+    async fn purge(
+        &self,
+        request: Request<v1::PurgeRequest>,
+    ) -> Result<Response<v1::PurgeResponse>, Status> {
+        Ok(many::purge(&self.app, request.into_inner()).await?)
+    }
+
+    async fn give_up_overdue(
+        &self,
+        request: Request<v1::GiveUpOverdueRequest>,
+    ) -> Result<Response<v1::GiveUpOverdueResponse>, Status> {
+        Ok(many::give_up_overdue(&self.app, request.into_inner()).await?)
     }
 }

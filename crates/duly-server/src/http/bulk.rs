@@ -40,38 +40,46 @@ pub(crate) async fn cancel_by_filter(
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let call = body.parse::<BulkCancelIn>().await?.check(namespace.clone())?;
-    let BulkCancel { which: mut request, limit, cursor, mode } = call;
-    let filter = Cursor::filter_of(&request);
-    if let Some(text) = cursor {
-        request.after = Some(Cursor::parse("cursor", &text, filter)?.position);
-    }
-    if app.store().get_namespace(namespace.clone()).await?.is_none() {
-        return Err(Problem::no_namespace(namespace.as_str()));
-    }
-    let mut out = BulkCancelledOut {
-        dry_run: (mode == Mode::DryRun).then_some(true),
-        ..BulkCancelledOut::default()
-    };
-    for _ in 0..PAGES_MAX {
-        let room = limit - usize::try_from(out.cancelled).unwrap_or(limit);
-        request.limit = room.min(PAGE_MAX);
-        let page = pages::page(app.store(), request.clone()).await?;
-        let (free, taken): (Vec<_>, Vec<_>) =
-            page.timers.iter().partition(|view| view.attempt_under_way.is_none());
-        out.skipped += taken.len() as u64;
-        match mode {
-            Mode::DryRun => count(&free, &mut out),
-            Mode::Cancel => cancel(&app, &request, &free, &mut out).await?,
+    let call = body.parse::<BulkCancelIn>().await?.check(namespace)?;
+    answer::ok(&app.cancel_many(call).await?)
+}
+
+impl App {
+    /// Cancels what fits, as much as one call may.
+    pub(crate) async fn cancel_many(&self, call: BulkCancel) -> Result<BulkCancelledOut, Problem> {
+        let BulkCancel { which: mut request, limit, cursor, mode } = call;
+        let filter = Cursor::filter_of(&request);
+        if let Some(text) = cursor {
+            request.after = Some(Cursor::parse("cursor", &text, filter)?.position);
         }
-        request.after = page.next;
-        let has_room = out.cancelled < limit as u64;
-        if request.after.is_none() || !has_room {
-            break;
+        if self.store().get_namespace(request.namespace.clone()).await?.is_none() {
+            return Err(Problem::no_namespace(request.namespace.as_str()));
         }
+        let mut out = BulkCancelledOut {
+            dry_run: (mode == Mode::DryRun).then_some(true),
+            ..BulkCancelledOut::default()
+        };
+        for _ in 0..PAGES_MAX {
+            let room = limit - usize::try_from(out.cancelled).unwrap_or(limit);
+            request.limit = room.min(PAGE_MAX);
+            let page = pages::page(self.store(), request.clone()).await?;
+            let (free, taken): (Vec<_>, Vec<_>) =
+                page.timers.iter().partition(|view| view.attempt_under_way.is_none());
+            out.skipped += taken.len() as u64;
+            match mode {
+                Mode::DryRun => count(&free, &mut out),
+                Mode::Cancel => cancel(self, &request, &free, &mut out).await?,
+            }
+            request.after = page.next;
+            let has_room = out.cancelled < limit as u64;
+            if request.after.is_none() || !has_room {
+                break;
+            }
+        }
+        let cursor = |position: Position| Cursor::new(position, filter).to_string();
+        out.cursor = request.after.map(cursor);
+        Ok(out)
     }
-    out.cursor = request.after.map(|position: Position| Cursor::new(position, filter).to_string());
-    answer::ok(&out)
 }
 
 fn count(views: &[&TimerView], out: &mut BulkCancelledOut) {

@@ -36,8 +36,7 @@ pub(crate) async fn redrive(
 ) -> Result<Response, Problem> {
     let (selection, spacing) =
         body.read(|text| Ok(json::parse_body::<RedriveIn>(text)?.check()?)).await?;
-    let done = deal_with(&app, namespace, selection, Fate::Redrive(spacing)).await?;
-    answer::ok(&RedrivenOut { redriven: done.count, cursor: done.cursor, errors: done.errors })
+    answer::ok(&app.redrive(namespace, selection, spacing).await?)
 }
 
 /// Drop dead letters for good, at most 10000 a call.
@@ -55,8 +54,30 @@ pub(crate) async fn purge(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let selection = body.read(|text| Ok(json::parse_body::<PurgeIn>(text)?.check()?)).await?;
-    let done = deal_with(&app, namespace, selection, Fate::Purge).await?;
-    answer::ok(&PurgedOut { purged: done.count, cursor: done.cursor, errors: done.errors })
+    answer::ok(&app.purge(namespace, selection).await?)
+}
+
+impl App {
+    /// Sends dead letters again, as many as one call may.
+    pub(crate) async fn redrive(
+        &self,
+        namespace: NamespaceName,
+        selection: Selection,
+        spacing: Spacing,
+    ) -> Result<RedrivenOut, Problem> {
+        let done = deal_with(self, namespace, selection, Fate::Redrive(spacing)).await?;
+        Ok(RedrivenOut { redriven: done.count, cursor: done.cursor, errors: done.errors })
+    }
+
+    /// Drops dead letters, as many as one call may.
+    pub(crate) async fn purge(
+        &self,
+        namespace: NamespaceName,
+        selection: Selection,
+    ) -> Result<PurgedOut, Problem> {
+        let done = deal_with(self, namespace, selection, Fate::Purge).await?;
+        Ok(PurgedOut { purged: done.count, cursor: done.cursor, errors: done.errors })
+    }
 }
 
 /// What is to become of dead letters.

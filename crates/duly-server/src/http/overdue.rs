@@ -34,35 +34,46 @@ pub(crate) async fn give_up_overdue(
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let OverdueIn { due_by, cursor } = body.parse().await?;
-    if app.store().get_namespace(namespace.clone()).await?.is_none() {
-        return Err(Problem::no_namespace(namespace.as_str()));
-    }
-    let due_by = moment(due_by.map(|time| time.check("due_by")).transpose()?, app.now())?;
-    let mut request = ListRequest::new(namespace.clone(), ListState::Pending);
-    // What is listed is due before this.
-    request.due_to = Some(due_by.saturating_add(duly_core::Millis::from_ms(1)));
-    let filter = Cursor::filter_of(&request);
-    if let Some(text) = cursor {
-        request.after = Some(Cursor::parse("cursor", &text, filter)?.position);
-    }
-    let mut given_up = 0;
-    for _ in 0..LETTERS_MAX / PAGE_MAX {
-        let page = pages::page(app.store(), request.clone()).await?;
-        let waiting = page.timers.iter().filter(|view| view.attempt_under_way.is_none());
-        let commands = waiting.map(|view| Command {
-            namespace: namespace.clone(),
-            operation: Operation::GiveUp { id: view.id().clone(), if_due_by: due_by },
-            answer: Answer::Brief,
-        });
-        give_up(&app, &namespace, commands.collect(), &mut given_up).await?;
-        request.after = page.next;
-        if request.after.is_none() {
-            break;
+    answer::ok(&app.give_up_overdue(namespace, body.parse().await?).await?)
+}
+
+impl App {
+    /// Gives up what is overdue, as much as one call may.
+    pub(crate) async fn give_up_overdue(
+        &self,
+        namespace: NamespaceName,
+        OverdueIn { due_by, cursor }: OverdueIn,
+    ) -> Result<GivenUpOut, Problem> {
+        if self.store().get_namespace(namespace.clone()).await?.is_none() {
+            return Err(Problem::no_namespace(namespace.as_str()));
         }
+        let due_by = due_by.map(|time| time.check("due_by")).transpose()?;
+        let due_by = moment(due_by, self.now())?;
+        let mut request = ListRequest::new(namespace.clone(), ListState::Pending);
+        // What is listed is due before this.
+        request.due_to = Some(due_by.saturating_add(duly_core::Millis::from_ms(1)));
+        let filter = Cursor::filter_of(&request);
+        if let Some(text) = cursor {
+            request.after = Some(Cursor::parse("cursor", &text, filter)?.position);
+        }
+        let mut given_up = 0;
+        for _ in 0..LETTERS_MAX / PAGE_MAX {
+            let page = pages::page(self.store(), request.clone()).await?;
+            let waiting = page.timers.iter().filter(|view| view.attempt_under_way.is_none());
+            let commands = waiting.map(|view| Command {
+                namespace: namespace.clone(),
+                operation: Operation::GiveUp { id: view.id().clone(), if_due_by: due_by },
+                answer: Answer::Brief,
+            });
+            give_up(self, &namespace, commands.collect(), &mut given_up).await?;
+            request.after = page.next;
+            if request.after.is_none() {
+                break;
+            }
+        }
+        let cursor = request.after.map(|position| Cursor::new(position, filter).to_string());
+        Ok(GivenUpOut { given_up, due_by: due_by.into(), cursor })
     }
-    let cursor = request.after.map(|position| Cursor::new(position, filter).to_string());
-    answer::ok(&GivenUpOut { given_up, due_by: due_by.into(), cursor })
 }
 
 fn moment(asked: Option<Timestamp>, now: Timestamp) -> Result<Timestamp, Invalid> {

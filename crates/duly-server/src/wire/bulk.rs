@@ -20,15 +20,15 @@ const ONE_SELECTION: &str = "given with at least one of tag, id_prefix, due_from
 #[schema(as = BulkCancel)]
 pub struct BulkCancelIn {
     /// Those that fit every condition of this.
-    filter: Option<FilterIn>,
+    pub(super) filter: Option<FilterIn>,
     /// `true`: every pending timer of the namespace.
-    all: Option<bool>,
+    pub(super) all: Option<bool>,
     /// Most timers to cancel in this call, 1 to 10000, default 10000.
-    limit: Option<Integer>,
+    pub(super) limit: Option<Integer>,
     /// Where to go on, with the same filter.
-    cursor: Option<String>,
+    pub(super) cursor: Option<String>,
     /// `true`: count what would be cancelled, and change nothing.
-    dry_run: Option<bool>,
+    pub(super) dry_run: Option<bool>,
 }
 
 /// Conditions; at least one, and all of them are met.
@@ -37,15 +37,15 @@ pub struct BulkCancelIn {
 #[schema(as = CancelFilter)]
 pub struct FilterIn {
     /// Has this tag.
-    tag: Option<String>,
+    pub(super) tag: Option<String>,
     /// Id begins with this; not empty.
-    id_prefix: Option<String>,
+    pub(super) id_prefix: Option<String>,
     /// Due at or after this.
-    due_from: Option<Time>,
+    pub(super) due_from: Option<Time>,
     /// Due before this.
-    due_to: Option<Time>,
+    pub(super) due_to: Option<Time>,
     /// In this state: `scheduled`, `due` or `retrying`.
-    state: Option<String>,
+    pub(super) state: Option<String>,
 }
 
 /// A checked call.

@@ -18,18 +18,18 @@ const ONE_SELECTION: &str = "given with exactly one of ids, delivery_ids, all";
 #[schema(as = Redrive)]
 pub struct RedriveIn {
     /// Timer ids, at most 10000; each names its latest dead letter.
-    ids: Option<Vec<String>>,
+    pub(super) ids: Option<Vec<String>>,
     /// Delivery ids, at most 10000.
-    delivery_ids: Option<Vec<String>>,
+    pub(super) delivery_ids: Option<Vec<String>>,
     /// `true`: every dead letter of the namespace, at most 10000 a call.
-    all: Option<bool>,
+    pub(super) all: Option<bool>,
     /// Where to go on, with `all`.
-    cursor: Option<String>,
+    pub(super) cursor: Option<String>,
     /// How long to wait first.
-    delay: Option<Duration>,
+    pub(super) delay: Option<Duration>,
     /// Spaces the due times: the i-th letter waits i/per_second longer.
     #[serde(default, deserialize_with = "super::number::real")]
-    per_second: Option<f64>,
+    pub(super) per_second: Option<f64>,
 }
 
 /// Which dead letters to drop for good: exactly one of `ids`, `delivery_ids`, `all`.
@@ -38,13 +38,13 @@ pub struct RedriveIn {
 #[schema(as = Purge)]
 pub struct PurgeIn {
     /// Timer ids, at most 10000; each names its latest dead letter.
-    ids: Option<Vec<String>>,
+    pub(super) ids: Option<Vec<String>>,
     /// Delivery ids, at most 10000.
-    delivery_ids: Option<Vec<String>>,
+    pub(super) delivery_ids: Option<Vec<String>>,
     /// `true`: every dead letter of the namespace, at most 10000 a call.
-    all: Option<bool>,
+    pub(super) all: Option<bool>,
     /// Where to go on, with `all`.
-    cursor: Option<String>,
+    pub(super) cursor: Option<String>,
 }
 
 /// Dead letters that were asked for.

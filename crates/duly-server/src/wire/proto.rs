@@ -7,7 +7,9 @@
 //! payload as bytes. Called by [`crate::grpc`].
 
 pub(crate) mod destination;
+pub(crate) mod filter;
 pub(crate) mod firing;
+pub(crate) mod letters;
 pub(crate) mod list;
 pub(crate) mod namespace;
 pub(crate) mod operation;

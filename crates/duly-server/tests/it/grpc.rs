@@ -3,6 +3,7 @@
 mod bounds;
 mod consume;
 mod fuzz;
+mod many;
 mod namespaces;
 mod raw;
 mod refusals;

@@ -1,7 +1,9 @@
 //! When: `--in` or `--at`.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use duly_client::{Change, Schedule};
 use duly_core::{Millis, Timestamp};
-use serde::Serialize;
 
 use super::values;
 
@@ -22,15 +24,6 @@ pub(crate) struct Due {
     at: Option<Timestamp>,
 }
 
-/// The fields of a request that say when.
-#[derive(Serialize, Default)]
-pub(crate) struct DueFields {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    due_at: Option<String>,
-}
-
 impl Due {
     /// The arguments, for a group.
     pub(crate) const ARGS: [&str; 2] = ["delay", "at"];
@@ -40,11 +33,26 @@ impl Due {
         self.delay.is_some() || self.at.is_some()
     }
 
-    /// As a request says it.
-    pub(crate) fn fields(&self) -> DueFields {
-        DueFields {
-            delay: self.delay.map(|delay| delay.to_string()),
-            due_at: self.at.map(|at| at.to_string()),
+    /// A timer that is due then, of a command that needs a time.
+    pub(crate) fn schedule(&self) -> Schedule {
+        match (self.delay, self.at) {
+            (Some(delay), _) => Schedule::after(delay.to_std()),
+            (None, Some(at)) => Schedule::at(time(at)),
+            (None, None) => unreachable!("clap asks for one of them"),
         }
     }
+
+    /// A change of a timer to then, or of other things alone.
+    pub(crate) fn change(&self) -> Change {
+        match (self.delay, self.at) {
+            (Some(delay), _) => Change::after(delay.to_std()),
+            (None, Some(at)) => Change::at(time(at)),
+            (None, None) => Change::new(),
+        }
+    }
+}
+
+/// A time for `duly-client`.
+pub(crate) fn time(at: Timestamp) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(at.unix_ms())
 }

@@ -1,8 +1,8 @@
 //! Which timers: the filters of a list, and paging through it.
 
-use duly_core::Timestamp;
+use duly_core::{State, Timestamp};
 
-use super::values;
+use super::{due, values};
 
 /// Which timers of a namespace, and which page of them.
 #[derive(clap::Args)]
@@ -36,24 +36,24 @@ impl Filter {
         self.cursor.clone()
     }
 
-    /// The query of one page.
-    pub(crate) fn query(
-        &self,
-        state: Option<&str>,
-        cursor: Option<String>,
-    ) -> Vec<(&'static str, String)> {
-        let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
-        [
-            ("state", state.map(str::to_owned)),
-            ("due_from", time(self.due_from)),
-            ("due_to", time(self.due_to)),
-            ("id_prefix", self.id_prefix.clone()),
-            ("tag", self.tag.clone()),
-            ("limit", Some(self.limit.to_string())),
-            ("cursor", cursor),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect()
+    /// What to list.
+    pub(crate) fn which(&self, state: Option<State>) -> duly_client::Filter {
+        let mut filter = duly_client::Filter::new().page(self.limit.into());
+        if let Some(state) = state {
+            filter = filter.state(state);
+        }
+        if let Some(from) = self.due_from {
+            filter = filter.due_from(due::time(from));
+        }
+        if let Some(to) = self.due_to {
+            filter = filter.due_to(due::time(to));
+        }
+        if let Some(prefix) = &self.id_prefix {
+            filter = filter.id_prefix(prefix);
+        }
+        if let Some(tag) = &self.tag {
+            filter = filter.tag(tag);
+        }
+        filter
     }
 }

@@ -1,7 +1,5 @@
 //! Headers and tags, as `schedule` and `reschedule` take them.
 
-use serde::{Serialize, Serializer};
-
 use super::values;
 
 /// What travels with a timer.
@@ -15,24 +13,14 @@ pub(crate) struct Labels {
     tags: Vec<String>,
 }
 
-/// Headers as a request says them: an object in the order in which they were typed. A name typed
-/// twice is sent twice, for the server to refuse.
-pub(crate) struct HeaderFields<'a>(&'a [(String, String)]);
-
 impl Labels {
-    /// The headers, where any are given.
-    pub(crate) fn headers(&self) -> Option<HeaderFields<'_>> {
-        (!self.headers.is_empty()).then_some(HeaderFields(&self.headers))
+    /// The headers, where any are given. A name typed twice is sent twice, for the server to refuse.
+    pub(crate) fn headers(&self) -> Option<&[(String, String)]> {
+        (!self.headers.is_empty()).then_some(&self.headers)
     }
 
     /// The tags, where any are given.
     pub(crate) fn tags(&self) -> Option<&[String]> {
         (!self.tags.is_empty()).then_some(&self.tags)
-    }
-}
-
-impl Serialize for HeaderFields<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }

@@ -5,9 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use duly_client::Payload;
 use duly_core::payload::PAYLOAD_BYTES_HARD;
-use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{input, values};
@@ -29,30 +28,20 @@ pub(crate) struct PayloadArgs {
     payload_file: Option<PathBuf>,
 }
 
-/// The field of a request that holds the payload.
-#[derive(Serialize, Default)]
-pub(crate) struct PayloadFields {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload_text: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload_base64: Option<String>,
-}
-
 impl PayloadArgs {
     /// Whether any is given.
     pub(crate) fn is_given(&self) -> bool {
         self.payload.is_some() || self.payload_text.is_some() || self.payload_file.is_some()
     }
 
-    /// As a request says it; reads the file.
-    pub(crate) fn fields(self) -> Result<PayloadFields, Failure> {
-        let payload_base64 = match &self.payload_file {
-            Some(path) => Some(STANDARD.encode(read(path)?)),
-            None => None,
-        };
-        Ok(PayloadFields { payload: self.payload, payload_text: self.payload_text, payload_base64 })
+    /// The payload, where one is given; reads the file.
+    pub(crate) fn payload(self) -> Result<Option<Payload>, Failure> {
+        Ok(match (self.payload, self.payload_text, self.payload_file) {
+            (Some(json), _, _) => Some(Payload::json_text(json.get())),
+            (_, Some(text), _) => Some(Payload::text(text)),
+            (_, _, Some(path)) => Some(Payload::bytes(read(&path)?)),
+            (None, None, None) => None,
+        })
     }
 }
 

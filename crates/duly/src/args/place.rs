@@ -1,6 +1,7 @@
 //! Where to: `--url` with what belongs to it, or `--pull`; and the fallback of a namespace.
 
 use clap::ValueEnum;
+use duly_client::{Destination, HttpDestination};
 use duly_core::Millis;
 use serde::{Serialize, Serializer};
 
@@ -60,6 +61,16 @@ enum WebhookMethod {
     Patch,
 }
 
+impl WebhookMethod {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+        }
+    }
+}
+
 /// A destination as a request says it.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -94,7 +105,21 @@ pub(crate) struct FallbackField {
 struct Pairs(Vec<(String, String)>);
 
 impl Place {
-    /// The destination, where one is given.
+    /// The destination for `duly-client`, where one is given.
+    pub(crate) fn destination(self) -> Option<Destination> {
+        match (self.url, self.pull) {
+            (Some(url), _) => Some(Destination::Http(HttpDestination {
+                url,
+                method: self.url_method.map(|method| method.as_str().to_owned()),
+                headers: self.url_headers,
+                timeout: self.url_timeout.map(Millis::to_std),
+            })),
+            (None, true) => Some(Destination::Pull),
+            (None, false) => None,
+        }
+    }
+
+    /// The destination as settings say it, where one is given.
     pub(crate) fn field(self) -> Option<DestinationField> {
         match (self.url, self.pull) {
             (Some(url), _) => {

@@ -17,8 +17,8 @@ use crate::{
     Outcome,
     args::{input, values},
     cli::Session,
-    client,
     failure::Failure,
+    http,
     output::{terminal::Tone, text},
 };
 
@@ -87,7 +87,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     }
     let errors_only = args.errors_only || !printer.is_json();
     let results = if errors_only { "errors" } else { "all" };
-    let call = session.client.namespace(Method::POST, &args.namespace, &["batch"]);
+    let call = session.http.namespace(Method::POST, &args.namespace, &["batch"]);
     let call = call.query(&[("results", results.to_owned())]);
     let mut answer = call.lines(source).await?;
     let mut progress = Progress::default();
@@ -96,7 +96,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         if printer.is_json() {
             printer.json(&text)?;
         } else if let (Some(number), Some(error)) = (line.line, &line.error) {
-            let refusal = text::preview(&client::sentence(error.get()), usize::MAX);
+            let refusal = text::preview(&http::sentence(error.get()), usize::MAX);
             printer.line(&printer.paint(Tone::Bad, &format!("line {number}  {refusal}")))?;
         }
         progress.add(line)?;
@@ -126,7 +126,7 @@ impl Progress {
                 "stopped",
                 format_args!(
                     "the server stopped after line {after_line}: {}; send the lines behind it again",
-                    client::sentence(error.get())
+                    http::sentence(error.get())
                 ),
             ));
         }

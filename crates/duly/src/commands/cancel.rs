@@ -4,11 +4,10 @@
 mod bulk;
 
 use duly_core::{NamespaceName, TimerId};
-use reqwest::Method;
-use serde::Deserialize;
 
 use crate::{
     Outcome,
+    answer::{self, problem},
     args::{confirm::Confirm, values},
     cli::Session,
     commands::reschedule,
@@ -43,36 +42,21 @@ pub(crate) struct Args {
     confirm: Confirm,
 }
 
-#[derive(Deserialize)]
-struct Cancelled {
-    outcome: String,
-    #[serde(default)]
-    attempts: u32,
-    #[serde(default)]
-    maybe_delivered: bool,
-    #[serde(default)]
-    already: bool,
-}
-
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let Some(id) = args.id else {
         return bulk::run(&args.namespace, &args.filter, &args.confirm, session).await;
     };
-    let revision = args.if_revision.map(|n| ("if_revision", n.to_string()));
-    let call = session
-        .client
-        .timer(Method::DELETE, (&args.namespace, &id), &[])
-        .query(revision.as_slice())
-        .hints(reschedule::REVISION_HINTS);
-    let answer = call.send().await?;
-    session.printer.answer(&answer, || {
-        let cancelled: Cancelled = answer.parse()?;
-        let mut line = format!(
-            "{}  {}",
-            text::preview(id.as_str(), usize::MAX),
-            text::preview(&cancelled.outcome, usize::MAX)
-        );
+    let client = session.client()?;
+    let namespace = args.namespace.as_str();
+    let cancelled = match args.if_revision {
+        Some(revision) => client.cancel_if(namespace, id.as_str(), revision).await,
+        None => client.cancel(namespace, id.as_str()).await,
+    };
+    let cancelled =
+        cancelled.map_err(|error| problem::of_cancel(&error, reschedule::REVISION_HINTS))?;
+    session.printer.document(&answer::cancelled(&cancelled), || {
+        let mut line = format!("{}  cancelled", text::preview(id.as_str(), usize::MAX));
         if cancelled.already {
             line.push_str(" already");
         }

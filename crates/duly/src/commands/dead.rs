@@ -3,12 +3,14 @@
 pub(crate) mod overdue;
 
 use clap::Subcommand;
-use duly_core::{Millis, NamespaceName, TimerId};
-use reqwest::Method;
-use serde::{Deserialize, Serialize};
+use duly_client::{Dealt, Error, Letters, Redrive};
+use duly_core::{Millis, NamespaceName, State, TimerId};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::{
     Outcome,
+    answer::{self, problem},
     args::{confirm::Confirm, filter::Filter, values},
     cli::Session,
     commands::list,
@@ -74,69 +76,37 @@ struct Which {
     all: bool,
 }
 
-#[derive(Serialize)]
-struct Body {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    ids: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    delivery_ids: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    all: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cursor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    per_second: Option<f64>,
-}
-
-/// What one call did.
-#[derive(Deserialize)]
-struct Done {
-    #[serde(alias = "redriven", alias = "purged")]
-    count: u64,
-    cursor: Option<String>,
-    #[serde(default)]
-    errors: Vec<LetterError>,
-}
-
-#[derive(Deserialize)]
-struct LetterError {
-    error: Refusal,
-}
-
-#[derive(Deserialize)]
-struct Refusal {
-    detail: String,
-}
-
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     match args.action {
         Action::List { namespace, filter } => {
-            list::pages(session, &namespace, Some("dead"), &filter, timers::dead).await
+            list::pages(session, &namespace, Some(State::Dead), &filter, timers::dead).await
         }
         Action::Redrive { namespace, which, delay, per_second } => {
-            let pace = Pace { delay, per_second };
-            change(session, &namespace, Verb::Redrive, which, pace).await
+            let is_all = which.all;
+            let mut redrive = Redrive::new(which.letters());
+            if let Some(delay) = delay {
+                redrive = redrive.after(delay.to_std());
+            }
+            if let Some(rate) = per_second {
+                redrive = redrive.per_second(rate);
+            }
+            let dealt = session.client()?.redrive(namespace.as_str(), redrive).await;
+            said(session, &namespace, dealt, Verb::Redrive, is_all)
         }
         Action::Purge { namespace, which, confirm } => {
             if which.all && confirm.is_needed() {
-                let call = session.client.namespace(Method::GET, &namespace, &["stats"]);
-                let Holding { dead } = call.send().await?.parse()?;
+                let stats = session.client()?.stats(namespace.as_str()).await;
+                let dead = stats.map_err(|error| problem::failure(&error, &[]))?.dead;
                 let letters = text::count(dead, "dead letter");
                 Confirm::ask(&format!("Drop {letters} of {namespace} for good?"))?;
             }
-            change(session, &namespace, Verb::Purge, which, Pace::default()).await
+            let is_all = which.all;
+            let dealt = session.client()?.purge(namespace.as_str(), which.letters()).await;
+            said(session, &namespace, dealt, Verb::Purge, is_all)
         }
         Action::Overdue(args) => overdue::run(args, session).await,
     }
-}
-
-/// What would be dropped.
-#[derive(Deserialize)]
-struct Holding {
-    dead: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -145,58 +115,66 @@ enum Verb {
     Purge,
 }
 
-/// How redriven letters are spread over time.
-#[derive(Clone, Copy, Default)]
-struct Pace {
-    delay: Option<Millis>,
-    per_second: Option<f64>,
+/// What was done, as a document.
+#[derive(Default, Serialize)]
+struct DealtOut {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redriven: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    purged: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<LetterError>,
 }
 
-/// Calls until everything that was asked for is dealt with.
-async fn change(
+#[derive(Serialize)]
+struct LetterError {
+    index: usize,
+    error: Box<RawValue>,
+}
+
+/// Prints what was done, and fails where a letter that was named was not dealt with.
+fn said(
     session: &Session,
     namespace: &NamespaceName,
+    dealt: Result<Dealt, Error>,
     verb: Verb,
-    which: Which,
-    pace: Pace,
+    is_all: bool,
 ) -> Outcome {
-    let (path, done) = match verb {
-        Verb::Redrive => ("redrive", "redriven"),
-        Verb::Purge => ("purge", "purged"),
+    let Dealt { done, refused, .. } = dealt.map_err(|error| problem::failure(&error, &[]))?;
+    let error = |(index, error): &(usize, Error)| LetterError {
+        index: *index,
+        error: RawValue::from_string(problem::of_item(error))
+            .expect("it was written as JSON just now"),
     };
-    let mut body = Body {
-        ids: which.ids.iter().map(ToString::to_string).collect(),
-        delivery_ids: which.delivery_ids,
-        all: which.all.then_some(true),
-        cursor: None,
-        // The server spaces on from one call to the next through the cursor.
-        delay: pace.delay.map(|delay| delay.to_string()),
-        per_second: pace.per_second,
-    };
-    let mut total = 0;
-    let mut refusals = Vec::new();
-    let last = loop {
-        let call = session.client.namespace(Method::POST, namespace, &["dead", path]);
-        let answer = call.body(&body).send().await?;
-        let step: Done = answer.parse()?;
-        total += step.count;
-        refusals.extend(step.errors.into_iter().map(|letter| letter.error.detail));
-        if step.cursor.is_none() || !which.all {
-            break answer;
+    let errors = if is_all { Vec::new() } else { refused.iter().map(error).collect() };
+    let (words, document) = match verb {
+        Verb::Redrive => {
+            ("redriven", DealtOut { redriven: Some(done), errors, ..DealtOut::default() })
         }
-        body.cursor = step.cursor;
+        Verb::Purge => ("purged", DealtOut { purged: Some(done), errors, ..DealtOut::default() }),
     };
-    if !session.printer.is_json() {
-        session.printer.line(&format!("{total} {done}"))?;
-    } else if which.all {
-        session.printer.json(&format!(r#"{{"{done}":{total}}}"#))?;
-    } else {
-        session.printer.json(&last.text)?;
-    }
-    if refusals.is_empty() {
+    session.printer.document(&answer::json(&document), || Ok(format!("{done} {words}")))?;
+    if refused.is_empty() {
         return Ok(());
     }
+    let refusals: Vec<_> = refused
+        .into_iter()
+        .map(|(_, error)| match error.refusal() {
+            Some(refusal) => refusal.detail.clone(),
+            None => error.to_string(),
+        })
+        .collect();
     let refusals = refusals.join("\n       ");
     let hint = format!("`duly dead list {namespace}` shows the dead letters");
     Err(Failure::coded("some_refused", format_args!("{refusals}\n  {hint}")))
+}
+
+impl Which {
+    fn letters(self) -> Letters {
+        match self {
+            Self { all: true, .. } => Letters::All,
+            Self { ids, .. } if !ids.is_empty() => Letters::ids(ids.iter().map(TimerId::as_str)),
+            Self { delivery_ids, .. } => Letters::DeliveryIds(delivery_ids),
+        }
+    }
 }

@@ -205,7 +205,7 @@ async fn page(
 ) -> Result<Page, Failure> {
     let mut query = vec![("state", state.to_owned())];
     query.extend(cursor.map(|cursor| ("cursor", cursor)));
-    let call = session.client.namespace(Method::GET, namespace, &["export"]);
+    let call = session.http.namespace(Method::GET, namespace, &["export"]);
     call.query(&query).send().await?.parse()
 }
 

@@ -1,9 +1,8 @@
 //! `duly fire`: makes a timer due now.
 
 use duly_core::{NamespaceName, TimerId};
-use reqwest::Method;
 
-use crate::{Outcome, args::values, cli::Session, commands::get};
+use crate::{Outcome, answer::problem, args::values, cli::Session, commands::get};
 
 /// Fire a timer now: make it due, or start its next attempt
 #[derive(clap::Args)]
@@ -18,6 +17,7 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let call = session.client.timer(Method::POST, (&args.namespace, &args.id), &["fire"]);
-    get::show(session.printer, &call.send().await?)
+    let timer = session.client()?.fire(args.namespace.as_str(), args.id.as_str()).await;
+    let timer = timer.map_err(|error| problem::failure(&error, &[]))?;
+    get::show_timer(session.printer, &timer)
 }

@@ -1,13 +1,14 @@
 //! `duly get`: shows a timer.
 
+use duly_client::Timer;
 use duly_core::{NamespaceName, TimerId};
-use reqwest::Method;
 
 use crate::{
     Outcome,
+    answer::{self, problem},
     args::values,
     cli::Session,
-    client::Answer,
+    failure::Failure,
     output::{Printer, fields::Fields, table, when},
 };
 
@@ -24,14 +25,21 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let call = session.client.timer(Method::GET, (&args.namespace, &args.id), &[]);
-    show(session.printer, &call.send().await?)
+    let timer = session.client()?.get(args.namespace.as_str(), args.id.as_str()).await;
+    show_timer(session.printer, &timer.map_err(|error| problem::failure(&error, &[]))?)
 }
 
-/// Prints an answer that is one object, whatever its fields.
-pub(crate) fn show(printer: Printer, answer: &Answer) -> Outcome {
-    printer.answer(answer, || {
-        let fields: Fields = answer.parse()?;
+/// Prints a timer with all its fields.
+pub(crate) fn show_timer(printer: Printer, timer: &Timer) -> Outcome {
+    show(printer, &answer::timer(timer)?)
+}
+
+/// Prints a document that is one object, whatever its fields.
+pub(crate) fn show(printer: Printer, document: &str) -> Outcome {
+    printer.document(document, || {
+        let fields: Fields = serde_json::from_str(document).map_err(|error| {
+            Failure::coded("not_duly", format_args!("the server answered no object ({error}): is it a Duly server, and of the same version as this command?"))
+        })?;
         Ok(table::of_pairs(printer.screen(), fields.pairs(when::now())))
     })
 }

@@ -10,8 +10,8 @@ use crate::{
     Outcome,
     args::values,
     cli::Session,
-    client::Answer,
     failure::Failure,
+    http::Answer,
     output::{terminal::Tone, text},
 };
 
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
 
 /// Asks one of the two paths.
 pub(super) async fn ask(session: &Session, path: &str) -> Result<(Answer, Readiness), Failure> {
-    let call = session.client.root(Method::GET, &[path]).at_most(ANSWER_BYTES_MAX);
+    let call = session.http.root(Method::GET, &[path]).at_most(ANSWER_BYTES_MAX);
     let answer = call.accepting(StatusCode::SERVICE_UNAVAILABLE).send().await?;
     let readiness = answer.parse()?;
     Ok((answer, readiness))

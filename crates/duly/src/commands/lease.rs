@@ -1,19 +1,15 @@
 //! `duly lease`: takes due firings of the pull lane.
 
+use duly_client::Lease;
 use duly_core::{Millis, NamespaceName};
-use reqwest::Method;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use crate::{
     Outcome,
+    answer::{self, problem},
     args::values,
     cli::Session,
     commands::settle,
-    output::{
-        timers::{self, FiringRow},
-        when,
-    },
+    output::{timers, when},
 };
 
 /// Lease due firings whose destination is pull
@@ -41,53 +37,25 @@ pub(crate) struct Args {
     ack: bool,
 }
 
-#[derive(Serialize)]
-struct Body {
-    max: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lease: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wait: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Leased {
-    firings: Vec<FiringRow>,
-    #[serde(default)]
-    paused: bool,
-}
-
-/// The firings as they came.
-#[derive(Deserialize)]
-struct RawFirings {
-    firings: Vec<Box<RawValue>>,
-}
-
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let body = Body {
-        max: args.max,
-        max_bytes: args.max_bytes,
-        lease: args.lease.map(|lease| lease.to_string()),
-        wait: args.wait.map(|wait| wait.to_string()),
-    };
-    let answer = session
-        .client
-        .namespace(Method::POST, &args.namespace, &["lease"])
-        .body(&body)
-        .waiting(args.wait.unwrap_or_default().to_std())
-        .send()
-        .await?;
-    let leased: Leased = answer.parse()?;
+    let mut lease = Lease::up_to(args.max.into()).wait(args.wait.unwrap_or_default().to_std());
+    if let Some(bytes) = args.max_bytes {
+        lease = lease.max_bytes(bytes);
+    }
+    if let Some(lasting) = args.lease {
+        lease = lease.lasting(lasting.to_std());
+    }
+    let client = session.client()?;
+    let leased = client.lease(args.namespace.as_str(), lease).await;
+    let leased = leased.map_err(|error| problem::failure(&error, &[]))?;
     let printer = session.printer;
     // Printed before it is confirmed: what nobody read is leased again.
     if printer.is_ndjson() {
-        let RawFirings { firings } = answer.parse()?;
-        printer.json_list("firings", firings.iter().map(|firing| firing.get()))?;
+        let firings = answer::firings(&leased)?;
+        printer.json_list("firings", firings.iter().map(String::as_str))?;
     } else {
-        printer.answer(&answer, || {
+        printer.document(&answer::leased(&leased)?, || {
             Ok(match (leased.firings.is_empty(), leased.paused) {
                 (true, true) => "none: the namespace is paused".to_owned(),
                 (true, false) => "none".to_owned(),
@@ -95,7 +63,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             })
         })?;
     }
-    let tokens: Vec<_> = leased.firings.into_iter().map(|row| row.token).collect();
+    let tokens: Vec<_> = leased.firings.into_iter().map(|firing| firing.token).collect();
     if args.ack && !tokens.is_empty() {
         settle::ack(session, &args.namespace, &tokens).await?;
     }

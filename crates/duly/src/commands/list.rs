@@ -1,22 +1,15 @@
 //! `duly list`: shows timers, page by page.
 
 use clap::ValueEnum;
+use duly_client::{Page, Timer};
 use duly_core::{NamespaceName, Timestamp};
-use reqwest::Method;
 
 use crate::{
     Outcome,
+    answer::{self, problem},
     args::{filter::Filter, values},
     cli::Session,
-    client::Answer,
-    failure::Failure,
-    output::{
-        Printer,
-        table::Table,
-        text,
-        timers::{self, Page, RawPage, TimerRow},
-        when,
-    },
+    output::{Printer, table::Table, text, timers, when},
 };
 
 /// List timers in the order in which they are due
@@ -52,16 +45,29 @@ enum State {
     Dead,
 }
 
+impl From<State> for duly_core::State {
+    fn from(state: State) -> Self {
+        match state {
+            State::Scheduled => Self::Scheduled,
+            State::Due => Self::Due,
+            State::InFlight => Self::InFlight,
+            State::Retrying => Self::Retrying,
+            State::Finished => Self::Finished,
+            State::Cancelled => Self::Cancelled,
+            State::Dead => Self::Dead,
+        }
+    }
+}
+
 /// How a page is shown to people.
-pub(crate) type Show = fn(&[TimerRow], Timestamp) -> Table;
+pub(crate) type Show = fn(&[Timer], Timestamp) -> Table;
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let state = args.state.and_then(|state| state.to_possible_value());
-    let state = state.as_ref().map(clap::builder::PossibleValue::get_name);
+    let state = args.state.map(Into::into);
     let show = match state {
-        Some("dead") => timers::dead,
-        Some("finished" | "cancelled") => timers::ended,
+        Some(duly_core::State::Dead) => timers::dead,
+        Some(duly_core::State::Finished | duly_core::State::Cancelled) => timers::ended,
         _ => timers::pending,
     };
     pages(session, &args.namespace, state, &args.filter, show).await
@@ -71,7 +77,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
 pub(crate) async fn pages(
     session: &Session,
     namespace: &NamespaceName,
-    state: Option<&str>,
+    state: Option<duly_core::State>,
     filter: &Filter,
     show: Show,
 ) -> Outcome {
@@ -79,10 +85,13 @@ pub(crate) async fn pages(
     let mut cursor = filter.cursor();
     let mut shown = Shown { printer, show, timers: 0 };
     shown.begin(filter)?;
+    let client = session.client()?;
     loop {
-        let call = session.client.namespace(Method::GET, namespace, &["timers"]);
-        let answer = call.query(&filter.query(state, cursor)).send().await?;
-        cursor = shown.page(&answer, filter)?;
+        let which = filter.which(state);
+        let page = client.list_page(namespace.as_str(), which, cursor.as_deref()).await;
+        let page = page.map_err(|error| problem::failure(&error, &[]))?;
+        shown.page(&page, filter)?;
+        cursor = page.cursor;
         match &cursor {
             Some(next) if !filter.all => return shown.more(next),
             Some(_) => {}
@@ -108,30 +117,25 @@ impl Shown {
         if self.is_one_document(filter) { self.printer.line(r#"{"timers":["#) } else { Ok(()) }
     }
 
-    /// Prints a page; answers where to go on.
-    fn page(&mut self, answer: &Answer, filter: &Filter) -> Result<Option<String>, Failure> {
+    fn page(&mut self, page: &Page<Timer>, filter: &Filter) -> Outcome {
+        let first = self.timers == 0;
+        self.timers += page.items.len();
         if !self.printer.is_json() {
-            let page: Page<TimerRow> = answer.parse()?;
-            if !page.timers.is_empty() {
-                let table = (self.show)(&page.timers, when::now());
-                self.printer.line(&table.text(self.printer.screen()))?;
+            if page.items.is_empty() {
+                return Ok(());
             }
-            self.timers += page.timers.len();
-            return Ok(page.cursor);
+            let table = (self.show)(&page.items, when::now());
+            return self.printer.line(&table.text(self.printer.screen()));
         }
-        let page: RawPage = answer.parse()?;
-        if self.is_one_document(filter) {
-            for timer in &page.timers {
-                let comma = if self.timers == 0 { "" } else { "," };
-                self.printer.json(&format!("{comma}{}", timer.get()))?;
-                self.timers += 1;
-            }
-        } else if self.printer.is_ndjson() {
-            page.timers.iter().try_for_each(|timer| self.printer.json(timer.get()))?;
-        } else {
-            self.printer.json(&answer.text)?;
+        if !self.is_one_document(filter) && !self.printer.is_ndjson() {
+            return self.printer.json(&answer::timers(&page.items, page.cursor.as_deref())?);
         }
-        Ok(page.cursor)
+        for (place, timer) in page.items.iter().enumerate() {
+            let is_next = self.is_one_document(filter) && !(first && place == 0);
+            let comma = if is_next { "," } else { "" };
+            self.printer.json(&format!("{comma}{}", answer::timer(timer)?))?;
+        }
+        Ok(())
     }
 
     /// Says that there is more.

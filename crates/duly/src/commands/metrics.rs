@@ -32,7 +32,7 @@ pub(super) struct Sample<'a> {
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let answer = session.client.root(Method::GET, &["metrics"]).send().await?;
+    let answer = session.http.root(Method::GET, &["metrics"]).send().await?;
     let wanted = args.name.as_deref().unwrap_or("");
     let samples = answer.text.lines().filter_map(Sample::parse);
     let samples: Vec<_> = samples.filter(|sample| sample.name.contains(wanted)).collect();

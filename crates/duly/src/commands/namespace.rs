@@ -53,17 +53,17 @@ enum Action {
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let client = &session.client;
+    let client = &session.http;
     match args.action {
         Action::Put { named, settings } => {
             let call = client.namespace(Method::PUT, &named.namespace, &[]);
             let answer = call.body(&settings.body()?).send().await?;
-            get::show(session.printer, &answer)
+            get::show(session.printer, &answer.text)
         }
         Action::Set(args) => set::run(*args, session).await,
         Action::Get(named) => {
             let call = client.namespace(Method::GET, &named.namespace, &[]);
-            get::show(session.printer, &call.send().await?)
+            get::show(session.printer, &call.send().await?.text)
         }
         Action::List => list::run(session).await,
         Action::Delete(args) => remove::run(args, session).await,

@@ -12,7 +12,7 @@ pub(crate) struct Args {}
 
 /// Runs it.
 pub(crate) async fn run(session: &Session) -> Outcome {
-    let answer = session.client.root(Method::GET, &["openapi.json"]).send().await?;
+    let answer = session.http.root(Method::GET, &["openapi.json"]).send().await?;
     session.printer.json(&answer.text)
 }
 

@@ -1,25 +1,17 @@
 //! `duly reschedule`: changes a pending timer.
 
 use clap::ValueEnum;
+use duly_client::TimerField;
 use duly_core::{NamespaceName, TimerId};
-use reqwest::Method;
-use serde::Serialize;
-use serde_json::{Map, Value};
 
 use crate::{
     Outcome,
-    args::{
-        due::{Due, DueFields},
-        labels::{HeaderFields, Labels},
-        payload::{PayloadArgs, PayloadFields},
-        place::{DestinationField, Place},
-        retry::Retry,
-        values,
-    },
+    answer::problem,
+    args::{due::Due, labels::Labels, payload::PayloadArgs, place::Place, retry::Retry, values},
     cli::Session,
-    client::Hint,
     commands::get,
     failure::Failure,
+    http::Hint,
 };
 
 /// Change a pending timer: its time, payload, headers, tags, destination or retry policy
@@ -66,26 +58,6 @@ enum Reset {
     Retry,
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    #[serde(flatten)]
-    due: DueFields,
-    #[serde(flatten)]
-    payload: PayloadFields,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<HeaderFields<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tags: Option<&'a [String]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    destination: Option<DestinationField>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry: Option<Map<String, Value>>,
-    #[serde(flatten)]
-    reset: Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    if_revision: Option<u32>,
-}
-
 /// What to type when the revision is another one.
 pub(crate) const REVISION_HINTS: &[Hint] =
     &[("revision_mismatch", "`duly get` shows the present revision")];
@@ -95,8 +67,8 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let headers = args.labels.headers();
     let tags = args.labels.tags();
     let payload_is_given = args.payload.is_given();
-    let destination = args.place.field();
-    let retry = args.retry.field();
+    let destination = args.place.destination();
+    let retry = args.retry.policy();
     let given = [
         (Reset::Payload, payload_is_given),
         (Reset::Headers, headers.is_some()),
@@ -118,18 +90,44 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             )));
         }
     }
-    let body = Body {
-        due: args.due.fields(),
-        payload: args.payload.fields()?,
-        headers,
-        tags,
-        destination,
-        retry,
-        reset: args.reset.iter().map(|field| (field.name(), Value::Null)).collect(),
-        if_revision: args.if_revision,
-    };
-    let call = session.client.timer(Method::PATCH, (&args.namespace, &args.id), &[]);
-    get::show(session.printer, &call.body(&body).hints(REVISION_HINTS).send().await?)
+    let client = session.client()?;
+    let mut change = args.due.change();
+    if let Some(payload) = args.payload.payload()? {
+        change = change.payload(payload);
+    }
+    if let Some(headers) = headers {
+        change = change.headers(headers.iter().cloned());
+    }
+    if let Some(tags) = tags {
+        change = change.tags(tags);
+    }
+    if let Some(destination) = destination {
+        change = change.destination(destination);
+    }
+    if let Some(policy) = retry {
+        change = change.retry(policy);
+    }
+    for field in args.reset {
+        change = change.reset(field.into());
+    }
+    if let Some(revision) = args.if_revision {
+        change = change.if_revision(revision);
+    }
+    let timer = client.reschedule(args.namespace.as_str(), args.id.as_str(), change).await;
+    let timer = timer.map_err(|error| problem::failure(&error, REVISION_HINTS))?;
+    get::show_timer(session.printer, &timer)
+}
+
+impl From<Reset> for TimerField {
+    fn from(field: Reset) -> Self {
+        match field {
+            Reset::Payload => Self::Payload,
+            Reset::Headers => Self::Headers,
+            Reset::Tags => Self::Tags,
+            Reset::Destination => Self::Destination,
+            Reset::Retry => Self::Retry,
+        }
+    }
 }
 
 impl Reset {

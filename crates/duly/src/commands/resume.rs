@@ -59,7 +59,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             Overdue::Fire => 0,
             Overdue::Dead => overdue::give_up(session, &namespace, &mut moment).await?,
         };
-        session.client.namespace(Method::POST, &namespace, &["resume"]).send().await?;
+        session.http.namespace(Method::POST, &namespace, &["resume"]).send().await?;
         if !session.printer.is_json() {
             let dead = match args.overdue {
                 Overdue::Fire => String::new(),

@@ -1,23 +1,14 @@
 //! `duly schedule`: makes a timer.
 
 use clap::{ArgGroup, ValueEnum};
-use duly_core::{Millis, NamespaceName, TimerId, Timestamp};
-use reqwest::Method;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use duly_core::{Millis, NamespaceName, State, TimerId};
 
 use crate::{
     Outcome,
-    args::{
-        due::{Due, DueFields},
-        labels::{HeaderFields, Labels},
-        payload::{PayloadArgs, PayloadFields},
-        place::{DestinationField, Place},
-        retry::Retry,
-        values,
-    },
+    answer::{self, problem},
+    args::{due::Due, labels::Labels, payload::PayloadArgs, place::Place, retry::Retry, values},
     cli::Session,
-    client::Hint,
+    http::Hint,
     output::{text, when},
 };
 
@@ -55,8 +46,7 @@ pub(crate) struct Args {
 }
 
 /// What happens when another timer has the id.
-#[derive(Clone, Copy, ValueEnum, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, ValueEnum)]
 enum IfExists {
     /// Refuse (the default)
     Fail,
@@ -64,41 +54,6 @@ enum IfExists {
     Keep,
     /// Put this one in its place
     Replace,
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
-    #[serde(flatten)]
-    due: DueFields,
-    #[serde(flatten)]
-    payload: PayloadFields,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<HeaderFields<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tags: Option<&'a [String]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    destination: Option<DestinationField>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expire_after: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    slot_key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry: Option<Map<String, Value>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    if_exists: Option<IfExists>,
-}
-
-#[derive(Deserialize)]
-struct Scheduled {
-    id: String,
-    state: String,
-    due_at: Option<String>,
-    #[serde(default)]
-    existing: bool,
-    #[serde(default)]
-    replaced: bool,
 }
 
 /// What to type when the id is taken.
@@ -114,33 +69,60 @@ const HINTS: &[Hint] = &[
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let body = Body {
-        id: args.id.as_ref().map(TimerId::as_str),
-        due: args.due.fields(),
-        payload: args.payload.fields()?,
-        headers: args.labels.headers(),
-        tags: args.labels.tags(),
-        destination: args.place.field(),
-        expire_after: args.expire_after.map(|after| after.to_string()),
-        slot_key: args.slot_key.as_deref(),
-        retry: args.retry.field(),
-        if_exists: args.if_exists,
-    };
-    let call = session.client.namespace(Method::POST, &args.namespace, &["timers"]);
-    let answer = call.body(&body).hints(HINTS).send().await?;
-    session.printer.answer(&answer, || {
-        let scheduled: Scheduled = answer.parse()?;
-        let what = match (scheduled.existing, scheduled.replaced) {
-            (true, _) => format!("exists already, {}", text::preview(&scheduled.state, usize::MAX)),
-            (_, true) => "replaced".to_owned(),
-            _ => "scheduled".to_owned(),
+    let client = session.client()?;
+    let mut schedule = args.due.schedule();
+    if let Some(id) = args.id {
+        schedule = schedule.id(id.as_str());
+    }
+    if let Some(payload) = args.payload.payload()? {
+        schedule = schedule.payload(payload);
+    }
+    for (name, value) in args.labels.headers().unwrap_or_default() {
+        schedule = schedule.header(name, value);
+    }
+    for tag in args.labels.tags().unwrap_or_default() {
+        schedule = schedule.tag(tag);
+    }
+    if let Some(destination) = args.place.destination() {
+        schedule = schedule.destination(destination);
+    }
+    if let Some(after) = args.expire_after {
+        schedule = schedule.expire_after(after.to_std());
+    }
+    if let Some(key) = args.slot_key {
+        schedule = schedule.slot_key(key);
+    }
+    if let Some(policy) = args.retry.policy() {
+        schedule = schedule.retry(policy);
+    }
+    if let Some(if_exists) = args.if_exists {
+        schedule = schedule.if_exists(if_exists.into());
+    }
+    let scheduled = client.schedule(args.namespace.as_str(), schedule).await;
+    let scheduled = scheduled.map_err(|error| problem::failure(&error, HINTS))?;
+    session.printer.document(&answer::scheduled(&scheduled)?, || {
+        let timer = &scheduled.timer;
+        let what = match scheduled.outcome {
+            duly_client::Outcome::Created => "scheduled".to_owned(),
+            duly_client::Outcome::Existing => format!("exists already, {}", timer.state.as_str()),
+            duly_client::Outcome::Replaced => "replaced".to_owned(),
         };
-        let id = text::preview(&scheduled.id, usize::MAX);
-        let due_at = scheduled.due_at.unwrap_or_default();
-        let now = when::now();
-        let is_past = Timestamp::parse(&due_at).is_ok_and(|due_at| due_at < now);
-        let at_once = if is_past && scheduled.state == "scheduled" { ", so at once" } else { "" };
-        let due_at = text::preview(&when::with_distance(&due_at, now), usize::MAX);
+        let id = text::preview(&timer.id, usize::MAX);
+        let (now, due_at) = (when::now(), timer.due_at.map(answer::moment));
+        let is_past = due_at.is_some_and(|due_at| due_at < now);
+        let at_once = if is_past && timer.state == State::Scheduled { ", so at once" } else { "" };
+        let due_at = due_at.map(|due_at| when::with_distance(&due_at.to_string(), now));
+        let due_at = due_at.unwrap_or_default();
         Ok(format!("{id}  {what}, due {due_at}{at_once}"))
     })
+}
+
+impl From<IfExists> for duly_client::IfExists {
+    fn from(if_exists: IfExists) -> Self {
+        match if_exists {
+            IfExists::Fail => Self::Fail,
+            IfExists::Keep => Self::Keep,
+            IfExists::Replace => Self::Replace,
+        }
+    }
 }

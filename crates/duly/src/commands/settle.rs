@@ -1,14 +1,15 @@
 //! `duly settle`: says what became of a leased firing.
 
+use duly_client::{Error, Settled, Settlement, Verdict};
 use duly_core::{Millis, NamespaceName};
-use reqwest::Method;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::{
     Outcome,
+    answer::{self, problem},
     args::values,
     cli::Session,
-    client::{Answer, Client},
     failure::Failure,
     output::{
         table::{Column, Table},
@@ -64,61 +65,29 @@ struct VerdictArgs {
     extend: Option<Millis>,
 }
 
-/// A verdict as a request says it.
-#[derive(Clone, Serialize)]
+/// One result for each token, in order.
+type Results = Vec<Result<Settled, Error>>;
+
+/// The results as a document.
+#[derive(Serialize)]
+struct ResultsOut {
+    results: Vec<ResultOut>,
+}
+
+#[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Verdict {
-    Ack {},
-    Retry {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        after: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-    },
-    Dead {
-        reason: String,
-    },
-    Extend {
-        lease: String,
-    },
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    settlements: Vec<Settlement<'a>>,
-}
-
-#[derive(Serialize)]
-struct Settlement<'a> {
-    token: &'a str,
-    #[serde(flatten)]
-    verdict: Verdict,
-}
-
-#[derive(Deserialize)]
-struct Results {
-    results: Vec<Settled>,
-}
-
-#[derive(Deserialize)]
-struct Settled {
-    outcome: Option<String>,
-    error: Option<Refusal>,
-}
-
-#[derive(Deserialize)]
-struct Refusal {
-    detail: String,
+enum ResultOut {
+    Outcome(&'static str),
+    Error(Box<RawValue>),
 }
 
 /// Runs it.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let verdict = args.verdict.verdict(args.after, args.reason);
-    let answer = settle(&session.client, &args.namespace, &args.tokens, &verdict).await?;
+    let results = settle(session, &args.namespace, &args.tokens, &verdict).await?;
     let printer = session.printer;
-    printer.answer(&answer, || {
-        let results: Results = answer.parse()?;
-        let words = results.results.iter().map(Settled::word);
+    printer.document(&document(&results), || {
+        let words = results.iter().map(word);
         if args.tokens.len() == 1 {
             return Ok(words.map(|word| text::preview(&word, usize::MAX)).collect());
         }
@@ -128,7 +97,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         }
         Ok(table.text(printer.screen()))
     })?;
-    refused(&answer)
+    refused(&results)
 }
 
 /// Confirms the firings of these tokens.
@@ -137,26 +106,34 @@ pub(crate) async fn ack(
     namespace: &NamespaceName,
     tokens: &[String],
 ) -> Outcome {
-    let answer = settle(&session.client, namespace, tokens, &Verdict::Ack {}).await?;
-    refused(&answer)
+    refused(&settle(session, namespace, tokens, &Verdict::Ack).await?)
 }
 
 async fn settle(
-    client: &Client,
+    session: &Session,
     namespace: &NamespaceName,
     tokens: &[String],
     verdict: &Verdict,
-) -> Result<Answer, Failure> {
-    let settlements =
-        tokens.iter().map(|token| Settlement { token, verdict: verdict.clone() }).collect();
-    let call = client.namespace(Method::POST, namespace, &["settle"]);
-    call.body(&Body { settlements }).send().await
+) -> Result<Results, Failure> {
+    let settlements = tokens.iter().map(|token| Settlement::new(token, verdict.clone())).collect();
+    let results = session.client()?.settle(namespace.as_str(), settlements).await;
+    results.map_err(|error| problem::failure(&error, &[]))
+}
+
+fn document(results: &Results) -> String {
+    let results = results.iter().map(|result| match result {
+        Ok(settled) => ResultOut::Outcome(answer::settled(*settled)),
+        Err(error) => {
+            let problem = RawValue::from_string(problem::of_item(error));
+            ResultOut::Error(problem.expect("it was written as JSON just now"))
+        }
+    });
+    answer::json(&ResultsOut { results: results.collect() })
 }
 
 /// Fails where a settlement changed nothing that it should have changed.
-fn refused(answer: &Answer) -> Outcome {
-    let results: Results = answer.parse()?;
-    let mut refused = results.results.iter().filter(|settled| !settled.is_taken());
+fn refused(results: &Results) -> Outcome {
+    let mut refused = results.iter().filter(|result| !is_taken(result));
     let Some(first) = refused.next() else {
         return Ok(());
     };
@@ -164,46 +141,44 @@ fn refused(answer: &Answer) -> Outcome {
         0 => String::new(),
         others => format!(", and {others} more were not settled either"),
     };
-    Err(Failure::coded("not_settled", format_args!("{}{others}", first.explained())))
+    Err(Failure::coded("not_settled", format_args!("{}{others}", explained(first))))
+}
+
+const fn is_taken(result: &Result<Settled, Error>) -> bool {
+    matches!(result, Ok(Settled::Done | Settled::Dead | Settled::Already))
+}
+
+fn word(result: &Result<Settled, Error>) -> String {
+    match result {
+        Ok(settled) => answer::settled(*settled).to_owned(),
+        Err(error) => match error.refusal() {
+            Some(refusal) => refusal.detail.clone(),
+            None => error.to_string(),
+        },
+    }
+}
+
+fn explained(result: &Result<Settled, Error>) -> String {
+    match result {
+        Ok(Settled::LeaseLost) => {
+            "the lease is not held any more (lease_lost): nothing changed; lease the firing again"
+                .to_owned()
+        }
+        Ok(Settled::InvalidToken) => {
+            "no lease of this namespace has this token (invalid_token): take it from `duly lease`"
+                .to_owned()
+        }
+        _ => word(result),
+    }
 }
 
 impl VerdictArgs {
     fn verdict(self, after: Option<Millis>, reason: Option<String>) -> Verdict {
         match self.extend {
-            Some(lease) => Verdict::Extend { lease: lease.to_string() },
-            None if self.retry => {
-                Verdict::Retry { after: after.map(|after| after.to_string()), reason }
-            }
+            Some(lease) => Verdict::Extend { lease: lease.to_std() },
+            None if self.retry => Verdict::Retry { after: after.map(Millis::to_std), reason },
             None if self.dead => Verdict::Dead { reason: reason.unwrap_or_default() },
-            None => Verdict::Ack {},
-        }
-    }
-}
-
-impl Settled {
-    fn is_taken(&self) -> bool {
-        matches!(self.outcome.as_deref(), Some("ok" | "dead" | "already_settled"))
-    }
-
-    fn word(&self) -> String {
-        match (&self.outcome, &self.error) {
-            (Some(outcome), _) => outcome.clone(),
-            (None, Some(refusal)) => refusal.detail.clone(),
-            (None, None) => "no answer".to_owned(),
-        }
-    }
-
-    fn explained(&self) -> String {
-        match self.outcome.as_deref() {
-            Some("lease_lost") => {
-                "the lease is not held any more (lease_lost): nothing changed; lease the firing again"
-                    .to_owned()
-            }
-            Some("invalid_token") => {
-                "no lease of this namespace has this token (invalid_token): take it from `duly lease`"
-                    .to_owned()
-            }
-            _ => self.word(),
+            None => Verdict::Ack,
         }
     }
 }

@@ -93,7 +93,7 @@ fn print(session: &Session, view: &View) -> Outcome {
     if printer.is_json() {
         return printer.json(&document()?);
     }
-    let server = session.client.shown();
+    let server = session.http.shown();
     let around = Around { server: &server, gone: None, keys: None };
     let columns = printer.screen().width().map_or(SNAPSHOT_COLUMNS, usize::from);
     let lines = screen::lines(Some(view), &around, Size { columns, rows: SNAPSHOT_ROWS });

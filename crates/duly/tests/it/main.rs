@@ -1,6 +1,7 @@
 //! The command line against real servers: every test starts `duly serve` of its own, on a free
 //! port with a data directory of its own.
 
+mod answers;
 mod batch;
 mod bench;
 mod config;

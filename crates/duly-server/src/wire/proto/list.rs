@@ -17,7 +17,7 @@ pub(crate) fn list_in(
     };
     Ok(ListRequest {
         namespace,
-        state: state_in(known("state", request.state)?),
+        state: state_in(known("state", request.state)?).map_or(ListState::Pending, ListState::Only),
         due_from: time("due_from", request.due_from)?,
         due_to: time("due_to", request.due_to)?,
         id_prefix: request.id_prefix,
@@ -27,9 +27,10 @@ pub(crate) fn list_in(
     })
 }
 
-const fn state_in(state: v1::State) -> ListState {
-    ListState::Only(match state {
-        v1::State::Unspecified => return ListState::Pending,
+/// The state that a number stands for; none where it is not said.
+pub(super) const fn state_in(state: v1::State) -> Option<State> {
+    Some(match state {
+        v1::State::Unspecified => return None,
         v1::State::Scheduled => State::Scheduled,
         v1::State::Due => State::Due,
         v1::State::InFlight => State::InFlight,

@@ -1,15 +1,15 @@
-//! Cancels by filter, call after call until nothing is left that fits.
+//! Cancels by filter, until nothing is left that fits.
 
 use clap::ValueEnum;
+use duly_client::{CancelMany, CancelledMany};
 use duly_core::{NamespaceName, Timestamp};
-use reqwest::Method;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
     Outcome,
-    args::{confirm::Confirm, values},
+    answer::{self, problem},
+    args::{confirm::Confirm, due, values},
     cli::Session,
-    failure::Failure,
     output::text,
 };
 
@@ -62,44 +62,14 @@ enum State {
     Retrying,
 }
 
+/// What was cancelled, or would be.
 #[derive(Serialize)]
-struct Body {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filter: Option<Conditions>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    all: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dry_run: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cursor: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Conditions {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tag: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id_prefix: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    due_from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    due_to: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<String>,
-}
-
-/// What one call came to, and all of them together.
-#[derive(Default, Deserialize, Serialize)]
 struct Done {
     cancelled: u64,
     maybe_delivered: u64,
     skipped: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dry_run: Option<bool>,
-    #[serde(skip_serializing)]
-    cursor: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
 }
 
 /// Runs it. Repeated after a failure, it goes on with those that are left.
@@ -109,67 +79,67 @@ pub(super) async fn run(
     confirm: &Confirm,
     session: &Session,
 ) -> Outcome {
+    let client = session.client()?;
+    let call = async |which| {
+        let done = client.cancel_many(namespace.as_str(), which).await;
+        done.map_err(|error| problem::failure(&error, &[]))
+    };
     if !filter.dry_run && confirm.is_needed() {
-        let counting = Body { dry_run: Some(true), ..filter.body() };
-        let count = calls(namespace, counting, session).await?.cancelled;
+        let count = call(filter.which().dry_run()).await?.cancelled;
         if count > 0 {
             let timers = text::count(count, "timer");
             Confirm::ask(&format!("Cancel {timers} of {namespace}?"))?;
         }
     }
-    let total = calls(namespace, filter.body(), session).await?;
-    let document = serde_json::to_string(&total).expect("numbers are JSON");
-    session.printer.document(&document, || Ok(shown(&total)))
-}
-
-/// Calls until nothing is left that fits, or as many are dealt with as may be.
-async fn calls(
-    namespace: &NamespaceName,
-    mut body: Body,
-    session: &Session,
-) -> Result<Done, Failure> {
-    let mut total = Done::default();
-    loop {
-        let call = session.client.namespace(Method::POST, namespace, &["cancel"]);
-        let step: Done = call.body(&body).send().await?.parse()?;
-        total.cancelled += step.cancelled;
-        total.maybe_delivered += step.maybe_delivered;
-        total.skipped += step.skipped;
-        total.dry_run = step.dry_run;
-        // A call of its own has a limit as well, and may end before it has found so many.
-        let done = u16::try_from(step.cancelled).unwrap_or(u16::MAX);
-        let left = body.limit.map(|limit| limit.saturating_sub(done));
-        if step.cursor.is_none() || left == Some(0) {
-            return Ok(total);
-        }
-        body.limit = left;
-        body.cursor = step.cursor;
-    }
+    let which = filter.which();
+    let total = call(if filter.dry_run { which.dry_run() } else { which }).await?;
+    let CancelledMany { cancelled, maybe_delivered, skipped, .. } = total;
+    let total = Done { cancelled, maybe_delivered, skipped, dry_run: filter.dry_run };
+    session.printer.document(&answer::json(&total), || Ok(shown(&total)))
 }
 
 impl Filter {
-    fn body(&self) -> Body {
-        let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
-        let state = self.state.and_then(|state| state.to_possible_value());
-        let conditions = Conditions {
-            tag: self.tag.clone(),
-            id_prefix: self.id_prefix.clone(),
-            due_from: time(self.due_from),
-            due_to: time(self.due_to),
-            state: state.map(|state| state.get_name().to_owned()),
+    fn which(&self) -> CancelMany {
+        let mut which = if self.all {
+            CancelMany::all()
+        } else {
+            let mut fitting = duly_client::Filter::new();
+            if let Some(tag) = &self.tag {
+                fitting = fitting.tag(tag);
+            }
+            if let Some(prefix) = &self.id_prefix {
+                fitting = fitting.id_prefix(prefix);
+            }
+            if let Some(from) = self.due_from {
+                fitting = fitting.due_from(due::time(from));
+            }
+            if let Some(to) = self.due_to {
+                fitting = fitting.due_to(due::time(to));
+            }
+            if let Some(state) = self.state {
+                fitting = fitting.state(state.into());
+            }
+            CancelMany::fitting(fitting)
         };
-        Body {
-            filter: (!self.all).then_some(conditions),
-            all: self.all.then_some(true),
-            dry_run: self.dry_run.then_some(true),
-            limit: self.limit,
-            cursor: None,
+        if let Some(limit) = self.limit {
+            which = which.limit(limit.into());
+        }
+        which
+    }
+}
+
+impl From<State> for duly_client::State {
+    fn from(state: State) -> Self {
+        match state {
+            State::Scheduled => Self::Scheduled,
+            State::Due => Self::Due,
+            State::Retrying => Self::Retrying,
         }
     }
 }
 
 fn shown(total: &Done) -> String {
-    let done = if total.dry_run == Some(true) { "would be cancelled" } else { "cancelled" };
+    let done = if total.dry_run { "would be cancelled" } else { "cancelled" };
     let mut line = format!("{} {done}", text::count(total.cancelled, "timer"));
     if total.maybe_delivered > 0 {
         line.push_str(&format!(

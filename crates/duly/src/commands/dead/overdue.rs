@@ -1,4 +1,6 @@
 //! `duly dead overdue`: makes dead letters of what is overdue, instead of having it delivered late.
+//!
+//! Over HTTP, call by call, so that progress is seen: after a restore there may be millions.
 
 use std::io::{self, Write as _};
 
@@ -74,7 +76,7 @@ pub(crate) async fn give_up(
     let mut total = 0;
     let watched = Screen::stderr().is_terminal();
     loop {
-        let call = session.client.namespace(Method::POST, namespace, &["dead", "overdue"]);
+        let call = session.http.namespace(Method::POST, namespace, &["dead", "overdue"]);
         let step: GivenUp = call.body(&body).send().await?.parse()?;
         total += step.given_up;
         *moment = Some(step.due_by.clone());

@@ -26,7 +26,7 @@ pub(super) struct Stats {
 
 /// Asks for the counts of a namespace.
 pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Result<Stats, Failure> {
-    session.client.namespace(Method::GET, namespace, &["stats"]).send().await?.parse()
+    session.http.namespace(Method::GET, namespace, &["stats"]).send().await?.parse()
 }
 
 /// Pauses a namespace and waits until nothing of it is in flight.
@@ -36,7 +36,7 @@ pub(super) async fn drain(
     session: &Session,
     progress: &mut Progress,
 ) -> Outcome {
-    session.client.namespace(Method::POST, namespace, &["pause"]).send().await?;
+    session.http.namespace(Method::POST, namespace, &["pause"]).send().await?;
     let until = Instant::now() + patience.to_std();
     let mut most = 0;
     loop {

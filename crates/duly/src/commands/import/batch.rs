@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::counts::{Counts, Fault};
-use crate::{cli::Session, client, failure::Failure};
+use crate::{cli::Session, failure::Failure, http};
 
 /// Timers of one call.
 const TIMERS_MAX: usize = 1_000;
@@ -66,7 +66,7 @@ impl Batch {
         if self.timers.is_empty() {
             return Ok(Vec::new());
         }
-        let call = session.client.namespace(Method::POST, namespace, &["import"]);
+        let call = session.http.namespace(Method::POST, namespace, &["import"]);
         let answer: Answer = call.body(self).send().await?.parse()?;
         let sent = std::mem::take(self);
         if answer.results.len() != sent.numbers.len() {
@@ -80,7 +80,7 @@ impl Batch {
         for (place, (number, done)) in (0..).zip(sent.numbers.into_iter().zip(answer.results)) {
             match (done.error, done.existing, done.state.as_deref()) {
                 (Some(error), ..) => {
-                    let sentence = of_the_line(&client::sentence(error.get()), place);
+                    let sentence = of_the_line(&http::sentence(error.get()), place);
                     faults.push(Fault::refused(number, sentence, error));
                 }
                 (None, true, Some("cancelled")) => counts.cancelled += 1,

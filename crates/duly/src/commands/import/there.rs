@@ -23,7 +23,7 @@ pub(super) async fn arrive(
     may_create: bool,
     session: &Session,
 ) -> Result<Result<Vec<String>, String>, Failure> {
-    let call = session.client.namespace(Method::GET, name, &[]);
+    let call = session.http.namespace(Method::GET, name, &[]);
     let mut there: There = call.accepting(StatusCode::NOT_FOUND).send().await?.parse()?;
     let mut notes = Vec::new();
     match &opening.settings {
@@ -31,7 +31,7 @@ pub(super) async fn arrive(
             notes.push(format!("{name} was there and keeps its settings"));
         }
         Some(settings) if may_create => {
-            let call = session.client.namespace(Method::PUT, name, &[]);
+            let call = session.http.namespace(Method::PUT, name, &[]);
             there = call.body(settings).send().await?.parse()?;
             notes.push(format!("{name} was made with the settings of the file"));
         }

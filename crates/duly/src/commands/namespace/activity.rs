@@ -9,8 +9,8 @@ use crate::{
     Outcome,
     args::{named::Named, values},
     cli::Session,
-    client::Answer,
     failure::Failure,
+    http::Answer,
     output::when,
 };
 
@@ -52,7 +52,7 @@ pub(super) async fn pause(args: PauseArgs, session: &Session) -> Outcome {
             "--resume-at {at} has passed: the namespace would resume at once; name a time ahead"
         )));
     }
-    let call = session.client.namespace(Method::POST, namespace, &["pause"]);
+    let call = session.http.namespace(Method::POST, namespace, &["pause"]);
     let paused = call.send().await?;
     let answer = match args.resume_at {
         Some(at) => resume_at(namespace, at, session).await?,
@@ -66,7 +66,7 @@ pub(super) async fn resume(args: ResumeArgs, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
     let answer = match args.at {
         Some(at) => resume_at(namespace, at, session).await?,
-        None => session.client.namespace(Method::POST, namespace, &["resume"]).send().await?,
+        None => session.http.namespace(Method::POST, namespace, &["resume"]).send().await?,
     };
     said(namespace, &answer, session)
 }
@@ -76,7 +76,7 @@ async fn resume_at(
     at: Timestamp,
     session: &Session,
 ) -> Result<Answer, Failure> {
-    let call = session.client.namespace(Method::POST, namespace, &["resume"]);
+    let call = session.http.namespace(Method::POST, namespace, &["resume"]);
     call.body(&json!({ "at": at.to_string() })).send().await
 }
 

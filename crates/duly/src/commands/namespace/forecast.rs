@@ -49,7 +49,7 @@ struct Bucket {
 
 /// Runs it.
 pub(super) async fn run(args: &Args, session: &Session) -> Outcome {
-    let call = session.client.namespace(Method::GET, &args.namespace, &["forecast"]);
+    let call = session.http.namespace(Method::GET, &args.namespace, &["forecast"]);
     let query = [("bucket", args.bucket.to_string()), ("count", args.count.to_string())];
     let answer = call.query(&query).send().await?;
     session

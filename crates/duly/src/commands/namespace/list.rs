@@ -53,7 +53,7 @@ pub(crate) async fn all(session: &Session) -> Result<Vec<Box<RawValue>>, Failure
 
 async fn page(session: &Session, cursor: Option<String>) -> Result<Page, Failure> {
     let cursor_parameter = cursor.map(|cursor| ("cursor", cursor));
-    let call = session.client.call(Method::GET, &[]);
+    let call = session.http.call(Method::GET, &[]);
     call.query(cursor_parameter.as_slice()).send().await?.parse()
 }
 

@@ -1,13 +1,11 @@
 //! `duly namespace delete`.
 
-use reqwest::Method;
-use serde::Deserialize;
-
 use crate::{
     Outcome,
+    answer::problem,
     args::{confirm::Confirm, named::Named},
     cli::Session,
-    client::Hint,
+    http::Hint,
     output::text,
 };
 
@@ -23,31 +21,26 @@ pub(super) struct Args {
     confirm: Confirm,
 }
 
-/// What would be lost.
-#[derive(Deserialize)]
-struct Holding {
-    pending: u64,
-    dead: u64,
-}
-
 /// What to type when there is something to lose.
 const NOT_EMPTY: &[Hint] = &[("namespace_not_empty", "`--force` deletes it with everything in it")];
 
 /// Runs it.
 pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
+    let client = session.client()?;
+    let failed = |error| problem::failure(&error, NOT_EMPTY);
     if args.force && args.confirm.is_needed() {
-        let call = session.client.namespace(Method::GET, namespace, &["stats"]);
-        let Holding { pending, dead } = call.send().await?.parse()?;
-        if pending + dead > 0 {
-            let pending = text::count(pending, "pending timer");
-            let dead = text::count(dead, "dead letter");
+        let stats = client.stats(namespace.as_str()).await.map_err(failed)?;
+        if stats.pending + stats.dead > 0 {
+            let pending = text::count(stats.pending, "pending timer");
+            let dead = text::count(stats.dead, "dead letter");
             Confirm::ask(&format!("Delete {namespace} with {pending} and {dead}?"))?;
         }
     }
-    let force = args.force.then(|| ("force", "true".to_owned()));
-    let call = session.client.namespace(Method::DELETE, namespace, &[]);
-    call.query(force.as_slice()).hints(NOT_EMPTY).send().await?;
-    // The answer has no body.
+    let deleted = match args.force {
+        true => client.delete_namespace_and_timers(namespace.as_str()).await,
+        false => client.delete_namespace(namespace.as_str()).await,
+    };
+    deleted.map_err(failed)?;
     session.printer.document("{}", || Ok(format!("{namespace}  deleted")))
 }

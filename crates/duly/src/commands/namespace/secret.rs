@@ -128,7 +128,7 @@ fn new(session: &Session) -> Outcome {
 
 /// The fingerprints of the secrets in use.
 async fn known(namespace: &NamespaceName, session: &Session) -> Result<Vec<String>, Failure> {
-    let answer = session.client.namespace(Method::GET, namespace, &[]).send().await?;
+    let answer = session.http.namespace(Method::GET, namespace, &[]).send().await?;
     let known: Known = answer.parse()?;
     Ok(known.signing_secret_fingerprints)
 }
@@ -140,7 +140,7 @@ async fn put(
     before: &[String],
     session: &Session,
 ) -> Outcome {
-    let call = session.client.namespace(Method::PATCH, namespace, &[]);
+    let call = session.http.namespace(Method::PATCH, namespace, &[]);
     let answer = call.body(&json!({ "signing_secrets": secrets })).send().await?;
     let now: Known = answer.parse()?;
     shown(before, &now.signing_secret_fingerprints, session)

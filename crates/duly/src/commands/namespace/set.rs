@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::settings::{self, Given, Object, Settings};
 use crate::{
-    Outcome, args::named::Named, cli::Session, client::Hint, commands::get, failure::Failure,
+    Outcome, args::named::Named, cli::Session, commands::get, failure::Failure, http::Hint,
 };
 
 /// Change settings of a namespace; what is not named stays
@@ -75,8 +75,8 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
             settings::raw(changes(given, &args.reset, &present))?
         }
     };
-    let call = session.client.namespace(Method::PATCH, namespace, &[]);
-    get::show(session.printer, &call.body(&body).hints(HINTS).send().await?)
+    let call = session.http.namespace(Method::PATCH, namespace, &[]);
+    get::show(session.printer, &call.body(&body).hints(HINTS).send().await?.text)
 }
 
 /// Something must change, and nothing both ways.
@@ -107,7 +107,7 @@ fn needs_present(given: &Object, reset: &[Reset]) -> bool {
 
 /// The settings as they are.
 async fn present(namespace: &NamespaceName, session: &Session) -> Result<Object, Failure> {
-    let call = session.client.namespace(Method::GET, namespace, &[]);
+    let call = session.http.namespace(Method::GET, namespace, &[]);
     call.hints(HINTS).send().await?.parse()
 }
 

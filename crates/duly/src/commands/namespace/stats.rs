@@ -41,7 +41,7 @@ struct LaneRow {
 
 /// Everything.
 pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outcome {
-    let answer = session.client.namespace(Method::GET, namespace, &["stats"]).send().await?;
+    let answer = session.http.namespace(Method::GET, namespace, &["stats"]).send().await?;
     let printer = session.printer;
     printer.answer(&answer, || {
         let fields: Fields = answer.parse()?;
@@ -61,7 +61,7 @@ pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outco
 
 /// The lanes alone.
 pub(super) async fn lanes(namespace: &NamespaceName, session: &Session) -> Outcome {
-    let answer = session.client.namespace(Method::GET, namespace, &["stats"]).send().await?;
+    let answer = session.http.namespace(Method::GET, namespace, &["stats"]).send().await?;
     let printer = session.printer;
     if printer.is_json() {
         let Stats { lanes }: Stats<Box<RawValue>> = answer.parse()?;

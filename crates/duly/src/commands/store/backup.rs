@@ -24,7 +24,7 @@ pub(super) async fn run(path: &Path, session: &Session) -> Outcome {
     let Some(path) = path.to_str() else {
         return Err(Failure::usage(format_args!("{} is not UTF-8", path.display())));
     };
-    let call = session.client.service(Method::POST, &["store", "backup"]);
+    let call = session.http.service(Method::POST, &["store", "backup"]);
     let body = serde_json::json!({ "path": path });
     let answer = call.body(&body).waiting(PATIENCE).send().await?;
     session.printer.answer(&answer, || {

@@ -87,7 +87,7 @@ pub(super) async fn run(
     let (mut stop, mut hang_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
     let _borrowed = Borrowed::new()?;
     let mut keys = keys();
-    let (server, interval_ms) = (session.client.shown(), interval.ms());
+    let (server, interval_ms) = (session.http.shown(), interval.ms());
     let (is_paused, view, gone) = (false, None, None);
     let mut live = Live { session, server, version, interval_ms, is_paused, last, view, gone };
     loop {

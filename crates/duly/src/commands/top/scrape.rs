@@ -136,13 +136,13 @@ pub(super) async fn version(session: &Session) -> Option<String> {
     struct Info {
         version: String,
     }
-    let call = session.client.root(Method::GET, &["openapi.json"]).at_most(ANSWER_BYTES_MAX);
+    let call = session.http.root(Method::GET, &["openapi.json"]).at_most(ANSWER_BYTES_MAX);
     let answer = tokio::time::timeout(PATIENCE, call.send()).await.ok()?.ok()?;
     answer.parse::<Document>().ok().map(|document| document.info.version)
 }
 
 async fn ask(session: &Session) -> Result<Scrape, Failure> {
-    let client = &session.client;
+    let client = &session.http;
     let metrics = client.root(Method::GET, &["metrics"]).at_most(ANSWER_BYTES_MAX).send().await?;
     let at = Instant::now();
     let metrics = Metrics::parse(&metrics.text);
@@ -156,7 +156,7 @@ async fn ask(session: &Session) -> Result<Scrape, Failure> {
 }
 
 async fn namespaces(session: &Session) -> Result<(Vec<Namespace>, bool), Failure> {
-    let client = &session.client;
+    let client = &session.http;
     let call = client.call(Method::GET, &[]).query(&[("limit", NAMESPACES_MAX.to_string())]);
     let page: Page = call.at_most(ANSWER_BYTES_MAX).send().await?.parse()?;
     let mut seen = Vec::new();

@@ -59,6 +59,7 @@ fn reschedule() -> v1::Reschedule {
 /// One of each method, about this namespace and its timer `t`.
 pub(super) fn messages(namespace: &str) -> Vec<Message> {
     let mut all = timers(namespace.into());
+    all.extend(many(namespace.into()));
     all.extend(namespaces(namespace.into()));
     all.push(message("/duly.v1.Cluster/Get", &v1::GetClusterRequest {}));
     all
@@ -128,6 +129,45 @@ fn timers(namespace: String) -> Vec<Message> {
             &v1::SettleRequest { namespace: namespace(), settlements },
         ),
         Message { is_stream: true, ..message("/duly.v1.Timers/Consume", &consume) },
+    ]
+}
+
+fn many(namespace: String) -> Vec<Message> {
+    let namespace = || namespace.clone();
+    let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 5_000_000 });
+    let names = |name: &str| v1::LetterNames { names: vec![name.into(), "none".into()] };
+    let filter = v1::CancelFilter {
+        tag: Some("none".into()),
+        id_prefix: Some("t".into()),
+        due_from: at(7),
+        due_to: at(4_102_444_800),
+        state: v1::State::Scheduled.into(),
+    };
+    let cancel = v1::CancelManyRequest {
+        namespace: namespace(),
+        which: Some(v1::cancel_many_request::Which::Filter(filter)),
+        limit: Some(5),
+        cursor: None,
+        dry_run: true,
+    };
+    let redrive = v1::RedriveRequest {
+        namespace: namespace(),
+        which: Some(v1::redrive_request::Which::Ids(names("t"))),
+        cursor: None,
+        delay: Some(lasting(5_000)),
+        per_second: Some(2.5),
+    };
+    let purge = v1::PurgeRequest {
+        namespace: namespace(),
+        which: Some(v1::purge_request::Which::DeliveryIds(names("AAAA"))),
+        cursor: None,
+    };
+    let give_up = v1::GiveUpOverdueRequest { namespace: namespace(), due_by: at(7), cursor: None };
+    vec![
+        message("/duly.v1.Timers/CancelMany", &cancel),
+        message("/duly.v1.Timers/Redrive", &redrive),
+        message("/duly.v1.Timers/Purge", &purge),
+        message("/duly.v1.Timers/GiveUpOverdue", &give_up),
     ]
 }
 

@@ -7,6 +7,9 @@ use reqwest::Url;
 
 use crate::failure::Failure;
 
+/// What the system says where nobody listens.
+const REFUSED: &str = "Connection refused";
+
 /// The message for a call that got no answer.
 pub(super) fn failure(server: &Url, error: &reqwest::Error, limit: Duration) -> Failure {
     if error.is_timeout() && !error.is_connect() {
@@ -20,25 +23,33 @@ pub(super) fn failure(server: &Url, error: &reqwest::Error, limit: Duration) -> 
 /// The message for a call that has no time limit and did not get all of its answer.
 pub(super) fn broken(server: &Url, error: &reqwest::Error) -> Failure {
     let server = shown(server);
+    let (is_refused, cause) = root(error);
     if error.is_connect() {
-        let (refused, cause) = root(error);
-        let cause = match refused {
-            true => String::new(),
-            // What rustls says of an answer that is no TLS at all.
-            false if cause.contains("InvalidContentType") => {
-                " (it does not speak TLS: write http:// instead of https://)".to_owned()
-            }
-            false => format!(" ({cause})"),
-        };
-        return Failure::coded(
-            "unreachable",
-            format_args!(
-                "no Duly server answers at {server}{cause}: start one with `duly serve`, or name another with --server"
-            ),
-        );
+        return nobody(&server, if is_refused { REFUSED } else { &cause });
     }
-    let (_, cause) = root(error);
     unknown(&format!("the connection to {server} broke before the answer was complete ({cause})"))
+}
+
+/// The message for a call of `duly-client` that found nobody there.
+pub(crate) fn nobody_there(server: &str, reason: &str) -> Failure {
+    nobody(server.trim_end_matches('/'), reason)
+}
+
+fn nobody(server: &str, reason: &str) -> Failure {
+    let cause = if reason.contains(REFUSED) {
+        String::new()
+    } else if reason.contains("InvalidContentType") {
+        // What rustls says of an answer that is no TLS at all.
+        " (it does not speak TLS: write http:// instead of https://)".to_owned()
+    } else {
+        format!(" ({reason})")
+    };
+    Failure::coded(
+        "unreachable",
+        format_args!(
+            "no Duly server answers at {server}{cause}: start one with `duly serve`, or name another with --server"
+        ),
+    )
 }
 
 /// The server's address without what is secret in it.
@@ -50,7 +61,8 @@ pub(super) fn shown(server: &Url) -> String {
     shown.as_str().trim_end_matches('/').to_owned()
 }
 
-fn unknown(what: &str) -> Failure {
+/// The message for a call that may have been carried out.
+pub(crate) fn unknown(what: &str) -> Failure {
     Failure::coded(
         "outcome_unknown",
         format_args!("{what}: it is not known whether this was done; look before you repeat it"),

@@ -52,8 +52,13 @@ fn about_the_path(server: &Url) -> String {
 
 /// What a problem inside an answer says: of one item among several.
 pub(crate) fn sentence(problem: &str) -> String {
+    with_hint(problem, &[])
+}
+
+/// What a problem says, and the hint that goes with it.
+pub(super) fn with_hint(problem: &str, hints: &[Hint]) -> String {
     match serde_json::from_str::<Problem>(problem) {
-        Ok(problem) => problem.sentence(&[]),
+        Ok(problem) => problem.sentence(hints),
         Err(_) => problem.to_owned(),
     }
 }

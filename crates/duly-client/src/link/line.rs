@@ -1,0 +1,52 @@
+//! The connection with what each call on it shows: who makes it, and below which path.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{HeaderValue, Request, Response, Uri, header::AUTHORIZATION, uri::PathAndQuery};
+use tonic::{
+    body::Body,
+    transport::{Channel, Error, channel::ResponseFuture},
+};
+use tower_service::Service;
+
+/// A connection that names its caller.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) channel: Channel,
+    /// Marked as sensitive, so that no `Debug` shows it.
+    pub(crate) authorization: Option<HeaderValue>,
+    /// What stands in front of the path of every call, where a proxy serves the server below one:
+    /// `/duly`.
+    pub(crate) below: Option<Arc<str>>,
+}
+
+impl Service<Request<Body>> for Line {
+    type Response = Response<Body>;
+    type Error = Error;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Service::poll_ready(&mut self.channel, context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> ResponseFuture {
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(below) = &self.below {
+            put_below(request.uri_mut(), below);
+        }
+        Service::call(&mut self.channel, request)
+    }
+}
+
+fn put_below(uri: &mut Uri, below: &str) {
+    let mut parts = std::mem::take(uri).into_parts();
+    let path = parts.path_and_query.as_ref().map_or("/", PathAndQuery::as_str);
+    let path = format!("{below}{path}");
+    parts.path_and_query = Some(path.try_into().expect("a path behind a path is one"));
+    *uri = Uri::from_parts(parts).expect("only its path has changed");
+}

@@ -1,0 +1,52 @@
+//! Calls on many timers at once: cancelling by filter, and what becomes of dead letters.
+
+use duly_proto::v1;
+use tonic::Response;
+
+use super::{namespace, outbound::made};
+use crate::{
+    http::{App, Problem},
+    wire::proto::{
+        filter::{cancel_in, cancelled_out},
+        letters::{given_up_out, overdue_in, purge_in, purged_out, redrive_in, redriven_out},
+    },
+};
+
+/// Cancels what fits a filter.
+pub(super) async fn cancel(
+    app: &App,
+    request: v1::CancelManyRequest,
+) -> Result<Response<v1::CancelManyResponse>, Problem> {
+    let namespace = namespace(&request.namespace)?;
+    let call = cancel_in(request)?.check(namespace)?;
+    Ok(made(app, cancelled_out(app.cancel_many(call).await?)))
+}
+
+/// Sends dead letters again.
+pub(super) async fn redrive(
+    app: &App,
+    request: v1::RedriveRequest,
+) -> Result<Response<v1::RedriveResponse>, Problem> {
+    let namespace = namespace(&request.namespace)?;
+    let (selection, spacing) = redrive_in(request)?.check()?;
+    Ok(made(app, redriven_out(app.redrive(namespace, selection, spacing).await?)))
+}
+
+/// Drops dead letters for good.
+pub(super) async fn purge(
+    app: &App,
+    request: v1::PurgeRequest,
+) -> Result<Response<v1::PurgeResponse>, Problem> {
+    let namespace = namespace(&request.namespace)?;
+    let selection = purge_in(request).check()?;
+    Ok(made(app, purged_out(app.purge(namespace, selection).await?)))
+}
+
+/// Gives up what is overdue.
+pub(super) async fn give_up_overdue(
+    app: &App,
+    request: v1::GiveUpOverdueRequest,
+) -> Result<Response<v1::GiveUpOverdueResponse>, Problem> {
+    let namespace = namespace(&request.namespace)?;
+    Ok(made(app, given_up_out(app.give_up_overdue(namespace, overdue_in(request)?).await?)))
+}

@@ -1,0 +1,143 @@
+//! Many timers at once: cancelling by filter, and what becomes of dead letters.
+
+use duly_proto::v1::{
+    self, cancel_many_request::Which as Fitting, purge_request::Which as Dropped,
+    redrive_request::Which as Again,
+};
+use tonic::Code;
+use tonic_types::StatusExt;
+
+use super::server::{NAMESPACE, Server, lasting, named};
+
+fn cancel(which: Option<Fitting>) -> v1::CancelManyRequest {
+    let namespace = NAMESPACE.into();
+    v1::CancelManyRequest { namespace, which, ..v1::CancelManyRequest::default() }
+}
+
+fn tagged(tag: &str) -> Option<Fitting> {
+    let filter = v1::CancelFilter { tag: Some(tag.into()), ..v1::CancelFilter::default() };
+    Some(Fitting::Filter(filter))
+}
+
+fn names(names: &[&str]) -> v1::LetterNames {
+    v1::LetterNames { names: names.iter().map(|name| (*name).to_owned()).collect() }
+}
+
+/// Makes dead letters of timers with these ids, one after the other.
+async fn dead_letters(server: &Server, ids: &[&str]) {
+    for id in ids {
+        server.schedule(v1::Schedule { id: Some((*id).into()), ..super::server::after(0) }).await;
+        let token = server.lease(1).await.remove(0).token;
+        let dead = v1::DeadVerdict { reason: "no".into() };
+        let verdict = Some(v1::settlement::Verdict::Dead(dead));
+        let settlements = vec![v1::Settlement { token, verdict }];
+        let request = v1::SettleRequest { namespace: NAMESPACE.into(), settlements };
+        server.timers().settle(request).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn timers_are_cancelled_by_filter_in_shares_and_never_by_mistake() {
+    let server = Server::start().await;
+    for (id, tag) in [("a", "red"), ("b", "blue"), ("c", "red"), ("d", "red")] {
+        server.schedule(v1::Schedule { tags: vec![tag.into()], ..named(id) }).await;
+    }
+    let mut timers = server.timers();
+    let counted = v1::CancelManyRequest { dry_run: true, ..cancel(tagged("red")) };
+    let counted = timers.cancel_many(counted).await.unwrap().into_inner();
+    assert_eq!((counted.cancelled, counted.cursor), (3, None));
+    let share = v1::CancelManyRequest { limit: Some(2), ..cancel(tagged("red")) };
+    let first = timers.cancel_many(share.clone()).await.unwrap().into_inner();
+    assert_eq!((first.cancelled, first.skipped, first.maybe_delivered), (2, 0, 0));
+    let rest = v1::CancelManyRequest { cursor: first.cursor.clone(), ..share };
+    assert!(first.cursor.is_some(), "there is one more");
+    let rest = timers.cancel_many(rest).await.unwrap().into_inner();
+    assert_eq!((rest.cancelled, rest.cursor), (1, None));
+    assert_eq!(server.http("GET", "timers/b", "").await["state"], "scheduled");
+
+    let state = |state: v1::State| {
+        Some(Fitting::Filter(v1::CancelFilter { state: state.into(), ..Default::default() }))
+    };
+    for (which, field) in [
+        (None, "filter"),
+        (Some(Fitting::All(false)), "filter"),
+        (Some(Fitting::Filter(v1::CancelFilter::default())), "filter"),
+        (tagged(""), "filter.tag"),
+        (state(v1::State::InFlight), "filter.state"),
+    ] {
+        let refused = timers.cancel_many(cancel(which)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+        let details = refused.get_error_details();
+        let named = &details.bad_request().unwrap().field_violations[0].field;
+        assert_eq!(named, field);
+    }
+    let all = timers.cancel_many(cancel(Some(Fitting::All(true)))).await.unwrap().into_inner();
+    assert_eq!(all.cancelled, 1);
+    let elsewhere = v1::CancelManyRequest { namespace: "none".into(), ..cancel(tagged("red")) };
+    assert_eq!(timers.cancel_many(elsewhere).await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn dead_letters_are_redriven_and_purged_by_name_and_all_together() {
+    let server = Server::start().await;
+    dead_letters(&server, &["a", "b", "c", "d"]).await;
+    let mut timers = server.timers();
+    let redrive = |which| v1::RedriveRequest {
+        namespace: NAMESPACE.into(),
+        which,
+        delay: Some(lasting(3_600_000)),
+        per_second: Some(0.5),
+        ..v1::RedriveRequest::default()
+    };
+    let asked = redrive(Some(Again::Ids(names(&["none", "a", ".."]))));
+    let done = timers.redrive(asked).await.unwrap().into_inner();
+    assert_eq!((done.redriven, done.cursor), (1, None));
+    let errors: Vec<_> = done.errors.into_iter().map(|it| (it.index, it.error.unwrap())).collect();
+    assert_eq!((errors[0].0, errors[0].1.code.as_str()), (0, "not_found"));
+    assert_eq!((errors[1].0, errors[1].1.field.as_deref()), (2, Some("ids[2]")));
+    let letter = server.http("GET", "timers/b", "").await;
+    let delivery_id = letter["delivery_id"].as_str().unwrap();
+    let purge = |which| v1::PurgeRequest { namespace: NAMESPACE.into(), which, cursor: None };
+    let dropped = purge(Some(Dropped::DeliveryIds(names(&[delivery_id]))));
+    let done = timers.purge(dropped).await.unwrap().into_inner();
+    assert_eq!((done.purged, done.errors.len()), (1, 0));
+    let done = timers.redrive(redrive(Some(Again::All(true)))).await.unwrap().into_inner();
+    assert_eq!((done.redriven, done.cursor), (2, None));
+    let due = |letter: &serde_json::Value| letter["next_attempt_at"].as_str().unwrap().to_owned();
+    let (c, d) =
+        (server.http("GET", "timers/c", "").await, server.http("GET", "timers/d", "").await);
+    assert_ne!(due(&c), due(&d), "one every two seconds");
+    dead_letters(&server, &["e"]).await;
+    let done = timers.purge(purge(Some(Dropped::All(true)))).await.unwrap().into_inner();
+    assert_eq!(done.purged, 1);
+    for which in [None, Some(Again::All(false))] {
+        let refused = timers.redrive(redrive(which)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+    }
+    let refused = timers.purge(purge(None)).await.unwrap_err();
+    assert!(refused.message().contains("delivery_ids"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn what_is_overdue_becomes_dead_letters() {
+    let server = Server::start().await;
+    let mut namespaces = server.namespaces();
+    namespaces
+        .put(v1::PutNamespaceRequest { namespace: NAMESPACE.into(), settings: None })
+        .await
+        .unwrap();
+    namespaces.pause(v1::PauseRequest { namespace: NAMESPACE.into() }).await.unwrap();
+    server.due(3, b"x").await;
+    server.schedule(named("later")).await;
+    let mut timers = server.timers();
+    let ask =
+        |due_by| v1::GiveUpOverdueRequest { namespace: NAMESPACE.into(), due_by, cursor: None };
+    let done = timers.give_up_overdue(ask(None)).await.unwrap().into_inner();
+    assert_eq!((done.given_up, done.cursor.as_deref()), (3, None));
+    assert!(done.due_by.is_some());
+    assert_eq!(server.http("GET", "timers/00001", "").await["dead_reason"], "overdue");
+    assert_eq!(server.http("GET", "timers/later", "").await["state"], "scheduled");
+    let future = prost_types::Timestamp { seconds: 4_000_000_000, nanos: 0 };
+    let refused = timers.give_up_overdue(ask(Some(future))).await.unwrap_err();
+    assert!(refused.message().contains("not in the future"), "{refused:?}");
+}

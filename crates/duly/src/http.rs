@@ -1,0 +1,249 @@
+//! HTTP for what passes documents, lines or text on as they are: settings of namespaces and counts of
+//! them (a file goes in as it is, and what the server answers comes out as it is), streams of lines
+//! (`batch`, `import`, `export`), `metrics`, `health`, `openapi`, `store backup`. Everything about
+//! timers and firings goes through `duly-client` ([`crate::client`]).
+//!
+//! One request, one answer, every failure in words. Names and ids are percent-encoded into the path. Nothing is retried here: what is not known to
+//! be done is said to be unknown.
+
+mod lines;
+mod problem;
+mod unreachable;
+
+pub(crate) use self::{
+    problem::{Hint, sentence},
+    unreachable::{nobody_there, unknown},
+};
+
+use std::time::Duration;
+
+use duly_core::NamespaceName;
+use reqwest::{Method, StatusCode, Url, header::CONTENT_TYPE};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::failure::Failure;
+
+/// Time to connect.
+pub(crate) const CONNECT: Duration = Duration::from_secs(5);
+/// Time for a whole exchange, on top of what the server was asked to wait.
+pub(crate) const EXCHANGE: Duration = Duration::from_secs(60);
+
+/// What to type next after any call, unless the call has a better hint.
+const HINTS: &[Hint] = &[
+    (
+        "not_found",
+        "`duly namespace list` shows the namespaces, `duly list NAMESPACE` the timers; \
+         `duly namespace put NAMESPACE` makes a namespace",
+    ),
+    ("dead", "`duly dead redrive` has it delivered again, `duly dead purge` drops it"),
+];
+
+/// Calls one server.
+pub(crate) struct Http {
+    http: reqwest::Client,
+    server: Url,
+}
+
+/// One call to be made.
+pub(crate) struct Call<'a> {
+    client: &'a Http,
+    method: Method,
+    url: Url,
+    body: Option<Result<Vec<u8>, serde_json::Error>>,
+    wait: Duration,
+    hints: &'static [Hint],
+    accepted: Option<StatusCode>,
+    bytes_max: Option<usize>,
+}
+
+/// What the server answered to a call that it accepted.
+pub(crate) struct Answer {
+    /// The body as it came.
+    pub(crate) text: String,
+    server: Url,
+}
+
+impl Http {
+    /// A client of `server`.
+    pub(crate) fn new(server: Url) -> Result<Self, Failure> {
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("duly-cli/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT);
+        if is_loopback(&server) {
+            // A proxy would look for the server on its own machine.
+            builder = builder.no_proxy();
+        }
+        let http = builder
+            .build()
+            .map_err(|error| Failure::new(format_args!("cannot start the HTTP client: {error}")))?;
+        Ok(Self { http, server })
+    }
+
+    /// The server's address without what is secret in it.
+    pub(crate) fn shown(&self) -> String {
+        unreachable::shown(&self.server)
+    }
+
+    /// A call to `/v1/namespaces`, or below it: every segment is percent-encoded.
+    pub(crate) fn call(&self, method: Method, segments: &[&str]) -> Call<'_> {
+        let mut below = vec!["namespaces"];
+        below.extend(segments);
+        self.service(method, &below)
+    }
+
+    /// A call to what is about the service and no namespace, below `/v1`.
+    pub(crate) fn service(&self, method: Method, segments: &[&str]) -> Call<'_> {
+        let mut below = vec!["v1"];
+        below.extend(segments);
+        self.root(method, &below)
+    }
+
+    /// A call to anything, from the root.
+    pub(crate) fn root(&self, method: Method, segments: &[&str]) -> Call<'_> {
+        let mut url = self.server.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        let wait = Duration::ZERO;
+        Call {
+            client: self,
+            method,
+            url,
+            body: None,
+            wait,
+            hints: &[],
+            accepted: None,
+            bytes_max: None,
+        }
+    }
+
+    /// A call to a namespace, or to `below` it.
+    pub(crate) fn namespace(
+        &self,
+        method: Method,
+        namespace: &NamespaceName,
+        below: &[&str],
+    ) -> Call<'_> {
+        let mut segments = vec![namespace.as_str()];
+        segments.extend(below);
+        self.call(method, &segments)
+    }
+}
+
+impl Call<'_> {
+    /// With these query parameters.
+    pub(crate) fn query(mut self, parameters: &[(&str, String)]) -> Self {
+        if !parameters.is_empty() {
+            self.url.query_pairs_mut().extend_pairs(parameters);
+        }
+        self
+    }
+
+    /// With this JSON body.
+    pub(crate) fn body(mut self, body: &impl Serialize) -> Self {
+        self.body = Some(serde_json::to_vec(body));
+        self
+    }
+
+    /// The server may take this long before it answers.
+    pub(crate) fn waiting(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// What to type next, by the code of a refusal.
+    pub(crate) fn hints(mut self, hints: &'static [Hint]) -> Self {
+        self.hints = hints;
+        self
+    }
+
+    /// An answer of this status is one as well, and no refusal.
+    pub(crate) fn accepting(mut self, status: StatusCode) -> Self {
+        self.accepted = Some(status);
+        self
+    }
+
+    /// No more than this is read of the answer: a longer one is none of a Duly server.
+    pub(crate) fn at_most(mut self, bytes_max: usize) -> Self {
+        self.bytes_max = Some(bytes_max);
+        self
+    }
+
+    /// Makes the call.
+    pub(crate) async fn send(self) -> Result<Answer, Failure> {
+        let server = &self.client.server;
+        let limit = EXCHANGE + self.wait;
+        let unreachable = |error| unreachable::failure(server, &error, limit);
+        let mut request = self.client.http.request(self.method, self.url);
+        if let Some(body) = self.body {
+            let body = body
+                .map_err(|error| Failure::new(format_args!("cannot write the request: {error}")))?;
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        let sent = request.timeout(limit).send().await;
+        let mut response = sent.map_err(unreachable)?;
+        let status = response.status();
+        let text = match self.bytes_max {
+            None => response.text().await.map_err(unreachable)?,
+            Some(bytes_max) => {
+                let mut body = Vec::new();
+                while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+                    if body.len() + chunk.len() > bytes_max {
+                        return Err(too_long(server, bytes_max));
+                    }
+                    body.extend_from_slice(&chunk);
+                }
+                String::from_utf8_lossy(&body).into_owned()
+            }
+        };
+        if status.is_success() || self.accepted == Some(status) {
+            Ok(Answer { text, server: server.clone() })
+        } else {
+            Err(problem::failure(server, status, &text, &[self.hints, HINTS].concat()))
+        }
+    }
+}
+
+impl Answer {
+    /// The body as a value.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_str(&self.text).map_err(|error| not_duly(&self.server, &error))
+    }
+}
+
+/// The refusal that a problem document is, with what to type next.
+pub(crate) fn refused(problem: String, hints: &[Hint]) -> Failure {
+    Failure::Refused { message: problem::with_hint(&problem, &[hints, HINTS].concat()), problem }
+}
+
+/// An answer that cannot be read.
+fn not_duly(server: &Url, error: &serde_json::Error) -> Failure {
+    Failure::coded(
+        "not_duly",
+        format_args!(
+            "{server} answered what a Duly server of this version does not ({error}): \
+             is it one, and of the same version as this command?"
+        ),
+    )
+}
+
+/// An answer that is longer than any of a Duly server.
+fn too_long(server: &Url, bytes_max: usize) -> Failure {
+    let server = unreachable::shown(server);
+    Failure::coded(
+        "not_duly",
+        format_args!(
+            "{server} answered more than {bytes_max} bytes, which is more than is read: is it a \
+             Duly server, and of the same version as this command?"
+        ),
+    )
+}
+
+/// Whether the server runs on this machine.
+fn is_loopback(server: &Url) -> bool {
+    let host = server.host_str().unwrap_or("");
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
