@@ -15,7 +15,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use crate::percentiles::Percentiles;
+use duly_checker::Percentiles;
 use crate::table::Table;
 use crate::wire::{Connection, request};
 
