@@ -1,5 +1,7 @@
 //! Consumers: they lease what is due, note it, and acknowledge it on lines of their own meanwhile.
 
+mod stream;
+
 use std::{
     sync::{
         Arc,
@@ -18,7 +20,7 @@ use crate::{
     recorder::Recorder,
     stop::Stop,
     target::Target,
-    transport::Firing,
+    transport::{Firing, grpc::Grpc},
 };
 
 /// How long a lease call waits: this long a consumer does not see that the run is over.
@@ -44,6 +46,8 @@ pub(crate) struct Drain {
     pub(crate) until: Instant,
     /// Lateness of each.
     pub(crate) lateness: Arc<Recorder>,
+    /// Consumers open a stream each; they call when absent.
+    pub(crate) stream: Option<Arc<Grpc>>,
 }
 
 /// What came of it.
@@ -75,6 +79,11 @@ pub(crate) async fn drain(
     let all = Arc::new(Consumers { drain, target, ledger, stop: stop.clone(), settled, last_us });
     let mut workers = JoinSet::new();
     for consumer in 0..all.drain.consumers {
+        if let Some(grpc) = all.drain.stream.clone() {
+            let (all, line) = (Arc::clone(&all), all.drain.first_line + consumer);
+            workers.spawn(async move { all.stream(line, &grpc).await });
+            continue;
+        }
         let (sender, receiver) = mpsc::channel(UNSETTLED);
         let line = all.drain.first_line + consumer * 2;
         let (leasing, settling) = (Arc::clone(&all), Arc::clone(&all));

@@ -38,6 +38,7 @@ pub(crate) struct Judge {
     target: Arc<Target>,
     namespace: String,
     history: History,
+    beside: u64,
     /// Received minus due, of first attempts.
     pub(crate) lateness: Arc<Recorder>,
     is_down: AtomicBool,
@@ -46,8 +47,15 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    pub(crate) fn new(witness: Arc<dyn Witness>, target: Arc<Target>, namespace: String) -> Self {
+    /// Of this namespace. Timers with numbers from `beside` on do not count for the lateness.
+    pub(crate) fn new(
+        witness: Arc<dyn Witness>,
+        target: Arc<Target>,
+        namespace: String,
+        beside: u64,
+    ) -> Self {
         Self {
+            beside,
             witness,
             target,
             namespace,
@@ -137,3 +145,6 @@ impl Judge {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

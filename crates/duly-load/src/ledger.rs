@@ -144,10 +144,10 @@ impl Ledger {
         is_first
     }
 
-    /// Whether all of these fired.
-    pub fn all_fired(&self, mut numbers: std::ops::Range<u64>) -> bool {
+    /// Whether the firings of all of these were acknowledged.
+    pub fn all_settled(&self, mut numbers: std::ops::Range<u64>) -> bool {
         numbers.all(|number| {
-            self.place(number).is_some_and(|place| self.flags[place].load(Relaxed) & FIRED != 0)
+            self.place(number).is_some_and(|place| self.flags[place].load(Relaxed) & SETTLED != 0)
         })
     }
 

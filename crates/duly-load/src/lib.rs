@@ -42,11 +42,11 @@ pub mod transport;
 pub mod usage;
 pub mod wire;
 
+pub use duly_checker::Percentiles;
 pub use fairness::Fairness;
 pub use guard::{Owner, Refusal};
 pub use ledger::{Counts, Ledger};
 pub use options::{Floors, Options, Place, Pull, Subject, TransportKind, Unused};
-pub use duly_checker::Percentiles;
 pub use report::{Report, Series};
 pub use run::{Watcher, run};
 pub use stop::{Stop, Stopper};

@@ -8,8 +8,8 @@ use crate::guard::Owner;
 
 mod check;
 
-pub(crate) use check::check;
 pub use check::Unused;
+pub(crate) use check::check;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,3 +133,16 @@ pub enum Pull {
     /// One stream, on which the consumer gives credits; gRPC only.
     Consume,
 }
+
+impl Pull {
+    /// Its word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lease => "lease",
+            Self::Consume => "consume",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -49,7 +49,8 @@ where
     let right = points().map(|point| point.0).fold(1.0, f64::max);
     let top = points().map(|point| point.1).fold(LEAST_MS, f64::max) * 2.0;
     let bottom = points().map(|point| point.1).fold(top, f64::min) / 2.0;
-    let title = format!("{}, {}: milliseconds", report.subject.name(), report.transport);
+    let pull = report.pull.map(|pull| format!(", {pull}")).unwrap_or_default();
+    let title = format!("{}, {}{pull}: milliseconds", report.subject.name(), report.transport);
     let mut chart = ChartBuilder::on(area)
         .caption(title, ("sans-serif", 17))
         .margin(12)
@@ -127,6 +128,7 @@ mod tests {
         let mut report = Report {
             subject: Subject::Lateness,
             transport: "grpc",
+            pull: Some("consume"),
             is_complete: true,
             failed: None,
             table: Table::default(),
@@ -145,7 +147,7 @@ mod tests {
             let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
             draw_into(&area, &report).unwrap();
             drop(area);
-            for text in ["lateness, grpc", "percentile", "timers of each second", mark] {
+            for text in ["lateness, grpc, consume", "percentile", "timers of each second", mark] {
                 assert!(svg.contains(text), "no {text}");
             }
             (report.series, report.by_second) = (Vec::new(), Vec::new());

@@ -3,11 +3,19 @@
 use std::{fmt, time::Duration};
 
 use anyhow::Result;
-use duly_checker::{Percentiles, checker::{Count, Verdict}};
+use duly_checker::{
+    Percentiles,
+    checker::{Count, Verdict},
+};
 use serde_json::{Value, json};
 
 use crate::{
-    floor::ms, judge::Judged, ledger::Counts, options::Subject, subject::Run, table::Table,
+    floor::ms,
+    judge::Judged,
+    ledger::Counts,
+    options::{Pull, Subject},
+    subject::Run,
+    table::Table,
     usage::MIB,
 };
 
@@ -18,6 +26,8 @@ pub struct Report {
     pub subject: Subject,
     /// How the server was spoken to.
     pub transport: &'static str,
+    /// How consumers got firings, where it was chosen.
+    pub pull: Option<&'static str>,
     /// Whether it went to its end.
     pub is_complete: bool,
     /// Why it did not, where something failed.
@@ -60,6 +70,7 @@ impl Report {
         let mut report = Self {
             subject: run.options.subject,
             transport: run.options.transport.name(),
+            pull: run.options.pull.map(Pull::name),
             is_complete: outcome.is_ok() && !run.stop.is_wanted(),
             failed: outcome.as_ref().err().map(|error| format!("{error:#}")),
             table: Table::default(),
@@ -83,7 +94,8 @@ impl Report {
     fn add_figures(&mut self, run: &Run) {
         let Self { table, subject, .. } = self;
         let prepared = run.prepared.percentiles().count;
-        if prepared > 0 {
+        // Stretches are prepared one after another, with what is measured in between.
+        if prepared > 0 && run.stretches.is_empty() {
             let took = run.prepared.lasted();
             table.add("preparing: schedules", "/s", per_second(prepared, took));
         }
@@ -146,6 +158,7 @@ impl Report {
         json!({
             "subject": self.subject.name(),
             "transport": self.transport,
+            "pull": self.pull,
             "complete": self.is_complete,
             "failed": self.failed,
             "figures": self.table.to_json(),

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-
 use serde::Serialize;
 
 use super::crashes::Crashes;

@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use duly_checker::history::{
-    Delivery, DeliveryNumber, Settle, SettleAnswer, SettleVerdict, Via,
-};
+use duly_checker::history::{Delivery, DeliveryNumber, Settle, SettleAnswer, SettleVerdict, Via};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{Judge, PAUSE};
@@ -49,7 +47,8 @@ impl Judge {
 
     fn note(&self, taken: &[Taken], lease_sent_us: u64, received_us: u64) -> Vec<DeliveryNumber> {
         let note = |firing: &Taken| {
-            if firing.attempt == 1 {
+            let counts = firing.id.parse().is_ok_and(|number: u64| number < self.beside);
+            if firing.attempt == 1 && counts {
                 self.lateness.record(received_us.saturating_sub(firing.due_ms * 1_000), 1);
             }
             self.history.delivery(Delivery {

@@ -26,12 +26,7 @@ struct Stalls {
 }
 
 impl Transport for Stalls {
-    fn make<'a>(
-        &'a self,
-        _: usize,
-        _: &'a str,
-        _: &'a Settings,
-    ) -> BoxFuture<'a, Result<()>> {
+    fn make<'a>(&'a self, _: usize, _: &'a str, _: &'a Settings) -> BoxFuture<'a, Result<()>> {
         async { Ok(()) }.boxed()
     }
 

@@ -74,7 +74,8 @@ impl Options {
             if is_given && !is_used {
                 let allowed = uses.iter().filter(|other| **other != option);
                 let allowed: Vec<_> = allowed.map(|other| format!("--{other}")).collect();
-                let also = if both { "; with --rate the timers are rate times seconds" } else { "" };
+                let also =
+                    if both { "; with --rate the timers are rate times seconds" } else { "" };
                 let (subject, allowed) = (self.subject.name(), allowed.join(", "));
                 return Err(Unused { option, subject, allowed, also });
             }

@@ -9,6 +9,7 @@ use super::{Run, at, scattered};
 use crate::{
     clock::now_ms,
     drain::{Came, Drain, GRACE, drain},
+    options::Pull,
     recorder::Recorder,
     usage::Using,
 };
@@ -54,9 +55,9 @@ impl Run {
             expected: self.timers,
             until: at(last_ms).max(Instant::now()) + GRACE,
             lateness,
+            stream: self.speaker.grpc().filter(|_| self.options.pull == Some(Pull::Consume)),
         };
-        let Came { drained, last_us } =
-            drain(all, &self.target, &self.ledger, &self.stop).await?;
+        let Came { drained, last_us } = drain(all, &self.target, &self.ledger, &self.stop).await?;
         self.drained = drained;
         Ok(last_us)
     }

@@ -170,15 +170,16 @@ impl Run {
             expected,
             until: at(end_ms).max(Instant::now()) + GRACE,
             lateness: Arc::default(),
+            stream: None,
         };
         drain(all, &self.target, &self.ledger, &self.stop).await
     }
 
-    /// Until all of these came, or had the time to.
+    /// Until all of these came and were acknowledged, or had the time to.
     async fn all_came(&self, numbers: &Range<u64>, end_ms: u64) {
         let until = at(end_ms) + GRACE;
         while !self.stop.is_wanted() && Instant::now() < until {
-            if self.ledger.all_fired(numbers.clone()) {
+            if self.ledger.all_settled(numbers.clone()) {
                 return;
             }
             sleep(LOOK).await;

@@ -6,7 +6,11 @@ use anyhow::Result;
 use duly_checker::history::{Action, Due};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Run, mix::{HORIZON_MS, Mix}, scattered};
+use super::{
+    Run,
+    mix::{HORIZON_MS, Mix},
+    scattered,
+};
 use crate::{
     clock::now_ms,
     drain::GRACE,
@@ -62,7 +66,8 @@ impl Run {
         let settings = Settings { url: None, lease: Some(LEASE) };
         let namespace = self.target.make(0, "judged", &settings).await?;
         let witness = self.speaker.witness();
-        let judge = Arc::new(Judge::new(witness, Arc::clone(&self.target), namespace));
+        let (target, beside) = (Arc::clone(&self.target), self.options.paced_timers());
+        let judge = Arc::new(Judge::new(witness, target, namespace, beside));
         self.judge = Some(Arc::clone(&judge));
         Ok(judge)
     }
@@ -74,13 +79,15 @@ impl Run {
         let (batch, lines) = (self.batch(), self.lines());
         let rate = self.options.paced().unwrap_or(1).into();
         let mix = Mix { judge: Arc::clone(judge), operations, batch, rate };
-        let offer = self.offered(self.pace(operations.div_ceil(batch), batch), lines, Arc::new(mix));
+        let offer =
+            self.offered(self.pace(operations.div_ceil(batch), batch), lines, Arc::new(mix));
         judge.lateness.begin(Instant::now());
         let consumers = judge.consume(lines);
         // The process that is killed takes its figures with it.
         let using = kill_ms.is_none().then(|| Using::begin(self.pid()));
         let offered = crate::offer::offer(offer, &self.stop);
-        let (unsent, killed) = tokio::join!(offered, crash(self.own.as_mut(), judge, kill_ms, &self.stop));
+        let (unsent, killed) =
+            tokio::join!(offered, crash(self.own.as_mut(), judge, kill_ms, &self.stop));
         self.unsent = unsent?;
         killed?;
         if self.stop.is_wanted() {

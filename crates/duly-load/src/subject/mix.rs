@@ -118,3 +118,6 @@ impl Work for Mix {
         .boxed()
     }
 }
+
+#[cfg(test)]
+mod tests;

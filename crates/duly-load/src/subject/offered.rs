@@ -18,8 +18,10 @@ impl Run {
         let (timers, batch, first_ms) = (self.timers, self.batch(), now_ms() + FAR_MS);
         let make: Make = Arc::new(move |send| {
             let numbers = send * batch..timers.min((send + 1) * batch);
-            let schedule =
-                |number| Operation::Schedule { number, due_ms: first_ms + scattered(number) % SPREAD_MS };
+            let schedule = |number| Operation::Schedule {
+                number,
+                due_ms: first_ms + scattered(number) % SPREAD_MS,
+            };
             numbers.map(schedule).collect()
         });
         self.offer(self.pace(timers.div_ceil(batch), batch), self.lines(), make).await?;

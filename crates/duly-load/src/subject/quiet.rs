@@ -1,11 +1,7 @@
 //! The consumers of a quiet namespace, on a thread and connections of their own, so that they do not
 //! wait for what the generator does beside them.
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    thread,
-};
+use std::{net::SocketAddr, sync::Arc, thread};
 
 use anyhow::{Context as _, Result};
 use parking_lot::Mutex;
@@ -102,9 +98,8 @@ async fn consume(kind: TransportKind, address: SocketAddr, shared: &Shared) -> R
             }
         });
     }
-    while let Some(consumer) = consumers.join_next().await {
-        consumer?;
-    }
+    // None ends by itself: one that does has panicked.
+    consumers.join_next().await.transpose()?;
     Ok(())
 }
 

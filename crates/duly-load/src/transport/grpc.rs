@@ -1,5 +1,6 @@
 //! gRPC by the generated stubs, over a few connections on which many calls are under way.
 
+mod consume;
 mod witness;
 
 use std::{net::SocketAddr, time::Duration};
@@ -12,6 +13,8 @@ use duly_proto::v1::{
 };
 use futures::future::{BoxFuture, FutureExt as _};
 use tonic::transport::{Channel, Endpoint};
+
+pub(crate) use consume::Heard;
 
 use super::{Firing, Operation, Outcome, Settings, Transport};
 
@@ -115,9 +118,10 @@ impl Transport for Grpc {
         settings: &'a Settings,
     ) -> BoxFuture<'a, Result<()>> {
         let http = |url: &String| v1::HttpDestination { url: url.clone(), ..Default::default() };
-        let destination = settings.url.as_ref().map(|url| v1::Destination {
-            kind: Some(v1::destination::Kind::Http(http(url))),
-        });
+        let destination = settings
+            .url
+            .as_ref()
+            .map(|url| v1::Destination { kind: Some(v1::destination::Kind::Http(http(url))) });
         let lease = settings.lease.and_then(|lease| prost_types::Duration::try_from(lease).ok());
         let settings =
             Some(v1::NamespaceSettings { destination, lease, ..v1::NamespaceSettings::default() });
@@ -189,10 +193,7 @@ impl Transport for Grpc {
 }
 
 fn acknowledgement(token: &str) -> v1::Settlement {
-    v1::Settlement {
-        token: token.to_owned(),
-        verdict: Some(settlement::Verdict::Ack(v1::Ack {})),
-    }
+    v1::Settlement { token: token.to_owned(), verdict: Some(settlement::Verdict::Ack(v1::Ack {})) }
 }
 
 /// A settlement that is refused as such settles nothing.

@@ -107,10 +107,8 @@ impl Transport for Http {
         if let Some(lease) = settings.lease {
             body["lease"] = json!(format!("{}ms", lease.as_millis()));
         }
-        async move {
-            self.call(self.line(line), "PUT", &path, &body.to_string()).await.map(|_| ())
-        }
-        .boxed()
+        async move { self.call(self.line(line), "PUT", &path, &body.to_string()).await.map(|_| ()) }
+            .boxed()
     }
 
     fn end<'a>(&'a self, line: usize, namespace: &'a str) -> BoxFuture<'a, Result<()>> {

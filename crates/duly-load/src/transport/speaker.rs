@@ -39,6 +39,14 @@ impl Speaker {
         }
     }
 
+    /// For what only gRPC has.
+    pub(crate) fn grpc(&self) -> Option<Arc<Grpc>> {
+        match self {
+            Self::Http(_) => None,
+            Self::Grpc(grpc) => Some(Arc::clone(grpc)),
+        }
+    }
+
     /// For what is judged afterwards.
     pub fn witness(&self) -> Arc<dyn Witness> {
         match self {

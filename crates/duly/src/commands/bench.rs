@@ -53,6 +53,9 @@ pub(crate) struct Args {
     /// Calls under way at once; 8
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     in_flight: Option<u32>,
+    /// How consumers get firings (lateness); lease
+    #[arg(long, value_name = "HOW")]
+    pull: Option<Pull>,
     /// Namespaces (namespaces); 1000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     namespaces: Option<u32>,
@@ -105,6 +108,15 @@ enum Transport {
     Grpc,
 }
 
+/// How consumers get firings.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Pull {
+    /// By calls that wait
+    Lease,
+    /// By one stream with credits; gRPC only
+    Consume,
+}
+
 impl Args {
     fn options(&self, server: Option<Url>) -> Result<Options, Failure> {
         let owner = if self.i_own_this_server { Owner::Caller } else { Owner::Unknown };
@@ -140,7 +152,10 @@ impl Args {
             payload_bytes: self.payload_bytes as usize,
             batch: self.batch,
             in_flight: self.in_flight,
-            pull: None,
+            pull: self.pull.map(|pull| match pull {
+                Pull::Lease => duly_load::Pull::Lease,
+                Pull::Consume => duly_load::Pull::Consume,
+            }),
             namespaces: self.namespaces,
             each: self.each,
             floors: if self.no_floors { Floors::Left } else { Floors::Measured },
