@@ -12,3 +12,21 @@ pub fn now_us() -> u64 {
 pub fn now_ms() -> u64 {
     now_us() / 1_000
 }
+
+/// Seconds from a due time (Unix ms) to a moment (Unix µs); negative where it is before.
+#[expect(clippy::cast_precision_loss, reason = "differences are far below 2^53 µs")]
+pub fn seconds_since(due_ms: u64, at_us: u64) -> f64 {
+    let due_us = due_ms * 1_000;
+    if at_us >= due_us { (at_us - due_us) as f64 / 1e6 } else { -((due_us - at_us) as f64 / 1e6) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_go_both_ways() {
+        assert!((seconds_since(2, 3_500) - 0.0015).abs() < 1e-9);
+        assert!((seconds_since(2, 1_500) + 0.0005).abs() < 1e-9);
+    }
+}

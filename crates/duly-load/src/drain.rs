@@ -1,8 +1,17 @@
 //! Consumers: they lease what is due, note it, and acknowledge it on lines of their own meanwhile.
 
-use std::{sync::Arc, time::Duration};
+mod stream;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use anyhow::{Result, ensure};
+use duly_checker::history::SettleAnswer;
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
 use crate::{
@@ -11,18 +20,24 @@ use crate::{
     recorder::Recorder,
     stop::Stop,
     target::Target,
-    transport::Firing,
+    transport::{Firing, grpc::Grpc},
 };
 
 /// How long a lease call waits: this long a consumer does not see that the run is over.
 const WAIT_MS: u32 = 200;
 /// Batches that may wait to be acknowledged, for each consumer.
 const UNSETTLED: usize = 64;
+/// How long after the last due time everything must have come.
+pub(crate) const GRACE: Duration = Duration::from_secs(30);
 
 /// What consumers do.
 pub(crate) struct Drain {
+    /// What is leased.
+    pub(crate) namespace: String,
     /// Consumers; each has two lines.
     pub(crate) consumers: usize,
+    /// The first of their lines.
+    pub(crate) first_line: usize,
     /// Most firings of a call.
     pub(crate) batch: u32,
     /// So many are to come.
@@ -31,87 +46,112 @@ pub(crate) struct Drain {
     pub(crate) until: Instant,
     /// Lateness of each.
     pub(crate) lateness: Arc<Recorder>,
+    /// Consumers open a stream each; they call when absent.
+    pub(crate) stream: Option<Arc<Grpc>>,
 }
 
-/// Takes everything. Answers whether all came, or had the time to.
+/// What came of it.
+pub(crate) struct Came {
+    /// Whether all came, or had the time to.
+    pub(crate) drained: Drained,
+    /// When the last acknowledgement was known to be taken, Unix µs; 0 where there was none.
+    pub(crate) last_us: u64,
+}
+
+struct Consumers {
+    drain: Drain,
+    target: Arc<Target>,
+    ledger: Arc<Ledger>,
+    stop: Stop,
+    settled: AtomicU64,
+    last_us: AtomicU64,
+}
+
+/// Takes everything.
 pub(crate) async fn drain(
     drain: Drain,
     target: &Arc<Target>,
     ledger: &Arc<Ledger>,
     stop: &Stop,
-) -> Result<Drained> {
-    let drain = Arc::new(drain);
+) -> Result<Came> {
+    let (target, ledger) = (Arc::clone(target), Arc::clone(ledger));
+    let (settled, last_us) = (AtomicU64::new(0), AtomicU64::new(0));
+    let all = Arc::new(Consumers { drain, target, ledger, stop: stop.clone(), settled, last_us });
     let mut workers = JoinSet::new();
-    for consumer in 0..drain.consumers {
+    for consumer in 0..all.drain.consumers {
+        if let Some(grpc) = all.drain.stream.clone() {
+            let (all, line) = (Arc::clone(&all), all.drain.first_line + consumer);
+            workers.spawn(async move { all.stream(line, &grpc).await });
+            continue;
+        }
         let (sender, receiver) = mpsc::channel(UNSETTLED);
-        let (drain, target) = (Arc::clone(&drain), Arc::clone(target));
-        let (ledger, stop) = (Arc::clone(ledger), stop.clone());
-        let line = consumer * 2;
-        workers.spawn(settle(line + 1, receiver, Arc::clone(&target), Arc::clone(&ledger)));
-        workers.spawn(async move { lease(line, sender, &drain, &target, &ledger, &stop).await });
+        let line = all.drain.first_line + consumer * 2;
+        let (leasing, settling) = (Arc::clone(&all), Arc::clone(&all));
+        workers.spawn(async move { settling.settle(line + 1, receiver).await });
+        workers.spawn(async move { leasing.lease(line, sender).await });
     }
     while let Some(worker) = workers.join_next().await {
         worker??;
     }
-    Ok(if stop.is_wanted() && ledger.settled_so_far() < drain.expected {
-        Drained::No
-    } else {
-        Drained::Yes
-    })
+    let is_stopped = stop.is_wanted() && !all.is_done();
+    let drained = if is_stopped { Drained::No } else { Drained::Yes };
+    Ok(Came { drained, last_us: all.last_us.load(Relaxed) })
 }
 
-async fn lease(
-    line: usize,
-    sender: mpsc::Sender<Vec<Firing>>,
-    drain: &Drain,
-    target: &Target,
-    ledger: &Ledger,
-    stop: &Stop,
-) -> Result<()> {
-    while ledger.settled_so_far() < drain.expected
-        && !stop.is_wanted()
-        && Instant::now() < drain.until
-    {
-        let call = target.transport.lease(line, &target.namespace, drain.batch, WAIT_MS);
-        let firings = call.await?;
-        let received_us = now_us();
-        for firing in &firings {
-            if let Some(late_us) = ledger.fired(firing.number, received_us) {
-                drain.lateness.record(late_us, 1);
+impl Consumers {
+    fn is_done(&self) -> bool {
+        self.settled.load(Relaxed) >= self.drain.expected
+    }
+
+    async fn lease(&self, line: usize, sender: mpsc::Sender<Vec<Firing>>) -> Result<()> {
+        let Drain { namespace, batch, until, .. } = &self.drain;
+        while !self.is_done() && !self.stop.is_wanted() && Instant::now() < *until {
+            let call = self.target.transport.lease(line, namespace, *batch, WAIT_MS);
+            let firings = call.await?;
+            let received_us = now_us();
+            self.note(&firings, received_us);
+            if !firings.is_empty() && sender.send(firings).await.is_err() {
+                // The other half has failed and says why.
+                break;
             }
         }
-        if !firings.is_empty() && sender.send(firings).await.is_err() {
-            // The other half has failed and says why.
-            break;
+        Ok(())
+    }
+
+    fn note(&self, firings: &[Firing], received_us: u64) {
+        for firing in firings {
+            if let Some(late_us) = self.ledger.fired(firing.number, received_us) {
+                self.drain.lateness.record(late_us, 1);
+            }
         }
     }
-    Ok(())
-}
 
-async fn settle(
-    line: usize,
-    mut receiver: mpsc::Receiver<Vec<Firing>>,
-    target: Arc<Target>,
-    ledger: Arc<Ledger>,
-) -> Result<()> {
-    while let Some(firings) = receiver.recv().await {
-        let taken = target.transport.settle(line, &target.namespace, &firings).await?;
+    async fn settle(&self, line: usize, mut receiver: mpsc::Receiver<Vec<Firing>>) -> Result<()> {
+        while let Some(firings) = receiver.recv().await {
+            let tokens: Vec<&str> = firings.iter().map(|firing| firing.token.as_str()).collect();
+            let call = self.target.transport.settle(line, &self.drain.namespace, &tokens);
+            self.note_settled(&firings, &call.await?)?;
+        }
+        Ok(())
+    }
+
+    fn note_settled(&self, firings: &[Firing], answers: &[SettleAnswer]) -> Result<()> {
         ensure!(
-            taken.len() == firings.len(),
+            answers.len() == firings.len(),
             "{} settlements were sent together, and {} results came back",
             firings.len(),
-            taken.len()
+            answers.len()
         );
-        let at_us = now_us();
-        for (firing, taken) in firings.iter().zip(taken) {
-            match firing.number.filter(|_| taken) {
-                Some(number) => ledger.settled(number, at_us),
-                None => target.remark("a settlement was not taken".to_owned()),
+        self.last_us.fetch_max(now_us(), Relaxed);
+        for (firing, answer) in firings.iter().zip(answers) {
+            match firing.number.filter(|_| *answer == SettleAnswer::Ok) {
+                Some(number) if self.ledger.settled(number) => {
+                    self.settled.fetch_add(1, Relaxed);
+                }
+                Some(_) => {}
+                None => self.target.remark(format!("a settlement was not taken: {answer:?}")),
             }
         }
+        Ok(())
     }
-    Ok(())
 }
-
-/// How long after the last due time everything must have come.
-pub(crate) const GRACE: Duration = Duration::from_secs(30);

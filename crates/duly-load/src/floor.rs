@@ -15,9 +15,9 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use crate::percentiles::Percentiles;
 use crate::table::Table;
 use crate::wire::{Connection, request};
+use duly_checker::Percentiles;
 
 const LASTING: Duration = Duration::from_secs(1);
 const WAKES: u32 = 200;

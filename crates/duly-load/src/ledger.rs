@@ -28,7 +28,6 @@ pub struct Ledger {
     unexpected: AtomicU64,
     fired: AtomicU64,
     settled: AtomicU64,
-    last_settled_us: AtomicU64,
 }
 
 /// Whether everything that was due had the time to come.
@@ -81,7 +80,6 @@ impl Ledger {
             unexpected: AtomicU64::default(),
             fired: AtomicU64::default(),
             settled: AtomicU64::default(),
-            last_settled_us: AtomicU64::default(),
         }
     }
 
@@ -138,24 +136,24 @@ impl Ledger {
         Some(received_us.saturating_sub(due_us))
     }
 
-    /// The server took the acknowledgement of its firing, and this was known then.
-    pub fn settled(&self, number: u64, at_us: u64) {
-        if let Some(place) = self.place(number)
-            && self.flags[place].fetch_or(SETTLED, Relaxed) & SETTLED == 0
-        {
-            self.settled.fetch_add(1, Relaxed);
-            self.last_settled_us.fetch_max(at_us, Relaxed);
-        }
+    /// The server took the acknowledgement of its firing. Answers whether for the first time.
+    pub fn settled(&self, number: u64) -> bool {
+        let Some(place) = self.place(number) else { return false };
+        let is_first = self.flags[place].fetch_or(SETTLED, Relaxed) & SETTLED == 0;
+        self.settled.fetch_add(u64::from(is_first), Relaxed);
+        is_first
     }
 
-    /// Timers whose firing was acknowledged so far.
-    pub fn settled_so_far(&self) -> u64 {
-        self.settled.load(Relaxed)
+    /// Whether the firings of all of these were acknowledged.
+    pub fn all_settled(&self, mut numbers: std::ops::Range<u64>) -> bool {
+        numbers.all(|number| {
+            self.place(number).is_some_and(|place| self.flags[place].load(Relaxed) & SETTLED != 0)
+        })
     }
 
-    /// When the last acknowledgement was known to be taken; 0 where there was none.
-    pub fn last_settled_us(&self) -> u64 {
-        self.last_settled_us.load(Relaxed)
+    /// Timers that fired so far.
+    pub fn fired_so_far(&self) -> u64 {
+        self.fired.load(Relaxed)
     }
 
     /// The sums, when no call is under way.
@@ -218,7 +216,7 @@ mod tests {
         (0..6).for_each(|number| ledger.asked(number));
         (0..5).for_each(|number| ledger.acknowledged(number, 1_500));
         assert_eq!(ledger.fired(Some(0), 1_500_250), Some(250));
-        ledger.settled(0, 1_500_300);
+        assert!(ledger.settled(0) && !ledger.settled(0) && !ledger.settled(6));
         assert_eq!(ledger.fired(Some(0), 1_500_900), None);
         assert_eq!(ledger.fired(Some(1), 1_499_999), Some(0));
         ledger.cancelled(2);

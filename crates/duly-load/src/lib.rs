@@ -19,15 +19,18 @@
 
 pub mod clock;
 mod drain;
+mod fairness;
 pub mod floor;
 mod guard;
+mod judge;
 mod ledger;
 mod offer;
 mod options;
+mod own;
 mod pace;
-mod percentiles;
 pub mod plot;
 pub mod process;
+pub mod receiver;
 mod recorder;
 mod report;
 mod run;
@@ -39,11 +42,12 @@ pub mod transport;
 pub mod usage;
 pub mod wire;
 
+pub use duly_checker::Percentiles;
+pub use fairness::Fairness;
 pub use guard::{Owner, Refusal};
 pub use ledger::{Counts, Ledger};
-pub use options::{Floors, Options, Place, Subject, TransportKind};
-pub use percentiles::Percentiles;
-pub use report::Report;
+pub use options::{Floors, Options, Place, Pull, Subject, TransportKind, Unused};
+pub use report::{Report, Series};
 pub use run::{Watcher, run};
 pub use stop::{Stop, Stopper};
 pub use table::Table;

@@ -1,10 +1,15 @@
 //! What a run is told.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use url::Url;
 
 use crate::guard::Owner;
+
+mod check;
+
+pub use check::Unused;
+pub(crate) use check::check;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +24,14 @@ pub enum Subject {
     Cancel,
     /// The same ids replaced over and over.
     Debounce,
+    /// Schedules, changes, cancellations and firings at once.
+    Mixed,
+    /// A quiet namespace alone, beside a dead receiver, and beside one that is served at full speed.
+    Isolation,
+    /// A kill -9 under load and what comes after it.
+    Recovery,
+    /// Many namespaces with a few timers each, due within one second.
+    Namespaces,
 }
 
 impl Subject {
@@ -30,6 +43,10 @@ impl Subject {
             Self::HotSecond => "hot-second",
             Self::Cancel => "cancel",
             Self::Debounce => "debounce",
+            Self::Mixed => "mixed",
+            Self::Isolation => "isolation",
+            Self::Recovery => "recovery",
+            Self::Namespaces => "namespaces",
         }
     }
 }
@@ -85,18 +102,47 @@ pub struct Options {
     pub place: Place,
     /// How it is spoken to.
     pub transport: TransportKind,
-    /// Timers a second; as many as the calls under way can carry when absent.
+    /// Timers a second; as many as the calls under way can carry, or the subject's own number, when
+    /// absent.
     pub rate: Option<u32>,
-    /// Timers in all, where rate and duration do not say it; the subject's own number when absent.
+    /// Timers in all, where rate and seconds do not say it; the subject's own number when absent.
     pub timers: Option<u32>,
-    /// How long is measured.
-    pub duration: Duration,
+    /// How long is measured; 10 s when absent.
+    pub seconds: Option<u64>,
     /// Bytes of each payload.
     pub payload_bytes: usize,
     /// Timers of a call; 1000, or with a rate as many as make 100 calls a second, when absent.
     pub batch: Option<u32>,
-    /// Calls under way at once.
-    pub in_flight: u32,
+    /// Calls under way at once; 8 when absent.
+    pub in_flight: Option<u32>,
+    /// How consumers get firings; by lease calls when absent.
+    pub pull: Option<Pull>,
+    /// Namespaces; 1000 when absent.
+    pub namespaces: Option<u32>,
+    /// Timers of each of them; 10 when absent.
+    pub each: Option<u32>,
     /// Floors.
     pub floors: Floors,
 }
+
+/// How consumers get firings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pull {
+    /// A call each time, which waits for the first.
+    Lease,
+    /// One stream, on which the consumer gives credits; gRPC only.
+    Consume,
+}
+
+impl Pull {
+    /// Its word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lease => "lease",
+            Self::Consume => "consume",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,9 @@ use crate::report::Report;
 
 /// Width and height.
 const SIZE: (u32, u32) = (1_000, 800);
-/// The line.
-const COLOR: RGBColor = RGBColor(30, 90, 200);
+/// The lines, in the order of the legend; the first is that of the bars.
+const COLORS: [RGBColor; 4] =
+    [RGBColor(30, 90, 200), RGBColor(210, 90, 20), RGBColor(20, 140, 80), RGBColor(130, 60, 160)];
 /// The scale of times begins here: a logarithm needs something.
 const LEAST_MS: f64 = 0.001;
 
@@ -43,13 +44,13 @@ fn distribution<B: DrawingBackend>(
 where
     B::ErrorType: 'static,
 {
-    let below_one = report.distribution.iter().filter(|(share, _)| *share < 1.0);
-    let points: Vec<_> =
-        below_one.map(|(share, ms)| (-(1.0 - share).log10(), ms.max(LEAST_MS))).collect();
-    let right = points.last().map_or(1.0, |point| point.0).max(1.0);
-    let top = points.last().map_or(1.0, |point| point.1) * 2.0;
-    let bottom = points.first().map_or(LEAST_MS, |point| point.1 / 2.0);
-    let title = format!("{}, {}: milliseconds", report.subject.name(), report.transport);
+    let lines: Vec<_> = report.series.iter().map(|series| nines(&series.points)).collect();
+    let points = || lines.iter().flatten();
+    let right = points().map(|point| point.0).fold(1.0, f64::max);
+    let top = points().map(|point| point.1).fold(LEAST_MS, f64::max) * 2.0;
+    let bottom = points().map(|point| point.1).fold(top, f64::min) / 2.0;
+    let pull = report.pull.map(|pull| format!(", {pull}")).unwrap_or_default();
+    let title = format!("{}, {}{pull}: milliseconds", report.subject.name(), report.transport);
     let mut chart = ChartBuilder::on(area)
         .caption(title, ("sans-serif", 17))
         .margin(12)
@@ -63,8 +64,28 @@ where
         .x_label_formatter(&|nines| percent(*nines))
         .y_label_formatter(&|ms| format!("{ms}"))
         .draw()?;
-    chart.draw_series(LineSeries::new(points, COLOR.stroke_width(2)))?;
+    for ((series, line), color) in report.series.iter().zip(lines).zip(COLORS.iter().cycle()) {
+        chart
+            .draw_series(LineSeries::new(line, color.stroke_width(2)))?
+            .label(series.name.clone())
+            .legend(|(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2)));
+    }
+    if !report.series.is_empty() {
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .background_style(WHITE.mix(0.8))
+            .border_style(BLACK.mix(0.3))
+            .label_font(("sans-serif", 14))
+            .draw()?;
+    }
     Ok(())
+}
+
+/// The points of a line: what is at 100 % has no place on this axis.
+fn nines(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let below_one = points.iter().filter(|(share, _)| *share < 1.0);
+    below_one.map(|(share, ms)| (-(1.0 - share).log10(), ms.max(LEAST_MS))).collect()
 }
 
 fn percent(nines: f64) -> String {
@@ -91,7 +112,7 @@ where
     chart.configure_mesh().disable_x_mesh().x_desc("second").y_desc("timers").draw()?;
     let bars = report.by_second.iter().enumerate().map(|(second, count)| {
         let corners = [(second as f64, 0.0), (second as f64 + 1.0, *count as f64)];
-        Rectangle::new(corners, COLOR.mix(0.6).filled())
+        Rectangle::new(corners, COLORS[0].mix(0.6).filled())
     });
     chart.draw_series(bars)?;
     Ok(())
@@ -100,31 +121,36 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ledger::Counts, options::Subject, table::Table};
+    use crate::{ledger::Counts, options::Subject, report::Series, table::Table};
 
     #[test]
     fn a_picture_has_both_charts_even_of_a_run_without_figures() {
         let mut report = Report {
             subject: Subject::Lateness,
             transport: "grpc",
+            pull: Some("consume"),
             is_complete: true,
             failed: None,
             table: Table::default(),
             counts: Counts::default(),
             broken: Vec::new(),
             remarks: Vec::new(),
-            distribution: vec![(0.0, 0.2), (0.5, 0.4), (0.999, 2.0), (1.0, 3.0)],
+            series: vec![Series {
+                name: "alone".to_owned(),
+                points: vec![(0.0, 0.2), (0.5, 0.4), (0.999, 2.0), (1.0, 3.0)],
+            }],
             by_second: vec![10, 20],
+            verdict: None,
         };
         for mark in ["polyline", "sans-serif"] {
             let mut svg = String::new();
             let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
             draw_into(&area, &report).unwrap();
             drop(area);
-            for text in ["lateness, grpc", "percentile", "timers of each second", mark] {
+            for text in ["lateness, grpc, consume", "percentile", "timers of each second", mark] {
                 assert!(svg.contains(text), "no {text}");
             }
-            (report.distribution, report.by_second) = (Vec::new(), Vec::new());
+            (report.series, report.by_second) = (Vec::new(), Vec::new());
         }
         assert_eq!(percent(3.0), "99.9 %");
     }

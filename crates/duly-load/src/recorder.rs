@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::percentiles::{Percentiles, histogram};
+use duly_checker::{Percentiles, histogram};
 
 /// Most seconds that are told apart; what comes later counts in the last.
 const SECONDS_MAX: usize = 7_200;

@@ -3,11 +3,20 @@
 use std::{fmt, time::Duration};
 
 use anyhow::Result;
+use duly_checker::{
+    Percentiles,
+    checker::{Count, Verdict},
+};
 use serde_json::{Value, json};
 
 use crate::{
-    floor::ms, ledger::Counts, options::Subject, percentiles::Percentiles, subject::Run,
-    table::Table, usage::MIB,
+    floor::ms,
+    judge::Judged,
+    ledger::Counts,
+    options::{Pull, Subject},
+    subject::Run,
+    table::Table,
+    usage::MIB,
 };
 
 /// The figures of a run.
@@ -17,6 +26,8 @@ pub struct Report {
     pub subject: Subject,
     /// How the server was spoken to.
     pub transport: &'static str,
+    /// How consumers got firings, where it was chosen.
+    pub pull: Option<&'static str>,
     /// Whether it went to its end.
     pub is_complete: bool,
     /// Why it did not, where something failed.
@@ -29,30 +40,53 @@ pub struct Report {
     pub broken: Vec<String>,
     /// What else is to be known.
     pub remarks: Vec<String>,
-    /// (share of all, ms): so many were at most so late.
-    pub distribution: Vec<(f64, f64)>,
+    /// Distributions of times.
+    pub series: Vec<Series>,
     /// Timers of each second.
     pub by_second: Vec<u64>,
+    /// What the judge says, of a run whose whole history is judged.
+    pub verdict: Option<Verdict>,
+}
+
+/// A distribution of times.
+#[derive(Debug)]
+pub struct Series {
+    /// What it is of.
+    pub name: String,
+    /// (share of all, ms): so many were at most so late.
+    pub points: Vec<(f64, f64)>,
 }
 
 impl Report {
-    pub(crate) fn of(run: &Run, outcome: &Result<()>, table: Table) -> Self {
-        let counts = run.ledger.counts(run.drained);
-        let mut broken = counts.broken();
-        broken.extend(run.differs.clone());
+    pub(crate) fn of(mut run: Run, outcome: &Result<()>) -> Self {
+        let judged = run.judge.as_ref().map(|judge| judge.judge());
+        let counts = match &judged {
+            Some(judged) => judged.counts,
+            None => run.ledger.counts(run.drained),
+        };
+        let mut broken = judged.as_ref().map_or_else(|| counts.broken(), Judged::broken);
+        broken.extend(run.differs.take());
+        let table = std::mem::take(&mut run.table);
         let mut report = Self {
             subject: run.options.subject,
             transport: run.options.transport.name(),
+            pull: run.options.pull.map(Pull::name),
             is_complete: outcome.is_ok() && !run.stop.is_wanted(),
             failed: outcome.as_ref().err().map(|error| format!("{error:#}")),
-            table,
+            table: Table::default(),
             counts,
             broken,
             remarks: run.target.remarked().into_iter().collect(),
-            distribution: run.measured.distribution(),
+            series: series(&run),
             by_second: run.measured.by_second(),
+            verdict: None,
         };
-        report.add_figures(run);
+        report.table.append(table);
+        report.add_figures(&run);
+        if let Some(Judged { verdict, table, .. }) = judged {
+            report.table.append(table);
+            report.verdict = Some(verdict);
+        }
         report
     }
 
@@ -60,7 +94,8 @@ impl Report {
     fn add_figures(&mut self, run: &Run) {
         let Self { table, subject, .. } = self;
         let prepared = run.prepared.percentiles().count;
-        if prepared > 0 {
+        // Stretches are prepared one after another, with what is measured in between.
+        if prepared > 0 && run.stretches.is_empty() {
             let took = run.prepared.lasted();
             table.add("preparing: schedules", "/s", per_second(prepared, took));
         }
@@ -68,18 +103,25 @@ impl Report {
         let sent = percentiles.count.saturating_sub(run.unsent);
         if percentiles.count > 0 {
             let took = run.measured.lasted();
-            let (speed, times) = words(*subject, run.options.rate.is_some());
+            let (speed, times) = words(*subject, run.options.paced().is_some());
             if *subject != Subject::HotSecond {
                 table.add(speed, "/s", per_second(sent, took));
             }
             add_times(table, times, &percentiles);
         }
+        if let Some(judge) = &run.judge {
+            let late = judge.lateness.percentiles();
+            if late.count > 0 {
+                add_times(table, LATENESS, &late);
+            }
+        }
+        run.report_stretches(table);
         if let Some(out) = run.out_after {
             table.add("all out and acknowledged after", "s", out.as_secs_f64());
             table.add("leased and acknowledged", "/s", per_second(run.timers, out));
         }
         let behind = run.behind.percentiles();
-        if run.options.rate.is_some() && behind.count > 0 {
+        if run.options.paced().is_some() && behind.count > 0 {
             table.add("sends behind their time, p50", "ms", ms(behind.p50_us));
             table.add("sends behind their time, p99", "ms", ms(behind.p99_us));
             table.add("never sent: the server was slower", "", run.unsent as f64);
@@ -94,11 +136,29 @@ impl Report {
         }
     }
 
+    /// What the judge counts besides the counts of every run.
+    fn judged_more(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let more = [
+            Count::OldTime,
+            Count::StaleSettleAccepted,
+            Count::Resurrected,
+            Count::DeliveryIdChanged,
+            Count::Undone,
+            Count::Stuck,
+        ];
+        let verdict = self.verdict.iter();
+        verdict.flat_map(move |verdict| {
+            let explained = ("duplicates, explained", verdict.duplicates_explained);
+            more.map(|count| (count.name(), verdict.count(count))).into_iter().chain([explained])
+        })
+    }
+
     /// For programs.
     pub fn to_json(&self) -> Value {
         json!({
             "subject": self.subject.name(),
             "transport": self.transport,
+            "pull": self.pull,
             "complete": self.is_complete,
             "failed": self.failed,
             "figures": self.table.to_json(),
@@ -106,8 +166,29 @@ impl Report {
             "broken": self.broken,
             "remarks": self.remarks,
             "by_second": self.by_second,
+            "verdict": self.verdict,
         })
     }
+}
+
+/// What received minus due is called.
+const LATENESS: &str = "lateness";
+
+/// The distributions of a run: those of its stretches, or of what is measured and of lateness beside.
+fn series(run: &Run) -> Vec<Series> {
+    let (_, times) = words(run.options.subject, run.options.paced().is_some());
+    let own = [(times, &*run.measured)].into_iter();
+    let lateness = run.judge.iter().map(|judge| (LATENESS, &*judge.lateness));
+    let mut all: Vec<_> = own
+        .chain(lateness)
+        .map(|(name, recorder)| Series { name: name.to_owned(), points: recorder.distribution() })
+        .collect();
+    all.extend(run.stretches.iter().map(|stretch| Series {
+        name: format!("{LATENESS} {}", stretch.name),
+        points: stretch.recorder().distribution(),
+    }));
+    all.retain(|series| !series.points.is_empty());
+    all
 }
 
 /// What the speed and the times of a subject are called.
@@ -117,7 +198,8 @@ fn words(subject: Subject, is_paced: bool) -> (&'static str, &'static str) {
         Subject::Ingest => ("scheduled", from),
         Subject::Cancel => ("cancelled", from),
         Subject::Debounce => ("replaced", from),
-        Subject::Lateness => ("fired", "lateness"),
+        Subject::Mixed | Subject::Recovery => ("operations answered", from),
+        Subject::Lateness | Subject::Isolation | Subject::Namespaces => ("fired", LATENESS),
         Subject::HotSecond => ("leased", "from due to leased"),
     }
 }
@@ -140,6 +222,9 @@ impl fmt::Display for Report {
         let counts = serde_json::to_value(self.counts).map_err(|_| fmt::Error)?;
         for (name, count) in counts.as_object().into_iter().flatten() {
             writeln!(f, "{:<44}{:>11}", name.replace('_', " "), count)?;
+        }
+        for (name, count) in self.judged_more() {
+            writeln!(f, "{name:<44}{count:>11}")?;
         }
         for broken in &self.broken {
             writeln!(f, "BROKEN  {broken}")?;

@@ -1,9 +1,10 @@
 //! A run from its beginning to its end: the server, the floors, the subject, and cleaning up.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result};
-use tempfile::TempDir;
+use anyhow::Result;
+use parking_lot::Mutex;
+use tokio::time::timeout;
 use url::Url;
 
 use crate::{
@@ -11,19 +12,23 @@ use crate::{
     floor,
     guard::{self, Owner, Refusal},
     ledger::{Drained, Ledger},
-    options::{Floors, Options, Place, TransportKind},
-    process::{self, Server},
+    options::{self, Floors, Options, Place, Subject},
+    own::{self, Own},
     recorder::Recorder,
     report::Report,
     stop::Stop,
     subject::{self, Run},
     table::Table,
     target::Target,
-    transport::{Transport, grpc::Grpc, http::Http},
+    transport::Speaker,
 };
 
-/// Longest time for a server to start, and for a namespace to go.
+/// Longest time for a run's namespaces to go.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The same when the run is to stop.
+const HURRY: Duration = Duration::from_millis(700);
+/// Calls at once that end namespaces.
+const ENDERS: usize = 16;
 /// Between two looks at how far it is.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -32,99 +37,107 @@ pub type Watcher<'a> = &'a (dyn Fn(u64, Option<u64>, &str) + Send + Sync);
 
 /// Measures. A run that was stopped, or that failed half-way, answers the figures so far.
 pub async fn run(options: &Options, stop: &Stop, watcher: Watcher<'_>) -> Result<Report> {
-    let timers = subject::check(options)?;
-    let mut own = None;
-    let (address, folder) = match &options.place {
-        Place::At(url, owner) => (resolve(url, *owner).await?, TempDir::new()?),
+    let timers = options::check(options)?;
+    let (own, address) = match &options.place {
+        Place::At(url, owner) => (None, resolve(url, *owner).await?),
         Place::Own { bin, dir } => {
-            let folder = folder(dir.as_deref())?;
-            let server = start(bin.clone(), &folder).await?;
-            let address = server.address();
-            own = Some(server);
-            (address, folder)
+            let own = Own::start(bin.clone(), own::folder(dir.as_deref())?).await?;
+            let address = own.address();
+            (Some(own), address)
         }
     };
     let mut table = Table::default();
-    if options.floors == Floors::Measured && !stop.is_wanted() {
+    if options.floors == Floors::Measured {
         watcher(0, None, "measuring the floors of this machine");
-        floor::print_into(&mut table, folder.path()).await?;
+        let measured = match &own {
+            Some(own) => floors(&mut table, own.folder(), stop).await,
+            None => floors(&mut table, own::folder(None)?.path(), stop).await,
+        };
+        measured?;
     }
-    let pid = own.as_ref().map(Server::pid);
-    let target = Arc::new(Target::new(transport(options, address)?, pid));
-    target.transport.make(&target.namespace).await?;
+    let speaker = speaker(options, address)?;
+    let target = Arc::new(Target::new(speaker.transport()));
     let mut run = Run {
         options: options.clone(),
+        address,
         timers,
+        speaker,
         target: Arc::clone(&target),
         ledger: Arc::new(Ledger::new(usize::try_from(timers)?, now_ms())),
         stop: stop.clone(),
+        own,
         measured: Arc::default(),
         behind: Arc::default(),
         prepared: Arc::default(),
+        phase: Arc::default(),
+        judge: None,
+        stretches: Vec::new(),
         unsent: 0,
         drained: Drained::No,
         out_after: None,
         differs: None,
         used: None,
+        table,
     };
     let (measured, prepared) = (Arc::clone(&run.measured), Arc::clone(&run.prepared));
+    let phase = Arc::clone(&run.phase);
     let outcome = tokio::select! {
         outcome = run.go() => outcome,
-        () = look(watcher, &measured, &prepared, timers) => Ok(()),
+        () = look(watcher, &measured, &prepared, &phase, timers) => Ok(()),
+        // What is under way is left alone: its calls may take long.
+        () = stop.passed() => Ok(()),
     };
-    // What is left of it is nobody's: it goes whatever happened.
-    let ended = tokio::time::timeout(PATIENCE, target.transport.end(&target.namespace)).await;
-    let left = match ended {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(format!("{error:#}")),
-        Err(_) => Some("no answer in time".to_owned()),
+    let left = match run.own.take() {
+        // Its data goes with it.
+        Some(own) => own.end(stop).await.err(),
+        None => end(options, address, &target, stop).await.err(),
     };
-    let mut report = Report::of(&run, &outcome, table);
-    if let Some(why) = left {
-        let namespace = &target.namespace;
-        let text = format!("the namespace {namespace} could not be deleted, do it yourself: {why}");
-        report.remarks.push(text);
-    }
-    if let Some(mut server) = own {
-        server.stop(PATIENCE).await?;
-    }
+    let mut report = Report::of(run, &outcome);
+    report.remarks.extend(left.map(|error| format!("{error:#}")));
     Ok(report)
 }
 
-async fn look(watcher: Watcher<'_>, measured: &Recorder, prepared: &Recorder, timers: u64) {
+async fn look(
+    watcher: Watcher<'_>,
+    measured: &Recorder,
+    prepared: &Recorder,
+    phase: &Mutex<Option<&'static str>>,
+    timers: u64,
+) {
     let mut looks = tokio::time::interval(LOOK);
     loop {
         looks.tick().await;
-        match measured.count() {
-            0 => watcher(prepared.count(), Some(timers), "preparing"),
-            done => watcher(done, None, &format!("{done} timers measured")),
+        let phase = *phase.lock();
+        match (measured.count(), phase) {
+            (0, None) => watcher(prepared.count(), Some(timers), "preparing"),
+            (0, Some(phase)) => watcher(prepared.count(), None, phase),
+            (done, None) => watcher(done, None, &format!("{done} timers measured")),
+            (done, Some(phase)) => watcher(done, None, &format!("{phase}, {done} timers measured")),
         }
     }
 }
 
-fn folder(dir: Option<&std::path::Path>) -> Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("duly-bench-");
-    match dir {
-        Some(dir) => builder
-            .tempdir_in(dir)
-            .with_context(|| format!("no folder can be made in {}", dir.display())),
-        None => builder.tempdir().context("no folder for temporary files can be made"),
+async fn floors(table: &mut Table, folder: &Path, stop: &Stop) -> Result<()> {
+    tokio::select! {
+        measured = floor::print_into(table, folder) => measured,
+        () = stop.wanted() => Ok(()),
     }
 }
 
-async fn start(bin: std::path::PathBuf, folder: &TempDir) -> Result<Server> {
-    let options = process::Options {
-        bin,
-        data: folder.path().join("data"),
-        log: folder.path().join("server.log"),
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        settings: &[],
+/// Ends the namespaces of a run, by connections of their own: those of the run may be in the middle of
+/// a call.
+async fn end(options: &Options, address: SocketAddr, target: &Target, stop: &Stop) -> Result<()> {
+    let transport = Speaker::new(options.transport, address, ENDERS, 0)?.transport();
+    let patience = if stop.is_wanted() { HURRY } else { PATIENCE };
+    let ended = match timeout(patience, target.end_all(transport, ENDERS)).await {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(error)) => format!("{error:#}"),
+        Err(_) => "no answer in time".to_owned(),
     };
-    Server::start(&options, PATIENCE).await.map_err(|error| {
-        let log = process::tail(&options.log, 5);
-        anyhow::anyhow!("a server of its own did not start: {error:#}\n{log}")
-    })
+    let namespace = &target.namespace;
+    anyhow::bail!(
+        "the namespaces {namespace}* could not all be deleted, look and do it yourself: {ended}"
+    )
 }
 
 async fn resolve(url: &Url, owner: Owner) -> Result<SocketAddr> {
@@ -141,11 +154,11 @@ async fn resolve(url: &Url, owner: Owner) -> Result<SocketAddr> {
     Ok(guard::judge(url.as_str(), &addresses, owner)?)
 }
 
-fn transport(options: &Options, address: SocketAddr) -> Result<Arc<dyn Transport>> {
-    let lines = usize::try_from(options.in_flight)?.max(subject::LINES_MIN);
-    let payload = "0123456789abcdef".chars().cycle().take(options.payload_bytes).collect();
-    Ok(match options.transport {
-        TransportKind::Http => Arc::new(Http::new(address, lines, payload)),
-        TransportKind::Grpc => Arc::new(Grpc::new(address, lines, payload)?),
-    })
+fn speaker(options: &Options, address: SocketAddr) -> Result<Speaker> {
+    let offered = usize::try_from(options.in_flight())?;
+    let lines = match options.subject {
+        Subject::Namespaces => subject::CALLERS,
+        _ => offered + subject::LINES_MORE,
+    };
+    Speaker::new(options.transport, address, lines, options.payload_bytes)
 }

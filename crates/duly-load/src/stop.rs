@@ -1,6 +1,11 @@
 //! The wish that a run ends now, with the figures so far.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
+
+/// How long calls under way have from then on.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Says that a run is to end.
 #[derive(Debug)]
@@ -28,6 +33,12 @@ impl Stop {
         if receiver.wait_for(|wanted| *wanted).await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Until it was said and calls under way had their time.
+    pub(crate) async fn passed(&self) {
+        self.wanted().await;
+        tokio::time::sleep(GRACE).await;
     }
 }
 

@@ -34,6 +34,13 @@ impl Table {
         }
     }
 
+    /// Adds the figures of another behind its own.
+    pub(crate) fn append(&mut self, other: Self) {
+        for Row { name, unit, rounds } in other.rows {
+            rounds.into_iter().for_each(|value| self.add(&name, unit, value));
+        }
+    }
+
     /// Every figure with its median and its rounds.
     pub fn to_json(&self) -> Value {
         self.rows

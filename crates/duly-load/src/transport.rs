@@ -5,9 +5,18 @@
 
 pub mod grpc;
 pub mod http;
+mod speaker;
+mod witness;
+
+use std::time::Duration;
 
 use anyhow::Result;
+use duly_checker::history::SettleAnswer;
 use futures::future::BoxFuture;
+
+pub use speaker::Speaker;
+pub(crate) use witness::MARK_BYTES;
+pub use witness::{Ask, Last, Taken, Witness, mark_of, marked};
 
 /// One operation of a batch, on the timer with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,16 +66,30 @@ pub struct Firing {
     pub token: String,
 }
 
+/// How a namespace is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Webhooks go here; firings are leased when absent.
+    pub url: Option<String>,
+    /// How long a lease is; as the server has it when absent.
+    pub lease: Option<Duration>,
+}
+
 /// A server, spoken to.
 pub trait Transport: Send + Sync {
     /// Makes a namespace.
-    fn make<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<()>>;
+    fn make<'a>(
+        &'a self,
+        line: usize,
+        namespace: &'a str,
+        settings: &'a Settings,
+    ) -> BoxFuture<'a, Result<()>>;
 
-    /// Ends it with all that is in it.
-    fn end<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<()>>;
+    /// Ends it with all that is in it; one that is not there has ended.
+    fn end<'a>(&'a self, line: usize, namespace: &'a str) -> BoxFuture<'a, Result<()>>;
 
     /// How many timers are pending in it.
-    fn pending<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<u64>>;
+    fn pending<'a>(&'a self, line: usize, namespace: &'a str) -> BoxFuture<'a, Result<u64>>;
 
     /// Sends operations together; answers one outcome for each.
     fn batch<'a>(
@@ -85,11 +108,11 @@ pub trait Transport: Send + Sync {
         wait_ms: u32,
     ) -> BoxFuture<'a, Result<Vec<Firing>>>;
 
-    /// Acknowledges firings; answers for each whether it was taken.
+    /// Acknowledges the firings of these leases; answers what became of each.
     fn settle<'a>(
         &'a self,
         line: usize,
         namespace: &'a str,
-        firings: &'a [Firing],
-    ) -> BoxFuture<'a, Result<Vec<bool>>>;
+        tokens: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<Vec<SettleAnswer>>>;
 }

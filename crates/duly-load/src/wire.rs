@@ -5,6 +5,7 @@
 //! the outcome is unknown. A failed connection is dropped and the next call opens a new one.
 
 mod response;
+mod words;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 pub use response::Response;
+pub use words::{settle_answer, time_ms};
 
 /// Bytes asked for by one read.
 const READ_BYTES: usize = 16 * 1024;

@@ -11,17 +11,16 @@
 //!
 //! * It promises that a [`checker::Verdict`] which objects is right: each rule allows for calls
 //!   whose answer was lost, for calls that overlap, and for crashes.
-//! * It knows the product by its public contract only: of its crates none but the load generator's
-//!   own tools are used here, so a mistake cannot be made twice in the same way.
+//! * It knows the product by its public contract only: of its crates none but the judge and the load
+//!   generator's own tools are used here, so a mistake cannot be made twice in the same way.
 //! * It refuses to be shipped.
 //!
 //! Start reading at [`history`], then [`checker`].
 
+pub use duly_checker::{checker, history};
 pub use duly_load::{clock, process, wire};
 
 pub mod api;
-pub mod checker;
-pub mod history;
 pub mod measure;
 pub mod model;
 pub mod torture;

@@ -16,7 +16,6 @@ mod namespaces;
 mod plain;
 mod progress;
 mod pull;
-mod receiver;
 mod schedules;
 mod waiters;
 mod watch;

@@ -22,6 +22,7 @@ const LAYERS: &[&str] = &[
     "duly-proto",
     "duly-server",
     "duly-client",
+    "duly-checker",
     "duly-load",
     "duly-bench",
     "duly",
@@ -46,6 +47,8 @@ const APART: &[(&str, &str, &str)] = &[
     ("duly-client", "duly-store", "it holds no server code"),
     ("duly-client", "duly-node", "it holds no server code"),
     ("duly-load", "duly-server", "it measures a server from outside"),
+    ("duly-checker", "duly-core", "a mistake must not be made twice in the same way"),
+    ("duly-checker", "duly-proto", "a mistake must not be made twice in the same way"),
     ("duly-load", "duly-client", "nothing may hide latency"),
 ];
 

@@ -3,17 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
+use duly_checker::history::SettleAnswer;
 use futures::future::{BoxFuture, FutureExt as _};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Make, Offer, offer};
+use super::{Batches, Make, Offer, offer};
 use crate::{
     ledger::{Drained, Ledger},
     pace::Pace,
     recorder::Recorder,
     stop::Stop,
     target::Target,
-    transport::{Firing, Operation, Outcome, Transport},
+    transport::{Firing, Operation, Outcome, Settings, Transport},
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -25,15 +26,15 @@ struct Stalls {
 }
 
 impl Transport for Stalls {
-    fn make<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<()>> {
+    fn make<'a>(&'a self, _: usize, _: &'a str, _: &'a Settings) -> BoxFuture<'a, Result<()>> {
         async { Ok(()) }.boxed()
     }
 
-    fn end<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<()>> {
+    fn end<'a>(&'a self, _: usize, _: &'a str) -> BoxFuture<'a, Result<()>> {
         async { Ok(()) }.boxed()
     }
 
-    fn pending<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<u64>> {
+    fn pending<'a>(&'a self, _: usize, _: &'a str) -> BoxFuture<'a, Result<u64>> {
         async { Ok(0) }.boxed()
     }
 
@@ -66,8 +67,8 @@ impl Transport for Stalls {
         &'a self,
         _: usize,
         _: &'a str,
-        _: &'a [Firing],
-    ) -> BoxFuture<'a, Result<Vec<bool>>> {
+        _: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<Vec<SettleAnswer>>> {
         async { Ok(Vec::new()) }.boxed()
     }
 }
@@ -82,18 +83,23 @@ struct Came {
 async fn offered(lines: usize, stall: Duration, until: Duration, stop: &Stop) -> Came {
     let began = Instant::now();
     let stalls = Stalls { from: began + 200 * MS, to: began + 200 * MS + stall };
-    let target = Arc::new(Target::new(Arc::new(stalls), None));
+    let target = Arc::new(Target::new(Arc::new(stalls)));
     let ledger = Arc::new(Ledger::new(1_000, 0));
     let latency = Arc::new(Recorder::default());
     let make: Make = Arc::new(|number| vec![Operation::Schedule { number, due_ms: 0 }]);
     let all = Offer {
         pace: Pace { began, interval: Some(MS), sends: 1_000, until: began + until },
         lines,
-        make,
+        work: Arc::new(Batches {
+            make,
+            namespace: target.namespace.clone(),
+            target: Arc::clone(&target),
+            ledger: Arc::clone(&ledger),
+        }),
         latency: Arc::clone(&latency),
         behind: Arc::new(Recorder::default()),
     };
-    let unsent = offer(all, &target, &ledger, stop).await.unwrap();
+    let unsent = offer(all, stop).await.unwrap();
     Came { latency, unsent, acknowledged: ledger.counts(Drained::No).acknowledged }
 }
 

@@ -1,13 +1,13 @@
 //! The part before the measured one: timers are scheduled as fast as the server takes them.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use tokio::time::Instant;
 
 use super::Run;
 use crate::{
-    offer::{Offer, offer},
+    offer::{Batches, Offer, offer},
     pace::Pace,
     recorder::Recorder,
     transport::Operation,
@@ -23,24 +23,36 @@ const LONGEST: Duration = Duration::from_secs(3_600);
 impl Run {
     /// Schedules all timers of the run for these times.
     pub(super) async fn fill(
-        &mut self,
+        &self,
         due_ms: impl Fn(u64) -> u64 + Send + Sync + 'static,
     ) -> Result<()> {
-        let began = Instant::now();
-        let timers = self.timers;
+        self.fill_into(&self.target.namespace, 0..self.timers, due_ms).await
+    }
+
+    /// Schedules the timers with these numbers in this namespace.
+    pub(super) async fn fill_into(
+        &self,
+        namespace: &str,
+        numbers: Range<u64>,
+        due_ms: impl Fn(u64) -> u64 + Send + Sync + 'static,
+    ) -> Result<()> {
+        let sends = (numbers.end - numbers.start).div_ceil(BATCH);
         let make = move |send: u64| {
-            let numbers = send * BATCH..timers.min((send + 1) * BATCH);
+            let first = numbers.start + send * BATCH;
+            let numbers = first..numbers.end.min(first + BATCH);
             numbers.map(|number| Operation::Schedule { number, due_ms: due_ms(number) }).collect()
         };
-        let sends = timers.div_ceil(BATCH);
+        let (target, ledger) = (Arc::clone(&self.target), Arc::clone(&self.ledger));
+        let namespace = namespace.to_owned();
+        let work = Batches { make: Arc::new(make), namespace, target, ledger };
+        let began = Instant::now();
         let offered = Offer {
             pace: Pace { began, interval: None, sends, until: began + LONGEST },
             lines: LINES,
-            make: Arc::new(make),
+            work: Arc::new(work),
             latency: Arc::clone(&self.prepared),
             behind: Arc::new(Recorder::default()),
         };
-        offer(offered, &self.target, &self.ledger, &self.stop).await?;
-        Ok(())
+        offer(offered, &self.stop).await.map(drop)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use rand::seq::SliceRandom as _;
 
-use super::Run;
+use super::{Run, scattered};
 use crate::{clock::now_ms, offer::Make, transport::Operation};
 
 /// Nothing of `ingest` and `cancel` is due while it is measured: an hour and more.
@@ -18,8 +18,10 @@ impl Run {
         let (timers, batch, first_ms) = (self.timers, self.batch(), now_ms() + FAR_MS);
         let make: Make = Arc::new(move |send| {
             let numbers = send * batch..timers.min((send + 1) * batch);
-            let schedule =
-                |number| Operation::Schedule { number, due_ms: first_ms + scattered(number) };
+            let schedule = |number| Operation::Schedule {
+                number,
+                due_ms: first_ms + scattered(number) % SPREAD_MS,
+            };
             numbers.map(schedule).collect()
         });
         self.offer(self.pace(timers.div_ceil(batch), batch), self.lines(), make).await?;
@@ -28,7 +30,7 @@ impl Run {
 
     pub(super) async fn cancel(&mut self) -> Result<()> {
         let (timers, batch, first_ms) = (self.timers, self.batch(), now_ms() + FAR_MS);
-        self.fill(move |number| first_ms + scattered(number)).await?;
+        self.fill(move |number| first_ms + scattered(number) % SPREAD_MS).await?;
         let mut order: Vec<u32> = (0..u32::try_from(timers)?).collect();
         order.shuffle(&mut rand::rng());
         let make: Make = Arc::new(move |send| {
@@ -45,14 +47,14 @@ impl Run {
     /// fires once, at its last time.
     pub(super) async fn debounce(&mut self) -> Result<()> {
         let lasts_ms = u64::try_from(self.lasts_at_most().as_millis())?;
-        let end_ms = now_ms() + self.lead_ms() + lasts_ms;
+        let end_ms = now_ms() + Self::lead_ms(self.timers) + lasts_ms;
         self.fill(move |_| end_ms).await?;
         let ids = self.timers;
-        let lines = u64::from(self.options.in_flight).min(ids);
+        let lines = u64::from(self.options.in_flight()).min(ids);
         let batch = self.batch().min(ids / lines);
         let sends = match self.options.rate {
             None => u64::MAX,
-            Some(rate) => (u64::from(rate) * self.options.duration.as_secs()).div_ceil(batch),
+            Some(rate) => (u64::from(rate) * self.options.seconds()).div_ceil(batch),
         };
         let make: Make = Arc::new(move |send| {
             let (line, turn) = (send % lines, send / lines);
@@ -68,11 +70,6 @@ impl Run {
             return Ok(());
         }
         self.ensure_still_ahead(end_ms)?;
-        self.take(end_ms, Arc::default()).await
+        self.take(end_ms, Arc::default()).await.map(drop)
     }
-}
-
-/// The same for the same number, and far from that of its neighbours.
-pub(super) fn scattered(number: u64) -> u64 {
-    number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % SPREAD_MS
 }

@@ -1,8 +1,12 @@
 //! gRPC by the generated stubs, over a few connections on which many calls are under way.
 
+mod consume;
+mod witness;
+
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result};
+use duly_checker::history::SettleAnswer;
 use duly_proto::v1::{
     self, namespaces_client::NamespacesClient, operation, operation_result, schedule,
     settle_result, settlement, timers_client::TimersClient,
@@ -10,7 +14,9 @@ use duly_proto::v1::{
 use futures::future::{BoxFuture, FutureExt as _};
 use tonic::transport::{Channel, Endpoint};
 
-use super::{Firing, Operation, Outcome, Transport};
+pub(crate) use consume::Heard;
+
+use super::{Firing, Operation, Outcome, Settings, Transport};
 
 /// Connections, at most.
 const CONNECTIONS: usize = 4;
@@ -49,14 +55,42 @@ impl Grpc {
     }
 
     fn schedule(&self, number: u64, due_ms: u64, if_exists: v1::IfExists) -> operation::Operation {
+        self.schedule_with(number, due_ms, if_exists, self.payload.clone())
+    }
+
+    fn schedule_with(
+        &self,
+        number: u64,
+        due_ms: u64,
+        if_exists: v1::IfExists,
+        payload: String,
+    ) -> operation::Operation {
         operation::Operation::Schedule(v1::Schedule {
             id: Some(number.to_string()),
             when: Some(schedule::When::DueAt(timestamp(due_ms))),
-            payload: Some(self.payload.clone().into()),
+            payload: Some(payload.into()),
             payload_form: v1::PayloadForm::Text.into(),
             if_exists: if_exists.into(),
             ..v1::Schedule::default()
         })
+    }
+
+    async fn leased(
+        &self,
+        line: usize,
+        namespace: &str,
+        max: u32,
+        wait: Duration,
+    ) -> Result<Vec<v1::Firing>> {
+        let request = v1::LeaseRequest {
+            namespace: namespace.to_owned(),
+            max: Some(max),
+            max_bytes: Some(32 * 1024 * 1024),
+            lease: None,
+            wait: prost_types::Duration::try_from(wait).ok(),
+        };
+        let response = self.timers(line).lease(request).await.map_err(said)?;
+        Ok(response.into_inner().firings)
     }
 
     fn operation(&self, operation: &Operation) -> v1::Operation {
@@ -77,18 +111,36 @@ impl Grpc {
 }
 
 impl Transport for Grpc {
-    fn make<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<()>> {
-        let settings = Some(v1::NamespaceSettings::default());
+    fn make<'a>(
+        &'a self,
+        _: usize,
+        namespace: &'a str,
+        settings: &'a Settings,
+    ) -> BoxFuture<'a, Result<()>> {
+        let http = |url: &String| v1::HttpDestination { url: url.clone(), ..Default::default() };
+        let destination = settings
+            .url
+            .as_ref()
+            .map(|url| v1::Destination { kind: Some(v1::destination::Kind::Http(http(url))) });
+        let lease = settings.lease.and_then(|lease| prost_types::Duration::try_from(lease).ok());
+        let settings =
+            Some(v1::NamespaceSettings { destination, lease, ..v1::NamespaceSettings::default() });
         let request = v1::PutNamespaceRequest { namespace: namespace.to_owned(), settings };
         async move { self.namespaces().put(request).await.map(|_| ()).map_err(said) }.boxed()
     }
 
-    fn end<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<()>> {
+    fn end<'a>(&'a self, _: usize, namespace: &'a str) -> BoxFuture<'a, Result<()>> {
         let request = v1::DeleteNamespaceRequest { namespace: namespace.to_owned(), force: true };
-        async move { self.namespaces().delete(request).await.map(|_| ()).map_err(said) }.boxed()
+        async move {
+            match self.namespaces().delete(request).await {
+                Err(status) if status.code() != tonic::Code::NotFound => Err(said(status)),
+                _ => Ok(()),
+            }
+        }
+        .boxed()
     }
 
-    fn pending<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<u64>> {
+    fn pending<'a>(&'a self, _: usize, namespace: &'a str) -> BoxFuture<'a, Result<u64>> {
         let request = v1::StatsRequest { namespace: namespace.to_owned() };
         async move { Ok(self.namespaces().stats(request).await.map_err(said)?.into_inner().pending) }
             .boxed()
@@ -118,16 +170,8 @@ impl Transport for Grpc {
     ) -> BoxFuture<'a, Result<Vec<Firing>>> {
         async move {
             let wait = Duration::from_millis(wait_ms.into());
-            let request = v1::LeaseRequest {
-                namespace: namespace.to_owned(),
-                max: Some(max),
-                max_bytes: Some(32 * 1024 * 1024),
-                lease: None,
-                wait: prost_types::Duration::try_from(wait).ok(),
-            };
-            let response = self.timers(line).lease(request).await.map_err(said)?;
-            let firing = |one: v1::Firing| Firing { number: one.id.parse().ok(), token: one.token };
-            Ok(response.into_inner().firings.into_iter().map(firing).collect())
+            let firings = self.leased(line, namespace, max, wait).await?;
+            Ok(firings.into_iter().map(firing).collect())
         }
         .boxed()
     }
@@ -136,21 +180,35 @@ impl Transport for Grpc {
         &'a self,
         line: usize,
         namespace: &'a str,
-        firings: &'a [Firing],
-    ) -> BoxFuture<'a, Result<Vec<bool>>> {
+        tokens: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<Vec<SettleAnswer>>> {
         async move {
-            let settlement = |firing: &Firing| v1::Settlement {
-                token: firing.token.clone(),
-                verdict: Some(settlement::Verdict::Ack(v1::Ack {})),
-            };
-            let settlements = firings.iter().map(settlement).collect();
+            let settlements = tokens.iter().map(|token| acknowledgement(token)).collect();
             let request = v1::SettleRequest { namespace: namespace.to_owned(), settlements };
             let response = self.timers(line).settle(request).await.map_err(said)?;
-            let ok = settle_result::Result::Outcome(v1::SettleOutcome::Ok.into());
-            let results = response.into_inner().results;
-            Ok(results.iter().map(|result| result.result.as_ref() == Some(&ok)).collect())
+            Ok(response.into_inner().results.into_iter().map(settled).collect())
         }
         .boxed()
+    }
+}
+
+fn acknowledgement(token: &str) -> v1::Settlement {
+    v1::Settlement { token: token.to_owned(), verdict: Some(settlement::Verdict::Ack(v1::Ack {})) }
+}
+
+/// A settlement that is refused as such settles nothing.
+fn settled(result: v1::SettleResult) -> SettleAnswer {
+    let Some(settle_result::Result::Outcome(outcome)) = result.result else {
+        return SettleAnswer::InvalidToken;
+    };
+    match v1::SettleOutcome::try_from(outcome) {
+        Ok(v1::SettleOutcome::Ok) => SettleAnswer::Ok,
+        Ok(v1::SettleOutcome::Dead) => SettleAnswer::Dead,
+        Ok(v1::SettleOutcome::AlreadySettled) => SettleAnswer::AlreadySettled,
+        Ok(v1::SettleOutcome::LeaseLost) => SettleAnswer::LeaseLost,
+        Ok(v1::SettleOutcome::InvalidToken | v1::SettleOutcome::Unspecified) | Err(_) => {
+            SettleAnswer::InvalidToken
+        }
     }
 }
 
@@ -170,6 +228,15 @@ fn outcome(result: v1::OperationResult) -> Result<Outcome> {
 
 fn said(status: tonic::Status) -> anyhow::Error {
     anyhow::anyhow!("the server answered {:?}: {}", status.code(), status.message())
+}
+
+fn firing(firing: v1::Firing) -> Firing {
+    Firing { number: firing.id.parse().ok(), token: firing.token }
+}
+
+fn unix_ms(time: prost_types::Timestamp) -> Option<u64> {
+    let seconds = u64::try_from(time.seconds).ok()?;
+    Some(seconds * 1_000 + u64::try_from(time.nanos).ok()? / 1_000_000)
 }
 
 fn timestamp(unix_ms: u64) -> prost_types::Timestamp {

@@ -1,24 +1,29 @@
 //! HTTP/1.1 with JSON: a connection for each line; answers are read without making a tree of them.
 
+mod witness;
+
 use std::{fmt::Write as _, net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
+use duly_checker::history::SettleAnswer;
 use futures::future::{BoxFuture, FutureExt as _};
 use serde::Deserialize;
+use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::{Firing, Operation, Outcome, Transport};
-use crate::wire::{Connection, Response};
+use super::{Firing, Operation, Outcome, Settings, Transport};
+use crate::wire::{Connection, Response, settle_answer};
 
 /// Longest time of a call.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A settlement that is refused as such settles nothing.
+const REFUSED: SettleAnswer = SettleAnswer::InvalidToken;
 
 /// A server over HTTP.
 #[derive(Debug)]
 pub struct Http {
     lines: Vec<Mutex<Connection>>,
-    /// For what is not load: it is whole even when a line was left with half an answer.
-    aside: Mutex<Connection>,
     payload: String,
 }
 
@@ -26,12 +31,24 @@ impl Http {
     /// With so many lines.
     pub fn new(address: SocketAddr, lines: usize, payload: String) -> Self {
         let line = || Mutex::new(Connection::new(address));
-        Self { lines: (0..lines.max(1)).map(|_| line()).collect(), aside: line(), payload }
+        Self { lines: (0..lines.max(1)).map(|_| line()).collect(), payload }
     }
 
     /// The connection of a line.
     fn line(&self, line: usize) -> &Mutex<Connection> {
         &self.lines[line % self.lines.len()]
+    }
+
+    /// Answers whatever was answered.
+    async fn called(
+        &self,
+        connection: &Mutex<Connection>,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<Response> {
+        let mut connection = connection.lock().await;
+        Ok(connection.call(method, path, body.as_bytes(), PATIENCE).await?)
     }
 
     async fn call(
@@ -41,8 +58,7 @@ impl Http {
         path: &str,
         body: &str,
     ) -> Result<Response> {
-        let mut connection = connection.lock().await;
-        let response = connection.call(method, path, body.as_bytes(), PATIENCE).await?;
+        let response = self.called(connection, method, path, body).await?;
         ensure!(
             response.is_success(),
             "{method} {path} was answered {}: {}",
@@ -77,20 +93,43 @@ impl Http {
 }
 
 impl Transport for Http {
-    fn make<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<()>> {
+    fn make<'a>(
+        &'a self,
+        line: usize,
+        namespace: &'a str,
+        settings: &'a Settings,
+    ) -> BoxFuture<'a, Result<()>> {
         let path = path(namespace, "");
-        async move { self.call(&self.aside, "PUT", &path, "{}").await.map(|_| ()) }.boxed()
+        let mut body = json!({});
+        if let Some(url) = &settings.url {
+            body["destination"] = json!({ "http": { "url": url } });
+        }
+        if let Some(lease) = settings.lease {
+            body["lease"] = json!(format!("{}ms", lease.as_millis()));
+        }
+        async move { self.call(self.line(line), "PUT", &path, &body.to_string()).await.map(|_| ()) }
+            .boxed()
     }
 
-    fn end<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<()>> {
+    fn end<'a>(&'a self, line: usize, namespace: &'a str) -> BoxFuture<'a, Result<()>> {
         let path = path(namespace, "?force=true");
-        async move { self.call(&self.aside, "DELETE", &path, "").await.map(|_| ()) }.boxed()
+        async move {
+            let response = self.called(self.line(line), "DELETE", &path, "").await?;
+            ensure!(
+                response.is_success() || response.status == 404,
+                "DELETE {path} was answered {}: {}",
+                response.status,
+                String::from_utf8_lossy(&response.body)
+            );
+            Ok(())
+        }
+        .boxed()
     }
 
-    fn pending<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<u64>> {
+    fn pending<'a>(&'a self, line: usize, namespace: &'a str) -> BoxFuture<'a, Result<u64>> {
         let path = path(namespace, "/stats");
         async move {
-            let response = self.call(&self.aside, "GET", &path, "").await?;
+            let response = self.call(self.line(line), "GET", &path, "").await?;
             Ok(read::<Stats>(&response)?.pending)
         }
         .boxed()
@@ -133,21 +172,22 @@ impl Transport for Http {
         &'a self,
         line: usize,
         namespace: &'a str,
-        firings: &'a [Firing],
-    ) -> BoxFuture<'a, Result<Vec<bool>>> {
+        tokens: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<Vec<SettleAnswer>>> {
         async move {
-            let mut body = String::with_capacity(32 + firings.len() * 90);
+            let mut body = String::with_capacity(32 + tokens.len() * 90);
             body.push_str(r#"{"settlements":["#);
-            for (place, firing) in firings.iter().enumerate() {
+            for (place, token) in tokens.iter().enumerate() {
                 let comma = if place == 0 { "" } else { "," };
-                write!(body, r#"{comma}{{"token":"{}","ack":{{}}}}"#, firing.token)
+                write!(body, r#"{comma}{{"token":"{token}","ack":{{}}}}"#)
                     .expect("a string takes all");
             }
             body.push_str("]}");
             let response =
                 self.call(self.line(line), "POST", &path(namespace, "/settle"), &body).await?;
             let results = read::<Settled>(&response)?.results;
-            Ok(results.iter().map(|result| result.outcome.as_deref() == Some("ok")).collect())
+            let answer = |verdict: Verdict| verdict.outcome.as_deref().and_then(settle_answer);
+            Ok(results.into_iter().map(|one| answer(one).unwrap_or(REFUSED)).collect())
         }
         .boxed()
     }

@@ -5,9 +5,11 @@
 //! timer came exactly once and none before its time.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
+use duly_load::receiver::Hear;
 
 use crate::clock::now_us;
 
@@ -74,6 +76,14 @@ impl Arrivals {
         self.last_out_us.fetch_max(received_us, Ordering::Relaxed);
         self.out.fetch_add(1, Ordering::Release);
         Some(number)
+    }
+
+    /// Notes what a receiver hears.
+    pub(super) fn hear(self: &Arc<Self>) -> Hear {
+        let arrivals = Arc::clone(self);
+        Arc::new(move |id, received_us| {
+            arrivals.note(id, received_us);
+        })
     }
 
     /// So many were confirmed to the server, and it said so, just now.

@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::{Args, value_parser};
+use duly_load::receiver::Receiver;
 use serde_json::{Value, json};
 
 use super::arrivals::Arrivals;
 use super::consumer::{self, Manner};
 use super::plain::{self, Exchange};
 use super::progress::part;
-use super::receiver::Receiver;
 use super::usage::{self, MIB};
-use super::watch::{self, Watch, no_progress, seconds_since};
+use super::watch::{self, Watch, no_progress};
 use super::{Kind, Table, load, must, start};
-use crate::clock::now_ms;
+use crate::clock::{now_ms, seconds_since};
 use crate::process::{Options as ServerOptions, Server};
 use crate::wire::Connection;
 
@@ -81,7 +81,7 @@ pub(super) async fn round(
     let arrivals = Arc::new(Arrivals::of(&dues_ms));
     let receiver = match options.kind {
         Kind::Pull => None,
-        Kind::Webhook => Some(Receiver::start(Arc::clone(&arrivals))?),
+        Kind::Webhook => Some(Receiver::start(arrivals.hear())?),
     };
     let body = namespace(options, receiver.as_ref());
     must(&mut Connection::new(address), "PUT", "", &body).await?;

@@ -5,13 +5,12 @@
 //! a few consumers go round the namespaces, leasing and acknowledging in each what is due: the
 //! order is theirs, and what is measured is how fast the server answers two calls a namespace.
 
-mod fairness;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
 use clap::{Args, value_parser};
+use duly_load::{Fairness, receiver::Receiver};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
@@ -22,13 +21,11 @@ use super::consumer::{Consumer, Exchanged, Manner};
 use super::hot_second::{report_memory, wait_until};
 use super::plain::{self, Exchange};
 use super::progress::part;
-use super::receiver::Receiver;
 use super::usage;
-use super::watch::{Watch, no_progress, seconds_since};
+use super::watch::{Watch, no_progress};
 use super::{Kind, Table, load, must_in, start};
-use crate::clock::now_ms;
+use crate::clock::{now_ms, seconds_since};
 use crate::process::{Options as ServerOptions, Server};
-use fairness::Fairness;
 
 /// Timers are due within so long.
 const SPAN_MS: u64 = 1_000;
@@ -77,7 +74,7 @@ pub(super) async fn round(
     let arrivals = Arc::new(Arrivals::expecting(timers));
     let receiver = match options.kind {
         Kind::Pull => None,
-        Kind::Webhook => Some(Receiver::start(Arc::clone(&arrivals))?),
+        Kind::Webhook => Some(Receiver::start(arrivals.hear())?),
     };
     if let Some(receiver) = &receiver {
         part("making the namespaces");
@@ -126,7 +123,7 @@ pub(super) async fn round(
     table.add("out per second", "/s", count / all_s);
     let due_us: Vec<u64> = dues_ms.iter().map(|due_ms| due_ms * 1_000).collect();
     let ideal = Fairness::of(&due_us, each, first_ms);
-    report_fairness(&Fairness::of(&arrivals.times_us(), each, first_ms), &ideal, table);
+    Fairness::of(&arrivals.times_us(), each, first_ms).add_into(&ideal, table);
     table.add("CPU of the server, each", "µs", cpu.as_secs_f64() * 1e6 / count);
     report_memory(empty_bytes, before_bytes, peak_bytes, table);
     let (times, connections) = match options.kind {
@@ -136,24 +133,6 @@ pub(super) async fn round(
     let floor_s = plain::seconds(exchanges, times, connections).await?;
     table.add("floor: the same bytes over plain sockets", "s", floor_s);
     Ok(())
-}
-
-/// `ideal` is what it would be if everything came when it was due.
-fn report_fairness(fairness: &Fairness, ideal: &Fairness, table: &mut Table) {
-    for (name, seconds) in [
-        ("a namespace's last out: first", fairness.first_s),
-        ("a namespace's last out: p50", fairness.p50_s),
-        ("a namespace's last out: p99", fairness.p99_s),
-        ("a namespace's last out: last", fairness.last_s),
-    ] {
-        table.add(name, "s", seconds);
-    }
-    table.add("a namespace's last out: Jain's (1 is fair)", "", fairness.jain_of_lasts);
-    table.add("the same, if all came when due", "", ideal.jain_of_lasts);
-    table.add("when half is out, of a namespace: fewest", "", fairness.half_least);
-    table.add("when half is out, of a namespace: most", "", fairness.half_most);
-    table.add("when half is out: Jain's index (1 is fair)", "", fairness.jain_at_half);
-    table.add("the same then, if all came when due", "", ideal.jain_at_half);
 }
 
 fn name(place: usize) -> String {

@@ -11,8 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+use duly_load::receiver;
+
 use super::consumer::Exchanged;
-use super::receiver;
 
 /// A call and its answer.
 #[derive(Debug, Clone, Copy)]

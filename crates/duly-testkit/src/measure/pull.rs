@@ -10,9 +10,9 @@ use super::consumer::{self, Manner};
 use super::hot_second::ensure_all_delivered;
 use super::plain::{self, Exchange};
 use super::progress::part;
-use super::watch::{Watch, no_progress, seconds_since};
+use super::watch::{Watch, no_progress};
 use super::{Table, load, start, usage};
-use crate::clock::now_ms;
+use crate::clock::{now_ms, seconds_since};
 use crate::process::Options as ServerOptions;
 
 /// Timers are due over so long before they are scheduled.

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow};
 use super::arrivals::Arrivals;
 use super::progress::Progress;
 use super::usage::{self, MIB};
-use crate::clock::now_us;
+use crate::clock::{now_us, seconds_since};
 
 /// Time between two samples.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -89,13 +89,6 @@ fn csv(points: &[Point]) -> String {
     text
 }
 
-/// From a due time to a moment.
-#[expect(clippy::cast_precision_loss, reason = "differences are far below 2^53 µs")]
-pub(super) fn seconds_since(due_ms: u64, at_us: u64) -> f64 {
-    let due_us = due_ms * 1_000;
-    if at_us >= due_us { (at_us - due_us) as f64 / 1e6 } else { -((due_us - at_us) as f64 / 1e6) }
-}
-
 /// Ends, with the error to give up with, when for a minute nothing came out and nothing was
 /// acknowledged. It is asked when the first due time is not far.
 pub(super) async fn no_progress(arrivals: &Arrivals) -> anyhow::Error {
@@ -126,11 +119,5 @@ mod tests {
         ];
         let text = csv(&points);
         assert_eq!(text, "seconds,out,acknowledged,resident_mib\n-0.10,0,0,1.0\n0.25,5,3,1.5\n");
-    }
-
-    #[test]
-    fn moments_before_and_after_a_due_time() {
-        assert!((seconds_since(2, 3_500) - 0.0015).abs() < 1e-9);
-        assert!((seconds_since(2, 1_500) + 0.0005).abs() < 1e-9);
     }
 }

@@ -4,7 +4,7 @@
 //! output. The first Ctrl-C ends the run with the figures so far and cleans up, a second one ends at
 //! once.
 
-use std::{path::PathBuf, sync::Mutex, time::Duration};
+use std::{path::PathBuf, sync::Mutex};
 
 use clap::ValueEnum;
 use duly_load::{Floors, Options, Owner, Place, Refusal, Report, Stop, Stopper, TransportKind};
@@ -21,10 +21,11 @@ const STOPPED_AT_ONCE: i32 = 1;
 
 /// Measure a server under load, beside the floors of the machine
 ///
-/// Without --server one is started for the run (DULY_SERVER is not looked at), with its data in a folder of its own that is removed
-/// afterwards. Works in a namespace of its own with a random name and deletes it in the end. Every
-/// timer is counted: exit code 1 if one was lost, early, or came twice. Ctrl-C ends the run with the
-/// figures so far.
+/// Without --server one is started for the run (DULY_SERVER is not looked at), with its data in a
+/// folder of its own that is removed afterwards. Works in namespaces of its own with a random name and
+/// deletes them in the end. Every timer is counted: exit code 1 if one was lost, early, or came twice;
+/// of mixed and recovery the whole history is judged. An option that a subject does not use is refused.
+/// Ctrl-C ends the run with the figures so far.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What is measured
@@ -33,24 +34,34 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOW", default_value = "grpc")]
     transport: Transport,
     /// Timers a second, sent at fixed times whatever the server does; without it as fast as the calls
-    /// under way allow (lateness: 2000)
+    /// under way allow (lateness, mixed, recovery: 2000; isolation: 200, in the quiet namespace)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// Timers in all where rate and seconds do not say it; 1000000, for debounce 10000 ids
+    /// Timers in all where rate and seconds do not say it, or besides those; 1000000, for debounce
+    /// 10000 ids, for recovery 100000 that rest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     timers: Option<u32>,
-    /// How long is measured, or over how long timers are due
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: u64,
-    /// Bytes of each payload
+    /// How long is measured, or over how long timers are due; 10
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: Option<u64>,
+    /// Bytes of each payload; at least 16 for mixed and recovery
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(..=65536))]
     payload_bytes: u32,
     /// Timers of a call; 1000, or with a rate as many as make 100 calls a second
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: Option<u32>,
-    /// Calls under way at once
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    in_flight: u32,
+    /// Calls under way at once; 8
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    in_flight: Option<u32>,
+    /// How consumers get firings (lateness); lease
+    #[arg(long, value_name = "HOW")]
+    pull: Option<Pull>,
+    /// Namespaces (namespaces); 1000
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    namespaces: Option<u32>,
+    /// Timers of each of them (namespaces); 10
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    each: Option<u32>,
     /// Draw the distribution of times and the timers of each second, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -78,6 +89,14 @@ enum Subject {
     Cancel,
     /// The same ids replaced over and over
     Debounce,
+    /// Schedules, changes, cancellations and firings together
+    Mixed,
+    /// A quiet namespace alone, beside a dead receiver, and beside one served at full speed
+    Isolation,
+    /// A kill -9 under load, and what comes after it (only with a server of its own)
+    Recovery,
+    /// Many namespaces with a few timers each, due within one second
+    Namespaces,
 }
 
 /// How the server is spoken to.
@@ -87,6 +106,15 @@ enum Transport {
     Http,
     /// gRPC
     Grpc,
+}
+
+/// How consumers get firings.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Pull {
+    /// By calls that wait
+    Lease,
+    /// By one stream with credits; gRPC only
+    Consume,
 }
 
 impl Args {
@@ -101,13 +129,17 @@ impl Args {
             Some(server) => Place::At(server, owner),
             None => Place::Own { bin: own_binary()?, dir: self.dir.clone() },
         };
-        Ok(Options {
+        let options = Options {
             subject: match self.subject {
                 Subject::Ingest => duly_load::Subject::Ingest,
                 Subject::Lateness => duly_load::Subject::Lateness,
                 Subject::HotSecond => duly_load::Subject::HotSecond,
                 Subject::Cancel => duly_load::Subject::Cancel,
                 Subject::Debounce => duly_load::Subject::Debounce,
+                Subject::Mixed => duly_load::Subject::Mixed,
+                Subject::Isolation => duly_load::Subject::Isolation,
+                Subject::Recovery => duly_load::Subject::Recovery,
+                Subject::Namespaces => duly_load::Subject::Namespaces,
             },
             place,
             transport: match self.transport {
@@ -116,12 +148,20 @@ impl Args {
             },
             rate: self.rate,
             timers: self.timers,
-            duration: Duration::from_secs(self.seconds),
+            seconds: self.seconds,
             payload_bytes: self.payload_bytes as usize,
             batch: self.batch,
             in_flight: self.in_flight,
+            pull: self.pull.map(|pull| match pull {
+                Pull::Lease => duly_load::Pull::Lease,
+                Pull::Consume => duly_load::Pull::Consume,
+            }),
+            namespaces: self.namespaces,
+            each: self.each,
             floors: if self.no_floors { Floors::Left } else { Floors::Measured },
-        })
+        };
+        options.ensure_used().map_err(Failure::usage)?;
+        Ok(options)
     }
 }
 

@@ -6,19 +6,32 @@ use serde_json::Value;
 use crate::harness::{Process, Server, run};
 
 /// Options of a run that takes little.
-const TINY: [&str; 7] = ["--seconds", "1", "--no-floors", "--in-flight", "2", "--output", "json"];
+const TINY: [&str; 3] = ["--no-floors", "--output", "json"];
 
+/// Runs it to its end; nothing may be broken, and nothing to remark.
 #[track_caller]
 fn tiny(server: &Server, subject: &str, transport: &str, more: &[&str]) -> Value {
     let mut args = vec!["bench", subject, "--transport", transport, "--server", &server.url];
     args.extend(TINY);
     args.extend(more);
     let report = server.run(&args).json();
+    assert_clean(&report);
+    report
+}
+
+#[track_caller]
+fn assert_clean(report: &Value) {
     assert_eq!(report["complete"], true, "{report}");
     assert_eq!(report["broken"], serde_json::json!([]), "{report}");
     assert_eq!(report["remarks"], serde_json::json!([]), "{report}");
-    assert_eq!(report["counts"]["refused"], 0, "{report}");
-    report
+}
+
+/// A figure by its name.
+#[track_caller]
+fn figure(report: &Value, name: &str) -> f64 {
+    let figures = report["figures"].as_array().expect("figures");
+    let found = figures.iter().find(|figure| figure["name"] == name);
+    found.and_then(|figure| figure["median"].as_f64()).unwrap_or_else(|| panic!("{name}: {report}"))
 }
 
 #[track_caller]
@@ -38,23 +51,32 @@ fn assert_nothing_is_left(server: &Server) {
 fn every_timer_of_every_subject_is_counted_by_both_transports() {
     let server = Server::start();
     for transport in ["http", "grpc"] {
-        let report = tiny(&server, "ingest", transport, &["--timers", "500", "--batch", "70"]);
-        assert_counts(&report, &[("attempted", 500), ("acknowledged", 500), ("fired", 0)]);
+        let batches = ["--timers", "500", "--batch", "70", "--in-flight", "2"];
+        let report = tiny(&server, "ingest", transport, &batches);
+        let all = [("attempted", 500), ("acknowledged", 500), ("fired", 0), ("refused", 0)];
+        assert_counts(&report, &all);
 
-        let report = tiny(&server, "ingest", transport, &["--rate", "300"]);
-        assert_counts(&report, &[("attempted", 300), ("acknowledged", 300)]);
+        let report = tiny(&server, "ingest", transport, &["--rate", "300", "--seconds", "1"]);
+        assert_counts(&report, &[("attempted", 300), ("acknowledged", 300), ("refused", 0)]);
 
-        let report = tiny(&server, "cancel", transport, &["--timers", "500", "--batch", "70"]);
+        let report = tiny(&server, "cancel", transport, &batches);
         assert_counts(&report, &[("acknowledged", 500), ("cancelled", 500), ("fired", 0)]);
 
-        let out = [("acknowledged", 300), ("fired", 300), ("settled", 300), ("lost", 0)];
-        let report = tiny(&server, "lateness", transport, &["--rate", "300"]);
+        let out =
+            [("acknowledged", 300), ("fired", 300), ("settled", 300), ("lost", 0), ("refused", 0)];
+        let report = tiny(&server, "lateness", transport, &["--rate", "300", "--seconds", "1"]);
         assert_counts(&report, &out);
+        if transport == "grpc" {
+            let stream = ["--rate", "300", "--seconds", "1", "--pull", "consume", "--batch", "7"];
+            let report = tiny(&server, "lateness", transport, &stream);
+            assert_counts(&report, &out);
+            assert_eq!(report["pull"], "consume", "{report}");
+        }
 
         let report = tiny(&server, "hot-second", transport, &["--timers", "300", "--batch", "70"]);
         assert_counts(&report, &out);
 
-        let debounced = ["--timers", "300", "--batch", "10", "--rate", "900"];
+        let debounced = ["--timers", "300", "--batch", "10", "--rate", "900", "--seconds", "1"];
         let report = tiny(&server, "debounce", transport, &debounced);
         assert_counts(&report, &out);
         let replaced: u64 =
@@ -62,6 +84,84 @@ fn every_timer_of_every_subject_is_counted_by_both_transports() {
         assert_eq!(replaced, 900, "{report}");
     }
     assert_nothing_is_left(&server);
+}
+
+#[test]
+fn the_mix_is_judged_by_its_whole_history() {
+    let server = Server::start();
+    for transport in ["http", "grpc"] {
+        let report = tiny(&server, "mixed", transport, &["--rate", "300", "--seconds", "2"]);
+        let sent = ["schedules and replacements sent", "reschedules sent", "cancellations sent"];
+        assert_eq!(sent.map(|name| figure(&report, name)).iter().sum::<f64>(), 600.0, "{report}");
+        assert!(sent.iter().all(|name| figure(&report, name) > 0.0), "{report}");
+        assert_eq!(report["verdict"]["counts"], serde_json::json!({}), "{report}");
+        let fired = report["counts"]["fired"].as_u64().expect("a count");
+        assert!(fired > 0, "{report}");
+        assert_counts(&report, &[("settled", fired), ("lost", 0)]);
+    }
+    assert_nothing_is_left(&server);
+}
+
+#[test]
+fn after_a_kill_nothing_acknowledged_is_missing() {
+    let recovery = ["bench", "recovery", "--rate", "300", "--seconds", "2", "--timers", "500"];
+    for transport in ["http", "grpc"] {
+        let mut args = recovery.to_vec();
+        args.extend(TINY);
+        args.extend(["--transport", transport]);
+        let report = run(&args).json();
+        assert_clean(&report);
+        assert!(figure(&report, "from start to ready") > 0.0, "{report}");
+        assert!(figure(&report, "from start to the first call answered") > 0.0, "{report}");
+        let recovered = report["verdict"]["recovered"].as_u64().expect("a count");
+        assert!(recovered > 0, "{report}");
+    }
+}
+
+#[test]
+fn a_quiet_namespace_is_measured_alone_and_beside_others() {
+    let server = Server::start();
+    for transport in ["http", "grpc"] {
+        let options = ["--rate", "100", "--seconds", "1", "--timers", "500"];
+        let report = tiny(&server, "isolation", transport, &options);
+        // Three stretches of the quiet one, and the other that is served; the dead one never fires.
+        let out = [("acknowledged", 800), ("fired", 800), ("settled", 800), ("refused", 0)];
+        assert_counts(&report, &out);
+        for beside in ["alone", "beside a dead receiver", "beside full speed"] {
+            assert!(figure(&report, &format!("lateness {beside}, p50")) > 0.0, "{report}");
+        }
+    }
+    assert_nothing_is_left(&server);
+}
+
+#[test]
+fn many_namespaces_are_served_and_their_shares_are_said() {
+    let server = Server::start();
+    for transport in ["http", "grpc"] {
+        let options = ["--namespaces", "20", "--each", "5"];
+        let report = tiny(&server, "namespaces", transport, &options);
+        assert_counts(&report, &[("acknowledged", 100), ("fired", 100), ("refused", 0)]);
+        let fair = figure(&report, "when half is out: Jain's index (1 is fair)");
+        assert!((0.05..=1.0).contains(&fair), "{report}");
+    }
+    assert_nothing_is_left(&server);
+}
+
+#[test]
+fn an_option_that_a_subject_does_not_use_is_refused() {
+    for (args, option, allowed) in [
+        (&["lateness", "--timers", "5"][..], "--timers is not for lateness", "--rate, --seconds"),
+        (&["ingest", "--timers", "5", "--rate", "5"], "--timers is not for ingest", "rate times"),
+        (&["hot-second", "--rate", "5"], "--rate is not for hot-second", "--timers, --batch"),
+        (&["cancel", "--each", "5"], "--each is not for cancel", "--in-flight"),
+    ] {
+        let mut all = vec!["bench"];
+        all.extend(args);
+        let message = run(&all).refused(2);
+        assert!(message.contains(option) && message.contains(allowed), "{message}");
+    }
+    let message = run(&["bench", "recovery", "--server", "http://127.0.0.1:1"]).refused(1);
+    assert!(message.contains("leave out --server"), "{message}");
 }
 
 #[test]
@@ -122,11 +222,37 @@ fn ctrl_c_leaves_the_figures_so_far_and_nothing_else() {
     let name = namespaces["namespaces"][0]["name"].as_str().expect("a name");
     server.until(&["list", name], |seen| seen["timers"][0].is_object());
     bench.signal(Signal::INT);
-    let report: Value = serde_json::from_str(&bench.line()).expect("a report");
-    assert_eq!(report["complete"], false, "{report}");
+    let report = stopped(&mut bench);
     assert_eq!(report["broken"], serde_json::json!([]), "{report}");
     let acknowledged = report["counts"]["acknowledged"].as_u64().expect("a count");
     assert!(acknowledged > 0 && acknowledged < 600_000, "{report}");
-    assert!(bench.ended().0.success());
     assert_nothing_is_left(&server);
+}
+
+#[test]
+fn ctrl_c_does_not_wait_for_a_server_that_stands_still() {
+    let server = Server::start();
+    let mixed = ["bench", "mixed", "--rate", "200", "--seconds", "600", "--server", &server.url];
+    let mut args = mixed.to_vec();
+    args.extend(TINY);
+    let mut bench = Process::start(&args);
+    let namespaces = server.until(&["namespace", "list"], |seen| seen["namespaces"][1].is_object());
+    let name = namespaces["namespaces"][1]["name"].as_str().expect("a name");
+    server.until(&["list", name], |seen| seen["timers"][0].is_object());
+    server.process.signal(Signal::STOP);
+    bench.signal(Signal::INT);
+    let report = stopped(&mut bench);
+    assert!(report["counts"]["acknowledged"].as_u64() > Some(0), "{report}");
+    let remarks = report["remarks"].to_string();
+    assert!(remarks.contains("could not all be deleted"), "{report}");
+    server.process.signal(Signal::CONT);
+}
+
+/// The report of a run that was told to stop.
+#[track_caller]
+fn stopped(bench: &mut Process) -> Value {
+    let report: Value = serde_json::from_str(&bench.line()).expect("a report");
+    assert_eq!(report["complete"], false, "{report}");
+    assert!(bench.ended().0.success());
+    report
 }

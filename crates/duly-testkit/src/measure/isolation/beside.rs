@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
+use duly_load::receiver::{Dead, Receiver};
 use serde_json::json;
-use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
 use super::super::arrivals::Arrivals;
 use super::super::consumer::{self, Manner};
 use super::super::hot_second::{confirmed, wait_until};
-use super::super::receiver::Receiver;
-use super::super::watch::{no_progress, seconds_since};
+use super::super::watch::no_progress;
 use super::super::{Table, load, must_in};
 use super::{Noted, connect};
+use crate::clock::seconds_since;
 use crate::process::Server;
 
 /// What the other lane does.
@@ -72,60 +72,26 @@ pub(super) struct Other {
 
 /// Where its timers are sent.
 enum FarSide {
-    /// A port that is taken, so that nobody else listens there, and not listened at.
-    Refused {
-        _socket: TcpSocket,
-    },
-    /// Takes connections and keeps them.
-    Silent {
-        acceptor: JoinHandle<()>,
-    },
-    Served {
-        _receiver: Receiver,
-    },
+    Dead { _dead: Dead },
+    Served { _receiver: Receiver },
     Pulled,
 }
 
 impl FarSide {
     /// Makes it; answers the destination too.
     fn make(beside: Beside, arrivals: &Noted) -> Result<(Self, serde_json::Value)> {
-        let http = |address: std::net::SocketAddr| json!({ "http": { "url": format!("http://{address}/"), "timeout": SILENT_TIMEOUT } });
-        Ok(match beside {
-            Beside::Refused => {
-                let socket = TcpSocket::new_v4()?;
-                socket.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))?;
-                let destination = http(socket.local_addr()?);
-                (Self::Refused { _socket: socket }, destination)
-            }
-            Beside::Silent => {
-                let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-                listener.set_nonblocking(true)?;
-                let listener = TcpListener::from_std(listener)?;
-                let destination = http(listener.local_addr()?);
-                (Self::Silent { acceptor: tokio::spawn(accept(listener)) }, destination)
-            }
+        let dead = match beside {
+            Beside::Refused => Dead::refusing()?,
+            Beside::Silent => Dead::silent()?,
             Beside::Webhook => {
-                let receiver = Receiver::start(Arc::clone(arrivals))?;
+                let receiver = Receiver::start(arrivals.hear())?;
                 let destination = json!({ "http": { "url": receiver.url() } });
-                (Self::Served { _receiver: receiver }, destination)
+                return Ok((Self::Served { _receiver: receiver }, destination));
             }
-            Beside::Pull => (Self::Pulled, json!({ "pull": {} })),
-        })
-    }
-}
-
-impl Drop for FarSide {
-    fn drop(&mut self) {
-        if let Self::Silent { acceptor } = self {
-            acceptor.abort();
-        }
-    }
-}
-
-async fn accept(listener: TcpListener) {
-    let mut kept = Vec::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        kept.push(stream);
+            Beside::Pull => return Ok((Self::Pulled, json!({ "pull": {} }))),
+        };
+        let destination = json!({ "http": { "url": dead.url(), "timeout": SILENT_TIMEOUT } });
+        Ok((Self::Dead { _dead: dead }, destination))
     }
 }
 

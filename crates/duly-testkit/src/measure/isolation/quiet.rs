@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
+use duly_load::receiver::Receiver;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -12,7 +13,6 @@ use tokio::task::JoinSet;
 use super::super::arrivals::Arrivals;
 use super::super::consumer::{Consumer, Manner};
 use super::super::load::{self, BATCH};
-use super::super::receiver::Receiver;
 use super::super::{Kind, must_in};
 use super::{Noted, connect};
 use crate::process::Server;
@@ -44,7 +44,7 @@ impl Lane {
         let arrivals = Arc::new(Arrivals::expecting(capacity));
         let receiver = match kind {
             Kind::Pull => None,
-            Kind::Webhook => Some(Receiver::start(Arc::clone(&arrivals))?),
+            Kind::Webhook => Some(Receiver::start(arrivals.hear())?),
         };
         let destination = match &receiver {
             None => json!({ "pull": {} }),

@@ -1,31 +1,31 @@
 //! How evenly namespaces with the same load were served. Pure arithmetic.
 
-use super::super::watch::seconds_since;
+use crate::{Table, clock::seconds_since};
 
 /// The spread over the namespaces.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Fairness {
+pub struct Fairness {
     /// From the beginning until the first namespace had got its last.
-    pub(super) first_s: f64,
+    pub first_s: f64,
     /// Half of them had.
-    pub(super) p50_s: f64,
+    pub p50_s: f64,
     /// 99 % had.
-    pub(super) p99_s: f64,
+    pub p99_s: f64,
     /// All had.
-    pub(super) last_s: f64,
+    pub last_s: f64,
     /// Jain's index of these times.
-    pub(super) jain_of_lasts: f64,
+    pub jain_of_lasts: f64,
     /// When half of all timers were out: those of the namespace that had got the fewest.
-    pub(super) half_least: f64,
+    pub half_least: f64,
     /// Of the one that had got the most.
-    pub(super) half_most: f64,
+    pub half_most: f64,
     /// Jain's index of what each had got then.
-    pub(super) jain_at_half: f64,
+    pub jain_at_half: f64,
 }
 
 impl Fairness {
     /// Of the times (Unix µs) at which timers came, `each` of one namespace after another.
-    pub(super) fn of(times_us: &[u64], each: usize, begin_ms: u64) -> Self {
+    pub fn of(times_us: &[u64], each: usize, begin_ms: u64) -> Self {
         let mut sorted = times_us.to_vec();
         sorted.sort_unstable();
         let half_us = sorted.get(sorted.len().div_ceil(2).saturating_sub(1)).copied().unwrap_or(0);
@@ -52,6 +52,24 @@ impl Fairness {
             half_most: at_half.iter().copied().fold(0.0, f64::max),
             jain_at_half: jain(&at_half),
         }
+    }
+
+    /// Adds it to the figures, beside what it would be if everything came when it was due.
+    pub fn add_into(&self, ideal: &Self, table: &mut Table) {
+        for (name, seconds) in [
+            ("a namespace's last out: first", self.first_s),
+            ("a namespace's last out: p50", self.p50_s),
+            ("a namespace's last out: p99", self.p99_s),
+            ("a namespace's last out: last", self.last_s),
+        ] {
+            table.add(name, "s", seconds);
+        }
+        table.add("a namespace's last out: Jain's (1 is fair)", "", self.jain_of_lasts);
+        table.add("the same, if all came when due", "", ideal.jain_of_lasts);
+        table.add("when half is out, of a namespace: fewest", "", self.half_least);
+        table.add("when half is out, of a namespace: most", "", self.half_most);
+        table.add("when half is out: Jain's index (1 is fair)", "", self.jain_at_half);
+        table.add("the same then, if all came when due", "", ideal.jain_at_half);
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use duly_load::Percentiles;
 use serde::Serialize;
 
 use super::crashes::Crashes;
+use crate::Percentiles;
 use crate::history::{Answer, Delivery, History, Via};
 
 /// Lateness of first attempts that no crash and no stop touched.
@@ -26,7 +26,7 @@ impl fmt::Display for Lateness {
 
 /// Lateness in one namespace of first attempts of timers that were asked for once, before they
 /// were due, and never again: nobody but the server can have made them late.
-pub(crate) fn untouched(history: &History, namespace: &str) -> Percentiles {
+pub fn untouched(history: &History, namespace: &str) -> Percentiles {
     let crashes = Crashes::new(&history.crashes, &history.stops);
     let mut asked: rustc_hash::FxHashMap<u32, Option<u64>> = rustc_hash::FxHashMap::default();
     for operation in &history.operations {

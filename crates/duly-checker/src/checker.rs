@@ -34,9 +34,9 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use duly_load::Percentiles;
+pub use crate::Percentiles;
 pub use lateness::Lateness;
-pub(crate) use lateness::untouched;
+pub use lateness::untouched;
 pub use verdict::{Count, Finding, Verdict};
 
 use crate::history::{Action, History};

@@ -9,7 +9,7 @@ use serde::Serialize;
 const MAX_US: u64 = 3_600_000_000;
 
 /// An empty histogram of microseconds: a bounded size, whatever is recorded.
-pub(crate) fn histogram() -> Histogram<u64> {
+pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, MAX_US, 3)
         .expect("one microsecond to an hour with three digits is a valid range")
 }

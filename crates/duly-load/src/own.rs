@@ -1,0 +1,91 @@
+//! The server that a run has started for itself, its folder, and its sudden end.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use duly_checker::history::Crash;
+use tempfile::TempDir;
+
+use crate::{
+    clock::now_us,
+    process::{self, Server},
+    stop::Stop,
+};
+
+/// Longest time for a server to start and to stop.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A server of a run.
+pub(crate) struct Own {
+    server: Server,
+    options: process::Options,
+    /// Its data; removed in the end.
+    folder: TempDir,
+}
+
+/// A new folder for a run.
+pub(crate) fn folder(dir: Option<&Path>) -> Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("duly-bench-");
+    match dir {
+        Some(dir) => builder
+            .tempdir_in(dir)
+            .with_context(|| format!("no folder can be made in {}", dir.display())),
+        None => builder.tempdir().context("no folder for temporary files can be made"),
+    }
+}
+
+impl Own {
+    pub(crate) async fn start(bin: PathBuf, folder: TempDir) -> Result<Self> {
+        let options = process::Options {
+            bin,
+            data: folder.path().join("data"),
+            log: folder.path().join("server.log"),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            settings: &[],
+        };
+        let server = start(&options).await?;
+        let options = process::Options { listen: server.address(), ..options };
+        Ok(Self { server, options, folder })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Kills it with -9, starts it again on the same data and address, and waits until it is ready.
+    pub(crate) async fn crash(&mut self) -> Result<Crash> {
+        let killed_us = now_us();
+        self.server.kill()?;
+        let (reaped_us, spawned_us) = (now_us(), now_us());
+        self.server = start(&self.options).await?;
+        Ok(Crash { killed_us, reaped_us, spawned_us, ready_us: now_us() })
+    }
+
+    /// Ends it; at once where the run is to stop, since nobody needs its data.
+    pub(crate) async fn end(mut self, stop: &Stop) -> Result<()> {
+        if stop.is_wanted() {
+            return Ok(self.server.kill()?);
+        }
+        self.server.stop(PATIENCE).await.map(drop)
+    }
+}
+
+async fn start(options: &process::Options) -> Result<Server> {
+    Server::start(options, PATIENCE).await.map_err(|error| {
+        let log = process::tail(&options.log, 5);
+        anyhow::anyhow!("a server of its own did not start: {error:#}\n{log}")
+    })
+}

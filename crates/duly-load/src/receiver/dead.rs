@@ -1,0 +1,60 @@
+//! Receivers that take nothing.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinHandle;
+
+/// A receiver that is dead until it is dropped.
+#[derive(Debug)]
+pub struct Dead {
+    address: SocketAddr,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// The port is taken, so that nobody else listens there, and not listened at.
+    Refuses { _socket: TcpSocket },
+    /// Connections are taken and kept.
+    Silent { acceptor: JoinHandle<()> },
+}
+
+impl Dead {
+    /// Refuses connections.
+    pub fn refusing() -> Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        Ok(Self { address: socket.local_addr()?, way: Way::Refuses { _socket: socket } })
+    }
+
+    /// Accepts connections and never answers. Needs a runtime.
+    pub fn silent() -> Result<Self> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let address = listener.local_addr()?;
+        Ok(Self { address, way: Way::Silent { acceptor: tokio::spawn(accept(listener)) } })
+    }
+
+    /// The URL to deliver to.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+}
+
+impl Drop for Dead {
+    fn drop(&mut self) {
+        if let Way::Silent { acceptor } = &self.way {
+            acceptor.abort();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener) {
+    let mut kept = Vec::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        kept.push(stream);
+    }
+}

@@ -1,0 +1,126 @@
+//! Subjects whose whole history is judged: the mix, and a kill under it.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Result;
+use duly_checker::history::{Action, Due};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{
+    Run,
+    mix::{HORIZON_MS, Mix},
+    scattered,
+};
+use crate::{
+    clock::now_ms,
+    drain::GRACE,
+    judge::{CONSUMERS, Judge},
+    own::Own,
+    stop::Stop,
+    transport::{Ask, Settings},
+    usage::Using,
+};
+
+/// Short, so that a firing whose lease was lost comes again while the run waits.
+const LEASE: Duration = Duration::from_secs(5);
+/// Timers that become due just after the kill.
+const OVERDUE: u64 = 1_000;
+/// How long after it.
+const OVERDUE_AFTER_MS: u64 = 10;
+/// Timers that rest through the kill are due after this, and within as much again.
+const RESTING_MS: u64 = 24 * 3_600_000;
+/// Between two looks at what is left to do.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Run {
+    pub(super) async fn mixed(&mut self) -> Result<()> {
+        let judge = self.judge().await?;
+        self.load(&judge, None).await
+    }
+
+    /// Timers rest in the main namespace while the mix goes on in another and the server is killed.
+    pub(super) async fn recovery(&mut self) -> Result<()> {
+        let first_ms = now_ms() + RESTING_MS;
+        self.fill(move |number| first_ms + scattered(number) % RESTING_MS).await?;
+        let judge = self.judge().await?;
+        let half_ms = self.options.seconds() * 500;
+        let kill_ms = now_ms() + half_ms;
+        let due = Due::At(kill_ms + OVERDUE_AFTER_MS);
+        let operations = self.options.paced_timers();
+        let overdue: Vec<_> = (operations..operations + OVERDUE)
+            .map(|number| Ask {
+                number,
+                action: Action::Schedule { mark: number, due },
+                replaces: false,
+            })
+            .collect();
+        judge.ask(0, &overdue).await;
+        self.load(&judge, Some(kill_ms)).await?;
+        if !self.stop.is_wanted() {
+            self.compare_pending().await?;
+        }
+        Ok(())
+    }
+
+    async fn judge(&mut self) -> Result<Arc<Judge>> {
+        let settings = Settings { url: None, lease: Some(LEASE) };
+        let namespace = self.target.make(0, "judged", &settings).await?;
+        let witness = self.speaker.witness();
+        let (target, beside) = (Arc::clone(&self.target), self.options.paced_timers());
+        let judge = Arc::new(Judge::new(witness, target, namespace, beside));
+        self.judge = Some(Arc::clone(&judge));
+        Ok(judge)
+    }
+
+    /// Offers the mix while consumers take what fires, waits until nothing is left to do, and reads
+    /// everything back.
+    async fn load(&mut self, judge: &Arc<Judge>, kill_ms: Option<u64>) -> Result<()> {
+        let operations = self.options.paced_timers();
+        let (batch, lines) = (self.batch(), self.lines());
+        let rate = self.options.paced().unwrap_or(1).into();
+        let mix = Mix { judge: Arc::clone(judge), operations, batch, rate };
+        let offer =
+            self.offered(self.pace(operations.div_ceil(batch), batch), lines, Arc::new(mix));
+        judge.lateness.begin(Instant::now());
+        let consumers = judge.consume(lines);
+        // The process that is killed takes its figures with it.
+        let using = kill_ms.is_none().then(|| Using::begin(self.pid()));
+        let offered = crate::offer::offer(offer, &self.stop);
+        let (unsent, killed) =
+            tokio::join!(offered, crash(self.own.as_mut(), judge, kill_ms, &self.stop));
+        self.unsent = unsent?;
+        killed?;
+        if self.stop.is_wanted() {
+            return Ok(());
+        }
+        self.say("waiting for the last firings");
+        let namespace = judge.namespace();
+        let until = Instant::now() + Duration::from_millis(HORIZON_MS) + GRACE;
+        while self.target.transport.pending(0, namespace).await? > 0 && Instant::now() < until {
+            sleep(LOOK).await;
+        }
+        self.used = using.and_then(Using::end);
+        judge.is_over();
+        consumers.join_all().await;
+        self.expect_pending(namespace, 0).await?;
+        judge.has_waited();
+        self.say("reading every timer back");
+        judge.read_back(lines.max(CONSUMERS)).await
+    }
+}
+
+async fn crash(
+    own: Option<&mut Own>,
+    judge: &Judge,
+    kill_ms: Option<u64>,
+    stop: &Stop,
+) -> Result<()> {
+    let (Some(own), Some(at_ms)) = (own, kill_ms) else { return Ok(()) };
+    tokio::select! {
+        () = sleep_until(super::at(at_ms)) => {}
+        () = stop.wanted() => return Ok(()),
+    }
+    judge.goes_down();
+    judge.is_back(own.crash().await?);
+    Ok(())
+}

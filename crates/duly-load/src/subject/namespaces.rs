@@ -1,0 +1,209 @@
+//! Many namespaces with a few timers each, all due within one second and sent to one receiver: how long
+//! until all are out, and how evenly the server goes about it.
+//!
+//! The receiver is a webhook's, because a lease call names its namespace: the order would be the
+//! consumer's.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use super::{Run, at, scattered};
+use crate::{
+    clock::{now_ms, seconds_since},
+    drain::GRACE,
+    fairness::Fairness,
+    ledger::Drained,
+    offer::Batches,
+    receiver::{Hear, Receiver},
+    transport::{Operation, Settings},
+    usage::Using,
+};
+
+/// Timers are due within so long.
+const SPAN_MS: u64 = 1_000;
+/// Callers that make and fill the namespaces: a call is of one namespace, and so many share a commit.
+pub(crate) const CALLERS: usize = 64;
+/// Between two looks at how far it is.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long everything that is out may take to be confirmed.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
+
+impl Run {
+    pub(super) async fn namespaces(&mut self) -> Result<()> {
+        ensure!(
+            self.address.ip().is_loopback(),
+            "{}: namespaces are sent to a receiver on this machine, so the server has to be here too",
+            self.address
+        );
+        let (namespaces, each) = self.options.namespaces();
+        let (namespaces, each) = (u64::from(namespaces), u64::from(each));
+        let times_us: Arc<[AtomicU64]> = (0..self.timers).map(|_| AtomicU64::new(0)).collect();
+        let receiver = Receiver::start(self.hear(&times_us))?;
+        let url = receiver.url();
+
+        self.say("making the namespaces");
+        let began = Instant::now();
+        let names = self.make_all(namespaces, url).await?;
+        // Filling them is as many calls as making them.
+        let made_ms = u64::try_from(began.elapsed().as_millis())?;
+        let first_ms = now_ms() + Self::lead_ms(self.timers) + 3 * made_ms;
+        self.say("scheduling");
+        self.fill_all(&names, each, first_ms).await?;
+        if self.stop.is_wanted() {
+            return Ok(());
+        }
+        self.ensure_still_ahead(first_ms)?;
+
+        self.say("firing");
+        self.measured.begin(at(first_ms));
+        let using = Using::begin(self.pid());
+        let until = at(first_ms + SPAN_MS) + GRACE;
+        while self.ledger.fired_so_far() < self.timers
+            && Instant::now() < until
+            && !self.stop.is_wanted()
+        {
+            sleep(LOOK).await;
+        }
+        self.used = using.end();
+        if self.stop.is_wanted() {
+            return Ok(());
+        }
+        self.drained = Drained::Yes;
+        self.report_out(&times_us, usize::try_from(each)?, first_ms);
+        self.ensure_confirmed(&names).await
+    }
+
+    /// Notes what comes, when, and how late.
+    fn hear(&self, times_us: &Arc<[AtomicU64]>) -> Hear {
+        let (ledger, measured) = (Arc::clone(&self.ledger), Arc::clone(&self.measured));
+        let times_us = Arc::clone(times_us);
+        Arc::new(move |id, received_us| {
+            let number = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
+            if let Some(late_us) = ledger.fired(number, received_us) {
+                measured.record(late_us, 1);
+                let place = number.and_then(|number| usize::try_from(number).ok());
+                if let Some(place) = place.and_then(|place| times_us.get(place)) {
+                    place.store(received_us, Relaxed);
+                }
+            }
+        })
+    }
+
+    /// Makes every namespace, with a webhook destination; answers their names.
+    async fn make_all(&self, namespaces: u64, url: String) -> Result<Arc<[String]>> {
+        let settings = Arc::new(Settings { url: Some(url), lease: None });
+        let target = Arc::clone(&self.target);
+        self.each_of(usize::try_from(namespaces)?, move |line, place| {
+            let (target, settings) = (Arc::clone(&target), Arc::clone(&settings));
+            async move { target.make(line, &place.to_string(), &settings).await.map(drop) }
+        })
+        .await?;
+        let main = &self.target.namespace;
+        Ok((0..namespaces).map(|place| format!("{main}-{place}")).collect())
+    }
+
+    /// Schedules the timers of every namespace, a call each.
+    async fn fill_all(&self, names: &Arc<[String]>, each: u64, first_ms: u64) -> Result<()> {
+        let batches = self.batches(Arc::new(|_| Vec::new()));
+        let (own, prepared) = (Arc::clone(names), Arc::clone(&self.prepared));
+        prepared.begin(Instant::now());
+        self.each_of(names.len(), move |line, place| {
+            let (batches, names) = (Arc::clone(&batches), Arc::clone(&own));
+            let prepared = Arc::clone(&prepared);
+            async move {
+                let numbers = place as u64 * each..(place as u64 + 1) * each;
+                let due_ms = |number| first_ms + scattered(number) % SPAN_MS;
+                let schedule = |number| Operation::Schedule { number, due_ms: due_ms(number) };
+                let operations: Vec<_> = numbers.map(schedule).collect();
+                let sent = Batches::call(&batches, line, &names[place], &operations).await?;
+                let took = sent.ended - sent.began;
+                prepared.record(u64::try_from(took.as_micros())?, sent.answered);
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    /// Does something for each of so many namespaces, over all lines, until the run is to stop.
+    async fn each_of<F, D>(&self, count: usize, does: F) -> Result<()>
+    where
+        F: Fn(usize, usize) -> D + Clone + Send + 'static,
+        D: Future<Output = Result<()>> + Send + 'static,
+    {
+        let next = Arc::new(AtomicUsize::new(0));
+        let mut callers = JoinSet::new();
+        for line in 0..CALLERS {
+            let (next, stop, does) = (Arc::clone(&next), self.stop.clone(), does.clone());
+            callers.spawn(async move {
+                while !stop.is_wanted() {
+                    let place = next.fetch_add(1, Relaxed);
+                    if place >= count {
+                        break;
+                    }
+                    does(line, place).await?;
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(caller) = callers.join_next().await {
+            caller??;
+        }
+        Ok(())
+    }
+
+    fn report_out(&mut self, times_us: &[AtomicU64], each: usize, first_ms: u64) {
+        let came: Vec<u64> = times_us.iter().map(|at_us| at_us.load(Relaxed)).collect();
+        if came.contains(&0) {
+            // Some are lost, which is said; a fairness of the others would mean nothing.
+            return;
+        }
+        let last_us = came.iter().copied().max().unwrap_or(0);
+        let out = seconds_since(first_ms, last_us);
+        self.table.add("all out, from the beginning of the second", "s", out);
+        let ideal = |number: usize| (first_ms + scattered(number as u64) % SPAN_MS) * 1_000;
+        let ideal: Vec<u64> = (0..came.len()).map(ideal).collect();
+        let ideal = Fairness::of(&ideal, each, first_ms);
+        Fairness::of(&came, each, first_ms).add_into(&ideal, &mut self.table);
+    }
+
+    /// What was received and answered must not stay with the server.
+    async fn ensure_confirmed(&mut self, names: &Arc<[String]>) -> Result<()> {
+        self.say("looking whether anything is left");
+        let until = Instant::now() + CONFIRMED_WITHIN;
+        loop {
+            let left = Arc::new(AtomicU64::new(0));
+            let (sum, names) = (Arc::clone(&left), Arc::clone(names));
+            let target = Arc::clone(&self.target);
+            self.each_of(names.len(), move |line, place| {
+                let (sum, names) = (Arc::clone(&sum), Arc::clone(&names));
+                let target = Arc::clone(&target);
+                async move {
+                    let pending = target.transport.pending(line, &names[place]).await?;
+                    sum.fetch_add(pending, Relaxed);
+                    Ok(())
+                }
+            })
+            .await?;
+            let left = left.load(Relaxed);
+            if left == 0 || self.stop.is_wanted() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                self.differs = Some(format!("{left} timers are pending although all came"));
+                return Ok(());
+            }
+            sleep(LOOK).await;
+        }
+    }
+}

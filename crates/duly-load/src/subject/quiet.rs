@@ -1,0 +1,127 @@
+//! The consumers of a quiet namespace, on a thread and connections of their own, so that they do not
+//! wait for what the generator does beside them.
+
+use std::{net::SocketAddr, sync::Arc, thread};
+
+use anyhow::{Context as _, Result};
+use parking_lot::Mutex;
+use tokio::{sync::oneshot, task::JoinSet, time::sleep};
+
+use crate::{
+    clock::now_us,
+    ledger::Ledger,
+    options::TransportKind,
+    target::Target,
+    transport::{Speaker, Transport},
+};
+
+/// Consumers that wait at once, so that one waits while others acknowledge.
+const CONSUMERS: usize = 4;
+/// Most firings of a call.
+const MAX: u32 = 100;
+/// How long a lease call waits.
+const WAIT_MS: u32 = 1_000;
+/// Between two tries while a call fails.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// One that came: when it was received and how late (both µs).
+pub(crate) type Lates = Arc<Mutex<Vec<(u64, u64)>>>;
+
+/// Consumers until it is dropped.
+pub(super) struct Quiet {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// What they share.
+#[derive(Clone)]
+struct Shared {
+    namespace: String,
+    target: Arc<Target>,
+    ledger: Arc<Ledger>,
+    lates: Lates,
+}
+
+impl Quiet {
+    /// Begins to take what fires in this namespace, and notes how late it was.
+    pub(super) fn start(
+        kind: TransportKind,
+        address: SocketAddr,
+        namespace: String,
+        target: &Arc<Target>,
+        ledger: &Arc<Ledger>,
+        lates: &Lates,
+    ) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let (target, ledger) = (Arc::clone(target), Arc::clone(ledger));
+        let shared = Shared { namespace, target, ledger, lates: Arc::clone(lates) };
+        let thread = thread::Builder::new().name("quiet".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    // Dropped by whoever started it.
+                    _ = stopped => {}
+                    result = consume(kind, address, &shared) => {
+                        if let Err(error) = result {
+                            shared.target.remark(format!("a quiet consumer stopped: {error:#}"));
+                        }
+                    }
+                }
+            });
+        });
+        let thread = thread.context("no thread for the quiet consumers")?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so itself; the counts show what it missed.
+            thread.join().ok();
+        }
+    }
+}
+
+async fn consume(kind: TransportKind, address: SocketAddr, shared: &Shared) -> Result<()> {
+    let transport = Speaker::new(kind, address, CONSUMERS, 0)?.transport();
+    let mut consumers = JoinSet::new();
+    for line in 0..CONSUMERS {
+        let (transport, shared) = (Arc::clone(&transport), shared.clone());
+        consumers.spawn(async move {
+            loop {
+                if let Err(error) = one(&*transport, line, &shared).await {
+                    shared.target.remark(format!("a call had no answer: {error:#}"));
+                    sleep(PAUSE).await;
+                }
+            }
+        });
+    }
+    // None ends by itself: one that does has panicked.
+    consumers.join_next().await.transpose()?;
+    Ok(())
+}
+
+async fn one(transport: &dyn Transport, line: usize, shared: &Shared) -> Result<()> {
+    let Shared { namespace, ledger, lates, .. } = shared;
+    let firings = transport.lease(line, namespace, MAX, WAIT_MS).await?;
+    let received_us = now_us();
+    if firings.is_empty() {
+        return Ok(());
+    }
+    for firing in &firings {
+        if let Some(late_us) = ledger.fired(firing.number, received_us) {
+            lates.lock().push((received_us, late_us));
+        }
+    }
+    let tokens: Vec<&str> = firings.iter().map(|firing| firing.token.as_str()).collect();
+    let answers = transport.settle(line, namespace, &tokens).await?;
+    for (firing, answer) in firings.iter().zip(answers) {
+        match firing.number.filter(|_| answer == duly_checker::history::SettleAnswer::Ok) {
+            Some(number) => drop(ledger.settled(number)),
+            None => shared.target.remark(format!("a settlement was not taken: {answer:?}")),
+        }
+    }
+    Ok(())
+}

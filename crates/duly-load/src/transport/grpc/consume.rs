@@ -1,0 +1,75 @@
+//! One stream of a consumer: credits and verdicts go out, firings and answers come back.
+
+use anyhow::{Result, ensure};
+use duly_checker::history::SettleAnswer;
+use duly_proto::v1::{self, consume_response::Kind};
+use futures::channel::mpsc;
+use tonic::Streaming;
+
+use super::{Grpc, acknowledgement, firing, said, settled};
+use crate::transport::Firing;
+
+/// An open stream.
+#[derive(Debug)]
+pub(crate) struct Consuming {
+    /// Holds no more than there are credits.
+    requests: mpsc::UnboundedSender<v1::ConsumeRequest>,
+    responses: Streaming<v1::ConsumeResponse>,
+}
+
+/// What is heard on it.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// Firings, each against a credit.
+    Firings(Vec<Firing>),
+    /// What became of the acknowledgements that were sent together, in their order.
+    Settled(Vec<SettleAnswer>),
+}
+
+impl Grpc {
+    /// Opens a stream over a line and gives it so many credits.
+    pub(crate) async fn consume(
+        &self,
+        line: usize,
+        namespace: &str,
+        credits: u32,
+    ) -> Result<Consuming> {
+        let (requests, receiver) = mpsc::unbounded();
+        let open = v1::ConsumeOpen { namespace: namespace.to_owned(), lease: None };
+        let first = v1::ConsumeRequest { open: Some(open), credits, settlements: Vec::new() };
+        requests.unbounded_send(first)?;
+        let responses = self.timers(line).consume(receiver).await.map_err(said)?.into_inner();
+        Ok(Consuming { requests, responses })
+    }
+}
+
+impl Consuming {
+    /// What comes next. Can be dropped while it waits without losing anything.
+    pub(crate) async fn hear(&mut self) -> Result<Heard> {
+        loop {
+            let heard = self.responses.message().await.map_err(said)?;
+            match heard.map(|heard| heard.kind) {
+                Some(Some(Kind::Firings(v1::Firings { firings }))) => {
+                    return Ok(Heard::Firings(firings.into_iter().map(firing).collect()));
+                }
+                Some(Some(Kind::Settled(v1::SettleResponse { results }))) => {
+                    return Ok(Heard::Settled(results.into_iter().map(settled).collect()));
+                }
+                Some(None) => {}
+                Some(Some(Kind::Stopping(v1::Stopping {}))) | None => {
+                    anyhow::bail!("the server ended the stream of a consumer");
+                }
+            }
+        }
+    }
+
+    /// Acknowledges firings and gives as many credits back.
+    pub(crate) fn acknowledge(&self, firings: &[Firing]) -> Result<()> {
+        let credits = u32::try_from(firings.len())?;
+        let settlements = firings.iter().map(|firing| acknowledgement(&firing.token)).collect();
+        let request = v1::ConsumeRequest { open: None, credits, settlements };
+        let sent = self.requests.unbounded_send(request);
+        ensure!(sent.is_ok(), "the server ended the stream of a consumer");
+        Ok(())
+    }
+}

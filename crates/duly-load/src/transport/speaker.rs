@@ -1,0 +1,57 @@
+//! One server, spoken to in one way: the same connections behind each of the traits.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Result;
+
+use super::{Transport, Witness, grpc::Grpc, http::Http};
+use crate::options::TransportKind;
+
+/// A way to speak to a server.
+#[derive(Clone, Debug)]
+pub enum Speaker {
+    /// HTTP.
+    Http(Arc<Http>),
+    /// gRPC.
+    Grpc(Arc<Grpc>),
+}
+
+impl Speaker {
+    /// With so many lines; payloads are so long. Nothing is connected before the first call.
+    pub fn new(
+        kind: TransportKind,
+        address: SocketAddr,
+        lines: usize,
+        payload_bytes: usize,
+    ) -> Result<Self> {
+        let payload = "0123456789abcdef".chars().cycle().take(payload_bytes).collect();
+        Ok(match kind {
+            TransportKind::Http => Self::Http(Arc::new(Http::new(address, lines, payload))),
+            TransportKind::Grpc => Self::Grpc(Arc::new(Grpc::new(address, lines, payload)?)),
+        })
+    }
+
+    /// For load.
+    pub fn transport(&self) -> Arc<dyn Transport> {
+        match self {
+            Self::Http(http) => Arc::clone(http) as _,
+            Self::Grpc(grpc) => Arc::clone(grpc) as _,
+        }
+    }
+
+    /// For what only gRPC has.
+    pub(crate) fn grpc(&self) -> Option<Arc<Grpc>> {
+        match self {
+            Self::Http(_) => None,
+            Self::Grpc(grpc) => Some(Arc::clone(grpc)),
+        }
+    }
+
+    /// For what is judged afterwards.
+    pub fn witness(&self) -> Arc<dyn Witness> {
+        match self {
+            Self::Http(http) => Arc::clone(http) as _,
+            Self::Grpc(grpc) => Arc::clone(grpc) as _,
+        }
+    }
+}
