@@ -262,6 +262,7 @@ async fn namespaces_are_written_paused_resumed_and_counted() {
     let stats = client.stats(NAMESPACE).await.unwrap();
     assert_eq!((stats.scheduled, stats.in_flight, stats.pending), (1, 1, 2));
     assert_eq!((stats.totals.scheduled, stats.lanes[0].lane.as_str()), (2, "pull"));
+    assert_eq!(stats.fallback_breaker.as_deref(), Some("closed"));
     client.put_namespace("b", Settings::default()).await.unwrap();
     let names: Vec<_> =
         client.namespaces().all().await.unwrap().into_iter().map(|it| it.name).collect();

@@ -81,6 +81,8 @@ fn a_webhook_has_a_method_headers_a_time_out_and_a_fallback() {
     let fallback = &settings["fallback"];
     assert_eq!(fallback["destination"]["http"]["method"], "PATCH");
     assert_eq!((&fallback["after_attempts"], &fallback["after_open"]), (&3.into(), &"2m".into()));
+    let stats = server.json(&["namespace", "stats", "n"]);
+    assert_eq!(stats["fallback"]["breaker"], "closed");
     let gone = server.json(&["namespace", "set", "n", "--reset", "fallback"]);
     assert!(gone.get("fallback").is_none_or(serde_json::Value::is_null), "{gone}");
     for args in [
