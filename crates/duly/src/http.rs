@@ -12,7 +12,7 @@ mod unreachable;
 
 pub(crate) use self::{
     problem::{Hint, sentence},
-    unreachable::{nobody_there, unknown},
+    unreachable::{foreign, nobody_there, unknown},
 };
 
 use std::time::Duration;

@@ -52,12 +52,15 @@ async fn what_speaks_no_http_2_is_not_asked_again_and_again() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
+        // Held, so that the answer is what is seen, and not an end.
+        let mut held = Vec::new();
         loop {
             let (mut caller, _) = listener.accept().await.unwrap();
             let mut preface = [0; 24];
             caller.read_exact(&mut preface).await.unwrap();
             let answer = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
             caller.write_all(answer).await.unwrap();
+            held.push(caller);
         }
     });
     let client = Client::new(url).unwrap();

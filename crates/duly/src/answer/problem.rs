@@ -71,7 +71,7 @@ fn with_outcome(error: &Error, outcome: Option<&'static str>, hints: &[Hint]) ->
         Error::Refused(refusal) => http::refused(document(refusal, outcome), hints),
         Error::Invalid(invalid) => Failure::usage(invalid),
         Error::Unreachable { server, reason } => http::nobody_there(server, reason),
-        Error::Foreign { .. } => Failure::coded("not_duly", error),
+        Error::Foreign { server } => http::foreign(server),
         Error::Unknown { code: Code::Internal, reason, .. } => {
             http::refused(bare(Code::Internal, reason), hints)
         }

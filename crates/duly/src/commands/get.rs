@@ -8,7 +8,7 @@ use crate::{
     answer::{self, problem},
     args::values,
     cli::Session,
-    failure::Failure,
+    http::Answer,
     output::{Printer, fields::Fields, table, when},
 };
 
@@ -31,15 +31,18 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
 
 /// Prints a timer with all its fields.
 pub(crate) fn show_timer(printer: Printer, timer: &Timer) -> Outcome {
-    show(printer, &answer::timer(timer)?)
+    let document = answer::timer(timer)?;
+    printer.document(&document, || {
+        let fields = serde_json::from_str(&document).expect("it was written as JSON just now");
+        Ok(pairs(printer, &fields))
+    })
 }
 
-/// Prints a document that is one object, whatever its fields.
-pub(crate) fn show(printer: Printer, document: &str) -> Outcome {
-    printer.document(document, || {
-        let fields: Fields = serde_json::from_str(document).map_err(|error| {
-            Failure::coded("not_duly", format_args!("the server answered no object ({error}): is it a Duly server, and of the same version as this command?"))
-        })?;
-        Ok(table::of_pairs(printer.screen(), fields.pairs(when::now())))
-    })
+/// Prints an answer that is one object, whatever its fields.
+pub(crate) fn show(printer: Printer, answer: &Answer) -> Outcome {
+    printer.answer(answer, || Ok(pairs(printer, &answer.parse()?)))
+}
+
+fn pairs(printer: Printer, fields: &Fields) -> String {
+    table::of_pairs(printer.screen(), fields.pairs(when::now()))
 }

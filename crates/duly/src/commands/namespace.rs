@@ -58,12 +58,12 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         Action::Put { named, settings } => {
             let call = client.namespace(Method::PUT, &named.namespace, &[]);
             let answer = call.body(&settings.body()?).send().await?;
-            get::show(session.printer, &answer.text)
+            get::show(session.printer, &answer)
         }
         Action::Set(args) => set::run(*args, session).await,
         Action::Get(named) => {
             let call = client.namespace(Method::GET, &named.namespace, &[]);
-            get::show(session.printer, &call.send().await?.text)
+            get::show(session.printer, &call.send().await?)
         }
         Action::List => list::run(session).await,
         Action::Delete(args) => remove::run(args, session).await,

@@ -35,6 +35,17 @@ pub(crate) fn nobody_there(server: &str, reason: &str) -> Failure {
     nobody(server.trim_end_matches('/'), reason)
 }
 
+/// The message for a call of `duly-client` that was answered in another protocol.
+pub(crate) fn foreign(server: &str) -> Failure {
+    let server = server.trim_end_matches('/');
+    Failure::coded(
+        "not_duly",
+        format_args!(
+            "{server} answered, and not by HTTP/2 as a Duly server does: is it one? A proxy in front of one has to pass gRPC on"
+        ),
+    )
+}
+
 fn nobody(server: &str, reason: &str) -> Failure {
     let cause = if reason.contains(REFUSED) {
         String::new()

@@ -21,21 +21,30 @@ fn nobody_there_says_how_to_start_one() {
 
 #[test]
 fn another_server_is_not_taken_for_dulys() {
-    for (answer, part) in [
-        ("HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno", "is it one?"),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno", "is it one"),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}", "not known"),
+    let (of_settings, of_a_timer) = (&["namespace", "get", "n"][..], &["get", "n", "i"][..]);
+    let (refused, ok) = ("HTTP/1.1 404 Not Found", "HTTP/1.1 200 OK");
+    for (args, answer, part) in [
+        (of_settings, format!("{refused}\r\ncontent-length: 2\r\n\r\nno"), "is it one?"),
+        (of_settings, format!("{ok}\r\ncontent-length: 2\r\n\r\nno"), "is it one"),
+        (of_settings, format!("{ok}\r\ncontent-length: 9\r\n\r\n{{}}"), "not known"),
+        (of_a_timer, format!("{refused}\r\ncontent-length: 2\r\n\r\nno"), "is it one?"),
+        (of_a_timer, format!("{ok}\r\ncontent-length: 9\r\n\r\n{{}}"), "gRPC"),
     ] {
+        let (reply, is_held) = (answer.clone(), args == of_a_timer);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
         let server = thread::spawn(move || {
             let (mut connection, _) = listener.accept().expect("a call");
             let mut request = [0; 4096];
             let read = connection.read(&mut request).expect("a request");
-            connection.write_all(answer.as_bytes()).expect("answered");
+            connection.write_all(reply.as_bytes()).expect("answered");
+            if is_held {
+                // Until the caller has had enough of it.
+                connection.read_to_end(&mut Vec::new()).ok();
+            }
             read
         });
-        let message = run(&["--server", &url, "get", "n", "i"]).refused(1);
+        let message = run(&[&["--server", &url], args].concat()).refused(1);
         assert!(server.join().expect("served") > 0);
         assert!(message.contains(part), "{answer}: {message}");
     }

@@ -76,7 +76,7 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
         }
     };
     let call = session.http.namespace(Method::PATCH, namespace, &[]);
-    get::show(session.printer, &call.body(&body).hints(HINTS).send().await?.text)
+    get::show(session.printer, &call.body(&body).hints(HINTS).send().await?)
 }
 
 /// Something must change, and nothing both ways.
