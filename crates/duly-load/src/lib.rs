@@ -9,6 +9,9 @@
 //!   report: table, JSON, picture; floors of the machine beside
 //! ```
 //!
+//! Where changes and firings race (`mixed`, `recovery`) the judge stands in the place of the ledger: it
+//! keeps the whole history and has `duly-checker` say what that proves.
+//!
 //! * It promises an open loop: a send has its time before the run begins, and its latency counts from
 //!   then, so a server that stands still is charged with all that waited for it.
 //! * Every timer is counted by its number: acknowledged, fired, twice, early, lost.

@@ -1,11 +1,14 @@
 //! A run as a picture: the distribution of its times, and timers of each second below.
 
+mod marked;
+
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use plotters::{coord::Shift, prelude::*};
 
 use crate::report::Report;
+use marked::Marked;
 
 /// Width and height.
 const SIZE: (u32, u32) = (1_000, 800);
@@ -29,9 +32,13 @@ where
     B::ErrorType: 'static,
 {
     area.fill(&WHITE)?;
-    let (above, below) = area.split_vertically(SIZE.1 / 2);
-    distribution(&above, report)?;
-    throughput(&below, report)?;
+    if report.by_second.is_empty() {
+        distribution(area, report)?;
+    } else {
+        let (above, below) = area.split_vertically(SIZE.1 * 3 / 5);
+        distribution(&above, report)?;
+        throughput(&below, report)?;
+    }
     area.present()?;
     Ok(())
 }
@@ -48,21 +55,28 @@ where
     let points = || lines.iter().flatten();
     let right = points().map(|point| point.0).fold(1.0, f64::max);
     let top = points().map(|point| point.1).fold(LEAST_MS, f64::max) * 2.0;
-    let bottom = points().map(|point| point.1).fold(top, f64::min) / 2.0;
+    let lowest = points().map(|point| point.1).fold(top, f64::min) / 2.0;
+    // Lines rise, so the legend is below them at the right, in a third more room.
+    let bottom = lowest / (top / lowest).powf(0.33);
     let pull = report.pull.map(|pull| format!(", {pull}")).unwrap_or_default();
-    let title = format!("{}, {}{pull}: milliseconds", report.subject.name(), report.transport);
+    let title = format!("{}, {}{pull}: distribution", report.subject.name(), report.transport);
+    let shares = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999_999];
+    let marks = shares.map(|share: f64| -(1.0 - share).log10());
     let mut chart = ChartBuilder::on(area)
         .caption(title, ("sans-serif", 17))
         .margin(12)
+        .margin_right(30)
         .x_label_area_size(40)
         .y_label_area_size(70)
-        .build_cartesian_2d(0.0..right, (bottom..top).log_scale())?;
+        .build_cartesian_2d(Marked::new(right, marks), (bottom..top).log_scale())?;
     chart
         .configure_mesh()
-        .x_desc("percentile")
-        .y_desc("ms, at most")
+        .x_max_light_lines(0)
+        .x_desc("share of all")
+        .y_desc("at most so many ms")
         .x_label_formatter(&|nines| percent(*nines))
         .y_label_formatter(&|ms| format!("{ms}"))
+        .label_style(("sans-serif", 13))
         .draw()?;
     for ((series, line), color) in report.series.iter().zip(lines).zip(COLORS.iter().cycle()) {
         chart
@@ -73,8 +87,8 @@ where
     if !report.series.is_empty() {
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.8))
+            .position(SeriesLabelPosition::LowerRight)
+            .background_style(WHITE)
             .border_style(BLACK.mix(0.3))
             .label_font(("sans-serif", 14))
             .draw()?;
@@ -82,10 +96,9 @@ where
     Ok(())
 }
 
-/// The points of a line: what is at 100 % has no place on this axis.
+/// The points of a line; all are below 100 %, which has no place on this axis.
 fn nines(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let below_one = points.iter().filter(|(share, _)| *share < 1.0);
-    below_one.map(|(share, ms)| (-(1.0 - share).log10(), ms.max(LEAST_MS))).collect()
+    points.iter().map(|(share, ms)| (-(1.0 - share).log10(), ms.max(LEAST_MS))).collect()
 }
 
 fn percent(nines: f64) -> String {
@@ -101,21 +114,43 @@ fn throughput<B: DrawingBackend>(
 where
     B::ErrorType: 'static,
 {
+    let what = if report.verdict.is_some() { "operations" } else { "timers" };
     let top = report.by_second.iter().max().copied().unwrap_or(0).max(1) as f64 * 1.1;
-    let right = (report.by_second.len().max(1)) as f64;
+    let right = report.by_second.len().max(1) as f64;
     let mut chart = ChartBuilder::on(area)
-        .caption("timers of each second", ("sans-serif", 17))
+        .caption(format!("{what} of each second"), ("sans-serif", 17))
         .margin(12)
+        .margin_right(30)
         .x_label_area_size(40)
         .y_label_area_size(70)
-        .build_cartesian_2d(0.0..right, 0.0..top)?;
-    chart.configure_mesh().disable_x_mesh().x_desc("second").y_desc("timers").draw()?;
+        .build_cartesian_2d(Marked::new(right, seconds(right)), 0.0..top)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .y_max_light_lines(0)
+        .y_labels(6)
+        .x_desc("second")
+        .y_desc(what)
+        .x_label_formatter(&|second| format!("{second}"))
+        .y_label_formatter(&|count| format!("{count}"))
+        .label_style(("sans-serif", 13))
+        .draw()?;
     let bars = report.by_second.iter().enumerate().map(|(second, count)| {
-        let corners = [(second as f64, 0.0), (second as f64 + 1.0, *count as f64)];
+        // A gap between bars tells seconds apart.
+        let gap = right / 500.0;
+        let second = second as f64;
+        let corners = [(second + gap, 0.0), (second + 1.0 - gap, *count as f64)];
         Rectangle::new(corners, COLORS[0].mix(0.6).filled())
     });
     chart.draw_series(bars)?;
     Ok(())
+}
+
+/// Whole seconds to mark, at most eleven of them up to here.
+fn seconds(right: f64) -> impl Iterator<Item = f64> {
+    let steps = [1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0];
+    let step = steps.into_iter().find(|step| right / step <= 10.0).unwrap_or(600.0);
+    std::iter::successors(Some(0.0), move |mark| Some(mark + step))
 }
 
 #[cfg(test)]
@@ -123,8 +158,16 @@ mod tests {
     use super::*;
     use crate::{ledger::Counts, options::Subject, report::Series, table::Table};
 
+    fn drawn(report: &Report) -> String {
+        let mut svg = String::new();
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        draw_into(&area, report).unwrap();
+        drop(area);
+        svg
+    }
+
     #[test]
-    fn a_picture_has_both_charts_even_of_a_run_without_figures() {
+    fn a_picture_has_both_charts_and_one_of_a_run_without_figures_has_axes() {
         let mut report = Report {
             subject: Subject::Lateness,
             transport: "grpc",
@@ -137,21 +180,25 @@ mod tests {
             remarks: Vec::new(),
             series: vec![Series {
                 name: "alone".to_owned(),
-                points: vec![(0.0, 0.2), (0.5, 0.4), (0.999, 2.0), (1.0, 3.0)],
+                points: vec![(0.0, 0.2), (0.5, 0.4), (0.999, 2.0), (0.9995, 3.0)],
             }],
             by_second: vec![10, 20],
             verdict: None,
         };
-        for mark in ["polyline", "sans-serif"] {
-            let mut svg = String::new();
-            let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-            draw_into(&area, &report).unwrap();
-            drop(area);
-            for text in ["lateness, grpc, consume", "percentile", "timers of each second", mark] {
-                assert!(svg.contains(text), "no {text}");
-            }
-            (report.series, report.by_second) = (Vec::new(), Vec::new());
+        let svg = drawn(&report);
+        for text in ["lateness, grpc, consume", "share of all", "timers of each second", "alone"] {
+            assert!(svg.contains(text), "no {text}");
         }
+        for label in ["50 %", "99.9 %"] {
+            assert!(svg.contains(label), "no {label}");
+        }
+        assert!(svg.contains("polyline"));
+        (report.series, report.by_second) = (Vec::new(), Vec::new());
+        let svg = drawn(&report);
+        assert!(svg.contains("share of all") && !svg.contains("of each second"));
         assert_eq!(percent(3.0), "99.9 %");
+        for (right, marks) in [(3.0, 4), (30.0, 7), (3_600.0, 7)] {
+            assert_eq!(seconds(right).take_while(|mark| *mark <= right).count(), marks);
+        }
     }
 }

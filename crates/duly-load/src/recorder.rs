@@ -76,14 +76,36 @@ impl Recorder {
         self.inner.lock().by_second.clone()
     }
 
-    /// The distribution: (share of all that were at most so long, ms).
+    /// The distribution: (share of all that were at most so long, ms). The longest of `n` has a share
+    /// of n / (n + 1), so that it has a place where shares are told apart by their nines.
     #[expect(clippy::cast_precision_loss, reason = "for a picture")]
     pub(crate) fn distribution(&self) -> Vec<(f64, f64)> {
         let inner = self.inner.lock();
+        let all = inner.histogram.len() as f64;
         let steps = inner.histogram.iter_quantiles(4);
         steps
-            .map(|step| (step.quantile_iterated_to(), step.value_iterated_to() as f64 / 1_000.0))
+            .map(|step| {
+                let share = step.quantile_iterated_to().min(all / (all + 1.0));
+                (share, step.value_iterated_to() as f64 / 1_000.0)
+            })
             .take(400)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_is_the_last_of_the_distribution_and_below_all() {
+        let recorder = Recorder::default();
+        assert!(recorder.distribution().is_empty());
+        (0..99).for_each(|_| recorder.record(1_000, 1));
+        recorder.record(50_000, 1);
+        let points = recorder.distribution();
+        let (share, ms) = points[points.len() - 1];
+        assert!((share - 100.0 / 101.0).abs() < 1e-9 && (50.0..50.1).contains(&ms), "{points:?}");
+        assert!(points.is_sorted_by(|a, b| a.0 <= b.0 && a.1 <= b.1), "{points:?}");
     }
 }
