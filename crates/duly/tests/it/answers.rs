@@ -111,6 +111,12 @@ fn a_timer_is_printed_as_http_answers_it_whatever_has_become_of_it() {
     same(&server, &["get", "n", "done"], "timers/done");
     server.run(&["settle", "n", &held, "--ack"]).ok();
     same(&server, &["get", "n", "done"], "timers/done");
+    // One whose lease is lost may have been delivered.
+    server.run(&["schedule", "n", "lost", "--in", "0"]).ok();
+    server.json(&["lease", "n", "--wait", "20s", "--lease", "1s"]);
+    server.until(&["get", "n", "lost"], |timer| timer["state"] == "retrying");
+    let lost = same(&server, &["get", "n", "lost"], "timers/lost");
+    assert!(lost.contains(r#""maybe_delivered":true"#), "{lost}");
     server.run(&["cancel", "n", "bytes"]).ok();
     same(&server, &["get", "n", "bytes"], "timers/bytes");
 
@@ -142,6 +148,10 @@ fn what_is_leased_settled_and_cancelled_is_printed_as_http_answers_it() {
     assert_eq!(keys, same);
     assert_eq!(second["firings"][0]["payload"], firing["payload"]);
     assert_eq!(printed(&server, &["lease", "n"]), http(&server, "POST", "lease", "{}"));
+
+    server.run(&["schedule", "n", "once", "--in", "0", "--max-attempts", "1"]).ok();
+    let last = ["settle", "n", &self::token(&server), "--retry"];
+    assert_eq!(printed(&server, &last), r#"{"results":[{"outcome":"dead"}]}"#);
 
     // A refusal of one settlement, of a cancel, of a schedule, of a change, of a call.
     let token = second["firings"][0]["token"].as_str().expect("a token");
