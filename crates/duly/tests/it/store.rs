@@ -133,6 +133,40 @@ fn a_backup_of_a_running_server_is_restored_paused_and_resumed() {
     assert!(at(&server, &["resume", "--all"]).ok().contains("none was paused"));
 }
 
+/// Said in full, it is what happens when nothing is said: nothing becomes a dead letter.
+#[test]
+fn what_is_overdue_after_a_restore_fires_where_fire_is_said() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (process, server) = backing_up(directory.path());
+    for namespace in ["one", "two"] {
+        at(&server, &["schedule", namespace, "due", "--in", "1ms"]).ok();
+        at(&server, &["schedule", namespace, "later", "--in", "1h"]).ok();
+    }
+    let backup = directory.path().join("backups/first");
+    at(&server, &["store", "backup", text(&backup)]).ok();
+    drop(process);
+    let data = directory.path().join("restored");
+    run(&["store", "restore", "--from", text(&backup), "--data", text(&data)]).ok();
+    let mut process = Process::start(&["serve", "--listen", "127.0.0.1:0", "--data", text(&data)]);
+    let (server, _) = process.address();
+    let refused = at(&server, &["resume", "--all", "--overdue", "later"]).refused(2);
+    assert!(refused.contains("fire") && refused.contains("dead"), "{refused}");
+    let lease = |namespace| at(&server, &["--output", "json", "lease", namespace]).json();
+    for namespace in ["one", "two"] {
+        assert_eq!(lease(namespace)["firings"].as_array().map(Vec::len), Some(0), "paused");
+    }
+    let resumed = at(&server, &["--output", "json", "resume", "--all", "--overdue", "fire"]).json();
+    assert_eq!(resumed, serde_json::json!({ "resumed": ["one", "two"] }));
+    for namespace in ["one", "two"] {
+        let leased = lease(namespace);
+        let firings = leased["firings"].as_array().expect("an array");
+        let ids: Vec<_> = firings.iter().map(|firing| &firing["id"]).collect();
+        assert_eq!(ids, ["due"], "{leased}");
+        let stats = at(&server, &["--output", "json", "namespace", "stats", namespace]).json();
+        assert_eq!((&stats["dead"], &stats["scheduled"]), (&0.into(), &1.into()), "{stats}");
+    }
+}
+
 #[test]
 fn damage_is_shown_and_ends_with_exit_code_1() {
     let mut server = Server::start();
