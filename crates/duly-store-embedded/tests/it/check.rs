@@ -1,22 +1,29 @@
 //! The offline check: it finds what is planted anywhere in a store, and finds nothing in a store that
 //! is whole, however it ended.
 
-use std::sync::Arc;
+mod layout;
 
-use duly_core::env::Clock;
+use std::{collections::BTreeSet, sync::Arc};
+
+use duly_core::{env::Clock, schedule::IfExists};
 use duly_store::conformance::ManualClock;
 use duly_store_embedded::{
     check::{Finding, Report, check_disk},
     disk::{Disk, Fault, SimDisk},
 };
-use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
     backup::worked,
     seeds::{Repeat, number},
     snapshot::Snapshot,
+    steps::{
+        Step, Tokens, apply, cancel, claim, give_up, payload, perform, purge, put_timer, schedule,
+        settle,
+    },
     twins::copy,
+    workload::settings,
 };
+use layout::Size;
 
 /// What the check of a store says; it must not change it.
 pub(crate) fn checked(disk: &SimDisk, clock: &ManualClock) -> Report {
@@ -37,6 +44,33 @@ fn store() -> (SimDisk, ManualClock) {
     for suffix in [".log", ".run", ".ckp"] {
         assert!(names.iter().any(|name| name.ends_with(suffix)), "no {suffix}: {names:?}");
     }
+    (disk, clock)
+}
+
+/// The same, with whatever a file can hold somewhere in it.
+fn varied() -> (SimDisk, ManualClock) {
+    let (disk, clock) = (SimDisk::new(1), ManualClock::default());
+    let store = worked(Arc::new(disk.clone()), &clock);
+    for body in ["first", "second"] {
+        let twice = put_timer("twice", 0, payload(body, 10), IfExists::Replace);
+        apply(&store, "rich", vec![twice]).expect("taken");
+        for firing in claim(&store, "rich", 1).expect("claimed") {
+            settle(&store, "rich", &firing.token, give_up()).expect("settled");
+        }
+    }
+    // Two letters of one timer, and a lease, get into both checkpoints.
+    for round in 0..24 {
+        let id = format!("more {round}");
+        let filler = vec![schedule(&id, 9_000, 6_000), cancel(&id)];
+        apply(&store, "busy", filler).expect("taken");
+    }
+    apply(&store, "rich", vec![purge("rich-3")]).expect("taken");
+    let mut few = settings();
+    few.limits.max_retained = 1;
+    perform(&store, &Step::Put("rich", Box::new(few)), &mut Tokens::new()).expect("taken");
+    apply(&store, "rich", vec![schedule("leased again", 0, 10)]).expect("taken");
+    assert_eq!(claim(&store, "rich", 9).expect("claimed").len(), 1);
+    drop(store);
     (disk, clock)
 }
 
@@ -69,31 +103,49 @@ fn a_whole_store_is_clean_and_its_numbers_add_up() {
 
 #[test]
 fn every_byte_that_is_changed_is_found_unless_it_means_nothing() {
-    let (disk, clock) = store();
-    let files = disk.names().into_iter().filter(|name| {
-        name == "MANIFEST" || [".log", ".run", ".ckp"].iter().any(|suffix| name.ends_with(suffix))
-    });
+    let (disk, clock) = varied();
     let whole = checked(&disk, &clock);
-    let (seed, tries) = (number("DULY_CRASH_SEED", 1), number("DULY_CRASH_STEPS", 25));
-    let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_STEPS", tries)];
-    let _repeat = Repeat::new("check", &one);
-    let mut random = StdRng::seed_from_u64(seed);
-    for name in files {
+    let stride = number("DULY_CRASH_STRIDE", 8);
+    let _repeat = Repeat::new("check", &[("DULY_CRASH_STRIDE", stride)]);
+    let stride = usize::try_from(stride).expect("small");
+    let mut met = BTreeSet::new();
+    for name in disk.names().into_iter().filter(|name| layout::is_known(name)) {
         let bytes = disk.read_file(&name);
-        let written: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
-        for _ in 0..tries {
-            let at = written[random.random_range(0..written.len())];
-            disk.corrupt(&name, at as u64, 0x40);
-            let report = checked(&disk, &clock);
-            let is_found = report.findings.iter().any(|found| found.file == name);
-            // The last frame, changed, looks like one that a crash cut off; behind it may be what the
-            // file held before.
-            let is_nothing = report.is_clean() && (report.torn_tail || is_behind(&report, &whole));
-            assert!(is_found || is_nothing, "byte {at} of {name}: {report}");
-            disk.corrupt(&name, at as u64, 0x40);
+        for part in layout::parts_of(&name, &bytes) {
+            let is_new = met.insert(part.what);
+            // All of the first header and footer of each kind, every third byte of the first record and
+            // block of each (a payload is long); of the others a few.
+            let first = part.range.start..part.range.start + 160;
+            for at in part.range {
+                let every = match part.size {
+                    Size::Frame if is_new => 1,
+                    Size::Frame => stride,
+                    Size::Content if is_new && first.contains(&at) => stride.div_ceil(3),
+                    Size::Content => 200 * (stride - 1) + 1,
+                };
+                if at % every != 0 {
+                    continue;
+                }
+                let what = format!("byte {at} of {name}, in {}", part.what);
+                disk.corrupt(&name, at as u64, 1 << (at % 8));
+                check_is_found(&checked(&disk, &clock), &whole, &name, &what);
+                disk.corrupt(&name, at as u64, 1 << (at % 8));
+            }
         }
     }
     assert!(checked(&disk, &clock).is_clean(), "all of it was put right again");
+    let missing: Vec<_> = layout::ALL.iter().filter(|what| !met.contains(*what)).collect();
+    assert!(missing.is_empty(), "the store has none of {missing:?}");
+}
+
+fn check_is_found(report: &Report, whole: &Report, name: &str, what: &str) {
+    let is_found = report.findings.iter().any(|found| found.file == name);
+    // The last frame, changed, looks like one that a crash cut off, or like what a recycled segment held
+    // before; behind it that is what there is; and zeros that fill up to where the next thing begins mean
+    // nothing.
+    let is_last = report.torn_tail || report.frames + 1 == whole.frames;
+    let is_nothing = report.is_clean() && (is_last || is_behind(report, whole));
+    assert!(is_found || is_nothing, "{what}: {report}");
 }
 
 /// Whether a change touched nothing that is read: the same frames and records are there.

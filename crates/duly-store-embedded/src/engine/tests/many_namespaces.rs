@@ -211,7 +211,7 @@ fn difference(
 
 fn count() -> u32 {
     let given = std::env::var("DULY_MANY_NAMESPACES").ok().and_then(|text| text.parse().ok());
-    given.unwrap_or(10_000)
+    given.unwrap_or(20_000)
 }
 
 #[test]
