@@ -69,6 +69,7 @@ const CRASH_MODULES: &[&str] = &[
 /// Modules of the store's tests that go from disk operation to disk operation with a stride.
 const STRIDE_MODULES: &[&str] = &[
     "backup_crashes::",
+    "check::",
     "checkpoint_crashes::",
     "enospc::",
     "holes::",
