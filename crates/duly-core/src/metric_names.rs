@@ -125,6 +125,8 @@ metrics! {
         "Firings under a lease.";
     DEAD = "duly_dead" Gauge
         "Dead letters.";
+    RETAINED = "duly_retained" Gauge
+        "Stubs of ended timers, kept for the namespaces' retention.";
     NAMESPACES_PAUSED = "duly_namespaces_paused" Gauge
         "Namespaces that are paused.";
     NAMESPACES_DEAD_FULL = "duly_namespaces_dead_full" Gauge
@@ -159,6 +161,8 @@ metrics! {
         "Free bytes below which new timers are refused (store.min_free_bytes, store.min_free_percent).";
     REWRITE_BACKLOG_BYTES = "duly_rewrite_backlog_bytes" Gauge
         "Bytes of journal segments that are old enough to be rewritten and still wait for it.";
+    REPLAY_BYTES = "duly_replay_bytes" Gauge
+        "Bytes of the journal that an opening would read back, behind the last checkpoint.";
     RESIDENT_BYTES = "duly_resident_bytes" Gauge
         "Memory of the process that is in RAM (Linux).";
     READY = "duly_ready" Gauge

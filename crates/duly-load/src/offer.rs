@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
-    pace::{Pace, Turn},
+    pace::{Metronome, Pace, Turn},
     recorder::Recorder,
     stop::Stop,
 };
@@ -38,6 +38,8 @@ pub(crate) struct Sent {
 /// What is offered.
 pub(crate) struct Offer {
     pub(crate) pace: Pace,
+    /// Of a pace that has a rate, unless the clock is a virtual one.
+    pub(crate) metronome: Option<Metronome>,
     pub(crate) lines: usize,
     pub(crate) work: Arc<dyn Work>,
     /// Latency from the intended time of a send.
@@ -64,7 +66,9 @@ pub(crate) async fn offer(offer: Offer, stop: &Stop) -> Result<u64> {
 
 async fn one_line(line: usize, offer: &Offer, stop: &Stop) -> Result<u64> {
     let (mut number, lines) = (line as u64, offer.lines as u64);
-    while let Some(Turn { intended, .. }) = offer.pace.turn(number, stop).await {
+    while let Some(Turn { intended, .. }) =
+        offer.pace.turn(number, offer.metronome.as_ref(), stop).await
+    {
         let Some(sent) = offer.work.send(line, number).await? else { return Ok(0) };
         offer.behind.charge(micros(sent.began.saturating_duration_since(intended)), 1);
         if sent.answered > 0 {

@@ -8,9 +8,13 @@
 //!
 //! Without a rate a line sends as soon as it can, and the intended time is that of the send.
 
+mod metronome;
+
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
+
+pub(crate) use metronome::Metronome;
 
 use crate::stop::Stop;
 
@@ -37,8 +41,14 @@ pub(crate) struct Turn {
 }
 
 impl Pace {
-    /// Waits for the time of this send. `None`: it is too late for it, or the run is to stop.
-    pub(crate) async fn turn(&self, number: u64, stop: &Stop) -> Option<Turn> {
+    /// Waits for the time of this send, by the metronome or, without one, by the runtime's timer.
+    /// `None`: it is too late for it, or the run is to stop.
+    pub(crate) async fn turn(
+        &self,
+        number: u64,
+        metronome: Option<&Metronome>,
+        stop: &Stop,
+    ) -> Option<Turn> {
         if number >= self.sends || stop.is_wanted() {
             return None;
         }
@@ -46,9 +56,15 @@ impl Pace {
             None => Instant::now(),
             Some(_) => self.intended(number),
         };
-        if Instant::now() < intended {
+        while Instant::now() < intended {
+            let due = async {
+                match metronome {
+                    Some(metronome) => metronome.beat(number).await,
+                    None => sleep_until(intended).await,
+                }
+            };
             tokio::select! {
-                () = sleep_until(intended) => {}
+                () = due => {}
                 () = stop.wanted() => return None,
             }
         }

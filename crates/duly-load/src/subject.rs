@@ -14,7 +14,7 @@ mod quiet;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -25,7 +25,7 @@ use crate::{
     offer::{Batches, Make, Offer, Work},
     options::{Options, Subject},
     own::Own,
-    pace::Pace,
+    pace::{Metronome, Pace},
     recorder::Recorder,
     stop::Stop,
     table::Table,
@@ -151,13 +151,15 @@ impl Run {
     }
 
     /// What is measured, by this pace.
-    fn offered(&self, pace: Pace, lines: usize, work: Arc<dyn Work>) -> Offer {
+    fn offered(&self, pace: Pace, lines: usize, work: Arc<dyn Work>) -> Result<Offer> {
         let (latency, behind) = (Arc::clone(&self.measured), Arc::clone(&self.behind));
-        Offer { pace, lines, work, latency, behind }
+        let metronome = pace.interval.map(|_| Metronome::start(pace, lines)).transpose();
+        let metronome = metronome.context("no thread to send at fixed times")?;
+        Ok(Offer { pace, metronome, lines, work, latency, behind })
     }
 
     async fn offer(&mut self, pace: Pace, lines: usize, make: Make) -> Result<()> {
-        let offer = self.offered(pace, lines, self.batches(make));
+        let offer = self.offered(pace, lines, self.batches(make))?;
         let using = Using::begin(self.pid());
         self.unsent = crate::offer::offer(offer, &self.stop).await?;
         self.used = using.end();

@@ -120,6 +120,7 @@ impl Journal {
         self.epoch = epoch;
         self.next_lsn = found.next_lsn;
         self.durable_lsn = found.next_lsn - 1;
+        self.bytes_written = found.bytes;
         if let Some(last) = found.segments.into_iter().next_back() {
             self.end = last.end;
             self.durable = Position { sequence: last.sequence, offset: self.end };
@@ -146,7 +147,8 @@ impl Journal {
         }
     }
 
-    /// Bytes written to the journal in its life, as far as this process knows: to tell growth.
+    /// Bytes written to the journal since the checkpoint that it was opened with, to tell growth: what
+    /// was read back counts.
     pub(crate) const fn bytes_written(&self) -> u64 {
         self.bytes_written
     }

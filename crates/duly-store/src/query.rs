@@ -329,6 +329,8 @@ pub struct Health {
     pub in_flight: u64,
     /// Dead letters in all namespaces.
     pub dead: u64,
+    /// Stubs of ended timers in all namespaces.
+    pub retained: u64,
     /// Namespaces that are paused.
     pub namespaces_paused: u64,
     /// Namespaces with as many dead letters as they may have: nothing of them is delivered.
@@ -345,6 +347,8 @@ pub struct Health {
     pub disk_room: Option<DiskRoom>,
     /// Bytes of old files that wait to be rewritten.
     pub rewrite_backlog_bytes: u64,
+    /// Bytes of the journal that an opening would read back, behind the last checkpoint.
+    pub replay_bytes: u64,
     /// Age of the oldest due and unclaimed firing.
     pub oldest_due_age: Option<Millis>,
     /// Faults that the store has found in itself since it was opened.

@@ -28,6 +28,13 @@ const OUTAGE: Millis = Millis::from_secs(48 * 3_600);
 /// The ingest that a kill breaks off has added one timer for so many that were there.
 const KILLED_SHARE: u32 = 10;
 
+/// Folders of a store, and what the figures of each are called.
+const PARTS: [(&str, &str); 3] = [
+    ("settled: journal", "journal"),
+    ("settled: runs", "runs"),
+    ("settled: checkpoints", "checkpoints"),
+];
+
 /// Whether the page cache holds the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cache {
@@ -51,6 +58,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     }
     if options.wants(Name::Disk) {
         add_disk(bench, &filled, disk, &settled);
+        add_parts(bench, &path)?;
     }
     if options.wants(Name::Writes) {
         add_writes(bench, &filled, &after);
@@ -113,6 +121,17 @@ fn add_disk(bench: &mut Bench<'_>, filled: &Filled, disk: u64, settled: &settle:
         .add("journal", "B each", rows::each(filled.journal_bytes, timers))
         .add("settling took", "s", settled.after.as_secs_f64())
         .add("stopped changing", "1 = yes", f64::from(u8::from(settled.is_still)));
+}
+
+/// Where the bytes of a settled store are, to the row of its disk.
+fn add_parts(bench: &mut Bench<'_>, path: &Path) -> Result<()> {
+    let timers = u64::from(bench.options.timers);
+    for (figure, folder) in PARTS {
+        let bytes = disk_bytes(&path.join(folder))?;
+        let row = bench.report.row(Name::Disk.as_str(), String::new(), timers);
+        row.add(figure, "B each", rows::each(bytes, timers));
+    }
+    Ok(())
 }
 
 fn add_writes(bench: &mut Bench<'_>, filled: &Filled, after: &Usage) {

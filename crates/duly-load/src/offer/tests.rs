@@ -89,6 +89,7 @@ async fn offered(lines: usize, stall: Duration, until: Duration, stop: &Stop) ->
     let make: Make = Arc::new(|number| vec![Operation::Schedule { number, due_ms: 0 }]);
     let all = Offer {
         pace: Pace { began, interval: Some(MS), sends: 1_000, until: began + until },
+        metronome: None,
         lines,
         work: Arc::new(Batches {
             make,

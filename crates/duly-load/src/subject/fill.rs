@@ -48,6 +48,7 @@ impl Run {
         let began = Instant::now();
         let offered = Offer {
             pace: Pace { began, interval: None, sends, until: began + LONGEST },
+            metronome: None,
             lines: LINES,
             work: Arc::new(work),
             latency: Arc::clone(&self.prepared),

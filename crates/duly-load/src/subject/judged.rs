@@ -80,7 +80,7 @@ impl Run {
         let rate = self.options.paced().unwrap_or(1).into();
         let mix = Mix { judge: Arc::clone(judge), operations, batch, rate };
         let offer =
-            self.offered(self.pace(operations.div_ceil(batch), batch), lines, Arc::new(mix));
+            self.offered(self.pace(operations.div_ceil(batch), batch), lines, Arc::new(mix))?;
         judge.lateness.begin(Instant::now());
         let consumers = judge.consume(lines);
         // The process that is killed takes its figures with it.

@@ -54,7 +54,7 @@ impl Grpc {
         NamespacesClient::new(self.channels[0].clone())
     }
 
-    fn schedule(&self, number: u64, due_ms: u64, if_exists: v1::IfExists) -> operation::Operation {
+    fn schedule(&self, number: u64, due_ms: u64, if_exists: v1::IfExists) -> v1::Schedule {
         self.schedule_with(number, due_ms, if_exists, self.payload.clone())
     }
 
@@ -64,15 +64,27 @@ impl Grpc {
         due_ms: u64,
         if_exists: v1::IfExists,
         payload: String,
-    ) -> operation::Operation {
-        operation::Operation::Schedule(v1::Schedule {
+    ) -> v1::Schedule {
+        v1::Schedule {
             id: Some(number.to_string()),
             when: Some(schedule::When::DueAt(timestamp(due_ms))),
             payload: Some(payload.into()),
             payload_form: v1::PayloadForm::Text.into(),
             if_exists: if_exists.into(),
             ..v1::Schedule::default()
-        })
+        }
+    }
+
+    /// One schedule by a call of its own.
+    async fn single(&self, line: usize, namespace: &str, one: v1::Schedule) -> Result<Outcome> {
+        let request = v1::ScheduleRequest { namespace: namespace.to_owned(), schedule: Some(one) };
+        match self.timers(line).schedule(request).await {
+            Ok(response) => Ok(scheduled(response.get_ref().outcome())),
+            Err(status) if is_refusal(status.code()) => {
+                Ok(Outcome::Refused(status.message().to_owned()))
+            }
+            Err(status) => Err(said(status)),
+        }
     }
 
     async fn leased(
@@ -96,10 +108,10 @@ impl Grpc {
     fn operation(&self, operation: &Operation) -> v1::Operation {
         let operation = match *operation {
             Operation::Schedule { number, due_ms } => {
-                self.schedule(number, due_ms, v1::IfExists::Fail)
+                operation::Operation::Schedule(self.schedule(number, due_ms, v1::IfExists::Fail))
             }
             Operation::Replace { number, due_ms } => {
-                self.schedule(number, due_ms, v1::IfExists::Replace)
+                operation::Operation::Schedule(self.schedule(number, due_ms, v1::IfExists::Replace))
             }
             Operation::Cancel { number } => operation::Operation::Cancel(v1::Cancel {
                 id: number.to_string(),
@@ -153,6 +165,10 @@ impl Transport for Grpc {
         operations: &'a [Operation],
     ) -> BoxFuture<'a, Result<Vec<Outcome>>> {
         async move {
+            if let [Operation::Schedule { number, due_ms }] = *operations {
+                let one = self.schedule(number, due_ms, v1::IfExists::Fail);
+                return Ok(vec![self.single(line, namespace, one).await?]);
+            }
             let operations = operations.iter().map(|one| self.operation(one)).collect();
             let request = v1::BatchRequest { namespace: namespace.to_owned(), operations };
             let response = self.timers(line).batch(request).await.map_err(said)?;
@@ -215,15 +231,32 @@ fn settled(result: v1::SettleResult) -> SettleAnswer {
 fn outcome(result: v1::OperationResult) -> Result<Outcome> {
     use operation_result::Result as Of;
     Ok(match result.result.context("the server answered a result that is none")? {
-        Of::Scheduled(made) => match made.outcome() {
-            v1::ScheduleOutcome::Existing => Outcome::Existing,
-            v1::ScheduleOutcome::Replaced => Outcome::Replaced,
-            v1::ScheduleOutcome::Created | v1::ScheduleOutcome::Unspecified => Outcome::Created,
-        },
+        Of::Scheduled(made) => scheduled(made.outcome()),
         Of::Cancelled(_) => Outcome::Cancelled,
         Of::Error(problem) => Outcome::Refused(problem.code),
         Of::Timer(_) => anyhow::bail!("the server answered a timer, and none was asked for"),
     })
+}
+
+fn scheduled(outcome: v1::ScheduleOutcome) -> Outcome {
+    match outcome {
+        v1::ScheduleOutcome::Existing => Outcome::Existing,
+        v1::ScheduleOutcome::Replaced => Outcome::Replaced,
+        v1::ScheduleOutcome::Created | v1::ScheduleOutcome::Unspecified => Outcome::Created,
+    }
+}
+
+/// Whether a call that ended so was understood and refused.
+fn is_refusal(code: tonic::Code) -> bool {
+    use tonic::Code;
+    matches!(
+        code,
+        Code::InvalidArgument
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::FailedPrecondition
+            | Code::ResourceExhausted
+    )
 }
 
 fn said(status: tonic::Status) -> anyhow::Error {

@@ -68,6 +68,30 @@ impl Http {
         Ok(response)
     }
 
+    /// One schedule by a call of its own.
+    async fn single(
+        &self,
+        line: usize,
+        namespace: &str,
+        number: u64,
+        due_ms: u64,
+    ) -> Result<Outcome> {
+        let payload = &self.payload;
+        let body = format!(r#"{{"id":"{number}","due_at":{due_ms},"payload_text":"{payload}"}}"#);
+        let path = path(namespace, "/timers");
+        let response = self.called(self.line(line), "POST", &path, &body).await?;
+        if response.is_success() {
+            return Ok(read::<Made>(&response)?.outcome());
+        }
+        ensure!(
+            (400..500).contains(&response.status),
+            "POST {path} was answered {}: {}",
+            response.status,
+            String::from_utf8_lossy(&response.body)
+        );
+        Ok(Outcome::Refused(read::<Problem>(&response)?.code))
+    }
+
     fn body(&self, operations: &[Operation]) -> String {
         let mut body = String::with_capacity(32 + operations.len() * (self.payload.len() + 90));
         body.push_str(r#"{"operations":["#);
@@ -142,6 +166,9 @@ impl Transport for Http {
         operations: &'a [Operation],
     ) -> BoxFuture<'a, Result<Vec<Outcome>>> {
         async move {
+            if let [Operation::Schedule { number, due_ms }] = *operations {
+                return Ok(vec![self.single(line, namespace, number, due_ms).await?]);
+            }
             let body = self.body(operations);
             let response =
                 self.call(self.line(line), "POST", &path(namespace, "/batch"), &body).await?;
@@ -226,6 +253,16 @@ struct Made {
     replaced: bool,
 }
 
+impl Made {
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self { existing: true, .. } => Outcome::Existing,
+            Self { replaced: true, .. } => Outcome::Replaced,
+            Self { .. } => Outcome::Created,
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct Problem {
     code: String,
@@ -234,9 +271,7 @@ struct Problem {
 impl Item {
     fn outcome(self) -> Result<Outcome> {
         Ok(match (self.timer, self.error, self.outcome.as_deref()) {
-            (Some(Made { existing: true, .. }), ..) => Outcome::Existing,
-            (Some(Made { replaced: true, .. }), ..) => Outcome::Replaced,
-            (Some(_), ..) => Outcome::Created,
+            (Some(made), ..) => made.outcome(),
             (None, Some(problem), _) => Outcome::Refused(problem.code),
             (None, None, Some("cancelled")) => Outcome::Cancelled,
             (None, None, _) => anyhow::bail!("the server answered a result that is none"),

@@ -118,6 +118,7 @@ fn refresh(health: &Health) {
     set(names::UNREADABLE, health.unreadable);
     set(names::IN_FLIGHT, health.in_flight);
     set(names::DEAD, health.dead);
+    set(names::RETAINED, health.retained);
     set(names::NAMESPACES_PAUSED, health.namespaces_paused);
     set(names::NAMESPACES_DEAD_FULL, health.namespaces_dead_full);
     set(names::INDEX_BYTES, health.index_bytes);
@@ -131,6 +132,7 @@ fn refresh(health: &Health) {
         set(names::DISK_RESERVE_BYTES, room.reserve_bytes);
     }
     set(names::REWRITE_BACKLOG_BYTES, health.rewrite_backlog_bytes);
+    set(names::REPLAY_BYTES, health.replay_bytes);
     let oldest_age = health.oldest_due_age.map_or(Duration::ZERO, duly_core::Millis::to_std);
     gauge!(names::OLDEST_DUE_SECONDS).set(oldest_age.as_secs_f64());
 }

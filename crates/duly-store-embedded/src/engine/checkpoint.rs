@@ -57,10 +57,10 @@ pub(super) struct Checkpoints {
     /// Of the latest, for the next one: memory that goes back to the system and is asked for again
     /// costs more than what is done with it.
     buffers: Vec<Vec<u8>>,
-    /// Bytes of the journal when the latest was begun.
+    /// Bytes of the journal when the latest that was taken was begun.
     begun_at_bytes: u64,
-    /// Bytes of the latest.
-    bytes: u64,
+    /// Bytes of the latest that was taken.
+    pub(super) bytes: u64,
     /// Not before, by the boot-time clock.
     not_before_ms: u64,
     /// Whether files are being removed.
@@ -106,9 +106,14 @@ impl Engine {
         if self.now.boot_ms < checkpoints.not_before_ms {
             return false;
         }
-        let grown = self.journal.bytes_written() - checkpoints.begun_at_bytes;
+        let grown = self.replay_bytes();
         let needed = self.options.checkpoint_bytes.max(growth(checkpoints.bytes));
         grown >= needed || self.wants_room()
+    }
+
+    /// Bytes of the journal that an opening would read back.
+    pub(super) fn replay_bytes(&self) -> u64 {
+        self.journal.bytes_written() - self.checkpoints.begun_at_bytes
     }
 
     /// Whether so many bytes wait for a checkpoint to be given back that one is worth it: many, or
@@ -129,12 +134,12 @@ impl Engine {
     fn begin_checkpoint(&mut self) {
         let number = self.checkpoints.latest + 1;
         self.checkpoints.latest = number;
-        self.checkpoints.begun_at_bytes = self.journal.bytes_written();
         self.files.checkpoint_begins(number);
         let replay = self.journal.replay_point();
         let buffers = std::mem::take(&mut self.checkpoints.buffers);
         let written = self.journal.written_lsn();
-        self.checkpoints.taking = Some(Taking::new(number, replay, written, buffers));
+        let bytes = self.journal.bytes_written();
+        self.checkpoints.taking = Some(Taking::new(number, replay, written, bytes, buffers));
         let header = layout::Header {
             version: format::VERSION,
             store: self.manifest.store,
@@ -229,6 +234,7 @@ impl Engine {
             Ok(Finished { bytes, end }) => {
                 tracing::debug!(number = kept.number, bytes, entries = end.entries, "checkpoint");
                 if let Some(taking) = self.checkpoints.taking.take() {
+                    self.checkpoints.begun_at_bytes = taking.begun_at_bytes;
                     self.checkpoints.buffers = taking.into_buffers();
                 }
                 self.checkpoints.bytes = bytes;

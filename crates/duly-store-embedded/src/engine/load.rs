@@ -151,6 +151,7 @@ impl Engine {
     ) -> Result<ReplayPoint, OpenError> {
         let reader = Reader::open(disk, number, manifest)?;
         let point = reader.replay_point()?;
+        self.checkpoints.bytes = reader.how_far().bytes_total;
         let name = checkpoint::FILES.name(number);
         self.namespaces.reserve_numbers(reader.end().highest_namespace);
         self.retry_due_max_ms = reader.header().retry_due_max_ms;

@@ -57,6 +57,8 @@ impl Engine {
             disk_bytes: self.files.bytes(),
             disk_room: self.disk_room(),
             rewrite_backlog_bytes: self.rewrite_backlog_bytes(),
+            replay_bytes: self.replay_bytes(),
+            retained: self.namespaces.sums().retained,
             dead: self.namespaces.sums().dead,
             namespaces_paused: self.namespaces.sums().paused,
             namespaces_dead_full: self.namespaces.sums().dead_full,

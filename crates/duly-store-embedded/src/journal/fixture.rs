@@ -134,8 +134,9 @@ fn text_of(found: &recovery::Found) -> String {
         .iter()
         .map(|found| (found.sequence, found.slot, found.length, found.end, found.unsure_from))
         .collect();
-    let recovery::Found { segments: _, next_lsn, steady_ms, unused, torn, frames, records } = found;
-    format!("{segments:?} {next_lsn} {steady_ms:?} {unused:?} {torn} {frames} {records}")
+    let recovery::Found { segments: _, next_lsn, steady_ms, unused, torn, frames, bytes, records } =
+        found;
+    format!("{segments:?} {next_lsn} {steady_ms:?} {unused:?} {torn} {frames} {bytes} {records}")
 }
 
 impl Fixture {

@@ -82,8 +82,9 @@ pub(crate) struct Found {
     pub(crate) unused: Option<String>,
     /// Bytes that were cut off the tail.
     pub(crate) torn: bool,
-    /// Frames and records that were read.
+    /// Frames, their bytes, and records that were read.
     pub(crate) frames: u64,
+    pub(crate) bytes: u64,
     pub(crate) records: u64,
 }
 
@@ -97,6 +98,7 @@ impl Found {
             unused: None,
             torn: false,
             frames: 0,
+            bytes: 0,
             records: 0,
         }
     }

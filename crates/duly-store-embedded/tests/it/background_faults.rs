@@ -4,7 +4,10 @@
 //! every file back in the end, and what was acknowledged survives a restart at any time.
 
 use duly_core::Millis;
-use duly_store_embedded::disk::{Fault, Operation, SimDisk};
+use duly_store_embedded::{
+    Options,
+    disk::{Fault, Operation, SimDisk},
+};
 
 use crate::{
     faulty::{Answers, FaultyDisk, Rule},
@@ -94,6 +97,32 @@ fn p1_a_checkpoint_that_cannot_be_written_is_tried_again() {
             fails(operation, "checkpoints/", answers);
         }
     }
+}
+
+/// What the journal grew since the last one that was taken still counts.
+#[test]
+fn p1_a_checkpoint_that_failed_waits_for_no_more_of_the_journal() {
+    // Nothing is rewritten, so no room waits for a checkpoint and would be reason enough for one.
+    let young_for_good = |seed| Options { young_bytes: 1 << 30, ..busy(seed) };
+    let mut stage = Stage::with(Shell::Inline, FaultyDisk::new(SimDisk::new(1)), young_for_good);
+    stage.take(&Step::Put("shop", Box::new(settings())));
+    stage.disk.fail(Rule {
+        operation: Operation::Create,
+        name: "checkpoints/",
+        answers: Answers::Broken,
+        after: 0,
+        times: 1,
+    });
+    let mut round = 0;
+    while stage.disk.times_left() > 0 {
+        let id = format!("large {round}");
+        stage.take(&Step::Apply("shop", vec![schedule(&id, 90_000_000, LARGE_BYTES)]));
+        round += 1;
+    }
+    let before = names(&stage, ".ckp");
+    stage.clock.advance(AGAIN);
+    stage.take(&Step::Apply("shop", vec![schedule("small", 90_000_000, 10)]));
+    assert!(names(&stage, ".ckp") > before, "{before:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use duly_store::conformance::ManualClock;
 use duly_store_embedded::{
-    EmbeddedStore, OpenProgress,
+    EmbeddedStore, OpenProgress, Options,
     disk::{Disk, SimDisk},
 };
 
@@ -43,4 +43,29 @@ fn an_opening_tells_the_bytes_of_the_checkpoint_and_of_the_journal_to_their_ends
         assert!(part.is_sorted_by_key(|how_far| how_far.bytes_done), "{part:?}");
         assert!(part.iter().all(|how_far| how_far.bytes_total == last.bytes_total), "{part:?}");
     }
+}
+
+/// What was read back counts towards the next checkpoint, so a store that lives shortly again and again
+/// does not read more each time.
+#[test]
+fn p10_what_an_opening_reads_back_is_bounded_however_short_the_lives_before_it_were() {
+    let (disk, clock) = (SimDisk::new(2), ManualClock::default());
+    // Nothing is rewritten, so no room waits for a checkpoint and would be reason enough for one.
+    let options = || Options { checkpoint_bytes: 1 << 20, young_bytes: 1 << 30, ..options(2) };
+    let mut most = 0;
+    for life in 0..60 {
+        let on: Arc<dyn Disk> = Arc::new(disk.clone());
+        let store = EmbeddedStore::open_inline(on, options(), Arc::new(clock.clone()));
+        let store = store.expect("whole");
+        most = most.max(store.report().records);
+        if life == 0 {
+            let put = Step::Put("shop", Box::default());
+            perform(&store, &put, &mut Tokens::new()).expect("taken");
+        }
+        let operations = (0..10).map(|i| schedule(&format!("{life} {i}"), 3_600_000, 6_000));
+        let step = Step::Apply("shop", operations.collect());
+        perform(&store, &step, &mut Tokens::new()).expect("taken");
+        store.close();
+    }
+    assert!((100..400).contains(&most), "{most} records of 6 kB are read back; 170 are a MiB");
 }

@@ -121,6 +121,7 @@ impl State {
         let mut health = Health { location: "memory".to_owned(), ..Health::default() };
         for space in self.spaces.values() {
             health.dead += space.dead.len() as u64;
+            health.retained += space.stubs.len() as u64;
             health.namespaces_paused += u64::from(space.paused);
             health.namespaces_dead_full += u64::from(space.is_dead_full());
             for live in space.live.values() {

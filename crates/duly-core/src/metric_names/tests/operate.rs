@@ -168,6 +168,7 @@ fn every_panel_of_the_board_is_on_metrics_that_exist() {
         "duly_resident_bytes",
         "duly_index_bytes",
         "duly_rewrite_backlog_bytes",
+        "duly_replay_bytes",
         "duly_watchdog_restarts_total",
         "duly_dead",
     ] {

@@ -19,7 +19,8 @@ impl Grpc {
             Action::Schedule { mark, due: Due::At(due_ms) } => {
                 let replace = v1::IfExists::Replace;
                 let if_exists = if *replaces { replace } else { v1::IfExists::Fail };
-                self.schedule_with(*number, due_ms, if_exists, payload(mark))
+                let schedule = self.schedule_with(*number, due_ms, if_exists, payload(mark));
+                operation::Operation::Schedule(schedule)
             }
             Action::Reschedule { mark, due } => {
                 let when = match due {

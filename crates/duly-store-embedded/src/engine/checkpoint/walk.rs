@@ -94,6 +94,8 @@ pub(super) struct Taking {
     pub(super) writer: Option<Box<Writer>>,
     /// The newest frame that it saw something of.
     pub(super) seen_lsn: u64,
+    /// Bytes of the journal when it was begun.
+    pub(super) begun_at_bytes: u64,
 }
 
 impl std::fmt::Debug for Taking {
@@ -120,6 +122,7 @@ impl Taking {
         number: u64,
         replay: ReplayPoint,
         seen_lsn: u64,
+        begun_at_bytes: u64,
         buffers: Vec<Vec<u8>>,
     ) -> Self {
         Self {
@@ -132,6 +135,7 @@ impl Taking {
             buffers,
             writer: None,
             seen_lsn,
+            begun_at_bytes,
         }
     }
 

@@ -10,6 +10,8 @@ pub(crate) struct Sums {
     pub(crate) pending: u64,
     /// Dead letters.
     pub(crate) dead: u64,
+    /// Stubs of ended timers.
+    pub(crate) retained: u64,
     /// Memory of the indexes.
     pub(crate) index_bytes: u64,
     /// Namespaces that are paused.
@@ -27,6 +29,7 @@ impl Sums {
         Self {
             pending: namespace.live.len() as u64,
             dead: namespace.dead(),
+            retained: namespace.stubs.len(),
             index_bytes: bytes as u64,
             paused: u64::from(namespace.paused),
             dead_full: u64::from(namespace.is_dead_full()),
@@ -38,6 +41,7 @@ impl Sums {
         let change = |all: &mut u64, before: u64, after: u64| *all = *all + after - before;
         change(&mut self.pending, before.pending, after.pending);
         change(&mut self.dead, before.dead, after.dead);
+        change(&mut self.retained, before.retained, after.retained);
         change(&mut self.index_bytes, before.index_bytes, after.index_bytes);
         change(&mut self.paused, before.paused, after.paused);
         change(&mut self.dead_full, before.dead_full, after.dead_full);

@@ -224,6 +224,7 @@ impl Walk<'_> {
         let slot = u16::try_from(place).map_err(|_| damaged(&name, 0, "too many segments"))?;
         let begin = point.map_or(0, |point| point.offset);
         let bytes_before = self.progress.bytes_done;
+        let begun_at = scan.at;
         while let Some(Frame { start, header }) = scan.next_frame()? {
             let bytes = scan.bytes_of(Frame { start, header })?;
             self.visitor.frame(&WholeFrame { name: &name, slot, start, header, bytes })?;
@@ -242,6 +243,7 @@ impl Walk<'_> {
         self.epoch = scan.epoch;
         self.check_epoch(&name)?;
         let (end, unsure_from) = (scan.at, scan.unsure_from());
+        self.found.bytes += end - begun_at;
         self.found.segments.push(FoundSegment { sequence, slot, file, length, end, unsure_from });
         self.tell(place + 1, bytes_before + length - begin)?;
         Ok(true)

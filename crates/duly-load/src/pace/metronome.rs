@@ -1,0 +1,99 @@
+//! Wakes lines at the times of their sends, closer than the runtime's own timer, whose grain is a
+//! millisecond: a thread that sleeps until the next of them.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::Instant};
+
+use super::Pace;
+
+/// Sends that are closer together are woken together: a thread that sleeps for less takes a core.
+const REST: Duration = Duration::from_micros(200);
+/// Longest sleep: after it the thread looks whether anybody still waits.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The thread, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Metronome {
+    lines: Arc<[Notify]>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Metronome {
+    /// For all sends of a pace that has a rate, over so many lines.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(crate) fn start(pace: Pace, lines: usize) -> io::Result<Self> {
+        let lines: Arc<[Notify]> = (0..lines.max(1)).map(|_| Notify::new()).collect();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (of_thread, over) = (Arc::clone(&lines), Arc::clone(&is_over));
+        let beat = move || {
+            for number in 0..pace.sends {
+                if !wait(pace.intended(number), &over) {
+                    return;
+                }
+                of_thread[line_of(number, of_thread.len())].notify_one();
+            }
+        };
+        thread::Builder::new().name("metronome".to_owned()).spawn(beat)?;
+        Ok(Self { lines, is_over })
+    }
+
+    /// Waits until a send of this line may be due; sometimes too soon, never for good.
+    pub(super) async fn beat(&self, number: u64) {
+        self.lines[line_of(number, self.lines.len())].notified().await;
+    }
+}
+
+impl Drop for Metronome {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Sleeps until then; answers whether it is still wanted.
+fn wait(until: Instant, is_over: &AtomicBool) -> bool {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || is_over.load(Ordering::Relaxed) {
+            return left.is_zero();
+        }
+        thread::sleep(left.clamp(REST, LOOK));
+    }
+}
+
+fn line_of(number: u64, lines: usize) -> usize {
+    usize::try_from(number % lines as u64).expect("it is less than a number of lines")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_line_is_woken_for_each_of_its_sends_and_not_before() {
+        let began = Instant::now() + Duration::from_millis(5);
+        let interval = Some(Duration::from_millis(2));
+        let pace = Pace { began, interval, sends: 12, until: began + Duration::from_secs(60) };
+        let metronome = Metronome::start(pace, 3).unwrap();
+        for number in 0..12 {
+            metronome.beat(number).await;
+            assert!(Instant::now() >= pace.intended(number), "send {number}");
+        }
+    }
+
+    #[test]
+    fn it_ends_when_nobody_waits_for_it() {
+        let is_over = AtomicBool::new(true);
+        assert!(!wait(Instant::now() + Duration::from_secs(3_600), &is_over));
+    }
+}
