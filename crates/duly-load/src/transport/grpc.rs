@@ -1,9 +1,11 @@
-//! gRPC by the generated stubs, over a few connections on which many calls are under way.
+//! gRPC by the generated stubs, over a few connections on which many calls are under way; single
+//! schedules over a connection for each line.
 
 mod consume;
+mod singles;
 mod witness;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use duly_checker::history::SettleAnswer;
@@ -16,6 +18,7 @@ use tonic::transport::{Channel, Endpoint};
 
 pub(crate) use consume::Heard;
 
+use self::singles::Singles;
 use super::{Firing, Operation, Outcome, Settings, Transport};
 
 /// Connections, at most.
@@ -29,6 +32,7 @@ const WINDOW_BYTES: u32 = 8 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct Grpc {
     channels: Vec<Channel>,
+    singles: Arc<Singles>,
     payload: String,
 }
 
@@ -41,7 +45,12 @@ impl Grpc {
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES);
         let count = lines.clamp(1, CONNECTIONS);
-        Ok(Self { channels: (0..count).map(|_| endpoint.connect_lazy()).collect(), payload })
+        let singles = Arc::new(Singles::new(address, lines)?);
+        Ok(Self {
+            channels: (0..count).map(|_| endpoint.connect_lazy()).collect(),
+            singles,
+            payload,
+        })
     }
 
     fn timers(&self, line: usize) -> TimersClient<Channel> {
@@ -78,8 +87,8 @@ impl Grpc {
     /// One schedule by a call of its own.
     async fn single(&self, line: usize, namespace: &str, one: v1::Schedule) -> Result<Outcome> {
         let request = v1::ScheduleRequest { namespace: namespace.to_owned(), schedule: Some(one) };
-        match self.timers(line).schedule(request).await {
-            Ok(response) => Ok(scheduled(response.get_ref().outcome())),
+        match self.singles.schedule(line, &request).await? {
+            Ok(response) => Ok(scheduled(response.outcome())),
             Err(status) if is_refusal(status.code()) => {
                 Ok(Outcome::Refused(status.message().to_owned()))
             }

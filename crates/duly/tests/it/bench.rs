@@ -56,6 +56,10 @@ fn every_timer_of_every_subject_is_counted_by_both_transports() {
         let all = [("attempted", 500), ("acknowledged", 500), ("fired", 0), ("refused", 0)];
         assert_counts(&report, &all);
 
+        let singles = ["--timers", "60", "--batch", "1", "--in-flight", "7"];
+        let report = tiny(&server, "ingest", transport, &singles);
+        assert_counts(&report, &[("attempted", 60), ("acknowledged", 60), ("refused", 0)]);
+
         let report = tiny(&server, "ingest", transport, &["--rate", "300", "--seconds", "1"]);
         assert_counts(&report, &[("attempted", 300), ("acknowledged", 300), ("refused", 0)]);
 
