@@ -15,7 +15,7 @@ use duly_store::{Firing, Lane, SettleVerdict, Settlement, Token};
 use crate::{
     lanes::{Kind, Permit, Receiver, Reception},
     phase::Phase,
-    record::{Recorder, Way},
+    record::Way,
     settler::{Entry, Slot, lease_lost},
     state::Shared,
 };
@@ -63,7 +63,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
         return;
     }
     let kind = Kind::of_attempt(firing.attempt);
-    Recorder::lateness(Way::Push, kind, firing.claimable_at, shared.clock.wall());
+    shared.recorder.lateness(Way::Push, kind, firing.claimable_at, shared.clock.wall());
     let started = Instant::now();
     let envelope = Envelope {
         namespace: firing.namespace,
@@ -98,7 +98,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
     };
     attempt.report(reception(&delivery));
     let delivery = told(delivery, receiver);
-    Recorder::delivery(started.elapsed());
+    shared.recorder.delivery(started.elapsed());
     if let Delivery::Failed { reason, .. } | Delivery::Rejected { reason } = &delivery
         && let Some(held_back) = shared.failed_attempts.admit(shared.clock.boot())
     {

@@ -1,10 +1,17 @@
 //! What is measured, with labels whose number is bounded.
+//!
+//! What is counted for each firing keeps its handles: looking a metric up by its labels takes a key, and
+//! so some allocations, each time.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use duly_core::{NamespaceName, Timestamp, metric_names as names, timer::AttemptOutcome};
-use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
+use metrics::{Counter, Histogram};
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
 
 use crate::lanes::{Activity, BreakerState, Census, Kind};
 
@@ -27,38 +34,60 @@ impl Way {
     }
 }
 
-/// Records metrics; knows which namespaces have a label of their own.
+/// Label of namespaces without one of their own.
+const OTHER: &str = "other";
+
+/// Counters of a label, by way and outcome.
+type Attempts = [[OnceLock<Counter>; AttemptOutcome::ALL.len()]; 2];
+
+/// Records metrics; knows which namespaces have a label of their own. What records metrics in the
+/// process must be installed before it records the first.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    labelled: Mutex<FxHashSet<NamespaceName>>,
+    /// By way and kind.
+    lateness: [[OnceLock<Histogram>; 2]; 2],
+    deliveries: OnceLock<Histogram>,
+    labelled: RwLock<FxHashMap<NamespaceName, Arc<Attempts>>>,
+    others: Attempts,
 }
 
 impl Recorder {
     /// A firing that could be claimed from `claimable_at` on leaves at `wall`.
-    pub(crate) fn lateness(way: Way, kind: Kind, claimable_at: Timestamp, wall: Duration) {
+    pub(crate) fn lateness(&self, way: Way, kind: Kind, claimable_at: Timestamp, wall: Duration) {
         let late = wall.saturating_sub(Duration::from_millis(claimable_at.unix_ms()));
-        metrics::histogram!(
-            names::LATENESS_SECONDS,
-            "kind" => way.as_str(),
-            "attempt" => kind.as_str(),
-        )
-        .record(late.as_secs_f64());
+        let histogram = self.lateness[way as usize][kind as usize].get_or_init(|| {
+            metrics::histogram!(
+                names::LATENESS_SECONDS,
+                "kind" => way.as_str(),
+                "attempt" => kind.as_str(),
+            )
+        });
+        histogram.record(late.as_secs_f64());
     }
 
     /// An attempt ended.
     pub(crate) fn attempt(&self, way: Way, namespace: &NamespaceName, outcome: AttemptOutcome) {
-        metrics::counter!(
-            names::ATTEMPTS_TOTAL,
-            "kind" => way.as_str(),
-            "outcome" => outcome.as_str(),
-            "namespace" => self.label(namespace),
-        )
-        .increment(1);
+        let own = self.own_label(namespace);
+        let (attempts, label) = match &own {
+            Some(own) => (&**own, namespace.as_str()),
+            None => (&self.others, OTHER),
+        };
+        let counter = attempts[way as usize][outcome as usize].get_or_init(|| {
+            metrics::counter!(
+                names::ATTEMPTS_TOTAL,
+                "kind" => way.as_str(),
+                "outcome" => outcome.as_str(),
+                "namespace" => label.to_owned(),
+            )
+        });
+        counter.increment(1);
     }
 
     /// A push attempt took this long.
-    pub(crate) fn delivery(took: Duration) {
-        metrics::histogram!(names::DELIVERY_SECONDS).record(took.as_secs_f64());
+    pub(crate) fn delivery(&self, took: Duration) {
+        let histogram =
+            self.deliveries.get_or_init(|| metrics::histogram!(names::DELIVERY_SECONDS));
+        histogram.record(took.as_secs_f64());
     }
 
     /// Lanes by what they are doing, and by their breakers.
@@ -97,16 +126,21 @@ impl Recorder {
         metrics::gauge!(names::LEASE_WAITERS).set(count as f64);
     }
 
-    fn label(&self, namespace: &NamespaceName) -> String {
-        let mut labelled = self.labelled.lock();
-        if labelled.contains(namespace) {
-            return namespace.to_string();
+    /// Counters of a namespace's own label, if it has one or there is one left.
+    fn own_label(&self, namespace: &NamespaceName) -> Option<Arc<Attempts>> {
+        let labelled = self.labelled.read();
+        if let Some(own) = labelled.get(namespace) {
+            return Some(Arc::clone(own));
         }
-        if labelled.len() < NAMESPACES_MAX {
-            labelled.insert(namespace.clone());
-            return namespace.to_string();
+        if labelled.len() >= NAMESPACES_MAX {
+            return None;
         }
-        "other".to_owned()
+        drop(labelled);
+        let mut labelled = self.labelled.write();
+        if labelled.len() >= NAMESPACES_MAX && !labelled.contains_key(namespace) {
+            return None;
+        }
+        Some(Arc::clone(labelled.entry(namespace.clone()).or_default()))
     }
 }
 
@@ -136,12 +170,11 @@ mod tests {
     #[test]
     fn p10_namespace_labels_are_capped() {
         let recorder = Recorder::default();
+        let name = |i: usize| NamespaceName::new(&format!("ns{i}")).unwrap();
         for i in 0..NAMESPACES_MAX {
-            let name = NamespaceName::new(&format!("ns{i}")).unwrap();
-            assert_eq!(recorder.label(&name), name.as_str());
+            assert!(recorder.own_label(&name(i)).is_some(), "{i}");
         }
-        let late = NamespaceName::new("late").unwrap();
-        assert_eq!(recorder.label(&late), "other");
-        assert_eq!(recorder.label(&NamespaceName::new("ns0").unwrap()), "ns0");
+        assert!(recorder.own_label(&name(NAMESPACES_MAX)).is_none());
+        assert!(recorder.own_label(&name(0)).is_some());
     }
 }

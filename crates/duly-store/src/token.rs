@@ -4,24 +4,21 @@
 //! node can route a settle; the rest belongs to the store that made it. The text form is base64url
 //! without padding.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use duly_core::shard::ShardId;
 
 /// Longest token, in bytes: room for a timer's id, so that a store may keep no directory of leases.
 pub const TOKEN_BYTES_MAX: usize = 320;
 
-/// Names one lease of one firing.
+/// Names one lease of one firing. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Token(Vec<u8>);
+pub struct Token(Arc<[u8]>);
 
 impl Token {
     /// A token of `shard` with the store's own bytes.
     pub fn new(shard: ShardId, own: &[u8]) -> Self {
-        let mut bytes = Vec::with_capacity(2 + own.len());
-        bytes.extend_from_slice(&shard.0.to_be_bytes());
-        bytes.extend_from_slice(own);
-        Self(bytes)
+        Self(shard.0.to_be_bytes().into_iter().chain(own.iter().copied()).collect())
     }
 
     /// Parses the text form; `None` when it is no token at all.
@@ -30,7 +27,7 @@ impl Token {
             return None;
         }
         let bytes = data_encoding::BASE64URL_NOPAD.decode(text.as_bytes()).ok()?;
-        (bytes.len() > 2).then_some(Self(bytes))
+        (bytes.len() > 2).then(|| Self(bytes.into()))
     }
 
     /// The shard that made it.

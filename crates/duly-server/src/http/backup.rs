@@ -4,7 +4,7 @@
 //! operator names (`store.backup_dir`), into a directory that is empty or new.
 
 use std::{
-    fmt,
+    fmt, io,
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
@@ -14,6 +14,7 @@ use duly_core::{Code, Invalid, Millis, error_code::Retry};
 use duly_store_embedded::{
     EmbeddedStore,
     backup::{BackupError, BackupReport},
+    disk,
 };
 use tokio::task;
 
@@ -25,6 +26,10 @@ pub(super) const PATH: &str = "/v1/store/backup";
 
 /// Room is made by a person, or by files that go in the background.
 const NO_ROOM_WAIT: Millis = Millis::from_secs(60);
+
+/// What a path may be for the file system.
+const NAMEABLE: &str =
+    "a path that the file system takes: directories all the way, no name too long";
 
 /// What makes a backup.
 type Make = dyn Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync;
@@ -104,6 +109,12 @@ pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> Result<Res
     }
 }
 
+/// Whether no directory could have this path.
+fn names_nothing(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory};
+    matches!(error.kind(), InvalidFilename | InvalidInput | NotADirectory)
+}
+
 fn refusal(error: BackupError) -> Problem {
     let detail = error.to_string();
     match error {
@@ -112,6 +123,13 @@ fn refusal(error: BackupError) -> Problem {
             let allowed = "a directory that is empty or new, outside of the data directory";
             let seen = Some(path.display().to_string());
             Problem::new(Code::InvalidArgument, detail).at("path", seen, allowed)
+        }
+        BackupError::Target { path, source } if names_nothing(&source) => {
+            let seen = Some(path.display().to_string());
+            Problem::new(Code::InvalidArgument, detail).at("path", seen, NAMEABLE)
+        }
+        BackupError::Disk(disk::Error::Io { source, .. }) if names_nothing(&source) => {
+            Problem::new(Code::InvalidArgument, detail).at("path", None, NAMEABLE)
         }
         BackupError::Busy | BackupError::Closed => {
             Problem::new(Code::Unavailable, detail).with_retry(Retry::After(Millis::from_secs(10)))

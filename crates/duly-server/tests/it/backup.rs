@@ -89,6 +89,25 @@ async fn paths_that_are_not_below_the_directory_are_refused() {
 }
 
 #[tokio::test]
+async fn paths_that_no_directory_can_have_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (backups, data) = (dir.path().join("backups"), dir.path().join("data"));
+    let bench = Bench::backing_up(Backups::of(Some(backups.clone()), store(&data)));
+    let long = backups.join("x".repeat(300));
+    // The directory itself is missing at first, and there the second time.
+    for path in [&long, &long, &backups.join("a\0b")] {
+        let problem = bench.post(PATH, &asked(path)).await.problem("invalid_argument");
+        assert_eq!(problem["field"], "path", "{problem}");
+    }
+    std::fs::create_dir_all(&backups).unwrap();
+    std::fs::write(backups.join("file"), "").unwrap();
+    for name in ["file", "file/below"] {
+        let problem = bench.post(PATH, &asked(&backups.join(name))).await;
+        assert_eq!(problem.problem("invalid_argument")["field"], "path", "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_backup_without_room_is_told_when_to_come_again() {
     let dir = tempfile::tempdir().unwrap();
     let full = |_: &Path| {
