@@ -1,0 +1,85 @@
+//! How the store feels: looked at each second, so that the answer is at once, also when no server
+//! answers.
+
+use std::{sync::Arc, time::Duration};
+
+use duly_core::{Timestamp, shard::ShardId};
+use duly_store::{Health, Result};
+
+use crate::{
+    change::{digits, flag},
+    script::Script,
+    shared::Shared,
+};
+
+/// How often it is looked.
+const EVERY: Duration = Duration::from_secs(1);
+/// Namespaces, or lanes with something due, that one script sums up.
+const PAGE: usize = 100;
+
+/// Looks again and again until it is aborted.
+pub(crate) async fn watch(shared: Arc<Shared>) {
+    loop {
+        shared.look().await;
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+impl Shared {
+    /// Sums up all shards and keeps what was found.
+    pub(crate) async fn look(&self) {
+        let found = self.sum().await;
+        let mut health = self.health.lock();
+        match found {
+            Ok(found) => *health = found,
+            Err(error) => health.not_ready = vec![error.to_string()],
+        }
+    }
+
+    async fn sum(&self) -> Result<Health> {
+        let servers = self.router.owners().len();
+        let mut health = Health {
+            location: format!("Redis, {} shards on {servers} servers", self.shards),
+            ..Health::default()
+        };
+        let mut oldest: Option<(Timestamp, Timestamp)> = None;
+        for shard in (0..self.shards).map(ShardId) {
+            let mut after = Vec::new();
+            loop {
+                let arguments =
+                    |strict| vec![flag(strict), b"names".to_vec(), after.clone(), digits(PAGE)];
+                let (_, _, mut reply) = self.strictly(shard, Script::Health, arguments).await?;
+                after = reply.bytes()?;
+                health.pending += reply.number()?;
+                health.in_flight += reply.number()?;
+                health.dead += reply.number()?;
+                let (paused, full) = (reply.number()?, reply.number()?);
+                // Every shard has every namespace.
+                if shard == ShardId(0) {
+                    health.namespaces_paused += paused;
+                }
+                health.namespaces_dead_full = health.namespaces_dead_full.max(full);
+                if after.is_empty() {
+                    break;
+                }
+            }
+            loop {
+                let arguments =
+                    |strict| vec![flag(strict), b"lanes".to_vec(), after.clone(), digits(PAGE)];
+                let (_, now, mut reply) = self.strictly(shard, Script::Health, arguments).await?;
+                after = reply.bytes()?;
+                health.overdue += reply.number()?;
+                if let Some(at) = reply.maybe_time()?
+                    && oldest.is_none_or(|(known, _)| at < known)
+                {
+                    oldest = Some((at, now));
+                }
+                if after.is_empty() {
+                    break;
+                }
+            }
+        }
+        health.oldest_due_age = oldest.map(|(at, now)| now.saturating_since(at));
+        Ok(health)
+    }
+}

@@ -1,0 +1,31 @@
+//! The store and the reference under the same random operations.
+
+use duly_store::conformance::model::{Disturb, compare_with_memory};
+
+use crate::harness::{Calls, RedisHarness};
+
+fn seeds(usual: u64) -> u64 {
+    std::env::var("DULY_MODEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(usual)
+}
+
+fn agrees(seeds: std::ops::Range<u64>, steps: usize, disturb: Disturb) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    for seed in seeds {
+        let subject = RedisHarness::with(Calls::OneByOne);
+        let compared = runtime.block_on(compare_with_memory(&subject, seed, steps, disturb));
+        if let Err(difference) = compared {
+            panic!("{difference}");
+        }
+    }
+}
+
+#[test]
+fn random_operations_agree_with_the_reference() {
+    agrees(0..seeds(6), 300, Disturb::Nothing);
+}
+
+#[test]
+fn random_operations_agree_over_restarts() {
+    agrees(0..seeds(4), 200, Disturb::Restarts);
+}
