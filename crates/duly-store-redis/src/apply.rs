@@ -107,6 +107,11 @@ impl Shared {
     async fn slowly(&self, shard: ShardId, command: &Command) -> Result<Outcome> {
         let incarnation = Incarnation(rand::random());
         let operation = &command.operation;
+        let mut swept = matches!(operation, Operation::GiveUp { .. } | Operation::Import { .. });
+        if swept {
+            // They are refused by the number of dead letters, which the clock may have raised.
+            self.sweep_all(shard).await?;
+        }
         for _ in 0..TRIES {
             let Some(case) = self.case(shard, wanted(command)).await? else {
                 let unknown = Refusal::UnknownNamespace(command.namespace.clone());
@@ -115,7 +120,13 @@ impl Shared {
             if let (Some(named), None) = (letter_of(operation), &case.letter)
                 && case.seen.newest.is_none()
             {
-                return Ok(Outcome::Refused(case::not_found(named)));
+                if swept {
+                    return Ok(Outcome::Refused(case::not_found(named)));
+                }
+                // It may be one by the clock, and nobody has written that yet.
+                swept = true;
+                self.sweep_all(shard).await?;
+                continue;
             }
             if let Some(draft) = case.due() {
                 self.write(shard, &case, &draft, Script::Change).await?;
@@ -137,7 +148,14 @@ impl Shared {
                 Written::Done => return Ok(outcome),
                 Written::Again => {}
                 Written::Closing => return Err(closing()),
-                Written::TooMany => return Ok(Outcome::Refused(too_many(&case.control))),
+                Written::TooMany if swept => {
+                    return Ok(Outcome::Refused(too_many(&case.control)));
+                }
+                Written::TooMany => {
+                    // What has ended by the clock is pending no more.
+                    swept = true;
+                    self.sweep_all(shard).await?;
+                }
                 Written::TooFast(wait_ms) => {
                     let rate = case.control.settings.limits.schedule_per_second.unwrap_or(0);
                     let wait = Duration::from_millis(wait_ms);

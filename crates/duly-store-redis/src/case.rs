@@ -12,8 +12,7 @@
 use std::sync::Arc;
 
 use duly_core::{
-    Code, NamespaceName, Settings, State, Stub, Timer, TimerId, Timestamp,
-    schedule::When,
+    Code, NamespaceName, Settings, State, Stub, Timer, TimerId, Timestamp, schedule::When,
 };
 use duly_store::{Refusal, TimerView};
 

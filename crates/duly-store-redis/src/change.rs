@@ -59,9 +59,20 @@ impl Shared {
         })
     }
 
-    /// Clears away what the clock has ended, as far as one step goes.
-    pub(crate) async fn sweep(&self, shard: ShardId) -> Result<()> {
+    /// Clears away all that the clock has ended: what is counted is then what there is.
+    pub(crate) async fn sweep_all(&self, shard: ShardId) -> Result<()> {
+        for _ in 0..SWEEPS {
+            if self.sweep(shard).await? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Clears away what the clock has ended, as far as one step goes; answers how many there were.
+    pub(crate) async fn sweep(&self, shard: ShardId) -> Result<usize> {
         let owed = self.owed(shard, None).await?;
+        let found = owed.len();
         let work = stream::iter(owed).map(|(name, id)| async move {
             let Some(case) = self.case(shard, Wanted::new(&name, &id)).await? else {
                 return Ok(());
@@ -71,7 +82,8 @@ impl Shared {
             }
             Ok::<(), duly_store::Error>(())
         });
-        work.buffer_unordered(AT_ONCE).try_collect().await
+        work.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        Ok(found)
     }
 
     /// Ends all leases of a run; answers how many.

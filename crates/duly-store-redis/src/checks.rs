@@ -63,8 +63,8 @@ pub(crate) fn judge(settings: &HashMap<String, String>, min_replicas: u32) -> Fi
             found.unsafe_ones.push((Check::NoFsync, text.to_owned()));
         }
         "everysec" => found.weak_ones.push(
-            "appendfsync is everysec: power loss of all copies loses up to two seconds; always \
-             loses nothing"
+            "appendfsync is everysec: a killed process or lost power loses up to two seconds of \
+             changes that no replica has; always loses nothing"
                 .to_owned(),
         ),
         _ => {}
@@ -103,13 +103,8 @@ pub(crate) async fn check(
     if major < 7 {
         return Err(OpenError::Version { address: address.to_owned(), version });
     }
-    let names = [
-        "appendonly",
-        "appendfsync",
-        "maxmemory",
-        "maxmemory-policy",
-        "min-replicas-to-write",
-    ];
+    let names =
+        ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy", "min-replicas-to-write"];
     let settings = match link.command(cmd("CONFIG").arg("GET").arg(&names)).await {
         Ok(value) => pairs(value),
         Err(_) => HashMap::new(),

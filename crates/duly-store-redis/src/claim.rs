@@ -6,11 +6,6 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use duly_core::{Settings, TimerId, Timestamp, shard::ShardId};
-use duly_store::{
-    ClaimRequest, Claimed, Error, Firing, Lane, Owner, Ready, ReadyCursor, ReadyLane,
-    Result,
-};
 use crate::{
     change::{SWEEPS, digits, flag},
     error::{damaged, unavailable},
@@ -20,6 +15,10 @@ use crate::{
     settings::{lane_key, lane_name},
     shared::{Shared, Space, Wanted},
     token::Ticket,
+};
+use duly_core::{Settings, TimerId, Timestamp, shard::ShardId};
+use duly_store::{
+    ClaimRequest, Claimed, Error, Firing, Lane, Owner, Ready, ReadyCursor, ReadyLane, Result,
 };
 
 /// Most firings that one script grants.
@@ -135,9 +134,10 @@ impl Shared {
         ];
         for (i, wanted) in (from..).zip(lanes) {
             let (first, retry) = claiming.left[i];
-            let known = claiming.numbers.get(&i).map_or_else(Vec::new, |(num, ver)| {
-                format!("{num}:{ver}").into_bytes()
-            });
+            let known = claiming
+                .numbers
+                .get(&i)
+                .map_or_else(Vec::new, |(num, ver)| format!("{num}:{ver}").into_bytes());
             arguments.push(wanted.lane.namespace.as_str().as_bytes().to_vec());
             arguments.push(lane_name(&wanted.lane.key).into_bytes());
             arguments.push(digits(first));
@@ -224,8 +224,7 @@ impl Shared {
             None => (Vec::new(), Vec::new()),
         };
         let rows = limit.clamp(1, ROWS);
-        let arguments =
-            |strict| vec![flag(strict), score.clone(), member.clone(), digits(rows)];
+        let arguments = |strict| vec![flag(strict), score.clone(), member.clone(), digits(rows)];
         let (_, now, mut reply) = self.strictly(shard, Script::Ready, arguments).await?;
         let next_at = reply.maybe_time()?;
         let (score, member) = (reply.bytes()?, reply.bytes()?);

@@ -6,9 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, Pipeline, Value, aio::MultiplexedConnection, cmd,
-};
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value, aio::MultiplexedConnection, cmd};
 
 use crate::script::{CLOCK, Script};
 

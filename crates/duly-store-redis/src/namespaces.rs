@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use duly_core::{NamespaceName, Settings, Timestamp, shard::{ShardId, shard_of}};
+use duly_core::{
+    NamespaceName, Settings, Timestamp,
+    shard::{ShardId, shard_of},
+};
 use duly_store::{
     Error, Result,
     namespaces::{Activity, DeleteMode, Namespace, Put, Secrets},
@@ -115,7 +118,8 @@ impl Shared {
                 let old = old.ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
                 return Ok((namespace(old), false));
             };
-            let seen = old.as_ref().map_or_else(String::new, |old| format!("{}:{}", old.num, old.ver));
+            let seen =
+                old.as_ref().map_or_else(String::new, |old| format!("{}:{}", old.num, old.ver));
             let mut arguments = vec![
                 name.as_str().as_bytes().to_vec(),
                 b"home".to_vec(),

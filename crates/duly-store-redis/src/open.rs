@@ -76,16 +76,11 @@ async fn found(
     address: &Address,
     shards: u16,
 ) -> Result<(u16, String), OpenError> {
-    let refused = |reason: String| OpenError::Refused {
-        address: address.servers[0].clone(),
-        reason,
-    };
+    let refused =
+        |reason: String| OpenError::Refused { address: address.servers[0].clone(), reason };
     let name = format!("{:032x}", rand::random::<u128>());
-    let arguments = vec![
-        FORMAT.to_string().into_bytes(),
-        shards.to_string().into_bytes(),
-        name.into_bytes(),
-    ];
+    let arguments =
+        vec![FORMAT.to_string().into_bytes(), shards.to_string().into_bytes(), name.into_bytes()];
     let shard = duly_core::shard::ShardId(0);
     let answer = router.call(shard, Call::new(Script::Found, arguments)).await;
     let told = async {

@@ -1,8 +1,6 @@
 //! Reading: one timer, lists, counts, forecasts.
 
-use duly_core::{
-    Invalid, NamespaceName, State, TimerId, Timestamp, shard::ShardId,
-};
+use duly_core::{Invalid, NamespaceName, State, TimerId, Timestamp, shard::ShardId};
 use duly_store::{
     Error, Forecast, ForecastRequest, ListRequest, Page, Result, Stats, TimerView,
     query::{LaneStats, ListState, PAGE_BYTES, PAGE_MAX, Position, Totals},

@@ -191,12 +191,8 @@ fn encode_core(w: &mut Writer, timer: &Timer) {
     if timer.updated_at != timer.created_at {
         w.time(timer.updated_at);
     }
-    let counts = [
-        (timer.revision, 1),
-        (timer.occurrence, 0),
-        (timer.attempts, 0),
-        (timer.budget_from, 0),
-    ];
+    let counts =
+        [(timer.revision, 1), (timer.occurrence, 0), (timer.attempts, 0), (timer.budget_from, 0)];
     for (count, usual) in counts {
         if count != usual {
             w.number(u64::from(count));

@@ -32,14 +32,14 @@ impl Reply {
     }
 
     pub(crate) fn text(&mut self) -> Result<String> {
-        String::from_utf8(self.bytes()?)
-            .map_err(|_| damaged("an answer of a script is not UTF-8"))
+        String::from_utf8(self.bytes()?).map_err(|_| damaged("an answer of a script is not UTF-8"))
     }
 
     pub(crate) fn number(&mut self) -> Result<u64> {
         match self.next()? {
-            Value::Int(number) => u64::try_from(number)
-                .map_err(|_| damaged(format!("a count below zero: {number}"))),
+            Value::Int(number) => {
+                u64::try_from(number).map_err(|_| damaged(format!("a count below zero: {number}")))
+            }
             other => parse(&text(other)?),
         }
     }

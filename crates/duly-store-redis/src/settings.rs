@@ -8,9 +8,7 @@ use duly_core::{
 };
 
 use crate::record::{
-    content::{
-        decode_destination, decode_retry, encode_destination, encode_retry, unknown_field,
-    },
+    content::{decode_destination, decode_retry, encode_destination, encode_retry, unknown_field},
     fields::{Reader, Result, Unreadable, Writer},
 };
 

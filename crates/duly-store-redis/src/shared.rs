@@ -58,13 +58,7 @@ pub(crate) enum Space<'a> {
 
 impl<'a> Wanted<'a> {
     pub(crate) const fn new(name: &'a NamespaceName, id: &'a TimerId) -> Self {
-        Self {
-            space: Space::Named(name),
-            id: Some(id),
-            letter: None,
-            firing: None,
-            payloads: true,
-        }
+        Self { space: Space::Named(name), id: Some(id), letter: None, firing: None, payloads: true }
     }
 }
 
@@ -128,9 +122,10 @@ impl Shared {
             Space::Named(name) => (name.as_str().to_owned(), Vec::new()),
             Space::Numbered(num) => (format!("#{num}"), self.known_of(num)),
         };
-        let firing = wanted.id.zip(wanted.firing).map(|(id, (incarnation, occurrence))| {
-            keys::firing_key(id, incarnation, occurrence)
-        });
+        let firing = wanted
+            .id
+            .zip(wanted.firing)
+            .map(|(id, (incarnation, occurrence))| keys::firing_key(id, incarnation, occurrence));
         let arguments = vec![
             space.into_bytes(),
             wanted.id.map_or_else(Vec::new, |id| id.as_str().as_bytes().to_vec()),

@@ -22,9 +22,10 @@ impl Case {
     pub(super) fn import(&self, timer: &Timer) -> Result<Step, Refusal> {
         let payload = timer.payload.as_ref().map(|payload| payload.bytes.len() as u64);
         let record = Record::new(timer.clone(), lane_number(timer.destination.as_ref()));
-        let known_letter = self.other.as_ref().map(|letter| {
-            TimerView::whole(self.control.name.clone(), State::Dead, letter.clone())
-        });
+        let known_letter = self
+            .other
+            .as_ref()
+            .map(|letter| TimerView::whole(self.control.name.clone(), State::Dead, letter.clone()));
         if timer.death.is_some() {
             return self.import_letter(record, payload, known_letter);
         }

@@ -31,8 +31,7 @@ impl Case {
             return Judged::Answer(self.settled_before(ticket, verdict));
         };
         let attempt = live.record.timer.attempts + 1;
-        let ended =
-            |outcome, reason: &str| Attempt::new(attempt, lease.since, outcome, reason);
+        let ended = |outcome, reason: &str| Attempt::new(attempt, lease.since, outcome, reason);
         let mut record = live.record.clone();
         if let Some(verdict) = kind(verdict) {
             record.timer.last_settled = Some(SettledToken { nonce: ticket.nonce, verdict });

@@ -41,31 +41,16 @@ const CLOCK_KEY: &str = "duly:{17q}:test-clock";
 
 static RUNS: AtomicU64 = AtomicU64::new(1);
 
-/// How calls of several items are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Calls {
-    /// As they come.
-    Whole,
-    /// Item by item: then they are carried out in their order also where they touch different
-    /// timers, which the port does not promise and the comparison with the reference wants.
-    OneByOne,
-}
-
 /// A store of one shard on a server of its own.
 pub(crate) struct RedisHarness {
     runtime: Option<Runtime>,
     server: Mutex<Server>,
     clock: ManualClock,
     store: Mutex<Arc<Seen>>,
-    calls: Calls,
 }
 
 impl RedisHarness {
     pub(crate) fn new() -> Self {
-        Self::with(Calls::Whole)
-    }
-
-    pub(crate) fn with(calls: Calls) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -74,14 +59,8 @@ impl RedisHarness {
         let server = Server::start(&[]);
         let clock = ManualClock::default();
         write_clock(&server, &clock);
-        let store = open(&runtime, &server, calls);
-        Self {
-            runtime: Some(runtime),
-            server: Mutex::new(server),
-            clock,
-            store: Mutex::new(store),
-            calls,
-        }
+        let store = open(&runtime, &server);
+        Self { runtime: Some(runtime), server: Mutex::new(server), clock, store: Mutex::new(store) }
     }
 }
 
@@ -91,7 +70,7 @@ fn write_clock(server: &Server, clock: &ManualClock) {
     assert_eq!(tell(server.port(), &format!("SET {CLOCK_KEY} {now}")), "+OK");
 }
 
-fn open(runtime: &Runtime, server: &Server, calls: Calls) -> Arc<Seen> {
+fn open(runtime: &Runtime, server: &Server) -> Arc<Seen> {
     let mut options = Options::new(format!("redis://127.0.0.1:{}", server.port()));
     options.shards = 1;
     options.clock = Some(CLOCK.to_owned());
@@ -102,7 +81,7 @@ fn open(runtime: &Runtime, server: &Server, calls: Calls) -> Arc<Seen> {
         .expect("opening does not panic")
         .expect("the store opens");
     let runs = Mutex::default();
-    Arc::new(Seen { store: Arc::new(store), runtime: runtime.handle().clone(), runs, calls })
+    Arc::new(Seen { store: Arc::new(store), runtime: runtime.handle().clone(), runs })
 }
 
 impl Drop for RedisHarness {
@@ -145,7 +124,7 @@ impl Harness for RedisHarness {
             server.kill();
             server.start_again();
             let runtime = self.runtime.as_ref().expect("it lives as long as the harness");
-            *self.store.lock() = open(runtime, &server, self.calls);
+            *self.store.lock() = open(runtime, &server);
         }
         let store = Arc::clone(&self.store.lock().store);
         async move {
@@ -165,7 +144,6 @@ pub(crate) struct Seen {
     runtime: tokio::runtime::Handle,
     /// The run that a number stands for now.
     runs: Mutex<HashMap<u64, u64>>,
-    calls: Calls,
 }
 
 impl Seen {
@@ -181,17 +159,7 @@ impl Store for Seen {
     }
 
     fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
-        if self.calls == Calls::Whole {
-            return self.store.apply(shard, commands);
-        }
-        async move {
-            let mut outcomes = Vec::new();
-            for command in commands {
-                outcomes.extend(self.store.apply(shard, vec![command]).await?);
-            }
-            Ok(outcomes)
-        }
-        .boxed()
+        self.store.apply(shard, commands)
     }
 
     fn ready(
@@ -215,19 +183,7 @@ impl Store for Seen {
         shard: ShardId,
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
-        if self.calls == Calls::Whole {
-            return self.store.settle(shard, settlements);
-        }
-        async move {
-            // The call is refused as a whole before anything is done.
-            duly_store::settle::check(&settlements)?;
-            let mut outcomes = Vec::new();
-            for settlement in settlements {
-                outcomes.extend(self.store.settle(shard, vec![settlement]).await?);
-            }
-            Ok(outcomes)
-        }
-        .boxed()
+        self.store.settle(shard, settlements)
     }
 
     fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {

@@ -2,5 +2,6 @@
 
 mod conformance;
 mod harness;
+mod in_order;
 mod model;
 mod server;

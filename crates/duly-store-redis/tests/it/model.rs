@@ -1,8 +1,11 @@
 //! The store and the reference under the same random operations.
 
-use duly_store::conformance::model::{Disturb, compare_with_memory};
+use duly_store::conformance::{
+    MemoryHarness,
+    model::{Disturb, compare},
+};
 
-use crate::harness::{Calls, RedisHarness};
+use crate::{harness::RedisHarness, in_order::InOrder};
 
 fn seeds(usual: u64) -> u64 {
     std::env::var("DULY_MODEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(usual)
@@ -12,8 +15,9 @@ fn agrees(seeds: std::ops::Range<u64>, steps: usize, disturb: Disturb) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
     for seed in seeds {
-        let subject = RedisHarness::with(Calls::OneByOne);
-        let compared = runtime.block_on(compare_with_memory(&subject, seed, steps, disturb));
+        let (reference, subject) =
+            (InOrder(MemoryHarness::new(seed)), InOrder(RedisHarness::new()));
+        let compared = runtime.block_on(compare(&reference, &subject, seed, steps, disturb));
         if let Err(difference) = compared {
             panic!("{difference}");
         }

@@ -25,7 +25,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one that keeps everything it acknowledges over a kill.
+    /// Starts one that keeps everything it acknowledges: with `everysec` it answers while a sync is
+    /// under way, before anything is handed to the system, so a kill too would lose changes.
     pub(crate) fn start(extra: &[&str]) -> Self {
         let directory = TempDir::new().expect("a temporary directory");
         let extra = extra.iter().map(ToString::to_string).collect();
@@ -71,7 +72,7 @@ impl Server {
         command
             .current_dir(self.directory.path())
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""])
+            .args(["--appendonly", "yes", "--appendfsync", "always", "--save", ""])
             .args(["--logfile", "log", "--loglevel", "notice"])
             .args(&self.extra)
             .stdin(Stdio::null())
