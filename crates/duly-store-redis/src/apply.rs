@@ -24,12 +24,12 @@ use redis::Value;
 use crate::{
     case::{self, Control, Live, Step},
     change::{AT_ONCE, TRIES, Written, digits},
+    deployment::{Deployment, Space, Wanted},
     error::{damaged, unavailable},
     link::Call,
     record::{self, Record},
     reply::Reply,
     script::Script,
-    shared::{Shared, Space, Wanted},
 };
 
 /// Most scripts of one pipeline.
@@ -41,7 +41,7 @@ struct Sent {
     lane: u8,
 }
 
-impl Shared {
+impl Deployment {
     pub(crate) async fn apply(&self, shard: ShardId, commands: Vec<Command>) -> Vec<Outcome> {
         let mut outcomes: Vec<Option<Outcome>> = commands.iter().map(|_| None).collect();
         let mut waiting: VecDeque<(usize, Command)> = commands.into_iter().enumerate().collect();

@@ -6,11 +6,11 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     case::{Case, Draft},
+    deployment::{Deployment, Wanted},
     error::{damaged, unavailable},
     record::{Holder, run_name},
     reply::Reply,
     script::Script,
-    shared::{Shared, Wanted},
 };
 
 /// How often a change is tried that others come before.
@@ -36,7 +36,7 @@ pub(crate) enum Written {
     TooFast(u64),
 }
 
-impl Shared {
+impl Deployment {
     /// Writes a draft, unless something has changed since the case was read.
     pub(crate) async fn write(
         &self,

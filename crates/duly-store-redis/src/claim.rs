@@ -8,12 +8,12 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use crate::{
     change::{SWEEPS, digits, flag},
+    deployment::{Deployment, Space, Wanted},
     error::{damaged, unavailable},
     record::{Record, run_name},
     reply::Reply,
     script::Script,
     settings::{lane_key, lane_name},
-    shared::{Shared, Space, Wanted},
     token::Ticket,
 };
 use duly_core::{Settings, TimerId, Timestamp, shard::ShardId};
@@ -50,14 +50,14 @@ struct Claiming<'a> {
     now: Timestamp,
 }
 
-impl Shared {
+impl Deployment {
     pub(crate) async fn claim(
         self: &Arc<Self>,
         shard: ShardId,
         request: &ClaimRequest,
     ) -> Result<Claimed> {
         let [_, _, nonce @ ..] = rand::random::<u64>().to_be_bytes();
-        let mut guard = HandBack { shared: Arc::clone(self), shard, nonce, seen: false };
+        let mut guard = HandBack { deployment: Arc::clone(self), shard, nonce, seen: false };
         let left = request.lanes.iter().map(|lane| (lane.first_max, lane.retry_max)).collect();
         let mut claiming = Claiming {
             request,
@@ -381,7 +381,7 @@ fn read_cursor(cursor: &ReadyCursor) -> Result<(Vec<u8>, Vec<u8>)> {
 
 /// Hands a claim back unless its answer was seen: also when the call was dropped half way.
 struct HandBack {
-    shared: Arc<Shared>,
+    deployment: Arc<Deployment>,
     shard: ShardId,
     nonce: [u8; 6],
     seen: bool,
@@ -395,9 +395,9 @@ impl Drop for HandBack {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        let (shared, shard, nonce) = (Arc::clone(&self.shared), self.shard, self.nonce);
+        let (deployment, shard, nonce) = (Arc::clone(&self.deployment), self.shard, self.nonce);
         runtime.spawn(async move {
-            if let Err(error) = shared.unclaim(shard, nonce).await {
+            if let Err(error) = deployment.unclaim(shard, nonce).await {
                 tracing::warn!(%error, "a claim whose answer was lost could not be taken back");
             }
         });

@@ -8,8 +8,8 @@ use duly_store::{Health, Result};
 
 use crate::{
     change::{digits, flag},
+    deployment::Deployment,
     script::Script,
-    shared::Shared,
 };
 
 /// How often it is looked.
@@ -18,14 +18,14 @@ const EVERY: Duration = Duration::from_secs(1);
 const PAGE: usize = 100;
 
 /// Looks again and again until it is aborted.
-pub(crate) async fn watch(shared: Arc<Shared>) {
+pub(crate) async fn watch(deployment: Arc<Deployment>) {
     loop {
-        shared.look().await;
+        deployment.look().await;
         tokio::time::sleep(EVERY).await;
     }
 }
 
-impl Shared {
+impl Deployment {
     /// Sums up all shards and keeps what was found.
     pub(crate) async fn look(&self) {
         let found = self.sum().await;

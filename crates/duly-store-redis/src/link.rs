@@ -8,7 +8,10 @@ use std::{sync::Arc, time::Duration};
 
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value, aio::MultiplexedConnection, cmd};
 
-use crate::script::{CLOCK, Script};
+use crate::{
+    Options,
+    script::{CLOCK, Script},
+};
 
 /// A script that is called with these arguments.
 #[derive(Debug, Clone)]
@@ -56,22 +59,8 @@ pub(crate) struct Lost(pub(crate) String);
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     connection: MultiplexedConnection,
-    texts: Arc<Texts>,
-}
-
-/// Texts of the scripts, and their digests.
-#[derive(Debug)]
-pub(crate) struct Texts {
-    texts: Vec<String>,
-    digests: Vec<String>,
-}
-
-impl Texts {
-    /// Texts with this clock; the digests are told by the first server.
-    fn new(clock: Option<&str>) -> Vec<String> {
-        let clock = clock.unwrap_or(CLOCK);
-        Script::ALL.iter().map(|script| script.text(clock)).collect()
-    }
+    texts: Arc<[String]>,
+    digests: Arc<[String]>,
 }
 
 /// How connections are made.
@@ -79,7 +68,20 @@ impl Texts {
 pub(crate) struct Dial {
     pub(crate) connect_within: Duration,
     pub(crate) answer_within: Duration,
-    pub(crate) clock: Option<String>,
+    /// Texts of the scripts, in the order of their places.
+    pub(crate) texts: Arc<[String]>,
+}
+
+impl Dial {
+    /// How to connect with these options.
+    pub(crate) fn new(options: &Options) -> Self {
+        let clock = options.clock.as_deref().unwrap_or(CLOCK);
+        Self {
+            connect_within: options.connect_within,
+            answer_within: options.answer_within + options.replicas_within,
+            texts: Script::ALL.iter().map(|script| script.text(clock)).collect(),
+        }
+    }
 }
 
 impl Link {
@@ -90,13 +92,12 @@ impl Link {
             .set_connection_timeout(Some(dial.connect_within))
             .set_response_timeout(Some(dial.answer_within));
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        let texts = Texts::new(dial.clock.as_deref());
         let mut load = Pipeline::new();
-        for text in &texts {
+        for text in dial.texts.iter() {
             load.add_command(cmd("SCRIPT").arg("LOAD").arg(text.as_str()).clone());
         }
         let digests: Vec<String> = load.query_async(&mut connection).await?;
-        Ok(Self { connection, texts: Arc::new(Texts { texts, digests }) })
+        Ok(Self { connection, texts: Arc::clone(&dial.texts), digests: digests.into() })
     }
 
     /// Sends a command that is no script.
@@ -135,11 +136,11 @@ impl Link {
             let place = call.script.place();
             let mut command = if manner.whole {
                 let mut command = cmd("EVAL");
-                command.arg(&self.texts.texts[place]);
+                command.arg(&self.texts[place]);
                 command
             } else {
                 let mut command = cmd("EVALSHA");
-                command.arg(&self.texts.digests[place]);
+                command.arg(&self.digests[place]);
                 command
             };
             command.arg(1).arg(seq);

@@ -18,10 +18,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::{
     case::Control,
     change::{AT_ONCE, TRIES, digits},
+    deployment::Deployment,
     error::damaged,
     script::Script,
     settings,
-    shared::Shared,
 };
 
 /// What becomes of a namespace.
@@ -33,7 +33,7 @@ struct Next {
     new: bool,
 }
 
-impl Shared {
+impl Deployment {
     fn home(&self, name: &NamespaceName) -> ShardId {
         shard_of(name.as_str(), "", self.shards)
     }

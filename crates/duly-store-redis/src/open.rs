@@ -9,28 +9,25 @@ use crate::{
     OpenError, Options,
     address::Address,
     checks,
+    deployment::Deployment,
     keys::SHARDS_MAX,
     link::{Call, Dial},
     record::FORMAT,
     reply::Reply,
     router::Router,
     script::Script,
-    shared::Shared,
 };
 
 /// Connects and joins.
-pub(crate) async fn open(options: &Options) -> Result<Arc<Shared>, OpenError> {
+pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError> {
     let address = Address::parse(&options.url)?;
     let wanted = options.shards.clamp(1, SHARDS_MAX);
     let replicas =
         (options.min_replicas > 0).then_some((options.min_replicas, options.replicas_within));
+    let dial = Dial::new(options);
     let router = |shards| {
-        let dial = Dial {
-            connect_within: options.connect_within,
-            answer_within: options.answer_within + options.replicas_within,
-            clock: options.clock.clone(),
-        };
-        Router::new(address.clone(), dial, options.connections, shards, replicas)
+        let (address, dial) = (address.clone(), dial.clone());
+        Router::new(address, dial, options.connections, shards, replicas)
     };
     // Shard 0 is in the same slot whatever the number of shards.
     let first = router(1);
@@ -38,7 +35,7 @@ pub(crate) async fn open(options: &Options) -> Result<Arc<Shared>, OpenError> {
     let (shards, name) = found(&first, &address, wanted).await?;
     let router = if shards == 1 { first } else { router(shards) };
     reach(&router, &address, options).await?;
-    Ok(Arc::new(Shared::new(router, shards, xxh3_64(name.as_bytes()))))
+    Ok(Arc::new(Deployment::new(router, shards, xxh3_64(name.as_bytes()))))
 }
 
 /// Finds the servers and looks at their settings.

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use crate::{
     case::{Case, Control, Live, Seen},
     change::{SWEEPS, digits, flag},
+    deployment::{Deployment, Space, Wanted},
     error::damaged,
     keys,
     record::{self, Lease, Record},
     reply::Reply,
     script::Script,
     settings::lane_key,
-    shared::{Shared, Space, Wanted},
 };
 
 /// Rows of a list that one script looks at.
@@ -34,7 +34,7 @@ struct Row {
     record: Option<Record>,
 }
 
-impl Shared {
+impl Deployment {
     pub(crate) async fn get(
         &self,
         shard: ShardId,

@@ -13,11 +13,11 @@ use redis::Value;
 use crate::{
     case::{Draft, Judged},
     change::{AT_ONCE, TRIES, Written, digits},
+    deployment::{Deployment, Space, Wanted},
     error::damaged,
     link::Call,
     reply::Reply,
     script::Script,
-    shared::{Shared, Space, Wanted},
     token::Ticket,
 };
 
@@ -27,7 +27,7 @@ const PIPELINE: usize = 512;
 /// A verdict whose token has been read.
 type Open = (usize, Ticket, Settlement);
 
-impl Shared {
+impl Deployment {
     /// Takes verdicts. An error means that none of them is known to be taken.
     pub(crate) async fn settle(
         &self,

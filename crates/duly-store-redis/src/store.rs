@@ -13,12 +13,12 @@ use duly_store::{
 use futures::FutureExt;
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{OpenError, Options, health, open, shared::Shared, wakeups};
+use crate::{OpenError, Options, deployment::Deployment, health, open, wakeups};
 
 /// Timers in Redis or Valkey. Cheap to share; dropping it ends its connections and leaves everything
 /// in Redis as it is.
 pub struct RedisStore {
-    shared: Arc<Shared>,
+    deployment: Arc<Deployment>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -28,26 +28,26 @@ impl RedisStore {
     /// # Errors
     /// One clear reason: a wrong URL, no answer, a setting that would lose timers, another format.
     pub async fn open(options: &Options) -> std::result::Result<Self, OpenError> {
-        let shared = open::open(options).await?;
+        let deployment = open::open(options).await?;
         let (ready, listening) = tokio::sync::oneshot::channel();
-        let mut tasks = vec![tokio::spawn(wakeups::listen(Arc::clone(&shared), ready))];
+        let mut tasks = vec![tokio::spawn(wakeups::listen(Arc::clone(&deployment), ready))];
         // Without it wake-ups come late, and that is no reason to refuse.
         let _late = tokio::time::timeout(options.connect_within, listening).await;
-        shared.look().await;
-        tasks.push(tokio::spawn(health::watch(Arc::clone(&shared))));
-        Ok(Self { shared, tasks })
+        deployment.look().await;
+        tasks.push(tokio::spawn(health::watch(Arc::clone(&deployment))));
+        Ok(Self { deployment, tasks })
     }
 
     /// Looks at once how the store feels, instead of each second.
     pub async fn look(&self) {
-        self.shared.look().await;
+        self.deployment.look().await;
     }
 
     fn own(&self, shard: ShardId) -> Result<()> {
-        if shard.0 < self.shared.shards {
+        if shard.0 < self.deployment.shards {
             return Ok(());
         }
-        let allowed = format!("a shard from 0 to {}", self.shared.shards - 1);
+        let allowed = format!("a shard from 0 to {}", self.deployment.shards - 1);
         Err(Invalid::new("shard", shard.0, allowed).into())
     }
 }
@@ -62,20 +62,22 @@ impl Drop for RedisStore {
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("shards", &self.shared.shards).finish_non_exhaustive()
+        f.debug_struct("RedisStore")
+            .field("shards", &self.deployment.shards)
+            .finish_non_exhaustive()
     }
 }
 
 impl Store for RedisStore {
     fn shards(&self) -> u16 {
-        self.shared.shards
+        self.deployment.shards
     }
 
     fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
         async move {
             self.own(shard)?;
             command::check_count(commands.len())?;
-            Ok(self.shared.apply(shard, commands).await)
+            Ok(self.deployment.apply(shard, commands).await)
         }
         .boxed()
     }
@@ -88,7 +90,7 @@ impl Store for RedisStore {
     ) -> StoreFuture<'_, Ready> {
         async move {
             self.own(shard)?;
-            self.shared.ready(shard, after, limit).await
+            self.deployment.ready(shard, after, limit).await
         }
         .boxed()
     }
@@ -97,7 +99,7 @@ impl Store for RedisStore {
         async move {
             self.own(shard)?;
             claim::check(&request)?;
-            self.shared.claim(shard, &request).await
+            self.deployment.claim(shard, &request).await
         }
         .boxed()
     }
@@ -110,7 +112,7 @@ impl Store for RedisStore {
         async move {
             self.own(shard)?;
             settle::check(&settlements)?;
-            self.shared.settle(shard, settlements).await
+            self.deployment.settle(shard, settlements).await
         }
         .boxed()
     }
@@ -118,7 +120,7 @@ impl Store for RedisStore {
     fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
         async move {
             self.own(shard)?;
-            self.shared.release(shard, run).await
+            self.deployment.release(shard, run).await
         }
         .boxed()
     }
@@ -131,7 +133,7 @@ impl Store for RedisStore {
     ) -> StoreFuture<'_, Option<TimerView>> {
         async move {
             self.own(shard)?;
-            self.shared.get(shard, &namespace, &id).await
+            self.deployment.get(shard, &namespace, &id).await
         }
         .boxed()
     }
@@ -139,7 +141,7 @@ impl Store for RedisStore {
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
         async move {
             self.own(shard)?;
-            self.shared.list(shard, &request).await
+            self.deployment.list(shard, &request).await
         }
         .boxed()
     }
@@ -147,7 +149,7 @@ impl Store for RedisStore {
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
         async move {
             self.own(shard)?;
-            self.shared.stats(shard, &namespace).await
+            self.deployment.stats(shard, &namespace).await
         }
         .boxed()
     }
@@ -159,17 +161,17 @@ impl Store for RedisStore {
     ) -> StoreFuture<'_, Option<Forecast>> {
         async move {
             self.own(shard)?;
-            self.shared.forecast(shard, &request).await
+            self.deployment.forecast(shard, &request).await
         }
         .boxed()
     }
 
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
-        async move { self.shared.put_namespace(&name, &put).await }.boxed()
+        async move { self.deployment.put_namespace(&name, &put).await }.boxed()
     }
 
     fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
-        async move { self.shared.get_namespace(&name).await }.boxed()
+        async move { self.deployment.get_namespace(&name).await }.boxed()
     }
 
     fn list_namespaces(
@@ -177,23 +179,23 @@ impl Store for RedisStore {
         after: Option<NamespaceName>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<Namespace>> {
-        async move { self.shared.list_namespaces(after.as_ref(), limit).await }.boxed()
+        async move { self.deployment.list_namespaces(after.as_ref(), limit).await }.boxed()
     }
 
     fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
-        async move { self.shared.set_activity(&name, activity).await }.boxed()
+        async move { self.deployment.set_activity(&name, activity).await }.boxed()
     }
 
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
-        async move { self.shared.delete_namespace(&name, mode).await }.boxed()
+        async move { self.deployment.delete_namespace(&name, mode).await }.boxed()
     }
 
     fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
-        let place = usize::from(shard.0).min(self.shared.wakeups.len() - 1);
-        self.shared.wakeups[place].subscribe()
+        let place = usize::from(shard.0).min(self.deployment.wakeups.len() - 1);
+        self.deployment.wakeups[place].subscribe()
     }
 
     fn health(&self) -> Health {
-        self.shared.health.lock().clone()
+        self.deployment.health.lock().clone()
     }
 }

@@ -10,23 +10,23 @@ use duly_core::shard::ShardId;
 use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value, cmd};
 use tokio::sync::mpsc;
 
-use crate::{keys, shared::Shared};
+use crate::{deployment::Deployment, keys};
 
 /// How long to wait before a connection is made again, and how often it is looked whether shards
 /// have moved.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Listens to all servers until it is aborted. `ready` is told once each server was listened to.
-pub(crate) async fn listen(shared: Arc<Shared>, ready: tokio::sync::oneshot::Sender<()>) {
+pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::oneshot::Sender<()>) {
     let mut ready = Some(ready);
     loop {
-        let owners = shared.router.owners();
+        let owners = deployment.router.owners();
         let mut listening = tokio::task::JoinSet::new();
         let (told, mut heard) = mpsc::unbounded_channel();
         for (server, shards) in owners.clone() {
-            let (shared, told) = (Arc::clone(&shared), told.clone());
+            let (deployment, told) = (Arc::clone(&deployment), told.clone());
             listening.spawn(async move {
-                let ended = listen_to(&shared, &server, &shards, &told).await;
+                let ended = listen_to(&deployment, &server, &shards, &told).await;
                 if let Err(error) = ended {
                     tracing::debug!(%server, %error, "cannot listen");
                 }
@@ -42,14 +42,14 @@ pub(crate) async fn listen(shared: Arc<Shared>, ready: tokio::sync::oneshot::Sen
         }
         loop {
             let over = tokio::time::timeout(PAUSE, listening.join_next()).await;
-            if over.is_ok() || shared.router.owners() != owners {
+            if over.is_ok() || deployment.router.owners() != owners {
                 break;
             }
         }
         listening.abort_all();
         tokio::time::sleep(PAUSE / 4).await;
         for shard in owners.into_values().flatten() {
-            shared.wake(shard);
+            deployment.wake(shard);
         }
     }
 }
@@ -57,12 +57,12 @@ pub(crate) async fn listen(shared: Arc<Shared>, ready: tokio::sync::oneshot::Sen
 /// Listens to the channels of some shards on one server until the connection breaks or a shard
 /// moves away.
 async fn listen_to(
-    shared: &Shared,
+    deployment: &Deployment,
     server: &str,
     shards: &[ShardId],
     told: &mpsc::UnboundedSender<()>,
 ) -> redis::RedisResult<()> {
-    let url = shared.router.address().pushed(server);
+    let url = deployment.router.address().pushed(server);
     let (sender, mut pushed) = mpsc::unbounded_channel::<PushInfo>();
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PAUSE * 5))
@@ -72,7 +72,7 @@ async fn listen_to(
     let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     let channels: HashMap<Vec<u8>, ShardId> = shards
         .iter()
-        .map(|shard| (keys::key(shared.router.seq(*shard), "wake").into_bytes(), *shard))
+        .map(|shard| (keys::key(deployment.router.seq(*shard), "wake").into_bytes(), *shard))
         .collect();
     for channel in channels.keys() {
         let mut connection = connection.clone();
@@ -82,7 +82,7 @@ async fn listen_to(
         }
     }
     for shard in shards {
-        shared.wake(*shard);
+        deployment.wake(*shard);
     }
     // Nobody hears it when this is not the first time.
     let _unheard = told.send(());
@@ -92,7 +92,7 @@ async fn listen_to(
                 if let Some(Value::BulkString(channel)) = data.first()
                     && let Some(shard) = channels.get(channel)
                 {
-                    shared.wake(*shard);
+                    deployment.wake(*shard);
                 }
             }
             PushKind::Disconnection | PushKind::SUnsubscribe => break,

@@ -69,7 +69,6 @@ impl Writer {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "seven bits are kept")]
 const fn low_bits(value: u64) -> u8 {
     (value & 0x7f) as u8
 }

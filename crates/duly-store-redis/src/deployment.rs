@@ -26,7 +26,7 @@ const KNOWN_MAX: usize = 10_000;
 
 /// The inside of a store.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct Deployment {
     pub(crate) router: Router,
     pub(crate) shards: u16,
     /// Tells tokens of this deployment from those of another.
@@ -62,7 +62,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-impl Shared {
+impl Deployment {
     pub(crate) fn new(router: Router, shards: u16, seed: u64) -> Self {
         Self {
             router,
