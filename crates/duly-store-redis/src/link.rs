@@ -92,6 +92,8 @@ impl Link {
             .set_connection_timeout(Some(dial.connect_within))
             .set_response_timeout(Some(dial.answer_within));
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        // Who may not speak here is told so, and not cut off in the middle of a large script.
+        cmd("PING").exec_async(&mut connection).await?;
         let mut load = Pipeline::new();
         for text in dial.texts.iter() {
             load.add_command(cmd("SCRIPT").arg("LOAD").arg(text.as_str()).clone());

@@ -25,15 +25,15 @@ pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError
     let replicas =
         (options.min_replicas > 0).then_some((options.min_replicas, options.replicas_within));
     let dial = Dial::new(options);
-    let router = |shards| {
+    let router = |shards, replicas| {
         let (address, dial) = (address.clone(), dial.clone());
         Router::new(address, dial, options.connections, shards, replicas)
     };
     // Shard 0 is in the same slot whatever the number of shards.
-    let first = router(1);
+    let first = router(1, None);
     reach(&first, &address, options).await?;
     let (shards, name) = found(&first, &address, wanted).await?;
-    let router = if shards == 1 { first } else { router(shards) };
+    let router = router(shards, replicas);
     reach(&router, &address, options).await?;
     Ok(Arc::new(Deployment::new(router, shards, xxh3_64(name.as_bytes()))))
 }

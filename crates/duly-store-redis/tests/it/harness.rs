@@ -32,6 +32,36 @@ use tokio::{runtime::Runtime, sync::watch};
 
 use crate::server::{Server, tell};
 
+/// Servers that a store can be on.
+pub(crate) trait Servers: Send {
+    /// The URL of the store.
+    fn url(&self) -> String;
+
+    /// Port of the server that has shard 0.
+    fn port(&self) -> u16;
+
+    /// Ends them all and starts them again.
+    fn restart(&mut self, how: Restart);
+}
+
+impl Servers for Server {
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", Self::port(self))
+    }
+
+    fn port(&self) -> u16 {
+        Self::port(self)
+    }
+
+    fn restart(&mut self, how: Restart) {
+        if how == Restart::Clean {
+            tell(Self::port(self), "SHUTDOWN");
+        }
+        self.kill();
+        self.start_again();
+    }
+}
+
 /// What scripts use for a clock in tests.
 const CLOCK: &str = "local function clock()\n  return tonumber(redis.call('GET', \
                      string.sub(KEYS[1], 1, -4) .. 'test-clock'))\nend";
@@ -44,34 +74,42 @@ static RUNS: AtomicU64 = AtomicU64::new(1);
 /// A store of one shard on a server of its own.
 pub(crate) struct RedisHarness {
     runtime: Option<Runtime>,
-    server: Mutex<Server>,
+    servers: Arc<Mutex<dyn Servers>>,
     clock: ManualClock,
     store: Mutex<Arc<Seen>>,
 }
 
 impl RedisHarness {
+    /// On a server of its own.
     pub(crate) fn new() -> Self {
+        Self::on(Arc::new(Mutex::new(Server::start(&[]))))
+    }
+
+    /// On servers that hold nothing yet.
+    pub(crate) fn on(servers: Arc<Mutex<dyn Servers>>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .expect("a runtime");
-        let server = Server::start(&[]);
         let clock = ManualClock::default();
-        write_clock(&server, &clock);
-        let store = open(&runtime, &server);
-        Self { runtime: Some(runtime), server: Mutex::new(server), clock, store: Mutex::new(store) }
+        let store = {
+            let servers = servers.lock();
+            write_clock(&*servers, &clock);
+            Mutex::new(open(&runtime, &*servers))
+        };
+        Self { runtime: Some(runtime), servers, clock, store }
     }
 }
 
-fn write_clock(server: &Server, clock: &ManualClock) {
+fn write_clock(servers: &dyn Servers, clock: &ManualClock) {
     use duly_core::env::Clock;
     let now = clock.now().unix_ms();
-    assert_eq!(tell(server.port(), &format!("SET {CLOCK_KEY} {now}")), "+OK");
+    assert_eq!(tell(servers.port(), &format!("SET {CLOCK_KEY} {now}")), "+OK");
 }
 
-fn open(runtime: &Runtime, server: &Server) -> Arc<Seen> {
-    let mut options = Options::new(format!("redis://127.0.0.1:{}", server.port()));
+fn open(runtime: &Runtime, servers: &dyn Servers) -> Arc<Seen> {
+    let mut options = Options::new(servers.url());
     options.shards = 1;
     options.clock = Some(CLOCK.to_owned());
     let handle = runtime.handle().clone();
@@ -104,7 +142,7 @@ impl Harness for RedisHarness {
 
     fn advance(&self, by: Millis) -> BoxFuture<'_, ()> {
         self.clock.advance(by);
-        write_clock(&self.server.lock(), &self.clock);
+        write_clock(&*self.servers.lock(), &self.clock);
         futures::future::ready(()).boxed()
     }
 
@@ -117,14 +155,10 @@ impl Harness for RedisHarness {
     fn restart(&self, how: Restart) -> BoxFuture<'_, Option<()>> {
         let runs: Vec<u64> = self.store.lock().runs.lock().values().copied().collect();
         {
-            let mut server = self.server.lock();
-            if how == Restart::Clean {
-                tell(server.port(), "SHUTDOWN");
-            }
-            server.kill();
-            server.start_again();
+            let mut servers = self.servers.lock();
+            servers.restart(how);
             let runtime = self.runtime.as_ref().expect("it lives as long as the harness");
-            *self.store.lock() = open(runtime, &server);
+            *self.store.lock() = open(runtime, &*servers);
         }
         let store = Arc::clone(&self.store.lock().store);
         async move {

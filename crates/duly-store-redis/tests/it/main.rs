@@ -1,7 +1,12 @@
 //! Tests against real servers, which they start as child processes.
 
+mod alone;
+mod calls;
+mod cluster;
 mod conformance;
+mod failover;
 mod harness;
 mod in_order;
 mod model;
 mod server;
+mod shards;

@@ -3,7 +3,7 @@
 //! `DULY_REDIS_SERVER` names another program, such as `valkey-server`. Dropping a server kills it.
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -43,6 +43,12 @@ impl Server {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The port by which the servers of a Cluster talk to each other.
+    pub(crate) fn bus_port(&self) -> u16 {
+        let at = self.extra.iter().position(|argument| argument == "--cluster-port");
+        at.and_then(|at| self.extra.get(at + 1)?.parse().ok()).expect("it is of a Cluster")
     }
 
     /// Kills it as kill -9 does.
@@ -114,7 +120,7 @@ fn answers(port: u16) -> bool {
         return false;
     }
     let mut answer = [0; 7];
-    stream.read_exact(&mut answer).is_ok() && answer == *b"+PONG\r\n"
+    stream.read_exact(&mut answer).is_ok() && [*b"+PONG\r\n", *b"-NOAUTH"].contains(&answer)
 }
 
 pub(crate) fn free_port() -> u16 {
@@ -122,14 +128,30 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("it is bound").port()
 }
 
-/// Sends one command and answers the first line of what comes back.
+/// Sends one command and answers what comes back: the text of a bulk, else the line.
 pub(crate) fn tell(port: u16, command: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
     stream.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
-    let mut answer = Vec::new();
+    let mut line = Vec::new();
     let mut byte = [0];
     while stream.read_exact(&mut byte).is_ok() && byte[0] != b'\n' {
-        answer.push(byte[0]);
+        line.push(byte[0]);
     }
-    String::from_utf8_lossy(&answer).trim().to_owned()
+    let line = String::from_utf8_lossy(&line).trim().to_owned();
+    let Some(bytes) = line.strip_prefix('$').and_then(|bytes| bytes.parse().ok()) else {
+        return line;
+    };
+    let mut bulk = vec![0; bytes];
+    stream.read_exact(&mut bulk).expect("the bulk comes whole");
+    String::from_utf8_lossy(&bulk).trim().to_owned()
+}
+
+/// Sends one command and answers the texts of a list.
+pub(crate) fn list(port: u16, command: &str) -> Vec<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
+    stream.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
+    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("it answers"));
+    let count = lines.next().expect("a line");
+    let count: usize = count.strip_prefix('*').and_then(|n| n.parse().ok()).expect("a number");
+    (0..count).map(|_| lines.next().and(lines.next()).expect("an item")).collect()
 }
