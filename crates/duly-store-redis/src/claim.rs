@@ -392,11 +392,8 @@ impl Drop for HandBack {
         if self.seen {
             return;
         }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
         let (deployment, shard, nonce) = (Arc::clone(&self.deployment), self.shard, self.nonce);
-        runtime.spawn(async move {
+        self.deployment.router.spawn(async move {
             if let Err(error) = deployment.unclaim(shard, nonce).await {
                 tracing::warn!(%error, "a claim whose answer was lost could not be taken back");
             }

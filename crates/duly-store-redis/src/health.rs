@@ -1,5 +1,5 @@
-//! How the store feels: looked at each second, so that the answer is at once, also when no server
-//! answers.
+//! How the store feels: looked at again and again, so that the answer is at once, also when no server
+//! answers. The look also finishes changes of namespaces that somebody left half done.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,20 +12,36 @@ use crate::{
     script::Script,
 };
 
-/// How often it is looked.
+/// How often it is looked whether the servers answer.
 const EVERY: Duration = Duration::from_secs(1);
+/// How many of these looks go by before everything is counted again.
+const COUNTED_EVERY: u32 = 10;
 /// Namespaces, or lanes with something due, that one script sums up.
 const PAGE: usize = 100;
 
 /// Looks again and again until it is aborted.
 pub(crate) async fn watch(deployment: Arc<Deployment>) {
     loop {
+        for _ in 0..COUNTED_EVERY {
+            tokio::time::sleep(EVERY).await;
+            deployment.ping().await;
+        }
         deployment.look().await;
-        tokio::time::sleep(EVERY).await;
     }
 }
 
 impl Deployment {
+    /// Looks whether every server answers.
+    async fn ping(&self) {
+        let mut silent = Vec::new();
+        for server in self.router.owners().into_keys() {
+            if let Err(reason) = self.router.ping(&server).await {
+                silent.push(format!("{server} does not answer: {reason}"));
+            }
+        }
+        self.health.lock().not_ready = silent;
+    }
+
     /// Sums up all shards and keeps what was found.
     pub(crate) async fn look(&self) {
         let found = self.sum().await;
@@ -54,6 +70,10 @@ impl Deployment {
                 health.in_flight += reply.number()?;
                 health.dead += reply.number()?;
                 let (paused, full) = (reply.number()?, reply.number()?);
+                let todo = reply.text()?;
+                if !todo.is_empty() {
+                    self.finish(shard, &todo).await?;
+                }
                 // Every shard has every namespace.
                 if shard == ShardId(0) {
                     health.namespaces_paused += paused;

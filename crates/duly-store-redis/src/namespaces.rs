@@ -116,6 +116,9 @@ impl Deployment {
             let (now, old) = self.control_of(home, name).await?;
             let Some(next) = next(old.as_ref(), now)? else {
                 let old = old.ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
+                if !self.is_everywhere(&old).await? {
+                    self.spread(home, &old).await?;
+                }
                 return Ok((namespace(old), false));
             };
             let seen =
@@ -127,7 +130,8 @@ impl Deployment {
                 digits(home.0),
             ];
             let created = old.as_ref().map_or_else(|| b"now".to_vec(), |old| time(old.created_at));
-            arguments.extend(self.fields(&next, home, created.clone(), b"now".to_vec()));
+            let (settings, paused) = (&next.settings, (next.paused, next.resumes_at));
+            arguments.extend(self.fields(settings, paused, home, created, b"now".to_vec()));
             let mut reply = self.ask(home, Script::Put, arguments).await?;
             let (word, now) = (reply.text()?, reply.time()?);
             if word != "DONE" {
@@ -135,27 +139,18 @@ impl Deployment {
             }
             let (num, ver) = (reply.text()?, reply.text()?);
             let created_at = old.as_ref().map_or(now, |old| old.created_at);
-            let spread = stream::iter(self.others(home)).map(|shard| {
-                let mut arguments = vec![
-                    name.as_str().as_bytes().to_vec(),
-                    b"take".to_vec(),
-                    num.clone().into_bytes(),
-                    ver.clone().into_bytes(),
-                ];
-                arguments.extend(self.fields(&next, shard, time(created_at), time(now)));
-                async move { self.ask(shard, Script::Put, arguments).await.map(drop) }
-            });
-            let spread: Result<()> = spread.buffer_unordered(AT_ONCE).try_collect().await;
-            spread.map_err(in_doubt)?;
-            let namespace = Namespace {
+            let control = Control {
                 name: name.clone(),
-                settings: next.settings,
+                num,
+                ver,
+                settings: Arc::clone(&next.settings),
                 paused: next.paused,
                 resumes_at: next.resumes_at,
                 created_at,
                 updated_at: now,
             };
-            return Ok((namespace, next.new));
+            self.spread(home, &control).await?;
+            return Ok((namespace(control), next.new));
         }
         Err(Error::Overloaded {
             reason: "others kept changing the namespace".to_owned(),
@@ -163,20 +158,74 @@ impl Deployment {
         })
     }
 
+    /// Has every other shard take what the home has, and says there that they have.
+    async fn spread(&self, home: ShardId, control: &Control) -> Result<()> {
+        let spread = stream::iter(self.others(home)).map(|shard| self.take(shard, control));
+        let spread: Result<()> = spread.buffer_unordered(AT_ONCE).try_collect().await;
+        spread.map_err(in_doubt)?;
+        let done = [own(control, "take"), vec![b"done".to_vec()]].concat();
+        self.ask(home, Script::Put, done).await.map(drop)
+    }
+
+    /// Has a shard take what the home has; what ended elsewhere under this name goes first.
+    async fn take(&self, shard: ShardId, control: &Control) -> Result<()> {
+        for _ in 0..TRIES {
+            let mut arguments = own(control, "take");
+            let paused = (control.paused, control.resumes_at);
+            let (created, updated) = (time(control.created_at), time(control.updated_at));
+            arguments.extend(self.fields(&control.settings, paused, shard, created, updated));
+            let mut reply = self.ask(shard, Script::Put, arguments).await?;
+            let (word, _) = (reply.text()?, reply.time()?);
+            if word != "OLD" {
+                return Ok(());
+            }
+            let old = reply.bytes()?;
+            let name = control.name.as_str().as_bytes().to_vec();
+            let ended = vec![name, old, b"0".to_vec(), Vec::new()];
+            self.ask(shard, Script::Gone, ended).await?;
+        }
+        Err(damaged("a namespace that ended does not go"))
+    }
+
+    /// Whether all shards have taken a namespace as the home has it.
+    async fn is_everywhere(&self, control: &Control) -> Result<bool> {
+        let seen = stream::iter((0..self.shards).map(ShardId))
+            .map(|shard| async move { self.control_of(shard, &control.name).await })
+            .buffer_unordered(AT_ONCE);
+        let seen: Vec<_> = seen.try_collect().await?;
+        Ok(seen.iter().all(|(_, own)| own.as_ref().is_some_and(|own| own.ver == control.ver)))
+    }
+
+    /// Finishes a change of a namespace that somebody left half done, as its home tells it.
+    pub(crate) async fn finish(&self, home: ShardId, todo: &str) -> Result<()> {
+        let mut parts = todo.split('\0');
+        let (kind, name) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+        let name = NamespaceName::new(name).map_err(|_| damaged("a namespace's name"))?;
+        match (kind, parts.next(), parts.next()) {
+            ("put", ..) => match self.control_of(home, &name).await?.1 {
+                Some(control) => self.spread(home, &control).await,
+                None => Ok(()),
+            },
+            ("gone", Some(num), Some(ver)) => self.end_elsewhere(home, &name, num, ver).await,
+            _ => Err(damaged(format!("a change {todo:?} of a namespace"))),
+        }
+    }
+
     fn fields(
         &self,
-        next: &Next,
+        settings: &Settings,
+        (paused, resumes_at): (bool, Option<Timestamp>),
         shard: ShardId,
         created: Vec<u8>,
         updated: Vec<u8>,
     ) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         let mut say = |name: &str, value: Vec<u8>| out.extend([name.as_bytes().to_vec(), value]);
-        for (name, value) in settings::fields(&next.settings, shard.0, self.shards) {
+        for (name, value) in settings::fields(settings, shard.0, self.shards) {
             say(name, value);
         }
-        say("paused", if next.paused { b"1".to_vec() } else { b"0".to_vec() });
-        say("resumes", next.resumes_at.map_or_else(Vec::new, time));
+        say("paused", if paused { b"1".to_vec() } else { b"0".to_vec() });
+        say("resumes", resumes_at.map_or_else(Vec::new, time));
         say("created", created);
         say("updated", updated);
         out
@@ -228,12 +277,28 @@ impl Deployment {
             }
             other => return Err(damaged(format!("an end was answered with {other}"))),
         };
+        let ver = String::from_utf8_lossy(&ver).into_owned();
+        self.end_elsewhere(home, name, &control.num, &ver).await
+    }
+
+    /// Ends a namespace that its home has ended in all other shards, and says there that it is so.
+    async fn end_elsewhere(
+        &self,
+        home: ShardId,
+        name: &NamespaceName,
+        num: &str,
+        ver: &str,
+    ) -> Result<()> {
+        let arguments = |what: &str| {
+            [name.as_str(), num, ver, what].map(|text| text.as_bytes().to_vec()).to_vec()
+        };
         let spread = stream::iter(self.others(home)).map(|shard| {
-            let arguments = [own(), vec![ver.clone(), Vec::new()]].concat();
+            let arguments = arguments("");
             async move { self.ask(shard, Script::Gone, arguments).await.map(drop) }
         });
         let spread: Result<()> = spread.buffer_unordered(AT_ONCE).try_collect().await;
-        spread.map_err(in_doubt)
+        spread.map_err(in_doubt)?;
+        self.ask(home, Script::Gone, arguments("done")).await.map(drop)
     }
 
     /// Refuses a namespace that holds something in any shard.
@@ -251,6 +316,13 @@ impl Deployment {
         }
         Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead })
     }
+}
+
+/// How a shard is told of a namespace: name, how, number, version.
+fn own(control: &Control, how: &str) -> Vec<Vec<u8>> {
+    [control.name.as_str(), how, &control.num, &control.ver]
+        .map(|text| text.as_bytes().to_vec())
+        .to_vec()
 }
 
 fn time(at: Timestamp) -> Vec<u8> {

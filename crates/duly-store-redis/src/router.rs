@@ -42,6 +42,8 @@ pub(crate) struct Router {
     /// The server of each shard.
     owners: Mutex<Vec<String>>,
     replicas: Option<(u32, Duration)>,
+    /// Where the connections live: that of whoever opened the store, not of whoever calls it.
+    runtime: tokio::runtime::Handle,
 }
 
 /// Connections to one server.
@@ -90,7 +92,14 @@ impl Router {
             owners: Mutex::new(vec![first; usize::from(shards)]),
             replicas,
             address,
+            runtime: tokio::runtime::Handle::current(),
         }
+    }
+
+    /// Carries something out whoever waits for it.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        // It ends by itself; nobody asks how.
+        drop(self.runtime.spawn(work));
     }
 
     pub(crate) const fn address(&self) -> &Address {
@@ -185,8 +194,10 @@ impl Router {
         let link = match slot.as_ref() {
             Some(link) => link.clone(),
             None => {
-                let link = Link::open(&self.address.of(name), &self.dial).await?;
-                slot.insert(link).clone()
+                let (url, dial) = (self.address.of(name), self.dial.clone());
+                let opening = self.runtime.spawn(async move { Link::open(&url, &dial).await });
+                let opened = opening.await.map_err(std::io::Error::other)?;
+                slot.insert(opened?).clone()
             }
         };
         drop(slot);
@@ -196,6 +207,19 @@ impl Router {
     /// A connection to a server, for commands that are no scripts.
     pub(crate) async fn link(&self, name: &str) -> redis::RedisResult<Link> {
         Ok(self.take(name).await?.link)
+    }
+
+    /// Whether a server answers.
+    pub(crate) async fn ping(&self, name: &str) -> std::result::Result<(), String> {
+        let taken = self.take(name).await.map_err(|error| error.to_string())?;
+        if let Err(error) = taken.link.command(&cmd("PING")).await {
+            taken.drop_link().await;
+            if self.address.cluster {
+                self.look_around().await?;
+            }
+            return Err(error.to_string());
+        }
+        Ok(())
     }
 
     /// Values of fields of hashes of a shard, each read by itself.
@@ -326,9 +350,9 @@ impl Router {
                 Said::Answer(value) => answers[*i] = Some(Ok(value)),
                 Said::NoScript => again.open.push((*i, Manner { whole: true, ..*manner })),
                 Said::Moved(server) => {
+                    // Only this is known for sure: another server may not have heard of it yet.
                     tracing::info!(shard = shard.0, %server, "a shard has moved");
                     self.owners.lock()[usize::from(shard.0)] = server;
-                    again.look = true;
                     again.open.push((*i, Manner { asking: false, ..*manner }));
                 }
                 Said::Ask(server) => {

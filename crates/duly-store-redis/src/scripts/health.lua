@@ -4,7 +4,8 @@
 -- ARGV  1 '1' to answer OWED when leases or firings have ended  2 'names' or 'lanes'
 --       3 name or rank to begin after  4 most
 -- reply OWED now | OK now next ('' at the end), then
---       names: pending in_flight dead paused dead_full  lanes: due oldest
+--       names: pending in_flight dead paused dead_full todo (a change of a namespace that is half done
+--       at its home, or '')  lanes: due oldest
 if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
 local most = tonumber(ARGV[4])
 if ARGV[2] == 'lanes' then
@@ -36,4 +37,5 @@ for i, name in ipairs(names) do
   if letters >= ctl.a_dead then full = full + 1 end
   if i == most then after = name end
 end
-return { 'OK', digits(now), after, pending, leased, dead, paused, full }
+local todo = call('ZRANGE', K .. 'todo', 0, 0)[1] or ''
+return { 'OK', digits(now), after, pending, leased, dead, paused, full, todo }

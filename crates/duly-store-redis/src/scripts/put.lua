@@ -4,9 +4,19 @@
 -- ARGV  1 namespace  2 'home' or 'take'  3 home: number:version that was seen, or '' for none;
 --       take: the number  4 home: number of this shard; take: the version
 --       then name and value of each field; 'now' for a time is the time of this step, '' removes
--- reply DONE now number version | AGAIN now (something else was there)
+--       then, in place of fields, 'done' alone: the other shards have taken this version
+-- reply DONE now number version | AGAIN now (something else was there) |
+--       OLD now number (take: a namespace of this name that has ended elsewhere is to go first)
 local name, home = ARGV[1], ARGV[2] == 'home'
 local num, ver
+local unfinished = K .. 'todo'
+if ARGV[5] == 'done' then
+  if call('HGET', K .. 'n:' .. ARGV[3], 'ver') == ARGV[4] then
+    write('ZREM', unfinished, 'put' .. NUL .. name)
+  end
+  flush()
+  return { 'DONE', digits(now), ARGV[3], ARGV[4] }
+end
 local taken = tonumber(call('HGET', K .. 'vers', name) or '0')
 if home then
   num = call('HGET', K .. 'nn', name)
@@ -28,6 +38,11 @@ else
     call('INCR', KEYS[1])
     return { 'DONE', digits(now), num, digits(ver) }
   end
+  local old = call('HGET', K .. 'nn', name)
+  if old and old ~= num then
+    call('INCR', KEYS[1])
+    return { 'OLD', digits(now), old }
+  end
 end
 local fields = { paused = '0', resumes = '' }
 local key = K .. 'n:' .. num
@@ -45,6 +60,8 @@ write('HSET', key, 'name', name, 'ver', digits(ver))
 write('HSET', K .. 'vers', name, digits(ver))
 write('HSET', K .. 'nn', name, num)
 write('ZADD', K .. 'names', 0, name)
+-- Whoever finds this at home finishes what was left half done.
+if home then write('ZADD', unfinished, 0, 'put' .. NUL .. name) end
 if fields.paused == '1' and fields.resumes ~= '' then
   write('ZADD', K .. 'resume', fields.resumes, num)
 else

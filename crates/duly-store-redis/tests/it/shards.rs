@@ -13,7 +13,7 @@ use crate::{
         apply, claim_all, command, id, name, open, options, put, schedule, schedule_op, settle,
         shard,
     },
-    server::Server,
+    server::{Server, list, tell},
 };
 
 async fn store(shards: u16) -> (Server, RedisStore) {
@@ -168,4 +168,61 @@ async fn p6_operations_of_one_call_on_one_id_keep_their_order() {
         assert_eq!(kinds, expected, "round {round}");
         apply(&store, cancel(&text)).await.expect("an answer");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_was_left_half_written_is_finished() {
+    let (server, store) = store(8).await;
+    let keys = |pattern: &str| list(server.port(), &format!("KEYS {pattern}"));
+    let home = keys("duly:*:nums").remove(0);
+    let home = home.strip_suffix("nums").expect("it was asked for").to_owned();
+    let everywhere = async || {
+        let mut known = 0;
+        for place in shards(&store) {
+            known += u16::from(store.stats(place, name()).await.expect("counts").is_some());
+        }
+        known
+    };
+    let forget = || {
+        for key in keys("duly:*:nn").into_iter().filter(|key| !key.starts_with(&home)) {
+            let shard = key.strip_suffix("nn").expect("it was asked for");
+            assert_eq!(tell(server.port(), &format!("DEL {key} {shard}names {shard}vers")), ":3");
+        }
+    };
+    forget();
+    assert_eq!(everywhere().await, 1);
+    // The same call again is right.
+    let put = duly_store::namespaces::Put::IfAbsent(Box::default());
+    let (_, new) = store.put_namespace(name(), put).await.expect("an answer");
+    assert!(!new);
+    assert_eq!(everywhere().await, 8);
+    // And without it somebody finds what is to be done.
+    forget();
+    let note = format!("ZADD {home}todo 0 \"put\\x00shop\"");
+    assert_eq!(tell(server.port(), &note), ":1");
+    store.look().await;
+    assert_eq!(everywhere().await, 8);
+    assert_eq!(keys("duly:*:todo"), Vec::<String>::new(), "nothing is left to be done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_a_namespace_that_has_half_ended_ends_before_it_is_made_again() {
+    let (server, store) = store(8).await;
+    for i in 0..50 {
+        schedule(&store, &format!("t{i}"), Millis::ZERO).await;
+    }
+    let home = list(server.port(), "KEYS duly:*:nums").remove(0);
+    let home = home.strip_suffix("nums").expect("it was asked for").to_owned();
+    // As if its home had ended it and nobody else.
+    let forgotten = format!("DEL {home}nn {home}names");
+    assert_eq!(tell(server.port(), &forgotten), ":2");
+    put(&store, Settings::default()).await;
+    assert!(claim_all(&store).await.expect("claims").is_empty(), "made again, it is empty");
+    let mut left = 0;
+    for place in shards(&store) {
+        left += store.ready(place, None, 10).await.expect("an answer").lanes.len();
+    }
+    assert!(left <= 1, "nothing of the old one is left but at its home, whose end was made up");
+    schedule(&store, "new", Millis::ZERO).await;
+    assert_eq!(claim_all(&store).await.expect("claims").len(), 1);
 }
