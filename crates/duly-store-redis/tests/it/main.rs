@@ -1,6 +1,7 @@
 //! Tests against real servers, which they start as child processes.
 
 mod alone;
+mod audit;
 mod calls;
 mod cluster;
 mod conformance;

@@ -1,11 +1,16 @@
-//! The store and the reference under the same random operations.
+//! The store and the reference under the same random operations; and everything in Redis fits
+//! together at the end.
+
+use std::sync::Arc;
 
 use duly_store::conformance::{
     MemoryHarness,
     model::{Disturb, compare},
 };
 
-use crate::{harness::RedisHarness, in_order::InOrder};
+use parking_lot::Mutex;
+
+use crate::{audit::audit, harness::RedisHarness, in_order::InOrder, server::Server};
 
 fn seeds(usual: u64) -> u64 {
     std::env::var("DULY_MODEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(usual)
@@ -15,12 +20,16 @@ fn agrees(seeds: std::ops::Range<u64>, steps: usize, disturb: Disturb) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
     for seed in seeds {
+        let server = Arc::new(Mutex::new(Server::start(&[])));
+        let port = server.lock().port();
+        let subject: Arc<Mutex<Server>> = Arc::clone(&server);
         let (reference, subject) =
-            (InOrder(MemoryHarness::new(seed)), InOrder(RedisHarness::new()));
+            (InOrder(MemoryHarness::new(seed)), InOrder(RedisHarness::on(subject)));
         let compared = runtime.block_on(compare(&reference, &subject, seed, steps, disturb));
         if let Err(difference) = compared {
             panic!("{difference}");
         }
+        assert_eq!(audit(port), Vec::<String>::new(), "seed {seed}");
     }
 }
 
