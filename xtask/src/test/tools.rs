@@ -1,5 +1,5 @@
 //! The programs that some tests start: receivers and workers of the guide are run in their own
-//! languages, and its pages are typed into a shell.
+//! languages, its pages are typed into a shell, and a store is kept on real servers.
 //!
 //! What is missing is installed where that can be done without asking, as in a container; what
 //! cannot be is a failure of the test command, and the tests that want it name themselves as not
@@ -19,13 +19,14 @@ struct Tool {
     package: &'static str,
 }
 
-const TOOLS: [Tool; 6] = [
+const TOOLS: [Tool; 7] = [
     Tool { name: "bash", package: "bash" },
     Tool { name: "curl", package: "curl" },
     Tool { name: "python3", package: "python3" },
     Tool { name: "tzdata", package: "tzdata" },
     Tool { name: "node", package: "nodejs" },
     Tool { name: "javac", package: "default-jdk-headless" },
+    Tool { name: "redis-server", package: "redis-server" },
 ];
 
 /// What is there, and what is not.
@@ -56,7 +57,7 @@ pub(super) fn install() -> Tools {
     let (found, missing): (Vec<_>, Vec<_>) = TOOLS.iter().partition(|tool| is_there(tool.name));
     for tool in &missing {
         eprintln!(
-            "error: {} is not there, so tests of the guide are NOT RUN: install it (Debian: `{}`)",
+            "error: {} is not there, so tests that start it are NOT RUN: install it (Debian: `{}`)",
             tool.name, tool.package
         );
     }

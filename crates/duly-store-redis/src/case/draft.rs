@@ -1,0 +1,149 @@
+//! What is to be written about one id, and the arguments of `change.lua` that say so.
+
+use crate::{
+    keys::firing_key,
+    record::{Record, cancelled},
+};
+
+use super::Case;
+
+/// A change of one id: what is left out stays as it is.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) live: Option<New>,
+    /// The stub that is there goes.
+    pub(crate) drop_stub: bool,
+    /// The timer leaves the stub of a cancelled one.
+    pub(crate) cancelled: bool,
+    /// A new dead letter, and where its payload comes from.
+    pub(crate) bury: Option<(Box<Record>, Payload)>,
+    /// The dead letter of the case goes; with its payload, or to the live timer.
+    pub(crate) take: bool,
+    /// Refused when the namespace has as many pending timers as it may.
+    pub(crate) one_more: bool,
+    /// Refused when the namespace's rate of schedules is used up.
+    pub(crate) rate: bool,
+    pub(crate) counts: Vec<&'static str>,
+}
+
+/// What becomes of the live timer.
+#[derive(Debug)]
+pub(crate) enum New {
+    Gone,
+    /// Nobody holds it.
+    Put(Box<Record>),
+}
+
+/// Where the payload of a new dead letter comes from, if it lies apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Payload {
+    /// It is in the record, or packs itself apart.
+    Inline,
+    /// The live timer's goes along.
+    Moves,
+}
+
+impl Draft {
+    pub(crate) fn put(record: Record) -> Self {
+        Self { live: Some(New::Put(Box::new(record))), ..Self::default() }
+    }
+
+    pub(super) fn gone() -> Self {
+        Self { live: Some(New::Gone), ..Self::default() }
+    }
+
+    pub(super) fn counting(mut self, count: &'static str) -> Self {
+        self.counts.push(count);
+        self
+    }
+
+    /// Arguments of the script. `version` names a payload that is to lie apart.
+    pub(crate) fn arguments(&self, case: &Case, version: [u8; 8]) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        let mut say = |name: &str, value: &[u8]| {
+            out.push(name.as_bytes().to_vec());
+            out.push(value.to_vec());
+        };
+        let control = &case.control;
+        say("name", control.name.as_str().as_bytes());
+        say("num", control.num.as_bytes());
+        say("ver", control.ver.as_bytes());
+        say("id", case.id.as_str().as_bytes());
+        say("core", &case.seen.core);
+        say("lease", &case.seen.lease);
+        say("stub", &case.seen.stub);
+        if let Some(newest) = &case.seen.newest {
+            say("newest", newest);
+        }
+        match &self.live {
+            None => {}
+            Some(New::Gone) => say("live", b""),
+            Some(New::Put(record)) => {
+                let timer = &record.timer;
+                let packed = record.pack(version);
+                say("live", &packed.record);
+                say("at", timer.claimable_at().unix_ms().to_string().as_bytes());
+                if let Some(at) = timer.expires_at() {
+                    say("exp", at.unix_ms().to_string().as_bytes());
+                }
+                if let Some(origin) = origin_of(record) {
+                    say("origin", origin.as_bytes());
+                }
+                match packed.payload {
+                    Some(payload) => say("payload", &payload),
+                    None if record.apart.is_none() => say("payload", b""),
+                    None => {}
+                }
+            }
+        }
+        if self.cancelled {
+            say("ended", &cancelled(&case.seen.core, case.now));
+            say("kind", b"C");
+            let due_at = case.live.as_ref().map(|live| live.record.timer.due_at);
+            say("ended_due", due_at.unwrap_or_default().unix_ms().to_string().as_bytes());
+        } else if self.drop_stub {
+            say("ended", b"");
+        }
+        if let Some((record, payload)) = &self.bury {
+            let timer = &record.timer;
+            let packed = record.pack(version);
+            let did = timer.delivery_id(control.name.as_str());
+            say("bury", &packed.record);
+            say("bury_fk", &firing_key(&timer.id, timer.incarnation, timer.occurrence));
+            say("bury_due", timer.due_at.unix_ms().to_string().as_bytes());
+            say("bury_did", &did.to_u128().to_be_bytes());
+            match (payload, packed.payload) {
+                (Payload::Moves, _) => say("bury_payload", b"="),
+                (Payload::Inline, Some(payload)) => say("bury_payload", &payload),
+                (Payload::Inline, None) => {}
+            }
+        }
+        if let (true, Some(letter)) = (self.take, &case.letter) {
+            let did = letter.record.timer.delivery_id(control.name.as_str());
+            say("take_fk", &letter.key);
+            say("take_core", &case.seen.letter_core);
+            say("take_did", &did.to_u128().to_be_bytes());
+            if self.live.is_some() && letter.record.apart.is_some() {
+                say("take_payload", b"=");
+            }
+        }
+        if self.one_more {
+            say("one_more", b"1");
+        }
+        if self.rate {
+            say("rate", b"1");
+        }
+        for count in &self.counts {
+            say(&format!("count.{count}"), b"1");
+        }
+        out
+    }
+}
+
+/// The origin that a record's own destination names.
+pub(crate) fn origin_of(record: &Record) -> Option<String> {
+    match &record.timer.destination {
+        Some(duly_core::Destination::Http(http)) => Some(http.origin()),
+        _ => None,
+    }
+}

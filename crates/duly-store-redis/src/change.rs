@@ -1,0 +1,170 @@
+//! Writing what was decided, and clearing away what the clock has ended.
+
+use duly_core::{NamespaceName, TimerId, Timestamp, shard::ShardId};
+use duly_store::{NodeRun, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::{
+    case::{Case, Draft},
+    deployment::{Deployment, Wanted},
+    error::{damaged, unavailable},
+    record::{Holder, run_name},
+    reply::Reply,
+    script::Script,
+};
+
+/// How often a change is tried that others come before.
+pub(crate) const TRIES: usize = 8;
+/// How many changes of one call are under way at once.
+pub(crate) const AT_ONCE: usize = 64;
+/// How many things that have ended are cleared away in one step.
+const SWEEP: usize = 64;
+/// How many such steps a call makes before it answers with what there is.
+pub(crate) const SWEEPS: usize = 64;
+
+/// What became of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    Done,
+    /// Something has changed since it was read.
+    Again,
+    /// The namespace is being deleted.
+    Closing,
+    /// It has as many pending timers as it may.
+    TooMany,
+    /// It has taken as many schedules as its rate allows; another fits after so many milliseconds.
+    TooFast(u64),
+}
+
+impl Deployment {
+    /// Writes a draft, unless something has changed since the case was read.
+    pub(crate) async fn write(
+        &self,
+        shard: ShardId,
+        case: &Case,
+        draft: &Draft,
+        script: Script,
+    ) -> Result<Written> {
+        let version = rand::random::<u64>().to_be_bytes();
+        let mut reply = self.ask(shard, script, draft.arguments(case, version)).await?;
+        let word = reply.text()?;
+        let _now = reply.time()?;
+        Ok(match word.as_str() {
+            "DONE" => Written::Done,
+            "AGAIN" => Written::Again,
+            "CLOSING" => Written::Closing,
+            "PENDING" => Written::TooMany,
+            "RATE" => Written::TooFast(reply.number()?),
+            other => return Err(damaged(format!("a change was answered with {other}"))),
+        })
+    }
+
+    /// Clears away all that the clock has ended: what is counted is then what there is.
+    pub(crate) async fn sweep_all(&self, shard: ShardId) -> Result<()> {
+        for _ in 0..SWEEPS {
+            if self.sweep(shard).await? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Clears away what the clock has ended, as far as one step goes; answers how many there were.
+    pub(crate) async fn sweep(&self, shard: ShardId) -> Result<usize> {
+        let owed = self.owed(shard, None).await?;
+        let found = owed.len();
+        let work = stream::iter(owed).map(|(name, id)| async move {
+            let Some(case) = self.case(shard, Wanted::new(&name, &id)).await? else {
+                return Ok(());
+            };
+            if let Some(draft) = case.due() {
+                self.write(shard, &case, &draft, Script::Change).await?;
+            }
+            Ok::<(), duly_store::Error>(())
+        });
+        work.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        Ok(found)
+    }
+
+    /// Ends all leases of a run; answers how many.
+    pub(crate) async fn release(&self, shard: ShardId, run: NodeRun) -> Result<u64> {
+        let mut released = 0;
+        let mut idle = 0;
+        loop {
+            let owed = self.owed(shard, Some(run)).await?;
+            if owed.is_empty() {
+                return Ok(released);
+            }
+            let work = stream::iter(owed).map(|(name, id)| async move {
+                let Some(case) = self.case(shard, Wanted::new(&name, &id)).await? else {
+                    return Ok(false);
+                };
+                let held = |live: &&crate::case::Live| {
+                    live.lease.is_some_and(|lease| lease.holder == Holder::Node(run))
+                };
+                let Some(live) = case.live.as_ref().filter(held) else {
+                    return Ok(false);
+                };
+                let draft = case.lose_lease(live, crate::case::OWNER_GONE, case.now);
+                let written = self.write(shard, &case, &draft, Script::Change).await?;
+                Ok::<bool, duly_store::Error>(written == Written::Done)
+            });
+            let done: Vec<bool> = work.buffer_unordered(AT_ONCE).try_collect().await?;
+            let done = done.into_iter().filter(|done| *done).count() as u64;
+            released += done;
+            idle = if done == 0 { idle + 1 } else { 0 };
+            if idle >= TRIES {
+                return Err(unavailable("the leases of the run keep changing"));
+            }
+        }
+    }
+
+    /// Timers that the clock has ended something of, or that a run holds.
+    async fn owed(
+        &self,
+        shard: ShardId,
+        run: Option<NodeRun>,
+    ) -> Result<Vec<(NamespaceName, TimerId)>> {
+        let run = run.map(run_name).unwrap_or_default();
+        let arguments = vec![SWEEP.to_string().into_bytes(), run.into_bytes()];
+        let mut reply = self.ask(shard, Script::Owed, arguments).await?;
+        let _now: Timestamp = reply.time()?;
+        let mut owed = Vec::new();
+        while !reply.is_done() {
+            let (name, id) = (reply.text()?, reply.text()?);
+            let name = NamespaceName::new(&name).map_err(|_| damaged("a namespace's name"))?;
+            owed.push((name, TimerId::new(&id).map_err(|_| damaged("a timer's id"))?));
+        }
+        Ok(owed)
+    }
+
+    /// Calls a script whose first argument says that it is to answer `OWED` while something has
+    /// ended and is not cleared away; then that is done first.
+    pub(crate) async fn strictly(
+        &self,
+        shard: ShardId,
+        script: Script,
+        arguments: impl Fn(bool) -> Vec<Vec<u8>>,
+    ) -> Result<(String, Timestamp, Reply)> {
+        for round in 0.. {
+            let strict = round < SWEEPS;
+            let mut reply = self.ask(shard, script, arguments(strict)).await?;
+            let (word, now) = (reply.text()?, reply.time()?);
+            if word != "OWED" {
+                return Ok((word, now, reply));
+            }
+            self.sweep(shard).await?;
+        }
+        Err(unavailable("what has ended cannot be cleared away"))
+    }
+}
+
+/// A flag as the scripts read it.
+pub(crate) fn flag(on: bool) -> Vec<u8> {
+    if on { b"1".to_vec() } else { b"0".to_vec() }
+}
+
+/// A number as the scripts read it.
+pub(crate) fn digits(number: impl ToString) -> Vec<u8> {
+    number.to_string().into_bytes()
+}

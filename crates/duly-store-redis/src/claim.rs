@@ -1,0 +1,402 @@
+//! Claiming, and what there is to claim.
+//!
+//! A claim is several scripts of at most [`SLICE`] firings each, so none holds the server up. Its
+//! nonce is drawn before it is sent: when the answer is lost, or nobody waits for it any more, what
+//! was granted under the nonce is handed back uncounted.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use crate::{
+    change::{SWEEPS, digits, flag},
+    deployment::{Deployment, Space, Wanted},
+    error::{damaged, unavailable},
+    record::{Record, run_name},
+    reply::Reply,
+    script::Script,
+    settings::{lane_key, lane_name},
+    token::Ticket,
+};
+use duly_core::{Settings, TimerId, Timestamp, shard::ShardId};
+use duly_store::{
+    ClaimRequest, Claimed, Error, Firing, Lane, Owner, Ready, ReadyCursor, ReadyLane, Result,
+};
+
+/// Most firings that one script grants.
+const SLICE: usize = 64;
+/// Most bytes of records that one script answers.
+const SLICE_BYTES: usize = 1 << 20;
+/// Most lanes that one script looks at.
+const LANES: usize = 64;
+/// Most entries of the index of lanes that one script looks at.
+const ROWS: usize = 256;
+/// The largest number that is the same in Lua.
+const LUA_MAX: u64 = 1 << 53;
+
+/// A claim under way.
+struct Claiming<'a> {
+    request: &'a ClaimRequest,
+    nonce: [u8; 6],
+    /// What is left to grant of each lane: first attempts, retries.
+    left: Vec<(usize, usize)>,
+    bytes_left: u64,
+    claimed: Claimed,
+    /// Whether nothing is to be granted any more.
+    full: bool,
+    settings: HashMap<usize, Arc<Settings>>,
+    /// Namespaces that claims of this call have told their number and version of.
+    numbers: HashMap<usize, (String, String)>,
+    larger: Vec<(usize, String, Record)>,
+    next_at: Option<Timestamp>,
+    now: Timestamp,
+}
+
+impl Deployment {
+    pub(crate) async fn claim(
+        self: &Arc<Self>,
+        shard: ShardId,
+        request: &ClaimRequest,
+    ) -> Result<Claimed> {
+        let [_, _, nonce @ ..] = rand::random::<u64>().to_be_bytes();
+        let mut guard = HandBack { deployment: Arc::clone(self), shard, nonce, seen: false };
+        let left = request.lanes.iter().map(|lane| (lane.first_max, lane.retry_max)).collect();
+        let mut claiming = Claiming {
+            request,
+            nonce,
+            left,
+            bytes_left: request.bytes_max.min(LUA_MAX),
+            claimed: Claimed::default(),
+            full: false,
+            settings: HashMap::new(),
+            numbers: HashMap::new(),
+            larger: Vec::new(),
+            next_at: None,
+            now: Timestamp::MIN,
+        };
+        let mut from = 0;
+        let mut sweeps = 0;
+        while from < request.lanes.len() || (from == 0 && request.lanes.is_empty()) {
+            let stepped = self.claim_step(shard, &mut claiming, from, sweeps < SWEEPS).await;
+            match stepped {
+                Ok(Stepped::At(next)) => from = next,
+                Ok(Stepped::Owed) => {
+                    sweeps += 1;
+                    self.sweep(shard).await?;
+                }
+                // What was granted before a failure is answered as granted.
+                Err(error) if claiming.claimed.firings.is_empty() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, "a claim ended early");
+                    break;
+                }
+            }
+            if request.lanes.is_empty() {
+                break;
+            }
+        }
+        self.fetch_larger(shard, &mut claiming).await?;
+        let Claiming { mut claimed, next_at, now, .. } = claiming;
+        claimed.next_due_in =
+            next_at.map(|at| Duration::from_millis(at.saturating_since(now).ms()));
+        guard.seen = true;
+        Ok(claimed)
+    }
+
+    /// One script: the lanes from `from` on.
+    async fn claim_step(
+        &self,
+        shard: ShardId,
+        claiming: &mut Claiming<'_>,
+        from: usize,
+        strict: bool,
+    ) -> Result<Stepped> {
+        let request = claiming.request;
+        let lanes = &request.lanes[from..request.lanes.len().min(from + LANES)];
+        let granted = claiming.claimed.firings.len();
+        let total = request.total_max.saturating_sub(granted);
+        let (run, lease) = match request.owner {
+            Owner::Node(run) => (run_name(run), Vec::new()),
+            Owner::Consumer { lease } => {
+                ("C".to_owned(), lease.map_or_else(Vec::new, |lease| digits(lease.ms())))
+            }
+        };
+        let mut arguments = vec![
+            claiming.nonce.to_vec(),
+            digits(granted),
+            run.into_bytes(),
+            lease,
+            flag(strict),
+            digits(total),
+            digits(claiming.bytes_left),
+            flag(granted > 0),
+            flag(claiming.full),
+            digits(SLICE),
+            digits(SLICE_BYTES),
+        ];
+        for (i, wanted) in (from..).zip(lanes) {
+            let (first, retry) = claiming.left[i];
+            let known = claiming
+                .numbers
+                .get(&i)
+                .map_or_else(Vec::new, |(num, ver)| format!("{num}:{ver}").into_bytes());
+            arguments.push(wanted.lane.namespace.as_str().as_bytes().to_vec());
+            arguments.push(lane_name(&wanted.lane.key).into_bytes());
+            arguments.push(digits(first));
+            arguments.push(digits(retry));
+            arguments.push(known);
+        }
+        let mut reply = self.ask(shard, Script::Claim, arguments).await?;
+        let (word, now) = (reply.text()?, reply.time()?);
+        match word.as_str() {
+            "OK" => {}
+            "OWED" => return Ok(Stepped::Owed),
+            "GONE" => return Err(unavailable("this run of the node has been released")),
+            "VOID" => return Err(unavailable("the claim was taken back")),
+            other => return Err(damaged(format!("a claim was answered with {other}"))),
+        }
+        claiming.now = now;
+        let stopped = reply.text()?;
+        let go_on_at = usize::try_from(reply.number()?).unwrap_or(0);
+        let (mut grants, mut more, mut settings) = (reply.items()?, reply.items()?, reply.items()?);
+        claiming.next_at = reply.maybe_time()?;
+        while !settings.is_done() {
+            let mut row = settings.items()?;
+            let i = lane_index(from, row.number()?);
+            let version = row.text()?;
+            let (num, ver) = version.split_once(':').unwrap_or((&version, ""));
+            let settings = self.settings_of(num, ver, &row.bytes()?)?;
+            claiming.settings.insert(i, settings);
+            claiming.numbers.insert(i, (num.to_owned(), ver.to_owned()));
+        }
+        while !grants.is_done() {
+            let row = grants.items()?;
+            claiming.grant(shard, self.seed, from, row)?;
+        }
+        while !more.is_done() {
+            let lane = &request.lanes[lane_index(from, more.number()?)].lane;
+            if !claiming.claimed.more.contains(lane) {
+                claiming.claimed.more.push(lane.clone());
+            }
+        }
+        claiming.full |= stopped == "full";
+        Ok(Stepped::At(if stopped == "slice" {
+            lane_index(from, go_on_at as u64)
+        } else {
+            from + lanes.len()
+        }))
+    }
+
+    /// Reads payloads that lie apart. One that is another version's means that the lease was lost
+    /// meanwhile, and the firing is left out.
+    async fn fetch_larger(&self, shard: ShardId, claiming: &mut Claiming<'_>) -> Result<()> {
+        if claiming.larger.is_empty() {
+            return Ok(());
+        }
+        let larger = std::mem::take(&mut claiming.larger);
+        let wanted: Vec<(String, Vec<u8>)> = larger
+            .iter()
+            .map(|(_, num, record)| {
+                (format!("p:{num}"), record.timer.id.as_str().as_bytes().to_vec())
+            })
+            .collect();
+        let payloads = self.router.fields(shard, &wanted).await?;
+        let mut lost = Vec::new();
+        for ((i, _, mut record), payload) in larger.into_iter().zip(payloads) {
+            if payload.is_some_and(|payload| record.attach(&payload.into())) {
+                claiming.claimed.firings[i].payload = record.timer.payload;
+            } else {
+                lost.push(i);
+            }
+        }
+        for i in lost.into_iter().rev() {
+            claiming.claimed.firings.remove(i);
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn ready(
+        &self,
+        shard: ShardId,
+        after: Option<ReadyCursor>,
+        limit: usize,
+    ) -> Result<Ready> {
+        let (score, member) = match &after {
+            Some(cursor) => read_cursor(cursor)?,
+            None => (Vec::new(), Vec::new()),
+        };
+        let rows = limit.clamp(1, ROWS);
+        let arguments = |strict| vec![flag(strict), score.clone(), member.clone(), digits(rows)];
+        let (_, now, mut reply) = self.strictly(shard, Script::Ready, arguments).await?;
+        let next_at = reply.maybe_time()?;
+        let (score, member) = (reply.bytes()?, reply.bytes()?);
+        let mut found = reply.items()?;
+        let mut lanes: Vec<ReadyLane> = Vec::new();
+        while !found.is_done() {
+            let mut row = found.items()?;
+            let namespace = duly_core::NamespaceName::new(&row.text()?)
+                .map_err(|_| damaged("a namespace's name"))?;
+            let (num, ver) = (row.text()?, row.text()?);
+            let key = lane_key(&row.text()?)?;
+            let (class, count) = (row.text()?, row.number()?);
+            let lane = Lane { namespace, key };
+            let place = lanes.iter().position(|known| known.lane == lane);
+            let place = match place {
+                Some(place) => place,
+                None => {
+                    let settings = match self.remembered(&num, &ver) {
+                        Some(settings) => settings,
+                        None => match self.settings_now(shard, &num).await? {
+                            Some(settings) => settings,
+                            None => continue,
+                        },
+                    };
+                    lanes.push(ReadyLane { lane, first: 0, retry: 0, settings });
+                    lanes.len() - 1
+                }
+            };
+            if class == "f" {
+                lanes[place].first += count;
+            } else {
+                lanes[place].retry += count;
+            }
+        }
+        lanes.sort_by(|a, b| a.lane.cmp(&b.lane));
+        Ok(Ready {
+            lanes,
+            cursor: (!score.is_empty())
+                .then(|| ReadyCursor::new(&[&score[..], b"\0", &member].concat())),
+            next_due_in: next_at.map(|at| Duration::from_millis(at.saturating_since(now).ms())),
+        })
+    }
+
+    async fn settings_now(&self, shard: ShardId, num: &str) -> Result<Option<Arc<Settings>>> {
+        let wanted = Wanted {
+            space: Space::Numbered(num),
+            id: None,
+            letter: None,
+            firing: None,
+            payloads: false,
+        };
+        let case = self.case(shard, wanted).await?;
+        Ok(case.map(|case| Arc::clone(&case.control.settings)))
+    }
+
+    /// Hands back what a claim granted whose answer nobody saw.
+    async fn unclaim(&self, shard: ShardId, nonce: [u8; 6]) -> Result<()> {
+        let mut reply = self.ask(shard, Script::Unclaim, vec![nonce.to_vec()]).await?;
+        let _now = reply.time()?;
+        while !reply.is_done() {
+            let (num, id) = (reply.text()?, reply.text()?);
+            let id = TimerId::new(&id).map_err(|_| damaged("a timer's id"))?;
+            self.hand_back(shard, &num, &id, nonce).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Claiming<'_> {
+    fn grant(&mut self, shard: ShardId, seed: u64, from: usize, mut row: Reply) -> Result<()> {
+        let i = lane_index(from, row.number()?);
+        let class = row.text()?;
+        let at = row.time()?;
+        let id = TimerId::new(&row.text()?).map_err(|_| damaged("a timer's id"))?;
+        let until = row.number()?;
+        let record = Record::unpack(id.clone(), &row.bytes()?)?;
+        let lane = self.request.lanes[i].lane.clone();
+        let settings = self.settings.get(&i).ok_or_else(|| damaged("settings are missing"))?;
+        let (num, _) = self.numbers.get(&i).ok_or_else(|| damaged("a number is missing"))?;
+        let granted = self.claimed.firings.len();
+        let number = u16::try_from(granted).unwrap_or(u16::MAX).to_be_bytes();
+        let mut nonce = [0; 8];
+        nonce[..6].copy_from_slice(&self.nonce);
+        nonce[6..].copy_from_slice(&number);
+        let timer = &record.timer;
+        let ticket = Ticket {
+            num: num.clone(),
+            nonce: u64::from_be_bytes(nonce),
+            incarnation: timer.incarnation,
+            occurrence: timer.occurrence,
+            id: id.clone(),
+        };
+        let headers = timer.headers.iter().map(|(name, value)| name.len() + value.len());
+        let payload_bytes = match (&record.apart, &timer.payload) {
+            (Some(apart), _) => apart.bytes,
+            (None, Some(payload)) => payload.bytes.len() as u64,
+            (None, None) => 0,
+        };
+        let bytes = payload_bytes + headers.sum::<usize>() as u64;
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
+        let (first, retry) = &mut self.left[i];
+        let left = if class == "f" { first } else { retry };
+        *left = left.saturating_sub(1);
+        self.claimed.firings.push(Firing {
+            token: ticket.token(shard, seed),
+            delivery_id: timer.delivery_id(lane.namespace.as_str()),
+            namespace: lane.namespace,
+            id,
+            occurrence: timer.occurrence,
+            attempt: timer.attempts + 1,
+            budget_from: timer.budget_from,
+            due_at: timer.due_at,
+            claimable_at: at,
+            leased_until: match self.request.owner {
+                Owner::Node(_) => None,
+                Owner::Consumer { .. } => Some(Timestamp::saturating_from_unix_ms(until)),
+            },
+            lane: lane.key,
+            destination: timer.destination.clone().unwrap_or_else(|| settings.destination.clone()),
+            headers: timer.headers.clone(),
+            payload: timer.payload.clone(),
+            slot_key: timer.slot_key.clone(),
+            trace_parent: timer.trace_parent.clone(),
+            settings: Arc::clone(settings),
+        });
+        if record.lacks_payload() {
+            self.larger.push((granted, num.clone(), record));
+        }
+        Ok(())
+    }
+}
+
+/// What one script of a claim came to.
+enum Stepped {
+    /// Go on at this lane.
+    At(usize),
+    /// Something has ended that is to be cleared away first.
+    Owed,
+}
+
+/// The place of a lane in the request, from its number in a script, which counts from 1.
+fn lane_index(from: usize, number: u64) -> usize {
+    from + usize::try_from(number).unwrap_or(1).saturating_sub(1)
+}
+
+fn read_cursor(cursor: &ReadyCursor) -> Result<(Vec<u8>, Vec<u8>)> {
+    let own = cursor.own();
+    let cut = own.iter().position(|byte| *byte == 0);
+    let cut = cut.ok_or_else(|| {
+        Error::Invalid(duly_core::Invalid::unseen("after", "a cursor that this store made"))
+    })?;
+    Ok((own[..cut].to_vec(), own[cut + 1..].to_vec()))
+}
+
+/// Hands a claim back unless its answer was seen: also when the call was dropped half way.
+struct HandBack {
+    deployment: Arc<Deployment>,
+    shard: ShardId,
+    nonce: [u8; 6],
+    seen: bool,
+}
+
+impl Drop for HandBack {
+    fn drop(&mut self) {
+        if self.seen {
+            return;
+        }
+        let (deployment, shard, nonce) = (Arc::clone(&self.deployment), self.shard, self.nonce);
+        self.deployment.router.spawn(async move {
+            if let Err(error) = deployment.unclaim(shard, nonce).await {
+                tracing::warn!(%error, "a claim whose answer was lost could not be taken back");
+            }
+        });
+    }
+}

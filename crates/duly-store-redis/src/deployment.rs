@@ -1,0 +1,229 @@
+//! What all calls of a store share: the way to the servers, and what is known of namespaces.
+
+use std::{collections::HashMap, sync::Arc};
+
+use duly_core::{
+    DeliveryId, Incarnation, NamespaceName, Settings, Stub, TimerId, Timestamp, shard::ShardId,
+};
+use duly_store::{Health, Result};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::{
+    case::{Case, Control, Letter, Live, Seen},
+    error::damaged,
+    keys,
+    link::Call,
+    record::{self, Lease, Record},
+    reply::Reply,
+    router::Router,
+    script::Script,
+    settings,
+};
+
+/// Most namespaces whose settings are remembered.
+const KNOWN_MAX: usize = 10_000;
+
+/// The inside of a store.
+#[derive(Debug)]
+pub(crate) struct Deployment {
+    pub(crate) router: Router,
+    pub(crate) shards: u16,
+    /// Tells tokens of this deployment from those of another.
+    pub(crate) seed: u64,
+    pub(crate) wakeups: Vec<watch::Sender<u64>>,
+    pub(crate) health: Mutex<Health>,
+    /// Settings by the number of their namespace, with their version.
+    known: Mutex<HashMap<String, (String, Arc<Settings>)>>,
+}
+
+/// Which timer is to be read.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) space: Space<'a>,
+    pub(crate) id: Option<&'a TimerId>,
+    /// The dead letter that is meant, instead of the latest of the id.
+    pub(crate) letter: Option<DeliveryId>,
+    /// A firing of the id whose dead letter is wanted too.
+    pub(crate) firing: Option<(Incarnation, u32)>,
+    pub(crate) payloads: bool,
+}
+
+/// A namespace, by its name or its number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Space<'a> {
+    Named(&'a NamespaceName),
+    Numbered(&'a str),
+}
+
+impl<'a> Wanted<'a> {
+    pub(crate) const fn new(name: &'a NamespaceName, id: &'a TimerId) -> Self {
+        Self { space: Space::Named(name), id: Some(id), letter: None, firing: None, payloads: true }
+    }
+}
+
+impl Deployment {
+    pub(crate) fn new(router: Router, shards: u16, seed: u64) -> Self {
+        Self {
+            router,
+            shards,
+            seed,
+            wakeups: (0..shards).map(|_| watch::Sender::new(0)).collect(),
+            health: Mutex::default(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Calls a script whose answer is a list.
+    pub(crate) async fn ask(
+        &self,
+        shard: ShardId,
+        script: Script,
+        arguments: Vec<Vec<u8>>,
+    ) -> Result<Reply> {
+        Reply::list(self.router.call(shard, Call::new(script, arguments)).await?)
+    }
+
+    /// `number:version` of the settings that are remembered of a namespace, for scripts that leave
+    /// them out then. By name it is not known which is meant, so nothing is.
+    pub(crate) fn known_of(&self, num: &str) -> Vec<u8> {
+        let known = self.known.lock();
+        known.get(num).map_or_else(Vec::new, |(ver, _)| format!("{num}:{ver}").into_bytes())
+    }
+
+    /// The settings of this version: those that came along, or those that are remembered.
+    pub(crate) fn settings_of(&self, num: &str, ver: &str, blob: &[u8]) -> Result<Arc<Settings>> {
+        let mut known = self.known.lock();
+        if let Some((known_ver, settings)) = known.get(num)
+            && known_ver == ver
+        {
+            return Ok(Arc::clone(settings));
+        }
+        if blob.is_empty() {
+            return Err(damaged("settings are missing"));
+        }
+        let settings = Arc::new(settings::decode(blob)?);
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(num.to_owned(), (ver.to_owned(), Arc::clone(&settings)));
+        Ok(settings)
+    }
+
+    /// Settings of this version, if they are remembered.
+    pub(crate) fn remembered(&self, num: &str, ver: &str) -> Option<Arc<Settings>> {
+        let known = self.known.lock();
+        known.get(num).filter(|(known, _)| known == ver).map(|(_, settings)| Arc::clone(settings))
+    }
+
+    /// Reads one id; `None` when there is no such namespace.
+    pub(crate) async fn case(&self, shard: ShardId, wanted: Wanted<'_>) -> Result<Option<Case>> {
+        let (space, known) = match wanted.space {
+            Space::Named(name) => (name.as_str().to_owned(), Vec::new()),
+            Space::Numbered(num) => (format!("#{num}"), self.known_of(num)),
+        };
+        let firing = wanted
+            .id
+            .zip(wanted.firing)
+            .map(|(id, (incarnation, occurrence))| keys::firing_key(id, incarnation, occurrence));
+        let arguments = vec![
+            space.into_bytes(),
+            wanted.id.map_or_else(Vec::new, |id| id.as_str().as_bytes().to_vec()),
+            wanted.letter.map_or_else(Vec::new, |did| did.to_u128().to_be_bytes().to_vec()),
+            if wanted.payloads { b"1".to_vec() } else { b"0".to_vec() },
+            known,
+            firing.unwrap_or_default(),
+        ];
+        let mut reply = self.ask(shard, Script::Read, arguments).await?;
+        let now = reply.time()?;
+        if reply.is_done() {
+            return Ok(None);
+        }
+        let control = Arc::new(self.control(&mut reply, now)?);
+        let dead = reply.number()?;
+        let (core, payload) = (reply.bytes()?, reply.bytes()?);
+        let (lease, stub) = (reply.bytes()?, reply.bytes()?);
+        let (entry, letter, letter_payload) = (reply.bytes()?, reply.bytes()?, reply.bytes()?);
+        let other = reply.bytes()?;
+        let id = TimerId::new(&reply.text()?).unwrap_or_else(|_| nobody());
+        let live = match core.as_slice() {
+            [] => None,
+            packed => Some(Live {
+                record: with_payload(&id, packed, payload)?,
+                lease: match lease.as_slice() {
+                    [] => None,
+                    lease => Some(Lease::unpack(lease)?),
+                },
+            }),
+        };
+        let retention = control.settings.retention;
+        let is_kept = |stub: &Stub| stub.ended_at.saturating_add(retention) > now;
+        let kept = match stub.as_slice() {
+            [] => None,
+            packed => Some(record::decode_stub(id.clone(), packed)?).filter(is_kept),
+        };
+        let letter_core = record::core_of(&letter)?.to_vec();
+        let letter = match letter.as_slice() {
+            [] => None,
+            packed => {
+                let record = with_payload(&id, packed, letter_payload)?;
+                let timer = &record.timer;
+                let key = keys::firing_key(&id, timer.incarnation, timer.occurrence);
+                Some(Letter { record, key })
+            }
+        };
+        let other = match other.as_slice() {
+            [] => None,
+            packed => Some(Record::unpack(id.clone(), packed)?.timer),
+        };
+        let seen = Seen {
+            core: record::core_of(&core)?.to_vec(),
+            lease,
+            stub,
+            newest: wanted.letter.is_none().then_some(entry),
+            letter_core,
+        };
+        Ok(Some(Case { id, now, control, dead, live, stub: kept, letter, other, seen }))
+    }
+
+    /// What is fixed for a namespace, from the answer of a script.
+    pub(crate) fn control(&self, reply: &mut Reply, now: Timestamp) -> Result<Control> {
+        let name = reply.text()?;
+        let (num, ver) = (reply.text()?, reply.text()?);
+        let blob = reply.bytes()?;
+        let paused = reply.flag()?;
+        let resumes_at = reply.maybe_time()?;
+        let (created_at, updated_at) = (reply.time()?, reply.time()?);
+        let resumed = resumes_at.filter(|at| paused && *at <= now);
+        Ok(Control {
+            name: NamespaceName::new(&name).map_err(|_| damaged("a namespace's name"))?,
+            settings: self.settings_of(&num, &ver, &blob)?,
+            num,
+            ver,
+            paused: paused && resumed.is_none(),
+            resumes_at: resumes_at.filter(|_| paused && resumed.is_none()),
+            created_at,
+            updated_at: resumed.unwrap_or(updated_at),
+        })
+    }
+
+    /// Wakes whoever waits for something claimable in a shard.
+    pub(crate) fn wake(&self, shard: ShardId) {
+        if let Some(wakeups) = self.wakeups.get(usize::from(shard.0)) {
+            wakeups.send_modify(|count| *count = count.wrapping_add(1));
+        }
+    }
+}
+
+/// Stands for an id where there is none.
+fn nobody() -> TimerId {
+    TimerId::new("-").expect("a dash is an id")
+}
+
+fn with_payload(id: &TimerId, packed: &[u8], payload: Vec<u8>) -> Result<Record> {
+    let mut record = Record::unpack(id.clone(), packed)?;
+    if !payload.is_empty() && !record.attach(&payload.into()) {
+        return Err(damaged(format!("the payload of timer {id} is another one's")));
+    }
+    Ok(record)
+}

@@ -1,0 +1,76 @@
+//! Why a store could not be opened, and how the server's errors become the port's.
+
+use duly_core::Millis;
+
+use crate::record::fields::Unreadable;
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL is not one that this store understands.
+    #[error("store URL: {0}")]
+    Url(String),
+    /// The server did not answer.
+    #[error("cannot reach Redis at {address}: {reason}")]
+    Unreachable {
+        /// Where.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// The server is too old.
+    #[error("{address} runs Redis {version}; 7.0 or newer is needed")]
+    Version {
+        /// Where.
+        address: String,
+        /// What it runs.
+        version: String,
+    },
+    /// A setting of the server would lose timers.
+    #[error("{address}: {reason}; allow it by name with `{name}` if you accept that")]
+    Unsafe {
+        /// Where.
+        address: String,
+        /// Which setting, and what it would lose.
+        reason: String,
+        /// The name to allow it by.
+        name: &'static str,
+    },
+    /// The database belongs to another version of Duly.
+    #[error("the database has format {found}, and this version reads {known}")]
+    Format {
+        /// What it has.
+        found: String,
+        /// What is read.
+        known: u8,
+    },
+    /// The server refused.
+    #[error("Redis at {address} refused: {reason}")]
+    Refused {
+        /// Where.
+        address: String,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// Nothing was done; it may work later.
+pub(crate) fn unavailable(reason: impl Into<String>) -> duly_store::Error {
+    duly_store::Error::Unavailable { reason: reason.into(), retry_after: Millis::from_ms(500) }
+}
+
+/// It may have been done.
+pub(crate) fn in_doubt(reason: impl Into<String>) -> duly_store::Error {
+    duly_store::Error::InDoubt { reason: reason.into() }
+}
+
+/// An answer or a record that is not of this format.
+pub(crate) fn damaged(what: impl Into<String>) -> duly_store::Error {
+    duly_store::Error::Damaged(what.into())
+}
+
+impl From<Unreadable> for duly_store::Error {
+    fn from(unreadable: Unreadable) -> Self {
+        Self::Damaged(format!("a record in Redis: {unreadable}"))
+    }
+}

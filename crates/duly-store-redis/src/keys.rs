@@ -1,0 +1,100 @@
+//! Names of keys: which shard a key belongs to, and so which slot of a Cluster.
+//!
+//! All keys of a shard begin with `duly:{tag}:`, so that they are in one slot and one script may
+//! touch them all. The tags are a table, not a computation: it is part of the storage format.
+//!
+//! | key | type | holds |
+//! |---|---|---|
+//! | `seq` | string | counts the scripts that wrote; every script declares it |
+//! | `deployment` | hash | format, number of shards and name (shard 0) |
+//! | `nn`, `names`, `vers`, `nums` | hash, zset, hash, string | name → number; names in order; name → version; last number |
+//! | `n:<num>` | hash | what is fixed for a namespace |
+//! | `c:<num>` | hash | counts |
+//! | `r:<num>` | hash | id → record; `id NUL inc16 NUL occ8` → record of a dead letter |
+//! | `p:<num>` | hash | the same keys → payloads that lie apart |
+//! | `x:<num>` | hash | id → lease |
+//! | `d:<num>:<lane>:<f or r>` | zset | claimable at → id: first attempts, retries |
+//! | `b:<num>` | zset | due at → id: leased and retried ones |
+//! | `nl:<num>` | hash | origin → lane and lane → origin |
+//! | `lanes`, `leased`, `exp`, `resume` | zset | what is next: heads of lanes, ends of leases, expiries, ends of pauses |
+//! | `own:<run>`, `runs` | zset, hash | leases of a node; runs that claimed here |
+//! | `s:<num>:<id>` | string, TTL | a stub |
+//! | `sl:<num>`, `sd:<num>:F`, `:C` | zset | stubs in order of ending, and of due time |
+//! | `dead:<num>`, `di:<num>`, `dx:<num>` | zset, zset, hash | dead letters by due time, by id and order of dying, by delivery id |
+//! | `wake` | channel | something became claimable |
+
+use duly_core::{Incarnation, TimerId, shard::ShardId};
+
+/// Most shards of a deployment.
+pub const SHARDS_MAX: u16 = 256;
+
+/// Tag `i` hashes into the `i`-th of 256 equal ranges of the 16,384 slots.
+const TAGS: [&str; 256] = [
+    "17q", "8f", "17u", "8b", "9t", "d7", "9p", "d3", "6l", "1cq", "6h", "1cu", "18i", "mt", "j9",
+    "7z", "ae", "14x", "aa", "1nv", "15j", "22n", "y8", "22j", "3eu", "5e", "3eq", "5a", "4w",
+    "i4", "4s", "i0", "1jv", "ea", "10x", "ee", "ds", "90", "dw", "94", "1a", "2d1", "1e", "1dx",
+    "m0", "jy", "m4", "28d", "fh", "f", "fl", "b", "12g", "gz", "12c", "25g", "1gu", "2h", "1gq",
+    "2l", "3z", "43", "it", "47", "18q", "7f", "18u", "7b", "6t", "k7", "6p", "19", "9l", "1lq",
+    "9h", "1lu", "17i", "bt", "e9", "8z", "4o", "1ar", "4k", "1av", "24", "ow", "20", "5y", "15r",
+    "1h1", "15v", "1h5", "23d", "f4", "ay", "f0", "1ev", "ja", "1er", "je", "1y", "60", "kw", "64",
+    "dk", "11v", "do", "11r", "b0", "ey", "b4", "27d", "3b", "2f2", "3f", "1xy", "59", "2p", "o7",
+    "2t", "1hu", "gb", "1hq", "gf", "fp", "a9", "ft", "z", "8d", "17s", "bj", "17w", "d5", "9v",
+    "d1", "9r", "19y", "6n", "1cw", "6j", "mv", "18k", "7x", "t9", "14z", "ag", "1nt", "ac", "22l",
+    "15h", "22h", "g8", "5g", "3ew", "5c", "3es", "i6", "4u", "38", "4q", "ec", "1jt", "eg", "10z",
+    "92", "dq", "96", "du", "2d3", "1c", "1dz", "1g", "ty", "78", "28f", "m6", "d", "fj", "13s",
+    "fn", "gx", "12e", "25e", "12a", "2j", "1gw", "2n", "1gs", "41", "3x", "45", "iv", "7d", "18s",
+    "mj", "18w", "k5", "6v", "k1", "6r", "16y", "9n", "1lw", "9j", "bv", "17k", "8x", "17o", "1ap",
+    "4m", "1at", "4i", "ou", "26", "oq", "22", "129", "15p", "1h7", "15t", "f6", "8", "f2", "23b",
+    "jc", "1et", "jg", "1ep", "62", "kq", "66", "ku", "11t", "di", "11p", "dm", "27b", "88", "27f",
+    "b6", "2f0", "ij", "1fy", "3d", "2r", "o1", "2v", "o5", "yb", "1hw", "gd", "12y", "13o", "fr",
+    "x", "fv",
+];
+
+/// `KEYS[1]` of every script of a shard, one of `shards`.
+pub(crate) fn seq(shard: ShardId, shards: u16) -> String {
+    format!("duly:{{{}}}:seq", tag(shard, shards))
+}
+
+/// Another key of the same shard.
+pub(crate) fn key(seq: &str, name: &str) -> String {
+    format!("{}{name}", seq.strip_suffix("seq").unwrap_or(seq))
+}
+
+/// The tag of a shard: shards are spread evenly over the slots, however many there are.
+fn tag(shard: ShardId, shards: u16) -> &'static str {
+    let place = usize::from(shard.0) * usize::from(SHARDS_MAX) / usize::from(shards.max(1));
+    TAGS[place.min(TAGS.len() - 1)]
+}
+
+/// The key of a dead letter among the records of its namespace.
+pub(crate) fn firing_key(id: &TimerId, incarnation: Incarnation, occurrence: u32) -> Vec<u8> {
+    format!("{id}\0{:016x}\0{occurrence:08x}", incarnation.0).into_bytes()
+}
+
+/// Id, incarnation and occurrence of a firing key; an id alone has neither.
+pub(crate) fn parse_firing_key(key: &[u8]) -> Option<(TimerId, Incarnation, u32)> {
+    let text = str::from_utf8(key).ok()?;
+    let mut parts = text.split('\0');
+    let id = TimerId::new(parts.next()?).ok()?;
+    let Some(incarnation) = parts.next() else {
+        return Some((id, Incarnation(0), 0));
+    };
+    let incarnation = u64::from_str_radix(incarnation, 16).ok()?;
+    let occurrence = u32::from_str_radix(parts.next()?, 16).ok()?;
+    Some((id, Incarnation(incarnation), occurrence))
+}
+
+/// The slot of a key: CRC-16/XMODEM of its tag, as the Cluster specification says.
+pub(crate) fn slot_of(key: &str) -> u16 {
+    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+    let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
+    let crc = hashed.bytes().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    });
+    crc % 16_384
+}
+
+#[cfg(test)]
+mod tests;

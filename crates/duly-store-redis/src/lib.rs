@@ -1,0 +1,74 @@
+//! The `Store` port on Redis or Valkey: one server, or a Cluster.
+//!
+//! ```text
+//!  Store ── apply, settle, claim, … ──► Script + arguments ──► Router ──► Link ──► a master
+//!                │                                              │ which server has the shard,
+//!                ▼                                              │ MOVED, ASK, NOSCRIPT, WAIT
+//!              Case: what was read, and what follows (pure)
+//! ```
+//!
+//! It promises what [`duly_store::Store`] promises, as far as Redis keeps acknowledged writes: an
+//! asynchronous failover can undo what the promoted replica had not got. `Options::min_replicas`
+//! has every change wait until so many replicas have it (`WAIT`), which makes that rare; it is no
+//! consensus. Leases and retries run by the wall clock of the master, so a step of that clock ends
+//! leases early or holds retries up; a verdict is fenced all the same (P8).
+//!
+//! What differs from the design in `docs/adr/0001-the-store-port.md`, and why:
+//!
+//! * **Records are fields of a hash a namespace**, not keys of their own, and packed: a pending
+//!   timer takes one field and one entry of a sorted set. Ending a namespace is then a bounded
+//!   number of `UNLINK`s. The price is that the slot of a shard moves as a few large keys.
+//! * **There is no set of all pending timers**: a list is the merge of the lanes' sets and one of
+//!   those under a lease or to be retried, which the pages of a list merge. It would have doubled
+//!   the memory of every timer.
+//! * **No row version**: the first bytes of a record, its *core*, differ after every change, and
+//!   are what a compare-and-set compares.
+//! * **Scripts never end a lease, bury or retry**: they say that something is owed, and the adapter
+//!   reads, decides by `duly_core` and writes. So the lifecycle has one implementation, and there
+//!   is no table to be generated for Lua.
+//! * **`schedule_per_second` is kept by the shards**, each its part of the rate; limits over several
+//!   shards are plain shares so far, without calling unused ones in.
+//!
+//! The client is the crate `redis` (redis-rs): the most used and kept one, and its multiplexed
+//! connection sends a pipeline as one message with an answer or an error for each command, speaks
+//! RESP3, and so delivers sharded pub/sub on a connection of its own. Of its Cluster client nothing
+//! is used, and that decided against the other candidate, `fred`, too: both route, redirect and
+//! send again inside the client, which may carry a script out twice and leaves open on which
+//! connection a `WAIT` is sent. A shard has one slot and all that is sent are scripts, so finding
+//! its master is a table of at most 256 entries, and `MOVED`, `ASK`, `NOSCRIPT` and `WAIT` are dealt
+//! with where it is known what may be sent again.
+//!
+//! The crate refuses to know about sockets of callers, lanes' fairness or HTTP. Start reading at
+//! the table of keys in `keys.rs` and the bytes in `record.rs`, then `scripts/claim.lua`, then
+//! `case.rs`.
+
+mod address;
+mod apply;
+mod case;
+mod change;
+mod checks;
+mod claim;
+mod deployment;
+mod error;
+mod health;
+mod keys;
+mod link;
+mod namespaces;
+mod open;
+mod options;
+mod read;
+mod record;
+mod reply;
+mod router;
+mod script;
+mod settings;
+mod settle;
+mod store;
+mod token;
+mod wakeups;
+
+pub use checks::Check;
+pub use error::OpenError;
+pub use keys::SHARDS_MAX;
+pub use options::Options;
+pub use store::RedisStore;

@@ -1,0 +1,196 @@
+//! One connection to one server, and a round of scripts over it.
+//!
+//! A round is one pipeline: its scripts in order, and, where replicas are asked for, one `WAIT` as
+//! the last command on the same connection, which so vouches for every script before it. Other
+//! rounds may share the connection; what they wrote before is vouched for with it.
+
+use std::{sync::Arc, time::Duration};
+
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value, aio::MultiplexedConnection, cmd};
+
+use crate::{
+    Options,
+    script::{CLOCK, Script},
+};
+
+/// A script that is called with these arguments.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) script: Script,
+    pub(crate) arguments: Vec<Vec<u8>>,
+}
+
+impl Call {
+    pub(crate) const fn new(script: Script, arguments: Vec<Vec<u8>>) -> Self {
+        Self { script, arguments }
+    }
+}
+
+/// How a call is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Manner {
+    /// With the whole text, because the server does not know its digest.
+    pub(crate) whole: bool,
+    /// With `ASKING` in front, because its slot is on its way to this server.
+    pub(crate) asking: bool,
+}
+
+/// What a server said of one call.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Answer(Value),
+    /// It does not know the script.
+    NoScript,
+    /// The slot is elsewhere for good.
+    Moved(String),
+    /// The slot is on its way to another server: ask that one, this time only.
+    Ask(String),
+    /// Not now.
+    Later(String),
+    /// It refused; nothing was done.
+    Refused(String),
+}
+
+/// The connection broke: what was sent may have been done.
+#[derive(Debug)]
+pub(crate) struct Lost(pub(crate) String);
+
+/// One connection. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    connection: MultiplexedConnection,
+    texts: Arc<[String]>,
+    digests: Arc<[String]>,
+}
+
+/// How connections are made.
+#[derive(Debug, Clone)]
+pub(crate) struct Dial {
+    pub(crate) connect_within: Duration,
+    pub(crate) answer_within: Duration,
+    /// Texts of the scripts, in the order of their places.
+    pub(crate) texts: Arc<[String]>,
+}
+
+impl Dial {
+    /// How to connect with these options.
+    pub(crate) fn new(options: &Options) -> Self {
+        let clock = options.clock.as_deref().unwrap_or(CLOCK);
+        Self {
+            connect_within: options.connect_within,
+            answer_within: options.answer_within + options.replicas_within,
+            texts: Script::ALL.iter().map(|script| script.text(clock)).collect(),
+        }
+    }
+}
+
+impl Link {
+    /// Connects and loads the scripts.
+    pub(crate) async fn open(url: &str, dial: &Dial) -> redis::RedisResult<Self> {
+        let client = Client::open(url)?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(dial.connect_within))
+            .set_response_timeout(Some(dial.answer_within));
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        // Who may not speak here is told so, and not cut off in the middle of a large script.
+        cmd("PING").exec_async(&mut connection).await?;
+        let mut load = Pipeline::new();
+        for text in dial.texts.iter() {
+            load.add_command(cmd("SCRIPT").arg("LOAD").arg(text.as_str()).clone());
+        }
+        let digests: Vec<String> = load.query_async(&mut connection).await?;
+        Ok(Self { connection, texts: Arc::clone(&dial.texts), digests: digests.into() })
+    }
+
+    /// Sends a command that is no script.
+    pub(crate) async fn command(&self, command: &Cmd) -> redis::RedisResult<Value> {
+        let mut connection = self.connection.clone();
+        match connection.send_packed_command(command).await? {
+            Value::ServerError(error) => Err(error.into()),
+            value => Ok(value),
+        }
+    }
+
+    /// Sends several commands that are no scripts; each is answered for itself.
+    pub(crate) async fn commands(&self, commands: &[Cmd]) -> Result<Vec<Value>, Lost> {
+        let mut pipeline = Pipeline::with_capacity(commands.len());
+        for command in commands {
+            pipeline.add_command(command.clone());
+        }
+        let mut connection = self.connection.clone();
+        let sent = connection.send_packed_commands(&pipeline, 0, commands.len()).await;
+        sent.map_err(|error| Lost(error.to_string()))
+    }
+
+    /// Sends calls in one go. With `replicas`, the second answer is how many replicas have what
+    /// was written.
+    pub(crate) async fn round(
+        &self,
+        seq: &str,
+        calls: &[(&Call, Manner)],
+        replicas: Option<(u32, Duration)>,
+    ) -> Result<(Vec<Said>, Option<u64>), Lost> {
+        let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
+        for (call, manner) in calls {
+            if manner.asking {
+                pipeline.add_command(cmd("ASKING"));
+            }
+            let place = call.script.place();
+            let mut command = if manner.whole {
+                let mut command = cmd("EVAL");
+                command.arg(&self.texts[place]);
+                command
+            } else {
+                let mut command = cmd("EVALSHA");
+                command.arg(&self.digests[place]);
+                command
+            };
+            command.arg(1).arg(seq);
+            for argument in &call.arguments {
+                command.arg(argument.as_slice());
+            }
+            pipeline.add_command(command);
+        }
+        if let Some((count, within)) = replicas {
+            let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+            pipeline.add_command(cmd("WAIT").arg(count).arg(within_ms).clone());
+        }
+        let count = pipeline.len();
+        let mut connection = self.connection.clone();
+        let values = connection.send_packed_commands(&pipeline, 0, count).await;
+        let mut values = values.map_err(|error| Lost(error.to_string()))?.into_iter();
+        let mut said = Vec::with_capacity(calls.len());
+        for (_, manner) in calls {
+            if manner.asking {
+                values.next();
+            }
+            let value = values.next().ok_or_else(|| Lost("an answer is missing".to_owned()))?;
+            said.push(heard(value));
+        }
+        let confirmed = match values.next() {
+            Some(Value::Int(count)) => u64::try_from(count).ok(),
+            _ => None,
+        };
+        Ok((said, confirmed))
+    }
+}
+
+/// What an answer means.
+fn heard(value: Value) -> Said {
+    let error = match value {
+        Value::ServerError(error) => error,
+        value => return Said::Answer(value),
+    };
+    let details = error.details().unwrap_or_default();
+    let elsewhere = || details.split_whitespace().last().unwrap_or_default().to_owned();
+    let text = format!("{} {details}", error.code());
+    match error.code() {
+        "NOSCRIPT" => Said::NoScript,
+        "MOVED" => Said::Moved(elsewhere()),
+        "ASK" => Said::Ask(elsewhere()),
+        "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" | "BUSY" => {
+            Said::Later(text)
+        }
+        _ => Said::Refused(text),
+    }
+}

@@ -1,0 +1,47 @@
+//! What an operator can set.
+
+use std::time::Duration;
+
+use crate::checks::Check;
+
+/// How to reach Redis, and what to ask of it.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `redis://`, `rediss://` (TLS) for one server, `redis-cluster://`, `rediss-cluster://` for a
+    /// Cluster; with `user:password@` if need be, several `host:port` with commas between.
+    pub url: String,
+    /// Shards of a new deployment, 1 to 256; one that is there keeps its own.
+    pub shards: u16,
+    /// Replicas that must have a change before it is answered; 0 asks for none.
+    pub min_replicas: u32,
+    /// How long to wait for them.
+    pub replicas_within: Duration,
+    /// Connections to each server. A wait for replicas holds a connection up, so there are several.
+    pub connections: usize,
+    /// Longest wait for a connection.
+    pub connect_within: Duration,
+    /// Longest wait for an answer.
+    pub answer_within: Duration,
+    /// Settings of the server that would lose timers silently, and are allowed by name.
+    pub allow: Vec<Check>,
+    /// Text of the clock that scripts use instead of the server's own, for tests.
+    #[doc(hidden)]
+    pub clock: Option<String>,
+}
+
+impl Options {
+    /// Options that ask for nothing special.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            shards: 64,
+            min_replicas: 0,
+            replicas_within: Duration::from_secs(1),
+            connections: 4,
+            connect_within: Duration::from_secs(5),
+            answer_within: Duration::from_secs(10),
+            allow: Vec::new(),
+            clock: None,
+        }
+    }
+}

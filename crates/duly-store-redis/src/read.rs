@@ -1,0 +1,360 @@
+//! Reading: one timer, lists, counts, forecasts.
+
+use duly_core::{Invalid, NamespaceName, State, TimerId, Timestamp, shard::ShardId};
+use duly_store::{
+    Error, Forecast, ForecastRequest, ListRequest, Page, Result, Stats, TimerView,
+    query::{LaneStats, ListState, PAGE_BYTES, PAGE_MAX, Position, Totals},
+};
+use std::sync::Arc;
+
+use crate::{
+    case::{Case, Control, Live, Seen},
+    change::{SWEEPS, digits, flag},
+    deployment::{Deployment, Space, Wanted},
+    error::damaged,
+    keys,
+    record::{self, Lease, Record},
+    reply::Reply,
+    script::Script,
+    settings::lane_key,
+};
+
+/// Rows of a list that one script looks at.
+const WINDOW: usize = 256;
+/// Windows that one page looks at.
+const WINDOWS: usize = 8;
+/// Lanes of a forecast that one script counts.
+const FORECAST_LANES: usize = 8;
+
+/// A row of a list: where it stands, and the timer if it is one that was asked for.
+struct Row {
+    position: Position,
+    num: String,
+    view: Option<TimerView>,
+    record: Option<Record>,
+}
+
+impl Deployment {
+    pub(crate) async fn get(
+        &self,
+        shard: ShardId,
+        name: &NamespaceName,
+        id: &TimerId,
+    ) -> Result<Option<TimerView>> {
+        let case = self.case(shard, Wanted::new(name, id)).await?;
+        Ok(case.and_then(|case| case.view_by_clock()))
+    }
+
+    pub(crate) async fn list(&self, shard: ShardId, request: &ListRequest) -> Result<Page> {
+        if !(1..=PAGE_MAX).contains(&request.limit) {
+            let allowed = format!("an integer from 1 to {PAGE_MAX}");
+            return Err(Error::Invalid(Invalid::new("limit", request.limit, allowed)));
+        }
+        let mut page = Page::default();
+        let mut after = request.after.clone();
+        let mut bytes = 0;
+        for _ in 0..WINDOWS {
+            let (rows, done) = self.window(shard, request, after.as_ref()).await?;
+            let last = rows.len();
+            for (i, row) in rows.into_iter().enumerate() {
+                let Row { position, num, view, record } = row;
+                after = Some(position);
+                let Some(mut view) = view.filter(|view| matches(view, request)) else {
+                    continue;
+                };
+                if let Some(mut record) = record.filter(Record::lacks_payload) {
+                    let key = firing_field(&view, &record);
+                    let wanted = [(format!("p:{num}"), key)];
+                    let found = self.router.fields(shard, &wanted).await?.pop().flatten();
+                    if !found.is_some_and(|payload| record.attach(&payload.into())) {
+                        // It has changed meanwhile: as it is now, or not at all.
+                        let now = self.get(shard, &request.namespace, view.id()).await?;
+                        let Some(now) = now.filter(|now| matches(now, request)) else { continue };
+                        view = now;
+                    } else if let duly_store::query::Body::Whole(timer) = &mut view.body {
+                        timer.payload = record.timer.payload;
+                    }
+                }
+                bytes += view.payload_bytes();
+                page.timers.push(view);
+                if page.timers.len() >= request.limit || bytes >= PAGE_BYTES {
+                    page.next = after.filter(|_| !done || i + 1 < last);
+                    return Ok(page);
+                }
+            }
+            if done {
+                return Ok(page);
+            }
+        }
+        page.next = after;
+        Ok(page)
+    }
+
+    /// Some rows after a position, and whether there are no more.
+    async fn window(
+        &self,
+        shard: ShardId,
+        request: &ListRequest,
+        after: Option<&Position>,
+    ) -> Result<(Vec<Row>, bool)> {
+        let kind = match request.state {
+            ListState::Pending => "pending",
+            ListState::Only(State::Scheduled) => "scheduled",
+            ListState::Only(State::Due) => "due",
+            ListState::Only(State::InFlight | State::Retrying) => "busy",
+            ListState::Only(State::Dead) => "dead",
+            ListState::Only(State::Finished) => "F",
+            ListState::Only(State::Cancelled) => "C",
+        };
+        let time = |at: Option<Timestamp>| at.map_or_else(Vec::new, |at| digits(at.unix_ms()));
+        let key = after.map_or_else(Vec::new, |after| match kind {
+            "dead" => keys::firing_key(&after.id, after.incarnation, after.occurrence),
+            _ => after.id.as_str().as_bytes().to_vec(),
+        });
+        let arguments = |strict| {
+            vec![
+                flag(strict),
+                request.namespace.as_str().as_bytes().to_vec(),
+                kind.as_bytes().to_vec(),
+                time(request.due_from),
+                time(request.due_to),
+                time(after.map(|after| after.due_at)),
+                key.clone(),
+                digits(WINDOW.min(request.limit.max(16) + 1)),
+                Vec::new(),
+            ]
+        };
+        let (word, now, mut reply) = self.strictly(shard, Script::List, arguments).await?;
+        if word == "NONE" {
+            return Err(Error::UnknownNamespace(request.namespace.to_string()));
+        }
+        let (num, ver, blob) = (reply.text()?, reply.text()?, reply.bytes()?);
+        let settings = self.settings_of(&num, &ver, &blob)?;
+        let control = Arc::new(Control {
+            name: request.namespace.clone(),
+            num: num.clone(),
+            ver,
+            settings,
+            paused: false,
+            resumes_at: None,
+            created_at: now,
+            updated_at: now,
+        });
+        let done = reply.flag()?;
+        let mut found = reply.items()?;
+        let mut rows = Vec::new();
+        while !found.is_done() {
+            let mut row = found.items()?;
+            let (due_at, key) = (row.time()?, row.bytes()?);
+            let (packed, lease) = (row.bytes()?, row.bytes()?);
+            let (id, incarnation, occurrence) =
+                keys::parse_firing_key(&key).ok_or_else(|| damaged("a key of a firing"))?;
+            let position = Position { due_at, id: id.clone(), incarnation, occurrence };
+            let (view, record) = match kind {
+                _ if packed.is_empty() => (None, None),
+                "F" | "C" => {
+                    let stub = record::decode_stub(id, &packed)?;
+                    let ends = stub.ended_at.saturating_add(control.settings.retention);
+                    let view = TimerView::stub(request.namespace.clone(), stub);
+                    ((ends > now).then_some(view), None)
+                }
+                "dead" => {
+                    let record = Record::unpack(id, &packed)?;
+                    let timer = record.timer.clone();
+                    let view = TimerView::whole(request.namespace.clone(), State::Dead, timer);
+                    (Some(view), Some(record))
+                }
+                _ => {
+                    let record = Record::unpack(id.clone(), &packed)?;
+                    let lease = match lease.as_slice() {
+                        [] => None,
+                        lease => Some(Lease::unpack(lease)?),
+                    };
+                    let live = Some(Live { record: record.clone(), lease });
+                    let case = Case {
+                        id,
+                        now,
+                        control: Arc::clone(&control),
+                        dead: 0,
+                        live,
+                        stub: None,
+                        letter: None,
+                        other: None,
+                        seen: Seen::default(),
+                    };
+                    (case.view_by_clock(), Some(record))
+                }
+            };
+            rows.push(Row { position, num: num.clone(), view, record });
+        }
+        Ok((rows, done))
+    }
+
+    pub(crate) async fn stats(
+        &self,
+        shard: ShardId,
+        name: &NamespaceName,
+    ) -> Result<Option<Stats>> {
+        for round in 0.. {
+            let strict = round < SWEEPS;
+            let own = name.as_str().as_bytes().to_vec();
+            let arguments = |swept: bool| vec![flag(swept && strict), own.clone()];
+            let (word, _, mut reply) = self.strictly(shard, Script::Stats, arguments).await?;
+            match word.as_str() {
+                "NONE" => return Ok(None),
+                "TRIM" => {
+                    self.trim(shard, name).await?;
+                }
+                _ => return read_stats(&mut reply).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Drops stubs that are over; answers how many.
+    pub(crate) async fn trim(&self, shard: ShardId, name: &NamespaceName) -> Result<u64> {
+        let arguments = vec![name.as_str().as_bytes().to_vec(), digits(64)];
+        let call = crate::link::Call::new(Script::Trim, arguments);
+        match self.router.call(shard, call).await? {
+            redis::Value::Int(dropped) => Ok(u64::try_from(dropped).unwrap_or(0)),
+            other => Err(damaged(format!("a script answered {other:?}"))),
+        }
+    }
+
+    pub(crate) async fn forecast(
+        &self,
+        shard: ShardId,
+        request: &ForecastRequest,
+    ) -> Result<Option<Forecast>> {
+        request.check()?;
+        let mut forecast: Option<Forecast> = None;
+        let mut first = 0;
+        loop {
+            let seen = forecast.as_ref().map(|forecast| forecast.now);
+            let arguments = |strict| {
+                vec![
+                    flag(strict && seen.is_none()),
+                    request.namespace.as_str().as_bytes().to_vec(),
+                    seen.map_or_else(Vec::new, |seen| digits(seen.unix_ms())),
+                    digits(request.bucket.ms()),
+                    digits(request.count),
+                    digits(first),
+                    digits(FORECAST_LANES),
+                ]
+            };
+            let (word, now, mut reply) = self.strictly(shard, Script::Forecast, arguments).await?;
+            if word == "NONE" {
+                return Ok(None);
+            }
+            let next = reply.maybe_number()?;
+            let in_flight = reply.number()?;
+            let counted = forecast.get_or_insert_with(|| Forecast::new(request, now));
+            counted.in_flight = in_flight;
+            counted.overdue += reply.number()?;
+            counted.later += reply.number()?;
+            while !reply.is_done() {
+                let (bucket, count) = (reply.number()?, reply.number()?);
+                let bucket = usize::try_from(bucket).ok();
+                if let Some(own) = bucket.and_then(|bucket| counted.buckets.get_mut(bucket)) {
+                    *own += count;
+                }
+            }
+            match next {
+                Some(next) => first = next,
+                None => return Ok(forecast),
+            }
+        }
+    }
+
+    /// A namespace as it is in a shard.
+    pub(crate) async fn control_of(
+        &self,
+        shard: ShardId,
+        name: &NamespaceName,
+    ) -> Result<(Timestamp, Option<Control>)> {
+        let wanted = Wanted {
+            space: Space::Named(name),
+            id: None,
+            letter: None,
+            firing: None,
+            payloads: false,
+        };
+        let case = self.case(shard, wanted).await?;
+        let now = case.as_ref().map_or(Timestamp::MIN, |case| case.now);
+        Ok((now, case.map(|case| Control::clone(&case.control))))
+    }
+}
+
+/// The name of the field that holds a record's payload.
+fn firing_field(view: &TimerView, record: &Record) -> Vec<u8> {
+    let timer = &record.timer;
+    if view.state == State::Dead {
+        keys::firing_key(&timer.id, timer.incarnation, timer.occurrence)
+    } else {
+        timer.id.as_str().as_bytes().to_vec()
+    }
+}
+
+/// Whether a view is one that was asked for. Stubs have no tags.
+fn matches(view: &TimerView, request: &ListRequest) -> bool {
+    let due_at = view.due_at();
+    let prefix = request.id_prefix.as_deref().unwrap_or("");
+    let tagged = request
+        .tag
+        .as_ref()
+        .is_none_or(|tag| view.timer().is_some_and(|timer| timer.tags.as_slice().contains(tag)));
+    request.state.admits(view.state)
+        && request.due_from.is_none_or(|from| due_at >= from)
+        && request.due_to.is_none_or(|to| due_at < to)
+        && view.id().as_str().starts_with(prefix)
+        && tagged
+}
+
+fn read_stats(reply: &mut Reply) -> Result<Stats> {
+    let paused = reply.flag()?;
+    let (next_due_at, oldest_due_at) = (reply.maybe_time()?, reply.maybe_time()?);
+    let (dead, retained) = (reply.number()?, reply.number()?);
+    let mut counts = reply.items()?;
+    let _pending = counts.number()?;
+    let in_flight = counts.number()?;
+    let pending_bytes = counts.number()?;
+    let totals = Totals {
+        scheduled: counts.number()?,
+        fired: counts.number()?,
+        delivered: counts.number()?,
+        failed: counts.number()?,
+        cancelled: counts.number()?,
+        rescheduled: counts.number()?,
+        dead: counts.number()?,
+    };
+    let mut stats = Stats {
+        in_flight,
+        dead,
+        retained,
+        pending_bytes,
+        next_due_at,
+        oldest_due_at,
+        paused,
+        totals,
+        ..Stats::default()
+    };
+    let mut lanes = reply.items()?;
+    while !lanes.is_done() {
+        let mut row = lanes.items()?;
+        let key = lane_key(&row.text()?)?;
+        let (due, later) = (row.number()?, row.number()?);
+        let (retry_due, retries, in_flight) = (row.number()?, row.number()?, row.number()?);
+        stats.due += due;
+        stats.scheduled += later;
+        stats.retrying += retries;
+        match stats.lanes.iter_mut().find(|lane| lane.key == key) {
+            Some(lane) => {
+                lane.due += due;
+                lane.retry_due += retry_due;
+                lane.in_flight += in_flight;
+            }
+            None => stats.lanes.push(LaneStats { key, due, retry_due, in_flight }),
+        }
+    }
+    Ok(stats)
+}

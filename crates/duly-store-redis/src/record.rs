@@ -1,0 +1,293 @@
+//! A timer as it lies in Redis: one field of the hash `r:<num>`, packed.
+//!
+//! ```text
+//!  0 format u8 = 1 | 1 flags u8 | 2 lane u8 | 3 size u32 | 7 bytes of the core u16
+//!  9 created_at u48 | 15 due_at u48 | 21 incarnation u64 | 29 request_hash u128 | 45 present u16
+//! 47 what `present` names, in the order of its bits                      } up to here: the core
+//!    content: tagged fields (payload, headers, tags, destination, …)
+//! ```
+//!
+//! Numbers are big-endian, `u48` is a time in Unix milliseconds. Flags: 1 it is retried (its lane
+//! set is `r`), 2 its payload lies apart, 4 it may expire. `size` counts payload and header bytes.
+//! A timer that nothing has happened to takes 47 bytes and its content, of which an inline payload
+//! has 3 or 4 bytes in front; the id is the name of the field and stands nowhere else but in one
+//! sorted set.
+//!
+//! Invariants: scripts read the first 21 bytes only, and write created_at, due_at and lane of a new
+//! timer; the core holds all that a stub keeps, and differs after every change, so that comparing
+//! it is the compare-and-set of this store. A payload of more than [`INLINE_MAX`] bytes lies apart
+//! in `p:<num>`, behind the eight bytes of its version, which the record names: a payload is never
+//! delivered with another record than its own.
+
+use bytes::Bytes;
+use duly_core::{
+    Incarnation, Payload, Timer, TimerId,
+    headers::Headers,
+    payload::Form,
+    request_hash::RequestHash,
+    schedule::Tags,
+    timer::{Attempt, AttemptOutcome, Death, DeathReason, SettledToken, Verdict},
+};
+
+pub(crate) mod content;
+pub(crate) mod fields;
+mod lease;
+mod stub;
+#[cfg(test)]
+mod tests;
+
+use fields::{Reader, Result, Unreadable, Writer, code_in, from_code};
+pub(crate) use lease::{Holder, Lease, run_name};
+pub(crate) use stub::{cancelled, decode as decode_stub};
+
+/// Format of the records.
+pub(crate) const FORMAT: u8 = 1;
+/// Largest payload that lies in the record itself.
+pub(crate) const INLINE_MAX: usize = 4_096;
+
+const RETRY: u8 = 1;
+const APART: u8 = 2;
+const MAY_EXPIRE: u8 = 4;
+
+const UPDATED: u16 = 1;
+const REVISION: u16 = 1 << 1;
+const OCCURRENCE: u16 = 1 << 2;
+const ATTEMPTS: u16 = 1 << 3;
+const BUDGET: u16 = 1 << 4;
+const NEXT: u16 = 1 << 5;
+const FIRED: u16 = 1 << 6;
+const MAYBE: u16 = 1 << 7;
+const SETTLED: u16 = 1 << 8;
+const DEATH: u16 = 1 << 9;
+const HISTORY: u16 = 1 << 10;
+
+const VERDICTS: [Verdict; 4] = [Verdict::Ack, Verdict::Retry, Verdict::Dead, Verdict::Release];
+
+/// A timer, and where its payload lies.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Record {
+    pub(crate) timer: Timer,
+    /// Its payload, when it lies apart; `timer.payload` is then there only if it was asked for.
+    pub(crate) apart: Option<Apart>,
+    /// Number of its lane, as the scripts know it.
+    pub(crate) lane: u8,
+}
+
+/// A payload that lies apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Apart {
+    pub(crate) form: Form,
+    pub(crate) version: [u8; 8],
+    pub(crate) bytes: u64,
+}
+
+/// A record as it is written.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Packed {
+    pub(crate) record: Vec<u8>,
+    /// A payload that is to be written apart, with its version in front.
+    pub(crate) payload: Option<Vec<u8>>,
+}
+
+impl Record {
+    /// A record of a timer whose payload is at hand.
+    pub(crate) const fn new(timer: Timer, lane: u8) -> Self {
+        Self { timer, apart: None, lane }
+    }
+
+    /// Packs it. A large payload that lies nowhere yet gets `version`.
+    pub(crate) fn pack(&self, version: [u8; 8]) -> Packed {
+        let timer = &self.timer;
+        let large = timer.payload.as_ref().filter(|payload| payload.bytes.len() > INLINE_MAX);
+        let fresh = large.filter(|_| self.apart.is_none()).map(|payload| Apart {
+            form: payload.form,
+            version,
+            bytes: payload.bytes.len() as u64,
+        });
+        let payload = fresh.as_ref().and(large).map(|p| [&version[..], &p.bytes].concat());
+        let apart = self.apart.as_ref().or(fresh.as_ref());
+        let payload_bytes = match (apart, &timer.payload) {
+            (Some(apart), _) => apart.bytes,
+            (None, Some(payload)) => payload.bytes.len() as u64,
+            (None, None) => 0,
+        };
+        let headers = timer.headers.iter().map(|(name, value)| name.len() + value.len());
+        let size = payload_bytes + headers.sum::<usize>() as u64;
+
+        let mut w = Writer::default();
+        let flag = |on: bool, flag| if on { flag } else { 0 };
+        w.u8(FORMAT);
+        w.u8(flag(timer.next_attempt_at.is_some(), RETRY)
+            | flag(apart.is_some(), APART)
+            | flag(timer.expire_after.is_some(), MAY_EXPIRE));
+        w.u8(self.lane);
+        w.raw(&u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes());
+        w.raw(&[0; 2]);
+        w.time(timer.created_at);
+        w.time(timer.due_at);
+        encode_core(&mut w, timer);
+        let core = u16::try_from(w.0.len()).expect("16 attempts with 1 KiB each are the most");
+        w.0[7..9].copy_from_slice(&core.to_be_bytes());
+        content::encode(&mut w, timer, apart);
+        Packed { record: w.0, payload }
+    }
+
+    /// Reads a record, without a payload that lies apart.
+    pub(crate) fn unpack(id: TimerId, bytes: &[u8]) -> Result<Self> {
+        let mut r = Reader(bytes);
+        let (mut timer, lane, core) = decode_head(&mut r, id)?;
+        let mut content = Reader(bytes.get(core..).ok_or(Unreadable::Short)?);
+        let apart = content::decode(&mut content, &mut timer)?;
+        Ok(Self { timer, apart, lane })
+    }
+
+    /// Puts the payload to the record, if it is its own.
+    pub(crate) fn attach(&mut self, stored: &Bytes) -> bool {
+        let Some(apart) = &self.apart else { return true };
+        let own = stored.get(..8) == Some(&apart.version[..]);
+        if own {
+            self.timer.payload = Some(Payload { form: apart.form, bytes: stored.slice(8..) });
+        }
+        own
+    }
+
+    /// Whether the payload lies apart and is not at hand.
+    pub(crate) const fn lacks_payload(&self) -> bool {
+        self.apart.is_some() && self.timer.payload.is_none()
+    }
+}
+
+/// The core of a record: what is compared, and what a stub keeps.
+pub(crate) fn core_of(record: &[u8]) -> Result<&[u8]> {
+    if record.is_empty() {
+        return Ok(record);
+    }
+    let length = record.get(7..9).ok_or(Unreadable::Short)?;
+    let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+    record.get(..length).ok_or(Unreadable::Short)
+}
+
+/// Reads a core alone: the timer without its content.
+pub(crate) fn unpack_core(id: TimerId, core: &[u8]) -> Result<Timer> {
+    Ok(decode_head(&mut Reader(core), id)?.0)
+}
+
+fn encode_core(w: &mut Writer, timer: &Timer) {
+    w.raw(&timer.incarnation.0.to_be_bytes());
+    w.raw(&timer.request_hash.0.to_be_bytes());
+    let bit = |on: bool, bit| if on { bit } else { 0 };
+    let present = bit(timer.updated_at != timer.created_at, UPDATED)
+        | bit(timer.revision != 1, REVISION)
+        | bit(timer.occurrence != 0, OCCURRENCE)
+        | bit(timer.attempts != 0, ATTEMPTS)
+        | bit(timer.budget_from != 0, BUDGET)
+        | bit(timer.next_attempt_at.is_some(), NEXT)
+        | bit(timer.fired_at.is_some(), FIRED)
+        | bit(timer.maybe_delivered, MAYBE)
+        | bit(timer.last_settled.is_some(), SETTLED)
+        | bit(timer.death.is_some(), DEATH)
+        | bit(!timer.history.is_empty(), HISTORY);
+    w.raw(&present.to_be_bytes());
+    if timer.updated_at != timer.created_at {
+        w.time(timer.updated_at);
+    }
+    let counts =
+        [(timer.revision, 1), (timer.occurrence, 0), (timer.attempts, 0), (timer.budget_from, 0)];
+    for (count, usual) in counts {
+        if count != usual {
+            w.number(u64::from(count));
+        }
+    }
+    for time in [timer.next_attempt_at, timer.fired_at].into_iter().flatten() {
+        w.time(time);
+    }
+    if let Some(settled) = timer.last_settled {
+        w.raw(&settled.nonce.to_be_bytes());
+        w.u8(code_in(&VERDICTS, &settled.verdict));
+    }
+    if let Some(death) = timer.death {
+        w.time(death.at);
+        w.u8(code_in(&DeathReason::ALL, &death.reason));
+    }
+    if !timer.history.is_empty() {
+        w.number(timer.history.len() as u64);
+        for attempt in &timer.history {
+            w.number(u64::from(attempt.attempt));
+            w.time(attempt.at);
+            w.u8(code_in(&AttemptOutcome::ALL, &attempt.outcome));
+            w.text(&attempt.reason);
+        }
+    }
+}
+
+/// Reads head and core; answers the timer, its lane and how long the core is.
+fn decode_head(r: &mut Reader<'_>, id: TimerId) -> Result<(Timer, u8, usize)> {
+    let format = r.u8()?;
+    if format != FORMAT {
+        return Err(Unreadable::Unknown { what: "format", value: u64::from(format) });
+    }
+    let (_flags, lane) = (r.u8()?, r.u8()?);
+    let _size = r.u32()?;
+    let core = usize::from(r.u16()?);
+    let (created_at, due_at) = (r.time()?, r.time()?);
+    let incarnation = Incarnation(r.u64()?);
+    let request_hash = RequestHash(u128::from_be_bytes(r.array()?));
+    let present = r.u16()?;
+    let has = |bit: u16| present & bit != 0;
+    let updated_at = if has(UPDATED) { r.time()? } else { created_at };
+    let mut count = |bit, usual| if has(bit) { r.small() } else { Ok(usual) };
+    let revision = count(REVISION, 1)?;
+    let occurrence = count(OCCURRENCE, 0)?;
+    let attempts = count(ATTEMPTS, 0)?;
+    let budget_from = count(BUDGET, 0)?;
+    let next_attempt_at = if has(NEXT) { Some(r.time()?) } else { None };
+    let fired_at = if has(FIRED) { Some(r.time()?) } else { None };
+    let last_settled = if has(SETTLED) {
+        let nonce = r.u64()?;
+        Some(SettledToken { nonce, verdict: from_code(&VERDICTS, r.u8()?, "verdict")? })
+    } else {
+        None
+    };
+    let death = if has(DEATH) {
+        let at = r.time()?;
+        Some(Death { at, reason: from_code(&DeathReason::ALL, r.u8()?, "death reason")? })
+    } else {
+        None
+    };
+    let mut history = Vec::new();
+    for _ in 0..if has(HISTORY) { r.number()? } else { 0 } {
+        history.push(Attempt {
+            attempt: r.small()?,
+            at: r.time()?,
+            outcome: from_code(&AttemptOutcome::ALL, r.u8()?, "attempt outcome")?,
+            reason: r.text()?.to_owned(),
+        });
+    }
+    let timer = Timer {
+        id,
+        due_at,
+        created_at,
+        updated_at,
+        revision,
+        incarnation,
+        occurrence,
+        payload: None,
+        headers: Headers::default(),
+        tags: Tags::default(),
+        slot_key: None,
+        destination: None,
+        retry: None,
+        expire_after: None,
+        trace_parent: None,
+        request_hash,
+        attempts,
+        budget_from,
+        next_attempt_at,
+        fired_at,
+        maybe_delivered: has(MAYBE),
+        history,
+        last_settled,
+        death,
+    };
+    Ok((timer, lane, core))
+}

@@ -1,0 +1,188 @@
+//! The part of a record that only Rust reads: what the timer was asked to carry, as tagged fields,
+//! and the forms of destinations and retry policies, which settings use too.
+
+use bytes::Bytes;
+use duly_core::{
+    Destination, Millis, Payload, RetryPolicy, Timer,
+    destination::{HttpDestination, Method},
+    headers::Headers,
+    payload::Form,
+    retry::Exponential,
+    schedule::{SlotKey, Tags},
+};
+
+use super::{
+    Apart,
+    fields::{Reader, Result, Unreadable, Writer, code_in, from_code},
+};
+
+const PAYLOAD: u8 = 1;
+const APART: u8 = 2;
+const HEADERS: u8 = 3;
+const TAGS: u8 = 4;
+const SLOT_KEY: u8 = 5;
+const DESTINATION: u8 = 6;
+const RETRY: u8 = 7;
+const EXPIRE_AFTER: u8 = 8;
+const TRACE_PARENT: u8 = 9;
+
+const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Binary];
+const METHODS: [Method; 3] = [Method::Post, Method::Put, Method::Patch];
+
+pub(super) fn encode(w: &mut Writer, timer: &Timer, apart: Option<&Apart>) {
+    match (apart, &timer.payload) {
+        (Some(apart), _) => w.field(APART, |w| {
+            w.u8(code_in(&FORMS, &apart.form));
+            w.raw(&apart.version);
+            w.number(apart.bytes);
+        }),
+        (None, Some(payload)) => w.field(PAYLOAD, |w| {
+            w.u8(code_in(&FORMS, &payload.form));
+            w.raw(&payload.bytes);
+        }),
+        (None, None) => {}
+    }
+    if !timer.headers.is_empty() {
+        w.field(HEADERS, |w| encode_headers(w, &timer.headers));
+    }
+    if !timer.tags.is_empty() {
+        w.field(TAGS, |w| timer.tags.as_slice().iter().for_each(|tag| w.text(tag)));
+    }
+    if let Some(key) = &timer.slot_key {
+        w.field(SLOT_KEY, |w| w.raw(key.as_str().as_bytes()));
+    }
+    if let Some(destination) = &timer.destination {
+        w.field(DESTINATION, |w| encode_destination(w, destination));
+    }
+    if let Some(retry) = &timer.retry {
+        w.field(RETRY, |w| encode_retry(w, retry));
+    }
+    if let Some(after) = timer.expire_after {
+        w.field(EXPIRE_AFTER, |w| w.number(after.ms()));
+    }
+    if let Some(trace) = &timer.trace_parent {
+        w.field(TRACE_PARENT, |w| w.raw(trace.as_bytes()));
+    }
+}
+
+pub(super) fn decode(r: &mut Reader<'_>, timer: &mut Timer) -> Result<Option<Apart>> {
+    let mut apart = None;
+    while let Some((tag, mut field)) = r.field()? {
+        match tag {
+            PAYLOAD => {
+                let form = from_code(&FORMS, field.u8()?, "payload form")?;
+                let bytes = Bytes::copy_from_slice(field.rest());
+                timer.payload = Some(Payload { form, bytes });
+            }
+            APART => {
+                apart = Some(Apart {
+                    form: from_code(&FORMS, field.u8()?, "payload form")?,
+                    version: field.array()?,
+                    bytes: field.number()?,
+                });
+            }
+            HEADERS => timer.headers = decode_headers(&mut field)?,
+            TAGS => {
+                let mut tags = Vec::new();
+                while !field.is_done() {
+                    tags.push(field.text()?.to_owned());
+                }
+                timer.tags = Tags::from_stored(tags);
+            }
+            SLOT_KEY => timer.slot_key = Some(SlotKey::from_stored(field.rest_text()?)),
+            DESTINATION => timer.destination = Some(decode_destination(&mut field)?),
+            RETRY => timer.retry = Some(decode_retry(&mut field)?),
+            EXPIRE_AFTER => timer.expire_after = Some(field.millis()?),
+            TRACE_PARENT => timer.trace_parent = Some(field.rest_text()?),
+            other => return Err(unknown_field(other)),
+        }
+    }
+    Ok(apart)
+}
+
+pub(crate) fn unknown_field(tag: u8) -> Unreadable {
+    Unreadable::Unknown { what: "field", value: u64::from(tag) }
+}
+
+fn encode_headers(w: &mut Writer, headers: &Headers) {
+    for (name, value) in headers.iter() {
+        w.text(name);
+        w.text(value);
+    }
+}
+
+fn decode_headers(r: &mut Reader<'_>) -> Result<Headers> {
+    let mut pairs = Vec::new();
+    while !r.is_done() {
+        pairs.push((r.text()?.to_owned(), r.text()?.to_owned()));
+    }
+    Ok(Headers::from_stored(pairs))
+}
+
+pub(crate) fn encode_destination(w: &mut Writer, destination: &Destination) {
+    match destination {
+        Destination::Pull => w.u8(1),
+        Destination::Http(http) => {
+            w.u8(2);
+            w.u8(code_in(&METHODS, &http.method));
+            w.number(http.timeout.ms());
+            w.text(http.url().as_str());
+            encode_headers(w, &http.headers);
+        }
+    }
+}
+
+pub(crate) fn decode_destination(r: &mut Reader<'_>) -> Result<Destination> {
+    match r.u8()? {
+        1 => Ok(Destination::Pull),
+        2 => {
+            let method = from_code(&METHODS, r.u8()?, "method")?;
+            let timeout = r.millis()?;
+            let mut http = HttpDestination::from_stored(r.text()?)?;
+            (http.method, http.timeout) = (method, timeout);
+            http.headers = decode_headers(r)?;
+            Ok(Destination::Http(http))
+        }
+        other => Err(Unreadable::Unknown { what: "destination", value: u64::from(other) }),
+    }
+}
+
+pub(crate) fn encode_retry(w: &mut Writer, retry: &RetryPolicy) {
+    match retry {
+        RetryPolicy::Exponential(policy) => {
+            w.u8(1);
+            w.number(u64::from(policy.max_attempts));
+            w.number(policy.min_backoff.ms());
+            w.number(policy.max_backoff.ms());
+            w.raw(&policy.multiplier.to_be_bytes());
+            w.raw(&policy.jitter.to_be_bytes());
+        }
+        RetryPolicy::Schedule(waits) => {
+            w.u8(2);
+            waits.iter().for_each(|wait| w.number(wait.ms()));
+        }
+    }
+}
+
+pub(crate) fn decode_retry(r: &mut Reader<'_>) -> Result<RetryPolicy> {
+    let policy = match r.u8()? {
+        1 => RetryPolicy::Exponential(Exponential {
+            max_attempts: r.small()?,
+            min_backoff: r.millis()?,
+            max_backoff: r.millis()?,
+            multiplier: f64::from_be_bytes(r.array()?),
+            jitter: f64::from_be_bytes(r.array()?),
+        }),
+        2 => {
+            let mut waits: Vec<Millis> = Vec::new();
+            while !r.is_done() {
+                waits.push(r.millis()?);
+            }
+            RetryPolicy::Schedule(waits)
+        }
+        other => {
+            return Err(Unreadable::Unknown { what: "retry policy", value: u64::from(other) });
+        }
+    };
+    Ok(policy.check()?)
+}

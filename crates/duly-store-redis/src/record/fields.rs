@@ -1,0 +1,183 @@
+//! The alphabet of the packed records: big-endian numbers, numbers of variable length, texts with
+//! their length in front.
+//!
+//! A number of variable length has seven bits in each byte, the lowest first; the high bit says
+//! that more follow.
+
+use duly_core::{Millis, Timestamp};
+
+/// Why bytes are not what this format writes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unreadable {
+    #[error("it ends too early")]
+    Short,
+    #[error("{what} {value} is not known")]
+    Unknown { what: &'static str, value: u64 },
+    #[error("{0}")]
+    Impossible(String),
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Unreadable>;
+
+impl From<duly_core::Invalid> for Unreadable {
+    fn from(invalid: duly_core::Invalid) -> Self {
+        Self::Impossible(invalid.to_string())
+    }
+}
+
+/// Appends values.
+#[derive(Debug, Default)]
+pub(crate) struct Writer(pub(crate) Vec<u8>);
+
+impl Writer {
+    pub(crate) fn u8(&mut self, value: u8) {
+        self.0.push(value);
+    }
+
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Six bytes: every time that there is.
+    pub(crate) fn time(&mut self, value: Timestamp) {
+        self.0.extend_from_slice(&value.unix_ms().to_be_bytes()[2..]);
+    }
+
+    pub(crate) fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(low_bits(value) | 0x80);
+            value >>= 7;
+        }
+        self.0.push(low_bits(value));
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    /// A field: its tag, its length, and what `write` appends.
+    pub(crate) fn field(&mut self, tag: u8, write: impl FnOnce(&mut Self)) {
+        let mut inner = Self::default();
+        write(&mut inner);
+        self.u8(tag);
+        self.bytes(&inner.0);
+    }
+}
+
+const fn low_bits(value: u64) -> u8 {
+    (value & 0x7f) as u8
+}
+
+/// Takes values.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Unreadable::Short)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Unreadable::Short)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16> {
+        Ok(u16::from_be_bytes(self.array()?))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_be_bytes(self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_be_bytes(self.array()?))
+    }
+
+    pub(crate) fn time(&mut self) -> Result<Timestamp> {
+        let mut wide = [0; 8];
+        wide[2..].copy_from_slice(&self.array::<6>()?);
+        let ms = u64::from_be_bytes(wide);
+        Timestamp::from_unix_ms(ms).ok_or(Unreadable::Unknown { what: "time", value: ms })
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Unreadable::Impossible("a number of more than 64 bits".to_owned()))
+    }
+
+    pub(crate) fn small(&mut self) -> Result<u32> {
+        let value = self.number()?;
+        u32::try_from(value).map_err(|_| Unreadable::Unknown { what: "number", value })
+    }
+
+    pub(crate) fn millis(&mut self) -> Result<Millis> {
+        Ok(Millis::from_ms(self.number()?))
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
+        let count = usize::try_from(self.number()?).map_err(|_| Unreadable::Short)?;
+        self.take(count)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<&'a str> {
+        utf8(self.bytes()?)
+    }
+
+    pub(crate) const fn rest(&mut self) -> &'a [u8] {
+        let rest = self.0;
+        self.0 = &[];
+        rest
+    }
+
+    pub(crate) fn rest_text(&mut self) -> Result<String> {
+        utf8(self.rest()).map(str::to_owned)
+    }
+
+    /// The next field; `None` at the end.
+    pub(crate) fn field(&mut self) -> Result<Option<(u8, Reader<'a>)>> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((self.u8()?, Reader(self.bytes()?))))
+    }
+
+    pub(crate) const fn is_done(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str> {
+    str::from_utf8(bytes).map_err(|_| Unreadable::Impossible("text that is not UTF-8".to_owned()))
+}
+
+/// Enumerations are written as their place in the type's own list, from 1.
+pub(crate) fn code_in<T: PartialEq>(all: &[T], value: &T) -> u8 {
+    let place = all.iter().position(|known| known == value).unwrap_or(0);
+    u8::try_from(place + 1).expect("enumerations of this format have fewer than 255 members")
+}
+
+pub(crate) fn from_code<T: Copy>(all: &[T], code: u8, what: &'static str) -> Result<T> {
+    let place = usize::from(code).checked_sub(1);
+    let known = place.and_then(|place| all.get(place).copied());
+    known.ok_or(Unreadable::Unknown { what, value: u64::from(code) })
+}

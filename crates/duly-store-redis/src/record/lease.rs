@@ -1,0 +1,72 @@
+//! A lease: a field of the hash `x:<num>`, there while somebody holds the timer.
+//!
+//! ```text
+//! 0 nonce u64 | 8 "since until claimable_at who", times in Unix ms, `who` is C or a run in hex
+//! ```
+//!
+//! The end of a node's lease is 0: it lives as long as the node. The attempt is not in it: it is
+//! the one after those that the record counts.
+
+use duly_core::Timestamp;
+use duly_store::NodeRun;
+
+use super::fields::{Reader, Result, Unreadable};
+
+/// Who holds a firing, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) nonce: u64,
+    pub(crate) since: Timestamp,
+    pub(crate) claimable_at: Timestamp,
+    pub(crate) holder: Holder,
+}
+
+/// Who holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// A consumer, until then.
+    Consumer(Timestamp),
+    /// A run of a node.
+    Node(NodeRun),
+}
+
+impl Lease {
+    pub(crate) fn unpack(bytes: &[u8]) -> Result<Self> {
+        let mut r = Reader(bytes);
+        let nonce = r.u64()?;
+        let text = r.rest_text()?;
+        let impossible = || Unreadable::Impossible("a lease of another form".to_owned());
+        let mut words = text.split(' ');
+        let mut time = || {
+            let ms: u64 = words.next().and_then(|word| word.parse().ok()).ok_or_else(impossible)?;
+            Ok::<_, Unreadable>(Timestamp::saturating_from_unix_ms(ms))
+        };
+        let (since, until, claimable_at) = (time()?, time()?, time()?);
+        let holder = match words.next() {
+            Some("C") => Holder::Consumer(until),
+            Some(run) => {
+                Holder::Node(NodeRun(u64::from_str_radix(run, 16).map_err(|_| impossible())?))
+            }
+            None => return Err(impossible()),
+        };
+        Ok(Self { nonce, since, claimable_at, holder })
+    }
+
+    /// When it ends, if it does by itself.
+    pub(crate) const fn until(&self) -> Option<Timestamp> {
+        match self.holder {
+            Holder::Consumer(until) => Some(until),
+            Holder::Node(_) => None,
+        }
+    }
+
+    /// Whether it has ended by the clock.
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        self.until().is_some_and(|until| until <= now)
+    }
+}
+
+/// A run as the scripts know it.
+pub(crate) fn run_name(run: NodeRun) -> String {
+    format!("{:016x}", run.0)
+}

@@ -1,0 +1,50 @@
+//! A stub: the key `s:<num>:<id>`, which goes by itself when its retention is over.
+//!
+//! ```text
+//! 0 'F' finished or 'C' cancelled | 1 ended_at u48 | 7 bytes of the lease u8 | lease | core
+//! ```
+//!
+//! Scripts write it from the bytes of record and lease as they are; the attempt that ended a
+//! finished timer is worked out here, from the lease under which it was confirmed.
+
+use duly_core::{
+    Stub, TimerId, Timestamp,
+    stub::Ended,
+    timer::{Attempt, AttemptOutcome, SettledToken, Verdict},
+};
+
+use super::{
+    Lease,
+    fields::{Reader, Result, Unreadable, Writer},
+    unpack_core,
+};
+
+/// The stub of a cancelled timer, from the core of its record.
+pub(crate) fn cancelled(core: &[u8], at: Timestamp) -> Vec<u8> {
+    let mut w = Writer::default();
+    w.u8(b'C');
+    w.time(at);
+    w.u8(0);
+    w.raw(core);
+    w.0
+}
+
+pub(crate) fn decode(id: TimerId, bytes: &[u8]) -> Result<Stub> {
+    let mut r = Reader(bytes);
+    let ended = match r.u8()? {
+        b'F' => Ended::Finished,
+        b'C' => Ended::Cancelled,
+        other => return Err(Unreadable::Unknown { what: "stub", value: u64::from(other) }),
+    };
+    let ended_at = r.time()?;
+    let lease_bytes = usize::from(r.u8()?);
+    let lease = r.take(lease_bytes)?;
+    let mut timer = unpack_core(id, r.rest())?;
+    if !lease.is_empty() {
+        let lease = Lease::unpack(lease)?;
+        let attempt = timer.attempts + 1;
+        timer.attempt_concluded(Attempt::new(attempt, lease.since, AttemptOutcome::Delivered, ""));
+        timer.last_settled = Some(SettledToken { nonce: lease.nonce, verdict: Verdict::Ack });
+    }
+    Ok(Stub::of(&timer, ended, ended_at))
+}

@@ -1,0 +1,130 @@
+//! What is packed comes out again, whatever it is (P11).
+
+use duly_core::{
+    Destination, Millis, RetryPolicy, Schedule, Timestamp,
+    destination::HttpDestination,
+    schedule::{SlotKey, When},
+    stub::Ended,
+    timer::Wait,
+};
+use proptest::prelude::*;
+
+use super::*;
+
+fn id() -> TimerId {
+    TimerId::new("an id").unwrap()
+}
+
+/// A timer with as much on it as there can be.
+fn full() -> Timer {
+    let mut schedule = Schedule::new(id(), When::At(Timestamp::MAX));
+    schedule.payload = Some(Payload { form: Form::Binary, bytes: vec![0, 255, b'\n'].into() });
+    schedule.headers = Headers::new([("x-a".to_owned(), "1".to_owned())]).unwrap();
+    schedule.tags = Tags::new(vec!["red".to_owned(), "é".to_owned()]).unwrap();
+    schedule.slot_key = Some(SlotKey::new("k".to_owned()).unwrap());
+    schedule.destination =
+        Some(Destination::Http(HttpDestination::new("https://h.example/x?y").unwrap()));
+    schedule.retry = Some(RetryPolicy::Schedule(vec![Millis::from_ms(5), Millis::ZERO]));
+    schedule.expire_after = Some(Millis::from_secs(9));
+    schedule.trace_parent = Some("00-1-2-01".to_owned());
+    Timer::new(schedule, Timestamp::saturating_from_unix_ms(7), Incarnation(u64::MAX)).unwrap()
+}
+
+fn back(record: &Record) -> Record {
+    let packed = record.pack([7; 8]);
+    let mut back = Record::unpack(record.timer.id.clone(), &packed.record).unwrap();
+    if let Some(payload) = packed.payload {
+        assert!(back.attach(&payload.into()));
+        back.apart = None;
+    }
+    back
+}
+
+#[test]
+fn p11_everything_on_a_timer_comes_back() {
+    let mut timer = full();
+    let record = Record::new(timer.clone(), 9);
+    assert_eq!(back(&record), record);
+    for n in 1..=20 {
+        let ended = Attempt::new(n, Timestamp::MAX, AttemptOutcome::TimedOut, &"r".repeat(2_000));
+        timer.attempt_failed(ended, Wait::None, &RetryPolicy::default(), 0, Timestamp::MIN);
+    }
+    timer.last_settled = Some(SettledToken { nonce: u64::MAX, verdict: Verdict::Release });
+    timer.updated_at = Timestamp::MAX;
+    (timer.revision, timer.occurrence, timer.budget_from) = (u32::MAX, 1 << 20, 3);
+    timer.die(Timestamp::MAX, DeathReason::Overdue);
+    let record = Record::new(timer, 255);
+    assert_eq!(back(&record), record);
+}
+
+#[test]
+fn a_timer_that_nothing_has_happened_to_takes_47_bytes() {
+    let schedule = Schedule::new(id(), When::At(Timestamp::MAX));
+    let timer = Timer::new(schedule, Timestamp::MIN, Incarnation(1)).unwrap();
+    let record = Record::new(timer, 1).pack([0; 8]).record;
+    assert_eq!(record.len(), 47);
+    assert_eq!(core_of(&record).unwrap(), record);
+}
+
+#[test]
+fn p11_a_large_payload_lies_apart_and_belongs_to_its_record_alone() {
+    let mut timer = full();
+    let bytes = vec![0xA5; INLINE_MAX + 1];
+    timer.payload = Some(Payload { form: Form::Text, bytes: bytes.clone().into() });
+    let packed = Record::new(timer.clone(), 1).pack([7; 8]);
+    assert!(packed.record.len() < 500);
+    let mut record = Record::unpack(id(), &packed.record).unwrap();
+    assert!(record.lacks_payload());
+    let other = [&[8; 8][..], &bytes].concat();
+    assert!(!record.attach(&other.into()), "another record's");
+    assert!(record.attach(&packed.payload.unwrap().into()));
+    assert_eq!(record.timer, timer);
+    assert_eq!(record.pack([9; 8]).payload, None, "it stays where it is");
+}
+
+#[test]
+fn stubs_are_told_from_the_bytes_of_record_and_lease() {
+    let timer = full();
+    let packed = Record::new(timer.clone(), 1).pack([0; 8]).record;
+    let core = core_of(&packed).unwrap();
+    let at = Timestamp::saturating_from_unix_ms(99);
+    let stub = decode_stub(id(), &cancelled(core, at)).unwrap();
+    assert_eq!((stub.ended, stub.ended_at, stub.attempts), (Ended::Cancelled, at, 0));
+    let lease = [&8_u64.to_be_bytes()[..], b"50 90 40 C"].concat();
+    let finished = [&cancelled(core, at)[..7], &[18], &lease, core].concat();
+    let stub = decode_stub(id(), &[b"F", &finished[1..]].concat()).unwrap();
+    assert_eq!((stub.ended, stub.attempts), (Ended::Finished, 1));
+    let details = stub.details.unwrap();
+    assert_eq!(details.history[0].at.unix_ms(), 50);
+    assert_eq!(details.settled.map(|settled| settled.nonce), Some(8));
+    assert_eq!(details.request_hash, timer.request_hash);
+}
+
+#[test]
+fn leases_say_who_and_how_long() {
+    let of = |text: &str| Lease::unpack(&[&9_u64.to_be_bytes()[..], text.as_bytes()].concat());
+    let node = of("5 0 4 00000000000000ff").unwrap();
+    assert_eq!((node.nonce, node.until()), (9, None));
+    assert_eq!(node.holder, Holder::Node(duly_store::NodeRun(255)));
+    assert_eq!(run_name(duly_store::NodeRun(255)), "00000000000000ff");
+    let consumer = of("5 7 4 C").unwrap();
+    assert!(consumer.is_over(Timestamp::saturating_from_unix_ms(7)));
+    assert!(!consumer.is_over(Timestamp::saturating_from_unix_ms(6)));
+    assert!(of("5 7").is_err());
+}
+
+proptest! {
+    #[test]
+    fn damaged_bytes_are_refused_and_never_panic(bytes: Vec<u8>, at: usize, byte: u8) {
+        let _any = Record::unpack(id(), &bytes).is_ok();
+        let _any = decode_stub(id(), &bytes).is_ok();
+        let _any = crate::settings::decode(&bytes).is_ok();
+        let mut record = Record::new(full(), 3).pack([0; 8]).record;
+        let at = at % record.len();
+        record[at] = byte;
+        let _any = core_of(&record).is_ok();
+        let _any = Record::unpack(id(), &record).is_ok();
+        record.truncate(at);
+        let _any = Record::unpack(id(), &record).is_ok();
+    }
+}

@@ -1,0 +1,404 @@
+//! Which server has which shard, and rounds of calls that find it.
+//!
+//! A Cluster tells which master has which slot; a `MOVED` or a broken connection has it asked
+//! again. What may have been carried out is never sent a second time: a call whose answer was lost
+//! is in doubt, unless it only reads.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use duly_core::shard::ShardId;
+use duly_store::{Error, Result};
+use parking_lot::Mutex;
+use redis::{Value, cmd};
+
+use crate::{
+    address::Address,
+    error::{in_doubt, unavailable},
+    keys,
+    link::{Call, Dial, Link, Lost, Manner, Said},
+};
+
+/// How often a call is tried that a server sent elsewhere or put off.
+const TRIES: usize = 16;
+/// How long to wait before a call is tried again that a server put off.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections to all servers, and which of them has which shard.
+#[derive(Debug)]
+pub(crate) struct Router {
+    address: Address,
+    dial: Dial,
+    connections: usize,
+    /// `KEYS[1]` of each shard.
+    seqs: Vec<String>,
+    servers: Mutex<HashMap<String, Arc<Server>>>,
+    /// The server of each shard.
+    owners: Mutex<Vec<String>>,
+    replicas: Option<(u32, Duration)>,
+    /// Where the connections live: that of whoever opened the store, not of whoever calls it.
+    runtime: tokio::runtime::Handle,
+}
+
+/// Connections to one server.
+#[derive(Debug)]
+struct Server {
+    links: Vec<tokio::sync::Mutex<Option<Link>>>,
+    next: AtomicUsize,
+}
+
+impl Server {
+    fn new(connections: usize) -> Self {
+        let links = (0..connections.max(1)).map(|_| tokio::sync::Mutex::new(None)).collect();
+        Self { links, next: AtomicUsize::new(0) }
+    }
+}
+
+/// A connection that was taken for a round, and where to leave word when it broke.
+struct Taken {
+    link: Link,
+    server: Arc<Server>,
+    place: usize,
+    name: String,
+}
+
+impl Taken {
+    /// The next one who wants this connection makes it anew.
+    async fn drop_link(&self) {
+        *self.server.links[self.place].lock().await = None;
+    }
+}
+
+impl Router {
+    pub(crate) fn new(
+        address: Address,
+        dial: Dial,
+        connections: usize,
+        shards: u16,
+        replicas: Option<(u32, Duration)>,
+    ) -> Self {
+        let first = address.servers[0].clone();
+        Self {
+            dial,
+            connections,
+            seqs: (0..shards).map(|shard| keys::seq(ShardId(shard), shards)).collect(),
+            servers: Mutex::default(),
+            owners: Mutex::new(vec![first; usize::from(shards)]),
+            replicas,
+            address,
+            runtime: tokio::runtime::Handle::current(),
+        }
+    }
+
+    /// Carries something out whoever waits for it.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        // It ends by itself; nobody asks how.
+        drop(self.runtime.spawn(work));
+    }
+
+    pub(crate) const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(crate) fn seq(&self, shard: ShardId) -> &str {
+        &self.seqs[usize::from(shard.0)]
+    }
+
+    /// Servers that have shards, and which.
+    pub(crate) fn owners(&self) -> HashMap<String, Vec<ShardId>> {
+        let mut found: HashMap<String, Vec<ShardId>> = HashMap::new();
+        for (shard, server) in (0..).zip(self.owners.lock().iter()) {
+            found.entry(server.clone()).or_default().push(ShardId(shard));
+        }
+        found
+    }
+
+    /// Asks the Cluster which master has which slot.
+    pub(crate) async fn look_around(&self) -> std::result::Result<(), String> {
+        if !self.address.cluster {
+            return Ok(());
+        }
+        let mut known: Vec<String> = self.owners.lock().clone();
+        known.extend(self.address.servers.iter().cloned());
+        known.extend(self.servers.lock().keys().cloned());
+        known.sort_unstable();
+        known.dedup();
+        let mut last = String::from("no server is known");
+        for server in known {
+            let asked = match self.take(&server).await {
+                Ok(taken) => {
+                    let asked = taken.link.command(cmd("CLUSTER").arg("SLOTS")).await;
+                    if asked.is_err() {
+                        taken.drop_link().await;
+                    }
+                    asked
+                }
+                Err(error) => Err(error),
+            };
+            match asked.map(|value| self.learn(&value, &server)) {
+                Ok(true) => return Ok(()),
+                Ok(false) => last = format!("{server} does not know an owner of every slot"),
+                Err(error) => last = format!("{server}: {error}"),
+            }
+        }
+        Err(last)
+    }
+
+    /// Takes what `CLUSTER SLOTS` said; whether every shard has an owner now.
+    fn learn(&self, slots: &Value, asked: &str) -> bool {
+        let Value::Array(ranges) = slots else { return false };
+        let asked_host = asked.rsplit_once(':').map_or(asked, |(host, _)| host);
+        let mut found = Vec::new();
+        for range in ranges {
+            let Value::Array(parts) = range else { continue };
+            let (Some(Value::Int(from)), Some(Value::Int(to)), Some(Value::Array(master))) =
+                (parts.first(), parts.get(1), parts.get(2))
+            else {
+                continue;
+            };
+            let host = match master.first() {
+                Some(Value::BulkString(host)) if !host.is_empty() => {
+                    String::from_utf8_lossy(host).into_owned()
+                }
+                _ => asked_host.to_owned(),
+            };
+            let Some(Value::Int(port)) = master.get(1) else { continue };
+            found.push((*from..=*to, format!("{host}:{port}")));
+        }
+        let owner = |seq: &String| {
+            let slot = i64::from(keys::slot_of(seq));
+            let range = found.iter().find(|(range, _)| range.contains(&slot));
+            range.map(|(_, server)| server.clone())
+        };
+        let owners: Option<Vec<String>> = self.seqs.iter().map(owner).collect();
+        let Some(owners) = owners else { return false };
+        *self.owners.lock() = owners;
+        true
+    }
+
+    /// A connection to a server.
+    async fn take(&self, name: &str) -> redis::RedisResult<Taken> {
+        let server = {
+            let mut servers = self.servers.lock();
+            let server = servers.entry(name.to_owned());
+            Arc::clone(server.or_insert_with(|| Arc::new(Server::new(self.connections))))
+        };
+        let place = server.next.fetch_add(1, Ordering::Relaxed) % server.links.len();
+        let mut slot = server.links[place].lock().await;
+        let link = match slot.as_ref() {
+            Some(link) => link.clone(),
+            None => {
+                let (url, dial) = (self.address.of(name), self.dial.clone());
+                let opening = self.runtime.spawn(async move { Link::open(&url, &dial).await });
+                let opened = opening.await.map_err(std::io::Error::other)?;
+                slot.insert(opened?).clone()
+            }
+        };
+        drop(slot);
+        Ok(Taken { link, server, place, name: name.to_owned() })
+    }
+
+    /// A connection to a server, for commands that are no scripts.
+    pub(crate) async fn link(&self, name: &str) -> redis::RedisResult<Link> {
+        Ok(self.take(name).await?.link)
+    }
+
+    /// Whether a server answers.
+    pub(crate) async fn ping(&self, name: &str) -> std::result::Result<(), String> {
+        let taken = self.take(name).await.map_err(|error| error.to_string())?;
+        if let Err(error) = taken.link.command(&cmd("PING")).await {
+            taken.drop_link().await;
+            if self.address.cluster {
+                self.look_around().await?;
+            }
+            return Err(error.to_string());
+        }
+        Ok(())
+    }
+
+    /// Values of fields of hashes of a shard, each read by itself.
+    pub(crate) async fn fields(
+        &self,
+        shard: ShardId,
+        wanted: &[(String, Vec<u8>)],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let owner = self.owners.lock()[usize::from(shard.0)].clone();
+        let taken = self.take(&owner).await.map_err(|error| unavailable(error.to_string()))?;
+        let commands: Vec<_> = wanted
+            .iter()
+            .map(|(name, field)| {
+                let key = keys::key(self.seq(shard), name);
+                cmd("HGET").arg(key).arg(field.as_slice()).clone()
+            })
+            .collect();
+        match taken.link.commands(&commands).await {
+            Ok(values) => Ok(values
+                .into_iter()
+                .map(|value| match value {
+                    Value::BulkString(bytes) => Some(bytes),
+                    _ => None,
+                })
+                .collect()),
+            Err(Lost(reason)) => {
+                taken.drop_link().await;
+                Err(unavailable(format!("{owner}: {reason}")))
+            }
+        }
+    }
+
+    /// Calls one script.
+    pub(crate) async fn call(&self, shard: ShardId, call: Call) -> Result<Value> {
+        let mut answers = self.calls(shard, vec![call]).await;
+        answers.pop().unwrap_or_else(|| Err(unavailable("no answer")))
+    }
+
+    /// Calls scripts of one shard in one go, in order as far as nothing has to be sent again.
+    /// Each is answered for itself.
+    pub(crate) async fn calls(&self, shard: ShardId, calls: Vec<Call>) -> Vec<Result<Value>> {
+        let mut answers: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
+        let mut open: Vec<(usize, Manner)> =
+            (0..calls.len()).map(|i| (i, Manner::default())).collect();
+        let mut elsewhere: Option<String> = None;
+        for _ in 0..TRIES {
+            let owner = self.owners.lock()[usize::from(shard.0)].clone();
+            let server = elsewhere.take().unwrap_or(owner);
+            let taken = match self.take(&server).await {
+                Ok(taken) => taken,
+                Err(error) => {
+                    let reason = format!("{server}: {error}");
+                    if self.address.cluster {
+                        tokio::time::sleep(PAUSE).await;
+                        let looked = self.look_around().await;
+                        let moved = self.owners.lock()[usize::from(shard.0)] != server;
+                        if looked.is_ok() && moved {
+                            continue;
+                        }
+                    }
+                    fill(&mut answers, &open, || unavailable(&reason));
+                    break;
+                }
+            };
+            let again = self.one_round(&taken, shard, &calls, &open, &mut answers).await;
+            let Some(again) = again else { break };
+            open = again.open;
+            if open.is_empty() {
+                break;
+            }
+            elsewhere = again.server;
+            if again.pause {
+                tokio::time::sleep(PAUSE).await;
+            }
+            if again.look {
+                // When nobody knows better, the next try says so.
+                let _unknown = self.look_around().await;
+            }
+        }
+        let give_up = || Err(unavailable("the Cluster kept sending the call elsewhere"));
+        answers.into_iter().map(|answer| answer.unwrap_or_else(give_up)).collect()
+    }
+
+    /// One pipeline. Answers what is to be sent again; `None` when the connection broke.
+    async fn one_round(
+        &self,
+        taken: &Taken,
+        shard: ShardId,
+        calls: &[Call],
+        open: &[(usize, Manner)],
+        answers: &mut [Option<Result<Value>>],
+    ) -> Option<Again> {
+        let sent: Vec<(&Call, Manner)> =
+            open.iter().map(|(i, manner)| (&calls[*i], *manner)).collect();
+        let writes = sent.iter().any(|(call, _)| !call.script.only_reads());
+        let replicas = self.replicas.filter(|_| writes);
+        let (said, confirmed) = match taken.link.round(self.seq(shard), &sent, replicas).await {
+            Ok(heard) => heard,
+            Err(Lost(reason)) => {
+                taken.drop_link().await;
+                let reason = format!("{}: {reason}", taken.name);
+                for (i, _) in open {
+                    answers[*i] = Some(Err(if calls[*i].script.only_reads() {
+                        unavailable(&reason)
+                    } else {
+                        in_doubt(&reason)
+                    }));
+                }
+                if self.address.cluster {
+                    let _unknown = self.look_around().await;
+                }
+                return None;
+            }
+        };
+        let too_few = replicas.is_some_and(|(wanted, _)| {
+            confirmed.is_none_or(|confirmed| confirmed < u64::from(wanted))
+        });
+        let mut again = Again::default();
+        for ((i, manner), said) in open.iter().zip(said) {
+            let call = &calls[*i];
+            match said {
+                Said::Answer(_) if too_few && !call.script.only_reads() => {
+                    let (wanted, have) = (replicas.map_or(0, |(n, _)| n), confirmed.unwrap_or(0));
+                    answers[*i] = Some(Err(in_doubt(format!(
+                        "{have} of {wanted} replicas have confirmed the change"
+                    ))));
+                }
+                Said::Answer(value) => answers[*i] = Some(Ok(value)),
+                Said::NoScript => again.open.push((*i, Manner { whole: true, ..*manner })),
+                Said::Moved(server) => {
+                    // Only this is known for sure: another server may not have heard of it yet.
+                    tracing::info!(shard = shard.0, %server, "a shard has moved");
+                    self.owners.lock()[usize::from(shard.0)] = server;
+                    again.open.push((*i, Manner { asking: false, ..*manner }));
+                }
+                Said::Ask(server) => {
+                    again.server = Some(server);
+                    again.open.push((*i, Manner { asking: true, ..*manner }));
+                }
+                Said::Later(reason) => {
+                    tracing::debug!(shard = shard.0, %reason, "a server puts a call off");
+                    again.pause = true;
+                    again.look = true;
+                    again.open.push((*i, *manner));
+                }
+                Said::Refused(reason) => answers[*i] = Some(Err(refused(reason))),
+            }
+        }
+        Some(again)
+    }
+}
+
+/// What a round left over.
+#[derive(Debug, Default)]
+struct Again {
+    open: Vec<(usize, Manner)>,
+    server: Option<String>,
+    pause: bool,
+    look: bool,
+}
+
+fn fill(
+    answers: &mut [Option<Result<Value>>],
+    open: &[(usize, Manner)],
+    error: impl Fn() -> Error,
+) {
+    for (i, _) in open {
+        answers[*i] = Some(Err(error()));
+    }
+}
+
+/// The port's error for a call that a server refused; nothing was done.
+fn refused(reason: String) -> Error {
+    if reason.starts_with("OOM") {
+        return Error::Overloaded {
+            reason: "the memory of Redis is full: raise maxmemory or add masters".to_owned(),
+            retry_after: duly_core::Millis::from_secs(5),
+        };
+    }
+    tracing::warn!(%reason, "Redis refused a call");
+    unavailable(format!("Redis refused: {reason}"))
+}

@@ -1,0 +1,121 @@
+//! The scripts: one file of Lua each in `scripts/`, whose head says what it is given and answers.
+//!
+//! A script's text is its flags, the clock, what all share, the parts that it needs, and itself. It
+//! is called by the digest that the server told when the text was loaded there.
+
+/// Text of the clock in front of every script.
+pub(crate) const CLOCK: &str = include_str!("scripts/clock.lua");
+
+const BASE: &str = include_str!("scripts/base.lua");
+const LANES: &str = include_str!("scripts/lanes.lua");
+const ENDED: &str = include_str!("scripts/ended.lua");
+const ADMIT: &str = include_str!("scripts/admit.lua");
+const SEEK: &str = include_str!("scripts/seek.lua");
+
+/// What a script may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flags {
+    /// It makes new timers: refused before its first write when the memory is full.
+    Grows,
+    /// It writes, also when the memory is full: what ends something must always be possible.
+    Writes,
+    /// It only reads.
+    Reads,
+}
+
+macro_rules! scripts {
+    ($($name:ident: $file:literal, $flags:ident, [$($part:ident),*];)*) => {
+        /// A script.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Script { $($name,)* }
+
+        impl Script {
+            /// Every script, in the order of their numbers.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name,)*];
+
+            const fn parts(self) -> (Flags, &'static [&'static str], &'static str) {
+                match self {
+                    $(Self::$name => (
+                        Flags::$flags,
+                        &[$($part,)*],
+                        include_str!(concat!("scripts/", $file, ".lua")),
+                    ),)*
+                }
+            }
+        }
+    };
+}
+
+scripts! {
+    Found: "found", Writes, [];
+    Put: "put", Writes, [];
+    Gone: "gone", Writes, [LANES];
+    Names: "names", Reads, [];
+    Read: "read", Reads, [];
+    Schedule: "schedule", Grows, [LANES, ADMIT];
+    Cancel: "cancel", Writes, [LANES, ENDED];
+    Grow: "change", Grows, [LANES, ENDED, ADMIT];
+    Change: "change", Writes, [LANES, ENDED, ADMIT];
+    Claim: "claim", Writes, [LANES];
+    Unclaim: "unclaim", Writes, [];
+    Settle: "settle", Writes, [LANES, ENDED];
+    Owed: "owed", Writes, [];
+    Ready: "ready", Reads, [LANES, SEEK];
+    List: "list", Reads, [LANES, SEEK];
+    Stats: "stats", Reads, [LANES, ENDED];
+    Trim: "trim", Writes, [ENDED];
+    Forecast: "forecast", Reads, [LANES];
+    Health: "health", Reads, [LANES];
+}
+
+impl Script {
+    /// Its whole text, with this clock.
+    pub(crate) fn text(self, clock: &str) -> String {
+        let (flags, parts, own) = self.parts();
+        let flags = match flags {
+            Flags::Grows => "#!lua",
+            Flags::Writes => "#!lua flags=allow-oom",
+            Flags::Reads => "#!lua flags=no-writes",
+        };
+        let mut text = [flags, clock, BASE].join("\n");
+        for part in parts {
+            text.push_str(part);
+        }
+        text.push_str(own);
+        text
+    }
+
+    /// Whether calling it again changes nothing.
+    pub(crate) const fn only_reads(self) -> bool {
+        matches!(self.parts().0, Flags::Reads)
+    }
+
+    /// Its place among the digests of a server.
+    pub(crate) const fn place(self) -> usize {
+        self as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_says_what_it_is_given_and_what_it_answers() {
+        for script in Script::ALL {
+            let own = script.parts().2;
+            for word in ["-- KEYS", "-- ARGV", "-- reply"] {
+                assert!(own.contains(word), "{script:?} does not say {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn scripts_that_only_read_never_write() {
+        for script in Script::ALL {
+            let own = script.parts().2;
+            let writes = own.contains("flush()") || own.contains("call('INCR'");
+            assert_eq!(writes, !script.only_reads(), "{script:?}");
+        }
+    }
+}

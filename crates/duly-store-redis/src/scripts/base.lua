@@ -1,0 +1,116 @@
+-- In front of every script: names of keys, numbers, the list of writes.
+--
+-- Rules: all reads come before the first write, so a script that fails has changed nothing; writes
+-- are collected in W and done by flush(). Times are whole milliseconds below 2^53. Strings are
+-- compared byte by byte where order counts: Lua's own `<` asks the locale.
+local call = redis.call
+local K = string.sub(KEYS[1], 1, -4)
+local now = clock()
+local NUL = string.char(0)
+
+local W = {}
+local function write(...)
+  W[#W + 1] = {...}
+end
+local function flush()
+  call('INCR', KEYS[1])
+  for _, command in ipairs(W) do
+    call(unpack(command))
+  end
+end
+
+-- A number as its digits.
+local function digits(n)
+  return string.format('%.0f', n)
+end
+
+-- A number as big-endian bytes, and back.
+local function be(n, bytes)
+  local out = {}
+  for i = bytes, 1, -1 do
+    out[i] = string.char(n % 256)
+    n = math.floor(n / 256)
+  end
+  return table.concat(out)
+end
+local function number_at(s, at, bytes)
+  local n = 0
+  for i = at, at + bytes - 1 do
+    n = n * 256 + string.byte(s, i)
+  end
+  return n
+end
+
+-- Whether a comes before b, byte by byte.
+local function before(a, b)
+  local shorter = math.min(#a, #b)
+  for i = 1, shorter do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end
+
+-- What the head of a record says; see record.rs for the bytes.
+local function core_of(record)
+  if record == '' then return '' end
+  return string.sub(record, 1, number_at(record, 8, 2))
+end
+local function is_retry(record)
+  return string.byte(record, 2) % 2 == 1
+end
+local function may_expire(record)
+  return math.floor(string.byte(record, 2) / 4) % 2 == 1
+end
+local function lane_of(record)
+  return string.byte(record, 3)
+end
+local function size_of(record)
+  return number_at(record, 4, 4)
+end
+local function due_of(record)
+  return number_at(record, 16, 6)
+end
+-- Bytes that a pending timer counts for in the namespace's counts.
+local function cost_of(id, record)
+  return 128 + #id + size_of(record)
+end
+
+-- What a lease says: nonce (8 bytes), then since, until, claimable at, and who.
+local function lease_of(hold)
+  local since, till, at, who = string.match(string.sub(hold, 9), '^(%d+) (%d+) (%d+) (%S+)$')
+  return { nonce = string.sub(hold, 1, 8), since = tonumber(since), till = tonumber(till),
+           at = tonumber(at), who = who }
+end
+local function is_over(lease)
+  return lease.who == 'C' and lease.till <= now
+end
+
+-- What is fixed for a namespace; nil when there is none under this number.
+local function control(num)
+  local f = call('HMGET', K .. 'n:' .. num, 'name', 'ver', 'gate', 'paused', 'resumes', 'dest',
+    'lease', 'retention', 'a_pending', 'a_dead', 'a_retained')
+  if not f[1] then return nil end
+  local resumes = tonumber(f[5] or '')
+  return { num = num, name = f[1], ver = f[2], closing = f[3] == 'closing',
+           paused = f[4] == '1' and not (resumes and resumes <= now),
+           dest = f[6], lease = tonumber(f[7]), retention = tonumber(f[8]),
+           a_pending = tonumber(f[9] or ''), a_dead = tonumber(f[10]), a_retained = tonumber(f[11]) }
+end
+
+-- The earliest moment after now at which something becomes claimable; nil when there is none.
+local function ahead()
+  local best
+  for _, key in ipairs({ 'lanes', 'leased', 'resume' }) do
+    local row = call('ZRANGEBYSCORE', K .. key, '(' .. digits(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local at = tonumber(row[2] or '')
+    if at and (not best or at < best) then best = at end
+  end
+  return best
+end
+
+-- Whether the clock has ended a lease or a firing that is not cleared away yet.
+local function owed()
+  return #call('ZRANGEBYSCORE', K .. 'leased', '-inf', digits(now), 'LIMIT', 0, 1) > 0
+      or #call('ZRANGEBYSCORE', K .. 'exp', '-inf', '(' .. digits(now), 'LIMIT', 0, 1) > 0
+end

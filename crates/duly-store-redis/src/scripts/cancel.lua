@@ -1,0 +1,28 @@
+-- Cancels a timer that nobody holds (P4).
+--
+-- KEYS  seq
+-- ARGV  1 namespace  2 id
+-- reply CANCELLED now core | NONE (no such namespace) | SLOW (anything else is to be looked at)
+local name, id = ARGV[1], ARGV[2]
+local num = call('HGET', K .. 'nn', name)
+if not num then return { 'NONE', digits(now) } end
+local ctl = control(num)
+local record = call('HGET', K .. 'r:' .. num, id)
+local slow = not record or call('HEXISTS', K .. 'x:' .. num, id) == 1
+if not slow and may_expire(record) then
+  local expires = call('ZSCORE', K .. 'exp', num .. NUL .. id)
+  slow = expires and tonumber(expires) < now
+end
+if slow then
+  call('INCR', KEYS[1])
+  return { 'SLOW', digits(now) }
+end
+
+local core = core_of(record)
+uproot(num, id, record, '')
+write('HDEL', K .. 'r:' .. num, id)
+write('HDEL', K .. 'p:' .. num, id)
+write('HINCRBY', K .. 'c:' .. num, 'cancelled', 1)
+keep_stub(ctl, id, 'C', due_of(record), 'C' .. be(now, 6) .. NUL .. core)
+flush()
+return { 'CANCELLED', digits(now), core }

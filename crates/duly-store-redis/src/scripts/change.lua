@@ -1,0 +1,158 @@
+-- Writes what was decided about one id, if nothing that the decision saw has changed since.
+--
+-- KEYS  seq
+-- ARGV  name and value of each, in any order; what is left out stays as it is:
+--       name num ver id    namespace, its number and version, the timer's id
+--       core lease stub newest   what was seen: head of the record, lease, stub, latest dead letter
+--       live               the new record, or '' when there is none any more
+--       origin             the origin whose lane it is in; else the lane is the one in the record
+--       payload            the payload kept apart, or '' for none
+--       at                 when it is claimable; nobody holds it after a change
+--       exp                when it expires, if it may
+--       ended kind ended_due     the new stub, or '' to drop the one that is there
+--       bury bury_fk bury_due bury_did   a new dead letter: record, key, due time, delivery id
+--       bury_payload       its payload kept apart; '=' moves the live timer's
+--       take_fk take_core take_did take_payload   a dead letter that goes; '=' moves its payload to
+--                          the live timer
+--       one_more rate      to be refused past these limits
+--       count.<name>       what to add to a count
+-- reply DONE now | AGAIN (something has changed: look again) | CLOSING | PENDING | RATE now wait_ms
+local A = {}
+for i = 1, #ARGV, 2 do A[ARGV[i]] = ARGV[i + 1] end
+local num, id = A.num, A.id
+local R, X, P, C = K .. 'r:' .. num, K .. 'x:' .. num, K .. 'p:' .. num, K .. 'c:' .. num
+
+local function answer(...)
+  call('INCR', KEYS[1])
+  return { ..., digits(now) }
+end
+local ctl = control(num)
+if not ctl or ctl.ver ~= A.ver or call('HGET', K .. 'nn', A.name) ~= num then return answer('AGAIN') end
+local old = call('HGET', R, id) or ''
+local hold = call('HGET', X, id) or ''
+if core_of(old) ~= A.core or hold ~= A.lease then return answer('AGAIN') end
+if A.stub and (call('GET', K .. 's:' .. num .. ':' .. id) or '') ~= A.stub then return answer('AGAIN') end
+if A.newest then
+  local newest = call('ZREVRANGEBYLEX', K .. 'di:' .. num, '[' .. id .. NUL .. string.char(255),
+    '[' .. id .. NUL, 'LIMIT', 0, 1)[1] or ''
+  if newest ~= A.newest then return answer('AGAIN') end
+end
+local taken, taken_number
+if A.take_fk then
+  taken = call('HGET', R, A.take_fk) or ''
+  if core_of(taken) ~= A.take_core then return answer('AGAIN') end
+  taken_number = string.sub(call('HGET', K .. 'dx:' .. num, A.take_did), 1, 16)
+end
+if A.one_more then
+  if ctl.closing then return answer('CLOSING') end
+  local refused = admit_one_more(ctl)
+  if refused then
+    call('INCR', KEYS[1])
+    return refused
+  end
+end
+if A.rate then
+  local refused = admit_schedule(ctl)
+  if refused then
+    call('INCR', KEYS[1])
+    return refused
+  end
+end
+local first = ahead()
+
+-- Where its payload is to be found, if it is kept apart and moves.
+local moving
+if A.bury_payload == '=' then moving = call('HGET', P, id) end
+if A.take_payload == '=' then moving = call('HGET', P, A.take_fk) end
+
+-- Out of where it was.
+local new_lane, new_class
+if A.live and A.live ~= '' then
+  new_lane = lane_of(A.live)
+  if A.origin then new_lane = lane_of_origin(num, A.origin) end
+  A.live = string.sub(A.live, 1, 2) .. string.char(new_lane) .. string.sub(A.live, 4)
+  new_class = class_of(A.live)
+end
+local filed_before = old ~= '' and hold == ''
+local old_lane, old_class = filed_before and lane_of(old), filed_before and class_of(old)
+local same = filed_before and new_lane and old_lane == new_lane and old_class == new_class
+if A.live then
+  if old ~= '' then
+    if hold ~= '' then
+      unlease(num, id, old, lease_of(hold))
+    else
+      if not same then rehead(num, old_lane, old_class, id, nil) end
+      write('ZREM', set_of(num, old_lane, old_class), id)
+      if may_expire(old) then write('ZREM', K .. 'exp', num .. NUL .. id) end
+    end
+    write('ZREM', K .. 'b:' .. num, id)
+    write('HINCRBY', C, 'pending', -1)
+    write('HINCRBY', C, 'bytes', -cost_of(id, old))
+  end
+  if A.live == '' then
+    write('HDEL', R, id)
+    write('HDEL', P, id)
+  else
+    write('HSET', R, id, A.live)
+    write('HINCRBY', C, 'pending', 1)
+    write('HINCRBY', C, 'bytes', cost_of(id, A.live))
+    if is_retry(A.live) then write('ZADD', K .. 'b:' .. num, digits(due_of(A.live)), id) end
+    local at, minus = tonumber(A.at), nil
+    if same then minus = id end
+    local head = rehead(num, new_lane, new_class, minus, at)
+    write('ZADD', set_of(num, new_lane, new_class), digits(at), id)
+    if A.exp then write('ZADD', K .. 'exp', A.exp, num .. NUL .. id) end
+    wake_for(at, head, first)
+    if A.payload == '' then
+      write('HDEL', P, id)
+    elseif A.payload then
+      write('HSET', P, id, A.payload)
+    elseif A.take_payload == '=' and moving then
+      write('HSET', P, id, moving)
+    end
+  end
+end
+
+-- A dead letter goes.
+if A.take_fk then
+  write('HDEL', R, A.take_fk)
+  write('HDEL', P, A.take_fk)
+  write('HDEL', K .. 'dx:' .. num, A.take_did)
+  write('ZREM', K .. 'dead:' .. num, A.take_fk)
+  write('ZREM', K .. 'di:' .. num, id .. NUL .. taken_number .. string.sub(A.take_fk, #id + 1))
+  -- A namespace that stood still because it had too many of them goes on.
+  if call('ZCARD', K .. 'dead:' .. num) == ctl.a_dead then write('SPUBLISH', K .. 'wake', '') end
+end
+
+-- A dead letter comes; one of the same delivery id gives way.
+if A.bury then
+  local number = string.format('%016.0f', next_ended(num))
+  local known = call('HGET', K .. 'dx:' .. num, A.bury_did)
+  if known then
+    write('ZREM', K .. 'di:' .. num, id .. NUL .. string.sub(known, 1, 16) .. string.sub(A.bury_fk, #id + 1))
+  end
+  write('HSET', C, 'ended', number)
+  write('HSET', R, A.bury_fk, A.bury)
+  write('ZADD', K .. 'dead:' .. num, A.bury_due, A.bury_fk)
+  write('HSET', K .. 'dx:' .. num, A.bury_did, number .. A.bury_fk)
+  write('ZADD', K .. 'di:' .. num, 0, id .. NUL .. number .. string.sub(A.bury_fk, #id + 1))
+  if A.bury_payload == '=' then
+    if moving then write('HSET', P, A.bury_fk, moving) end
+  elseif A.bury_payload then
+    write('HSET', P, A.bury_fk, A.bury_payload)
+  end
+end
+
+if A.ended == '' then
+  drop_stub(num, id)
+elseif A.ended then
+  write('ZREM', K .. 'sd:' .. num .. ':F', id)
+  write('ZREM', K .. 'sd:' .. num .. ':C', id)
+  keep_stub(ctl, id, A.kind, tonumber(A.ended_due), A.ended)
+end
+for name, by in pairs(A) do
+  local count = string.match(name, '^count%.(%w+)$')
+  if count then write('HINCRBY', C, count, by) end
+end
+flush()
+return { 'DONE', digits(now) }

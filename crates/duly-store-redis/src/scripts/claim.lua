@@ -1,0 +1,183 @@
+-- Grants leases on due firings of the named lanes, lane by lane (P2, P3, P9).
+--
+-- KEYS  seq
+-- ARGV  1 nonce (6 bytes), to which a number of each lease is added  2 first such number
+--       3 'C' for a consumer, else the run of a node  4 lease ms, or '' for the namespace's own
+--       5 '1' to answer OWED when leases or firings have ended  6 most firings  7 most bytes
+--       8 '1' when this call has granted something before  9 '1' to grant nothing any more
+--       10 most firings of this script  11 most bytes of this script
+--       then for each lane: namespace, key (P, V or O and the origin), most first attempts, most
+--       retries, number:version of the settings that are known
+-- reply OWED now | GONE now (the run was released) | VOID now (nobody waits for it any more) |
+--       OK now, why it stopped: '' (all was looked at), 'slice' (go on at the lane) or 'full' (enough
+--       was granted); lane to go on at; grants; lanes with more; settings; next
+--       grant: lane, class, claimable at, id, end of the lease or '', record
+--       settings: lane, number:version, settings
+local run, strict = ARGV[3], ARGV[5] == '1'
+local total, bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
+local any, full = ARGV[8] == '1', ARGV[9] == '1'
+local slice, slice_bytes = tonumber(ARGV[10]), tonumber(ARGV[11])
+if strict and owed() then return { 'OWED', digits(now) } end
+if call('EXISTS', K .. 'void:' .. ARGV[1]) == 1 then return { 'VOID', digits(now) } end
+if run ~= 'C' and call('HGET', K .. 'runs', run) == 'gone' then return { 'GONE', digits(now) } end
+
+local number = tonumber(ARGV[2])
+local next_at = ahead()
+local function sooner(at)
+  if at and at > now and (not next_at or at < next_at) then next_at = at end
+end
+local taken, sets = {}, {}       -- ids that this script grants; sets it grants from
+local grants, members, settings, lanes = {}, {}, {}, {}
+local stopped, go_on_at = '', 0
+
+-- Due entries of one class over the sets of a lane, in order, without those already taken.
+local function due_rows(num, codes, class, most)
+  local rows = {}
+  for _, lane in ipairs(codes) do
+    local set = set_of(num, lane, class)
+    local skip = sets[set] and sets[set].count or 0
+    local found = call('ZRANGEBYSCORE', set, '-inf', digits(now), 'WITHSCORES', 'LIMIT', 0, most + skip)
+    for i = 1, #found, 2 do
+      if not taken[num .. NUL .. found[i]] then
+        rows[#rows + 1] = { id = found[i], at = tonumber(found[i + 1]), lane = lane, set = set }
+      end
+    end
+  end
+  if #codes > 1 then
+    table.sort(rows, function(a, b)
+      if a.at ~= b.at then return a.at < b.at end
+      return before(a.id, b.id)
+    end)
+  end
+  return rows
+end
+
+local function grant(index, ctl, class, row, record)
+  local num, id = ctl.num, row.id
+  local member = num .. NUL .. id
+  local till, who = 0, run
+  if run == 'C' then
+    till = now + (tonumber(ARGV[4]) or ctl.lease)
+    sooner(till)
+  end
+  local hold = ARGV[1] .. be(number, 2) .. digits(now) .. ' ' .. digits(till) .. ' ' .. digits(row.at) .. ' ' .. who
+  number = number + 1
+  taken[member] = true
+  local set = sets[row.set] or { count = 0, num = num, lane = row.lane, class = class }
+  set.count = set.count + 1
+  sets[row.set] = set
+  write('HSET', K .. 'x:' .. num, id, hold)
+  write('ZREM', row.set, id)
+  if class == 'f' then write('ZADD', K .. 'b:' .. num, digits(due_of(record)), id) end
+  if may_expire(record) then write('ZREM', K .. 'exp', member) end
+  if run == 'C' then
+    write('ZADD', K .. 'leased', digits(till), member)
+  else
+    write('ZADD', K .. 'own:' .. run, digits(now), member)
+  end
+  write('HINCRBY', K .. 'c:' .. num, 'leased', 1)
+  write('HINCRBY', K .. 'c:' .. num, 'fired', 1)
+  write('HINCRBY', K .. 'c:' .. num, 'i' .. row.lane, 1)
+  members[#members + 1] = member
+  grants[#grants + 1] = { index, class, digits(row.at), id, digits(till), record }
+end
+
+local index = 0
+for i = 12, #ARGV, 5 do
+  index = index + 1
+  local name, key, most, known = ARGV[i], ARGV[i + 1], { f = tonumber(ARGV[i + 2]), r = tonumber(ARGV[i + 3]) }, ARGV[i + 4]
+  local num = call('HGET', K .. 'nn', name)
+  local ctl = num and control(num)
+  if ctl and not ctl.paused and call('ZCARD', K .. 'dead:' .. num) < ctl.a_dead then
+    local codes = {}
+    if key == 'P' then
+      codes = { 1 }
+    elseif key == 'V' then
+      codes = { 2 }
+    else
+      local code = call('HGET', K .. 'nl:' .. num, 'o' .. string.sub(key, 2))
+      if code then codes = { tonumber(code) } end
+    end
+    if ctl.dest == key then codes[#codes + 1] = 0 end
+    lanes[#lanes + 1] = { index = index, num = num, codes = codes }
+    for _, class in ipairs({ 'f', 'r' }) do
+      if not full and stopped == '' and most[class] > 0 then
+        local want = math.min(most[class], slice - #grants, total - #grants) + 1
+        local granted = 0
+        for _, row in ipairs(due_rows(num, codes, class, want)) do
+          if granted >= most[class] then break end
+          local record = call('HGET', K .. 'r:' .. num, row.id)
+          local size = size_of(record)
+          local late
+          if may_expire(record) then
+            late = tonumber(call('ZSCORE', K .. 'exp', num .. NUL .. row.id) or '')
+          end
+          if late and late < now then
+            -- It is a dead letter by now; the next sweep makes it one.
+          elseif #grants >= total or ((any or #grants > 0) and size > bytes) then
+            full = true
+            break
+          elseif #grants >= slice or (#grants > 0 and #record > slice_bytes) then
+            stopped, go_on_at = 'slice', index
+            break
+          else
+            grant(index, ctl, class, row, record)
+            granted = granted + 1
+            bytes = math.max(bytes - size, 0)
+            slice_bytes = slice_bytes - #record
+          end
+        end
+      end
+    end
+    if known ~= num .. ':' .. ctl.ver then
+      settings[#settings + 1] = { index, num .. ':' .. ctl.ver, call('HGET', K .. 'n:' .. num, 'settings') }
+    end
+  end
+  if stopped ~= '' then break end
+end
+
+-- New heads of the sets that lost entries.
+for set, from in pairs(sets) do
+  local head
+  local rows = call('ZRANGE', set, 0, from.count, 'WITHSCORES')
+  for i = 1, #rows, 2 do
+    if not taken[from.num .. NUL .. rows[i]] then
+      head = tonumber(rows[i + 1])
+      break
+    end
+  end
+  from.head = head
+  sooner(head)
+  local member = lane_member(from.num, from.lane, from.class)
+  if head then
+    write('ZADD', K .. 'lanes', digits(head), member)
+  else
+    write('ZREM', K .. 'lanes', member)
+  end
+end
+local more = {}
+for _, lane in ipairs(lanes) do
+  local left
+  for _, code in ipairs(lane.codes) do
+    for _, class in ipairs({ 'f', 'r' }) do
+      local set = set_of(lane.num, code, class)
+      local head
+      if sets[set] then
+        head = sets[set].head
+      else
+        head = tonumber(call('ZRANGE', set, 0, 0, 'WITHSCORES')[2] or '')
+      end
+      if head and head <= now then left = true end
+    end
+  end
+  if left then more[#more + 1] = lane.index end
+end
+-- Who never sees the answer hands back what stands here.
+if #members > 0 then
+  write('RPUSH', K .. 'u:' .. ARGV[1], unpack(members))
+  write('PEXPIRE', K .. 'u:' .. ARGV[1], 60000)
+end
+if run ~= 'C' and #grants > 0 then write('HSET', K .. 'runs', run, digits(now)) end
+flush()
+if stopped == '' and full then stopped = 'full' end
+return { 'OK', digits(now), stopped, go_on_at, grants, more, settings, next_at and digits(next_at) or '' }

@@ -1,0 +1,41 @@
+-- Sums over a page of namespaces, or over a page of lanes with something due.
+--
+-- KEYS  seq
+-- ARGV  1 '1' to answer OWED when leases or firings have ended  2 'names' or 'lanes'
+--       3 name or rank to begin after  4 most
+-- reply OWED now | OK now next ('' at the end), then
+--       names: pending in_flight dead paused dead_full todo (a change of a namespace that is half done
+--       at its home, or '')  lanes: due oldest
+if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
+local most = tonumber(ARGV[4])
+if ARGV[2] == 'lanes' then
+  local from = tonumber(ARGV[3]) or 0
+  local found = call('ZRANGE', K .. 'lanes', from, from + most - 1, 'WITHSCORES')
+  local due, oldest, after = 0, '', ''
+  for i = 1, #found, 2 do
+    if tonumber(found[i + 1]) > now then break end
+    local num, lane, class = string.match(found[i], '^([^%z]*)%z(%d+)%z(%a)$')
+    due = due + call('ZCOUNT', set_of(num, lane, class), '-inf', digits(now))
+    if oldest == '' then oldest = found[i + 1] end
+    if i == 2 * most - 1 then after = digits(from + most) end
+  end
+  return { 'OK', digits(now), after, due, oldest }
+end
+local from = '-'
+if ARGV[3] ~= '' then from = '(' .. ARGV[3] end
+local pending, leased, dead, paused, full, after = 0, 0, 0, 0, 0, ''
+local names = call('ZRANGEBYLEX', K .. 'names', from, '+', 'LIMIT', 0, most)
+for i, name in ipairs(names) do
+  local num = call('HGET', K .. 'nn', name)
+  local ctl = control(num)
+  local counts = call('HMGET', K .. 'c:' .. num, 'pending', 'leased')
+  local letters = call('ZCARD', K .. 'dead:' .. num)
+  pending = pending + tonumber(counts[1] or '0')
+  leased = leased + tonumber(counts[2] or '0')
+  dead = dead + letters
+  if ctl.paused then paused = paused + 1 end
+  if letters >= ctl.a_dead then full = full + 1 end
+  if i == most then after = name end
+end
+local todo = call('ZRANGE', K .. 'todo', 0, 0)[1] or ''
+return { 'OK', digits(now), after, pending, leased, dead, paused, full, todo }

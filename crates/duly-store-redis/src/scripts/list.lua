@@ -1,0 +1,76 @@
+-- A window of a list, in order of (due time, key).
+--
+-- KEYS  seq
+-- ARGV  1 '1' to answer OWED when leases or firings have ended  2 namespace
+--       3 pending, scheduled, due, busy (under a lease or to be retried), dead, F or C
+--       4 due at or after, or ''  5 due before, or ''  6 due time of the last row seen, or ''
+--       7 its key  8 most rows  9 number:version of the settings that are known
+-- reply OWED now | NONE now | OK now number version settings '1' at the end else '0', rows;
+--       row: due at, key, record or stub, lease
+if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
+local name, kind, most = ARGV[2], ARGV[3], tonumber(ARGV[8])
+local num = call('HGET', K .. 'nn', name)
+local ctl = num and control(num)
+if not ctl then return { 'NONE', digits(now) } end
+local from, to = tonumber(ARGV[4]), tonumber(ARGV[5])
+
+local sets = {}
+if kind == 'pending' or kind == 'scheduled' or kind == 'due' then
+  local count = tonumber(call('HGET', K .. 'nl:' .. num, 'count') or '0')
+  for lane = 0, count + 2 do sets[#sets + 1] = set_of(num, lane, 'f') end
+end
+if kind == 'pending' or kind == 'busy' then sets[#sets + 1] = K .. 'b:' .. num end
+if kind == 'dead' then sets = { K .. 'dead:' .. num } end
+if kind == 'F' or kind == 'C' then sets = { K .. 'sd:' .. num .. ':' .. kind } end
+
+-- Each set is a source of rows from where the window begins; empty ones are left out.
+local chunk = most + 1
+if #sets > 4 then chunk = 16 end
+local function refill(source)
+  source.rows, source.i = call('ZRANGE', source.set, source.rank, source.rank + chunk - 1, 'WITHSCORES'), 1
+  source.rank = source.rank + chunk
+end
+local sources = {}
+for _, set in ipairs(sets) do
+  if call('ZCARD', set) > 0 then
+    local rank = 0
+    if ARGV[6] ~= '' then rank = seek(set, tonumber(ARGV[6]), ARGV[7]) end
+    if from then rank = math.max(rank, call('ZCOUNT', set, '-inf', '(' .. digits(from))) end
+    if kind == 'scheduled' then rank = math.max(rank, call('ZCOUNT', set, '-inf', digits(now))) end
+    local source = { set = set, rank = rank }
+    refill(source)
+    sources[#sources + 1] = source
+  end
+end
+
+local rows, done = {}, '0'
+while true do
+  local best, best_at
+  for _, source in ipairs(sources) do
+    if source.i > #source.rows and #source.rows == chunk * 2 then refill(source) end
+    if source.i <= #source.rows then
+      local at = tonumber(source.rows[source.i + 1])
+      if not best or at < best_at or (at == best_at and before(source.rows[source.i], best.rows[best.i])) then
+        best, best_at = source, at
+      end
+    end
+  end
+  if not best or (to and best_at >= to) or (kind == 'due' and best_at > now) then
+    done = '1'
+    break
+  end
+  if #rows >= most then break end
+  local key = best.rows[best.i]
+  best.i = best.i + 2
+  local record, hold
+  if kind == 'F' or kind == 'C' then
+    record = call('GET', K .. 's:' .. num .. ':' .. key)
+  else
+    record = call('HGET', K .. 'r:' .. num, key)
+    if kind == 'pending' or kind == 'busy' then hold = call('HGET', K .. 'x:' .. num, key) end
+  end
+  rows[#rows + 1] = { digits(best_at), key, record or '', hold or '' }
+end
+local settings = ''
+if ARGV[9] ~= num .. ':' .. ctl.ver then settings = call('HGET', K .. 'n:' .. num, 'settings') end
+return { 'OK', digits(now), num, ctl.ver, settings, done, rows }

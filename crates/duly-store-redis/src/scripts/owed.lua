@@ -1,0 +1,32 @@
+-- What the clock has ended and nobody has cleared away yet: leases past their end, firings past
+-- `expire_after`. What belongs to a namespace that is gone is dropped on the way.
+--
+-- KEYS  seq
+-- ARGV  1 most to answer  2 run whose leases are wanted instead of ended ones, or ''
+-- reply now, then for each: namespace, id
+local most, run = tonumber(ARGV[1]), ARGV[2]
+local members
+if run ~= '' then
+  members = call('ZRANGE', K .. 'own:' .. run, 0, most - 1)
+  write('HSET', K .. 'runs', run, 'gone')
+else
+  members = call('ZRANGEBYSCORE', K .. 'leased', '-inf', digits(now), 'LIMIT', 0, most)
+  for _, member in ipairs(call('ZRANGEBYSCORE', K .. 'exp', '-inf', '(' .. digits(now), 'LIMIT', 0, most)) do
+    members[#members + 1] = member
+  end
+end
+local out, names = { digits(now) }, {}
+for _, member in ipairs(members) do
+  local num, id = string.match(member, '^([^%z]*)%z(.*)$')
+  if names[num] == nil then names[num] = call('HGET', K .. 'n:' .. num, 'name') end
+  if not names[num] then
+    write('ZREM', K .. 'leased', member)
+    write('ZREM', K .. 'exp', member)
+    if run ~= '' then write('ZREM', K .. 'own:' .. run, member) end
+  else
+    out[#out + 1] = names[num]
+    out[#out + 1] = id
+  end
+end
+flush()
+return out

@@ -1,0 +1,52 @@
+-- Reads all that is known of one id.
+--
+-- KEYS  seq
+-- ARGV  1 namespace, or '#' and its number  2 id, or ''  3 delivery id of the dead letter that is meant, or ''
+--       4 '1' when payloads are wanted  5 number:version of the settings that are known already
+--       6 key of a firing whose dead letter is wanted too, or ''
+-- reply now, then nothing when there is no such namespace, else: name, number, version, settings
+--       (or ''), paused, resumes at, created at, updated at, dead letters, record, payload, lease, stub,
+--       letter's entry, letter's record, letter's payload, record of 6, id
+local id = ARGV[2]
+local num
+if string.sub(ARGV[1], 1, 1) == '#' then
+  num = string.sub(ARGV[1], 2)
+else
+  num = call('HGET', K .. 'nn', ARGV[1])
+end
+local f = num and call('HMGET', K .. 'n:' .. num, 'ver', 'settings', 'paused', 'resumes', 'created', 'updated', 'name')
+if not num or not f[1] then return { digits(now) } end
+local settings = ''
+if ARGV[5] ~= num .. ':' .. f[1] then settings = f[2] end
+local R, P = K .. 'r:' .. num, K .. 'p:' .. num
+
+local entry, fk = '', nil
+if ARGV[3] ~= '' then
+  local found = call('HGET', K .. 'dx:' .. num, ARGV[3])
+  if found then
+    fk = string.sub(found, 17)
+    id = string.match(fk, '^([^%z]*)')
+    entry = id .. NUL .. string.sub(found, 1, 16) .. string.sub(fk, #id + 1)
+  end
+else
+  entry = call('ZREVRANGEBYLEX', K .. 'di:' .. num, '[' .. id .. NUL .. string.char(255), '[' .. id .. NUL,
+    'LIMIT', 0, 1)[1] or ''
+  if entry ~= '' then fk = id .. string.sub(entry, #id + 1 + 17) end
+end
+local function payload_of(key, record)
+  if ARGV[4] == '1' and record ~= '' and math.floor(string.byte(record, 2) / 2) % 2 == 1 then
+    return call('HGET', P, key) or ''
+  end
+  return ''
+end
+local record, hold, stub = '', '', ''
+if id ~= '' then
+  record = call('HGET', R, id) or ''
+  hold = call('HGET', K .. 'x:' .. num, id) or ''
+  stub = call('GET', K .. 's:' .. num .. ':' .. id) or ''
+end
+local letter = fk and call('HGET', R, fk) or ''
+local other = ARGV[6] ~= '' and call('HGET', R, ARGV[6]) or ''
+return { digits(now), f[7], num, f[1], settings, f[3] or '0', f[4] or '', f[5], f[6],
+  call('ZCARD', K .. 'dead:' .. num), record, payload_of(id, record), hold, stub,
+  entry, letter, fk and payload_of(fk, letter) or '', other, id }

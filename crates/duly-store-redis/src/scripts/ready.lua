@@ -1,0 +1,44 @@
+-- Lanes that have something claimable, page by page (P9).
+--
+-- KEYS  seq
+-- ARGV  1 '1' to answer OWED when leases or firings have ended  2 score of the cursor, or ''
+--       3 member of the cursor  4 most entries to look at
+-- reply OWED now | OK now next cursor_score cursor_member rows;
+--       row: namespace, number, version, key (P, V or O and the origin), class, how many
+if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
+local lanes, most = K .. 'lanes', tonumber(ARGV[4])
+local from = 0
+if ARGV[2] ~= '' then from = seek(lanes, tonumber(ARGV[2]), ARGV[3]) end
+local found = call('ZRANGE', lanes, from, from + most, 'WITHSCORES')
+local spaces, rows = {}, {}
+local score, last = '', ''
+for i = 1, #found, 2 do
+  if tonumber(found[i + 1]) > now then break end
+  if i > most * 2 then
+    score, last = found[i - 1], found[i - 2]
+    break
+  end
+  local num, lane, class = string.match(found[i], '^([^%z]*)%z(%d+)%z(%a)$')
+  local space = spaces[num]
+  if space == nil then
+    space = control(num) or false
+    if space then space.full = call('ZCARD', K .. 'dead:' .. num) >= space.a_dead end
+    spaces[num] = space
+  end
+  if space and not space.paused and not space.full then
+    local key
+    if lane == '0' then
+      key = space.dest
+    elseif lane == '1' then
+      key = 'P'
+    elseif lane == '2' then
+      key = 'V'
+    else
+      key = 'O' .. call('HGET', K .. 'nl:' .. num, 'k' .. lane)
+    end
+    rows[#rows + 1] = { space.name, num, space.ver, key, class,
+      call('ZCOUNT', set_of(num, lane, class), '-inf', digits(now)) }
+  end
+end
+local next_at = ahead()
+return { 'OK', digits(now), next_at and digits(next_at) or '', score, last, rows }

@@ -1,0 +1,14 @@
+-- Seeks in a sorted set: the rank of the first entry after (score, member), in the order of the
+-- set. Ranks, not offsets: a million equal scores cost no more than two.
+local function seek(set, score, member)
+  local at = call('ZSCORE', set, member)
+  if at and tonumber(at) == score then return call('ZRANK', set, member) + 1 end
+  local low = call('ZCOUNT', set, '-inf', '(' .. digits(score))
+  local high = call('ZCOUNT', set, '-inf', digits(score))
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local found = call('ZRANGE', set, middle, middle)[1]
+    if before(member, found) then high = middle else low = middle + 1 end
+  end
+  return low
+end

@@ -1,0 +1,53 @@
+-- Counts of a namespace.
+--
+-- KEYS  seq
+-- ARGV  1 '1' to answer OWED or TRIM when something has ended and is not cleared away  2 namespace
+-- reply OWED now | TRIM now | NONE now |
+--       OK now, '1' if paused, next, oldest due, dead, retained, counts, lanes
+--       counts: pending leased bytes scheduled fired delivered failed cancelled rescheduled dead
+--       lane: key, due, later, retries due, retries, in flight
+if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
+local num = call('HGET', K .. 'nn', ARGV[2])
+local ctl = num and control(num)
+if not ctl then return { 'NONE', digits(now) } end
+if ARGV[1] == '1' then
+  local first = call('ZRANGE', K .. 'sl:' .. num, 0, 0)[1]
+  if first and stub_is_over(ctl, call('GETRANGE', K .. 's:' .. num .. ':' .. first, 0, 6)) then
+    return { 'TRIM', digits(now) }
+  end
+end
+local counts = call('HMGET', K .. 'c:' .. num, 'pending', 'leased', 'bytes', 'scheduled', 'fired',
+  'delivered', 'failed', 'cancelled', 'rescheduled', 'dead')
+for i = 1, 10 do counts[i] = counts[i] or '0' end
+local next_at, oldest
+local lanes = {}
+local keys = call('HMGET', K .. 'nl:' .. num, 'count')
+for lane = 0, tonumber(keys[1] or '0') + 2 do
+  local f, r = set_of(num, lane, 'f'), set_of(num, lane, 'r')
+  local due, all = call('ZCOUNT', f, '-inf', digits(now)), call('ZCARD', f)
+  local retry_due, retries = call('ZCOUNT', r, '-inf', digits(now)), call('ZCARD', r)
+  local in_flight = tonumber(call('HGET', K .. 'c:' .. num, 'i' .. lane) or '0')
+  if due > 0 then
+    local head = tonumber(call('ZRANGE', f, 0, 0, 'WITHSCORES')[2])
+    if not oldest or head < oldest then oldest = head end
+  end
+  for _, set in ipairs({ f, r }) do
+    local row = call('ZRANGEBYSCORE', set, '(' .. digits(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local at = tonumber(row[2] or '')
+    if at and (not next_at or at < next_at) then next_at = at end
+  end
+  if all + retries + in_flight > 0 then
+    local key = 'P'
+    if lane == 0 then
+      key = ctl.dest
+    elseif lane == 2 then
+      key = 'V'
+    elseif lane > 2 then
+      key = 'O' .. call('HGET', K .. 'nl:' .. num, 'k' .. lane)
+    end
+    lanes[#lanes + 1] = { key, due, all - due, retry_due, retries, in_flight }
+  end
+end
+return { 'OK', digits(now), ctl.paused and '1' or '0', next_at and digits(next_at) or '',
+  oldest and digits(oldest) or '', call('ZCARD', K .. 'dead:' .. num), call('ZCARD', K .. 'sl:' .. num),
+  counts, lanes }

@@ -1,0 +1,15 @@
+-- Takes back a claim whose answer nobody saw (P3): it is not carried out any more, and what it
+-- granted is told, so that it can be handed back uncounted.
+--
+-- KEYS  seq
+-- ARGV  1 nonce of the claim
+-- reply now, then for each: number of the namespace, id
+local out = { digits(now) }
+for _, member in ipairs(call('LRANGE', K .. 'u:' .. ARGV[1], 0, -1)) do
+  local num, id = string.match(member, '^([^%z]*)%z(.*)$')
+  out[#out + 1] = num
+  out[#out + 1] = id
+end
+write('SET', K .. 'void:' .. ARGV[1], '', 'PX', 60000)
+flush()
+return out

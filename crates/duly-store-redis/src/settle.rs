@@ -1,0 +1,231 @@
+//! Verdicts on leased firings: acknowledgements and extensions as one script each, the others as
+//! *read, decide, write if nothing has changed*.
+//!
+//! As with operations, a call is carried out in rounds that have each timer once.
+
+use std::collections::{HashSet, VecDeque};
+
+use duly_core::{TimerId, namespace::LEASE_MAX, shard::ShardId};
+use duly_store::{Error, Result, SettleOutcome, SettleVerdict, Settlement};
+use futures::{StreamExt, stream};
+use redis::Value;
+
+use crate::{
+    case::{Draft, Judged},
+    change::{AT_ONCE, TRIES, Written, digits},
+    deployment::{Deployment, Space, Wanted},
+    error::damaged,
+    link::Call,
+    reply::Reply,
+    script::Script,
+    token::Ticket,
+};
+
+/// Most scripts of one pipeline.
+const PIPELINE: usize = 512;
+
+/// A verdict whose token has been read.
+type Open = (usize, Ticket, Settlement);
+
+impl Deployment {
+    /// Takes verdicts. An error means that none of them is known to be taken.
+    pub(crate) async fn settle(
+        &self,
+        shard: ShardId,
+        settlements: Vec<Settlement>,
+    ) -> Result<Vec<SettleOutcome>> {
+        let mut outcomes = vec![SettleOutcome::InvalidToken; settlements.len()];
+        let mut waiting: VecDeque<Open> = VecDeque::new();
+        for (i, settlement) in settlements.into_iter().enumerate() {
+            if let Some(ticket) = Ticket::read(&settlement.token, shard, self.seed) {
+                waiting.push_back((i, ticket, settlement));
+            }
+        }
+        let mut failed = None;
+        let mut taken = false;
+        while !waiting.is_empty() {
+            let round = next_round(&mut waiting);
+            for (i, outcome) in self.settle_round(shard, round).await {
+                outcomes[i] = match outcome {
+                    Ok(outcome) => {
+                        taken = true;
+                        outcome
+                    }
+                    Err(error) => {
+                        failed = Some(error);
+                        SettleOutcome::InDoubt
+                    }
+                };
+            }
+        }
+        match failed {
+            Some(error) if !taken => Err(error),
+            _ => Ok(outcomes),
+        }
+    }
+
+    async fn settle_round(
+        &self,
+        shard: ShardId,
+        round: Vec<Open>,
+    ) -> Vec<(usize, Result<SettleOutcome>)> {
+        let mut done = Vec::with_capacity(round.len());
+        let (mut sent, mut calls, mut slow) = (Vec::new(), Vec::new(), Vec::new());
+        for open in round {
+            match fast(&open.1, &open.2) {
+                Some(call) => {
+                    calls.push(call);
+                    sent.push(open);
+                }
+                None => slow.push(open),
+            }
+        }
+        let mut answers = Vec::with_capacity(calls.len());
+        while !calls.is_empty() {
+            let rest = calls.split_off(calls.len().min(PIPELINE));
+            answers.extend(self.router.calls(shard, calls).await);
+            calls = rest;
+        }
+        for (open, answer) in sent.into_iter().zip(answers) {
+            match answered(answer) {
+                Ok(Some(outcome)) => done.push((open.0, Ok(outcome))),
+                Ok(None) => slow.push(open),
+                Err(error) => done.push((open.0, Err(error))),
+            }
+        }
+        let work = slow.into_iter().map(|(i, ticket, settlement)| async move {
+            (i, self.settle_slowly(shard, &ticket, &settlement).await)
+        });
+        let mut work = stream::iter(work).buffer_unordered(AT_ONCE);
+        while let Some(outcome) = work.next().await {
+            done.push(outcome);
+        }
+        done
+    }
+
+    async fn settle_slowly(
+        &self,
+        shard: ShardId,
+        ticket: &Ticket,
+        settlement: &Settlement,
+    ) -> Result<SettleOutcome> {
+        for _ in 0..TRIES {
+            let wanted = Wanted {
+                space: Space::Numbered(&ticket.num),
+                id: Some(&ticket.id),
+                letter: None,
+                firing: Some((ticket.incarnation, ticket.occurrence)),
+                payloads: false,
+            };
+            let Some(case) = self.case(shard, wanted).await? else {
+                return Ok(SettleOutcome::LeaseLost);
+            };
+            let believed = settlement.namespace.as_ref();
+            if believed.is_some_and(|name| *name != case.control.name) {
+                return Ok(SettleOutcome::InvalidToken);
+            }
+            if let Some(draft) = case.due() {
+                self.write(shard, &case, &draft, Script::Change).await?;
+                continue;
+            }
+            match case.judge(ticket, &settlement.verdict) {
+                Judged::Answer(outcome) => return Ok(outcome),
+                Judged::Write(draft, outcome) => {
+                    if self.write(shard, &case, &draft, Script::Change).await? == Written::Done {
+                        return Ok(outcome);
+                    }
+                }
+                Judged::Held => {
+                    if let Some(call) = fast(ticket, settlement)
+                        && let Some(outcome) = answered(self.router.call(shard, call).await)?
+                    {
+                        return Ok(outcome);
+                    }
+                }
+            }
+        }
+        Err(Error::Overloaded {
+            reason: format!("others kept changing the timer; it was tried {TRIES} times"),
+            retry_after: duly_core::Millis::from_ms(100),
+        })
+    }
+
+    /// Hands a firing back that a claim granted whose answer nobody saw.
+    pub(crate) async fn hand_back(
+        &self,
+        shard: ShardId,
+        num: &str,
+        id: &TimerId,
+        nonce: [u8; 6],
+    ) -> Result<()> {
+        for _ in 0..TRIES {
+            let wanted = Wanted {
+                space: Space::Numbered(num),
+                id: Some(id),
+                letter: None,
+                firing: None,
+                payloads: false,
+            };
+            let Some(case) = self.case(shard, wanted).await? else {
+                return Ok(());
+            };
+            let Some(live) = &case.live else { return Ok(()) };
+            let held = |lease: crate::record::Lease| lease.nonce.to_be_bytes()[..6] == nonce;
+            if !live.lease.is_some_and(held) {
+                return Ok(());
+            }
+            let draft = Draft::put(live.record.clone());
+            if self.write(shard, &case, &draft, Script::Change).await? == Written::Done {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes the verdicts of the next round: each timer once.
+fn next_round(waiting: &mut VecDeque<Open>) -> Vec<Open> {
+    let mut ids = HashSet::new();
+    let (mut round, mut later) = (Vec::new(), VecDeque::new());
+    for open in waiting.drain(..) {
+        if ids.insert((open.1.num.clone(), open.1.id.clone())) {
+            round.push(open);
+        } else {
+            later.push_back(open);
+        }
+    }
+    *waiting = later;
+    round
+}
+
+/// The script that takes a verdict alone, if there is one.
+fn fast(ticket: &Ticket, settlement: &Settlement) -> Option<Call> {
+    let (verb, by) = match &settlement.verdict {
+        SettleVerdict::Ack => ("ack", 0),
+        SettleVerdict::Extend { lease } => ("extend", lease.ms()),
+        _ => return None,
+    };
+    let name = settlement.namespace.as_ref().map_or("", |name| name.as_str());
+    let arguments = vec![
+        ticket.num.clone().into_bytes(),
+        ticket.id.as_str().as_bytes().to_vec(),
+        ticket.nonce.to_be_bytes().to_vec(),
+        name.as_bytes().to_vec(),
+        verb.as_bytes().to_vec(),
+        digits(by),
+        digits(LEASE_MAX.ms()),
+    ];
+    Some(Call::new(Script::Settle, arguments))
+}
+
+/// What the answer of a script means; `None` when a closer look is needed.
+fn answered(answer: Result<Value>) -> Result<Option<SettleOutcome>> {
+    let mut reply = Reply::list(answer?)?;
+    Ok(match reply.text()?.as_str() {
+        "OK" => Some(SettleOutcome::Ok),
+        "LOST" => Some(SettleOutcome::LeaseLost),
+        "INVALID" => Some(SettleOutcome::InvalidToken),
+        "SLOW" => None,
+        other => return Err(damaged(format!("a verdict was answered with {other}"))),
+    })
+}

@@ -1,0 +1,201 @@
+//! The store itself: the port's calls, each handed to the file that carries it out.
+
+use std::{fmt, sync::Arc};
+
+use duly_core::{Invalid, NamespaceName, TimerId, shard::ShardId};
+use duly_store::{
+    ClaimRequest, Claimed, Command, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
+    Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
+    StoreFuture, TimerView, claim, command,
+    namespaces::{Activity, DeleteMode, Namespace, Put},
+    settle,
+};
+use futures::FutureExt;
+use tokio::{sync::watch, task::JoinHandle};
+
+use crate::{OpenError, Options, deployment::Deployment, health, open, wakeups};
+
+/// Timers in Redis or Valkey. Cheap to share; dropping it ends its connections and leaves everything
+/// in Redis as it is.
+pub struct RedisStore {
+    deployment: Arc<Deployment>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl RedisStore {
+    /// Connects to a deployment, or founds one in an empty database.
+    ///
+    /// # Errors
+    /// One clear reason: a wrong URL, no answer, a setting that would lose timers, another format.
+    pub async fn open(options: &Options) -> std::result::Result<Self, OpenError> {
+        let deployment = open::open(options).await?;
+        let (ready, listening) = tokio::sync::oneshot::channel();
+        let mut tasks = vec![tokio::spawn(wakeups::listen(Arc::clone(&deployment), ready))];
+        // Without it wake-ups come late, and that is no reason to refuse.
+        let _late = tokio::time::timeout(options.connect_within, listening).await;
+        deployment.look().await;
+        tasks.push(tokio::spawn(health::watch(Arc::clone(&deployment))));
+        Ok(Self { deployment, tasks })
+    }
+
+    /// Looks at once how the store feels, instead of each second.
+    pub async fn look(&self) {
+        self.deployment.look().await;
+    }
+
+    fn own(&self, shard: ShardId) -> Result<()> {
+        if shard.0 < self.deployment.shards {
+            return Ok(());
+        }
+        let allowed = format!("a shard from 0 to {}", self.deployment.shards - 1);
+        Err(Invalid::new("shard", shard.0, allowed).into())
+    }
+}
+
+impl Drop for RedisStore {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("shards", &self.deployment.shards)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for RedisStore {
+    fn shards(&self) -> u16 {
+        self.deployment.shards
+    }
+
+    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
+        async move {
+            self.own(shard)?;
+            command::check_count(commands.len())?;
+            Ok(self.deployment.apply(shard, commands).await)
+        }
+        .boxed()
+    }
+
+    fn ready(
+        &self,
+        shard: ShardId,
+        after: Option<ReadyCursor>,
+        limit: usize,
+    ) -> StoreFuture<'_, Ready> {
+        async move {
+            self.own(shard)?;
+            self.deployment.ready(shard, after, limit).await
+        }
+        .boxed()
+    }
+
+    fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+        async move {
+            self.own(shard)?;
+            claim::check(&request)?;
+            self.deployment.claim(shard, &request).await
+        }
+        .boxed()
+    }
+
+    fn settle(
+        &self,
+        shard: ShardId,
+        settlements: Vec<Settlement>,
+    ) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        async move {
+            self.own(shard)?;
+            settle::check(&settlements)?;
+            self.deployment.settle(shard, settlements).await
+        }
+        .boxed()
+    }
+
+    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+        async move {
+            self.own(shard)?;
+            self.deployment.release(shard, run).await
+        }
+        .boxed()
+    }
+
+    fn get(
+        &self,
+        shard: ShardId,
+        namespace: NamespaceName,
+        id: TimerId,
+    ) -> StoreFuture<'_, Option<TimerView>> {
+        async move {
+            self.own(shard)?;
+            self.deployment.get(shard, &namespace, &id).await
+        }
+        .boxed()
+    }
+
+    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
+        async move {
+            self.own(shard)?;
+            self.deployment.list(shard, &request).await
+        }
+        .boxed()
+    }
+
+    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
+        async move {
+            self.own(shard)?;
+            self.deployment.stats(shard, &namespace).await
+        }
+        .boxed()
+    }
+
+    fn forecast(
+        &self,
+        shard: ShardId,
+        request: ForecastRequest,
+    ) -> StoreFuture<'_, Option<Forecast>> {
+        async move {
+            self.own(shard)?;
+            self.deployment.forecast(shard, &request).await
+        }
+        .boxed()
+    }
+
+    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
+        async move { self.deployment.put_namespace(&name, &put).await }.boxed()
+    }
+
+    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
+        async move { self.deployment.get_namespace(&name).await }.boxed()
+    }
+
+    fn list_namespaces(
+        &self,
+        after: Option<NamespaceName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Namespace>> {
+        async move { self.deployment.list_namespaces(after.as_ref(), limit).await }.boxed()
+    }
+
+    fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
+        async move { self.deployment.set_activity(&name, activity).await }.boxed()
+    }
+
+    fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
+        async move { self.deployment.delete_namespace(&name, mode).await }.boxed()
+    }
+
+    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
+        let place = usize::from(shard.0).min(self.deployment.wakeups.len() - 1);
+        self.deployment.wakeups[place].subscribe()
+    }
+
+    fn health(&self) -> Health {
+        self.deployment.health.lock().clone()
+    }
+}

@@ -1,0 +1,103 @@
+//! Waking: what became claimable earlier than anybody was told.
+//!
+//! Scripts publish on `wake`, a channel of their shard. One connection to each server listens; a
+//! message that is lost costs the waiting the second for which they sleep at most. Every time that
+//! a connection is made, all its shards are woken once, as messages may have gone by.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use duly_core::shard::ShardId;
+use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value, cmd};
+use tokio::sync::mpsc;
+
+use crate::{deployment::Deployment, keys};
+
+/// How long to wait before a connection is made again, and how often it is looked whether shards
+/// have moved.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Listens to all servers until it is aborted. `ready` is told once each server was listened to.
+pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::oneshot::Sender<()>) {
+    let mut ready = Some(ready);
+    loop {
+        let owners = deployment.router.owners();
+        let mut listening = tokio::task::JoinSet::new();
+        let (told, mut heard) = mpsc::unbounded_channel();
+        for (server, shards) in owners.clone() {
+            let (deployment, told) = (Arc::clone(&deployment), told.clone());
+            listening.spawn(async move {
+                let ended = listen_to(&deployment, &server, &shards, &told).await;
+                if let Err(error) = ended {
+                    tracing::debug!(%server, %error, "cannot listen");
+                }
+            });
+        }
+        drop(told);
+        if let Some(ready) = ready.take() {
+            for _ in 0..owners.len() {
+                heard.recv().await;
+            }
+            // Whoever opened the store may have gone.
+            let _gone = ready.send(());
+        }
+        loop {
+            let over = tokio::time::timeout(PAUSE, listening.join_next()).await;
+            if over.is_ok() || deployment.router.owners() != owners {
+                break;
+            }
+        }
+        listening.abort_all();
+        tokio::time::sleep(PAUSE / 4).await;
+        for shard in owners.into_values().flatten() {
+            deployment.wake(shard);
+        }
+    }
+}
+
+/// Listens to the channels of some shards on one server until the connection breaks or a shard
+/// moves away.
+async fn listen_to(
+    deployment: &Deployment,
+    server: &str,
+    shards: &[ShardId],
+    told: &mpsc::UnboundedSender<()>,
+) -> redis::RedisResult<()> {
+    let url = deployment.router.address().pushed(server);
+    let (sender, mut pushed) = mpsc::unbounded_channel::<PushInfo>();
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PAUSE * 5))
+        .set_response_timeout(Some(PAUSE * 5))
+        .set_push_sender(sender);
+    let client = Client::open(url)?;
+    let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let channels: HashMap<Vec<u8>, ShardId> = shards
+        .iter()
+        .map(|shard| (keys::key(deployment.router.seq(*shard), "wake").into_bytes(), *shard))
+        .collect();
+    for channel in channels.keys() {
+        let mut connection = connection.clone();
+        let value = connection.send_packed_command(cmd("SSUBSCRIBE").arg(channel)).await?;
+        if let Value::ServerError(error) = value {
+            return Err(error.into());
+        }
+    }
+    for shard in shards {
+        deployment.wake(*shard);
+    }
+    // Nobody hears it when this is not the first time.
+    let _unheard = told.send(());
+    while let Some(PushInfo { kind, data }) = pushed.recv().await {
+        match kind {
+            PushKind::SMessage => {
+                if let Some(Value::BulkString(channel)) = data.first()
+                    && let Some(shard) = channels.get(channel)
+                {
+                    deployment.wake(*shard);
+                }
+            }
+            PushKind::Disconnection | PushKind::SUnsubscribe => break,
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! One server that forgets its scripts, goes away, is set up badly, or has replicas or not.
+
+use std::time::Duration;
+
+use duly_core::{Millis, Settings, State};
+use duly_store::{Error, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store};
+use duly_store_redis::{Check, RedisStore};
+use futures::FutureExt;
+
+use crate::{
+    calls::{
+        allowing, apply, claim_all, id, name, open, options, put, refused, request, schedule,
+        schedule_op, settle, shard, until,
+    },
+    server::{Server, free_port, tell},
+};
+
+fn url(server: &Server) -> String {
+    format!("redis://127.0.0.1:{}", server.port())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_that_a_server_has_forgotten_are_sent_again() {
+    let server = Server::start(&[]);
+    let store = open(&options(&url(&server), 4)).await;
+    let forget = || assert_eq!(tell(server.port(), "SCRIPT FLUSH"), "+OK");
+    for round in 0..3 {
+        let text = format!("t{round}");
+        forget();
+        assert!(matches!(schedule(&store, &text, Millis::ZERO).await, Outcome::Created(_)));
+        forget();
+        let firings = claim_all(&store).await.expect("a claim");
+        assert_eq!(firings.len(), 1);
+        forget();
+        let settled = settle(&store, &firings[0], SettleVerdict::Ack).await;
+        assert_eq!(settled, Ok(SettleOutcome::Ok));
+        forget();
+        put(&store, Settings::default()).await;
+        forget();
+        let view = store.get(shard(&store, &id(&text)), name(), id(&text)).await;
+        assert_eq!(view.expect("a look").map(|view| view.state), Some(State::Finished));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p1_what_is_answered_while_a_server_goes_and_comes_is_there() {
+    let mut server = Server::start(&[]);
+    let store = open(&options(&url(&server), 2)).await;
+    assert!(matches!(schedule(&store, "before", Millis::ZERO).await, Outcome::Created(_)));
+    server.kill();
+    for _ in 0..3 {
+        let outcome = schedule(&store, "meanwhile", Millis::ZERO).await;
+        let said =
+            matches!(outcome, Outcome::Failed(Error::Unavailable { .. } | Error::InDoubt { .. }));
+        assert!(said, "nothing is acknowledged that is not stored: {outcome:?}");
+    }
+    store.look().await;
+    assert!(!store.health().not_ready.is_empty(), "it says that it cannot serve");
+    server.start_again();
+    until("the store works again", async || {
+        matches!(schedule(&store, "after", Millis::ZERO).await, Outcome::Created(_)).then_some(())
+    })
+    .await;
+    let mut found = Vec::new();
+    for firing in claim_all(&store).await.expect("a claim") {
+        found.push(firing.id.to_string());
+    }
+    found.sort();
+    assert_eq!(found, ["after", "before"]);
+    store.look().await;
+    assert_eq!(store.health().not_ready, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p2_waiting_for_wakeups_survives_a_server_that_comes_back() {
+    let mut server = Server::start(&[]);
+    let store = open(&options(&url(&server), 1)).await;
+    let mut wakeups = store.wakeups(shard(&store, &id("a")));
+    server.kill();
+    server.start_again();
+    // The connection that is made anew wakes once, as it may have missed something.
+    wakeups.changed().await.expect("the store is there");
+    until("a due timer wakes", async || {
+        wakeups.mark_unchanged();
+        apply(&store, schedule_op("a", Millis::ZERO)).await.ok()?;
+        let cancel = Operation::Cancel { id: id("a"), if_revision: None };
+        apply(&store, cancel).await.ok()?;
+        let patience = Duration::from_millis(500);
+        tokio::time::timeout(patience, wakeups.changed()).await.ok()?.ok()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p1_replicas_that_are_asked_for_and_missing_leave_it_in_doubt() {
+    let server = Server::start(&[]);
+    let mut wanted = options(&url(&server), 2);
+    let store = open(&wanted).await;
+    (wanted.min_replicas, wanted.replicas_within) = (1, Duration::from_millis(100));
+    let careful = RedisStore::open(&wanted).await.expect("it opens");
+    let outcome = schedule(&careful, "a", Millis::from_secs(60)).await;
+    assert!(matches!(outcome, Outcome::Failed(Error::InDoubt { .. })), "{outcome:?}");
+    let view = careful.get(shard(&careful, &id("a")), name(), id("a")).await;
+    assert!(view.expect("a look").is_some(), "it was done, and nobody has confirmed it");
+
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &server.port().to_string()]);
+    until("the replica follows", async || {
+        let outcome = schedule(&careful, "b", Millis::from_secs(60)).await;
+        matches!(outcome, Outcome::Created(_) | Outcome::Existing(_)).then_some(())
+    })
+    .await;
+    let outcome = schedule(&careful, "a", Millis::from_secs(60)).await;
+    assert!(matches!(outcome, Outcome::Existing(_)), "the same call again is right: {outcome:?}");
+    drop(replica);
+    assert!(matches!(schedule(&store, "c", Millis::ZERO).await, Outcome::Created(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p1_settings_that_lose_timers_are_refused_unless_allowed_by_name() {
+    let server = Server::start(&["--appendonly", "no"]);
+    let wanted = options(&url(&server), 1);
+    let said = refused(&wanted).await;
+    assert!(said.contains("appendonly") && said.contains("no_append_only"), "{said}");
+    RedisStore::open(&allowing(wanted.clone(), Check::NoAppendOnly)).await.expect("it is allowed");
+    for setting in ["maxmemory 100mb", "maxmemory-policy allkeys-lru", "appendonly yes"] {
+        assert_eq!(tell(server.port(), &format!("CONFIG SET {setting}")), "+OK");
+    }
+    let said = refused(&wanted).await;
+    assert!(said.contains("allkeys-lru") && said.contains("eviction"), "{said}");
+    RedisStore::open(&allowing(wanted, Check::Eviction)).await.expect("it is allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_address_is_one_clear_message() {
+    let said = refused(&options("http://localhost", 1)).await;
+    assert!(said.contains("redis-cluster://"), "{said}");
+    let mut nobody = options(&format!("redis://127.0.0.1:{}", free_port()), 1);
+    nobody.connect_within = Duration::from_secs(1);
+    let said = refused(&nobody).await;
+    assert!(said.starts_with("cannot reach Redis at 127.0.0.1:"), "{said}");
+    let server = Server::start(&["--requirepass", "secret"]);
+    let said = refused(&options(&format!("redis://127.0.0.1:{}", server.port()), 1)).await;
+    assert!(said.to_lowercase().contains("auth"), "{said}");
+    let url = format!("redis://:secret@127.0.0.1:{}", server.port());
+    open(&options(&url, 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_a_claim_that_nobody_waits_for_is_handed_back_uncounted() {
+    let server = Server::start(&[]);
+    let store = open(&options(&url(&server), 1)).await;
+    let place = shard(&store, &id("a"));
+    assert!(matches!(schedule(&store, "a", Millis::ZERO).await, Outcome::Created(_)));
+    let mut taken_back = 0;
+    for _ in 0..200 {
+        // Sent, and dropped before the answer is there.
+        let claim = store.claim(place, request(Owner::Consumer { lease: None }));
+        if let Some(claimed) = claim.now_or_never() {
+            assert!(claimed.expect("a claim").firings.is_empty(), "it cannot be that fast");
+        }
+        let firing =
+            until("it is there again", async || claim_all(&store).await.expect("a claim").pop())
+                .await;
+        assert_eq!(firing.attempt, 1, "the claim that was dropped does not count");
+        let settled = settle(&store, &firing, SettleVerdict::Release).await;
+        assert_eq!(settled, Ok(SettleOutcome::Ok));
+        let stats = store.stats(place, name()).await.expect("counts").expect("a namespace");
+        taken_back = stats.totals.fired;
+        assert_eq!(stats.totals.failed, 0);
+    }
+    assert!(taken_back >= 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p8_stores_of_one_deployment_share_tokens_and_no_others() {
+    let (server, other) = (Server::start(&[]), Server::start(&[]));
+    let (one, two) =
+        (open(&options(&url(&server), 8)).await, open(&options(&url(&server), 64)).await);
+    assert_eq!(two.shards(), 8, "a deployment keeps its number of shards");
+    let elsewhere = open(&options(&url(&other), 8)).await;
+    schedule(&one, "a", Millis::ZERO).await;
+    schedule(&elsewhere, "a", Millis::ZERO).await;
+    let firing = claim_all(&two).await.expect("a claim").remove(0);
+    let settled = settle(&elsewhere, &firing, SettleVerdict::Ack).await;
+    assert_eq!(settled, Ok(SettleOutcome::InvalidToken));
+    assert_eq!(settle(&one, &firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
+    assert_eq!(settle(&two, &firing, SettleVerdict::Ack).await, Ok(SettleOutcome::AlreadySettled));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_a_full_memory_refuses_new_timers_and_lets_old_ones_end() {
+    let server = Server::start(&[]);
+    let store = open(&options(&url(&server), 1)).await;
+    schedule(&store, "a", Millis::ZERO).await;
+    schedule(&store, "b", Millis::from_secs(60)).await;
+    assert_eq!(tell(server.port(), "CONFIG SET maxmemory 1mb"), "+OK");
+    let outcome = schedule(&store, "c", Millis::ZERO).await;
+    assert!(matches!(outcome, Outcome::Failed(Error::Overloaded { .. })), "{outcome:?}");
+    let cancel = Operation::Cancel { id: id("b"), if_revision: None };
+    let outcome = apply(&store, cancel).await.expect("an answer");
+    assert!(matches!(outcome, Outcome::Cancelled { .. }), "{outcome:?}");
+    let firing = claim_all(&store).await.expect("a claim").remove(0);
+    assert_eq!(settle(&store, &firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
+    assert_eq!(tell(server.port(), "CONFIG SET maxmemory 0"), "+OK");
+    assert!(matches!(schedule(&store, "c", Millis::ZERO).await, Outcome::Created(_)));
+}

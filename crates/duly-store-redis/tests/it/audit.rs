@@ -1,0 +1,227 @@
+//! Looks through everything that a store keeps in Redis and says what does not fit together.
+//!
+//! It knows the keys and the first bytes of a record, and nothing of the code that writes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redis::{Commands, Connection};
+
+type Bytes = Vec<u8>;
+
+/// Everything of one shard, by the key without its prefix.
+struct Shard {
+    strings: BTreeMap<String, Bytes>,
+    hashes: BTreeMap<String, BTreeMap<Bytes, Bytes>>,
+    sets: BTreeMap<String, BTreeMap<Bytes, f64>>,
+}
+
+/// What is wrong on a server; empty when everything fits.
+pub(crate) fn audit(port: u16) -> Vec<String> {
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).expect("an address");
+    let mut connection = client.get_connection().expect("the server is there");
+    let mut shards: BTreeMap<String, Shard> = BTreeMap::new();
+    let keys: Vec<Bytes> = connection.keys("duly:*").expect("keys");
+    // What is no text is named after a claim, and goes by itself.
+    for key in keys.into_iter().filter_map(|key| String::from_utf8(key).ok()) {
+        let (prefix, name) = key.split_once("}:").expect("every key is of a shard");
+        let shard = shards.entry(prefix.to_owned()).or_insert_with(|| Shard {
+            strings: BTreeMap::new(),
+            hashes: BTreeMap::new(),
+            sets: BTreeMap::new(),
+        });
+        shard.read(&mut connection, &key, name);
+    }
+    shards.values().flat_map(Shard::faults).collect()
+}
+
+impl Shard {
+    fn read(&mut self, connection: &mut Connection, key: &str, name: &str) {
+        let kind: String = redis::cmd("TYPE").arg(key).query(connection).expect("a type");
+        match kind.as_str() {
+            "string" => {
+                let value = connection.get(key).expect("a string");
+                self.strings.insert(name.to_owned(), value);
+            }
+            "hash" => {
+                let fields = connection.hgetall(key).expect("a hash");
+                self.hashes.insert(name.to_owned(), fields);
+            }
+            "zset" => {
+                let rows: Vec<(Bytes, f64)> =
+                    connection.zrange_withscores(key, 0, -1).expect("a sorted set");
+                self.sets.insert(name.to_owned(), rows.into_iter().collect());
+            }
+            _ => {}
+        }
+    }
+
+    fn hash(&self, name: &str) -> BTreeMap<Bytes, Bytes> {
+        self.hashes.get(name).cloned().unwrap_or_default()
+    }
+
+    fn set(&self, name: &str) -> BTreeMap<Bytes, f64> {
+        self.sets.get(name).cloned().unwrap_or_default()
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut heads = BTreeMap::new();
+        let mut clocked: BTreeSet<(String, Bytes)> = BTreeSet::new();
+        for (name, num) in self.hash("nn") {
+            let name = String::from_utf8_lossy(&name).into_owned();
+            let num = String::from_utf8_lossy(&num).into_owned();
+            let mut space = Space { shard: self, num: &num, faults: Vec::new() };
+            space.look(&mut heads, &mut clocked);
+            faults.extend(space.faults.into_iter().map(|fault| format!("{name}: {fault}")));
+        }
+        if heads != self.set("lanes") {
+            let lanes = self.set("lanes");
+            faults.push(format!("heads of lanes: there are {heads:?}, and `lanes` has {lanes:?}"));
+        }
+        let lists = self.sets.iter().filter(|(name, _)| {
+            ["leased", "exp"].contains(&name.as_str()) || name.starts_with("own:")
+        });
+        let listed: BTreeSet<(String, Bytes)> = lists
+            .flat_map(|(name, set)| set.keys().map(|member| (name.clone(), member.clone())))
+            .collect();
+        if clocked != listed {
+            let wrong: Vec<_> = clocked.symmetric_difference(&listed).collect();
+            faults.push(format!("lists of the clock and of owners differ in {wrong:?}"));
+        }
+        faults
+    }
+}
+
+/// One namespace in one shard.
+struct Space<'a> {
+    shard: &'a Shard,
+    num: &'a str,
+    faults: Vec<String>,
+}
+
+impl Space<'_> {
+    fn hash(&self, kind: &str) -> BTreeMap<Bytes, Bytes> {
+        self.shard.hash(&format!("{kind}:{}", self.num))
+    }
+
+    fn set(&self, kind: &str) -> BTreeMap<Bytes, f64> {
+        self.shard.set(&format!("{kind}:{}", self.num))
+    }
+
+    fn say<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, there: &T, kept: &T) {
+        if there != kept {
+            self.faults.push(format!("{what}: there are {there:?}, and kept is {kept:?}"));
+        }
+    }
+
+    fn look(&mut self, heads: &mut BTreeMap<Bytes, f64>, clocked: &mut BTreeSet<(String, Bytes)>) {
+        let records = self.hash("r");
+        let leases = self.hash("x");
+        let (letters, live): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            records.iter().partition(|(key, _)| key.contains(&0));
+        let mut lanes: BTreeMap<String, BTreeSet<Bytes>> = BTreeMap::new();
+        let mut busy = BTreeSet::new();
+        let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+        for (id, record) in &live {
+            let (flags, lane) = (record[1], record[2]);
+            let size = u32::from_be_bytes([record[3], record[4], record[5], record[6]]);
+            *counts.entry("pending".into()).or_default() += 1;
+            *counts.entry("bytes".into()).or_default() += 128 + id.len() as i64 + i64::from(size);
+            let member = [self.num.as_bytes(), b"\0", id].concat();
+            if flags & 1 != 0 || leases.contains_key(*id) {
+                busy.insert((*id).clone());
+            }
+            if let Some(lease) = leases.get(*id) {
+                *counts.entry("leased".into()).or_default() += 1;
+                *counts.entry(format!("i{lane}")).or_default() += 1;
+                let text = String::from_utf8_lossy(&lease[8..]).into_owned();
+                let who = text.rsplit(' ').next().unwrap_or_default();
+                let list = if who == "C" { "leased".into() } else { format!("own:{who}") };
+                clocked.insert((list, member));
+            } else {
+                let class = if flags & 1 == 0 { "f" } else { "r" };
+                lanes.entry(format!("{lane}:{class}")).or_default().insert((*id).clone());
+                if flags & 4 != 0 {
+                    clocked.insert(("exp".into(), member));
+                }
+            }
+        }
+        for id in leases.keys().filter(|id| !live.contains_key(id)) {
+            self.faults.push(format!("a lease on {:?}, which is not live", text(id)));
+        }
+        let prefix = format!("d:{}:", self.num);
+        let mut kept = BTreeMap::new();
+        for (name, set) in &self.shard.sets {
+            if let Some(lane) = name.strip_prefix(&prefix) {
+                kept.insert(lane.to_owned(), set.keys().cloned().collect());
+                let head = set.values().copied().fold(f64::INFINITY, f64::min);
+                heads.insert(format!("{}\0{}", self.num, lane.replace(':', "\0")).into(), head);
+            }
+        }
+        self.say("lanes", &lanes, &kept);
+        self.say("leased and retried", &busy, &self.set("b").into_keys().collect());
+        self.look_at_counts(&counts);
+        self.look_at_payloads(&records);
+        self.look_at_letters(&letters);
+        self.look_at_stubs(&live);
+    }
+
+    fn look_at_counts(&mut self, counts: &BTreeMap<String, i64>) {
+        let kept = self.hash("c");
+        for (name, value) in kept {
+            let name = text(&name);
+            let counted = ["pending", "leased", "bytes"].contains(&name.as_str());
+            let is_lane = name.strip_prefix('i').is_some_and(|lane| lane.parse::<u8>().is_ok());
+            if counted || is_lane {
+                let there = counts.get(&name).copied().unwrap_or(0);
+                self.say(&name, &there.to_string(), &text(&value));
+            }
+        }
+    }
+
+    fn look_at_payloads(&mut self, records: &BTreeMap<Bytes, Bytes>) {
+        let apart = records.iter().filter(|(_, record)| record[1] & 2 != 0);
+        let apart: BTreeSet<Bytes> = apart.map(|(key, _)| key.clone()).collect();
+        self.say("payloads that lie apart", &apart, &self.hash("p").into_keys().collect());
+    }
+
+    fn look_at_letters(&mut self, letters: &BTreeMap<&Bytes, &Bytes>) {
+        let there: BTreeSet<Bytes> = letters.keys().map(|key| (*key).clone()).collect();
+        self.say("dead letters", &there, &self.set("dead").into_keys().collect());
+        let mut entries = BTreeSet::new();
+        let mut named = BTreeSet::new();
+        for value in self.hash("dx").into_values() {
+            let (number, key) = value.split_at(16);
+            let id = key.split(|byte| *byte == 0).next().unwrap_or_default();
+            entries.insert([id, b"\0", number, &key[id.len()..]].concat());
+            named.insert(key.to_vec());
+        }
+        self.say("dead letters by delivery id", &there, &named);
+        self.say("dead letters by id", &entries, &self.set("di").into_keys().collect());
+    }
+
+    fn look_at_stubs(&mut self, live: &BTreeMap<&Bytes, &Bytes>) {
+        let prefix = format!("s:{}:", self.num);
+        let stubs: BTreeMap<Bytes, &Bytes> = self
+            .shard
+            .strings
+            .iter()
+            .filter_map(|(key, stub)| Some((key.strip_prefix(&prefix)?.into(), stub)))
+            .collect();
+        let there: BTreeSet<Bytes> = stubs.keys().cloned().collect();
+        self.say("stubs", &there, &self.set("sl").into_keys().collect());
+        for kind in ["F", "C"] {
+            let of_kind = stubs.iter().filter(|(_, stub)| stub[0] == kind.as_bytes()[0]);
+            let of_kind: BTreeSet<Bytes> = of_kind.map(|(id, _)| id.clone()).collect();
+            let kept = self.shard.set(&format!("sd:{}:{kind}", self.num));
+            self.say(&format!("stubs {kind}"), &of_kind, &kept.into_keys().collect());
+        }
+        for id in there.iter().filter(|id| live.contains_key(id)) {
+            self.faults.push(format!("{:?} is live and has a stub", text(id)));
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

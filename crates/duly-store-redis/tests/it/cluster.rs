@@ -1,0 +1,134 @@
+//! A real Cluster as child processes: masters that share the slots, and replicas.
+
+use std::time::{Duration, Instant};
+
+use duly_store::conformance::Restart;
+
+use crate::{
+    harness::Servers,
+    server::{Server, free_port, tell},
+};
+
+/// How long the servers may take to agree.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Slots of a Cluster.
+const SLOTS: u32 = 16_384;
+
+/// Masters, and as many replicas of each.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) masters: Vec<Server>,
+    pub(crate) replicas: Vec<Server>,
+}
+
+impl Cluster {
+    /// Starts a Cluster whose slots are spread evenly.
+    pub(crate) fn start(masters: u32, replicas_each: u32) -> Self {
+        let start = |_| {
+            let bus = free_port().to_string();
+            Server::start(&[
+                "--cluster-enabled",
+                "yes",
+                "--cluster-port",
+                &bus,
+                "--cluster-node-timeout",
+                "2000",
+                "--cluster-replica-validity-factor",
+                "0",
+                "--cluster-allow-replica-migration",
+                "no",
+                "--repl-diskless-sync-delay",
+                "0",
+            ])
+        };
+        let cluster = Self {
+            masters: (0..masters).map(start).collect(),
+            replicas: (0..masters * replicas_each).map(start).collect(),
+        };
+        for (i, master) in (0..).zip(&cluster.masters) {
+            let (from, to) = (i * SLOTS / masters, (i + 1) * SLOTS / masters - 1);
+            let given = tell(master.port(), &format!("CLUSTER ADDSLOTSRANGE {from} {to}"));
+            assert_eq!(given, "+OK");
+        }
+        let first = cluster.masters[0].port();
+        for other in cluster.all().filter(|server| server.port() != first) {
+            let (port, bus) = (other.port(), other.bus_port());
+            let met = tell(first, &format!("CLUSTER MEET 127.0.0.1 {port} {bus}"));
+            assert_eq!(met, "+OK");
+        }
+        cluster.wait_until("all know each other", |cluster| {
+            let all = cluster.all().count();
+            let known = format!("cluster_known_nodes:{all}");
+            cluster.all().all(|server| tell(server.port(), "CLUSTER INFO").contains(&known))
+        });
+        for (i, replica) in cluster.replicas.iter().enumerate() {
+            let master = &cluster.masters[i % cluster.masters.len()];
+            let id = tell(master.port(), "CLUSTER MYID");
+            cluster.wait_until("a replica finds its master", |_| {
+                tell(replica.port(), &format!("CLUSTER REPLICATE {id}")) == "+OK"
+            });
+        }
+        cluster.wait_until_whole();
+        cluster
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Server> {
+        self.masters.iter().chain(&self.replicas)
+    }
+
+    /// Waits until every slot is served and every replica follows.
+    pub(crate) fn wait_until_whole(&self) {
+        self.wait_until("every slot is served", |cluster| {
+            cluster.all().all(|server| {
+                let info = tell(server.port(), "CLUSTER INFO");
+                info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
+            })
+        });
+        self.wait_until("every replica follows", |cluster| {
+            cluster.replicas.iter().all(|server| {
+                tell(server.port(), "INFO replication").contains("master_link_status:up")
+            })
+        });
+    }
+
+    /// Waits for something that the servers do by themselves.
+    pub(crate) fn wait_until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !holds(self) {
+            assert!(Instant::now() < until, "it never came that {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Empties all masters.
+    pub(crate) fn empty(&self) {
+        for master in &self.masters {
+            assert_eq!(tell(master.port(), "FLUSHALL"), "+OK");
+        }
+    }
+}
+
+impl Servers for Cluster {
+    fn url(&self) -> String {
+        let servers: Vec<_> =
+            self.masters.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+        format!("redis-cluster://{}", servers.join(","))
+    }
+
+    fn port(&self) -> u16 {
+        self.masters[0].port()
+    }
+
+    fn restart(&mut self, how: Restart) {
+        for server in self.masters.iter_mut().chain(&mut self.replicas) {
+            if how == Restart::Clean {
+                tell(server.port(), "SHUTDOWN");
+            }
+            server.kill();
+        }
+        for server in self.masters.iter_mut().chain(&mut self.replicas) {
+            server.start_again();
+        }
+        self.wait_until_whole();
+    }
+}

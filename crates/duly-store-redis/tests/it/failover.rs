@@ -1,0 +1,133 @@
+//! A Cluster whose masters die and whose slots move.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use duly_core::Millis;
+use duly_store::{Outcome, SettleOutcome, SettleVerdict, Store};
+
+use crate::{
+    calls::{claim_all, id, name, open, options, schedule, settle, shard, until},
+    cluster::Cluster,
+    harness::Servers,
+    server::{Server, tell},
+};
+
+/// Schedules until it is acknowledged.
+async fn acknowledged(store: &duly_store_redis::RedisStore, text: &str) {
+    until("a schedule is acknowledged", async || {
+        let outcome = schedule(store, text, Millis::ZERO).await;
+        matches!(outcome, Outcome::Created(_) | Outcome::Existing(_)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p1_what_replicas_have_confirmed_survives_the_death_of_a_master() {
+    let mut cluster = Cluster::start(3, 1);
+    let mut wanted = options(&cluster.url(), 64);
+    (wanted.min_replicas, wanted.replicas_within) = (1, Duration::from_secs(2));
+    let store = open(&wanted).await;
+    // One that waits for nobody: the replica that takes over has none of its own.
+    wanted.min_replicas = 0;
+    let lenient = open(&wanted).await;
+    let mut expected = BTreeSet::new();
+    for i in 0..200 {
+        let text = format!("t{i}");
+        acknowledged(&store, &text).await;
+        expected.insert(text);
+    }
+    cluster.masters[1].kill();
+    // While the replica takes over, what is acknowledged is stored; the rest is sent again.
+    let store = lenient;
+    for i in 200..300 {
+        let text = format!("t{i}");
+        acknowledged(&store, &text).await;
+        expected.insert(text);
+    }
+    let mut found = BTreeSet::new();
+    for firing in
+        until("every shard can be claimed from", async || claim_all(&store).await.ok()).await
+    {
+        found.insert(firing.id.to_string());
+        assert_eq!(settle(&store, &firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
+    }
+    // What an attempt had claimed before another shard failed comes again when its lease ends.
+    let missing: Vec<_> = expected.difference(&found).collect();
+    for text in missing {
+        let view = store.get(shard(&store, &id(text)), name(), id(text)).await;
+        assert!(view.expect("a look").is_some(), "{text} was acknowledged, and is gone");
+    }
+    assert!(found.is_subset(&expected));
+}
+
+/// The server of a Cluster that has a slot.
+fn owner_of(cluster: &Cluster, slot: u16) -> &Server {
+    let counted = |server: &&Server| {
+        let from = tell(server.port(), &format!("CLUSTER COUNTKEYSINSLOT {slot}"));
+        from != ":0"
+    };
+    cluster.masters.iter().find(counted).expect("somebody has it")
+}
+
+/// Keys of a slot, as many as there are.
+fn keys_in(server: &Server, slot: u16) -> Vec<String> {
+    let count = tell(server.port(), &format!("CLUSTER COUNTKEYSINSLOT {slot}"));
+    let count = count.strip_prefix(':').expect("a number");
+    crate::server::list(server.port(), &format!("CLUSTER GETKEYSINSLOT {slot} {count}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shards_that_move_to_another_master_are_found_there() {
+    let cluster = Cluster::start(3, 0);
+    let store = open(&options(&cluster.url(), 1)).await;
+    schedule(&store, "a", Millis::ZERO).await;
+    let slot = tell(cluster.port(), "CLUSTER KEYSLOT duly:{17q}:seq");
+    let slot: u16 = slot.strip_prefix(':').and_then(|slot| slot.parse().ok()).expect("a slot");
+    let from = owner_of(&cluster, slot);
+    let to = cluster.masters.iter().find(|server| server.port() != from.port()).expect("another");
+    let (from_id, to_id) = (tell(from.port(), "CLUSTER MYID"), tell(to.port(), "CLUSTER MYID"));
+    let set = |server: &Server, what: &str| {
+        assert_eq!(tell(server.port(), &format!("CLUSTER SETSLOT {slot} {what}")), "+OK");
+    };
+    set(to, &format!("IMPORTING {from_id}"));
+    set(from, &format!("MIGRATING {to_id}"));
+    for key in keys_in(from, slot) {
+        let to_port = to.port();
+        let moved = tell(from.port(), &format!("MIGRATE 127.0.0.1 {to_port} {key} 0 5000"));
+        assert_eq!(moved, "+OK", "{key}");
+    }
+    // All keys are there, and the slot is still on its way: the old master says ASK.
+    assert!(tell(from.port(), "GET duly:{17q}:seq").starts_with("-ASK"));
+    assert!(matches!(schedule(&store, "b", Millis::ZERO).await, Outcome::Created(_)));
+    for server in [to, from] {
+        set(server, &format!("NODE {to_id}"));
+    }
+    // Now it is there for good: the old master says MOVED.
+    assert!(tell(from.port(), "GET duly:{17q}:seq").starts_with("-MOVED"));
+    assert!(matches!(schedule(&store, "c", Millis::ZERO).await, Outcome::Created(_)));
+    let firings = claim_all(&store).await.expect("a claim");
+    assert_eq!(firings.len(), 3);
+    for firing in &firings {
+        assert_eq!(settle(&store, firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
+    }
+    let mut wakeups = store.wakeups(shard(&store, &id("d")));
+    until("a due timer wakes from its new master", async || {
+        wakeups.mark_unchanged();
+        schedule(&store, "d", Millis::ZERO).await;
+        for firing in claim_all(&store).await.ok()? {
+            settle(&store, &firing, SettleVerdict::Ack).await.ok()?;
+        }
+        let cancelled = duly_store::Operation::Cancel { id: id("d"), if_revision: None };
+        crate::calls::apply(&store, cancelled).await.ok()?;
+        tokio::time::timeout(Duration::from_millis(300), wakeups.changed()).await.ok()?.ok()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_of_a_cluster_is_not_taken_for_a_server_alone() {
+    let cluster = Cluster::start(3, 0);
+    let url = format!("redis://127.0.0.1:{}", cluster.port());
+    let said = crate::calls::refused(&options(&url, 4)).await;
+    assert!(said.contains("redis-cluster://"), "{said}");
+}

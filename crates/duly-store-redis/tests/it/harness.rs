@@ -1,0 +1,293 @@
+//! The store on a real server, as the conformance suite wants it.
+//!
+//! Three things stand between the suite and the store, none of which changes what it answers:
+//!
+//! * scripts ask a key for the time instead of the server's clock, and [`Harness::advance`] writes
+//!   that key. The wall clock alone cannot step: leases and retries of this store run by it, as its
+//!   documentation says, so the suite is told that the harness cannot do it;
+//! * `health` is looked at afresh, as it may otherwise be a second old;
+//! * the suite uses the numbers of nodes' runs again, which a shared store never grants anything
+//!   once they are released: each life of a number is a run of its own.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use duly_core::{Millis, NamespaceName, TimerId, Timestamp, shard::ShardId};
+use duly_store::{
+    ClaimRequest, Claimed, Command, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
+    Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture,
+    TimerView,
+    conformance::{Harness, ManualClock, Restart},
+    namespaces::{Activity, DeleteMode, Namespace, Put},
+};
+use duly_store_redis::{Options, RedisStore};
+use futures::{FutureExt, future::BoxFuture};
+use parking_lot::Mutex;
+use tokio::{runtime::Runtime, sync::watch};
+
+use crate::server::{Server, tell};
+
+/// Servers that a store can be on.
+pub(crate) trait Servers: Send {
+    /// The URL of the store.
+    fn url(&self) -> String;
+
+    /// Port of the server that has shard 0.
+    fn port(&self) -> u16;
+
+    /// Ends them all and starts them again.
+    fn restart(&mut self, how: Restart);
+}
+
+impl Servers for Server {
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", Self::port(self))
+    }
+
+    fn port(&self) -> u16 {
+        Self::port(self)
+    }
+
+    fn restart(&mut self, how: Restart) {
+        if how == Restart::Clean {
+            tell(Self::port(self), "SHUTDOWN");
+        }
+        self.kill();
+        self.start_again();
+    }
+}
+
+/// What scripts use for a clock in tests.
+const CLOCK: &str = "local function clock()\n  return tonumber(redis.call('GET', \
+                     string.sub(KEYS[1], 1, -4) .. 'test-clock'))\nend";
+
+/// The key that the clock reads: shard 0 is the only one.
+const CLOCK_KEY: &str = "duly:{17q}:test-clock";
+
+static RUNS: AtomicU64 = AtomicU64::new(1);
+
+/// A store of one shard on a server of its own.
+pub(crate) struct RedisHarness {
+    runtime: Option<Runtime>,
+    servers: Arc<Mutex<dyn Servers>>,
+    clock: ManualClock,
+    store: Mutex<Arc<Seen>>,
+}
+
+impl RedisHarness {
+    /// On a server of its own.
+    pub(crate) fn new() -> Self {
+        Self::on(Arc::new(Mutex::new(Server::start(&[]))))
+    }
+
+    /// On servers that hold nothing yet.
+    pub(crate) fn on(servers: Arc<Mutex<dyn Servers>>) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let clock = ManualClock::default();
+        let store = {
+            let servers = servers.lock();
+            write_clock(&*servers, &clock);
+            Mutex::new(open(&runtime, &*servers))
+        };
+        Self { runtime: Some(runtime), servers, clock, store }
+    }
+}
+
+fn write_clock(servers: &dyn Servers, clock: &ManualClock) {
+    use duly_core::env::Clock;
+    let now = clock.now().unix_ms();
+    assert_eq!(tell(servers.port(), &format!("SET {CLOCK_KEY} {now}")), "+OK");
+}
+
+fn open(runtime: &Runtime, servers: &dyn Servers) -> Arc<Seen> {
+    let mut options = Options::new(servers.url());
+    options.shards = 1;
+    options.clock = Some(CLOCK.to_owned());
+    let handle = runtime.handle().clone();
+    // The suite calls from a runtime of its own, in which nobody may wait for another.
+    let store = std::thread::spawn(move || handle.block_on(RedisStore::open(&options)))
+        .join()
+        .expect("opening does not panic")
+        .expect("the store opens");
+    let runs = Mutex::default();
+    Arc::new(Seen { store: Arc::new(store), runtime: runtime.handle().clone(), runs })
+}
+
+impl Drop for RedisHarness {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Harness for RedisHarness {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&*self.store.lock()) as Arc<dyn Store>
+    }
+
+    fn now(&self) -> Timestamp {
+        use duly_core::env::Clock;
+        self.clock.now()
+    }
+
+    fn advance(&self, by: Millis) -> BoxFuture<'_, ()> {
+        self.clock.advance(by);
+        write_clock(&*self.servers.lock(), &self.clock);
+        futures::future::ready(()).boxed()
+    }
+
+    fn step_wall(&self, _by_ms: i64) -> Option<()> {
+        None
+    }
+
+    /// The server is killed and comes back; whoever takes the shard over then releases the runs
+    /// that are no more, as a node does.
+    fn restart(&self, how: Restart) -> BoxFuture<'_, Option<()>> {
+        let runs: Vec<u64> = self.store.lock().runs.lock().values().copied().collect();
+        {
+            let mut servers = self.servers.lock();
+            servers.restart(how);
+            let runtime = self.runtime.as_ref().expect("it lives as long as the harness");
+            *self.store.lock() = open(runtime, &*servers);
+        }
+        let store = Arc::clone(&self.store.lock().store);
+        async move {
+            for run in runs {
+                store.release_owner(ShardId(0), NodeRun(run)).await.expect("runs are released");
+            }
+            Some(())
+        }
+        .boxed()
+    }
+}
+
+/// The store as the suite sees it.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    store: Arc<RedisStore>,
+    runtime: tokio::runtime::Handle,
+    /// The run that a number stands for now.
+    runs: Mutex<HashMap<u64, u64>>,
+}
+
+impl Seen {
+    fn run(&self, run: NodeRun) -> NodeRun {
+        let mut runs = self.runs.lock();
+        NodeRun(*runs.entry(run.0).or_insert_with(|| RUNS.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+impl Store for Seen {
+    fn shards(&self) -> u16 {
+        self.store.shards()
+    }
+
+    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
+        self.store.apply(shard, commands)
+    }
+
+    fn ready(
+        &self,
+        shard: ShardId,
+        after: Option<ReadyCursor>,
+        limit: usize,
+    ) -> StoreFuture<'_, Ready> {
+        self.store.ready(shard, after, limit)
+    }
+
+    fn claim(&self, shard: ShardId, mut request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+        if let Owner::Node(run) = request.owner {
+            request.owner = Owner::Node(self.run(run));
+        }
+        self.store.claim(shard, request)
+    }
+
+    fn settle(
+        &self,
+        shard: ShardId,
+        settlements: Vec<Settlement>,
+    ) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        self.store.settle(shard, settlements)
+    }
+
+    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+        let released = self.runs.lock().remove(&run.0);
+        async move {
+            match released {
+                Some(run) => self.store.release_owner(shard, NodeRun(run)).await,
+                None => Ok(0),
+            }
+        }
+        .boxed()
+    }
+
+    fn get(
+        &self,
+        shard: ShardId,
+        namespace: NamespaceName,
+        id: TimerId,
+    ) -> StoreFuture<'_, Option<TimerView>> {
+        self.store.get(shard, namespace, id)
+    }
+
+    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
+        self.store.list(shard, request)
+    }
+
+    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
+        self.store.stats(shard, namespace)
+    }
+
+    fn forecast(
+        &self,
+        shard: ShardId,
+        request: ForecastRequest,
+    ) -> StoreFuture<'_, Option<Forecast>> {
+        self.store.forecast(shard, request)
+    }
+
+    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
+        self.store.put_namespace(name, put)
+    }
+
+    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
+        self.store.get_namespace(name)
+    }
+
+    fn list_namespaces(
+        &self,
+        after: Option<NamespaceName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Namespace>> {
+        self.store.list_namespaces(after, limit)
+    }
+
+    fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {
+        self.store.set_activity(name, activity)
+    }
+
+    fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
+        self.store.delete_namespace(name, mode)
+    }
+
+    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
+        self.store.wakeups(shard)
+    }
+
+    fn health(&self) -> Health {
+        let (runtime, store) = (self.runtime.clone(), Arc::clone(&self.store));
+        let looked = std::thread::spawn(move || runtime.block_on(store.look()));
+        looked.join().expect("a look does not panic");
+        self.store.health()
+    }
+}

@@ -1,0 +1,157 @@
+//! A real `redis-server` as a child process: on a free port, in a directory of its own.
+//!
+//! `DULY_REDIS_SERVER` names another program, such as `valkey-server`. Dropping a server kills it.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A server that can be killed and started again on what it kept.
+#[derive(Debug)]
+pub(crate) struct Server {
+    directory: TempDir,
+    port: u16,
+    extra: Vec<String>,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Starts one that keeps everything it acknowledges: with `everysec` it answers while a sync is
+    /// under way, before anything is handed to the system, so a kill too would lose changes.
+    pub(crate) fn start(extra: &[&str]) -> Self {
+        let directory = TempDir::new().expect("a temporary directory");
+        let extra = extra.iter().map(ToString::to_string).collect();
+        let mut server = Self { directory, port: 0, extra, child: None };
+        // Somebody else may take the port in between: then another one does.
+        for _ in 0..20 {
+            server.port = free_port();
+            if server.up() {
+                return server;
+            }
+        }
+        panic!("no redis-server could be started: {}", server.log());
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The port by which the servers of a Cluster talk to each other.
+    pub(crate) fn bus_port(&self) -> u16 {
+        let at = self.extra.iter().position(|argument| argument == "--cluster-port");
+        at.and_then(|at| self.extra.get(at + 1)?.parse().ok()).expect("it is of a Cluster")
+    }
+
+    /// Kills it as kill -9 does.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().expect("a child of ours can be killed");
+            child.wait().expect("and ends");
+        }
+    }
+
+    /// Starts it again on the same port and directory.
+    pub(crate) fn start_again(&mut self) {
+        assert!(self.up(), "it does not come up again: {}", self.log());
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    fn up(&mut self) -> bool {
+        let program = std::env::var("DULY_REDIS_SERVER").unwrap_or("redis-server".to_owned());
+        let mut command = Command::new(&program);
+        command
+            .current_dir(self.directory.path())
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--appendonly", "yes", "--appendfsync", "always", "--save", ""])
+            .args(["--logfile", "log", "--loglevel", "notice"])
+            .args(&self.extra)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = command.spawn();
+        self.child = Some(child.unwrap_or_else(|error| {
+            panic!("cannot start {program}: {error}; install it (Debian: `redis-server`)")
+        }));
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            let child = self.child.as_mut().expect("it was just started");
+            if child.try_wait().expect("a child can be asked").is_some() {
+                self.child = None;
+                return false;
+            }
+            if answers(self.port) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("{program} does not answer: {}", self.log());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Whether a server is there and has read what it kept.
+fn answers(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+        return false;
+    };
+    let _slow = stream.set_read_timeout(Some(Duration::from_secs(5)));
+    if stream.write_all(b"PING\r\n").is_err() {
+        return false;
+    }
+    let mut answer = [0; 7];
+    stream.read_exact(&mut answer).is_ok() && [*b"+PONG\r\n", *b"-NOAUTH"].contains(&answer)
+}
+
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// Sends one command and answers what comes back: the text of a bulk, else the line.
+pub(crate) fn tell(port: u16, command: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
+    stream.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while stream.read_exact(&mut byte).is_ok() && byte[0] != b'\n' {
+        line.push(byte[0]);
+    }
+    let line = String::from_utf8_lossy(&line).trim().to_owned();
+    let Some(bytes) = line.strip_prefix('$').and_then(|bytes| bytes.parse().ok()) else {
+        return line;
+    };
+    let mut bulk = vec![0; bytes];
+    stream.read_exact(&mut bulk).expect("the bulk comes whole");
+    String::from_utf8_lossy(&bulk).trim().to_owned()
+}
+
+/// Sends one command and answers the texts of a list.
+pub(crate) fn list(port: u16, command: &str) -> Vec<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
+    stream.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
+    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("it answers"));
+    let count = lines.next().expect("a line");
+    let count: usize = count.strip_prefix('*').and_then(|n| n.parse().ok()).expect("a number");
+    (0..count).map(|_| lines.next().and(lines.next()).expect("an item")).collect()
+}

@@ -1,0 +1,228 @@
+//! Several shards: what belongs where, namespaces that all of them have, limits over all.
+
+use duly_core::{Millis, Settings, State, shard::ShardId};
+use duly_store::{
+    Error, ListRequest, Operation, Outcome, Refusal, SettleOutcome, SettleVerdict, Store,
+    namespaces::{Activity, DeleteMode},
+    query::ListState,
+};
+use duly_store_redis::RedisStore;
+
+use crate::{
+    calls::{
+        apply, claim_all, command, id, name, open, options, put, schedule, schedule_op, settle,
+        shard,
+    },
+    server::{Server, list, tell},
+};
+
+async fn store(shards: u16) -> (Server, RedisStore) {
+    let server = Server::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let store = open(&options(&url, shards)).await;
+    (server, store)
+}
+
+fn shards(store: &RedisStore) -> impl Iterator<Item = ShardId> + use<> {
+    (0..store.shards()).map(ShardId)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timers_of_all_shards_fire_and_end() {
+    let (_server, store) = store(64).await;
+    for i in 0..300 {
+        let outcome = schedule(&store, &format!("t{i}"), Millis::ZERO).await;
+        assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
+    }
+    let mut pending = 0;
+    let mut used = 0;
+    for shard in shards(&store) {
+        let stats = store.stats(shard, name()).await.expect("counts").expect("everywhere");
+        pending += stats.pending();
+        used += u64::from(stats.pending() > 0);
+        let request = ListRequest::new(name(), ListState::Pending);
+        let page = store.list(shard, request).await.expect("a page");
+        assert_eq!(page.timers.len() as u64, stats.pending());
+    }
+    assert_eq!(pending, 300);
+    assert!(used > 50, "they are spread: {used} of 64 shards have some");
+    let firings = claim_all(&store).await.expect("claims");
+    assert_eq!(firings.len(), 300);
+    for firing in &firings {
+        assert_eq!(settle(&store, firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
+    }
+    for firing in &firings {
+        let view = store.get(firing.token.shard(), name(), firing.id.clone()).await;
+        assert_eq!(view.expect("a look").map(|view| view.state), Some(State::Finished));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_of_another_shard_is_refused() {
+    let (_server, store) = store(4).await;
+    let own = shard(&store, &id("a"));
+    for place in shards(&store) {
+        let command = command(schedule_op("a", Millis::from_secs(60)));
+        let outcome = store.apply(place, vec![command]).await.expect("an answer").remove(0);
+        if place == own {
+            assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
+        } else {
+            assert!(matches!(outcome, Outcome::Refused(Refusal::Invalid(_))), "{outcome:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_a_pause_reaches_every_shard() {
+    let (_server, store) = store(16).await;
+    for i in 0..50 {
+        schedule(&store, &format!("t{i}"), Millis::ZERO).await;
+    }
+    store.set_activity(name(), Activity::Paused).await.expect("it is paused");
+    assert!(claim_all(&store).await.expect("claims").is_empty());
+    store.set_activity(name(), Activity::Running).await.expect("it runs");
+    assert_eq!(claim_all(&store).await.expect("claims").len(), 50);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_a_limit_over_shards_is_never_exceeded() {
+    let (_server, store) = store(8).await;
+    let mut settings = Settings::default();
+    settings.limits.max_pending = Some(20);
+    put(&store, settings).await;
+    let mut created = 0;
+    for i in 0..400 {
+        match schedule(&store, &format!("t{i}"), Millis::from_secs(60)).await {
+            Outcome::Created(_) => created += 1,
+            Outcome::Refused(Refusal::Exhausted { .. }) => {}
+            other => panic!("expected a timer or a refusal, got {other:?}"),
+        }
+    }
+    assert_eq!(created, 20, "with enough ids every share is used up, and no more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_t4_a_namespace_ends_in_every_shard() {
+    let (_server, store) = store(16).await;
+    for i in 0..50 {
+        schedule(&store, &format!("t{i}"), Millis::ZERO).await;
+    }
+    let kept = store.delete_namespace(name(), DeleteMode::IfEmpty).await;
+    let expected = Error::NamespaceNotEmpty { name: name().to_string(), pending: 50, dead: 0 };
+    assert_eq!(kept, Err(expected));
+    assert_eq!(store.delete_namespace(name(), DeleteMode::Force).await, Ok(()));
+    for place in shards(&store) {
+        assert_eq!(store.stats(place, name()).await, Ok(None));
+    }
+    let gone = store.delete_namespace(name(), DeleteMode::Force).await;
+    assert_eq!(gone, Err(Error::UnknownNamespace(name().to_string())));
+    put(&store, Settings::default()).await;
+    assert!(claim_all(&store).await.expect("claims").is_empty(), "made again, it is empty");
+    for place in shards(&store) {
+        let stats = store.stats(place, name()).await.expect("counts");
+        assert_eq!(stats.map(|stats| stats.pending()), Some(0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_operations_of_one_call_on_one_id_keep_their_order() {
+    let (_server, store) = store(1).await;
+    let cancel = |text: &str| Operation::Cancel { id: id(text), if_revision: None };
+    let fire = |text: &str| Operation::Fire { id: id(text) };
+    for round in 0..20 {
+        let text = format!("t{round}");
+        let other = format!("o{round}");
+        let operations = vec![
+            schedule_op(&text, Millis::from_secs(60)),
+            schedule_op(&other, Millis::from_secs(60)),
+            fire(&text),
+            cancel(&text),
+            cancel(&other),
+            cancel(&text),
+            schedule_op(&text, Millis::from_secs(90)),
+            fire(&other),
+        ];
+        let commands = operations.into_iter().map(command).collect();
+        let outcomes = store.apply(ShardId(0), commands).await.expect("an answer");
+        let kinds: Vec<&str> = outcomes
+            .iter()
+            .map(|outcome| match outcome {
+                Outcome::Created(_) => "created",
+                Outcome::Changed(_) => "changed",
+                Outcome::Cancelled { already: false, .. } => "cancelled",
+                Outcome::Cancelled { already: true, .. } => "already",
+                Outcome::Refused(refusal) => refusal.code().as_str(),
+                _ => "other",
+            })
+            .collect();
+        let expected = [
+            "created",
+            "created",
+            "changed",
+            "cancelled",
+            "cancelled",
+            "already",
+            "created",
+            "cancelled",
+        ];
+        assert_eq!(kinds, expected, "round {round}");
+        apply(&store, cancel(&text)).await.expect("an answer");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_was_left_half_written_is_finished() {
+    let (server, store) = store(8).await;
+    let keys = |pattern: &str| list(server.port(), &format!("KEYS {pattern}"));
+    let home = keys("duly:*:nums").remove(0);
+    let home = home.strip_suffix("nums").expect("it was asked for").to_owned();
+    let everywhere = async || {
+        let mut known = 0;
+        for place in shards(&store) {
+            known += u16::from(store.stats(place, name()).await.expect("counts").is_some());
+        }
+        known
+    };
+    let forget = || {
+        for key in keys("duly:*:nn").into_iter().filter(|key| !key.starts_with(&home)) {
+            let shard = key.strip_suffix("nn").expect("it was asked for");
+            assert_eq!(tell(server.port(), &format!("DEL {key} {shard}names {shard}vers")), ":3");
+        }
+    };
+    forget();
+    assert_eq!(everywhere().await, 1);
+    // The same call again is right.
+    let put = duly_store::namespaces::Put::IfAbsent(Box::default());
+    let (_, new) = store.put_namespace(name(), put).await.expect("an answer");
+    assert!(!new);
+    assert_eq!(everywhere().await, 8);
+    // And without it somebody finds what is to be done.
+    forget();
+    let note = format!("ZADD {home}todo 0 \"put\\x00shop\"");
+    assert_eq!(tell(server.port(), &note), ":1");
+    store.look().await;
+    assert_eq!(everywhere().await, 8);
+    assert_eq!(keys("duly:*:todo"), Vec::<String>::new(), "nothing is left to be done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_a_namespace_that_has_half_ended_ends_before_it_is_made_again() {
+    let (server, store) = store(8).await;
+    for i in 0..50 {
+        schedule(&store, &format!("t{i}"), Millis::ZERO).await;
+    }
+    let home = list(server.port(), "KEYS duly:*:nums").remove(0);
+    let home = home.strip_suffix("nums").expect("it was asked for").to_owned();
+    // As if its home had ended it and nobody else.
+    let forgotten = format!("DEL {home}nn {home}names");
+    assert_eq!(tell(server.port(), &forgotten), ":2");
+    put(&store, Settings::default()).await;
+    assert!(claim_all(&store).await.expect("claims").is_empty(), "made again, it is empty");
+    let mut left = 0;
+    for place in shards(&store) {
+        left += store.ready(place, None, 10).await.expect("an answer").lanes.len();
+    }
+    assert!(left <= 1, "nothing of the old one is left but at its home, whose end was made up");
+    schedule(&store, "new", Millis::ZERO).await;
+    assert_eq!(claim_all(&store).await.expect("claims").len(), 1);
+}
