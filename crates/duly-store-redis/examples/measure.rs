@@ -17,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use duly_core::{
-    Millis, NamespaceName, Payload, Schedule, Settings, TimerId,
+    Millis, NamespaceName, Payload, Schedule, TimerId,
     destination::LaneKey,
     payload::Form,
     schedule::{IfExists, When},
@@ -150,7 +150,7 @@ async fn ours(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, u64, S
     (options.shards, options.allow) = (SHARDS, vec![Check::NoAppendOnly, Check::NoFsync]);
     let store = Arc::new(RedisStore::open(&options).await?);
     let namespace = NamespaceName::new("shop")?;
-    store.put_namespace(namespace.clone(), Put::IfAbsent(Box::new(Settings::default()))).await?;
+    store.put_namespace(namespace.clone(), Put::IfAbsent(Box::default())).await?;
     let mut groups: Vec<Vec<usize>> = vec![Vec::new(); usize::from(SHARDS)];
     for i in 0..count {
         groups[usize::from(shard_of("shop", &name_of(i), SHARDS).0)].push(i);
