@@ -17,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use duly_core::{
-    Millis, NamespaceName, Payload, Schedule, Settings, TimerId,
+    Millis, NamespaceName, Payload, Schedule, TimerId,
     destination::LaneKey,
     payload::Form,
     schedule::{IfExists, When},
@@ -45,13 +45,15 @@ async fn main() -> Result<()> {
     let url = arguments.next().ok_or("the URL of an empty server")?;
     let count: usize = arguments.next().unwrap_or("100000".to_owned()).parse()?;
     println!("{count} timers, ids of 36 bytes, batches of {BATCH}, {AT_ONCE} at once");
-    println!("payload | naive B | ours B | naive /s | ours /s | claims + acks /s");
+    println!(
+        "payload | naive B | ours B | naive /s | ours /s | claims + acks /s | of the server: naive us | ours us"
+    );
     for payload_bytes in [0, 100, 1_000] {
         let naive = naive(&url, count, payload_bytes).await?;
         let ours = ours(&url, count, payload_bytes).await?;
         println!(
-            "{payload_bytes:7} | {:7} | {:6} | {:8} | {:7} | {}",
-            naive.0, ours.0, naive.1, ours.1, ours.2
+            "{payload_bytes:7} | {:7} | {:6} | {:8} | {:7} | {:16} | {:23} | {}",
+            naive.0, ours.0, naive.1, ours.1, ours.2, naive.2, ours.3
         );
     }
     empty(&url).await?;
@@ -88,13 +90,24 @@ async fn used(url: &str) -> Result<u64> {
     Ok(line.ok_or("no used_memory_dataset")?.trim().parse()?)
 }
 
+/// Microseconds that a script has taken on average since the last time this was asked.
+async fn script_micros(url: &str) -> Result<String> {
+    let mut connection = connect(url).await?;
+    let info: String = cmd("INFO").arg("commandstats").query_async(&mut connection).await?;
+    cmd("CONFIG").arg("RESETSTAT").exec_async(&mut connection).await?;
+    let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:"));
+    let micros =
+        line.and_then(|line| line.split(',').find_map(|s| s.strip_prefix("usec_per_call=")));
+    Ok(micros.unwrap_or("?").to_owned())
+}
+
 fn per_second(count: usize, since: Instant) -> u64 {
     let millis = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
     count as u64 * 1_000 / millis
 }
 
 /// Bytes of each timer, and how many a second.
-async fn naive(url: &str, count: usize, bytes: usize) -> Result<(u64, u64)> {
+async fn naive(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, String)> {
     let before = empty(url).await?;
     let mut connections = Vec::new();
     for _ in 0..4 {
@@ -102,6 +115,7 @@ async fn naive(url: &str, count: usize, bytes: usize) -> Result<(u64, u64)> {
     }
     let digest: String =
         cmd("SCRIPT").arg("LOAD").arg(NAIVE).query_async(&mut connections[0]).await?;
+    script_micros(url).await?;
     let since = Instant::now();
     let work = (0..count).step_by(BATCH).map(|from| {
         let mut connection = connections[from / BATCH % 4].clone();
@@ -125,17 +139,18 @@ async fn naive(url: &str, count: usize, bytes: usize) -> Result<(u64, u64)> {
         done?;
     }
     let rate = per_second(count, since);
-    Ok(((used(url).await? - before) / count as u64, rate))
+    let micros = script_micros(url).await?;
+    Ok(((used(url).await? - before) / count as u64, rate, micros))
 }
 
 /// Bytes of each timer, how many are scheduled a second, how many claimed and acknowledged.
-async fn ours(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, u64)> {
+async fn ours(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, u64, String)> {
     let before = empty(url).await?;
     let mut options = Options::new(url);
     (options.shards, options.allow) = (SHARDS, vec![Check::NoAppendOnly, Check::NoFsync]);
     let store = Arc::new(RedisStore::open(&options).await?);
     let namespace = NamespaceName::new("shop")?;
-    store.put_namespace(namespace.clone(), Put::IfAbsent(Box::new(Settings::default()))).await?;
+    store.put_namespace(namespace.clone(), Put::IfAbsent(Box::default())).await?;
     let mut groups: Vec<Vec<usize>> = vec![Vec::new(); usize::from(SHARDS)];
     for i in 0..count {
         groups[usize::from(shard_of("shop", &name_of(i), SHARDS).0)].push(i);
@@ -144,6 +159,7 @@ async fn ours(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, u64)> 
     for (shard, group) in (0..).zip(&groups) {
         batches.extend(group.chunks(BATCH).map(|chunk| (ShardId(shard), chunk.to_vec())));
     }
+    script_micros(url).await?;
     let since = Instant::now();
     let work = batches.into_iter().map(|(shard, batch)| {
         let (store, namespace) = (Arc::clone(&store), namespace.clone());
@@ -169,6 +185,7 @@ async fn ours(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, u64)> 
         done?;
     }
     let scheduled = per_second(count, since);
+    let micros = script_micros(url).await?;
     let each = (used(url).await? - before) / count as u64;
 
     // All of them now, to be claimed and acknowledged.
@@ -194,7 +211,7 @@ async fn ours(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, u64)> 
         ended += done?;
     }
     assert_eq!(ended, count, "every timer ends once");
-    Ok((each, scheduled, per_second(count, since)))
+    Ok((each, scheduled, per_second(count, since), micros))
 }
 
 /// Claims and acknowledges all of a shard.

@@ -12,8 +12,21 @@ local W = {}
 local function write(...)
   W[#W + 1] = {...}
 end
+-- The same for commands that take any number of members of one key: they become one.
+local gathered = {}
+local function gather(command, key, ...)
+  local slot = command .. ' ' .. key
+  local one = gathered[slot]
+  if not one then
+    one = { command, key }
+    gathered[slot] = one
+    W[#W + 1] = one
+  end
+  for _, argument in ipairs({...}) do one[#one + 1] = argument end
+end
 local function flush()
-  call('INCR', KEYS[1])
+  -- Whoever waits for replicas waits for what this connection wrote: so something always is.
+  if #W == 0 then call('INCR', KEYS[1]) end
   for _, command in ipairs(W) do
     call(unpack(command))
   end
@@ -58,6 +71,9 @@ local function core_of(record)
 end
 local function is_retry(record)
   return string.byte(record, 2) % 2 == 1
+end
+local function lies_apart(record)
+  return math.floor(string.byte(record, 2) / 2) % 2 == 1
 end
 local function may_expire(record)
   return math.floor(string.byte(record, 2) / 4) % 2 == 1

@@ -28,6 +28,7 @@ local function sooner(at)
 end
 local taken, sets = {}, {}       -- ids that this script grants; sets it grants from
 local grants, members, settings, lanes = {}, {}, {}, {}
+local granted_of = {}            -- counts to add, by namespace
 local stopped, go_on_at = '', 0
 
 -- Due entries of one class over the sets of a lane, in order, without those already taken.
@@ -66,18 +67,20 @@ local function grant(index, ctl, class, row, record)
   local set = sets[row.set] or { count = 0, num = num, lane = row.lane, class = class }
   set.count = set.count + 1
   sets[row.set] = set
-  write('HSET', K .. 'x:' .. num, id, hold)
-  write('ZREM', row.set, id)
-  if class == 'f' then write('ZADD', K .. 'b:' .. num, digits(due_of(record)), id) end
-  if may_expire(record) then write('ZREM', K .. 'exp', member) end
+  gather('HSET', K .. 'x:' .. num, id, hold)
+  gather('ZREM', row.set, id)
+  if class == 'f' then gather('ZADD', K .. 'b:' .. num, digits(due_of(record)), id) end
+  if may_expire(record) then gather('ZREM', K .. 'exp', member) end
   if run == 'C' then
-    write('ZADD', K .. 'leased', digits(till), member)
+    gather('ZADD', K .. 'leased', digits(till), member)
   else
-    write('ZADD', K .. 'own:' .. run, digits(now), member)
+    gather('ZADD', K .. 'own:' .. run, digits(now), member)
   end
-  write('HINCRBY', K .. 'c:' .. num, 'leased', 1)
-  write('HINCRBY', K .. 'c:' .. num, 'fired', 1)
-  write('HINCRBY', K .. 'c:' .. num, 'i' .. row.lane, 1)
+  local counts = granted_of[num] or {}
+  granted_of[num] = counts
+  for _, count in ipairs({ 'leased', 'fired', 'i' .. row.lane }) do
+    counts[count] = (counts[count] or 0) + 1
+  end
   members[#members + 1] = member
   grants[#grants + 1] = { index, class, digits(row.at), id, digits(till), record }
 end
@@ -171,6 +174,9 @@ for _, lane in ipairs(lanes) do
     end
   end
   if left then more[#more + 1] = lane.index end
+end
+for num, counts in pairs(granted_of) do
+  for count, by in pairs(counts) do write('HINCRBY', K .. 'c:' .. num, count, by) end
 end
 -- Who never sees the answer hands back what stands here.
 if #members > 0 then
