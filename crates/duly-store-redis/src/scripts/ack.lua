@@ -20,6 +20,7 @@ local holds, records = call('HMGET', X, unpack(ids)), call('HMGET', R, unpack(id
 local keeps = ctl.retention > 0 and ctl.a_retained > 0
 local number = next_ended(num) - 1
 local ended, bytes, in_flight = 0, 0, {}
+local at_now, over_at = time_bytes(now), digits(now + ctl.retention)
 for k, id in ipairs(ids) do
   local hold, record = holds[k], records[k]
   local lease = hold and record and lease_of(hold)
@@ -39,8 +40,8 @@ for k, id in ipairs(ids) do
     if lies_apart(record) then gather('HDEL', K .. 'p:' .. num, id) end
     if keeps then
       number = number + 1
-      local stub = 'F' .. be(now, 6) .. string.char(#hold) .. hold .. core_of(record)
-      write('SET', K .. 's:' .. num .. ':' .. id, stub, 'PXAT', digits(now + ctl.retention))
+      local stub = 'F' .. at_now .. string.char(#hold) .. hold .. core_of(record)
+      write('SET', K .. 's:' .. num .. ':' .. id, stub, 'PXAT', over_at)
       gather('ZADD', K .. 'sl:' .. num, number, id)
       gather('ZADD', K .. 'sd:' .. num .. ':F', digits(due), id)
     end

@@ -22,7 +22,7 @@ local function gather(command, key, ...)
     gathered[slot] = one
     W[#W + 1] = one
   end
-  for _, argument in ipairs({...}) do one[#one + 1] = argument end
+  for i = 1, select('#', ...) do one[#one + 1] = (select(i, ...)) end
 end
 local function flush()
   -- Whoever waits for replicas waits for what this connection wrote: so something always is.
@@ -37,21 +37,20 @@ local function digits(n)
   return string.format('%.0f', n)
 end
 
--- A number as big-endian bytes, and back.
-local function be(n, bytes)
-  local out = {}
-  for i = bytes, 1, -1 do
-    out[i] = string.char(n % 256)
-    n = math.floor(n / 256)
-  end
-  return table.concat(out)
+-- Numbers as big-endian bytes: a time (six of them), a small number (two).
+local char, byte, sub, floor = string.char, string.byte, string.sub, math.floor
+local function time_bytes(n)
+  local high = floor(n / 16777216)
+  local low = n - high * 16777216
+  return char(floor(high / 65536), floor(high / 256) % 256, high % 256,
+    floor(low / 65536), floor(low / 256) % 256, low % 256)
 end
-local function number_at(s, at, bytes)
-  local n = 0
-  for i = at, at + bytes - 1 do
-    n = n * 256 + string.byte(s, i)
-  end
-  return n
+local function two_bytes(n)
+  return char(floor(n / 256), n % 256)
+end
+local function time_at(s, at)
+  local a, b, c, d, e, f = byte(s, at, at + 5)
+  return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
 end
 
 -- Whether a comes before b, byte by byte.
@@ -67,7 +66,8 @@ end
 -- What the head of a record says; see record.rs for the bytes.
 local function core_of(record)
   if record == '' then return '' end
-  return string.sub(record, 1, number_at(record, 8, 2))
+  local high, low = byte(record, 8, 9)
+  return sub(record, 1, high * 256 + low)
 end
 local function is_retry(record)
   return string.byte(record, 2) % 2 == 1
@@ -82,10 +82,11 @@ local function lane_of(record)
   return string.byte(record, 3)
 end
 local function size_of(record)
-  return number_at(record, 4, 4)
+  local a, b, c, d = byte(record, 4, 7)
+  return ((a * 256 + b) * 256 + c) * 256 + d
 end
 local function due_of(record)
-  return number_at(record, 16, 6)
+  return time_at(record, 16)
 end
 -- Bytes that a pending timer counts for in the namespace's counts.
 local function cost_of(id, record)

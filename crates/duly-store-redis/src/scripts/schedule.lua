@@ -29,7 +29,9 @@ local function was_used(id)
     or #call('ZRANGEBYLEX', K .. 'di:' .. num, '[' .. id .. NUL, '[' .. id .. NUL .. string.char(255), 'LIMIT', 0, 1) > 0)
 end
 local out = { digits(now) }
-local made, bytes, soonest = 0, 0, {}
+local created, at_now = time_bytes(now), now * 1000
+local records, payloads, expiries, lanes = { 'HSET', R }, { 'HSET', K .. 'p:' .. num }, { 'ZADD', K .. 'exp' }, {}
+local made, bytes = 0, 0
 for k, id in ipairs(ids) do
   local i = 2 + (k - 1) * 8
   local due = tonumber(ARGV[i + 2])
@@ -37,8 +39,8 @@ for k, id in ipairs(ids) do
   local refused = there[k] or tonumber(ARGV[i + 6]) > max_payload or due > 7258118400000
     or (max_delay and due - now > max_delay) or (a_pending and pending >= a_pending) or was_used(id)
   if not refused and interval then
-    local till = math.max(spoken, now * 1000) + interval
-    refused = till - now * 1000 > interval * burst
+    local till = math.max(spoken, at_now) + interval
+    refused = till - at_now > interval * burst
     if not refused then spoken = till end
   end
   if refused then
@@ -46,26 +48,42 @@ for k, id in ipairs(ids) do
   else
     out[k + 1] = 'CREATED'
     local record = ARGV[i + 3]
-    local lane = lane_of(record)
-    if ARGV[i + 4] ~= '' then lane = lane_of_origin(num, ARGV[i + 4]) end
-    record = string.sub(record, 1, 2) .. string.char(lane) .. string.sub(record, 4, 9)
-      .. be(now, 6) .. be(due, 6) .. string.sub(record, 22)
+    local number = lane_of(record)
+    if ARGV[i + 4] ~= '' then number = lane_of_origin(num, ARGV[i + 4]) end
+    record = sub(record, 1, 2) .. char(number) .. sub(record, 4, 9) .. created .. time_bytes(due) .. sub(record, 22)
     made, pending, bytes = made + 1, pending + 1, bytes + cost_of(id, record)
-    gather('HSET', R, id, record)
-    gather('ZADD', set_of(num, lane, 'f'), digits(due), id)
-    if ARGV[i + 5] ~= '' then gather('HSET', K .. 'p:' .. num, id, ARGV[i + 5]) end
-    if ARGV[i + 7] ~= '' then
-      gather('ZADD', K .. 'exp', digits(due + tonumber(ARGV[i + 7])), num .. NUL .. id)
+    records[#records + 1] = id
+    records[#records + 1] = record
+    local lane = lanes[number]
+    if not lane then
+      lane = { soonest = due, add = { 'ZADD', set_of(num, number, 'f') } }
+      lanes[number] = lane
     end
-    if not soonest[lane] or due < soonest[lane] then soonest[lane] = due end
+    if due < lane.soonest then lane.soonest = due end
+    local add = lane.add
+    add[#add + 1] = due
+    add[#add + 1] = id
+    if ARGV[i + 5] ~= '' then
+      payloads[#payloads + 1] = id
+      payloads[#payloads + 1] = ARGV[i + 5]
+    end
+    if ARGV[i + 7] ~= '' then
+      expiries[#expiries + 1] = due + tonumber(ARGV[i + 7])
+      expiries[#expiries + 1] = num .. NUL .. id
+    end
   end
 end
-for lane, due in pairs(soonest) do
-  local head = tonumber(call('ZRANGE', set_of(num, lane, 'f'), 0, 0, 'WITHSCORES')[2] or '')
+for number, lane in pairs(lanes) do
+  local due = lane.soonest
+  local head = tonumber(call('ZRANGE', set_of(num, number, 'f'), 0, 0, 'WITHSCORES')[2] or '')
+  W[#W + 1] = lane.add
   if not head or due < head then
-    write('ZADD', K .. 'lanes', digits(due), lane_member(num, lane, 'f'))
+    write('ZADD', K .. 'lanes', digits(due), lane_member(num, number, 'f'))
     wake_for(due, head, ahead())
   end
+end
+for _, several in ipairs({ records, payloads, expiries }) do
+  if #several > 2 then W[#W + 1] = several end
 end
 if made > 0 then
   write('HINCRBY', C, 'pending', made)
