@@ -1,9 +1,15 @@
 //! One server that forgets its scripts, goes away, is set up badly, or has replicas or not.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use duly_core::{Millis, Settings, State};
-use duly_store::{Error, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store};
+use duly_store::{Error, NodeRun, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store};
 use duly_store_redis::{Check, RedisStore};
 use futures::FutureExt;
 
@@ -203,4 +209,53 @@ async fn p10_a_full_memory_refuses_new_timers_and_lets_old_ones_end() {
     assert_eq!(settle(&store, &firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
     assert_eq!(tell(server.port(), "CONFIG SET maxmemory 0"), "+OK");
     assert!(matches!(schedule(&store, "c", Millis::ZERO).await, Outcome::Created(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_broken_connections_leave_no_lease_behind_that_nobody_has() {
+    let server = Server::start(&[]);
+    let store = open(&options(&url(&server), 1)).await;
+    let place = shard(&store, &id("a"));
+    let all: Vec<_> = (0..3_000).map(|i| schedule_op(&format!("t{i}"), Millis::ZERO)).collect();
+    let commands = all.into_iter().map(crate::calls::command).collect();
+    store.apply(place, commands).await.expect("they are scheduled");
+    let breaking = Arc::new(AtomicBool::new(true));
+    let breaker = {
+        let (breaking, port) = (Arc::clone(&breaking), server.port());
+        std::thread::spawn(move || {
+            while breaking.load(Ordering::Relaxed) {
+                tell(port, "CLIENT KILL TYPE normal SKIPME yes");
+                std::thread::sleep(Duration::from_millis(7));
+            }
+        })
+    };
+    // A node's lease has no end: one that nobody knows of would never be given up.
+    let (mut answered, mut failed) = (std::collections::BTreeSet::new(), 0);
+    for _ in 0..150 {
+        let mut request = request(Owner::Node(NodeRun(77)));
+        request.total_max = 200;
+        match store.claim(place, request).await {
+            Ok(claimed) => {
+                for firing in claimed.firings {
+                    assert!(answered.insert(firing.id.to_string()), "{} came twice", firing.id);
+                }
+            }
+            Err(_) => failed += 1,
+        }
+        if answered.len() > 2_500 {
+            break;
+        }
+    }
+    breaking.store(false, Ordering::Relaxed);
+    breaker.join().expect("it ends");
+    assert!(failed > 0, "some calls met a broken connection");
+    let known = answered.len() as u64;
+    until("only what was answered is in flight", async || {
+        let stats = store.stats(place, name()).await.ok()??;
+        (stats.in_flight == known).then_some(())
+    })
+    .await;
+    let stats = store.stats(place, name()).await.expect("counts").expect("a namespace");
+    assert_eq!((stats.pending(), stats.totals.failed), (3_000, 0), "and nothing counts");
+    assert_eq!(crate::audit::audit(server.port()), Vec::<String>::new());
 }
