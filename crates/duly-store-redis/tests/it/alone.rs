@@ -268,3 +268,17 @@ async fn p3_broken_connections_leave_no_lease_behind_that_nobody_has() {
     assert_eq!((stats.pending(), stats.totals.failed), (10_000, 0), "and nothing counts");
     assert_eq!(crate::audit::audit(server.port()), Vec::<String>::new());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_of_another_format_is_refused_and_one_that_is_empty_is_founded_once() {
+    let server = Server::start(&[]);
+    let open = async |shards| RedisStore::open(&options(&url(&server), shards)).await;
+    let opened = futures::future::join_all([8, 16, 32].map(open)).await;
+    let shards: Vec<u16> =
+        opened.iter().map(|store| store.as_ref().expect("it opens").shards()).collect();
+    assert!(shards.iter().all(|count| *count == shards[0]), "one of them founded it: {shards:?}");
+    drop(opened);
+    assert_eq!(tell(server.port(), "HSET duly:{17q}:deployment format 99"), ":0");
+    let said = refused(&options(&url(&server), 8)).await;
+    assert!(said.contains("format 99") && said.contains("reads 1"), "{said}");
+}
