@@ -6,7 +6,7 @@
 //! carried out in another order than that of the call.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -35,6 +35,40 @@ use crate::{
 /// Most scripts of one pipeline.
 const PIPELINE: usize = 512;
 
+/// Most schedules of one script.
+const GROUP: usize = 32;
+/// Most bytes of arguments of one script, unless one schedule alone has more.
+const GROUP_BYTES: usize = 256 << 10;
+
+/// An operation that was sent, with its place in the call.
+type Item = (usize, Command, Option<Sent>);
+
+/// Schedules of one namespace that share a script.
+#[derive(Default)]
+struct Group {
+    arguments: Vec<Vec<u8>>,
+    bytes: usize,
+    items: Vec<Item>,
+}
+
+impl Group {
+    const fn is_full(&self, more: usize) -> bool {
+        let some = !self.items.is_empty();
+        some && (self.items.len() >= GROUP || self.bytes + more > GROUP_BYTES)
+    }
+
+    fn add(&mut self, arguments: Vec<Vec<u8>>, bytes: usize, item: Item) {
+        self.arguments.extend(arguments);
+        self.bytes += bytes;
+        self.items.push(item);
+    }
+
+    fn into_call(mut self, name: &NamespaceName) -> (Call, Vec<Item>) {
+        self.arguments.insert(0, name.as_str().as_bytes().to_vec());
+        (Call::new(Script::Schedule, self.arguments), self.items)
+    }
+}
+
 /// A schedule that was sent as a new timer.
 struct Sent {
     incarnation: Incarnation,
@@ -58,16 +92,46 @@ impl Deployment {
     async fn round(&self, shard: ShardId, round: Vec<(usize, Command)>) -> Vec<(usize, Outcome)> {
         let mut done = Vec::with_capacity(round.len());
         let mut slow = Vec::new();
-        let (mut sent, mut calls) = (Vec::new(), Vec::new());
+        let mut sent = Vec::new();
+        let mut calls = Vec::new();
+        let mut groups: HashMap<NamespaceName, Group> = HashMap::new();
         for (i, command) in round {
             if let Some(foreign) = self.foreign(shard, &command) {
                 done.push((i, Outcome::Refused(foreign)));
-            } else if let Some((call, how)) = fast(&command) {
-                calls.push(call);
-                sent.push((i, command, how));
-            } else {
-                slow.push((i, command));
+                continue;
             }
+            match &command.operation {
+                Operation::Cancel { id, if_revision: None } => {
+                    let name = command.namespace.as_str().as_bytes().to_vec();
+                    let arguments = vec![name, id.as_str().as_bytes().to_vec()];
+                    calls.push(Call::new(Script::Cancel, arguments));
+                    sent.push(vec![(i, command, None)]);
+                }
+                Operation::Schedule { schedule, .. } => {
+                    let incarnation = Incarnation(rand::random());
+                    let Ok(record) = case::fresh(schedule, incarnation) else {
+                        slow.push((i, command));
+                        continue;
+                    };
+                    let how = Sent { incarnation, lane: record.lane };
+                    let arguments = schedule_arguments(schedule, &record);
+                    let bytes = arguments.iter().map(Vec::len).sum();
+                    let name = command.namespace.clone();
+                    let group = groups.entry(name.clone()).or_default();
+                    if group.is_full(bytes) {
+                        let (call, items) = std::mem::take(group).into_call(&name);
+                        calls.push(call);
+                        sent.push(items);
+                    }
+                    group.add(arguments, bytes, (i, command, Some(how)));
+                }
+                _ => slow.push((i, command)),
+            }
+        }
+        for (name, group) in groups {
+            let (call, items) = group.into_call(&name);
+            calls.push(call);
+            sent.push(items);
         }
         let mut answers = Vec::with_capacity(calls.len());
         while !calls.is_empty() {
@@ -75,14 +139,8 @@ impl Deployment {
             answers.extend(self.router.calls(shard, calls).await);
             calls = rest;
         }
-        for ((i, command, how), answer) in sent.into_iter().zip(answers) {
-            match answered(&command, how.as_ref(), answer).transpose() {
-                Some(outcome) => {
-                    let outcome = outcome.unwrap_or_else(Outcome::Failed);
-                    done.push((i, outcome.answering(command.answer)));
-                }
-                None => slow.push((i, command)),
-            }
+        for (items, answer) in sent.into_iter().zip(answers) {
+            take_answers(items, answer, &mut done, &mut slow);
         }
         let work = slow.into_iter().map(|(i, command)| async move {
             let outcome = self.slowly(shard, &command).await.unwrap_or_else(Outcome::Failed);
@@ -198,26 +256,7 @@ fn next_round(waiting: &mut VecDeque<(usize, Command)>) -> Vec<(usize, Command)>
     round
 }
 
-/// The script that carries an operation out alone, if there is one.
-fn fast(command: &Command) -> Option<(Call, Option<Sent>)> {
-    let name = command.namespace.as_str().as_bytes().to_vec();
-    match &command.operation {
-        Operation::Cancel { id, if_revision: None } => {
-            let arguments = vec![name, id.as_str().as_bytes().to_vec()];
-            Some((Call::new(Script::Cancel, arguments), None))
-        }
-        Operation::Schedule { schedule, .. } => {
-            let incarnation = Incarnation(rand::random());
-            let record = case::fresh(schedule, incarnation).ok()?;
-            let lane = record.lane;
-            let call = Call::new(Script::Schedule, schedule_arguments(name, schedule, &record));
-            Some((call, Some(Sent { incarnation, lane })))
-        }
-        _ => None,
-    }
-}
-
-fn schedule_arguments(name: Vec<u8>, schedule: &Schedule, record: &Record) -> Vec<Vec<u8>> {
+fn schedule_arguments(schedule: &Schedule, record: &Record) -> Vec<Vec<u8>> {
     let packed = record.pack(rand::random::<u64>().to_be_bytes());
     let (mode, ms) = match schedule.when {
         duly_core::schedule::When::At(at) => ("at", at.unix_ms()),
@@ -225,7 +264,6 @@ fn schedule_arguments(name: Vec<u8>, schedule: &Schedule, record: &Record) -> Ve
     };
     let bytes = schedule.payload.as_ref().map_or(0, |payload| payload.bytes.len());
     vec![
-        name,
         schedule.id.as_str().as_bytes().to_vec(),
         mode.as_bytes().to_vec(),
         digits(ms),
@@ -237,17 +275,51 @@ fn schedule_arguments(name: Vec<u8>, schedule: &Schedule, record: &Record) -> Ve
     ]
 }
 
-/// What the answer of a script means; `None` when a closer look is needed.
+/// Takes the answer of a script apart: what it carried out, and what wants a closer look.
+fn take_answers(
+    items: Vec<Item>,
+    answer: Result<Value>,
+    done: &mut Vec<(usize, Outcome)>,
+    slow: &mut Vec<(usize, Command)>,
+) {
+    let mut told = answer.and_then(|value| {
+        let mut reply = Reply::list(value)?;
+        Ok((reply.time()?, reply))
+    });
+    // The first word may be about all of them.
+    let mut about_all = None;
+    for (i, command, how) in items {
+        let outcome = match &mut told {
+            Ok((now, reply)) => answered(&command, how.as_ref(), *now, reply, &mut about_all),
+            Err(error) => Err(error.clone()),
+        };
+        match outcome.unwrap_or_else(|error| Some(Outcome::Failed(error))) {
+            Some(outcome) => done.push((i, outcome.answering(command.answer))),
+            None => slow.push((i, command)),
+        }
+    }
+}
+
+/// What a script says of one operation; `None` when a closer look is needed.
 fn answered(
     command: &Command,
     how: Option<&Sent>,
-    answer: Result<Value>,
+    now: Timestamp,
+    reply: &mut Reply,
+    about_all: &mut Option<String>,
 ) -> Result<Option<Outcome>> {
-    let mut reply = Reply::list(answer?)?;
-    let (word, now) = (reply.text()?, reply.time()?);
+    let word = match about_all {
+        Some(word) => word.clone(),
+        None => reply.text()?,
+    };
     Ok(match (word.as_str(), &command.operation, how) {
         ("NONE", ..) => {
+            *about_all = Some(word);
             Some(Outcome::Refused(Refusal::UnknownNamespace(command.namespace.clone())))
+        }
+        ("CLOSING", ..) => {
+            *about_all = Some(word);
+            Some(Outcome::Failed(closing()))
         }
         ("CREATED", Operation::Schedule { schedule, .. }, Some(sent)) => {
             Some(created(&command.namespace, schedule, sent, now)?)
@@ -260,9 +332,7 @@ fn answered(
                 already: false,
             })
         }
-        ("CLOSING", ..) => Some(Outcome::Failed(closing())),
-        // The words of a refusal want the settings: it is rare enough to look again.
-        ("SLOW" | "PAYLOAD" | "FAR" | "DELAY" | "PENDING" | "RATE", ..) => None,
+        ("SLOW", ..) => None,
         (other, ..) => {
             return Err(damaged(format!("an operation was answered with {other}")));
         }

@@ -4,7 +4,11 @@
 //! nonce is drawn before it is sent: when the answer is lost, or nobody waits for it any more, what
 //! was granted under the nonce is handed back uncounted.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
     change::{SWEEPS, digits, flag},
@@ -29,6 +33,9 @@ const SLICE_BYTES: usize = 1 << 20;
 const LANES: usize = 64;
 /// Most entries of the index of lanes that one script looks at.
 const ROWS: usize = 256;
+/// How often it is tried to hand a claim back: for as long as the server knows what it granted.
+const HAND_BACK_TRIES: u32 = 240;
+const HAND_BACK_PAUSE: Duration = Duration::from_millis(250);
 /// The largest number that is the same in Lua.
 const LUA_MAX: u64 = 1 << 53;
 
@@ -57,7 +64,13 @@ impl Deployment {
         request: &ClaimRequest,
     ) -> Result<Claimed> {
         let [_, _, nonce @ ..] = rand::random::<u64>().to_be_bytes();
-        let mut guard = HandBack { deployment: Arc::clone(self), shard, nonce, seen: false };
+        let mut guard = HandBack {
+            deployment: Arc::clone(self),
+            shard,
+            nonce,
+            seen: false,
+            kept: HashSet::new(),
+        };
         let left = request.lanes.iter().map(|lane| (lane.first_max, lane.retry_max)).collect();
         let mut claiming = Claiming {
             request,
@@ -74,6 +87,7 @@ impl Deployment {
         };
         let mut from = 0;
         let mut sweeps = 0;
+        let mut whole = true;
         while from < request.lanes.len() || (from == 0 && request.lanes.is_empty()) {
             let stepped = self.claim_step(shard, &mut claiming, from, sweeps < SWEEPS).await;
             match stepped {
@@ -86,6 +100,7 @@ impl Deployment {
                 Err(error) if claiming.claimed.firings.is_empty() => return Err(error),
                 Err(error) => {
                     tracing::warn!(%error, "a claim ended early");
+                    whole = false;
                     break;
                 }
             }
@@ -97,7 +112,11 @@ impl Deployment {
         let Claiming { mut claimed, next_at, now, .. } = claiming;
         claimed.next_due_in =
             next_at.map(|at| Duration::from_millis(at.saturating_since(now).ms()));
-        guard.seen = true;
+        guard.seen = whole;
+        if !whole {
+            // The step that failed may have granted what nobody saw.
+            guard.kept = claimed.firings.iter().map(|firing| firing.id.clone()).collect();
+        }
         Ok(claimed)
     }
 
@@ -280,14 +299,16 @@ impl Deployment {
         Ok(case.map(|case| Arc::clone(&case.control.settings)))
     }
 
-    /// Hands back what a claim granted whose answer nobody saw.
-    async fn unclaim(&self, shard: ShardId, nonce: [u8; 6]) -> Result<()> {
+    /// Hands back what a claim granted whose answer nobody saw, but for the timers that somebody did.
+    async fn unclaim(&self, shard: ShardId, nonce: [u8; 6], kept: &HashSet<TimerId>) -> Result<()> {
         let mut reply = self.ask(shard, Script::Unclaim, vec![nonce.to_vec()]).await?;
         let _now = reply.time()?;
         while !reply.is_done() {
             let (num, id) = (reply.text()?, reply.text()?);
             let id = TimerId::new(&id).map_err(|_| damaged("a timer's id"))?;
-            self.hand_back(shard, &num, &id, nonce).await?;
+            if !kept.contains(&id) {
+                self.hand_back(shard, &num, &id, nonce).await?;
+            }
         }
         Ok(())
     }
@@ -385,6 +406,8 @@ struct HandBack {
     shard: ShardId,
     nonce: [u8; 6],
     seen: bool,
+    /// Timers whose grant was seen all the same.
+    kept: HashSet<TimerId>,
 }
 
 impl Drop for HandBack {
@@ -393,10 +416,16 @@ impl Drop for HandBack {
             return;
         }
         let (deployment, shard, nonce) = (Arc::clone(&self.deployment), self.shard, self.nonce);
+        let kept = std::mem::take(&mut self.kept);
         self.deployment.router.spawn(async move {
-            if let Err(error) = deployment.unclaim(shard, nonce).await {
-                tracing::warn!(%error, "a claim whose answer was lost could not be taken back");
+            for _ in 0..HAND_BACK_TRIES {
+                match deployment.unclaim(shard, nonce, &kept).await {
+                    Ok(()) => return,
+                    Err(error) => tracing::debug!(%error, "a claim is to be taken back"),
+                }
+                tokio::time::sleep(HAND_BACK_PAUSE).await;
             }
+            tracing::warn!(shard = shard.0, "a claim whose answer was lost was not taken back");
         });
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A Cluster tells which master has which slot; a `MOVED` or a broken connection has it asked
 //! again. What may have been carried out is never sent a second time: a call whose answer was lost
-//! is in doubt, unless it only reads.
+//! is in doubt. What only reads is.
 
 use std::{
     collections::HashMap,
@@ -320,6 +320,11 @@ impl Router {
             Ok(heard) => heard,
             Err(Lost(reason)) => {
                 taken.drop_link().await;
+                if !writes {
+                    // What only reads may be sent again, on a connection that is made anew.
+                    let (open, look) = (open.to_vec(), self.address.cluster);
+                    return Some(Again { open, look, ..Again::default() });
+                }
                 let reason = format!("{}: {reason}", taken.name);
                 for (i, _) in open {
                     answers[*i] = Some(Err(if calls[*i].script.only_reads() {

@@ -52,13 +52,14 @@ scripts! {
     Gone: "gone", Writes, [LANES];
     Names: "names", Reads, [];
     Read: "read", Reads, [];
-    Schedule: "schedule", Grows, [LANES, ADMIT];
+    Schedule: "schedule", Grows, [LANES];
     Cancel: "cancel", Writes, [LANES, ENDED];
     Grow: "change", Grows, [LANES, ENDED, ADMIT];
     Change: "change", Writes, [LANES, ENDED, ADMIT];
     Claim: "claim", Writes, [LANES];
     Unclaim: "unclaim", Writes, [];
-    Settle: "settle", Writes, [LANES, ENDED];
+    Ack: "ack", Writes, [LANES, ENDED];
+    Extend: "extend", Writes, [];
     Owed: "owed", Writes, [];
     Ready: "ready", Reads, [LANES, SEEK];
     List: "list", Reads, [LANES, SEEK];

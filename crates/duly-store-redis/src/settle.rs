@@ -3,9 +3,9 @@
 //!
 //! As with operations, a call is carried out in rounds that have each timer once.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
-use duly_core::{TimerId, namespace::LEASE_MAX, shard::ShardId};
+use duly_core::{Millis, NamespaceName, TimerId, namespace::LEASE_MAX, shard::ShardId};
 use duly_store::{Error, Result, SettleOutcome, SettleVerdict, Settlement};
 use futures::{StreamExt, stream};
 use redis::Value;
@@ -23,6 +23,9 @@ use crate::{
 
 /// Most scripts of one pipeline.
 const PIPELINE: usize = 512;
+
+/// Most acknowledgements of one script.
+const GROUP: usize = 64;
 
 /// A verdict whose token has been read.
 type Open = (usize, Ticket, Settlement);
@@ -71,13 +74,26 @@ impl Deployment {
     ) -> Vec<(usize, Result<SettleOutcome>)> {
         let mut done = Vec::with_capacity(round.len());
         let (mut sent, mut calls, mut slow) = (Vec::new(), Vec::new(), Vec::new());
+        let mut groups: HashMap<(String, Option<NamespaceName>), Vec<Open>> = HashMap::new();
         for open in round {
-            match fast(&open.1, &open.2) {
-                Some(call) => {
-                    calls.push(call);
-                    sent.push(open);
+            match &open.2.verdict {
+                SettleVerdict::Ack => {
+                    let key = (open.1.num.clone(), open.2.namespace.clone());
+                    groups.entry(key).or_default().push(open);
                 }
-                None => slow.push(open),
+                SettleVerdict::Extend { lease } => {
+                    calls.push(extend(&open.1, &open.2, *lease));
+                    sent.push(vec![open]);
+                }
+                _ => slow.push(open),
+            }
+        }
+        for mut group in groups.into_values() {
+            while !group.is_empty() {
+                let rest = group.split_off(group.len().min(GROUP));
+                calls.push(acknowledge(&group));
+                sent.push(group);
+                group = rest;
             }
         }
         let mut answers = Vec::with_capacity(calls.len());
@@ -86,11 +102,14 @@ impl Deployment {
             answers.extend(self.router.calls(shard, calls).await);
             calls = rest;
         }
-        for (open, answer) in sent.into_iter().zip(answers) {
-            match answered(answer) {
-                Ok(Some(outcome)) => done.push((open.0, Ok(outcome))),
-                Ok(None) => slow.push(open),
-                Err(error) => done.push((open.0, Err(error))),
+        for (items, answer) in sent.into_iter().zip(answers) {
+            let mut told = answer.and_then(words);
+            for open in items {
+                match told.as_mut().map_err(|error| error.clone()).and_then(answered) {
+                    Ok(Some(outcome)) => done.push((open.0, Ok(outcome))),
+                    Ok(None) => slow.push(open),
+                    Err(error) => done.push((open.0, Err(error))),
+                }
             }
         }
         let work = slow.into_iter().map(|(i, ticket, settlement)| async move {
@@ -136,9 +155,12 @@ impl Deployment {
                     }
                 }
                 Judged::Held => {
-                    if let Some(call) = fast(ticket, settlement)
-                        && let Some(outcome) = answered(self.router.call(shard, call).await)?
-                    {
+                    let call = match settlement.verdict {
+                        SettleVerdict::Extend { lease } => extend(ticket, settlement, lease),
+                        _ => acknowledge(&[(0, ticket.clone(), settlement.clone())]),
+                    };
+                    let mut told = words(self.router.call(shard, call).await?)?;
+                    if let Some(outcome) = answered(&mut told)? {
                         return Ok(outcome);
                     }
                 }
@@ -198,30 +220,49 @@ fn next_round(waiting: &mut VecDeque<Open>) -> Vec<Open> {
     round
 }
 
-/// The script that takes a verdict alone, if there is one.
-fn fast(ticket: &Ticket, settlement: &Settlement) -> Option<Call> {
-    let (verb, by) = match &settlement.verdict {
-        SettleVerdict::Ack => ("ack", 0),
-        SettleVerdict::Extend { lease } => ("extend", lease.ms()),
-        _ => return None,
-    };
-    let name = settlement.namespace.as_ref().map_or("", |name| name.as_str());
+/// The script that takes acknowledgements of one namespace.
+fn acknowledge(group: &[Open]) -> Call {
+    let mut arguments = Vec::with_capacity(2 + 2 * group.len());
+    if let Some((_, ticket, settlement)) = group.first() {
+        arguments.push(ticket.num.clone().into_bytes());
+        arguments.push(believed(settlement));
+    }
+    for (_, ticket, _) in group {
+        arguments.push(ticket.id.as_str().as_bytes().to_vec());
+        arguments.push(ticket.nonce.to_be_bytes().to_vec());
+    }
+    Call::new(Script::Ack, arguments)
+}
+
+/// The script that moves the end of a lease.
+fn extend(ticket: &Ticket, settlement: &Settlement, by: Millis) -> Call {
     let arguments = vec![
         ticket.num.clone().into_bytes(),
         ticket.id.as_str().as_bytes().to_vec(),
         ticket.nonce.to_be_bytes().to_vec(),
-        name.as_bytes().to_vec(),
-        verb.as_bytes().to_vec(),
-        digits(by),
+        believed(settlement),
+        digits(by.ms()),
         digits(LEASE_MAX.ms()),
     ];
-    Some(Call::new(Script::Settle, arguments))
+    Call::new(Script::Extend, arguments)
 }
 
-/// What the answer of a script means; `None` when a closer look is needed.
-fn answered(answer: Result<Value>) -> Result<Option<SettleOutcome>> {
-    let mut reply = Reply::list(answer?)?;
-    Ok(match reply.text()?.as_str() {
+/// The namespace that a caller believes in, or nothing.
+fn believed(settlement: &Settlement) -> Vec<u8> {
+    let name = settlement.namespace.as_ref();
+    name.map_or_else(Vec::new, |name| name.as_str().as_bytes().to_vec())
+}
+
+/// The words of an answer, without the time in front.
+fn words(answer: Value) -> Result<Reply> {
+    let mut reply = Reply::list(answer)?;
+    let _now = reply.time()?;
+    Ok(reply)
+}
+
+/// What a word means; `None` when a closer look is needed.
+fn answered(words: &mut Reply) -> Result<Option<SettleOutcome>> {
+    Ok(match words.text()?.as_str() {
         "OK" => Some(SettleOutcome::Ok),
         "LOST" => Some(SettleOutcome::LeaseLost),
         "INVALID" => Some(SettleOutcome::InvalidToken),

@@ -12,8 +12,21 @@ local W = {}
 local function write(...)
   W[#W + 1] = {...}
 end
+-- The same for commands that take any number of members of one key: they become one.
+local gathered = {}
+local function gather(command, key, ...)
+  local slot = command .. ' ' .. key
+  local one = gathered[slot]
+  if not one then
+    one = { command, key }
+    gathered[slot] = one
+    W[#W + 1] = one
+  end
+  for i = 1, select('#', ...) do one[#one + 1] = (select(i, ...)) end
+end
 local function flush()
-  call('INCR', KEYS[1])
+  -- Whoever waits for replicas waits for what this connection wrote: so something always is.
+  if #W == 0 then call('INCR', KEYS[1]) end
   for _, command in ipairs(W) do
     call(unpack(command))
   end
@@ -24,21 +37,20 @@ local function digits(n)
   return string.format('%.0f', n)
 end
 
--- A number as big-endian bytes, and back.
-local function be(n, bytes)
-  local out = {}
-  for i = bytes, 1, -1 do
-    out[i] = string.char(n % 256)
-    n = math.floor(n / 256)
-  end
-  return table.concat(out)
+-- Numbers as big-endian bytes: a time (six of them), a small number (two).
+local char, byte, sub, floor = string.char, string.byte, string.sub, math.floor
+local function time_bytes(n)
+  local high = floor(n / 16777216)
+  local low = n - high * 16777216
+  return char(floor(high / 65536), floor(high / 256) % 256, high % 256,
+    floor(low / 65536), floor(low / 256) % 256, low % 256)
 end
-local function number_at(s, at, bytes)
-  local n = 0
-  for i = at, at + bytes - 1 do
-    n = n * 256 + string.byte(s, i)
-  end
-  return n
+local function two_bytes(n)
+  return char(floor(n / 256), n % 256)
+end
+local function time_at(s, at)
+  local a, b, c, d, e, f = byte(s, at, at + 5)
+  return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
 end
 
 -- Whether a comes before b, byte by byte.
@@ -54,10 +66,14 @@ end
 -- What the head of a record says; see record.rs for the bytes.
 local function core_of(record)
   if record == '' then return '' end
-  return string.sub(record, 1, number_at(record, 8, 2))
+  local high, low = byte(record, 8, 9)
+  return sub(record, 1, high * 256 + low)
 end
 local function is_retry(record)
   return string.byte(record, 2) % 2 == 1
+end
+local function lies_apart(record)
+  return math.floor(string.byte(record, 2) / 2) % 2 == 1
 end
 local function may_expire(record)
   return math.floor(string.byte(record, 2) / 4) % 2 == 1
@@ -66,10 +82,11 @@ local function lane_of(record)
   return string.byte(record, 3)
 end
 local function size_of(record)
-  return number_at(record, 4, 4)
+  local a, b, c, d = byte(record, 4, 7)
+  return ((a * 256 + b) * 256 + c) * 256 + d
 end
 local function due_of(record)
-  return number_at(record, 16, 6)
+  return time_at(record, 16)
 end
 -- Bytes that a pending timer counts for in the namespace's counts.
 local function cost_of(id, record)

@@ -2,10 +2,10 @@
 --
 -- KEYS  seq
 -- ARGV  1 namespace  2 id
--- reply CANCELLED now core | NONE (no such namespace) | SLOW (anything else is to be looked at)
+-- reply now, then CANCELLED core | NONE (no such namespace) | SLOW (anything else is to be looked at)
 local name, id = ARGV[1], ARGV[2]
 local num = call('HGET', K .. 'nn', name)
-if not num then return { 'NONE', digits(now) } end
+if not num then return { digits(now), 'NONE' } end
 local ctl = control(num)
 local record = call('HGET', K .. 'r:' .. num, id)
 local slow = not record or call('HEXISTS', K .. 'x:' .. num, id) == 1
@@ -15,7 +15,7 @@ if not slow and may_expire(record) then
 end
 if slow then
   call('INCR', KEYS[1])
-  return { 'SLOW', digits(now) }
+  return { digits(now), 'SLOW' }
 end
 
 local core = core_of(record)
@@ -23,6 +23,6 @@ uproot(num, id, record, '')
 write('HDEL', K .. 'r:' .. num, id)
 write('HDEL', K .. 'p:' .. num, id)
 write('HINCRBY', K .. 'c:' .. num, 'cancelled', 1)
-keep_stub(ctl, id, 'C', due_of(record), 'C' .. be(now, 6) .. NUL .. core)
+keep_stub(ctl, id, 'C', due_of(record), 'C' .. time_bytes(now) .. NUL .. core)
 flush()
-return { 'CANCELLED', digits(now), core }
+return { digits(now), 'CANCELLED', core }

@@ -21,13 +21,14 @@ if strict and owed() then return { 'OWED', digits(now) } end
 if call('EXISTS', K .. 'void:' .. ARGV[1]) == 1 then return { 'VOID', digits(now) } end
 if run ~= 'C' and call('HGET', K .. 'runs', run) == 'gone' then return { 'GONE', digits(now) } end
 
-local number = tonumber(ARGV[2])
+local number, since = tonumber(ARGV[2]), digits(now)
 local next_at = ahead()
 local function sooner(at)
   if at and at > now and (not next_at or at < next_at) then next_at = at end
 end
 local taken, sets = {}, {}       -- ids that this script grants; sets it grants from
 local grants, members, settings, lanes = {}, {}, {}, {}
+local granted_of = {}            -- counts to add, by namespace
 local stopped, go_on_at = '', 0
 
 -- Due entries of one class over the sets of a lane, in order, without those already taken.
@@ -60,26 +61,29 @@ local function grant(index, ctl, class, row, record)
     till = now + (tonumber(ARGV[4]) or ctl.lease)
     sooner(till)
   end
-  local hold = ARGV[1] .. be(number, 2) .. digits(now) .. ' ' .. digits(till) .. ' ' .. digits(row.at) .. ' ' .. who
+  local at = digits(row.at)
+  local hold = ARGV[1] .. two_bytes(number) .. since .. ' ' .. digits(till) .. ' ' .. at .. ' ' .. who
   number = number + 1
   taken[member] = true
   local set = sets[row.set] or { count = 0, num = num, lane = row.lane, class = class }
   set.count = set.count + 1
   sets[row.set] = set
-  write('HSET', K .. 'x:' .. num, id, hold)
-  write('ZREM', row.set, id)
-  if class == 'f' then write('ZADD', K .. 'b:' .. num, digits(due_of(record)), id) end
-  if may_expire(record) then write('ZREM', K .. 'exp', member) end
+  gather('HSET', K .. 'x:' .. num, id, hold)
+  gather('ZREM', row.set, id)
+  if class == 'f' then gather('ZADD', K .. 'b:' .. num, digits(due_of(record)), id) end
+  if may_expire(record) then gather('ZREM', K .. 'exp', member) end
   if run == 'C' then
-    write('ZADD', K .. 'leased', digits(till), member)
+    gather('ZADD', K .. 'leased', digits(till), member)
   else
-    write('ZADD', K .. 'own:' .. run, digits(now), member)
+    gather('ZADD', K .. 'own:' .. run, since, member)
   end
-  write('HINCRBY', K .. 'c:' .. num, 'leased', 1)
-  write('HINCRBY', K .. 'c:' .. num, 'fired', 1)
-  write('HINCRBY', K .. 'c:' .. num, 'i' .. row.lane, 1)
+  local counts = granted_of[num] or {}
+  granted_of[num] = counts
+  counts.leased = (counts.leased or 0) + 1
+  local in_lane = 'i' .. row.lane
+  counts[in_lane] = (counts[in_lane] or 0) + 1
   members[#members + 1] = member
-  grants[#grants + 1] = { index, class, digits(row.at), id, digits(till), record }
+  grants[#grants + 1] = { index, class, at, id, digits(till), record }
 end
 
 local index = 0
@@ -104,9 +108,13 @@ for i = 12, #ARGV, 5 do
       if not full and stopped == '' and most[class] > 0 then
         local want = math.min(most[class], slice - #grants, total - #grants) + 1
         local granted = 0
-        for _, row in ipairs(due_rows(num, codes, class, want)) do
+        local rows = due_rows(num, codes, class, want)
+        local ids = {}
+        for i, row in ipairs(rows) do ids[i] = row.id end
+        local records = #ids > 0 and call('HMGET', K .. 'r:' .. num, unpack(ids))
+        for i, row in ipairs(rows) do
           if granted >= most[class] then break end
-          local record = call('HGET', K .. 'r:' .. num, row.id)
+          local record = records[i]
           local size = size_of(record)
           local late
           if may_expire(record) then
@@ -171,6 +179,10 @@ for _, lane in ipairs(lanes) do
     end
   end
   if left then more[#more + 1] = lane.index end
+end
+for num, counts in pairs(granted_of) do
+  write('HINCRBY', K .. 'c:' .. num, 'fired', counts.leased)
+  for count, by in pairs(counts) do write('HINCRBY', K .. 'c:' .. num, count, by) end
 end
 -- Who never sees the answer hands back what stands here.
 if #members > 0 then

@@ -35,5 +35,5 @@ end
 
 -- Whether a stub is over.
 local function stub_is_over(ctl, stub)
-  return stub == '' or number_at(stub, 2, 6) + ctl.retention <= now
+  return stub == '' or time_at(stub, 2) + ctl.retention <= now
 end

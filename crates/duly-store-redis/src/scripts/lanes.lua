@@ -15,12 +15,17 @@ local function class_of(record)
 end
 
 -- The lane of an origin: 3 and up; 2, the shared one, when the namespace has as many as it may.
+local new_origins, new_count = {}, nil
 local function lane_of_origin(num, origin)
-  local known = call('HMGET', K .. 'nl:' .. num, 'o' .. origin, 'count')
+  if new_origins[origin] then return new_origins[origin] end
+  local key = K .. 'nl:' .. num
+  local known = call('HMGET', key, 'o' .. origin, 'count')
   if known[1] then return tonumber(known[1]) end
-  local count = tonumber(known[2] or '0')
+  local count = new_count or tonumber(known[2] or '0')
   if count >= 252 then return 2 end
-  write('HSET', K .. 'nl:' .. num, 'o' .. origin, count + 3, 'k' .. (count + 3), origin, 'count', count + 1)
+  new_count = count + 1
+  new_origins[origin] = count + 3
+  gather('HSET', key, 'o' .. origin, count + 3, 'k' .. (count + 3), origin, 'count', count + 1)
   return count + 3
 end
 

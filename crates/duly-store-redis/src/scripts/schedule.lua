@@ -1,58 +1,95 @@
--- Schedules a timer whose id is free (P1, P6, P10).
+-- Schedules timers of one namespace whose ids are free (P1, P6, P10). Each stands for itself; all of
+-- them share the looks at the namespace and, key by key, the writes.
 --
 -- KEYS  seq
--- ARGV  1 namespace  2 id  3 'at' or 'after'  4 ms  5 record  6 origin, or '' for the lane in the
---       record  7 payload kept apart, or ''  8 bytes of the payload  9 expire_after ms, or ''
--- reply CREATED now | NONE (no such namespace) | SLOW (something has or had this id) |
---       CLOSING | PAYLOAD | FAR | DELAY | PENDING | RATE now wait_ms
-local name, id, record = ARGV[1], ARGV[2], ARGV[5]
+-- ARGV  1 namespace, then for each: id; 'at' or 'after'; ms; record; origin, or '' for the lane in
+--       the record; payload kept apart, or ''; bytes of the payload; expire_after ms, or ''
+-- reply now, then NONE (no such namespace) or CLOSING, or a word for each:
+--       CREATED | SLOW (something has or had this id, or it is past a limit: look again)
+local name = ARGV[1]
 local num = call('HGET', K .. 'nn', name)
-if not num then return { 'NONE', digits(now) } end
-local ctl = control(num)
-if ctl.closing then return { 'CLOSING', digits(now) } end
-if call('HEXISTS', K .. 'r:' .. num, id) == 1
-    or call('EXISTS', K .. 's:' .. num .. ':' .. id) == 1
-    or #call('ZRANGEBYLEX', K .. 'di:' .. num, '[' .. id .. NUL, '[' .. id .. NUL .. string.char(255), 'LIMIT', 0, 1) > 0
-then
+local f = num and call('HMGET', K .. 'n:' .. num, 'gate', 'max_payload', 'max_delay', 'a_pending', 'rate_us', 'rate_burst')
+if not num or f[1] == 'closing' then
   call('INCR', KEYS[1])
-  return { 'SLOW', digits(now) }
+  return { digits(now), num and 'CLOSING' or 'NONE' }
 end
+local R, C = K .. 'r:' .. num, K .. 'c:' .. num
+local max_payload, max_delay, a_pending = tonumber(f[2]), tonumber(f[3] or ''), tonumber(f[4] or '')
+local interval, burst = tonumber(f[5] or ''), tonumber(f[6] or '')
+local c = call('HMGET', C, 'pending', 'ended', 'spoken')
+local pending, spoken = tonumber(c[1] or '0'), tonumber(c[3] or '0')
+local ids = {}
+for i = 2, #ARGV, 8 do ids[#ids + 1] = ARGV[i] end
+local there = call('HMGET', R, unpack(ids))
 
-local limits = call('HMGET', K .. 'n:' .. num, 'max_payload', 'max_delay')
-local due = tonumber(ARGV[4])
-if ARGV[3] == 'after' then due = now + due end
-local too_far = due > 7258118400000
-local refused
-if tonumber(ARGV[8]) > tonumber(limits[1]) then
-  refused = { 'PAYLOAD', digits(now) }
-elseif limits[2] and too_far then
-  refused = { 'FAR', digits(now) }
-elseif limits[2] and due - now > tonumber(limits[2]) then
-  refused = { 'DELAY', digits(now) }
-else
-  refused = admit_one_more(ctl)
-  if not refused and too_far then refused = { 'FAR', digits(now) } end
-  if not refused then refused = admit_schedule(ctl) end
+-- Whether an id was used before, as far as anything is left of that. Nothing is left where nothing
+-- has ended.
+local function was_used(id)
+  return c[2] and (call('EXISTS', K .. 's:' .. num .. ':' .. id) == 1
+    or #call('ZRANGEBYLEX', K .. 'di:' .. num, '[' .. id .. NUL, '[' .. id .. NUL .. string.char(255), 'LIMIT', 0, 1) > 0)
 end
-if refused then
-  call('INCR', KEYS[1])
-  return refused
+local out = { digits(now) }
+local created, at_now = time_bytes(now), now * 1000
+local records, payloads, expiries, lanes = { 'HSET', R }, { 'HSET', K .. 'p:' .. num }, { 'ZADD', K .. 'exp' }, {}
+local made, bytes = 0, 0
+for k, id in ipairs(ids) do
+  local i = 2 + (k - 1) * 8
+  local due = tonumber(ARGV[i + 2])
+  if ARGV[i + 1] == 'after' then due = now + due end
+  local refused = there[k] or tonumber(ARGV[i + 6]) > max_payload or due > 7258118400000
+    or (max_delay and due - now > max_delay) or (a_pending and pending >= a_pending) or was_used(id)
+  if not refused and interval then
+    local till = math.max(spoken, at_now) + interval
+    refused = till - at_now > interval * burst
+    if not refused then spoken = till end
+  end
+  if refused then
+    out[k + 1] = 'SLOW'
+  else
+    out[k + 1] = 'CREATED'
+    local record = ARGV[i + 3]
+    local number = lane_of(record)
+    if ARGV[i + 4] ~= '' then number = lane_of_origin(num, ARGV[i + 4]) end
+    record = sub(record, 1, 2) .. char(number) .. sub(record, 4, 9) .. created .. time_bytes(due) .. sub(record, 22)
+    made, pending, bytes = made + 1, pending + 1, bytes + cost_of(id, record)
+    records[#records + 1] = id
+    records[#records + 1] = record
+    local lane = lanes[number]
+    if not lane then
+      lane = { soonest = due, add = { 'ZADD', set_of(num, number, 'f') } }
+      lanes[number] = lane
+    end
+    if due < lane.soonest then lane.soonest = due end
+    local add = lane.add
+    add[#add + 1] = due
+    add[#add + 1] = id
+    if ARGV[i + 5] ~= '' then
+      payloads[#payloads + 1] = id
+      payloads[#payloads + 1] = ARGV[i + 5]
+    end
+    if ARGV[i + 7] ~= '' then
+      expiries[#expiries + 1] = due + tonumber(ARGV[i + 7])
+      expiries[#expiries + 1] = num .. NUL .. id
+    end
+  end
 end
-
-local lane = lane_of(record)
-if ARGV[6] ~= '' then lane = lane_of_origin(num, ARGV[6]) end
-record = string.sub(record, 1, 2) .. string.char(lane) .. string.sub(record, 4, 9)
-  .. be(now, 6) .. be(due, 6) .. string.sub(record, 22)
-
-local first = ahead()
-local head = rehead(num, lane, 'f', nil, due)
-write('HSET', K .. 'r:' .. num, id, record)
-write('ZADD', set_of(num, lane, 'f'), digits(due), id)
-if ARGV[7] ~= '' then write('HSET', K .. 'p:' .. num, id, ARGV[7]) end
-if ARGV[9] ~= '' then write('ZADD', K .. 'exp', digits(due + tonumber(ARGV[9])), num .. NUL .. id) end
-write('HINCRBY', K .. 'c:' .. num, 'pending', 1)
-write('HINCRBY', K .. 'c:' .. num, 'scheduled', 1)
-write('HINCRBY', K .. 'c:' .. num, 'bytes', cost_of(id, record))
-wake_for(due, head, first)
+for number, lane in pairs(lanes) do
+  local due = lane.soonest
+  local head = tonumber(call('ZRANGE', set_of(num, number, 'f'), 0, 0, 'WITHSCORES')[2] or '')
+  W[#W + 1] = lane.add
+  if not head or due < head then
+    write('ZADD', K .. 'lanes', digits(due), lane_member(num, number, 'f'))
+    wake_for(due, head, ahead())
+  end
+end
+for _, several in ipairs({ records, payloads, expiries }) do
+  if #several > 2 then W[#W + 1] = several end
+end
+if made > 0 then
+  write('HINCRBY', C, 'pending', made)
+  write('HINCRBY', C, 'scheduled', made)
+  write('HINCRBY', C, 'bytes', bytes)
+  if interval then write('HSET', C, 'spoken', digits(spoken)) end
+end
 flush()
-return { 'CREATED', digits(now) }
+return out

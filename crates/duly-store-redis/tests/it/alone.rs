@@ -1,9 +1,16 @@
 //! One server that forgets its scripts, goes away, is set up badly, or has replicas or not.
 
-use std::time::Duration;
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use duly_core::{Millis, Settings, State};
-use duly_store::{Error, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store};
+use duly_store::{Error, NodeRun, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store};
 use duly_store_redis::{Check, RedisStore};
 use futures::FutureExt;
 
@@ -203,4 +210,75 @@ async fn p10_a_full_memory_refuses_new_timers_and_lets_old_ones_end() {
     assert_eq!(settle(&store, &firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
     assert_eq!(tell(server.port(), "CONFIG SET maxmemory 0"), "+OK");
     assert!(matches!(schedule(&store, "c", Millis::ZERO).await, Outcome::Created(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_broken_connections_leave_no_lease_behind_that_nobody_has() {
+    let server = Server::start(&[]);
+    let store = open(&options(&url(&server), 1)).await;
+    let place = shard(&store, &id("a"));
+    let all: Vec<_> = (0..10_000).map(|i| schedule_op(&format!("t{i}"), Millis::ZERO)).collect();
+    let commands = all.into_iter().map(crate::calls::command).collect();
+    store.apply(place, commands).await.expect("they are scheduled");
+    let breaking = Arc::new(AtomicBool::new(true));
+    let breaker = {
+        let (breaking, port) = (Arc::clone(&breaking), server.port());
+        std::thread::spawn(move || {
+            while breaking.load(Ordering::Relaxed) {
+                // While the server is busy a claim comes in, then the end of its connection: the
+                // claim is carried out and its answer is lost.
+                let mut busy =
+                    std::net::TcpStream::connect(("127.0.0.1", port)).expect("it is there");
+                let spin = b"EVAL \"for i = 1, 3000000 do end\" 0\r\n";
+                busy.write_all(spin).expect("it reads");
+                std::thread::sleep(Duration::from_millis(6));
+                tell(port, "CLIENT KILL TYPE normal SKIPME yes");
+            }
+        })
+    };
+    // A node's lease has no end: one that nobody knows of would never be given up.
+    let (mut answered, mut cut) = (std::collections::BTreeSet::new(), 0);
+    for _ in 0..300 {
+        let mut request = request(Owner::Node(NodeRun(77)));
+        request.total_max = 900;
+        request.lanes[0].first_max = 900;
+        match store.claim(place, request).await {
+            Ok(claimed) => {
+                cut += u32::from(claimed.firings.len() < 900);
+                for firing in claimed.firings {
+                    assert!(answered.insert(firing.id.to_string()), "{} came twice", firing.id);
+                }
+            }
+            Err(error) => assert_ne!(error.retry(), duly_core::error_code::Retry::Never),
+        }
+        if answered.len() > 3_000 && cut > 0 {
+            break;
+        }
+    }
+    breaking.store(false, Ordering::Relaxed);
+    breaker.join().expect("it ends");
+    assert!(cut > 0, "some calls were cut short by a broken connection");
+    let known = answered.len() as u64;
+    until("only what was answered is in flight", async || {
+        let stats = store.stats(place, name()).await.ok()??;
+        (stats.in_flight == known).then_some(())
+    })
+    .await;
+    let stats = store.stats(place, name()).await.expect("counts").expect("a namespace");
+    assert_eq!((stats.pending(), stats.totals.failed), (10_000, 0), "and nothing counts");
+    assert_eq!(crate::audit::audit(server.port()), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_of_another_format_is_refused_and_one_that_is_empty_is_founded_once() {
+    let server = Server::start(&[]);
+    let open = async |shards| RedisStore::open(&options(&url(&server), shards)).await;
+    let opened = futures::future::join_all([8, 16, 32].map(open)).await;
+    let shards: Vec<u16> =
+        opened.iter().map(|store| store.as_ref().expect("it opens").shards()).collect();
+    assert!(shards.iter().all(|count| *count == shards[0]), "one of them founded it: {shards:?}");
+    drop(opened);
+    assert_eq!(tell(server.port(), "HSET duly:{17q}:deployment format 99"), ":0");
+    let said = refused(&options(&url(&server), 8)).await;
+    assert!(said.contains("format 99") && said.contains("reads 1"), "{said}");
 }

@@ -1,0 +1,29 @@
+-- Moves the end of a lease (P8).
+--
+-- KEYS  seq
+-- ARGV  1 number of the namespace  2 id  3 nonce  4 name that the caller believes in, or ''
+--       5 ms to extend by  6 longest time from claim to end, ms
+-- reply now, then OK | LOST | INVALID (a token of another namespace) | SLOW (not held: look again)
+local num, id = ARGV[1], ARGV[2]
+local ctl = control(num)
+local refused
+if not ctl then
+  refused = 'LOST'
+elseif ARGV[4] ~= '' and ARGV[4] ~= ctl.name then
+  refused = 'INVALID'
+end
+local hold = not refused and call('HGET', K .. 'x:' .. num, id)
+local lease = hold and lease_of(hold)
+if not refused and (not lease or lease.nonce ~= ARGV[3] or is_over(lease)) then refused = 'SLOW' end
+if refused then
+  call('INCR', KEYS[1])
+  return { digits(now), refused }
+end
+if lease.who == 'C' then
+  local till = math.min(now + tonumber(ARGV[5]), lease.since + tonumber(ARGV[6]))
+  local text = digits(lease.since) .. ' ' .. digits(till) .. ' ' .. digits(lease.at) .. ' C'
+  write('HSET', K .. 'x:' .. num, id, lease.nonce .. text)
+  write('ZADD', K .. 'leased', digits(till), num .. NUL .. id)
+end
+flush()
+return { digits(now), 'OK' }
