@@ -57,6 +57,7 @@ mod namespaces;
 mod open;
 mod options;
 mod read;
+mod ready;
 mod record;
 mod reply;
 mod router;
