@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use redis::{Value, cmd};
 
-use crate::{OpenError, link::Link};
+use crate::{OpenError, Options, link::Link};
 
 /// A setting that would lose timers silently, by the name it is allowed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,16 +92,15 @@ pub(crate) fn judge(settings: &HashMap<String, String>, min_replicas: u32) -> Fi
 ///
 /// # Errors
 /// When it is too old, or a setting would lose timers and is not allowed by name.
-pub(crate) async fn check(
-    link: &Link,
-    address: &str,
-    min_replicas: u32,
-    allow: &[Check],
-) -> Result<(), OpenError> {
+pub(crate) async fn check(link: &Link, address: &str, options: &Options) -> Result<(), OpenError> {
     let version = version(link).await;
-    let major: u32 = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
-    if major < 7 {
-        return Err(OpenError::Version { address: address.to_owned(), version });
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let speaks = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    // `WAITAOF` is younger than the rest.
+    let wanted = if options.on_disk { (7, 2) } else { (7, 0) };
+    if speaks < wanted {
+        let (address, wanted) = (address.to_owned(), format!("{}.{}", wanted.0, wanted.1));
+        return Err(OpenError::Version { address, version, wanted });
     }
     let names =
         ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy", "min-replicas-to-write"];
@@ -109,9 +108,9 @@ pub(crate) async fn check(
         Ok(value) => pairs(value),
         Err(_) => HashMap::new(),
     };
-    let found = judge(&settings, min_replicas);
+    let found = judge(&settings, options.min_replicas);
     for (check, reason) in found.unsafe_ones {
-        if !allow.contains(&check) {
+        if !options.allow.contains(&check) {
             let (address, name) = (address.to_owned(), check.as_str());
             return Err(OpenError::Unsafe { address, reason, name });
         }

@@ -1,4 +1,4 @@
-//! Claiming, and what there is to claim.
+//! Claiming.
 //!
 //! A claim is several scripts of at most [`SLICE`] firings each, so none holds the server up. Its
 //! nonce is drawn before it is sent: when the answer is lost, or nobody waits for it any more, what
@@ -12,18 +12,16 @@ use std::{
 
 use crate::{
     change::{SWEEPS, digits, flag},
-    deployment::{Deployment, Space, Wanted},
+    deployment::Deployment,
     error::{damaged, unavailable},
     record::{Record, run_name},
     reply::Reply,
     script::Script,
-    settings::{lane_key, lane_name},
+    settings::lane_name,
     token::Ticket,
 };
 use duly_core::{Settings, TimerId, Timestamp, shard::ShardId};
-use duly_store::{
-    ClaimRequest, Claimed, Error, Firing, Lane, Owner, Ready, ReadyCursor, ReadyLane, Result,
-};
+use duly_store::{ClaimRequest, Claimed, Firing, Owner, Result};
 
 /// Most firings that one script grants.
 const SLICE: usize = 64;
@@ -31,8 +29,6 @@ const SLICE: usize = 64;
 const SLICE_BYTES: usize = 1 << 20;
 /// Most lanes that one script looks at.
 const LANES: usize = 64;
-/// Most entries of the index of lanes that one script looks at.
-const ROWS: usize = 256;
 /// How often it is tried to hand a claim back: for as long as the server knows what it granted.
 const HAND_BACK_TRIES: u32 = 240;
 const HAND_BACK_PAUSE: Duration = Duration::from_millis(250);
@@ -232,73 +228,6 @@ impl Deployment {
         Ok(())
     }
 
-    pub(crate) async fn ready(
-        &self,
-        shard: ShardId,
-        after: Option<ReadyCursor>,
-        limit: usize,
-    ) -> Result<Ready> {
-        let (score, member) = match &after {
-            Some(cursor) => read_cursor(cursor)?,
-            None => (Vec::new(), Vec::new()),
-        };
-        let rows = limit.clamp(1, ROWS);
-        let arguments = |strict| vec![flag(strict), score.clone(), member.clone(), digits(rows)];
-        let (_, now, mut reply) = self.strictly(shard, Script::Ready, arguments).await?;
-        let next_at = reply.maybe_time()?;
-        let (score, member) = (reply.bytes()?, reply.bytes()?);
-        let mut found = reply.items()?;
-        let mut lanes: Vec<ReadyLane> = Vec::new();
-        while !found.is_done() {
-            let mut row = found.items()?;
-            let namespace = duly_core::NamespaceName::new(&row.text()?)
-                .map_err(|_| damaged("a namespace's name"))?;
-            let (num, ver) = (row.text()?, row.text()?);
-            let key = lane_key(&row.text()?)?;
-            let (class, count) = (row.text()?, row.number()?);
-            let lane = Lane { namespace, key };
-            let place = lanes.iter().position(|known| known.lane == lane);
-            let place = match place {
-                Some(place) => place,
-                None => {
-                    let settings = match self.remembered(&num, &ver) {
-                        Some(settings) => settings,
-                        None => match self.settings_now(shard, &num).await? {
-                            Some(settings) => settings,
-                            None => continue,
-                        },
-                    };
-                    lanes.push(ReadyLane { lane, first: 0, retry: 0, settings });
-                    lanes.len() - 1
-                }
-            };
-            if class == "f" {
-                lanes[place].first += count;
-            } else {
-                lanes[place].retry += count;
-            }
-        }
-        lanes.sort_by(|a, b| a.lane.cmp(&b.lane));
-        Ok(Ready {
-            lanes,
-            cursor: (!score.is_empty())
-                .then(|| ReadyCursor::new(&[&score[..], b"\0", &member].concat())),
-            next_due_in: next_at.map(|at| Duration::from_millis(at.saturating_since(now).ms())),
-        })
-    }
-
-    async fn settings_now(&self, shard: ShardId, num: &str) -> Result<Option<Arc<Settings>>> {
-        let wanted = Wanted {
-            space: Space::Numbered(num),
-            id: None,
-            letter: None,
-            firing: None,
-            payloads: false,
-        };
-        let case = self.case(shard, wanted).await?;
-        Ok(case.map(|case| Arc::clone(&case.control.settings)))
-    }
-
     /// Hands back what a claim granted whose answer nobody saw, but for the timers that somebody did.
     async fn unclaim(&self, shard: ShardId, nonce: [u8; 6], kept: &HashSet<TimerId>) -> Result<()> {
         let mut reply = self.ask(shard, Script::Unclaim, vec![nonce.to_vec()]).await?;
@@ -389,15 +318,6 @@ enum Stepped {
 /// The place of a lane in the request, from its number in a script, which counts from 1.
 fn lane_index(from: usize, number: u64) -> usize {
     from + usize::try_from(number).unwrap_or(1).saturating_sub(1)
-}
-
-fn read_cursor(cursor: &ReadyCursor) -> Result<(Vec<u8>, Vec<u8>)> {
-    let own = cursor.own();
-    let cut = own.iter().position(|byte| *byte == 0);
-    let cut = cut.ok_or_else(|| {
-        Error::Invalid(duly_core::Invalid::unseen("after", "a cursor that this store made"))
-    })?;
-    Ok((own[..cut].to_vec(), own[cut + 1..].to_vec()))
 }
 
 /// Hands a claim back unless its answer was seen: also when the call was dropped half way.

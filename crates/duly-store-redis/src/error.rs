@@ -19,12 +19,14 @@ pub enum OpenError {
         reason: String,
     },
     /// The server is too old.
-    #[error("{address} runs Redis {version}; 7.0 or newer is needed")]
+    #[error("{address} runs Redis {version}; {wanted} or newer is needed")]
     Version {
         /// Where.
         address: String,
         /// What it runs.
         version: String,
+        /// What is needed for what is asked for.
+        wanted: String,
     },
     /// A setting of the server would lose timers.
     #[error("{address}: {reason}; allow it by name with `{name}` if you accept that")]

@@ -9,8 +9,8 @@
 //!
 //! It promises what [`duly_store::Store`] promises, as far as Redis keeps acknowledged writes: an
 //! asynchronous failover can undo what the promoted replica had not got. `Options::min_replicas`
-//! has every change wait until so many replicas have it (`WAIT`), which makes that rare; it is no
-//! consensus. Leases and retries run by the wall clock of the master, so a step of that clock ends
+//! has every change wait until so many replicas have it (`WAIT`), `Options::on_disk` until it is on
+//! disks too (`WAITAOF`), which makes that rare; it is no consensus. Leases and retries run by the wall clock of the master, so a step of that clock ends
 //! leases early or holds retries up; a verdict is fenced all the same (P8).
 //!
 //! What differs from the design in `docs/adr/0001-the-store-port.md`, and why:
@@ -57,6 +57,7 @@ mod namespaces;
 mod open;
 mod options;
 mod read;
+mod ready;
 mod record;
 mod reply;
 mod router;

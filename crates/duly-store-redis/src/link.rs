@@ -51,6 +51,41 @@ pub(crate) enum Said {
     Refused(String),
 }
 
+/// Who has to have a change before it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Copies {
+    /// How many replicas.
+    pub(crate) replicas: u32,
+    /// On their disks and the master's, not in their memories alone.
+    pub(crate) on_disk: bool,
+    /// How long to wait for them.
+    pub(crate) within: Duration,
+}
+
+impl Copies {
+    /// The command that waits for them, as the last one of a round.
+    fn wait(&self) -> Cmd {
+        let within_ms = u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX);
+        let mut wait = if self.on_disk { cmd("WAITAOF") } else { cmd("WAIT") };
+        if self.on_disk {
+            wait.arg(1);
+        }
+        wait.arg(self.replicas).arg(within_ms);
+        wait
+    }
+
+    /// Whether the answer says that they have it.
+    fn are_there(&self, answer: &Value) -> bool {
+        let enough = |have: &Value, wanted: u32| matches!(have, Value::Int(have) if *have >= i64::from(wanted));
+        match answer {
+            Value::Array(both) if self.on_disk => {
+                both.len() == 2 && enough(&both[0], 1) && enough(&both[1], self.replicas)
+            }
+            have => !self.on_disk && enough(have, self.replicas),
+        }
+    }
+}
+
 /// The connection broke: what was sent may have been done.
 #[derive(Debug)]
 pub(crate) struct Lost(pub(crate) String);
@@ -122,14 +157,13 @@ impl Link {
         sent.map_err(|error| Lost(error.to_string()))
     }
 
-    /// Sends calls in one go. With `replicas`, the second answer is how many replicas have what
-    /// was written.
+    /// Sends calls in one go. The second answer is whether so many copies are there as are wanted.
     pub(crate) async fn round(
         &self,
         seq: &str,
         calls: &[(&Call, Manner)],
-        replicas: Option<(u32, Duration)>,
-    ) -> Result<(Vec<Said>, Option<u64>), Lost> {
+        copies: Option<Copies>,
+    ) -> Result<(Vec<Said>, bool), Lost> {
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
         for (call, manner) in calls {
             if manner.asking {
@@ -151,9 +185,8 @@ impl Link {
             }
             pipeline.add_command(command);
         }
-        if let Some((count, within)) = replicas {
-            let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-            pipeline.add_command(cmd("WAIT").arg(count).arg(within_ms).clone());
+        if let Some(copies) = copies {
+            pipeline.add_command(copies.wait());
         }
         let count = pipeline.len();
         let mut connection = self.connection.clone();
@@ -167,10 +200,8 @@ impl Link {
             let value = values.next().ok_or_else(|| Lost("an answer is missing".to_owned()))?;
             said.push(heard(value));
         }
-        let confirmed = match values.next() {
-            Some(Value::Int(count)) => u64::try_from(count).ok(),
-            _ => None,
-        };
+        let confirmed = copies
+            .is_none_or(|copies| values.next().is_some_and(|answer| copies.are_there(&answer)));
         Ok((said, confirmed))
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     checks,
     deployment::Deployment,
     keys::SHARDS_MAX,
-    link::{Call, Dial},
+    link::{Call, Copies, Dial},
     record::FORMAT,
     reply::Reply,
     router::Router,
@@ -22,18 +22,21 @@ use crate::{
 pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError> {
     let address = Address::parse(&options.url)?;
     let wanted = options.shards.clamp(1, SHARDS_MAX);
-    let replicas =
-        (options.min_replicas > 0).then_some((options.min_replicas, options.replicas_within));
+    let copies = (options.min_replicas > 0 || options.on_disk).then_some(Copies {
+        replicas: options.min_replicas,
+        on_disk: options.on_disk,
+        within: options.replicas_within,
+    });
     let dial = Dial::new(options);
-    let router = |shards, replicas| {
+    let router = |shards, copies| {
         let (address, dial) = (address.clone(), dial.clone());
-        Router::new(address, dial, options.connections, shards, replicas)
+        Router::new(address, dial, options.connections, shards, copies)
     };
     // Shard 0 is in the same slot whatever the number of shards.
     let first = router(1, None);
     reach(&first, &address, options).await?;
     let (shards, name) = found(&first, &address, wanted).await?;
-    let router = router(shards, replicas);
+    let router = router(shards, copies);
     reach(&router, &address, options).await?;
     Ok(Arc::new(Deployment::new(router, shards, xxh3_64(name.as_bytes()))))
 }
@@ -48,7 +51,7 @@ async fn reach(router: &Router, address: &Address, options: &Options) -> Result<
     for server in router.owners().into_keys() {
         let link = router.link(&server).await;
         let link = link.map_err(|error| unreachable(&server, error.to_string()))?;
-        checks::check(&link, &server, options.min_replicas, &options.allow).await?;
+        checks::check(&link, &server, options).await?;
         if !address.cluster && is_cluster(&link).await {
             let text = format!("{server} is part of a Cluster: use redis-cluster://");
             return Err(OpenError::Url(text));

@@ -14,6 +14,9 @@ pub struct Options {
     pub shards: u16,
     /// Replicas that must have a change before it is answered; 0 asks for none.
     pub min_replicas: u32,
+    /// Whether a change is answered only when it is on the disks of the master and of so many
+    /// replicas (`WAITAOF`, Redis 7.2 or newer); otherwise it is in their memories (`WAIT`).
+    pub on_disk: bool,
     /// How long to wait for them.
     pub replicas_within: Duration,
     /// Connections to each server. A wait for replicas holds a connection up, so there are several.
@@ -36,6 +39,7 @@ impl Options {
             url: url.into(),
             shards: 64,
             min_replicas: 0,
+            on_disk: false,
             replicas_within: Duration::from_secs(1),
             connections: 4,
             connect_within: Duration::from_secs(5),

@@ -22,7 +22,7 @@ use crate::{
     address::Address,
     error::{in_doubt, unavailable},
     keys,
-    link::{Call, Dial, Link, Lost, Manner, Said},
+    link::{Call, Copies, Dial, Link, Lost, Manner, Said},
 };
 
 /// How often a call is tried that a server sent elsewhere or put off.
@@ -41,7 +41,7 @@ pub(crate) struct Router {
     servers: Mutex<HashMap<String, Arc<Server>>>,
     /// The server of each shard.
     owners: Mutex<Vec<String>>,
-    replicas: Option<(u32, Duration)>,
+    copies: Option<Copies>,
     /// Where the connections live: that of whoever opened the store, not of whoever calls it.
     runtime: tokio::runtime::Handle,
 }
@@ -81,7 +81,7 @@ impl Router {
         dial: Dial,
         connections: usize,
         shards: u16,
-        replicas: Option<(u32, Duration)>,
+        copies: Option<Copies>,
     ) -> Self {
         let first = address.servers[0].clone();
         Self {
@@ -90,7 +90,7 @@ impl Router {
             seqs: (0..shards).map(|shard| keys::seq(ShardId(shard), shards)).collect(),
             servers: Mutex::default(),
             owners: Mutex::new(vec![first; usize::from(shards)]),
-            replicas,
+            copies,
             address,
             runtime: tokio::runtime::Handle::current(),
         }
@@ -315,8 +315,8 @@ impl Router {
         let sent: Vec<(&Call, Manner)> =
             open.iter().map(|(i, manner)| (&calls[*i], *manner)).collect();
         let writes = sent.iter().any(|(call, _)| !call.script.only_reads());
-        let replicas = self.replicas.filter(|_| writes);
-        let (said, confirmed) = match taken.link.round(self.seq(shard), &sent, replicas).await {
+        let copies = self.copies.filter(|_| writes);
+        let (said, confirmed) = match taken.link.round(self.seq(shard), &sent, copies).await {
             Ok(heard) => heard,
             Err(Lost(reason)) => {
                 taken.drop_link().await;
@@ -339,17 +339,14 @@ impl Router {
                 return None;
             }
         };
-        let too_few = replicas.is_some_and(|(wanted, _)| {
-            confirmed.is_none_or(|confirmed| confirmed < u64::from(wanted))
-        });
         let mut again = Again::default();
         for ((i, manner), said) in open.iter().zip(said) {
             let call = &calls[*i];
             match said {
-                Said::Answer(_) if too_few && !call.script.only_reads() => {
-                    let (wanted, have) = (replicas.map_or(0, |(n, _)| n), confirmed.unwrap_or(0));
+                Said::Answer(_) if !confirmed && !call.script.only_reads() => {
+                    let replicas = copies.map_or(0, |copies| copies.replicas);
                     answers[*i] = Some(Err(in_doubt(format!(
-                        "{have} of {wanted} replicas have confirmed the change"
+                        "not all copies that are asked for ({replicas} replicas) have confirmed it"
                     ))));
                 }
                 Said::Answer(value) => answers[*i] = Some(Ok(value)),

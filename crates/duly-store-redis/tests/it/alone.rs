@@ -282,3 +282,24 @@ async fn a_database_of_another_format_is_refused_and_one_that_is_empty_is_founde
     let said = refused(&options(&url(&server), 8)).await;
     assert!(said.contains("format 99") && said.contains("reads 1"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p1_a_change_can_be_asked_to_be_on_disk_before_it_is_answered() {
+    let server = Server::start(&["--appendfsync", "everysec"]);
+    let mut wanted = options(&url(&server), 2);
+    wanted.on_disk = true;
+    let speaks = tell(server.port(), "INFO server");
+    let speaks = speaks.lines().find_map(|line| line.strip_prefix("redis_version:"));
+    if speaks.is_some_and(|version| version.starts_with("7.0.")) {
+        let said = refused(&wanted).await;
+        assert!(said.contains("7.2 or newer"), "{said}");
+        return;
+    }
+    wanted.replicas_within = Duration::from_secs(10);
+    let store = open(&wanted).await;
+    assert!(matches!(schedule(&store, "a", Millis::ZERO).await, Outcome::Created(_)));
+    (wanted.min_replicas, wanted.replicas_within) = (1, Duration::from_millis(100));
+    let careful = RedisStore::open(&wanted).await.expect("it opens");
+    let outcome = schedule(&careful, "b", Millis::ZERO).await;
+    assert!(matches!(outcome, Outcome::Failed(Error::InDoubt { .. })), "{outcome:?}");
+}

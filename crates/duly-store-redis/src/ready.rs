@@ -1,0 +1,95 @@
+//! What there is to claim: the lanes that have something claimable, page by page.
+
+use std::{sync::Arc, time::Duration};
+
+use duly_core::{NamespaceName, Settings, shard::ShardId};
+use duly_store::{Error, Lane, Ready, ReadyCursor, ReadyLane, Result};
+
+use crate::{
+    change::{digits, flag},
+    deployment::{Deployment, Space, Wanted},
+    error::damaged,
+    script::Script,
+    settings::lane_key,
+};
+
+/// Most entries of the index of lanes that one script looks at.
+const ROWS: usize = 256;
+
+impl Deployment {
+    pub(crate) async fn ready(
+        &self,
+        shard: ShardId,
+        after: Option<ReadyCursor>,
+        limit: usize,
+    ) -> Result<Ready> {
+        let (score, member) = match &after {
+            Some(cursor) => read_cursor(cursor)?,
+            None => (Vec::new(), Vec::new()),
+        };
+        let rows = limit.clamp(1, ROWS);
+        let arguments = |strict| vec![flag(strict), score.clone(), member.clone(), digits(rows)];
+        let (_, now, mut reply) = self.strictly(shard, Script::Ready, arguments).await?;
+        let next_at = reply.maybe_time()?;
+        let (score, member) = (reply.bytes()?, reply.bytes()?);
+        let mut found = reply.items()?;
+        let mut lanes: Vec<ReadyLane> = Vec::new();
+        while !found.is_done() {
+            let mut row = found.items()?;
+            let namespace =
+                NamespaceName::new(&row.text()?).map_err(|_| damaged("a namespace's name"))?;
+            let (num, ver) = (row.text()?, row.text()?);
+            let key = lane_key(&row.text()?)?;
+            let (class, count) = (row.text()?, row.number()?);
+            let lane = Lane { namespace, key };
+            let place = lanes.iter().position(|known| known.lane == lane);
+            let place = match place {
+                Some(place) => place,
+                None => {
+                    let settings = match self.remembered(&num, &ver) {
+                        Some(settings) => settings,
+                        None => match self.settings_now(shard, &num).await? {
+                            Some(settings) => settings,
+                            None => continue,
+                        },
+                    };
+                    lanes.push(ReadyLane { lane, first: 0, retry: 0, settings });
+                    lanes.len() - 1
+                }
+            };
+            if class == "f" {
+                lanes[place].first += count;
+            } else {
+                lanes[place].retry += count;
+            }
+        }
+        lanes.sort_by(|a, b| a.lane.cmp(&b.lane));
+        Ok(Ready {
+            lanes,
+            cursor: (!score.is_empty())
+                .then(|| ReadyCursor::new(&[&score[..], b"\0", &member].concat())),
+            next_due_in: next_at.map(|at| Duration::from_millis(at.saturating_since(now).ms())),
+        })
+    }
+
+    async fn settings_now(&self, shard: ShardId, num: &str) -> Result<Option<Arc<Settings>>> {
+        let wanted = Wanted {
+            space: Space::Numbered(num),
+            id: None,
+            letter: None,
+            firing: None,
+            payloads: false,
+        };
+        let case = self.case(shard, wanted).await?;
+        Ok(case.map(|case| Arc::clone(&case.control.settings)))
+    }
+}
+
+fn read_cursor(cursor: &ReadyCursor) -> Result<(Vec<u8>, Vec<u8>)> {
+    let own = cursor.own();
+    let cut = own.iter().position(|byte| *byte == 0);
+    let cut = cut.ok_or_else(|| {
+        Error::Invalid(duly_core::Invalid::unseen("after", "a cursor that this store made"))
+    })?;
+    Ok((own[..cut].to_vec(), own[cut + 1..].to_vec()))
+}
