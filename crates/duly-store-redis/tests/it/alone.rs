@@ -163,7 +163,11 @@ async fn p3_a_claim_that_nobody_waits_for_is_handed_back_uncounted() {
         // Sent, and dropped before the answer is there.
         let claim = store.claim(place, request(Owner::Consumer { lease: None }));
         if let Some(claimed) = claim.now_or_never() {
-            assert!(claimed.expect("a claim").firings.is_empty(), "it cannot be that fast");
+            // The answer was faster than the look: then there is nothing to hand back.
+            for firing in claimed.expect("a claim").firings {
+                let settled = settle(&store, &firing, SettleVerdict::Release).await;
+                assert_eq!(settled, Ok(SettleOutcome::Ok));
+            }
         }
         let firing =
             until("it is there again", async || claim_all(&store).await.expect("a claim").pop())
