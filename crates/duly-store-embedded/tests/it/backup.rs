@@ -285,7 +285,8 @@ impl Drop for SetAtEnd<'_> {
 /// was acknowledged before a backup began is in it.
 #[test]
 fn p1_p4_a_backup_under_load_has_all_that_was_acknowledged_before_it() {
-    let rounds = number("DULY_CRASH_SEEDS", 6);
+    // The store grows from round to round, in files of 64 kB that are all open.
+    let rounds = number("DULY_CRASH_SEEDS", 6).min(60);
     let _repeat = Repeat::new("backup", &[("DULY_CRASH_SEEDS", rounds)]).with_threads();
     let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
     let disk = Arc::new(RealDisk::open_or_create(dir.path().join("data")).expect("a directory"));
