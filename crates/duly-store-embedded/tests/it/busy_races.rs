@@ -47,7 +47,8 @@ fn add(count: &AtomicU64) {
 /// Whether a schedule was refused because the rewriter has too much before it, as on a machine that
 /// leaves it no time: then nothing has changed.
 fn is_behind(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Refused(Refusal::Exhausted { limit: Limit::Disk, .. }))
+    matches!(outcome, Outcome::Refused(Refusal::Exhausted { limit: Limit::Disk, reason, .. })
+        if reason.contains("wait to be rewritten"))
 }
 
 /// The last thing that happened to each of a caller's own timers.
