@@ -5,9 +5,9 @@ use std::{collections::HashMap, sync::Arc};
 use duly_core::{
     DeliveryId, Incarnation, NamespaceName, Settings, Stub, TimerId, Timestamp, shard::ShardId,
 };
-use duly_store::{Health, Result};
+use duly_store::{Health, Result, deployment::Announcement};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 use crate::{
     case::{Case, Control, Letter, Live, Seen},
@@ -24,6 +24,9 @@ use crate::{
 /// Most namespaces whose settings are remembered.
 const KNOWN_MAX: usize = 10_000;
 
+/// Announcements that are kept for a listener that is behind; one that is lost costs a second at most.
+const ANNOUNCEMENTS: usize = 1_024;
+
 /// The inside of a store.
 #[derive(Debug)]
 pub(crate) struct Deployment {
@@ -32,6 +35,7 @@ pub(crate) struct Deployment {
     /// Tells tokens of this deployment from those of another.
     pub(crate) seed: u64,
     pub(crate) wakeups: Vec<watch::Sender<u64>>,
+    pub(crate) announced: broadcast::Sender<Announcement>,
     pub(crate) health: Mutex<Health>,
     /// Settings by the number of their namespace, with their version.
     known: Mutex<HashMap<String, (String, Arc<Settings>)>>,
@@ -69,6 +73,7 @@ impl Deployment {
             shards,
             seed,
             wakeups: (0..shards).map(|_| watch::Sender::new(0)).collect(),
+            announced: broadcast::Sender::new(ANNOUNCEMENTS),
             health: Mutex::default(),
             known: Mutex::default(),
         }
@@ -205,6 +210,20 @@ impl Deployment {
             created_at,
             updated_at: resumed.unwrap_or(updated_at),
         })
+    }
+
+    /// Takes a message of a shard's channel: a namespace that has something for consumers, or nothing,
+    /// which wakes.
+    pub(crate) fn hear(&self, shard: ShardId, message: &[u8]) {
+        if message.is_empty() {
+            self.wake(shard);
+            return;
+        }
+        let name = str::from_utf8(message).ok().and_then(|name| NamespaceName::new(name).ok());
+        if let Some(name) = name {
+            // Nobody may be listening.
+            let _unheard = self.announced.send((shard, name));
+        }
     }
 
     /// Wakes whoever waits for something claimable in a shard.

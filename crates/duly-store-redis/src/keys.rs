@@ -21,7 +21,8 @@
 //! | `s:<num>:<id>` | string, TTL | a stub |
 //! | `sl:<num>`, `sd:<num>:F`, `:C` | zset | stubs in order of ending, and of due time |
 //! | `dead:<num>`, `di:<num>`, `dx:<num>` | zset, zset, hash | dead letters by due time, by id and order of dying, by delivery id |
-//! | `wake` | channel | something became claimable |
+//! | `members` | hash | run → count of beats, whether it leaves, protocols, name (shard 0) |
+//! | `wake` | channel | something became claimable; a namespace that pulling consumers are to look at |
 
 use duly_core::{Incarnation, TimerId, shard::ShardId};
 

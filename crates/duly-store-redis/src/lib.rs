@@ -54,6 +54,7 @@ mod health;
 mod keys;
 mod link;
 mod namespaces;
+mod nodes;
 mod open;
 mod options;
 mod read;

@@ -315,7 +315,8 @@ impl Router {
         let sent: Vec<(&Call, Manner)> =
             open.iter().map(|(i, manner)| (&calls[*i], *manner)).collect();
         let writes = sent.iter().any(|(call, _)| !call.script.only_reads());
-        let copies = self.copies.filter(|_| writes);
+        let kept = sent.iter().any(|(call, _)| call.script.waits_for_copies());
+        let copies = self.copies.filter(|_| kept);
         let (said, confirmed) = match taken.link.round(self.seq(shard), &sent, copies).await {
             Ok(heard) => heard,
             Err(Lost(reason)) => {
@@ -343,7 +344,7 @@ impl Router {
         for ((i, manner), said) in open.iter().zip(said) {
             let call = &calls[*i];
             match said {
-                Said::Answer(_) if !confirmed && !call.script.only_reads() => {
+                Said::Answer(_) if !confirmed && call.script.waits_for_copies() => {
                     let replicas = copies.map_or(0, |copies| copies.replicas);
                     answers[*i] = Some(Err(in_doubt(format!(
                         "not all copies that are asked for ({replicas} replicas) have confirmed it"

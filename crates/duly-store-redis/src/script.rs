@@ -67,6 +67,9 @@ scripts! {
     Trim: "trim", Writes, [ENDED];
     Forecast: "forecast", Reads, [LANES];
     Health: "health", Reads, [LANES];
+    Beat: "beat", Writes, [];
+    Holders: "holders", Reads, [];
+    Announce: "announce", Writes, [];
 }
 
 impl Script {
@@ -89,6 +92,12 @@ impl Script {
     /// Whether calling it again changes nothing.
     pub(crate) const fn only_reads(self) -> bool {
         matches!(self.parts().0, Flags::Reads)
+    }
+
+    /// Whether what it writes has to be on the replicas before it is answered: not what is said again
+    /// within a second.
+    pub(crate) const fn waits_for_copies(self) -> bool {
+        !self.only_reads() && !matches!(self, Self::Beat | Self::Announce)
     }
 
     /// Its place among the digests of a server.

@@ -18,7 +18,7 @@ use crate::{OpenError, Options, deployment::Deployment, health, open, wakeups};
 /// Timers in Redis or Valkey. Cheap to share; dropping it ends its connections and leaves everything
 /// in Redis as it is.
 pub struct RedisStore {
-    deployment: Arc<Deployment>,
+    pub(crate) deployment: Arc<Deployment>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -43,7 +43,7 @@ impl RedisStore {
         self.deployment.look().await;
     }
 
-    fn own(&self, shard: ShardId) -> Result<()> {
+    pub(crate) fn own(&self, shard: ShardId) -> Result<()> {
         if shard.0 < self.deployment.shards {
             return Ok(());
         }
@@ -197,5 +197,9 @@ impl Store for RedisStore {
 
     fn health(&self) -> Health {
         self.deployment.health.lock().clone()
+    }
+
+    fn deployment(&self) -> Option<&dyn duly_store::Deployment> {
+        Some(self)
     }
 }

@@ -1,6 +1,7 @@
 //! Waking: what became claimable earlier than anybody was told.
 //!
-//! Scripts publish on `wake`, a channel of their shard. One connection to each server listens; a
+//! Scripts publish on `wake`, a channel of their shard: nothing, which wakes the shard's loops, or the
+//! name of a namespace that has something for pulling consumers there. One connection to each server listens; a
 //! message that is lost costs the waiting the second for which they sleep at most. Every time that
 //! a connection is made, all its shards are woken once, as messages may have gone by.
 
@@ -92,7 +93,10 @@ async fn listen_to(
                 if let Some(Value::BulkString(channel)) = data.first()
                     && let Some(shard) = channels.get(channel)
                 {
-                    deployment.wake(*shard);
+                    match data.get(1) {
+                        Some(Value::BulkString(message)) => deployment.hear(*shard, message),
+                        _ => deployment.wake(*shard),
+                    }
                 }
             }
             PushKind::Disconnection | PushKind::SUnsubscribe => break,

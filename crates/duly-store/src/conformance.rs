@@ -26,6 +26,7 @@ mod cases;
 mod claim;
 mod clock;
 mod dead;
+mod deployment;
 mod durable;
 mod fire;
 mod forecast;
@@ -88,6 +89,8 @@ pub enum Ran {
     NotDurable,
     /// Not at all, because the harness cannot step the wall clock.
     NoClockSteps,
+    /// Not at all, because nodes cannot share the store.
+    NotShared,
 }
 
 /// One case of the suite. It panics when the store breaks a promise.
@@ -172,7 +175,9 @@ pub fn run_all<H: Harness + 'static>(make: impl Fn() -> H) -> Report {
         });
         match outcome {
             Ok(Ran::Whole) => report.passed.push(case.name),
-            Ok(Ran::NotDurable | Ran::NoClockSteps) => report.skipped.push(case.name),
+            Ok(Ran::NotDurable | Ran::NoClockSteps | Ran::NotShared) => {
+                report.skipped.push(case.name)
+            }
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().cloned();
                 let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));

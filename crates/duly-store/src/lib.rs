@@ -21,6 +21,7 @@
 pub mod claim;
 pub mod command;
 pub mod conformance;
+pub mod deployment;
 pub mod error;
 pub mod forecast;
 mod limit;
@@ -36,6 +37,7 @@ pub use claim::{
     ClaimRequest, Claimed, Firing, Lane, LaneClaim, NodeRun, Owner, Ready, ReadyCursor, ReadyLane,
 };
 pub use command::{Answer, Command, Operation, Outcome, Refusal};
+pub use deployment::Deployment;
 pub use error::{Error, Result};
 pub use forecast::{Forecast, ForecastRequest};
 pub use limit::Limit;

@@ -22,9 +22,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
-    ClaimRequest, Claimed, Command, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
-    Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture,
-    TimerView, command,
+    ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
+    NodeRun, Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
+    StoreFuture, TimerView, command,
     error::Result,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
@@ -35,6 +35,7 @@ mod clock;
 mod import;
 mod lanes;
 mod letters;
+mod members;
 mod namespaces;
 mod overdue;
 mod read;
@@ -43,6 +44,7 @@ mod space;
 mod state;
 
 use clock::{Clocks, Now};
+use members::Members;
 use state::State;
 
 /// The reference store: one shard, everything in memory.
@@ -50,6 +52,8 @@ pub struct MemoryStore {
     clocks: Clocks,
     state: Mutex<State>,
     wakeups: watch::Sender<u64>,
+    /// Set where several nodes share it.
+    members: Option<Members>,
 }
 
 impl MemoryStore {
@@ -60,6 +64,7 @@ impl MemoryStore {
             clocks: Clocks::start(clock),
             state: Mutex::new(State::new(random_seed)),
             wakeups: watch::Sender::new(0),
+            members: None,
         }
     }
 
@@ -125,6 +130,7 @@ impl Store for MemoryStore {
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
         async move {
             own(shard)?;
+            self.members.as_ref().map_or(Ok(()), |members| members.may_claim(request.owner))?;
             self.look(|state, now| state.claim(shard, &request, now))
         }
         .boxed()
@@ -146,6 +152,9 @@ impl Store for MemoryStore {
         let owner = Owner::Node(run);
         async move {
             own(shard)?;
+            if let Some(members) = &self.members {
+                members.release(run);
+            }
             Ok(self.change(|state, now| state.release(|holder| holder == owner, now)))
         }
         .boxed()
@@ -228,6 +237,10 @@ impl Store for MemoryStore {
 
     fn health(&self) -> Health {
         self.look(|state, now| state.health(now))
+    }
+
+    fn deployment(&self) -> Option<&dyn Deployment> {
+        self.members.is_some().then_some(self)
     }
 }
 

@@ -7,8 +7,9 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::{
-    ClaimRequest, Claimed, Command, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
-    Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, TimerView,
+    ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
+    NodeRun, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats,
+    TimerView,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
 
@@ -144,4 +145,10 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// How the store feels; answers at once, also while it is busy. Counts may be some seconds old.
     fn health(&self) -> Health;
+
+    /// Where several nodes share this store: how they find each other. `None` for a store that belongs
+    /// to one process.
+    fn deployment(&self) -> Option<&dyn Deployment> {
+        None
+    }
 }

@@ -5,8 +5,8 @@
 //! [`conformance_tests!`](crate::conformance_tests) cannot differ.
 
 use super::{
-    Case, call, cancel, claim, dead, durable, fire, forecast, import, intact, lease, limits, list,
-    namespaces, occurrence, race, reschedule, schedule, settle, stats, time,
+    Case, call, cancel, claim, dead, deployment, durable, fire, forecast, import, intact, lease,
+    limits, list, namespaces, occurrence, race, reschedule, schedule, settle, stats, time,
 };
 
 /// Calls the macro `$with` (of this crate) with `$pass` in braces and then every topic with its
@@ -174,6 +174,13 @@ macro_rules! conformance_cases {
                 p4_a_lease_taken_before_a_pause_can_be_settled,
                 p6_settings_reach_what_is_pending,
                 p2_something_claimable_wakes_the_waiting,
+            }
+            deployment {
+                p3_members_hear_of_each_other,
+                p3_a_member_ends_only_if_its_count_stands_still,
+                p3_who_holds_leases_is_known,
+                p8_a_run_that_was_released_claims_nothing,
+                p9_an_announcement_reaches_every_listener,
             }
             limits {
                 p10_t7_payloads_up_to_the_limit_and_no_further,

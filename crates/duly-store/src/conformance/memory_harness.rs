@@ -29,6 +29,12 @@ impl MemoryHarness {
         Self { clock, store }
     }
 
+    /// One whose store nodes share: runs that were released claim nothing any more.
+    pub fn shared(clock: ManualClock, random_seed: u64) -> Self {
+        let store = MemoryStore::new(Arc::new(clock.clone()), random_seed);
+        Self { clock, store: Arc::new(store.shared_by_nodes()) }
+    }
+
     /// Its clock.
     pub fn clock(&self) -> &ManualClock {
         &self.clock

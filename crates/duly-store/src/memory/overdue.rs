@@ -13,6 +13,7 @@ use super::{
     clock::Now,
     space::{Lease, Space},
 };
+use crate::Owner;
 
 /// Reason in the history of an attempt whose lease ran out.
 pub(super) const LEASE_ENDED: &str = "the lease ended before a verdict";
@@ -32,6 +33,11 @@ impl Space {
         let retention = self.settings.retention;
         self.stubs.retain(|_, stub| stub.value.ended_at.saturating_add(retention) > now.wall);
         self.bound_stubs();
+    }
+
+    /// Who holds leases.
+    pub(super) fn owners(&self) -> impl Iterator<Item = Owner> {
+        self.live.values().filter_map(|live| live.lease.map(|lease| lease.owner))
     }
 
     /// Ids of the firings under a lease that `which` picks.

@@ -1,11 +1,11 @@
 //! Everything the store holds: namespaces, the tokens it handed out, and its random source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use duly_core::{NamespaceName, TimerId};
 
 use super::{clock::Now, space::Space};
-use crate::{Command, Error, Outcome, Owner, Refusal, Result, random::SplitMix64};
+use crate::{Command, Error, NodeRun, Outcome, Owner, Refusal, Result, random::SplitMix64};
 
 /// The whole state.
 #[derive(Debug)]
@@ -60,6 +60,18 @@ impl State {
     }
 
     /// Ends the leases of every owner that `gone` says is gone; answers how many.
+    /// Runs of nodes that hold leases.
+    pub(super) fn holders(&self) -> Vec<NodeRun> {
+        let held = self.spaces.values().flat_map(Space::owners);
+        let runs: BTreeSet<NodeRun> = held
+            .filter_map(|owner| match owner {
+                Owner::Node(run) => Some(run),
+                Owner::Consumer { .. } => None,
+            })
+            .collect();
+        runs.into_iter().collect()
+    }
+
     pub(super) fn release(&mut self, gone: impl Fn(Owner) -> bool, now: Now) -> u64 {
         let released = self.spaces.values_mut().map(|space| {
             let held = space.leased(|lease| gone(lease.owner));

@@ -1,0 +1,8 @@
+-- Tells every node that a namespace has something for pulling consumers in this shard.
+--
+-- KEYS  seq
+-- ARGV  1 namespace
+-- reply OK
+write('SPUBLISH', K .. 'wake', ARGV[1])
+flush()
+return { 'OK' }

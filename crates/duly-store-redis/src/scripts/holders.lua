@@ -1,0 +1,10 @@
+-- Runs of nodes that hold leases in this shard.
+--
+-- KEYS  seq
+-- ARGV  none
+-- reply for each: run
+local out = {}
+for _, run in ipairs(call('HKEYS', K .. 'runs')) do
+  if call('EXISTS', K .. 'own:' .. run) == 1 then out[#out + 1] = run end
+end
+return out

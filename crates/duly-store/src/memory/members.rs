@@ -1,0 +1,123 @@
+//! A memory store that several nodes of one process share: for tests of nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use duly_core::{Millis, NamespaceName, shard::ShardId};
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+
+use super::{MemoryStore, own};
+use crate::{
+    Deployment, Error, NodeRun, Owner, Result, StoreFuture,
+    deployment::{Announcement, Beat, Heard, Member, Presence},
+};
+
+/// Announcements that are kept for a listener that is behind.
+const ANNOUNCEMENTS: usize = 1_024;
+
+/// Who shares the store.
+#[derive(Debug)]
+pub(super) struct Members {
+    alive: Mutex<BTreeMap<NodeRun, Member>>,
+    /// Runs that were released: they claim nothing any more.
+    released: Mutex<BTreeSet<NodeRun>>,
+    announced: broadcast::Sender<Announcement>,
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self {
+            alive: Mutex::default(),
+            released: Mutex::default(),
+            announced: broadcast::Sender::new(ANNOUNCEMENTS),
+        }
+    }
+}
+
+impl Members {
+    pub(super) fn may_claim(&self, owner: Owner) -> Result<()> {
+        match owner {
+            Owner::Node(run) if self.released.lock().contains(&run) => Err(Error::Unavailable {
+                reason: "this run of the node has been released".to_owned(),
+                retry_after: Millis::from_secs(1),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn release(&self, run: NodeRun) {
+        self.released.lock().insert(run);
+    }
+
+    fn beat(&self, beat: Beat) -> Heard {
+        let mut alive = self.alive.lock();
+        for (run, beats) in beat.dead {
+            if alive.get(&run).is_some_and(|member| member.beats == beats) {
+                alive.remove(&run);
+            }
+        }
+        if beat.presence == Presence::Left {
+            alive.remove(&beat.run);
+            return Heard::Members(alive.values().cloned().collect());
+        }
+        let known = alive.get(&beat.run).map(|member| member.beats);
+        let beats = match known {
+            None if beat.presence != Presence::Joining => return Heard::Over,
+            known => known.unwrap_or(0) + 1,
+        };
+        let member = Member {
+            run: beat.run,
+            name: beat.name,
+            protocols: beat.protocols,
+            is_leaving: beat.presence == Presence::Leaving,
+            beats,
+        };
+        alive.insert(beat.run, member);
+        Heard::Members(alive.values().cloned().collect())
+    }
+}
+
+impl MemoryStore {
+    /// The same store, for several nodes of this process.
+    #[must_use]
+    pub fn shared_by_nodes(mut self) -> Self {
+        self.members = Some(Members::default());
+        self
+    }
+
+    fn members(&self) -> Result<&Members> {
+        self.members.as_ref().ok_or_else(|| Error::Unavailable {
+            reason: "this store belongs to one node".to_owned(),
+            retry_after: Millis::from_secs(1),
+        })
+    }
+}
+
+impl Deployment for MemoryStore {
+    fn beat(&self, beat: Beat) -> StoreFuture<'_, Heard> {
+        async move { Ok(self.members()?.beat(beat)) }.boxed()
+    }
+
+    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {
+        async move {
+            own(shard)?;
+            Ok(self.look(|state, _| state.holders()))
+        }
+        .boxed()
+    }
+
+    fn announce(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, ()> {
+        async move {
+            // Nobody may be listening.
+            let _unheard = self.members()?.announced.send((shard, namespace));
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn announcements(&self) -> broadcast::Receiver<Announcement> {
+        let members = self.members.as_ref();
+        members.map_or_else(|| broadcast::Sender::new(1).subscribe(), |m| m.announced.subscribe())
+    }
+}
