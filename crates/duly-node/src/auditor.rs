@@ -17,7 +17,7 @@ use duly_core::{destination::LaneKey, shard::ShardId};
 use duly_store::{Error, Lane, Ready, ReadyCursor, Result};
 use rustc_hash::FxHashSet;
 
-use crate::{phase::Phase, record::Recorder, state::Shared, waker::SLEEP_MAX};
+use crate::{nodes::Part, phase::Phase, record::Recorder, state::Shared, waker::SLEEP_MAX};
 
 /// Lanes of one page.
 const PAGE: usize = 256;
@@ -73,6 +73,10 @@ async fn ready(shared: &Shared, shard: ShardId, after: Option<ReadyCursor>) -> R
 async fn look(shared: &Shared) -> Result<FxHashSet<(ShardId, Lane)>> {
     let mut seen = FxHashSet::default();
     for shard in shared.shards() {
+        // The lanes of another node's shards are its work.
+        if shared.nodes.part(shard, shared.clock.boot()) != Part::Ours {
+            continue;
+        }
         let mut after = None;
         loop {
             let page = ready(shared, shard, after).await?;

@@ -10,7 +10,7 @@ use duly_core::{
     timer::{AttemptOutcome, Wait},
 };
 use duly_sink::{Delivery, Envelope};
-use duly_store::{Firing, Lane, SettleVerdict, Settlement, Token};
+use duly_store::{Firing, Lane, NodeRun, SettleVerdict, Settlement, Token};
 
 use crate::{
     lanes::{Kind, Permit, Receiver, Reception},
@@ -24,9 +24,17 @@ use crate::{
 /// of a node has no end of its own, but settings and payload grow old with the claim.
 pub(crate) const HOLD_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// Starts the attempt, which holds this. `claim_sent_at` is the boot-time clock before the claim was
-/// sent.
-pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, permit: Permit, claim_sent_at: Duration) {
+/// The claim that brought a firing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claimed {
+    /// Who claimed.
+    pub(crate) run: NodeRun,
+    /// The boot-time clock before the claim was sent.
+    pub(crate) sent_at: Duration,
+}
+
+/// Starts the attempt, which holds this.
+pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, permit: Permit, claim: Claimed) {
     let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
     let slot = Slot::new(Arc::clone(shared), lane, permit);
     let attempt = Attempt {
@@ -35,10 +43,10 @@ pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, permit: Permit, claim_
         namespace: firing.namespace.clone(),
         slot: Some(slot),
     };
-    tokio::spawn(run(attempt, firing, claim_sent_at));
+    tokio::spawn(run(attempt, firing, claim));
 }
 
-async fn run(mut attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
+async fn run(mut attempt: Attempt, firing: Firing, claim: Claimed) {
     let shared = Arc::clone(&attempt.shared);
     let receiver = attempt.choose(&firing);
     let chosen = match (&firing.settings.fallback, receiver) {
@@ -56,9 +64,12 @@ async fn run(mut attempt: Attempt, firing: Firing, claim_sent_at: Duration) {
         attempt.conclude(verdict(delivery));
         return;
     };
-    let held_for = shared.clock.boot().saturating_sub(claim_sent_at);
+    let boot = shared.clock.boot();
+    let held_for = boot.saturating_sub(claim.sent_at);
     let may_send_for = HOLD_FOR.saturating_sub(held_for);
-    if may_send_for.is_zero() || shared.phases.now() == Phase::CutOff {
+    // Whoever is not heard by the others does not send: they may have sent it already.
+    let may_send = shared.nodes.may_send(claim.run, boot);
+    if may_send_for.is_zero() || !may_send || shared.phases.now() >= Phase::CutOff {
         attempt.conclude(SettleVerdict::Release);
         return;
     }

@@ -12,12 +12,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use duly_core::{destination::LaneKey, shard::ShardId};
+use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::{ClaimRequest, LaneClaim, Owner, ReadyCursor, Result};
 
 use crate::{
     deliver,
     lanes::{Granted, Planned},
+    nodes::{Part, When},
     phase::Phase,
     pull,
     state::{Shared, wall_after},
@@ -95,6 +96,12 @@ impl Found {
 
 async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result<()> {
     let mut found = Found::default();
+    match shared.nodes.part(shard, shared.clock.boot()) {
+        Part::Ours => {}
+        Part::Others => return visit(shared, shard).await,
+        // A beat that is heard rings.
+        Part::None => return Ok(()),
+    }
     resume(shared, shard, &mut found, times).await?;
     let due = shared.bell(shard).take_due() || found.look_again;
     let too_soon = times.walk_at.saturating_sub(shared.clock.boot());
@@ -124,6 +131,44 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
     Ok(())
 }
 
+/// Looks for waiting calls in a shard that another node looks after, in case an announcement of it was
+/// lost.
+async fn visit(shared: &Arc<Shared>, shard: ShardId) -> Result<()> {
+    if !shared.bell(shard).take_due() || shared.pull.waiting() == 0 {
+        return Ok(());
+    }
+    let mut after = None;
+    while shared.phases.now() == Phase::Running {
+        let page = shared.store.ready(shard, after, PAGE).await?;
+        shared.shard_turned(shard);
+        for ready in page.lanes.iter().filter(|ready| ready.lane.key == LaneKey::Pull) {
+            pull::ready_in(shared, shard, &ready.lane.namespace);
+        }
+        after = page.cursor;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Has other nodes' waiting calls hear of a namespace.
+fn announce(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName, found: &mut Found) {
+    match shared.nodes.announces(shard, namespace, shared.clock.boot()) {
+        When::Never => {}
+        When::In(wait) => found.sooner(Some(wait)),
+        When::Now => {
+            let (shared, namespace) = (Arc::clone(shared), namespace.clone());
+            tokio::spawn(async move {
+                let Some(deployment) = shared.store.deployment() else { return };
+                if let Err(error) = deployment.announce(shard, namespace).await {
+                    shared.log_store_error("announce", &error);
+                }
+            });
+        }
+    }
+}
+
 /// Asks the store which lanes have something, and serves them. With as many waiting as can be
 /// remembered it ends, and the next walk goes on from there.
 async fn walk(
@@ -141,7 +186,10 @@ async fn walk(
         let mut push = Vec::new();
         for ready in page.lanes {
             match &ready.lane.key {
-                LaneKey::Pull => pull::ready(shared, &ready.lane.namespace),
+                LaneKey::Pull => {
+                    pull::ready(shared, &ready.lane.namespace);
+                    announce(shared, shard, &ready.lane.namespace, found);
+                }
                 LaneKey::Origin(_) | LaneKey::Overflow => push.push(ready),
             }
         }
@@ -205,13 +253,17 @@ async fn claim(
     if shared.phases.now() != Phase::Running {
         return Ok(());
     }
+    let run = shared.nodes.run();
     let request = ClaimRequest {
         total_max: lanes.iter().map(|c| c.first_max + c.retry_max).sum(),
         lanes,
         bytes_max: shared.options.claim_bytes_max,
-        owner: Owner::Node(shared.run),
+        owner: Owner::Node(run),
     };
     let sent_at = shared.clock.boot();
+    if !shared.nodes.may_send(run, sent_at) {
+        return Ok(());
+    }
     let claimed = shared.store.claim(shard, request).await?;
     shared.shard_turned(shard);
     found.sooner(claimed.next_due_in);
@@ -223,7 +275,7 @@ async fn claim(
     let Granted { excess, firings, look_again } = granted;
     found.look_again |= look_again;
     for (firing, permit) in firings {
-        deliver::start(shared, firing, permit, sent_at);
+        deliver::start(shared, firing, permit, deliver::Claimed { run, sent_at });
     }
     for firing in excess {
         shared.release_later(firing.token, firing.namespace);
@@ -253,6 +305,7 @@ pub(crate) async fn listen(shared: Arc<Shared>, shard: ShardId) {
     while shared.phases.now() == Phase::Running {
         tokio::select! {
             changed = wakeups.changed() => match changed {
+                Ok(()) if shared.nodes.part(shard, shared.clock.boot()) == Part::Others => {}
                 Ok(()) => shared.bell(shard).ring_due(),
                 // The store is gone, and the loop hears of it by itself.
                 Err(_) => return,

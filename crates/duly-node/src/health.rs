@@ -23,6 +23,9 @@ pub struct NodeHealth {
     pub restarts: u64,
     /// Lanes with something due that nobody worked on at the last two looks, a few of them by name.
     pub neglected: Vec<String>,
+    /// Set while the node may begin nothing because no other can know that it is alive: how long ago it
+    /// was last heard.
+    pub cut_off_for: Option<Duration>,
 }
 
 /// One loop.

@@ -1,7 +1,6 @@
 //! Starting a node, and the handle to it.
 
 use std::{
-    hash::{BuildHasher, Hasher, RandomState},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -11,7 +10,7 @@ use std::{
 
 use duly_core::{NamespaceName, env::Clock, shard::ShardId};
 use duly_sink::Sink;
-use duly_store::{NodeRun, Result, SettleOutcome, Settlement, Store};
+use duly_store::{Result, SettleOutcome, Settlement, Store};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
@@ -21,6 +20,7 @@ use crate::{
     health::Beat,
     lanes::{Lanes, Listing},
     log_limit::LogLimit,
+    nodes::{self, MemberView, Nodes},
     phase::{Phase, Phases},
     pull::{self, Pull},
     record::{Recorder, Way},
@@ -64,6 +64,7 @@ impl Node {
         waker: impl FnOnce(Arc<[Bell]>) -> Box<dyn Waker>,
     ) -> Handle {
         let shards = store.shards();
+        let nodes = Nodes::new(&*store, options.name.clone());
         let bells: Arc<[Bell]> = (0..shards).map(|_| Bell::default()).collect();
         let mut senders = Vec::new();
         let mut receivers = Vec::new();
@@ -99,7 +100,7 @@ impl Node {
             recorder: Recorder::default(),
             failed_attempts: LogLimit::default(),
             store_errors: LogLimit::default(),
-            run: NodeRun(random()),
+            nodes,
             store,
             sink,
             clock,
@@ -128,14 +129,13 @@ impl Node {
         supervise::spawn("auditor".to_owned(), guarded, Arc::default(), auditor::run);
         let guarded = Arc::clone(&shared);
         supervise::spawn("census".to_owned(), guarded, Arc::default(), census::run);
+        let guarded = Arc::clone(&shared);
+        supervise::spawn("beats".to_owned(), guarded, Arc::default(), nodes::run);
+        let guarded = Arc::clone(&shared);
+        supervise::spawn("announcements".to_owned(), guarded, Arc::default(), nodes::listen);
         shared.ring_all();
         Handle(shared)
     }
-}
-
-/// A random number from the standard library's seed: tells this node from its earlier lives.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// The handle to a running node; cheap to clone.
@@ -198,10 +198,18 @@ impl Handle {
         let shared = &self.0;
         shared.phases.enter(Phase::Draining);
         shared.pull.send_all_away();
+        shared.nodes.beat_now();
         let within = shared.options.drain_within;
-        if tokio::time::timeout(within, self.quiet()).await.is_ok() {
-            return;
+        if tokio::time::timeout(within, self.quiet()).await.is_err() {
+            self.cut_off().await;
         }
+        shared.phases.enter(Phase::Left);
+        nodes::leave(shared).await;
+    }
+
+    /// Gives up what did not end in time.
+    async fn cut_off(&self) {
+        let shared = &self.0;
         let in_flight = shared.lanes.lock().in_flight();
         tracing::warn!(in_flight, "attempts that did not end in time are given up");
         shared.phases.enter(Phase::CutOff);
@@ -214,6 +222,11 @@ impl Handle {
     /// The push lanes of a namespace that hold something or lately did.
     pub fn lanes(&self, namespace: &NamespaceName) -> Vec<LaneLoad> {
         census::list(&self.0, Listing::new(namespace.clone()))
+    }
+
+    /// The nodes of the deployment as this one sees them, itself among them while it is heard.
+    pub fn members(&self) -> Vec<MemberView> {
+        self.0.nodes.members(self.0.clock.boot(), self.0.store.shards())
     }
 
     /// What is known of a namespace's fallback, whether it has one or not.
@@ -254,6 +267,7 @@ impl Handle {
             draining: self.0.phases.now() != Phase::Running,
             restarts: self.0.watch.restarts(),
             neglected: self.0.watch.neglected.lock().clone(),
+            cut_off_for: self.0.nodes.cut_off_for(boot),
         }
     }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 /// Limits and times of a node.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// What the node is called, for people who look at the deployment.
+    pub name: String,
     /// Push attempts under way at once, over all lanes.
     pub workers_max: usize,
     /// Lease calls that wait at once, over all namespaces.
@@ -25,6 +27,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            name: "node".to_owned(),
             workers_max: 1024,
             pull_waiters_max: 10_000,
             drain_within: Duration::from_secs(25),

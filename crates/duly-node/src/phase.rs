@@ -1,4 +1,4 @@
-//! The phases of a node's life: running, draining, cut off. They only go forward.
+//! The phases of a node's life: running, draining, cut off, left. They only go forward.
 
 use tokio::sync::watch;
 
@@ -11,6 +11,8 @@ pub(crate) enum Phase {
     Draining,
     /// Attempts under way are given up.
     CutOff,
+    /// Nothing is under way any more, and the other nodes know it.
+    Left,
 }
 
 /// The phase, to be set and waited for.

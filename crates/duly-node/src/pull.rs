@@ -157,6 +157,11 @@ impl Pull {
         self.waiters.lock().is_neglected(namespace)
     }
 
+    /// Namespaces for which calls wait.
+    pub(crate) fn waited_for(&self) -> Vec<NamespaceName> {
+        self.waiters.lock().waited_for()
+    }
+
     /// Answers every waiting call with nothing.
     pub(crate) fn send_all_away(&self) {
         let answers = self.waiters.lock().take_all();
@@ -170,6 +175,12 @@ impl Pull {
 pub(crate) fn ready(shared: &Arc<Shared>, namespace: &NamespaceName) {
     let serve = shared.pull.waiters.lock().ready(namespace);
     start(shared, namespace, serve);
+}
+
+/// The same, of a shard: the next claim begins there.
+pub(crate) fn ready_in(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
+    shared.pull.next_shard.store(shard.0, Ordering::Relaxed);
+    ready(shared, namespace);
 }
 
 /// A lease call, from its arrival to its answer.
@@ -200,6 +211,9 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
     let place = Place { shared, namespace: &namespace, id };
     Recorder::waiters(shared.pull.waiting());
     start(shared, &namespace, serve);
+    if !wait.is_zero() {
+        shared.nodes.waits(&namespace);
+    }
     // Between the look at the phase above and the queue a drain may have sent everybody away.
     if shared.phases.now() != Phase::Running {
         shared.pull.send_all_away();

@@ -169,9 +169,10 @@ pub(crate) async fn run(
 /// own, so all are ended: the firings are due again, and what is under way settles in vain.
 async fn give_leases_back(shared: &Shared, shard: ShardId) {
     shared.watch.restarted("settling", "panicked; the leases of this node are given back");
-    if let Err(error) = shared.store.release_owner(shard, shared.run).await {
+    if let Err(error) = shared.store.release_owner(shard, shared.nodes.run()).await {
         shared.log_store_error("release after a panic", &error);
     }
+    shared.nodes.begin_again();
 }
 
 async fn settle(shared: &Shared, shard: ShardId, patience: &mut Patience, batch: Vec<Entry>) {

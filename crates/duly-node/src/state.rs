@@ -11,7 +11,7 @@ use std::{
 
 use duly_core::{env::Clock, shard::ShardId};
 use duly_sink::Sink;
-use duly_store::{Lane, NodeRun, Store};
+use duly_store::{Lane, Store};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
@@ -20,6 +20,7 @@ use crate::{
     health::Beat,
     lanes::{Kind, Lanes, Permit, Reception},
     log_limit::LogLimit,
+    nodes::Nodes,
     phase::Phases,
     pull::Pull,
     record::Recorder,
@@ -34,8 +35,8 @@ pub(crate) struct Shared {
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Options,
-    /// This run of the node: whose leases its claims are.
-    pub(crate) run: NodeRun,
+    /// The other nodes, and by which run this one claims.
+    pub(crate) nodes: Nodes,
     pub(crate) lanes: Mutex<Lanes>,
     pub(crate) pull: Pull,
     pub(crate) phases: Phases,

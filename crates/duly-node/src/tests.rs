@@ -16,6 +16,7 @@ mod flaky;
 mod guards;
 mod held;
 mod lanes;
+mod nodes;
 mod pull;
 mod settings;
 mod watchdog;

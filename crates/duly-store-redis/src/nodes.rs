@@ -4,7 +4,7 @@
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{
     NodeRun, Result, StoreFuture,
-    deployment::{Announcement, Beat, Heard, Member, NAME_MAX, Presence},
+    deployment::{Announcement, Beat, Heard, Interest, Member, NAME_MAX, Presence},
 };
 use futures::FutureExt;
 use tokio::sync::broadcast;
@@ -34,6 +34,7 @@ impl duly_store::Deployment for RedisStore {
                 digits(beat.protocols.0),
                 digits(beat.protocols.1),
                 name.into_bytes(),
+                beat.waits.to_text().into_bytes(),
             ];
             for (run, beats) in beat.dead {
                 arguments.extend([run_name(run).into_bytes(), digits(beats)]);
@@ -88,7 +89,9 @@ fn member(reply: &mut Reply) -> Result<Member> {
         u16::try_from(version).map_err(|_| damaged("the protocol of a member"))
     };
     let protocols = (protocol()?, protocol()?);
-    Ok(Member { run, name: reply.text()?, protocols, is_leaving, beats })
+    let name = reply.text()?;
+    let waits = Interest::from_text(&reply.text()?);
+    Ok(Member { run, name, protocols, is_leaving, beats, waits })
 }
 
 fn run_of(name: &str) -> Result<NodeRun> {

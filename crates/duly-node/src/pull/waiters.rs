@@ -112,6 +112,12 @@ impl<R: Clone, A> Waiters<R, A> {
         self.total
     }
 
+    /// Namespaces for which calls wait.
+    pub(crate) fn waited_for(&self) -> Vec<NamespaceName> {
+        let waited = self.queues.iter().filter(|(_, queue)| !queue.waiting.is_empty());
+        waited.map(|(namespace, _)| namespace.clone()).collect()
+    }
+
     /// Puts a call at the end of its queue. `None` when the node has as many as it may.
     pub(crate) fn push(
         &mut self,

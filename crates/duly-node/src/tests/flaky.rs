@@ -3,20 +3,21 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use duly_core::{Millis, NamespaceName, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Error, Ready, ReadyCursor, SettleOutcome, SettleVerdict, Settlement,
-    Store, StoreFuture,
+    ClaimRequest, Claimed, Deployment, Error, NodeRun, Ready, ReadyCursor, SettleOutcome,
+    SettleVerdict, Settlement, Store, StoreFuture,
     conformance::{ManualClock, StandIn},
+    deployment::{Announcement, Beat, Heard},
     namespaces::Put,
 };
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 
 #[derive(Debug)]
 pub(super) struct Flaky {
@@ -31,6 +32,7 @@ pub(super) struct Flaky {
     doomed_claim: Mutex<Option<Arc<Notify>>>,
     faults: [Mutex<Option<Fault>>; 3],
     looks: AtomicUsize,
+    is_cut_off: AtomicBool,
 }
 
 /// What becomes of a call instead of an answer.
@@ -87,6 +89,7 @@ impl Flaky {
             doomed_claim: Mutex::default(),
             faults: Default::default(),
             looks: AtomicUsize::default(),
+            is_cut_off: AtomicBool::default(),
         }
     }
 
@@ -160,6 +163,15 @@ impl Flaky {
         self.released.load(Ordering::Relaxed)
     }
 
+    /// From now on no call gets through, as from a node that is dead or cut off; or every one does.
+    pub(super) fn cut_off(&self, is_cut_off: bool) {
+        self.is_cut_off.store(is_cut_off, Ordering::Relaxed);
+    }
+
+    fn through(&self) -> Result<(), Error> {
+        if self.is_cut_off.load(Ordering::Relaxed) { Err(unavailable()) } else { Ok(()) }
+    }
+
     /// Calls so far that look for something to do: ready and claim.
     pub(super) fn looks(&self) -> usize {
         self.looks.load(Ordering::Relaxed)
@@ -170,9 +182,40 @@ impl Flaky {
     }
 }
 
+impl Flaky {
+    fn shared(&self) -> &dyn Deployment {
+        self.inner.deployment().expect("only asked where nodes share the store")
+    }
+}
+
+impl Deployment for Flaky {
+    fn beat(&self, beat: Beat) -> StoreFuture<'_, Heard> {
+        match self.through() {
+            Ok(()) => self.shared().beat(beat),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {
+        self.shared().holders(shard)
+    }
+
+    fn announce(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, ()> {
+        self.shared().announce(shard, namespace)
+    }
+
+    fn announcements(&self) -> broadcast::Receiver<Announcement> {
+        self.shared().announcements()
+    }
+}
+
 impl StandIn for Flaky {
     fn behind(&self) -> &dyn Store {
         &*self.inner
+    }
+
+    fn deployment(&self) -> Option<&dyn Deployment> {
+        self.inner.deployment().is_some().then_some(self)
     }
 
     fn ready(
@@ -183,6 +226,7 @@ impl StandIn for Flaky {
     ) -> StoreFuture<'_, Ready> {
         self.looks.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
+            self.through()?;
             self.maybe_break(Breaks::Ready).await;
             self.inner.ready(shard, after, limit).await
         })
@@ -192,6 +236,7 @@ impl StandIn for Flaky {
         self.looks.fetch_add(1, Ordering::Relaxed);
         match self.claims.check() {
             Ok(()) => Box::pin(async move {
+                self.through()?;
                 self.maybe_break(Breaks::Claim).await;
                 let doomed = self.doomed_claim.lock().take();
                 if let Some(signal) = doomed {
@@ -227,6 +272,7 @@ impl StandIn for Flaky {
                 let releases = settlements.iter().filter(|s| s.verdict == SettleVerdict::Release);
                 self.released.fetch_add(releases.count(), Ordering::Relaxed);
                 Box::pin(async move {
+                    self.through()?;
                     self.maybe_break(Breaks::Settle).await;
                     let takes = *self.settle_takes.lock();
                     if !takes.is_zero() {

@@ -5,11 +5,11 @@ use tokio::time::timeout;
 
 use super::{
     Harness, Ran,
-    scene::{SHARD, Scene},
+    scene::{SHARD, Scene, name},
 };
 use crate::{
     Deployment, NodeRun, Owner, SettleVerdict,
-    deployment::{Beat, Heard, Member, Presence},
+    deployment::{Beat, Heard, Interest, Member, Presence},
 };
 
 /// Runs of these cases: no other case uses them, as a run is never used again.
@@ -30,13 +30,22 @@ async fn say(
     dead: Vec<(NodeRun, u64)>,
 ) -> Heard {
     let name = format!("node {}: \u{e4}", run.0);
-    let beat = Beat { run, name, protocols: (1, 3), presence, dead };
+    let beat = Beat { run, name, protocols: (1, 3), presence, waits: waits(run), dead };
     deployment.beat(beat).await.expect("a beat is heard")
 }
 
 fn member(run: NodeRun, beats: u64, is_leaving: bool) -> Member {
     let name = format!("node {}: \u{e4}", run.0);
-    Member { run, name, protocols: (1, 3), is_leaving, beats }
+    Member { run, name, protocols: (1, 3), is_leaving, beats, waits: waits(run) }
+}
+
+/// A waits for something.
+fn waits(run: NodeRun) -> Interest {
+    let mut waits = Interest::default();
+    if run == A {
+        waits.insert(&name("orders"));
+    }
+    waits
 }
 
 macro_rules! deployment_of {

@@ -4,9 +4,9 @@ use duly_core::{NamespaceName, TimerId, shard::ShardId};
 use tokio::sync::watch;
 
 use crate::{
-    ClaimRequest, Claimed, Command, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
-    Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture,
-    TimerView,
+    ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
+    NodeRun, Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
+    StoreFuture, TimerView,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
 
@@ -31,6 +31,10 @@ pub trait StandIn: std::fmt::Debug + Send + Sync + 'static {
     /// See [`Store::settle`].
     fn settle(&self, shard: ShardId, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
         self.behind().settle(shard, settlements)
+    }
+    /// See [`Store::deployment`].
+    fn deployment(&self) -> Option<&dyn Deployment> {
+        self.behind().deployment()
     }
     /// See [`Store::list`].
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
@@ -94,5 +98,8 @@ impl<T: StandIn> Store for T {
     }
     fn health(&self) -> Health {
         self.behind().health()
+    }
+    fn deployment(&self) -> Option<&dyn Deployment> {
+        StandIn::deployment(self)
     }
 }

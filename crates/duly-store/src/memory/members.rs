@@ -72,6 +72,7 @@ impl Members {
             protocols: beat.protocols,
             is_leaving: beat.presence == Presence::Leaving,
             beats,
+            waits: beat.waits,
         };
         alive.insert(beat.run, member);
         Heard::Members(alive.values().cloned().collect())

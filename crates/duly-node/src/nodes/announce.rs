@@ -1,0 +1,117 @@
+//! What is told to other nodes' waiting calls, and what they are told of ours. Pure.
+
+use std::time::Duration;
+
+use duly_core::{NamespaceName, shard::ShardId};
+use duly_store::deployment::Interest;
+use rustc_hash::FxHashMap;
+
+/// Shortest time between two announcements of one namespace and shard.
+const EVERY: Duration = Duration::from_millis(10);
+/// How long after the last call it is said that calls wait: a consumer that works comes again.
+const LINGERS: Duration = Duration::from_secs(5);
+/// Announcements that are remembered.
+const REMEMBERED_MAX: usize = 4_096;
+
+/// When an announcement may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Nobody waits for it elsewhere.
+    Never,
+    /// At once.
+    Now,
+    /// After this time: it was announced a moment ago.
+    In(Duration),
+}
+
+/// What was announced lately, and what this node has said that it waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Announced {
+    last: FxHashMap<(ShardId, NamespaceName), Duration>,
+    /// When calls last waited for a namespace.
+    waited: FxHashMap<NamespaceName, Duration>,
+    said: Interest,
+}
+
+impl Announced {
+    /// Whether an announcement may be made at this time, which is then remembered.
+    pub(crate) fn admit(
+        &mut self,
+        shard: ShardId,
+        namespace: &NamespaceName,
+        now: Duration,
+    ) -> When {
+        let key = (shard, namespace.clone());
+        if let Some(last) = self.last.get(&key) {
+            let left = EVERY.saturating_sub(now.saturating_sub(*last));
+            if !left.is_zero() {
+                return When::In(left);
+            }
+        }
+        if self.last.len() >= REMEMBERED_MAX {
+            self.last.retain(|_, last| now.saturating_sub(*last) < EVERY);
+        }
+        self.last.insert(key, now);
+        When::Now
+    }
+
+    /// A call waits for a namespace: whether the others have to be told.
+    pub(crate) fn waits(&self, namespace: &NamespaceName) -> bool {
+        !self.said.contains(namespace)
+    }
+
+    /// What the next beat says that this node waits for.
+    pub(crate) fn interest(&mut self, waited_for: Vec<NamespaceName>, now: Duration) -> Interest {
+        for namespace in waited_for {
+            self.waited.insert(namespace, now);
+        }
+        self.waited.retain(|_, last| now.saturating_sub(*last) < LINGERS);
+        let mut interest = Interest::default();
+        for namespace in self.waited.keys() {
+            interest.insert(namespace);
+        }
+        interest
+    }
+
+    /// A beat that said this was answered. Whether it says anything that was not known before: what
+    /// became claimable meanwhile was told to nobody.
+    pub(crate) fn told(&mut self, interest: Interest) -> bool {
+        let is_new = self
+            .waited
+            .keys()
+            .any(|namespace| interest.contains(namespace) && !self.said.contains(namespace));
+        self.said = interest;
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_announced_at_most_so_often() {
+        let name = NamespaceName::new("a").unwrap();
+        let mut announced = Announced::default();
+        let at = Duration::from_secs(1);
+        assert_eq!(announced.admit(ShardId(1), &name, at), When::Now);
+        assert_eq!(announced.admit(ShardId(2), &name, at), When::Now, "another shard");
+        let soon = at + EVERY / 2;
+        assert_eq!(announced.admit(ShardId(1), &name, soon), When::In(EVERY / 2));
+        assert_eq!(announced.admit(ShardId(1), &name, at + EVERY), When::Now);
+    }
+
+    #[test]
+    fn what_was_said_is_not_said_again_and_is_kept_for_a_while() {
+        let name = NamespaceName::new("a").unwrap();
+        let mut announced = Announced::default();
+        assert!(announced.waits(&name));
+        let interest = announced.interest(vec![name.clone()], Duration::ZERO);
+        assert!(announced.waits(&name), "nobody has heard of it yet");
+        assert!(announced.told(interest.clone()), "it is news");
+        assert!(!announced.waits(&name) && !announced.told(interest));
+        let soon = announced.interest(Vec::new(), LINGERS / 2);
+        assert!(soon.contains(&name), "whoever waited will wait again");
+        assert!(announced.interest(Vec::new(), LINGERS).is_empty());
+    }
+}

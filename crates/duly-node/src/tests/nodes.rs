@@ -1,0 +1,219 @@
+//! Several nodes on one store.
+
+use std::sync::Arc;
+
+use duly_core::{destination::LaneKey, shard::ShardId};
+use duly_store::{
+    ClaimRequest, Lane, LaneClaim, NodeRun, Owner, Store,
+    conformance::{ManualClock, StandIn},
+    memory::MemoryStore,
+};
+
+use super::pull::{MINUTE, request};
+use super::*;
+
+/// What the store is asked for at most after a node was killed.
+const RESUMED_WITHIN: u64 = 3_000;
+
+/// Nodes on one store and one clock.
+struct Together {
+    clock: ManualClock,
+    store: Arc<dyn Store>,
+    worlds: Vec<World>,
+}
+
+impl Together {
+    async fn start(count: usize) -> Self {
+        let clock = ManualClock::default();
+        let memory = MemoryStore::new(Arc::new(clock.clone()), 1).shared_by_nodes();
+        let mut together = Self { clock, store: Arc::new(memory), worlds: Vec::new() };
+        for _ in 0..count {
+            together.join().await;
+        }
+        together.pass(1_000).await;
+        together
+    }
+
+    async fn join(&mut self) {
+        let (clock, store) = (self.clock.clone(), Arc::clone(&self.store));
+        self.worlds.push(World::start_on(clock, store, |_| {}).await);
+    }
+
+    /// Lets time pass for all of them.
+    async fn pass(&self, ms: u64) {
+        for _ in 0..ms / 50 {
+            self.clock.advance(super::ms(50));
+            for world in &self.worlds {
+                world.waker.ring_due();
+            }
+            tokio::time::advance(Duration::from_millis(50)).await;
+            self.worlds[0].quiet().await;
+        }
+    }
+
+    /// Which node looks after the only shard.
+    fn owner(&self) -> usize {
+        let owns = |world: &World| {
+            let members = world.handle.members();
+            members.iter().any(|member| member.is_this && member.shards == 1)
+        };
+        let owners: Vec<_> = (0..self.worlds.len()).filter(|i| owns(&self.worlds[*i])).collect();
+        assert_eq!(owners.len(), 1, "{owners:?}");
+        owners[0]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t15_the_firings_of_a_killed_node_go_on_at_another() {
+    let mut nodes = Together::start(3).await;
+    let owner = nodes.owner();
+    assert_eq!(nodes.worlds[0].handle.members().len(), 3);
+    nodes.worlds[owner].schedule("a", ms(0), A).await;
+    nodes.pass(50).await;
+    let first = nodes.worlds[owner].call().await;
+    nodes.worlds[owner].flaky.cut_off(true);
+    nodes.pass(RESUMED_WITHIN).await;
+    let others: Vec<usize> = (0..3).filter(|i| *i != owner).collect();
+    let mut again = Vec::new();
+    for i in &others {
+        again.extend(nodes.worlds[*i].try_call());
+        assert_eq!(nodes.worlds[*i].handle.members().len(), 2);
+    }
+    assert_eq!(again.len(), 1, "one of the others sends it");
+    let again = again.remove(0);
+    assert_eq!((again.envelope.attempt, first.envelope.attempt), (2, 1));
+    assert_eq!(again.envelope.delivery_id, first.envelope.delivery_id);
+    again.answer(Delivery::Confirmed);
+    nodes.pass(50).await;
+    assert_eq!(nodes.worlds[others[0]].state("a").await, State::Finished);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p8_a_node_that_comes_back_is_another_run_and_its_verdicts_change_nothing() {
+    let mut nodes = Together::start(2).await;
+    let owner = nodes.owner();
+    let run = |nodes: &Together, i: usize| nodes.worlds[i].handle.0.nodes.run();
+    let before = run(&nodes, owner);
+    nodes.worlds[owner].schedule("a", ms(0), A).await;
+    nodes.pass(50).await;
+    let late = nodes.worlds[owner].call().await;
+    nodes.worlds[owner].flaky.cut_off(true);
+    nodes.pass(RESUMED_WITHIN).await;
+    assert!(nodes.worlds[owner].handle.health().cut_off_for.is_some(), "it knows");
+    let again = nodes.worlds[1 - owner].call().await;
+    nodes.worlds[owner].flaky.cut_off(false);
+    nodes.pass(1_000).await;
+    assert_ne!(run(&nodes, owner), before);
+    assert_eq!(nodes.worlds[owner].handle.health().cut_off_for, None);
+    late.answer(Delivery::Rejected { reason: "never again".to_owned() });
+    nodes.pass(50).await;
+    assert_eq!(nodes.worlds[owner].state("a").await, State::InFlight, "the other one has it");
+    again.answer(Delivery::Confirmed);
+    nodes.pass(50).await;
+    assert_eq!(nodes.worlds[owner].state("a").await, State::Finished);
+    nodes.worlds[owner].schedule("b", ms(0), A).await;
+    nodes.pass(50).await;
+    let calls = nodes.worlds.iter_mut().filter_map(World::try_call).count();
+    assert_eq!(calls, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t16_what_was_claimed_before_a_pause_is_not_sent_after_it() {
+    let mut nodes = Together::start(1).await;
+    let clock = nodes.clock.clone();
+    nodes.worlds[0].flaky.delay_claim(clock, ms(2_000));
+    nodes.worlds[0].schedule("a", ms(0), A).await;
+    nodes.worlds[0].quiet().await;
+    assert!(nodes.worlds[0].try_call().is_none(), "nobody may have heard it for 2 s");
+    nodes.pass(1_000).await;
+    assert_eq!(nodes.worlds[0].flaky.released(), 1);
+    let call = nodes.worlds[0].call().await;
+    assert_eq!(call.envelope.attempt, 1, "it was handed back uncounted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_stops_is_followed_at_once() {
+    let mut nodes = Together::start(2).await;
+    let owner = nodes.owner();
+    nodes.worlds[owner].schedule("running", ms(0), A).await;
+    nodes.pass(50).await;
+    let running = nodes.worlds[owner].call().await;
+    let handle = nodes.worlds[owner].handle.clone();
+    let drain = tokio::spawn(async move { handle.drain().await });
+    nodes.pass(300).await;
+    nodes.worlds[owner].schedule("next", ms(0), B).await;
+    nodes.pass(50).await;
+    let next = nodes.worlds[1 - owner].call().await;
+    assert_eq!(next.envelope.id.as_str(), "next");
+    next.answer(Delivery::Confirmed);
+    running.answer(Delivery::Confirmed);
+    nodes.pass(300).await;
+    drain.await.unwrap();
+    assert_eq!(nodes.worlds[1 - owner].handle.members().len(), 1);
+    let view = nodes.worlds[owner].view("running").await;
+    assert_eq!((view.state, view.attempts()), (State::Finished, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_call_hears_of_a_timer_in_another_nodes_shard() {
+    let nodes = Together::start(2).await;
+    let owner = nodes.owner();
+    let other = &nodes.worlds[1 - owner];
+    let (handle, wanted) = (other.handle.clone(), request(other, 1, MINUTE));
+    let waits = tokio::spawn(async move { handle.lease(wanted).await.unwrap() });
+    // The owner hears what is waited for by the next beats.
+    nodes.pass(600).await;
+    let looks = other.flaky.looks();
+    other.schedule_pull("x", ms(100)).await;
+    nodes.pass(100).await;
+    let leased = waits.await.unwrap();
+    assert_eq!(leased.firings.len(), 1);
+    leased.delivered();
+    assert!(other.flaky.looks() - looks <= 2, "told, not found by looking");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_call_finds_what_nobody_announced() {
+    let nodes = Together::start(2).await;
+    let other = &nodes.worlds[1 - nodes.owner()];
+    other.schedule_pull("x", ms(100)).await;
+    let (handle, wanted) = (other.handle.clone(), request(other, 1, MINUTE));
+    nodes.worlds[nodes.owner()].flaky.cut_off(true);
+    let waits = tokio::spawn(async move { handle.lease(wanted).await.unwrap() });
+    nodes.pass(1_300).await;
+    assert_eq!(waits.await.unwrap().firings.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p3_leases_of_nodes_that_died_while_nobody_saw_it_come_back() {
+    let mut nodes = Together::start(1).await;
+    nodes.worlds[0].handle.drain().await;
+    nodes.worlds[0].schedule("a", ms(0), A).await;
+    let lane =
+        Lane { namespace: nodes.worlds[0].namespace.clone(), key: LaneKey::Origin(Arc::from(A)) };
+    let request = ClaimRequest {
+        lanes: vec![LaneClaim { lane, first_max: 1, retry_max: 1 }],
+        total_max: 1,
+        bytes_max: 1 << 20,
+        owner: Owner::Node(NodeRun(4_711)),
+    };
+    let claimed = nodes.store.claim(ShardId(0), request).await.unwrap();
+    assert_eq!(claimed.firings.len(), 1);
+    nodes.join().await;
+    nodes.pass(1_000).await;
+    let call = nodes.worlds[1].call().await;
+    assert_eq!((call.envelope.id.as_str(), call.envelope.attempt), ("a", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_idle_nodes_leave_the_shards_of_others_alone() {
+    let nodes = Together::start(3).await;
+    let owner = nodes.owner();
+    let looks = |i: usize| nodes.worlds[i].flaky.looks();
+    let before: Vec<_> = (0..3).map(looks).collect();
+    nodes.pass(10_000).await;
+    for i in (0..3).filter(|i| *i != owner) {
+        assert_eq!(looks(i), before[i], "node {i} has no business there");
+    }
+    assert!(StandIn::deployment(&*nodes.worlds[owner].flaky).is_some());
+}
