@@ -6,6 +6,7 @@ use duly_core::{destination::LaneKey, shard::ShardId};
 use duly_store::{
     ClaimRequest, Lane, LaneClaim, NodeRun, Owner, Store,
     conformance::{ManualClock, StandIn},
+    deployment::{Beat, Interest, Presence},
     memory::MemoryStore,
 };
 
@@ -60,6 +61,17 @@ impl Together {
         let owners: Vec<_> = (0..self.worlds.len()).filter(|i| owns(&self.worlds[*i])).collect();
         assert_eq!(owners.len(), 1, "{owners:?}");
         owners[0]
+    }
+}
+
+/// A claim of another node that is not of this process.
+fn claim_as(nodes: &Together, run: NodeRun, key: LaneKey) -> ClaimRequest {
+    let lane = Lane { namespace: nodes.worlds[0].namespace.clone(), key };
+    ClaimRequest {
+        lanes: vec![LaneClaim { lane, first_max: 1, retry_max: 1 }],
+        total_max: 1,
+        bytes_max: 1 << 20,
+        owner: Owner::Node(run),
     }
 }
 
@@ -166,6 +178,7 @@ async fn a_waiting_call_hears_of_a_timer_in_another_nodes_shard() {
     let looks = other.flaky.looks();
     other.schedule_pull("x", ms(100)).await;
     nodes.pass(100).await;
+    assert!(waits.is_finished());
     let leased = waits.await.unwrap();
     assert_eq!(leased.firings.len(), 1);
     leased.delivered();
@@ -189,19 +202,41 @@ async fn p3_leases_of_nodes_that_died_while_nobody_saw_it_come_back() {
     let mut nodes = Together::start(1).await;
     nodes.worlds[0].handle.drain().await;
     nodes.worlds[0].schedule("a", ms(0), A).await;
-    let lane =
-        Lane { namespace: nodes.worlds[0].namespace.clone(), key: LaneKey::Origin(Arc::from(A)) };
-    let request = ClaimRequest {
-        lanes: vec![LaneClaim { lane, first_max: 1, retry_max: 1 }],
-        total_max: 1,
-        bytes_max: 1 << 20,
-        owner: Owner::Node(NodeRun(4_711)),
-    };
+    let request = claim_as(&nodes, NodeRun(4_711), LaneKey::Origin(Arc::from(A)));
     let claimed = nodes.store.claim(ShardId(0), request).await.unwrap();
     assert_eq!(claimed.firings.len(), 1);
     nodes.join().await;
     nodes.pass(1_000).await;
     let call = nodes.worlds[1].call().await;
+    assert_eq!((call.envelope.id.as_str(), call.envelope.attempt), ("a", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p3_the_leases_of_a_member_that_dies_end_in_shards_that_were_never_its_own() {
+    let mut nodes = Together::start(1).await;
+    let dies = NodeRun(4_712);
+    let beat = |presence| Beat {
+        run: dies,
+        name: "dies".to_owned(),
+        protocols: (1, 1),
+        presence,
+        waits: Interest::default(),
+        dead: Vec::new(),
+    };
+    let deployment = nodes.store.deployment().unwrap();
+    deployment.beat(beat(Presence::Joining)).await.unwrap();
+    // It owns nothing, so the shard does not move when it dies.
+    deployment.beat(beat(Presence::Leaving)).await.unwrap();
+    nodes.pass(500).await;
+    assert_eq!(nodes.worlds[0].handle.members().len(), 2);
+    let origin = LaneKey::Origin(Arc::from(A));
+    nodes.worlds[0].flaky.cut_off(true);
+    nodes.worlds[0].schedule("a", ms(0), A).await;
+    let claimed = nodes.store.claim(ShardId(0), claim_as(&nodes, dies, origin)).await.unwrap();
+    assert_eq!(claimed.firings.len(), 1);
+    nodes.worlds[0].flaky.cut_off(false);
+    nodes.pass(RESUMED_WITHIN).await;
+    let call = nodes.worlds[0].call().await;
     assert_eq!((call.envelope.id.as_str(), call.envelope.attempt), ("a", 2));
 }
 

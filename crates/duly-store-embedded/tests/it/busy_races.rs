@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use duly_core::{Millis, State, schedule::IfExists};
+use duly_core::{Millis, Settings, State, schedule::IfExists};
 use duly_store::{Limit, Outcome, Refusal, SettleOutcome, SettleVerdict, conformance::ManualClock};
 use duly_store_embedded::disk::SimDisk;
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -28,6 +28,11 @@ use crate::{
 const CALLERS: u64 = 4;
 const CALLS: u64 = 300;
 const FAR_MS: u64 = 31_536_000_000;
+
+/// Settings by which no stub ends, however long the fence moves the clock.
+fn long_memory() -> Settings {
+    Settings { retention: Millis::from_secs(30 * 86_400), ..settings() }
+}
 
 /// What all callers together were told.
 #[derive(Debug, Default)]
@@ -124,7 +129,7 @@ fn race(seed: u64, loss: Loss) {
         let store = store.unwrap_or_else(|error| panic!("seed {seed}, {loss:?}: {error}"));
         let what = format!("seed {seed}, opening {opening}, {loss:?}");
         if opening == 0 {
-            let put = Step::Put("shop", Box::new(settings()));
+            let put = Step::Put("shop", Box::new(long_memory()));
             perform(&store, &put, &mut Tokens::new()).expect("a healthy store answers");
         }
         check(&store, &told, &own, &what);
@@ -143,6 +148,7 @@ fn race(seed: u64, loss: Loss) {
         while is_behind(&fenced()[0]) {
             // It looks again once a second.
             clock.advance(Millis::from_secs(1));
+            thread::yield_now();
         }
         add(&told.scheduled);
         check(&store, &told, &own, &what);
