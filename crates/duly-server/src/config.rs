@@ -20,6 +20,7 @@ mod near;
 mod origin;
 mod reach;
 mod reference;
+mod remote;
 mod sections;
 mod value;
 mod web;
@@ -32,6 +33,7 @@ pub use example::example_toml;
 pub use origin::Origin;
 pub use reach::ProxyUrl;
 pub use reference::reference_markdown;
+pub use remote::{Shared, StoreUrl};
 pub use sections::{AllowLoopback, Defaults, Delivery, Drain, Log, Server, Store, Webhook};
 pub use value::{Kind, Value};
 
@@ -142,8 +144,14 @@ impl Config {
         self.values.get(key).map_or(Origin::Default, |effective| effective.origin.clone())
     }
 
-    /// The configuration as a file would have it, each line with its origin. No key holds a secret
-    /// (they are in files of their own); one that will must be shown redacted here.
+    /// What was said and means nothing: keys of the embedded store beside `store.url`, a sentence
+    /// each.
+    pub fn unused(&self) -> Vec<String> {
+        remote::unused(&self.values)
+    }
+
+    /// The configuration as a file would have it, each line with its origin. Secrets are in files of
+    /// their own; a password that stands in `store.url` all the same is not shown.
     pub fn show(&self) -> String {
         let mut out = String::new();
         let mut section = "";

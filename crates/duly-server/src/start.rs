@@ -5,7 +5,6 @@
 //! other call is told to come again. A stop takes no new connections, lets requests and attempts
 //! finish within `drain.within`, and closes the store last.
 
-mod directory;
 mod error;
 mod open;
 mod options;
@@ -24,16 +23,16 @@ use duly_core::env::Clock;
 use duly_node::Node;
 use duly_sink::http::HttpSink;
 use duly_store::{Error, Store};
-use duly_store_embedded::{EmbeddedStore, SystemClock};
-use tokio::{net::TcpListener, sync::watch, task};
+use duly_store_embedded::SystemClock;
+use tokio::{net::TcpListener, sync::watch};
 
 pub use error::StartError;
 
-use self::open::{BEGINNING, Opener};
+use self::open::{Opened, Opener};
 use crate::{
     config::Config,
     grpc,
-    http::{App, Awaited, Backups, Front, Opening, Parts, Routers, opening_router, router},
+    http::{App, Awaited, Front, Opening, Parts, Routers, opening_router, router},
     serve::{Serving, Settings},
     telemetry::Metrics,
 };
@@ -68,7 +67,7 @@ pub struct Running {
     serving: Serving,
     app: App,
     node: duly_node::Handle,
-    store: Arc<EmbeddedStore>,
+    store: Opened,
     report: StartReport,
 }
 
@@ -98,7 +97,7 @@ async fn start_on(
     let listen = listener.local_addr().map_err(|e| cannot_listen(&config, e))?;
     let metrics = Metrics::install();
     let (waiting, waits_for) =
-        watch::channel(Awaited { sentence: BEGINNING.to_owned(), progress: None });
+        watch::channel(Awaited { sentence: open::beginning(&config), progress: None });
     let opening =
         Opening { guard: config.server.guard(listen.ip()), waits_for, metrics: metrics.clone() };
     let front = Front::new(Routers {
@@ -140,7 +139,7 @@ impl Drop for Listening {
 struct Parted {
     app: App,
     node: duly_node::Handle,
-    store: Arc<EmbeddedStore>,
+    store: Opened,
     report: StartReport,
 }
 
@@ -158,11 +157,11 @@ async fn open_and_run(
     let began = Instant::now();
     let store = open::open(config, Arc::clone(&clock), waiting, opener).await?;
     let open_time = began.elapsed();
-    let port: Arc<dyn Store> = Arc::clone(&store) as Arc<dyn Store>;
+    let port = store.port();
     let report = match report(&*port, listen, open_time).await {
-        Ok(report) => StartReport { torn_tail: store.report().torn_tail, ..report },
+        Ok(report) => StartReport { data: store.place(), torn_tail: store.torn_tail(), ..report },
         Err(error) => {
-            close(store).await?;
+            store.close().await?;
             return Err(error.into());
         }
     };
@@ -176,7 +175,7 @@ async fn open_and_run(
         guard: config.server.guard(listen.ip()),
         addresses,
         limits: config.server.limits(),
-        backups: Backups::of(config.store.backup_dir.clone(), Arc::clone(&store)),
+        backups: store.backups(config),
         metrics,
     });
     Ok(Parted { app, node, store, report })
@@ -215,12 +214,8 @@ impl Running {
         self.app.stop();
         // Together: a drain answers the lease calls that wait, and so lets connections end.
         tokio::join!(self.serving.stop(), self.node.drain());
-        close(self.store).await
+        self.store.close().await
     }
-}
-
-async fn close(store: Arc<EmbeddedStore>) -> Result<(), StartError> {
-    Ok(task::spawn_blocking(move || store.close()).await?)
 }
 
 async fn report(
@@ -241,7 +236,7 @@ async fn report(
     let health = store.health();
     Ok(StartReport {
         listen,
-        data: health.location,
+        data: String::new(),
         pending: health.pending,
         overdue: health.overdue,
         dead: health.dead,

@@ -1,9 +1,13 @@
 //! The URL of a store, taken apart: which servers, and how to speak to each.
 
-use crate::OpenError;
+use std::{fmt, fs, sync::Arc};
+
+use redis::{Client, RedisResult, TlsCertificates};
+
+use crate::{OpenError, Options};
 
 /// Where a store is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Address {
     /// Whether it is a Cluster.
     pub(crate) cluster: bool,
@@ -11,13 +15,48 @@ pub(crate) struct Address {
     scheme: &'static str,
     /// `user:password@`, or nothing.
     login: String,
+    /// Authorities to trust, in PEM.
+    authorities: Option<Arc<[u8]>>,
     /// `host:port` of the servers that were named.
     pub(crate) servers: Vec<String>,
+}
+
+/// Without the login.
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Address").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+/// Looks whether a URL is one of a store.
+///
+/// # Errors
+/// When it is not; nothing of it is shown.
+pub fn check_url(url: &str) -> Result<(), OpenError> {
+    Address::parse(url).map(drop)
 }
 
 const PORT: &str = "6379";
 
 impl Address {
+    /// Where these options say, with the password and the authorities that stand beside the URL.
+    ///
+    /// # Errors
+    /// When the URL is none, or the authorities cannot be read.
+    pub(crate) fn new(options: &Options) -> Result<Self, OpenError> {
+        let mut address = Self::parse(&options.url)?;
+        if let Some(password) = &options.password {
+            address.login = login(address.login.trim_end_matches('@'), password)?;
+        }
+        if let Some(path) = &options.tls_ca {
+            let read = fs::read(path).map_err(|error| {
+                OpenError::Url(format!("the authorities in {}: {error}", path.display()))
+            });
+            address.authorities = Some(read?.into());
+        }
+        Ok(address)
+    }
+
     /// Reads a URL.
     ///
     /// # Errors
@@ -29,17 +68,20 @@ impl Address {
             "rediss" => (false, "rediss"),
             "redis-cluster" => (true, "redis"),
             "rediss-cluster" => (true, "rediss"),
-            other => {
-                return Err(OpenError::Url(format!(
-                    "it must begin with redis://, rediss://, redis-cluster:// or \
-                     rediss-cluster://; got {other:?}"
-                )));
+            _ => {
+                let text = "it must begin with redis://, rediss://, redis-cluster:// or \
+                            rediss-cluster://";
+                return Err(OpenError::Url(text.to_owned()));
             }
         };
         let (login, hosts) = match rest.rsplit_once('@') {
             Some((login, hosts)) => (format!("{login}@"), hosts),
             None => (String::new(), rest),
         };
+        if login.contains(['/', '?', '#', '[', ']']) || login.matches('@').count() > 1 {
+            let text = "user and password must be percent-encoded: %40 for @, %2F for /, %23 for #";
+            return Err(OpenError::Url(text.to_owned()));
+        }
         let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
         if hosts.contains(['/', '?', '#']) {
             let text = "it must end after host and port: a deployment has a server, or a Cluster, \
@@ -56,7 +98,8 @@ impl Address {
             let whole = format!("redis://{named}/");
             let known = url::Url::parse(&whole).ok().filter(|url| url.host_str().is_some());
             if known.is_none() || named.starts_with(':') {
-                return Err(OpenError::Url(format!("{host:?} is no host and port")));
+                let text = "one of its servers is no host and port, such as redis.example:6379";
+                return Err(OpenError::Url(text.to_owned()));
             }
             servers.push(named);
         }
@@ -64,18 +107,46 @@ impl Address {
             let text = "several servers are a Cluster: use redis-cluster://";
             return Err(OpenError::Url(text.to_owned()));
         }
-        Ok(Self { cluster, scheme, login, servers })
+        Ok(Self { cluster, scheme, login, authorities: None, servers })
+    }
+
+    /// What connects to one server.
+    pub(crate) fn client(&self, server: &str) -> RedisResult<Client> {
+        self.client_of(self.of(server))
+    }
+
+    /// What connects to one server for a connection on which the server may speak first.
+    pub(crate) fn listener(&self, server: &str) -> RedisResult<Client> {
+        self.client_of(format!("{}?protocol=resp3", self.of(server)))
+    }
+
+    fn client_of(&self, url: String) -> RedisResult<Client> {
+        match &self.authorities {
+            Some(pem) if self.scheme == "rediss" => {
+                let root_cert = Some(pem.to_vec());
+                Client::build_with_tls(url, TlsCertificates { client_tls: None, root_cert })
+            }
+            _ => Client::open(url),
+        }
     }
 
     /// The URL of one server.
-    pub(crate) fn of(&self, server: &str) -> String {
+    fn of(&self, server: &str) -> String {
         format!("{}://{}{server}/", self.scheme, self.login)
     }
+}
 
-    /// The URL of one server, for a connection on which the server may speak first.
-    pub(crate) fn pushed(&self, server: &str) -> String {
-        format!("{}?protocol=resp3", self.of(server))
+/// `user:password@`, as a URL has it.
+fn login(user: &str, password: &str) -> Result<String, OpenError> {
+    if user.contains(':') {
+        return Err(OpenError::Url("it has a password, and there is another one".to_owned()));
     }
+    let encoded = url::Url::parse("redis://h/").ok().and_then(|mut url| {
+        url.set_password(Some(password)).ok()?;
+        url.password().map(str::to_owned)
+    });
+    let encoded = encoded.ok_or_else(|| OpenError::Url("the password is empty".to_owned()))?;
+    Ok(format!("{user}:{encoded}@"))
 }
 
 #[cfg(test)]
@@ -89,7 +160,6 @@ mod tests {
         assert_eq!(one.of("h:6379"), "redis://u:p@h:6379/");
         let many = Address::parse("rediss-cluster://a:1,b,[::1]:7").unwrap();
         assert_eq!((many.cluster, many.servers.len()), (true, 3));
-        assert_eq!(many.pushed("a:1"), "rediss://a:1/?protocol=resp3");
         for (url, part) in [
             ("http://h", "redis-cluster://"),
             ("h:6379", "redis://"),
@@ -97,11 +167,29 @@ mod tests {
             ("redis://a,b", "redis-cluster://"),
             ("redis://", "no host"),
             ("redis://h:x", "no host"),
+            ("redis://u:a/b@h", "percent-encoded"),
+            ("redis://u:a@b@h", "percent-encoded"),
         ] {
             let error = Address::parse(url).unwrap_err().to_string();
             assert!(error.contains(part), "{url}: {error}");
         }
         let error = Address::parse("redis://u:secret@h/1").unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn a_password_beside_the_url_is_encoded_and_stands_once() {
+        let mut options = Options::new("redis://u@h");
+        options.password = Some("a/b@c:d%#é".to_owned());
+        let address = Address::new(&options).unwrap();
+        let info = address.client("h:6379").unwrap().get_connection_info().clone();
+        assert_eq!(info.redis_settings().username(), Some("u"));
+        assert_eq!(info.redis_settings().password(), Some("a/b@c:d%#é"));
+        assert!(!format!("{address:?} {options:?}").contains("a/b"));
+        options.url = "redis://h".to_owned();
+        let info = Address::new(&options).unwrap().client("h:6379").unwrap();
+        assert_eq!(info.get_connection_info().redis_settings().username(), None);
+        options.url = "redis://u:p@h".to_owned();
+        assert!(Address::new(&options).is_err());
     }
 }

@@ -69,6 +69,7 @@ mod store;
 mod token;
 mod wakeups;
 
+pub use address::check_url;
 pub use checks::Check;
 pub use error::OpenError;
 pub use keys::SHARDS_MAX;

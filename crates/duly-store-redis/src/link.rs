@@ -121,8 +121,7 @@ impl Dial {
 
 impl Link {
     /// Connects and loads the scripts.
-    pub(crate) async fn open(url: &str, dial: &Dial) -> redis::RedisResult<Self> {
-        let client = Client::open(url)?;
+    pub(crate) async fn open(client: Client, dial: &Dial) -> redis::RedisResult<Self> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(dial.connect_within))
             .set_response_timeout(Some(dial.answer_within));

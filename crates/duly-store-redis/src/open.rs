@@ -20,7 +20,7 @@ use crate::{
 
 /// Connects and joins.
 pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError> {
-    let address = Address::parse(&options.url)?;
+    let address = Address::new(options)?;
     let wanted = options.shards.clamp(1, SHARDS_MAX);
     let copies = (options.min_replicas > 0 || options.on_disk).then_some(Copies {
         replicas: options.min_replicas,
@@ -45,7 +45,7 @@ pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError
 async fn reach(router: &Router, address: &Address, options: &Options) -> Result<(), OpenError> {
     let unreachable = |address: &str, reason: String| OpenError::Unreachable {
         address: address.to_owned(),
-        reason,
+        reason: once(&reason).to_owned(),
     };
     router.look_around().await.map_err(|reason| unreachable(&address.servers[0], reason))?;
     for server in router.owners().into_keys() {
@@ -58,6 +58,12 @@ async fn reach(router: &Router, address: &Address, options: &Options) -> Result<
         }
     }
     Ok(())
+}
+
+/// What is said of each command of a pipeline, once.
+fn once(reason: &str) -> &str {
+    let first = reason.split_once("(Index 0, error: ").map_or(reason, |(_, first)| first);
+    first.split_once("), (Index ").map_or(first, |(first, _)| first)
 }
 
 async fn is_cluster(link: &crate::link::Link) -> bool {

@@ -1,15 +1,19 @@
 //! What an operator can set.
 
-use std::time::Duration;
+use std::{fmt, path::PathBuf, time::Duration};
 
 use crate::checks::Check;
 
 /// How to reach Redis, and what to ask of it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Options {
     /// `redis://`, `rediss://` (TLS) for one server, `redis-cluster://`, `rediss-cluster://` for a
     /// Cluster; with `user:password@` if need be, several `host:port` with commas between.
     pub url: String,
+    /// The password, where it is not in the URL.
+    pub password: Option<String>,
+    /// PEM file of the authorities that servers are trusted by, in place of those of the system.
+    pub tls_ca: Option<PathBuf>,
     /// Shards of a new deployment, 1 to 256; one that is there keeps its own.
     pub shards: u16,
     /// Replicas that must have a change before it is answered; 0 asks for none.
@@ -37,6 +41,8 @@ impl Options {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
+            password: None,
+            tls_ca: None,
             shards: 64,
             min_replicas: 0,
             on_disk: false,
@@ -47,5 +53,12 @@ impl Options {
             allow: Vec::new(),
             clock: None,
         }
+    }
+}
+
+/// Without the URL and the password: both may be secret.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("shards", &self.shards).finish_non_exhaustive()
     }
 }

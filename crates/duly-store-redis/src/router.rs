@@ -194,8 +194,8 @@ impl Router {
         let link = match slot.as_ref() {
             Some(link) => link.clone(),
             None => {
-                let (url, dial) = (self.address.of(name), self.dial.clone());
-                let opening = self.runtime.spawn(async move { Link::open(&url, &dial).await });
+                let (client, dial) = (self.address.client(name)?, self.dial.clone());
+                let opening = self.runtime.spawn(async move { Link::open(client, &dial).await });
                 let opened = opening.await.map_err(std::io::Error::other)?;
                 slot.insert(opened?).clone()
             }

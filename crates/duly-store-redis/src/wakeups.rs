@@ -8,7 +8,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use duly_core::shard::ShardId;
-use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value, cmd};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, cmd};
 use tokio::sync::mpsc;
 
 use crate::{deployment::Deployment, keys};
@@ -63,13 +63,12 @@ async fn listen_to(
     shards: &[ShardId],
     told: &mpsc::UnboundedSender<()>,
 ) -> redis::RedisResult<()> {
-    let url = deployment.router.address().pushed(server);
     let (sender, mut pushed) = mpsc::unbounded_channel::<PushInfo>();
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PAUSE * 5))
         .set_response_timeout(Some(PAUSE * 5))
         .set_push_sender(sender);
-    let client = Client::open(url)?;
+    let client = deployment.router.address().listener(server)?;
     let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     let channels: HashMap<Vec<u8>, ShardId> = shards
         .iter()

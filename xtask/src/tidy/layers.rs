@@ -26,6 +26,7 @@ const LAYERS: &[&str] = &[
     "duly-load",
     "duly-bench",
     "duly",
+    "duly-redis-testkit",
     "duly-testkit",
     "duly-sim",
 ];

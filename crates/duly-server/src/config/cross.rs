@@ -8,7 +8,8 @@ use super::{
     Origin,
     effective::{Gathered, Values},
     keys,
-    value::{Value, Written, bytes_text},
+    remote::StoreUrl,
+    value::{Value, Written, bytes_text, toml_text},
 };
 
 /// Segments are written in pages.
@@ -30,7 +31,9 @@ struct Check {
     check: fn(&Values, &Check) -> Option<Wrong>,
 }
 
-const CHECKS: [Check; 8] = [
+const URL: &str = "store.url";
+
+const CHECKS: [Check; 17] = [
     Check { key: "store.segment_bytes", other: "store.segment_bytes", check: pages },
     Check { key: "store.backup_dir", other: "store.data", check: outside },
     Check { key: "server.body_bytes_max", other: "server.bodies_bytes_max", check: fits },
@@ -47,6 +50,15 @@ const CHECKS: [Check; 8] = [
     },
     Check { key: "webhook.proxy_credentials_file", other: "webhook.proxy", check: together },
     Check { key: "webhook.proxy_resolves", other: "webhook.proxy", check: together },
+    Check { key: "store.data", other: URL, check: not_by_flag },
+    Check { key: "store.password_file", other: URL, check: one_password },
+    Check { key: "store.ca_file", other: URL, check: for_tls },
+    Check { key: "store.shards", other: URL, check: only_shared },
+    Check { key: "store.min_replicas", other: URL, check: only_shared },
+    Check { key: "store.on_disk", other: URL, check: only_shared },
+    Check { key: "store.replicas_within", other: URL, check: only_shared },
+    Check { key: "store.connections", other: URL, check: only_shared },
+    Check { key: "store.allow", other: URL, check: only_shared },
 ];
 
 /// Notes what does not go together.
@@ -124,6 +136,7 @@ fn together(values: &Values, check: &Check) -> Option<Wrong> {
     let is_set = |key| match value(values, key) {
         Some(Value::Path(path)) => !path.as_os_str().is_empty(),
         Some(Value::Proxy(proxy)) => proxy.is_some(),
+        Some(Value::Store(url)) => url.is_some(),
         Some(Value::Flag(flag)) => *flag,
         _ => false,
     };
@@ -134,6 +147,58 @@ fn together(values: &Values, check: &Check) -> Option<Wrong> {
     (is_set(check.key) && !is_set(check.other)).then(|| Wrong {
         seen: seen.to_owned(),
         allowed: format!("{unset}, or set together with {}, which is empty", check.other),
+    })
+}
+
+fn store_url(values: &Values) -> Option<&StoreUrl> {
+    match value(values, URL) {
+        Some(Value::Store(url)) => url.as_ref(),
+        _ => None,
+    }
+}
+
+/// `--data` asks for the embedded store; elsewhere the key may stand for when there is no URL.
+fn not_by_flag(values: &Values, check: &Check) -> Option<Wrong> {
+    let asks = matches!(values.get(check.key)?.origin, Origin::Flag(_));
+    let url = store_url(values).filter(|_| asks)?;
+    Some(Wrong {
+        seen: "a directory".to_owned(),
+        allowed: format!("left out: {} is {url}, where there is no data directory", check.other),
+    })
+}
+
+/// A password stands in one place.
+fn one_password(values: &Values, check: &Check) -> Option<Wrong> {
+    let is_twice = store_url(values).is_some_and(StoreUrl::has_password);
+    let is_set =
+        matches!(value(values, check.key), Some(Value::Path(path)) if !path.as_os_str().is_empty());
+    if is_twice && is_set {
+        let allowed = format!("empty where {} has a password already", check.other);
+        return Some(Wrong { seen: "a file".to_owned(), allowed });
+    }
+    together(values, check)
+}
+
+/// Authorities are for servers that are spoken to by TLS.
+fn for_tls(values: &Values, check: &Check) -> Option<Wrong> {
+    let is_plain = store_url(values).is_some_and(|url| !url.is_tls());
+    let is_set =
+        matches!(value(values, check.key), Some(Value::Path(path)) if !path.as_os_str().is_empty());
+    if is_plain && is_set {
+        let allowed = format!("empty where {} begins with redis, or that with rediss", check.other);
+        return Some(Wrong { seen: "a file".to_owned(), allowed });
+    }
+    together(values, check)
+}
+
+/// A key of the store that nodes share, set although there is none.
+fn only_shared(values: &Values, check: &Check) -> Option<Wrong> {
+    let key = keys::find(check.key)?;
+    let found = value(values, check.key)?;
+    let default = key.kind.check(&Written::Text(key.default.to_owned())).ok()?;
+    (store_url(values).is_none() && *found != default).then(|| Wrong {
+        seen: toml_text(key.kind, found),
+        allowed: format!("left out, or set together with {}, which is empty", check.other),
     })
 }
 

@@ -9,6 +9,7 @@ use std::{
 use super::{
     Config, Error, Errors, Origin,
     keys::{KEYS, Key},
+    remote::Shared,
     sections::{AllowLoopback, Defaults, Delivery, Drain, Log, Server, Store, Webhook},
     value::{Value, Written},
 };
@@ -141,6 +142,7 @@ fn config(values: Values) -> Config {
             },
             min_free_bytes: number("store.min_free_bytes").unwrap_or(0),
             min_free_percent: u8::try_from(size("store.min_free_percent")).unwrap_or(u8::MAX),
+            shared: Shared::of(&values),
         },
         delivery: Delivery {
             workers_max: size("delivery.workers_max"),

@@ -19,10 +19,16 @@ const CA: &str = "webhook.ca_file";
 const CERTIFICATE: &str = "webhook.client_certificate_file";
 const KEY: &str = "webhook.client_key_file";
 const CREDENTIALS: &str = "webhook.proxy_credentials_file";
+const PASSWORD: &str = "store.password_file";
+const STORE_CA: &str = "store.ca_file";
 
 /// Notes what cannot be used. Nothing of what is in a file is said.
 pub(super) fn check(gathered: &mut Gathered) {
-    for key in DIRECTORIES {
+    let has_directories = !matches!(
+        gathered.values.get("store.url").map(|effective| &effective.value),
+        Some(Value::Store(Some(_)))
+    );
+    for key in DIRECTORIES.into_iter().filter(|_| has_directories) {
         if let Some(path) = path(gathered, key)
             && let Some(file) = path.ancestors().find(|above| above.exists() && !above.is_dir())
         {
@@ -41,6 +47,36 @@ pub(super) fn check(gathered: &mut Gathered) {
         let allowed = "a file that holds one line, user:password";
         refuse(gathered, CREDENTIALS, &path, &reason, allowed);
     }
+    if let Some(path) = path(gathered, PASSWORD)
+        && let Err(reason) = password(&path)
+    {
+        refuse(gathered, PASSWORD, &path, &reason, "a file that holds one line, the password");
+    }
+    if let Some(path) = path(gathered, STORE_CA)
+        && let Err(reason) = authorities(&path)
+    {
+        refuse(gathered, STORE_CA, &path, &reason, "a file in PEM that can be used");
+    }
+}
+
+/// Reads the password of a store.
+///
+/// # Errors
+/// Why not, without anything of what is in the file.
+pub(crate) fn password(path: &Path) -> Result<String, String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let mut lines = text.lines();
+    match (lines.next(), lines.next()) {
+        (Some(line), None) if !line.is_empty() => Ok(line.to_owned()),
+        _ => Err("it must hold one line, the password".to_owned()),
+    }
+}
+
+/// Looks whether a file can hold authorities.
+fn authorities(path: &Path) -> Result<(), String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let holds = text.contains("-----BEGIN CERTIFICATE-----");
+    if holds { Ok(()) } else { Err("no certificate in it".to_owned()) }
 }
 
 /// Reads a proxy's credentials.

@@ -4,12 +4,21 @@
 //! read this table. The environment variable of `server.listen` is `DULY_SERVER__LISTEN`.
 
 use duly_core::Millis;
+use duly_store_redis::Check;
 
 use super::value::Kind;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
+
+/// Names of settings of Redis that lose timers.
+const REDIS_CHECKS: &[&str] = &[
+    Check::NoAppendOnly.as_str(),
+    Check::Eviction.as_str(),
+    Check::NoFsync.as_str(),
+    Check::Unknown.as_str(),
+];
 
 /// A key of the configuration.
 #[derive(Debug, Clone, Copy)]
@@ -107,7 +116,7 @@ pub const KEYS: &[Key] = &[
         name: "store.data",
         kind: Kind::Path,
         default: "./duly-data",
-        doc: "Data directory; made if it is not there.",
+        doc: "Data directory; made if it is not there. With `store.url` there is none.",
     },
     Key {
         name: "store.backup_dir",
@@ -159,6 +168,60 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Integer { low: 0, high: 90, unit: "percent" },
         default: "5",
         doc: "New timers are refused when less than this share of the disk is free.",
+    },
+    Key {
+        name: "store.url",
+        kind: Kind::StoreUrlOrNone,
+        default: "",
+        doc: "Where timers are kept that several nodes share, on Redis or Valkey 7.0 or newer: `redis://host:port` for one server, `redis-cluster://host:port,host:port` for a Cluster, of which some servers are enough; `rediss` in their places is TLS. A user goes in front as `user@`; the password into `store.password_file`. Empty: the embedded store in `store.data`. With one, none of the keys from `store.data` to `store.min_free_percent` is used.",
+    },
+    Key {
+        name: "store.password_file",
+        kind: Kind::PathOrNone,
+        default: "",
+        doc: "File with the password for `store.url`, one line. Read at the start; never shown.",
+    },
+    Key {
+        name: "store.ca_file",
+        kind: Kind::PathOrNone,
+        default: "",
+        doc: "PEM file of the certificate authorities that the servers of `store.url` are trusted by, in place of those of the system. Read at the start.",
+    },
+    Key {
+        name: "store.shards",
+        kind: Kind::Integer { low: 1, high: duly_store_redis::SHARDS_MAX as u64, unit: "shards" },
+        default: "64",
+        doc: "Shards of a new deployment behind `store.url`; one that is there keeps its number. All timers of a shard are on one master, so there should be several times as many as there will ever be masters.",
+    },
+    Key {
+        name: "store.min_replicas",
+        kind: Kind::Integer { low: 0, high: 16, unit: "replicas" },
+        default: "0",
+        doc: "Replicas of a master of `store.url` that must have a change before it is answered (`WAIT`). With 0 a failover loses what was answered and had not reached a replica yet.",
+    },
+    Key {
+        name: "store.on_disk",
+        kind: Kind::Flag,
+        default: "false",
+        doc: "Whether a change is answered only when it is on the disks of its master and of `store.min_replicas` replicas (`WAITAOF`, Redis or Valkey 7.2 or newer), and not in their memories alone.",
+    },
+    Key {
+        name: "store.replicas_within",
+        kind: Kind::Duration { low: Millis::from_ms(10), high: Millis::from_secs(60) },
+        default: "1s",
+        doc: "Time for what `store.min_replicas` and `store.on_disk` ask for. A change that takes longer is answered `aborted`: it was made, and nobody vouches for it.",
+    },
+    Key {
+        name: "store.connections",
+        kind: Kind::Integer { low: 1, high: 64, unit: "connections" },
+        default: "4",
+        doc: "Connections to each server of `store.url`. A wait for replicas holds one up.",
+    },
+    Key {
+        name: "store.allow",
+        kind: Kind::Words(REDIS_CHECKS),
+        default: "",
+        doc: "Settings of the servers of `store.url` that lose timers without a word, and with which the server does not start unless they are named here: `no_append_only` (`appendonly no`), `eviction` (a `maxmemory-policy` other than `noeviction` with a `maxmemory`), `no_fsync` (`appendfsync no`), `unknown_settings` (`CONFIG GET` is refused).",
     },
     Key {
         name: "delivery.workers_max",

@@ -11,7 +11,7 @@ use duly_sink::http::options::Resolves;
 use duly_store_embedded::OnClockJump;
 use ipnet::IpNet;
 
-use super::reach::ProxyUrl;
+use super::{reach::ProxyUrl, remote::Shared};
 use crate::{
     http::{Guard, ImplicitNamespaces, Limits},
     telemetry::logging,
@@ -79,6 +79,8 @@ pub struct Store {
     pub min_free_bytes: u64,
     /// Free share below which new timers are refused, in percent.
     pub min_free_percent: u8,
+    /// The store that nodes share; `None`: the embedded one.
+    pub shared: Option<Shared>,
 }
 
 /// `[delivery]`.

@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::{
     reach::{self, ProxyUrl},
+    remote::{self, StoreUrl},
     web,
 };
 use crate::telemetry::logging;
@@ -63,6 +64,10 @@ pub enum Kind {
     Ports,
     /// The URL of an HTTP proxy, or nothing.
     ProxyOrNone,
+    /// The URL of a store that nodes share, or nothing.
+    StoreUrlOrNone,
+    /// A list of some of these words.
+    Words(&'static [&'static str]),
     /// `true` or `false`.
     Flag,
     /// A filter of log lines.
@@ -90,6 +95,8 @@ pub enum Value {
     Ports(Vec<RangeInclusive<u16>>),
     /// A proxy, if there is one.
     Proxy(Option<ProxyUrl>),
+    /// A store that nodes share, if there is one.
+    Store(Option<StoreUrl>),
     /// `true` or `false`.
     Flag(bool),
 }
@@ -130,9 +137,13 @@ impl Kind {
         self.read(written).ok_or_else(|| self.allowed())
     }
 
-    /// A refused value as it may be shown: a proxy's may hold a password.
+    /// A refused value as it may be shown: a URL may hold a password.
     pub(super) fn shown(self, written: &Written) -> String {
         match self {
+            Self::StoreUrlOrNone => match written {
+                Written::Text(text) => remote::refused(text),
+                _ => "something that is no text".to_owned(),
+            },
             Self::ProxyOrNone => "another value (not shown: it may hold a password)".to_owned(),
             _ => written.to_string(),
         }
@@ -187,6 +198,16 @@ impl Kind {
                                   nothing"
                     .to_owned()
             }
+            Self::StoreUrlOrNone => {
+                "redis://host:port, redis-cluster://host:port,host:port, the same with rediss for \
+                 TLS, each with user@ in front of the hosts where there is a user, or nothing"
+                    .to_owned()
+            }
+            Self::Words(words) => format!(
+                "a list of some of {} (in the environment and on the command line separated by \
+                 commas)",
+                words.join(", ")
+            ),
             Self::Flag => "true or false".to_owned(),
             Self::LogFilter => {
                 "a level (error, warn, info, debug, trace) or a filter such as info,duly_node=debug"
@@ -237,6 +258,17 @@ impl Kind {
             }
             (Self::ProxyOrNone, Written::Text(text)) => {
                 ProxyUrl::parse(text.trim()).map(|proxy| Value::Proxy(Some(proxy)))
+            }
+            (Self::StoreUrlOrNone, Written::Text(text)) if text.trim().is_empty() => {
+                Some(Value::Store(None))
+            }
+            (Self::StoreUrlOrNone, Written::Text(text)) => {
+                StoreUrl::parse(text.trim()).ok().map(|url| Value::Store(Some(url)))
+            }
+            (Self::Words(words), written) => {
+                let texts = list(written)?;
+                let are_known = texts.iter().all(|text| words.contains(&text.as_str()));
+                are_known.then_some(Value::Texts(texts))
             }
             (Self::BytesOrAuto { .. }, Written::Text(text)) if text.trim() == "auto" => {
                 Some(Value::Number(None))
@@ -349,6 +381,9 @@ pub(super) fn toml_text(kind: Kind, value: &Value) -> String {
         (_, Value::Proxy(proxy)) => {
             quoted(&proxy.as_ref().map(ToString::to_string).unwrap_or_default())
         }
+        (_, Value::Store(url)) => {
+            quoted(&url.as_ref().map(ToString::to_string).unwrap_or_default())
+        }
         (Kind::Integer { .. }, Value::Number(Some(number))) => number.to_string(),
         (_, Value::Number(Some(bytes))) => quoted(&Bytes(*bytes).to_string()),
         (_, Value::Number(None)) => quoted("auto"),
@@ -374,7 +409,8 @@ impl Serialize for Value {
             Self::Networks(nets) => serializer.collect_seq(nets.iter().map(ToString::to_string)),
             Self::Ports(ranges) => serializer.collect_seq(ranges.iter().map(reach::ports_text)),
             Self::Proxy(Some(proxy)) => serializer.collect_str(proxy),
-            Self::Proxy(None) => serializer.serialize_str(""),
+            Self::Store(Some(url)) => serializer.collect_str(url),
+            Self::Proxy(None) | Self::Store(None) => serializer.serialize_str(""),
             Self::Flag(flag) => serializer.serialize_bool(*flag),
         }
     }

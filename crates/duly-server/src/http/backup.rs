@@ -38,7 +38,8 @@ type Make = dyn Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync;
 #[derive(Clone)]
 pub struct Backups {
     dir: Option<PathBuf>,
-    make: Arc<Make>,
+    /// `None`: a store that other servers keep.
+    make: Option<Arc<Make>>,
 }
 
 impl fmt::Debug for Backups {
@@ -53,7 +54,12 @@ impl Backups {
         dir: Option<PathBuf>,
         make: impl Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync + 'static,
     ) -> Self {
-        Self { dir, make: Arc::new(make) }
+        Self { dir, make: Some(Arc::new(make)) }
+    }
+
+    /// No backups: the timers are on other servers, which have means of their own.
+    pub const fn elsewhere() -> Self {
+        Self { dir: None, make: None }
     }
 
     /// Backups of an embedded store.
@@ -62,7 +68,13 @@ impl Backups {
     }
 
     /// Whether a backup may go to this path.
-    fn check(&self, path: &Path) -> Result<(), Problem> {
+    fn check(&self, path: &Path) -> Result<Arc<Make>, Problem> {
+        let Some(make) = &self.make else {
+            let detail = "this server makes no backups: its timers are in Redis (store.url), which \
+                          is backed up by its own means, a copy of its append-only file or a \
+                          snapshot; `duly export` writes namespaces into a file";
+            return Err(Problem::new(Code::PermissionDenied, detail));
+        };
         let Some(dir) = &self.dir else {
             let detail = "this server makes no backups: set store.backup_dir \
                           (DULY_STORE__BACKUP_DIR) to the directory that they may go below, and \
@@ -82,7 +94,7 @@ impl Backups {
         let there = path.ancestors().find_map(|above| above.canonicalize().ok());
         let leads_out =
             there.zip(dir.canonicalize().ok()).is_some_and(|(there, dir)| !there.starts_with(&dir));
-        if below && !leads_out { Ok(()) } else { Err(refused().into()) }
+        if below && !leads_out { Ok(Arc::clone(make)) } else { Err(refused().into()) }
     }
 }
 
@@ -99,9 +111,8 @@ impl Backups {
 )]
 pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> Result<Response, Problem> {
     let path = PathBuf::from(body.parse::<BackupIn>().await?.path);
-    let backups = app.backups().clone();
-    backups.check(&path)?;
-    let made = task::spawn_blocking(move || (backups.make)(&path));
+    let make = app.backups().check(&path)?;
+    let made = task::spawn_blocking(move || make(&path));
     match made.await {
         Ok(Ok(report)) => answer::ok(&BackupOut::from(report)),
         Ok(Err(error)) => Err(refusal(error)),

@@ -6,7 +6,7 @@ use duly_store::Error;
 use duly_store_embedded::OpenError;
 use tokio::task;
 
-use crate::config::Origin;
+use crate::config::{Origin, StoreUrl};
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +60,26 @@ pub enum StartError {
         /// The first name in it that is none of Duly's.
         found: String,
     },
+    /// The store that nodes share cannot be opened.
+    #[error("cannot open the store {url} (store.url, from {origin}): {source}{}", advice(source))]
+    Shared {
+        /// Where it is.
+        url: StoreUrl,
+        /// Where that comes from.
+        origin: Origin,
+        /// Why.
+        source: Box<duly_store_redis::OpenError>,
+    },
+    /// The password of the store cannot be read.
+    #[error("cannot use the password in {} (store.password_file, from {origin}): {reason}", path.display())]
+    StorePassword {
+        /// The file.
+        path: PathBuf,
+        /// Where it comes from.
+        origin: Origin,
+        /// Why, without anything of what is in it.
+        reason: String,
+    },
     /// The webhook client cannot be made.
     #[error("cannot make the webhook client: {0}")]
     Sink(#[from] duly_sink::Error),
@@ -95,6 +115,36 @@ fn hint(error: &io::Error) -> &'static str {
             "; this machine does not have that address: choose one it has with --listen"
         }
         _ => "",
+    }
+}
+
+/// What to do about servers that nodes share.
+fn advice(error: &duly_store_redis::OpenError) -> &'static str {
+    use duly_store_redis::OpenError::{Format, Refused, Unreachable, Unsafe, Url, Version};
+    match error {
+        Unreachable { reason, .. } | Refused { reason, .. } => {
+            let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
+            if says(&["NOAUTH", "NoAuth"]) {
+                "; put its password into a file and name that with store.password_file"
+            } else if says(&["WRONGPASS", "authentication failed", "AuthenticationFailed"]) {
+                "; correct the user in store.url or the password (store.password_file)"
+            } else if says(&["NOPERM", "has no permissions", "NoPerm"]) {
+                "; the rights that its user needs are in docs/operate/cluster.md"
+            } else if says(&["ertificate", "UnknownIssuer"]) {
+                "; name the authority of its certificate with store.ca_file"
+            } else if says(&["cluster support disabled"]) {
+                "; it is no Cluster: use redis:// in place of redis-cluster://"
+            } else if says(&["owner of every slot"]) {
+                "; the Cluster is not whole: see `redis-cli --cluster check`"
+            } else if matches!(error, Unreachable { .. }) {
+                "; start it, or correct --store"
+            } else {
+                ""
+            }
+        }
+        Unsafe { .. } => " (store.allow)",
+        Format { .. } => "; use the version of Duly that wrote it, or an empty database",
+        Url(_) | Version { .. } => "",
     }
 }
 

@@ -1,109 +1,108 @@
-//! Opens the store beside the runtime, and says how far it is.
-//!
-//! Opening reads a checkpoint and the journal behind it, and blocks. Its progress goes to `/readyz`
-//! every few MiB, and to the log when it takes long enough for a person to wonder.
+//! The store of a configuration, and what only its kind can do.
 
-use std::{
-    io,
-    path::Path,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+mod directory;
+mod embedded;
+mod remote;
+
+use std::sync::Arc;
 
 use duly_core::env::Clock;
-use duly_store_embedded::{
-    EmbeddedStore, OpenError, OpenProgress, Options,
-    disk::{self, Operation, RealDisk},
-};
+use duly_store::Store;
+use duly_store_embedded::EmbeddedStore;
+use duly_store_redis::RedisStore;
 use tokio::{sync::watch, task};
 
-use super::{StartError, directory, options};
-use crate::{config::Config, http::Awaited, wire::health::RecoveryOut};
+#[cfg(test)]
+pub(super) use self::embedded::BEGINNING;
+pub(super) use self::embedded::{Opener, directory};
+use super::StartError;
+use crate::{
+    config::{Config, StoreUrl},
+    http::{Awaited, Backups},
+};
 
-/// An opening that takes no longer is not logged, and a longer one is this often.
-const LOG_EVERY: Duration = Duration::from_secs(1);
-
-/// What is awaited before anything was read.
-pub(super) const BEGINNING: &str = "the data directory is being opened";
-
-/// Opens a store at a path; hears how far reading is.
-pub(super) type Opener = Box<
-    dyn FnOnce(
-            &Path,
-            Options,
-            Arc<dyn Clock>,
-            &mut dyn FnMut(OpenProgress),
-        ) -> Result<EmbeddedStore, OpenError>
-        + Send,
->;
-
-/// Opens the directory for real.
-pub(super) fn directory(
-    path: &Path,
-    options: Options,
-    clock: Arc<dyn Clock>,
-    progress: &mut dyn FnMut(OpenProgress),
-) -> Result<EmbeddedStore, OpenError> {
-    let disk = Arc::new(RealDisk::open_or_create(path)?);
-    EmbeddedStore::open(disk, options, clock, progress)
+/// A store that was opened.
+#[derive(Debug)]
+pub(super) enum Opened {
+    /// In a directory of this machine, of this process alone.
+    Embedded(Arc<EmbeddedStore>),
+    /// On servers that nodes share.
+    Shared(Arc<RedisStore>, StoreUrl),
 }
 
-/// Opens the store of this configuration; `waits_for` is told what is awaited.
+/// What is awaited before anything was read.
+pub(super) fn beginning(config: &Config) -> String {
+    match &config.store.shared {
+        None => embedded::BEGINNING.to_owned(),
+        Some(shared) => format!("the server connects to {}", shared.url),
+    }
+}
+
+/// Opens the store of this configuration, an embedded one with `opener`; `waits_for` is told what
+/// is awaited.
 pub(super) async fn open(
     config: &Config,
     clock: Arc<dyn Clock>,
     waits_for: watch::Sender<Awaited>,
     opener: Opener,
-) -> Result<Arc<EmbeddedStore>, StartError> {
-    let path = config.store.data.clone();
-    let origin = config.origin("store.data");
-    let options = options::store_options(config);
-    let opened = task::spawn_blocking(move || {
-        if let Some(found) = directory::foreign(&path) {
-            return Err(StartError::Foreign { path, origin, found });
+) -> Result<Opened, StartError> {
+    let Some(shared) = &config.store.shared else {
+        let store = embedded::open(config, clock, waits_for, opener).await?;
+        return Ok(Opened::Embedded(store));
+    };
+    for sentence in config.unused() {
+        tracing::warn!("{sentence}");
+    }
+    let store = remote::open(config, shared, waits_for).await?;
+    Ok(Opened::Shared(store, shared.url.clone()))
+}
+
+impl Opened {
+    /// As everything but the start and the stop sees it.
+    pub(super) fn port(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Embedded(store) => Arc::clone(store) as Arc<dyn Store>,
+            Self::Shared(store, _) => Arc::clone(store) as Arc<dyn Store>,
         }
-        let mut teller = Teller { waits_for, logged: Instant::now() };
-        let opened = opener(&path, options, clock, &mut |progress| teller.tell(progress));
-        opened.map_err(|source| match source {
-            OpenError::Disk(error) if cannot_be_made(&error) => {
-                let parent = directory::nearest(&path).to_owned();
-                StartError::Make { path, origin, parent }
+    }
+
+    /// Where the data is.
+    pub(super) fn place(&self) -> String {
+        match self {
+            Self::Embedded(store) => store.health().location,
+            Self::Shared(store, url) => match store.shards() {
+                1 => format!("{url} (1 shard)"),
+                shards => format!("{url} ({shards} shards)"),
+            },
+        }
+    }
+
+    /// Whether an unfinished write was cut off.
+    pub(super) fn torn_tail(&self) -> bool {
+        match self {
+            Self::Embedded(store) => store.report().torn_tail,
+            Self::Shared(..) => false,
+        }
+    }
+
+    /// What makes copies of it.
+    pub(super) fn backups(&self, config: &Config) -> Backups {
+        match self {
+            Self::Embedded(store) => {
+                Backups::of(config.store.backup_dir.clone(), Arc::clone(store))
             }
-            source => StartError::Open { path, origin, source: Box::new(source) },
-        })
-    });
-    opened.await?.map(Arc::new)
-}
-
-/// Whether the place of the directory is one where none can be.
-fn cannot_be_made(error: &disk::Error) -> bool {
-    match error {
-        disk::Error::NotFound { operation: Operation::MakeDir, .. } => true,
-        disk::Error::Io { source, .. } => source.kind() == io::ErrorKind::NotADirectory,
-        _ => false,
-    }
-}
-
-/// Says how far reading is.
-struct Teller {
-    waits_for: watch::Sender<Awaited>,
-    logged: Instant,
-}
-
-impl Teller {
-    fn tell(&mut self, how_far: OpenProgress) {
-        let sentence = sentence(how_far);
-        if self.logged.elapsed() >= LOG_EVERY {
-            self.logged = Instant::now();
-            tracing::info!("{sentence}");
+            Self::Shared(..) => Backups::elsewhere(),
         }
-        let OpenProgress { what, bytes_done, bytes_total } = how_far;
-        let progress = Some(RecoveryOut { what, bytes_done, bytes_total });
-        self.waits_for.send_replace(Awaited { sentence, progress });
     }
-}
 
-fn sentence(how_far: OpenProgress) -> String {
-    let OpenProgress { what, bytes_done, bytes_total } = how_far;
-    format!("{BEGINNING}: {} of {} MiB of the {what} read", bytes_done >> 20, bytes_total >> 20)
+    /// Ends it. What other nodes share goes on; its connections end with the process.
+    pub(super) async fn close(self) -> Result<(), StartError> {
+        match self {
+            Self::Embedded(store) => Ok(task::spawn_blocking(move || store.close()).await?),
+            Self::Shared(store, _) => {
+                drop(store);
+                Ok(())
+            }
+        }
+    }
 }

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tonic_types::StatusExt;
 
-use super::*;
+use super::{open::BEGINNING, *};
 use crate::config::{Flag, Source, load};
 
 /// A data directory, a free port, and a server on both whose store opens when it is told to.

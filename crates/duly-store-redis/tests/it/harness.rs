@@ -30,7 +30,10 @@ use futures::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
 use tokio::{runtime::Runtime, sync::watch};
 
-use crate::server::{Server, tell};
+use crate::{
+    cluster::Cluster,
+    server::{Server, tell},
+};
 
 /// Servers that a store can be on.
 pub(crate) trait Servers: Send {
@@ -46,7 +49,7 @@ pub(crate) trait Servers: Send {
 
 impl Servers for Server {
     fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", Self::port(self))
+        Self::url(self)
     }
 
     fn port(&self) -> u16 {
@@ -59,6 +62,29 @@ impl Servers for Server {
         }
         self.kill();
         self.start_again();
+    }
+}
+
+impl Servers for Cluster {
+    fn url(&self) -> String {
+        Self::url(self)
+    }
+
+    fn port(&self) -> u16 {
+        self.masters[0].port()
+    }
+
+    fn restart(&mut self, how: Restart) {
+        for server in self.masters.iter_mut().chain(&mut self.replicas) {
+            if how == Restart::Clean {
+                tell(server.port(), "SHUTDOWN");
+            }
+            server.kill();
+        }
+        for server in self.masters.iter_mut().chain(&mut self.replicas) {
+            server.start_again();
+        }
+        self.wait_until_whole();
     }
 }
 

@@ -3,11 +3,11 @@
 mod alone;
 mod audit;
 mod calls;
-mod cluster;
 mod conformance;
 mod failover;
 mod harness;
 mod in_order;
 mod model;
-mod server;
 mod shards;
+
+use duly_redis_testkit::{cluster, server};

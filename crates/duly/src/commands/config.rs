@@ -1,13 +1,23 @@
 //! `duly config`: checks and shows what `serve` would be configured with, and prints the file that
 //! has everything in it.
 
-use std::path::PathBuf;
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 use clap::Subcommand;
 use duly_server::config::{self, Config, Flag, Origin, Source};
 use serde_json::{Value, json};
 
-use crate::{Outcome, failure::Failure, output::Printer};
+use crate::{
+    Outcome,
+    failure::Failure,
+    output::{
+        Printer,
+        terminal::{Screen, Tone},
+    },
+};
 
 /// Check or show the configuration of a server
 #[derive(clap::Args)]
@@ -40,6 +50,9 @@ struct Places {
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
     /// As of `duly serve`
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// As of `duly serve`
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
 }
@@ -48,7 +61,8 @@ impl Places {
     fn source(self) -> Source {
         let data = self.data.map(|value| ("--data", "store.data", value));
         let listen = self.listen.map(|value| ("--listen", "server.listen", value));
-        let flags = [data, listen].into_iter().flatten();
+        let store = self.store.map(|value| ("--store", "store.url", value));
+        let flags = [data, store, listen].into_iter().flatten();
         let flags = flags.map(|(flag, key, value)| Flag { flag: flag.to_owned(), key, value });
         Source { file: self.config, flags: flags.collect(), ..Source::from_env() }
     }
@@ -60,6 +74,11 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
         Action::Check(places) => {
             let source = places.source();
             let config = config::load_with_files(&source).map_err(Failure::new)?;
+            for sentence in config.unused() {
+                let label = Screen::stderr().paint(Tone::Warning, "warning:");
+                // There is nowhere else to say it.
+                writeln!(io::stderr(), "{label} {sentence}").ok();
+            }
             let counts = Counts::of(&source, &config);
             printer.document(&counts.document().to_string(), || Ok(counts.verdict()))
         }

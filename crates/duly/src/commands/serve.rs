@@ -37,6 +37,10 @@ pub(crate) struct Args {
     /// Where the data is; made if it is not there
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
+    /// The store that several nodes share, instead of a directory: redis://HOST:PORT or
+    /// redis-cluster://HOST:PORT,…; rediss for TLS. A password goes into store.password_file
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", value_parser = values::listen_address)]
     listen: Option<SocketAddr>,
@@ -92,7 +96,8 @@ impl Args {
     fn source(self) -> Source {
         let data = self.data.map(|value| ("--data", "store.data", value));
         let listen = self.listen.map(|address| ("--listen", "server.listen", address.to_string()));
-        let flags = [data, listen].into_iter().flatten();
+        let store = self.store.map(|value| ("--store", "store.url", value));
+        let flags = [data, store, listen].into_iter().flatten();
         Source {
             file: self.config,
             flags: flags
@@ -110,7 +115,7 @@ async fn serve(config: Config, printer: Printer) -> Outcome {
     let running = tokio::select! {
         started = duly_server::start(config) => started.map_err(Failure::new)?,
         () = stop.requested() => {
-            tracing::info!("stopped before the data directory was open");
+            tracing::info!("stopped before the store was open");
             return Ok(());
         }
     };

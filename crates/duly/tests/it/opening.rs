@@ -78,7 +78,7 @@ fn a_signal_while_a_large_store_opens_ends_the_server_at_once_and_the_store_open
         server.signal(signal);
         let (status, stderr) = server.ended();
         assert_eq!(status.code(), Some(0), "{stderr}");
-        assert!(stderr.contains("stopped before the data directory was open"), "{stderr}");
+        assert!(stderr.contains("stopped before the store was open"), "{stderr}");
         assert!(!stderr.contains("panicked"), "{stderr}");
     }
     let mut server = Process::start(&["serve", "--data", text(&data), "--listen", "127.0.0.1:0"]);

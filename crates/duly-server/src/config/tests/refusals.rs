@@ -213,3 +213,61 @@ fn what_does_not_go_together_is_refused_where_it_was_said() {
     // A key that is wrong by itself is not wrong a second time.
     assert_eq!(said_of_file("[webhook]\nproxy_resolves = true\nproxy = \"x\"").len(), 1);
 }
+
+#[test]
+fn the_url_of_a_store_is_refused_without_its_password_and_with_the_reason() {
+    for (value, parts) in [
+        ("http://u:secret@h", &["http://u:***@h", "begin with redis://"][..]),
+        ("redis//u:secret@h", &["***@h", "begin with redis://"]),
+        ("redis://u:secret@h/1", &["database 0"]),
+        ("redis://:secret@a,b", &["use redis-cluster://"]),
+    ] {
+        let said = said(&env("DULY_STORE__URL", value));
+        assert_eq!(said.len(), 1, "{said:?}");
+        for part in parts {
+            assert!(said[0].contains(part), "{value} lacks {part}: {said:?}");
+        }
+        assert!(!said[0].contains("secret"), "{said:?}");
+    }
+    check_file("[store]\nurl = 1", "store.url (duly.toml:2) must be redis://host:port");
+    let unknown = "store.allow (duly.toml:2) must be a list of some of no_append_only, eviction";
+    check_file("[store]\nallow = [\"evicton\"]", unknown);
+}
+
+#[test]
+fn keys_of_one_kind_of_store_do_not_stand_beside_the_other_unnoticed() {
+    for (name, value) in [
+        ("DULY_STORE__SHARDS", "8"),
+        ("DULY_STORE__MIN_REPLICAS", "1"),
+        ("DULY_STORE__ON_DISK", "true"),
+        ("DULY_STORE__PASSWORD_FILE", "/etc/duly/password"),
+        ("DULY_STORE__ALLOW", "no_fsync"),
+    ] {
+        let said = said(&env(name, value));
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("store.url, which is empty"), "{said:?}");
+    }
+    let mut source = env("DULY_STORE__URL", "redis://u:secret@h");
+    source.env.push(("DULY_STORE__DATA".into(), "/srv/duly".into()));
+    let config = load(&source).unwrap();
+    let unused = config.unused();
+    assert_eq!(unused.len(), 1, "{unused:?}");
+    assert!(unused[0].starts_with("store.data (environment variable DULY_STORE__DATA) is not"));
+    assert!(config.show().contains("url = \"redis://u:***@h\""), "{}", config.show());
+    assert!(!format!("{config:?}").contains("secret"));
+
+    source.flags =
+        vec![Flag { flag: "--data".into(), key: "store.data", value: "/srv/duly".into() }];
+    let refused = said(&source);
+    assert!(refused[0].starts_with("store.data (flag --data) must be left out"), "{refused:?}");
+    source.flags.clear();
+    for (name, value, part) in [
+        ("DULY_STORE__PASSWORD_FILE", "/etc/duly/password", "has a password already"),
+        ("DULY_STORE__CA_FILE", "/etc/duly/ca.pem", "rediss"),
+    ] {
+        source.env.push((name.into(), value.into()));
+        let said = said(&source);
+        assert!(said.len() == 1 && said[0].contains(part), "{said:?}");
+        source.env.pop();
+    }
+}

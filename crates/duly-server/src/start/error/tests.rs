@@ -13,6 +13,8 @@ error_sections! {
     Make => "### The data directory cannot be made",
     Foreign => "### The data directory is something else",
     Open => "### The data directory cannot be opened",
+    Shared => "### The shared store cannot be opened",
+    StorePassword => "### The password of the store cannot be used",
     Sink => "### A file of the webhook client cannot be used",
     ProxyCredentials => "### The credentials of the proxy cannot be used",
     Store => "### The store does not answer",

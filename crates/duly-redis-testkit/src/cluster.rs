@@ -2,12 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use duly_store::conformance::Restart;
-
-use crate::{
-    harness::Servers,
-    server::{Server, free_port, tell},
-};
+use crate::server::{Server, free_port, tell};
 
 /// How long the servers may take to agree.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -16,14 +11,16 @@ const SLOTS: u32 = 16_384;
 
 /// Masters, and as many replicas of each.
 #[derive(Debug)]
-pub(crate) struct Cluster {
-    pub(crate) masters: Vec<Server>,
-    pub(crate) replicas: Vec<Server>,
+pub struct Cluster {
+    /// In the order of the slots that they begin with.
+    pub masters: Vec<Server>,
+    /// Those of the first master at 0, and again after so many as there are masters.
+    pub replicas: Vec<Server>,
 }
 
 impl Cluster {
     /// Starts a Cluster whose slots are spread evenly.
-    pub(crate) fn start(masters: u32, replicas_each: u32) -> Self {
+    pub fn start(masters: u32, replicas_each: u32) -> Self {
         let start = |_| {
             let bus = free_port().to_string();
             Server::start(&[
@@ -72,12 +69,19 @@ impl Cluster {
         cluster
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Server> {
+    /// The URL of a store on it.
+    pub fn url(&self) -> String {
+        let masters = self.masters.iter().map(|server| format!("127.0.0.1:{}", server.port()));
+        format!("redis-cluster://{}", masters.collect::<Vec<_>>().join(","))
+    }
+
+    /// Every server.
+    pub fn all(&self) -> impl Iterator<Item = &Server> {
         self.masters.iter().chain(&self.replicas)
     }
 
     /// Waits until every slot is served and every replica follows.
-    pub(crate) fn wait_until_whole(&self) {
+    pub fn wait_until_whole(&self) {
         self.wait_until("every slot is served", |cluster| {
             cluster.all().all(|server| {
                 let info = tell(server.port(), "CLUSTER INFO");
@@ -92,7 +96,7 @@ impl Cluster {
     }
 
     /// Waits for something that the servers do by themselves.
-    pub(crate) fn wait_until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+    pub fn wait_until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         let until = Instant::now() + PATIENCE;
         while !holds(self) {
             assert!(Instant::now() < until, "it never came that {what}");
@@ -101,34 +105,9 @@ impl Cluster {
     }
 
     /// Empties all masters.
-    pub(crate) fn empty(&self) {
+    pub fn empty(&self) {
         for master in &self.masters {
             assert_eq!(tell(master.port(), "FLUSHALL"), "+OK");
         }
-    }
-}
-
-impl Servers for Cluster {
-    fn url(&self) -> String {
-        let servers: Vec<_> =
-            self.masters.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
-        format!("redis-cluster://{}", servers.join(","))
-    }
-
-    fn port(&self) -> u16 {
-        self.masters[0].port()
-    }
-
-    fn restart(&mut self, how: Restart) {
-        for server in self.masters.iter_mut().chain(&mut self.replicas) {
-            if how == Restart::Clean {
-                tell(server.port(), "SHUTDOWN");
-            }
-            server.kill();
-        }
-        for server in self.masters.iter_mut().chain(&mut self.replicas) {
-            server.start_again();
-        }
-        self.wait_until_whole();
     }
 }

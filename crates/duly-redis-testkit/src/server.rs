@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server that can be killed and started again on what it kept.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     directory: TempDir,
     port: u16,
     extra: Vec<String>,
@@ -27,7 +27,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one that keeps everything it acknowledges: with `everysec` it answers while a sync is
     /// under way, before anything is handed to the system, so a kill too would lose changes.
-    pub(crate) fn start(extra: &[&str]) -> Self {
+    pub fn start(extra: &[&str]) -> Self {
         let directory = TempDir::new().expect("a temporary directory");
         let extra = extra.iter().map(ToString::to_string).collect();
         let mut server = Self { directory, port: 0, extra, child: None };
@@ -41,18 +41,24 @@ impl Server {
         panic!("no redis-server could be started: {}", server.log());
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// Its port.
+    pub fn port(&self) -> u16 {
         self.port
     }
 
+    /// The URL of a store on it.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
     /// The port by which the servers of a Cluster talk to each other.
-    pub(crate) fn bus_port(&self) -> u16 {
+    pub fn bus_port(&self) -> u16 {
         let at = self.extra.iter().position(|argument| argument == "--cluster-port");
         at.and_then(|at| self.extra.get(at + 1)?.parse().ok()).expect("it is of a Cluster")
     }
 
     /// Kills it as kill -9 does.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("a child of ours can be killed");
             child.wait().expect("and ends");
@@ -60,7 +66,7 @@ impl Server {
     }
 
     /// Starts it again on the same port and directory.
-    pub(crate) fn start_again(&mut self) {
+    pub fn start_again(&mut self) {
         assert!(self.up(), "it does not come up again: {}", self.log());
     }
 
@@ -123,13 +129,14 @@ fn answers(port: u16) -> bool {
     stream.read_exact(&mut answer).is_ok() && [*b"+PONG\r\n", *b"-NOAUTH"].contains(&answer)
 }
 
-pub(crate) fn free_port() -> u16 {
+/// A port that nobody had a moment ago.
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound").port()
 }
 
 /// Sends one command and answers what comes back: the text of a bulk, else the line.
-pub(crate) fn tell(port: u16, command: &str) -> String {
+pub fn tell(port: u16, command: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
     stream.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
     let mut line = Vec::new();
@@ -147,7 +154,7 @@ pub(crate) fn tell(port: u16, command: &str) -> String {
 }
 
 /// Sends one command and answers the texts of a list.
-pub(crate) fn list(port: u16, command: &str) -> Vec<String> {
+pub fn list(port: u16, command: &str) -> Vec<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
     stream.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
     let mut lines = BufReader::new(stream).lines().map(|line| line.expect("it answers"));
