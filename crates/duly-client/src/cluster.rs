@@ -1,5 +1,7 @@
 //! How the service is.
 
+use std::time::Duration;
+
 /// What the server says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -18,4 +20,24 @@ pub struct Cluster {
     pub in_flight: u64,
     /// Dead letters in all namespaces.
     pub dead: u64,
+    /// The nodes, as the one that answered sees them.
+    pub nodes: Vec<Node>,
+}
+
+/// A node of the deployment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Node {
+    /// As it calls itself.
+    pub name: String,
+    /// Its run, from its start to its end.
+    pub run: String,
+    /// Whether it is the node that answered.
+    pub this: bool,
+    /// Whether it begins nothing any more.
+    pub leaving: bool,
+    /// Shards that it looks after.
+    pub shards: u32,
+    /// How long it has not been heard.
+    pub silent_for: Duration,
 }

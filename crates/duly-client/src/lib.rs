@@ -72,7 +72,7 @@ pub use self::{
     builder::Builder,
     change::{Change, TimerField},
     client::Client,
-    cluster::Cluster,
+    cluster::{Cluster, Node},
     consumer::{Consumer, ConsumerBuilder, Counts, Dedup, Failure, Handler},
     destination::{Destination, HttpDestination, RetryPolicy},
     error::{Code, Error, Invalid, Refusal, Retry},

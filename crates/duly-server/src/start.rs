@@ -165,7 +165,7 @@ async fn open_and_run(
             return Err(error.into());
         }
     };
-    let node_options = options::node_options(config);
+    let node_options = options::node_options(config, listen);
     let node = Node::start(Arc::clone(&port), Arc::new(sink), Arc::clone(&clock), node_options);
     let app = App::new(Parts {
         store: port,

@@ -43,7 +43,7 @@ pub mod transport;
 pub use backup::{BackupIn, BackupOut};
 pub use batch::{BatchIn, BatchOut, CancelledOut, OperationIn, OperationResult};
 pub use bulk::{BulkCancelIn, BulkCancelledOut};
-pub use cluster::ClusterOut;
+pub use cluster::{ClusterOut, NodeOut};
 pub use destination::{DestinationIn, DestinationOut};
 pub use duration::{Duration, DurationOut};
 pub use fallback::{FallbackIn, FallbackOut};

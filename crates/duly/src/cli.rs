@@ -11,8 +11,8 @@ use reqwest::Url;
 use crate::{
     Outcome, args, client,
     commands::{
-        batch, bench, cancel, cli_docs, completions, config, dead, export, fire, get, health,
-        import, lease, list, man, metrics, namespace, openapi, receive, reschedule, resume,
+        batch, bench, cancel, cli_docs, cluster, completions, config, dead, export, fire, get,
+        health, import, lease, list, man, metrics, namespace, openapi, receive, reschedule, resume,
         schedule, serve, settle, store, top,
     },
     failure::{Failure, Reader},
@@ -69,6 +69,7 @@ enum Command {
     Config(config::Args),
     Bench(bench::Args),
     Health(health::Args),
+    Cluster(cluster::Args),
     Top(top::Args),
     Metrics(metrics::Args),
     Openapi(openapi::Args),
@@ -126,6 +127,7 @@ impl Cli {
             Command::Config(args) => config::run(args, printer),
             Command::Bench(args) => bench::run(args, named, printer),
             Command::Health(args) => block_on(async { health::run(args, &session()?).await }),
+            Command::Cluster(args) => block_on(async { cluster::run(args, &session()?).await }),
             Command::Top(args) => block_on(async { top::run(args, &session()?).await }),
             Command::Metrics(args) => block_on(async { metrics::run(args, &session()?).await }),
             Command::Openapi(_) => block_on(async { openapi::run(&session()?).await }),

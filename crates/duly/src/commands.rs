@@ -8,6 +8,7 @@ pub(crate) mod batch;
 pub(crate) mod bench;
 pub(crate) mod cancel;
 pub(crate) mod cli_docs;
+pub(crate) mod cluster;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod dead;

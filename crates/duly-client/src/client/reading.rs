@@ -9,7 +9,7 @@ use super::{
     pages::{Page, listing},
 };
 use crate::{
-    cluster::Cluster,
+    cluster::{Cluster, Node},
     error::Error,
     list::{self, Filter, Listing},
     retry::Safety,
@@ -81,6 +81,18 @@ impl Client {
             overdue: info.overdue,
             in_flight: info.in_flight,
             dead: info.dead,
+            nodes: info.nodes.into_iter().map(node).collect(),
         })
+    }
+}
+
+fn node(node: v1::Node) -> Node {
+    Node {
+        name: node.name,
+        run: node.run,
+        this: node.this,
+        leaving: node.leaving,
+        shards: node.shards,
+        silent_for: Duration::from_millis(node.silent_for_ms),
     }
 }

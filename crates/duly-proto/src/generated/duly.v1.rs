@@ -3715,7 +3715,7 @@ pub mod namespaces_server {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetClusterRequest {}
 /// How the service is.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ClusterInfo {
     /// Version of the server that answers.
     #[prost(string, tag = "1")]
@@ -3741,6 +3741,34 @@ pub struct ClusterInfo {
     /// Dead letters in all namespaces.
     #[prost(uint64, tag = "8")]
     pub dead: u64,
+    /// Version of what the nodes agree on: the newest that all of them understand.
+    #[prost(uint32, tag = "9")]
+    pub protocol: u32,
+    /// The nodes, as the one that answers sees them; itself among them while it is heard.
+    #[prost(message, repeated, tag = "10")]
+    pub nodes: ::prost::alloc::vec::Vec<Node>,
+}
+/// A node of the deployment.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Node {
+    /// As it calls itself.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Its run, from its start to its end: 16 hexadecimal digits.
+    #[prost(string, tag = "2")]
+    pub run: ::prost::alloc::string::String,
+    /// Whether it is the node that answers.
+    #[prost(bool, tag = "3")]
+    pub this: bool,
+    /// Whether it begins nothing any more.
+    #[prost(bool, tag = "4")]
+    pub leaving: bool,
+    /// Shards that it looks after.
+    #[prost(uint32, tag = "5")]
+    pub shards: u32,
+    /// How long it has not been heard, in milliseconds.
+    #[prost(uint64, tag = "6")]
+    pub silent_for_ms: u64,
 }
 /// Generated client implementations.
 pub mod cluster_client {

@@ -4,7 +4,7 @@ use duly_proto::v1::{self, cluster_server::Cluster};
 use tonic::{Request, Response, Status};
 
 use super::outbound::read;
-use crate::http::App;
+use crate::{http::App, wire::NodeOut};
 
 /// The service.
 #[derive(Debug)]
@@ -35,7 +35,20 @@ impl Cluster for Service {
             overdue: cluster.overdue,
             in_flight: cluster.in_flight,
             dead: cluster.dead,
+            protocol: cluster.protocol.into(),
+            nodes: cluster.nodes.into_iter().map(node).collect(),
         };
         Ok(read(&self.app, info)?)
+    }
+}
+
+fn node(node: NodeOut) -> v1::Node {
+    v1::Node {
+        name: node.name,
+        run: node.run,
+        this: node.this,
+        leaving: node.state == "leaving",
+        shards: u32::try_from(node.shards).unwrap_or(u32::MAX),
+        silent_for_ms: node.silent_for_ms,
     }
 }

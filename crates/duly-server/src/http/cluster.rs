@@ -2,8 +2,10 @@
 
 use axum::{extract::State, response::Response};
 
+use duly_node::MemberView;
+
 use super::{App, Problem, answer, health::reasons, problem::Refusals};
-use crate::wire::ClusterOut;
+use crate::wire::{ClusterOut, NodeOut};
 
 /// How the service is: version, shards, whether it can work, counts over all namespaces.
 #[utoipa::path(
@@ -21,6 +23,7 @@ impl App {
     pub(crate) fn cluster(&self) -> ClusterOut {
         let health = self.store().health();
         let reasons = reasons(self, &health);
+        let members = self.node().members();
         ClusterOut {
             version: env!("CARGO_PKG_VERSION"),
             shards: self.store().shards(),
@@ -30,6 +33,19 @@ impl App {
             overdue: health.overdue,
             in_flight: health.in_flight,
             dead: health.dead,
+            protocol: members.iter().map(|member| member.protocols.1).min().unwrap_or_default(),
+            nodes: members.into_iter().map(node).collect(),
         }
+    }
+}
+
+fn node(member: MemberView) -> NodeOut {
+    NodeOut {
+        name: member.name,
+        run: format!("{:016x}", member.run.0),
+        this: member.is_this,
+        state: if member.is_leaving { "leaving" } else { "here" },
+        shards: member.shards,
+        silent_for_ms: u64::try_from(member.silent_for.as_millis()).unwrap_or(u64::MAX),
     }
 }

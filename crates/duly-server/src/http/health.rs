@@ -68,6 +68,11 @@ pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     if node.draining {
         reasons.push("the server is stopping".to_owned());
     }
+    reasons.extend(node.cut_off_for.map(|silent| {
+        format!(
+            "no beat of this node was answered for {silent:.1?}: until one is, it begins nothing"
+        )
+    }));
     let stuck = node.loops.iter().filter(|l| l.idle_for > IDLE_MAX);
     reasons.extend(stuck.map(|l| format!("{} has stood still for {:?}", l.name, l.idle_for)));
     let neglected = node.neglected.iter();

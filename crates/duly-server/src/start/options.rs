@@ -27,8 +27,11 @@ pub(super) fn store_options(config: &Config) -> duly_store_embedded::Options {
     }
 }
 
-pub(super) fn node_options(config: &Config) -> duly_node::Options {
+pub(super) fn node_options(config: &Config, listen: SocketAddr) -> duly_node::Options {
+    let uname = rustix::system::uname();
+    let machine = uname.nodename().to_string_lossy();
     duly_node::Options {
+        name: format!("{machine}:{}", listen.port()),
         workers_max: config.delivery.workers_max,
         pull_waiters_max: config.delivery.pull_waiters_max,
         drain_within: config.drain.within,

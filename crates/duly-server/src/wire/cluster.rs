@@ -23,4 +23,26 @@ pub struct ClusterOut {
     pub(crate) in_flight: u64,
     /// Dead letters in all namespaces.
     pub(crate) dead: u64,
+    /// Version of what the nodes agree on: the newest that all of them understand.
+    pub(crate) protocol: u16,
+    /// The nodes, as the one that answers sees them; itself among them while it is heard.
+    pub(crate) nodes: Vec<NodeOut>,
+}
+
+/// A node of the deployment.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Node)]
+pub struct NodeOut {
+    /// Name of its machine, and the port on which it listens.
+    pub(crate) name: String,
+    /// Its run, from its start to its end: 16 hexadecimal digits.
+    pub(crate) run: String,
+    /// Whether it is the node that answers.
+    pub(crate) this: bool,
+    /// `here`, or `leaving`: it begins nothing any more.
+    pub(crate) state: &'static str,
+    /// Shards that it looks after.
+    pub(crate) shards: usize,
+    /// How long it has not been heard.
+    pub(crate) silent_for_ms: u64,
 }

@@ -1,0 +1,80 @@
+//! `duly cluster`: the nodes of the deployment, and what all of them hold.
+
+use reqwest::Method;
+use serde::Deserialize;
+
+use crate::{
+    Outcome,
+    cli::Session,
+    output::{
+        table::{self, Column, Table},
+        terminal::Tone,
+    },
+};
+
+/// Show the nodes of the deployment, as the server that answers sees them
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+/// What the server says of the deployment.
+#[derive(Deserialize)]
+struct Cluster {
+    version: String,
+    shards: u64,
+    ready: bool,
+    reasons: Vec<String>,
+    pending: u64,
+    overdue: u64,
+    in_flight: u64,
+    dead: u64,
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    name: String,
+    run: String,
+    this: bool,
+    state: String,
+    shards: u64,
+    silent_for_ms: u64,
+}
+
+/// Runs it.
+pub(crate) async fn run(_: Args, session: &Session) -> Outcome {
+    let answer = session.http.service(Method::GET, &["cluster"]).send().await?;
+    let printer = session.printer;
+    printer.answer(&answer, || {
+        let cluster: Cluster = answer.parse()?;
+        let counts = [
+            ("version", cluster.version.clone()),
+            ("shards", cluster.shards.to_string()),
+            ("ready", if cluster.ready { "yes".to_owned() } else { cluster.reasons.join("; ") }),
+            ("pending", cluster.pending.to_string()),
+            ("overdue", cluster.overdue.to_string()),
+            ("in flight", cluster.in_flight.to_string()),
+            ("dead", cluster.dead.to_string()),
+        ];
+        let counts = counts.map(|(name, value)| (name.to_owned(), value));
+        let counts = table::of_pairs(printer.screen(), counts);
+        Ok(format!("{counts}\n{}", nodes(&cluster.nodes).text(printer.screen())))
+    })
+}
+
+fn nodes(nodes: &[Node]) -> Table {
+    let mut table = Table::new([
+        Column::Whole("node"),
+        Column::Whole("run"),
+        Column::Whole("state"),
+        Column::Number("shards"),
+        Column::Number("last heard"),
+    ]);
+    for node in nodes {
+        let tone = if node.state == "here" { Tone::Plain } else { Tone::Warning };
+        let name = if node.this { format!("{} (answers)", node.name) } else { node.name.clone() };
+        let heard = format!("{} ms ago", node.silent_for_ms);
+        let (run, state) = (node.run.clone(), node.state.clone());
+        table.row(tone, [name, run, state, node.shards.to_string(), heard]);
+    }
+    table
+}
