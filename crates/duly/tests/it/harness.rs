@@ -195,6 +195,19 @@ impl Server {
         Self::on(TempDir::new().expect("a temporary directory"))
     }
 
+    /// Starts a node of the deployment at this URL.
+    pub(crate) fn on_store(url: &str) -> Self {
+        Self::with(&["serve", "--store", url, "--listen", "127.0.0.1:0"])
+    }
+
+    /// Starts one that keeps nothing in a directory, with these arguments.
+    pub(crate) fn with(args: &[&str]) -> Self {
+        let directory = TempDir::new().expect("a temporary directory");
+        let mut process = Process::start(args);
+        let (url, opening) = process.address();
+        Self { process, url, opening, directory }
+    }
+
     fn on(directory: TempDir) -> Self {
         let data = directory.path().join("data");
         let data = data.to_str().expect("UTF-8");

@@ -15,6 +15,7 @@ mod pages;
 mod pipes;
 mod pull;
 mod receive;
+mod redis;
 mod reference;
 mod serve;
 mod settings;

@@ -1,0 +1,149 @@
+//! What docs/operate/cluster.md and deploy/ tell an operator to type.
+
+use std::fs;
+
+use duly_redis_testkit::server::{Server, free_port, tell};
+
+use crate::harness::{Process, Server as Node, duly, run, text};
+
+fn read(path: &str) -> String {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    fs::read_to_string(format!("{root}/{path}")).expect("it is committed")
+}
+
+fn page() -> String {
+    read("docs/operate/cluster.md")
+}
+
+/// The block of the page that holds these words.
+fn block(words: &str) -> String {
+    let page = page();
+    let found = page.split("```").skip(1).step_by(2).find(|block| block.contains(words));
+    let block = found.unwrap_or_else(|| panic!("no block with {words}"));
+    block.split_once('\n').expect("a first line").1.to_owned()
+}
+
+#[test]
+fn the_rights_of_the_page_are_enough() {
+    let server = Server::start(&[]);
+    let port = server.port();
+    let mut line = block("ACL SETUSER").replace("PASSWORD", "secret");
+    if tell(port, line.trim()).contains("waitaof") {
+        // As the page says of 7.0.
+        line = line.replace(" +waitaof", "");
+    }
+    assert_eq!(tell(port, line.trim()), "+OK");
+    let node = Node::on_store(&format!("redis://duly:secret@127.0.0.1:{port}"));
+    node.run(&["namespace", "put", "n", "--retention", "1h"]).ok();
+    for (id, verdict) in [
+        ("acked", &["--ack"][..]),
+        ("retried", &["--retry", "--after", "1h"]),
+        ("buried", &["--dead", "--reason", "gone"]),
+    ] {
+        node.run(&["schedule", "n", id, "--in", "500ms", "--payload-text", &"x".repeat(5_000)])
+            .ok();
+        // Waiting for it also proves that wake-ups are heard.
+        let leased = node.json(&["lease", "n", "--wait", "20s"]);
+        let token = leased["firings"][0]["token"].as_str().expect("a token").to_owned();
+        node.run(&[&["settle", "n", &token][..], verdict].concat()).ok();
+    }
+    node.run(&["reschedule", "n", "retried", "--in", "2h"]).ok();
+    node.run(&["cancel", "n", "retried"]).ok();
+    node.run(&["dead", "redrive", "n", "--id", "buried"]).ok();
+    node.run(&["list", "n"]).ok();
+    node.run(&["namespace", "forecast", "n"]).ok();
+    node.run(&["namespace", "pause", "n"]).ok();
+    node.run(&["namespace", "delete", "n", "--force", "--yes"]).ok();
+    node.run(&["health"]).ok();
+    assert_eq!(tell(port, "ACL LOG 1"), "*0", "nothing was refused");
+}
+
+#[test]
+fn the_settings_of_the_page_are_settings_of_redis_and_raise_no_warning() {
+    let bus = free_port().to_string();
+    let mut args = vec!["--cluster-port".to_owned(), bus];
+    let settings = block("cluster-enabled yes");
+    for line in settings.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.split_once(' ').expect("a name and a value");
+        args.extend([format!("--{name}"), value.trim_matches('"').to_owned()]);
+    }
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    let server = Server::start(&args);
+    // Of its own Cluster it has every slot, and no replica: that is not looked at.
+    assert_eq!(tell(server.port(), "CLUSTER ADDSLOTSRANGE 0 16383"), "+OK");
+    assert_eq!(tell(server.port(), "CONFIG SET min-replicas-to-write 0"), "+OK");
+    while !tell(server.port(), "CLUSTER INFO").contains("cluster_state:ok") {}
+    let url = format!("redis-cluster://127.0.0.1:{}", server.port());
+    let mut node = Process::start(&["serve", "--listen", "127.0.0.1:0", "--store", &url]);
+    node.address();
+    node.signal(rustix::process::Signal::TERM);
+    let (_, stderr) = node.ended();
+    assert!(!stderr.contains("duly_store_redis"), "{stderr}");
+}
+
+#[test]
+fn the_configuration_of_the_page_is_right() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| text(&directory.path().join(name)).to_owned();
+    fs::write(path("redis-password"), "secret\n").expect("written");
+    fs::write(path("redis-ca.pem"), "-----BEGIN CERTIFICATE-----\n").expect("written");
+    let configuration = block("password_file = ").replace("/etc/duly", text(directory.path()));
+    fs::write(path("duly.toml"), configuration).expect("written");
+    let checked = run(&["config", "check", "--config", &path("duly.toml")]);
+    assert_eq!(checked.stderr, "");
+    checked.ok();
+}
+
+#[test]
+fn the_unit_of_a_node_calls_commands_and_sets_variables_that_exist() {
+    let unit = read("deploy/duly-node.service");
+    let value = |key: &str| {
+        let line = unit.lines().find_map(|line| line.strip_prefix(key));
+        line.unwrap_or_else(|| panic!("no {key}")).to_owned()
+    };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| text(&directory.path().join(name)).to_owned();
+    fs::write(path("duly.toml"), "[store]\nurl = \"redis://localhost\"\n").expect("written");
+    fs::write(path("redis-password"), "secret\n").expect("written");
+    let (name, file) = value("Environment=").split_once('=').map_or_else(
+        || panic!("no variable"),
+        |(name, file)| (name.to_owned(), file.replace("%d", text(directory.path()))),
+    );
+    assert!(value("LoadCredential=").starts_with("redis-password:"));
+    let command = value("ExecStartPre=").replace("/etc/duly/duly.toml", &path("duly.toml"));
+    let mut check = duly();
+    check.args(command.split(' ').skip(1)).env(name, file);
+    crate::harness::Ran::from(check.output().expect("duly starts")).ok();
+    let command = value("ExecStart=");
+    run(&command.split(' ').skip(1).chain(["--help"]).collect::<Vec<_>>()).ok();
+    let stop_s: u64 = value("TimeoutStopSec=").parse().expect("seconds");
+    assert!(stop_s > 25, "drain.within fits: {stop_s}");
+}
+
+#[test]
+fn the_compose_file_calls_commands_and_sets_variables_that_exist() {
+    let file = read("deploy/compose.yaml");
+    let mut nodes = 0;
+    for line in file.lines().filter_map(|line| line.trim().strip_prefix("command: [")) {
+        let words: Vec<String> =
+            serde_json::from_str(&format!("[{line}")).expect("a list of words");
+        run(&words.iter().map(String::as_str).chain(["--help"]).collect::<Vec<_>>()).ok();
+        let flags: Vec<_> = words.iter().skip(1).map(String::as_str).collect();
+        run(&[&["config", "check"], &flags[..]].concat()).ok();
+        nodes += 1;
+    }
+    assert_eq!(nodes, 3);
+    assert!(file.contains("dockerfile: deploy/Dockerfile") && file.contains("context: .."));
+    // What the command of Redis sets starts one, and raises no warning.
+    let (_, command) = file.split_once("redis-server ").expect("a command of Redis");
+    let command = command.split("volumes:").next().expect("a first part");
+    let words: Vec<_> = command.split_whitespace().map(|word| word.trim_matches('"')).collect();
+    let at = words.iter().position(|word| *word == "--appendonly").expect("it is set");
+    let server = Server::start(&words[at..]);
+    let url = server.url();
+    let mut node = Process::start(&["serve", "--listen", "127.0.0.1:0", "--store", &url]);
+    node.address();
+    node.signal(rustix::process::Signal::TERM);
+    let (_, stderr) = node.ended();
+    assert!(!stderr.contains("duly_store_redis"), "{stderr}");
+}
