@@ -21,6 +21,7 @@
 //! | `s:<num>:<id>` | string, TTL | a stub |
 //! | `sl:<num>`, `sd:<num>:F`, `:C` | zset | stubs in order of ending, and of due time |
 //! | `dead:<num>`, `di:<num>`, `dx:<num>` | zset, zset, hash | dead letters by due time, by id and order of dying, by delivery id |
+//! | `allot:<lane>`, `allots:<run>` | hash, set | run → what it has of a lane's limits and wants of them; lanes of which a run has something |
 //! | `members` | hash | run → count of beats, whether it leaves, protocols, name (shard 0) |
 //! | `wake` | channel | something became claimable; a namespace that pulling consumers are to look at |
 

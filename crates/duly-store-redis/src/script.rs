@@ -70,6 +70,7 @@ scripts! {
     Beat: "beat", Writes, [];
     Holders: "holders", Reads, [];
     Announce: "announce", Writes, [];
+    Allot: "allot", Writes, [];
 }
 
 impl Script {
@@ -97,7 +98,7 @@ impl Script {
     /// Whether what it writes has to be on the replicas before it is answered: not what is said again
     /// within a second.
     pub(crate) const fn waits_for_copies(self) -> bool {
-        !self.only_reads() && !matches!(self, Self::Beat | Self::Announce)
+        !self.only_reads() && !matches!(self, Self::Beat | Self::Announce | Self::Allot)
     }
 
     /// Its place among the digests of a server.

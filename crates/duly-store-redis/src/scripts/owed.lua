@@ -9,6 +9,10 @@ local members
 if run ~= '' then
   members = call('ZRANGE', K .. 'own:' .. run, 0, most - 1)
   write('HSET', K .. 'runs', run, 'gone')
+  for _, lane in ipairs(call('SMEMBERS', K .. 'allots:' .. run)) do
+    write('HDEL', K .. 'allot:' .. lane, run)
+  end
+  write('UNLINK', K .. 'allots:' .. run)
 else
   members = call('ZRANGEBYSCORE', K .. 'leased', '-inf', digits(now), 'LIMIT', 0, most)
   for _, member in ipairs(call('ZRANGEBYSCORE', K .. 'exp', '-inf', '(' .. digits(now), 'LIMIT', 0, most)) do
