@@ -73,7 +73,8 @@ pub struct Ask {
 pub struct Allotment {
     /// Attempts under way.
     pub slots: u32,
-    /// Attempts begun in a second, where there is a limit.
+    /// Attempts begun in a second, where there is a limit: an equal part for each run that has
+    /// something of the lane or wants it, as timers are spread evenly over shards.
     pub per_second: Option<u32>,
 }
 

@@ -55,6 +55,7 @@ for i = 2, #ARGV, 5 do
     write('SADD', K .. 'allots:' .. run, lane)
     write('HSETNX', K .. 'runs', run, digits(now))
     out[#out + 1] = digits(slots)
+    for _, one in ipairs(wanted) do one.wanted = rate or 0 end
     out[#out + 1] = rate and digits(part(rate, wanted)) or ''
   else
     write('HDEL', key, run)

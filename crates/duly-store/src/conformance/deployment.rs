@@ -172,14 +172,14 @@ pub(super) async fn p10_a_cap_is_shared_out_and_never_exceeded(harness: &dyn Har
         deployment.allot(SHARD, run, asks).await.expect("it is shared out").remove(0)
     };
     let of = |slots, per_second| Allotment { slots, per_second: Some(per_second) };
-    assert_eq!(allot(one, 0, 50).await, of(10, 50), "nobody else wants any");
-    assert_eq!(allot(other, 0, 3).await, of(0, 3), "all is taken");
+    assert_eq!(allot(one, 0, 50).await, of(10, 100), "nobody else wants any");
+    assert_eq!(allot(other, 0, 3).await, of(0, 50), "all is taken");
     assert_eq!(allot(one, 10, 50).await, of(7, 50), "three are wanted elsewhere");
-    assert_eq!(allot(other, 0, 3).await, of(0, 3), "but it still has them");
+    assert_eq!(allot(other, 0, 3).await, of(0, 50), "but it still has them");
     assert_eq!(allot(one, 7, 50).await, of(7, 50));
-    assert_eq!(allot(other, 0, 3).await, of(3, 3));
+    assert_eq!(allot(other, 0, 3).await, of(3, 50));
     assert_eq!(allot(other, 0, 0).await, of(0, 0), "it is given up");
-    assert_eq!(allot(one, 7, 50).await, of(10, 50));
+    assert_eq!(allot(one, 7, 50).await, of(10, 100));
     Ran::Whole
 }
 

@@ -16,6 +16,9 @@ use crate::{
 /// Announcements that are kept for a listener that is behind.
 const ANNOUNCEMENTS: usize = 1_024;
 
+/// What each run has of a lane, and what it wants.
+type Parts = BTreeMap<NodeRun, (u32, u32)>;
+
 /// Who shares the store.
 #[derive(Debug)]
 pub(super) struct Members {
@@ -24,7 +27,7 @@ pub(super) struct Members {
     released: Mutex<BTreeSet<NodeRun>>,
     announced: broadcast::Sender<Announcement>,
     /// What runs have of lanes, and what they want.
-    allotted: Mutex<BTreeMap<Lane, BTreeMap<NodeRun, (u32, u32)>>>,
+    allotted: Mutex<BTreeMap<Lane, Parts>>,
 }
 
 impl Default for Members {
@@ -67,7 +70,8 @@ impl Members {
         let wanted: Vec<_> = held.iter().map(|(run, (_, wanted))| (*run, *wanted)).collect();
         let part = |amount| part_of(amount, &wanted, run, turn);
         let slots = part(ask.cap).min(ask.cap.saturating_sub(others));
-        let per_second = ask.per_second.map(part);
+        let everybody = |rate| wanted.iter().map(|(run, _)| (*run, rate)).collect::<Vec<_>>();
+        let per_second = ask.per_second.map(|rate| part_of(rate, &everybody(rate), run, turn));
         if let Some((held, _)) = held.get_mut(&run) {
             *held = slots.max(ask.keep);
         }
