@@ -207,7 +207,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "store.replicas_within",
-        kind: Kind::Duration { low: Millis::from_ms(10), high: Millis::from_secs(60) },
+        kind: Kind::Duration { low: Millis::from_ms(10), high: Millis::from_secs(4) },
         default: "1s",
         doc: "Time for what `store.min_replicas` and `store.on_disk` ask for. A change that takes longer is answered `aborted`: it was made, and nobody vouches for it.",
     },
