@@ -71,6 +71,7 @@ fn options(config: &Config, shared: &Shared) -> Result<Options, StartError> {
     Ok(Options {
         password,
         tls_ca: shared.ca_file.clone(),
+        deployment: shared.deployment.clone(),
         shards: shared.shards,
         min_replicas: shared.min_replicas,
         on_disk: shared.on_disk,
