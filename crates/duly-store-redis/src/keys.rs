@@ -13,7 +13,9 @@
 //! | `r:<num>` | hash | id → record; `id NUL inc16 NUL occ8` → record of a dead letter |
 //! | `p:<num>` | hash | the same keys → payloads that lie apart |
 //! | `x:<num>` | hash | id → lease |
-//! | `d:<num>:<lane>:<f or r>` | zset | claimable at → id: first attempts, retries |
+//! | `d:<num>:<lane>:r` | zset | claimable at → id: retries |
+//! | `d:<num>:<lane>:f` | zset | directory of the first attempts: due at → id NUL block, where each begins |
+//! | `d:<num>:<lane>:f:<block>`, `…:last` | zset, string | due at → id, at most 64; last number of a block |
 //! | `b:<num>` | zset | due at → id: leased and retried ones |
 //! | `nl:<num>` | hash | origin → lane and lane → origin |
 //! | `lanes`, `leased`, `exp`, `resume` | zset | what is next: heads of lanes, ends of leases, expiries, ends of pauses |

@@ -24,7 +24,9 @@ local function gather(command, key, ...)
   end
   for i = 1, select('#', ...) do one[#one + 1] = (select(i, ...)) end
 end
+local settle_sets
 local function flush()
+  if settle_sets then settle_sets() end
   -- Whoever waits for replicas waits for what this connection wrote: so something always is.
   if #W == 0 then call('INCR', KEYS[1]) end
   for _, command in ipairs(W) do

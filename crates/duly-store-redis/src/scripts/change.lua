@@ -82,7 +82,7 @@ if A.live then
       unlease(num, id, old, lease_of(hold))
     else
       if not same then rehead(num, old_lane, old_class, id, nil) end
-      write('ZREM', set_of(num, old_lane, old_class), id)
+      lane_drop(num, old_lane, old_class, id, old)
       if may_expire(old) then write('ZREM', K .. 'exp', num .. NUL .. id) end
     end
     write('ZREM', K .. 'b:' .. num, id)
@@ -100,7 +100,7 @@ if A.live then
     local at, minus = tonumber(A.at), nil
     if same then minus = id end
     local head = rehead(num, new_lane, new_class, minus, at)
-    write('ZADD', set_of(num, new_lane, new_class), digits(at), id)
+    lane_add(num, new_lane, new_class, at, id)
     if A.exp then write('ZADD', K .. 'exp', A.exp, num .. NUL .. id) end
     wake_for(at, head, first)
     if A.payload == '' then

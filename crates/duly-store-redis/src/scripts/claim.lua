@@ -31,16 +31,19 @@ local grants, members, settings, lanes = {}, {}, {}, {}
 local granted_of = {}            -- counts to add, by namespace
 local stopped, go_on_at = '', 0
 
--- Due entries of one class over the sets of a lane, in order, without those already taken.
+-- Due entries of one class over the sets of a lane, in order, without those already taken. The
+-- entry after them tells what is the head of a set then.
 local function due_rows(num, codes, class, most)
   local rows = {}
   for _, lane in ipairs(codes) do
     local set = set_of(num, lane, class)
-    local skip = sets[set] and sets[set].count or 0
-    local found = call('ZRANGEBYSCORE', set, '-inf', digits(now), 'WITHSCORES', 'LIMIT', 0, most + skip)
-    for i = 1, #found, 2 do
-      if not taken[num .. NUL .. found[i]] then
-        rows[#rows + 1] = { id = found[i], at = tonumber(found[i + 1]), lane = lane, set = set }
+    local state = sets[set] or { count = 0, num = num, lane = lane, class = class }
+    sets[set] = state
+    state.front = lane_front(num, lane, class, most + state.count)
+    for _, row in ipairs(state.front) do
+      if row[2] > now then break end
+      if not taken[num .. NUL .. row[1]] then
+        rows[#rows + 1] = { id = row[1], at = row[2], block = row[3], lane = lane, set = set }
       end
     end
   end
@@ -65,11 +68,10 @@ local function grant(index, ctl, class, row, record)
   local hold = ARGV[1] .. two_bytes(number) .. since .. ' ' .. digits(till) .. ' ' .. at .. ' ' .. who
   number = number + 1
   taken[member] = true
-  local set = sets[row.set] or { count = 0, num = num, lane = row.lane, class = class }
+  local set = sets[row.set]
   set.count = set.count + 1
-  sets[row.set] = set
   gather('HSET', K .. 'x:' .. num, id, hold)
-  gather('ZREM', row.set, id)
+  if row.block then block_drop(row.set, row.block, id) else gather('ZREM', row.set, id) end
   if class == 'f' then gather('ZADD', K .. 'b:' .. num, digits(due_of(record)), id) end
   if may_expire(record) then gather('ZREM', K .. 'exp', member) end
   if run == 'C' then
@@ -144,23 +146,22 @@ for i = 12, #ARGV, 5 do
   if stopped ~= '' then break end
 end
 
--- New heads of the sets that lost entries.
-for set, from in pairs(sets) do
-  local head
-  local rows = call('ZRANGE', set, 0, from.count, 'WITHSCORES')
-  for i = 1, #rows, 2 do
-    if not taken[from.num .. NUL .. rows[i]] then
-      head = tonumber(rows[i + 1])
+-- New heads of the sets that lost entries. More was looked at than was granted.
+for _, from in pairs(sets) do
+  for _, row in ipairs(from.front) do
+    if not taken[from.num .. NUL .. row[1]] then
+      from.head = row[2]
       break
     end
   end
-  from.head = head
-  sooner(head)
-  local member = lane_member(from.num, from.lane, from.class)
-  if head then
-    write('ZADD', K .. 'lanes', digits(head), member)
-  else
-    write('ZREM', K .. 'lanes', member)
+  if from.count > 0 then
+    sooner(from.head)
+    local member = lane_member(from.num, from.lane, from.class)
+    if from.head then
+      write('ZADD', K .. 'lanes', digits(from.head), member)
+    else
+      write('ZREM', K .. 'lanes', member)
+    end
   end
 end
 local more = {}
@@ -173,7 +174,8 @@ for _, lane in ipairs(lanes) do
       if sets[set] then
         head = sets[set].head
       else
-        head = tonumber(call('ZRANGE', set, 0, 0, 'WITHSCORES')[2] or '')
+        local first = lane_front(lane.num, code, class, 1)[1]
+        head = first and first[2]
       end
       if head and head <= now then left = true end
     end

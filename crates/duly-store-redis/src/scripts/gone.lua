@@ -30,9 +30,11 @@ if ARGV[4] == 'empty' and pending + dead > 0 then
 end
 local count = tonumber(call('HGET', K .. 'nl:' .. num, 'count') or '0')
 for lane = 0, count + 2 do
-  for _, class in ipairs({ 'f', 'r' }) do
-    write('UNLINK', set_of(num, lane, class))
-    write('ZREM', K .. 'lanes', lane_member(num, lane, class))
+  for _, class in ipairs({ 'f', 'r' }) do write('ZREM', K .. 'lanes', lane_member(num, lane, class)) end
+  write('UNLINK', set_of(num, lane, 'r'))
+  -- What has more blocks than that is cleared away step by step, as if its time had come.
+  if not unlink_blocks(set_of(num, lane, 'f'), 64) then
+    write('ZADD', K .. 'exp', 0, num .. NUL .. NUL .. lane)
   end
 end
 for _, kind in ipairs({ 'n:', 'c:', 'r:', 'x:', 'p:', 'b:', 'nl:', 'dead:', 'dx:', 'di:', 'sl:' }) do

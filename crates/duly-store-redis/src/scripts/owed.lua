@@ -19,7 +19,11 @@ local out, names = { digits(now) }, {}
 for _, member in ipairs(members) do
   local num, id = string.match(member, '^([^%z]*)%z(.*)$')
   if names[num] == nil then names[num] = call('HGET', K .. 'n:' .. num, 'name') end
-  if not names[num] then
+  local lane = string.match(id, '^%z(%d+)$')
+  if lane then
+    -- The rest of a namespace that has ended.
+    if unlink_blocks(set_of(num, lane, 'f'), 256) then write('ZREM', K .. 'exp', member) end
+  elseif not names[num] then
     write('ZREM', K .. 'leased', member)
     write('ZREM', K .. 'exp', member)
     if run ~= '' then write('ZREM', K .. 'own:' .. run, member) end

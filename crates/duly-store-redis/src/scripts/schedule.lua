@@ -54,15 +54,8 @@ for k, id in ipairs(ids) do
     made, pending, bytes = made + 1, pending + 1, bytes + cost_of(id, record)
     records[#records + 1] = id
     records[#records + 1] = record
-    local lane = lanes[number]
-    if not lane then
-      lane = { soonest = due, add = { 'ZADD', set_of(num, number, 'f') } }
-      lanes[number] = lane
-    end
-    if due < lane.soonest then lane.soonest = due end
-    local add = lane.add
-    add[#add + 1] = due
-    add[#add + 1] = id
+    if not lanes[number] or due < lanes[number] then lanes[number] = due end
+    lane_add(num, number, 'f', due, id)
     if ARGV[i + 5] ~= '' then
       payloads[#payloads + 1] = id
       payloads[#payloads + 1] = ARGV[i + 5]
@@ -73,10 +66,9 @@ for k, id in ipairs(ids) do
     end
   end
 end
-for number, lane in pairs(lanes) do
-  local due = lane.soonest
-  local head = tonumber(call('ZRANGE', set_of(num, number, 'f'), 0, 0, 'WITHSCORES')[2] or '')
-  W[#W + 1] = lane.add
+for number, due in pairs(lanes) do
+  local first = lane_front(num, number, 'f', 1)[1]
+  local head = first and first[2]
   if not head or due < head then
     write('ZADD', K .. 'lanes', digits(due), lane_member(num, number, 'f'))
     wake_for(due, head, ahead())

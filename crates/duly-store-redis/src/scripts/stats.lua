@@ -23,17 +23,15 @@ local next_at, oldest
 local lanes = {}
 local keys = call('HMGET', K .. 'nl:' .. num, 'count')
 for lane = 0, tonumber(keys[1] or '0') + 2 do
-  local f, r = set_of(num, lane, 'f'), set_of(num, lane, 'r')
-  local due, all = call('ZCOUNT', f, '-inf', digits(now)), call('ZCARD', f)
-  local retry_due, retries = call('ZCOUNT', r, '-inf', digits(now)), call('ZCARD', r)
+  local due, all = lane_count(num, lane, 'f', now), lane_count(num, lane, 'f')
+  local retry_due, retries = lane_count(num, lane, 'r', now), lane_count(num, lane, 'r')
   local in_flight = tonumber(call('HGET', K .. 'c:' .. num, 'i' .. lane) or '0')
   if due > 0 then
-    local head = tonumber(call('ZRANGE', f, 0, 0, 'WITHSCORES')[2])
+    local head = lane_front(num, lane, 'f', 1)[1][2]
     if not oldest or head < oldest then oldest = head end
   end
-  for _, set in ipairs({ f, r }) do
-    local row = call('ZRANGEBYSCORE', set, '(' .. digits(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    local at = tonumber(row[2] or '')
+  for _, class in ipairs({ 'f', 'r' }) do
+    local at = lane_after(num, lane, class, now)
     if at and (not next_at or at < next_at) then next_at = at end
   end
   if all + retries + in_flight > 0 then
