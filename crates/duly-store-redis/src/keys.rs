@@ -20,8 +20,8 @@
 //! | `nl:<num>` | hash | origin → lane and lane → origin |
 //! | `lanes`, `leased`, `exp`, `resume` | zset | what is next: heads of lanes, ends of leases, expiries, ends of pauses |
 //! | `own:<run>`, `runs` | zset, hash | leases of a node; runs that claimed here |
-//! | `s:<num>:<id>` | string, TTL | a stub |
-//! | `sl:<num>`, `sd:<num>:F`, `:C` | zset | stubs in order of ending, and of due time |
+//! | `s:<num>` | hash, TTL | id → stub |
+//! | `sl:<num>`, `sd:<num>:F`, `:C` | list, zsets, TTL | stubs in order of ending, and of due time |
 //! | `dead:<num>`, `di:<num>`, `dx:<num>` | zset, zset, hash | dead letters by due time, by id and order of dying, by delivery id |
 //! | `wake` | channel | something became claimable |
 

@@ -28,7 +28,7 @@ local function sooner(at)
 end
 local taken, sets = {}, {}       -- ids that this script grants; sets it grants from
 local grants, members, settings, lanes = {}, {}, {}, {}
-local granted_of = {}            -- counts to add, by namespace
+local granted_of = {}            -- what is written, by namespace
 local stopped, go_on_at = '', 0
 
 -- Due entries of one class over the sets of a lane, in order, without those already taken. The
@@ -37,13 +37,13 @@ local function due_rows(num, codes, class, most)
   local rows = {}
   for _, lane in ipairs(codes) do
     local set = set_of(num, lane, class)
-    local state = sets[set] or { count = 0, num = num, lane = lane, class = class }
+    local state = sets[set] or { set = set, count = 0, num = num, lane = lane, class = class }
     sets[set] = state
     state.front = lane_front(num, lane, class, most + state.count)
     for _, row in ipairs(state.front) do
       if row[2] > now then break end
-      if not taken[num .. NUL .. row[1]] then
-        rows[#rows + 1] = { id = row[1], at = row[2], block = row[3], lane = lane, set = set }
+      if state.count == 0 or not taken[num .. NUL .. row[1]] then
+        rows[#rows + 1] = { id = row[1], at = row[2], block = row[3], lane = lane, state = state }
       end
     end
   end
@@ -56,36 +56,50 @@ local function due_rows(num, codes, class, most)
   return rows
 end
 
+-- What is written for the grants of a namespace.
+local function writes_of(num)
+  local own = run == 'C' and K .. 'leased' or K .. 'own:' .. run
+  local writes = { x = { 'HSET', K .. 'x:' .. num }, b = { 'ZADD', K .. 'b:' .. num }, own = { 'ZADD', own },
+                   leased = 0, lanes = {} }
+  granted_of[num] = writes
+  return writes
+end
+
+local nonce, asked, by_consumer = ARGV[1], tonumber(ARGV[4]), run == 'C'
 local function grant(index, ctl, class, row, record)
   local num, id = ctl.num, row.id
   local member = num .. NUL .. id
-  local till, who = 0, run
-  if run == 'C' then
-    till = now + (tonumber(ARGV[4]) or ctl.lease)
-    sooner(till)
+  local till = '0'
+  if by_consumer then
+    local ends = now + (asked or ctl.lease)
+    sooner(ends)
+    till = digits(ends)
   end
   local at = digits(row.at)
-  local hold = ARGV[1] .. two_bytes(number) .. since .. ' ' .. digits(till) .. ' ' .. at .. ' ' .. who
+  local hold = nonce .. two_bytes(number) .. since .. ' ' .. till .. ' ' .. at .. ' ' .. run
   number = number + 1
   taken[member] = true
-  local set = sets[row.set]
-  set.count = set.count + 1
-  gather('HSET', K .. 'x:' .. num, id, hold)
-  if row.block then block_drop(row.set, row.block, id) else gather('ZREM', row.set, id) end
-  if class == 'f' then gather('ZADD', K .. 'b:' .. num, digits(due_of(record)), id) end
-  if may_expire(record) then gather('ZREM', K .. 'exp', member) end
-  if run == 'C' then
-    gather('ZADD', K .. 'leased', digits(till), member)
+  local state, w = row.state, granted_of[num] or writes_of(num)
+  state.count = state.count + 1
+  local x, own = w.x, w.own
+  x[#x + 1] = id
+  x[#x + 1] = hold
+  own[#own + 1] = by_consumer and till or since
+  own[#own + 1] = member
+  if class == 'f' then
+    block_drop(state.set, row.block, id)
+    -- The first attempt of a timer is claimable when it is due.
+    local b = w.b
+    b[#b + 1] = at
+    b[#b + 1] = id
   else
-    gather('ZADD', K .. 'own:' .. run, since, member)
+    gather('ZREM', state.set, id)
   end
-  local counts = granted_of[num] or {}
-  granted_of[num] = counts
-  counts.leased = (counts.leased or 0) + 1
-  local in_lane = 'i' .. row.lane
-  counts[in_lane] = (counts[in_lane] or 0) + 1
+  if may_expire(record) then gather('ZREM', K .. 'exp', member) end
+  w.leased = w.leased + 1
+  w.lanes[row.lane] = (w.lanes[row.lane] or 0) + 1
   members[#members + 1] = member
-  grants[#grants + 1] = { index, class, at, id, digits(till), record }
+  grants[#grants + 1] = { index, class, at, id, till, record }
 end
 
 local index = 0
@@ -182,9 +196,13 @@ for _, lane in ipairs(lanes) do
   end
   if left then more[#more + 1] = lane.index end
 end
-for num, counts in pairs(granted_of) do
-  write('HINCRBY', K .. 'c:' .. num, 'fired', counts.leased)
-  for count, by in pairs(counts) do write('HINCRBY', K .. 'c:' .. num, count, by) end
+for num, w in pairs(granted_of) do
+  W[#W + 1] = w.x
+  W[#W + 1] = w.own
+  if #w.b > 2 then W[#W + 1] = w.b end
+  write('HINCRBY', K .. 'c:' .. num, 'fired', w.leased)
+  write('HINCRBY', K .. 'c:' .. num, 'leased', w.leased)
+  for lane, by in pairs(w.lanes) do write('HINCRBY', K .. 'c:' .. num, 'i' .. lane, by) end
 end
 -- Who never sees the answer hands back what stands here.
 if #members > 0 then

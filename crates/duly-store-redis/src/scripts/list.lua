@@ -92,7 +92,7 @@ while true do
   best.i = best.i + 2
   local record, hold
   if kind == 'F' or kind == 'C' then
-    record = call('GET', K .. 's:' .. num .. ':' .. key)
+    record = call('HGET', K .. 's:' .. num, key)
   else
     record = call('HGET', K .. 'r:' .. num, key)
     if kind == 'pending' or kind == 'busy' then hold = call('HGET', K .. 'x:' .. num, key) end

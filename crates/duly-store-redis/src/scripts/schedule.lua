@@ -16,17 +16,18 @@ end
 local R, C = K .. 'r:' .. num, K .. 'c:' .. num
 local max_payload, max_delay, a_pending = tonumber(f[2]), tonumber(f[3] or ''), tonumber(f[4] or '')
 local interval, burst = tonumber(f[5] or ''), tonumber(f[6] or '')
-local c = call('HMGET', C, 'pending', 'ended', 'spoken')
-local pending, spoken = tonumber(c[1] or '0'), tonumber(c[3] or '0')
+local c = call('HMGET', C, 'pending', 'spoken')
+local pending, spoken = tonumber(c[1] or '0'), tonumber(c[2] or '0')
 local ids = {}
 for i = 2, #ARGV, 8 do ids[#ids + 1] = ARGV[i] end
 local there = call('HMGET', R, unpack(ids))
 
--- Whether an id was used before, as far as anything is left of that. Nothing is left where nothing
--- has ended.
-local function was_used(id)
-  return c[2] and (call('EXISTS', K .. 's:' .. num .. ':' .. id) == 1
-    or #call('ZRANGEBYLEX', K .. 'di:' .. num, '[' .. id .. NUL, '[' .. id .. NUL .. string.char(255), 'LIMIT', 0, 1) > 0)
+-- What was used before, as far as anything is left of that.
+local stubs = call('HMGET', K .. 's:' .. num, unpack(ids))
+local letters = call('EXISTS', K .. 'di:' .. num) == 1
+local function was_used(k, id)
+  return stubs[k] or (letters and
+    #call('ZRANGEBYLEX', K .. 'di:' .. num, '[' .. id .. NUL, '[' .. id .. NUL .. char(255), 'LIMIT', 0, 1) > 0)
 end
 local out = { digits(now) }
 local created, at_now = time_bytes(now), now * 1000
@@ -37,7 +38,7 @@ for k, id in ipairs(ids) do
   local due = tonumber(ARGV[i + 2])
   if ARGV[i + 1] == 'after' then due = now + due end
   local refused = there[k] or tonumber(ARGV[i + 6]) > max_payload or due > 7258118400000
-    or (max_delay and due - now > max_delay) or (a_pending and pending >= a_pending) or was_used(id)
+    or (max_delay and due - now > max_delay) or (a_pending and pending >= a_pending) or was_used(k, id)
   if not refused and interval then
     local till = math.max(spoken, at_now) + interval
     refused = till - at_now > interval * burst

@@ -11,8 +11,9 @@ local num = call('HGET', K .. 'nn', ARGV[2])
 local ctl = num and control(num)
 if not ctl then return { 'NONE', digits(now) } end
 if ARGV[1] == '1' then
-  local first = call('ZRANGE', K .. 'sl:' .. num, 0, 0)[1]
-  if first and stub_is_over(ctl, call('GETRANGE', K .. 's:' .. num .. ':' .. first, 0, 6)) then
+  local first = call('LINDEX', K .. 'sl:' .. num, 0)
+  local stub = first and call('HGET', K .. 's:' .. num, sub(first, 7)) or ''
+  if first and (stub_is_over(ctl, stub) or sub(stub, 2, 7) ~= sub(first, 1, 6)) then
     return { 'TRIM', digits(now) }
   end
 end
@@ -47,5 +48,5 @@ for lane = 0, tonumber(keys[1] or '0') + 2 do
   end
 end
 return { 'OK', digits(now), ctl.paused and '1' or '0', next_at and digits(next_at) or '',
-  oldest and digits(oldest) or '', call('ZCARD', K .. 'dead:' .. num), call('ZCARD', K .. 'sl:' .. num),
+  oldest and digits(oldest) or '', call('ZCARD', K .. 'dead:' .. num), call('HLEN', K .. 's:' .. num),
   counts, lanes }

@@ -10,9 +10,9 @@ type Bytes = Vec<u8>;
 
 /// Everything of one shard, by the key without its prefix.
 struct Shard {
-    strings: BTreeMap<String, Bytes>,
     hashes: BTreeMap<String, BTreeMap<Bytes, Bytes>>,
     sets: BTreeMap<String, BTreeMap<Bytes, f64>>,
+    lists: BTreeMap<String, Vec<Bytes>>,
 }
 
 /// What is wrong on a server; empty when everything fits.
@@ -25,9 +25,9 @@ pub(crate) fn audit(port: u16) -> Vec<String> {
     for key in keys.into_iter().filter_map(|key| String::from_utf8(key).ok()) {
         let (prefix, name) = key.split_once("}:").expect("every key is of a shard");
         let shard = shards.entry(prefix.to_owned()).or_insert_with(|| Shard {
-            strings: BTreeMap::new(),
             hashes: BTreeMap::new(),
             sets: BTreeMap::new(),
+            lists: BTreeMap::new(),
         });
         shard.read(&mut connection, &key, name);
     }
@@ -38,9 +38,9 @@ impl Shard {
     fn read(&mut self, connection: &mut Connection, key: &str, name: &str) {
         let kind: String = redis::cmd("TYPE").arg(key).query(connection).expect("a type");
         match kind.as_str() {
-            "string" => {
-                let value = connection.get(key).expect("a string");
-                self.strings.insert(name.to_owned(), value);
+            "list" => {
+                let entries = connection.lrange(key, 0, -1).expect("a list");
+                self.lists.insert(name.to_owned(), entries);
             }
             "hash" => {
                 let fields = connection.hgetall(key).expect("a hash");
@@ -253,15 +253,15 @@ impl Space<'_> {
     }
 
     fn look_at_stubs(&mut self, live: &BTreeMap<&Bytes, &Bytes>) {
-        let prefix = format!("s:{}:", self.num);
-        let stubs: BTreeMap<Bytes, &Bytes> = self
-            .shard
-            .strings
-            .iter()
-            .filter_map(|(key, stub)| Some((key.strip_prefix(&prefix)?.into(), stub)))
-            .collect();
+        let stubs = self.hash("s");
         let there: BTreeSet<Bytes> = stubs.keys().cloned().collect();
-        self.say("stubs", &there, &self.set("sl").into_keys().collect());
+        let listed = self.shard.lists.get(&format!("sl:{}", self.num)).cloned().unwrap_or_default();
+        for (id, stub) in &stubs {
+            let entry = [&stub[1..7], id.as_slice()].concat();
+            if !listed.contains(&entry) {
+                self.faults.push(format!("the stub of {:?} has no place in order", text(id)));
+            }
+        }
         for kind in ["F", "C"] {
             let of_kind = stubs.iter().filter(|(_, stub)| stub[0] == kind.as_bytes()[0]);
             let of_kind: BTreeSet<Bytes> = of_kind.map(|(id, _)| id.clone()).collect();
