@@ -6,6 +6,9 @@
 //! cargo run --release -p duly-store-redis --example measure -- redis://127.0.0.1:7399 200000
 //! ```
 //!
+//! A third number is the only size of payloads that is measured; the word `details` at the end has it
+//! say where the bytes of a timer lie and what the commands inside the scripts took.
+//!
 //! **It empties the server.** The naive design is one member of a sorted set (due time, id) and one
 //! string key (payload), written by a pipelined script that does nothing else. Each row is the
 //! median of three runs, in which the two take turns. `cpu` is what the server's process used of a
@@ -53,7 +56,12 @@ async fn main() -> Result<()> {
     println!(
         "payload    | bytes: naive, ours | schedules /s: naive, ours | cpu: naive, ours | claims + acks /s | cpu, of the client"
     );
-    for size in [Size::Fixed(0), Size::Fixed(100), Size::Fixed(1_000), Size::Between(500, 1_500)] {
+    let mut sizes =
+        vec![Size::Fixed(0), Size::Fixed(100), Size::Fixed(1_000), Size::Between(500, 1_500)];
+    if let Some(only) = arguments.next().and_then(|bytes| bytes.parse().ok()) {
+        sizes = vec![Size::Fixed(only)];
+    }
+    for size in sizes {
         let mut runs = [const { Vec::new() }; 9];
         for _ in 0..RUNS {
             let naive = naive(&url, count, size).await?;
@@ -168,6 +176,27 @@ fn own_cpu() -> f64 {
     ticks / 100.0
 }
 
+/// Forgets what commands have taken, or prints it: microseconds for each timer.
+async fn commands(url: &str, of: Option<(&str, usize)>) -> Result<()> {
+    let mut connection = connect(url).await?;
+    let info: String = cmd("INFO").arg("commandstats").query_async(&mut connection).await?;
+    cmd("CONFIG").arg("RESETSTAT").exec_async(&mut connection).await?;
+    let Some((what, count)) = of else { return Ok(()) };
+    let mut taken: Vec<(f64, &str)> = info
+        .lines()
+        .filter_map(|line| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(':')?;
+            let usec = rest.split(',').find_map(|part| part.strip_prefix("usec="))?;
+            Some((usec.parse::<f64>().ok()? / count as f64, name))
+        })
+        .collect();
+    taken.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let told: Vec<String> =
+        taken.iter().take(14).map(|(usec, name)| format!("{name} {usec:.2}")).collect();
+    println!("  {what}: {}", told.join(", "));
+    Ok(())
+}
+
 /// Bytes of all keys of a kind for each timer, as `MEMORY USAGE` counts them.
 async fn print_kinds(url: &str, count: usize) -> Result<()> {
     let mut connection = connect(url).await?;
@@ -256,6 +285,8 @@ async fn ours(url: &str, count: usize, size: Size) -> Result<Run> {
     for (shard, group) in (0..).zip(&groups) {
         batches.extend(group.chunks(BATCH).map(|chunk| (ShardId(shard), chunk.to_vec())));
     }
+    let details = std::env::args().any(|argument| argument == "details");
+    commands(url, None).await?;
     let cpu = server_cpu(url).await?;
     let since = Instant::now();
     let work = batches.into_iter().map(|(shard, batch)| {
@@ -284,7 +315,8 @@ async fn ours(url: &str, count: usize, size: Size) -> Result<Run> {
     let schedules = per_second(count, since);
     let cpu = (server_cpu(url).await? - cpu) * 1e6 / count as f64;
     let bytes = (used(url).await? - before) as f64 / count as f64;
-    if std::env::args().any(|argument| argument == "kinds") {
+    if details {
+        commands(url, Some(("us of schedules", count))).await?;
         print_kinds(url, count).await?;
     }
 
@@ -300,6 +332,7 @@ async fn ours(url: &str, count: usize, size: Size) -> Result<Run> {
             store.apply(shard, fire.collect()).await?;
         }
     }
+    commands(url, None).await?;
     let (claims_cpu, client_cpu) = (server_cpu(url).await?, own_cpu());
     let since = Instant::now();
     let work = (0..SHARDS).map(|shard| {
@@ -315,6 +348,9 @@ async fn ours(url: &str, count: usize, size: Size) -> Result<Run> {
     let claims = per_second(count, since);
     let client_cpu = (own_cpu() - client_cpu) * 1e6 / count as f64;
     let claims_cpu = (server_cpu(url).await? - claims_cpu) * 1e6 / count as f64;
+    if details {
+        commands(url, Some(("us of claims and acks", count))).await?;
+    }
     Ok(Run { bytes, schedules, cpu, claims, claims_cpu, client_cpu })
 }
 

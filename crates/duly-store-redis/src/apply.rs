@@ -36,7 +36,7 @@ use crate::{
 const PIPELINE: usize = 512;
 
 /// Most schedules of one script.
-const GROUP: usize = 32;
+const GROUP: usize = 64;
 /// Most bytes of arguments of one script, unless one schedule alone has more.
 const GROUP_BYTES: usize = 256 << 10;
 

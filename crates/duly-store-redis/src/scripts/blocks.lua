@@ -21,8 +21,38 @@ local function rank_of_block(dir, at, id)
   return math.max(seek(dir, at, id .. NUL .. char(255)) - 1, 0)
 end
 
--- The directory's member of the block that (at, id) belongs to; nil when there is none.
+-- The directory's member of the block that (at, id) belongs to; nil when there is none. Whoever asks
+-- often has a short directory read as a whole.
+local asked, directories = {}, {}
 local function block_of(dir, at, id)
+  local whole = directories[dir]
+  if whole == nil then
+    asked[dir] = (asked[dir] or 0) + 1
+    if asked[dir] > 4 then
+      whole = false
+      if call('ZCARD', dir) <= 64 then
+        local found = call('ZRANGE', dir, 0, -1, 'WITHSCORES')
+        whole = { n = #found / 2, at = {}, member = {} }
+        for i = 1, whole.n do
+          whole.member[i], whole.at[i] = found[i * 2 - 1], tonumber(found[i * 2])
+        end
+      end
+      directories[dir] = whole
+    end
+  end
+  if whole then
+    local ats, low, high = whole.at, 1, whole.n
+    while low < high do
+      local middle = floor((low + high + 1) / 2)
+      local begin = ats[middle]
+      if begin < at or (begin == at and not before(id, (begins(whole.member[middle])))) then
+        low = middle
+      else
+        high = middle - 1
+      end
+    end
+    return whole.member[low]
+  end
   local row = call('ZREVRANGEBYSCORE', dir, digits(at), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if not row[1] then return call('ZRANGE', dir, 0, 0)[1] end
   if tonumber(row[2]) == at and before(id, (begins(row[1]))) then
@@ -156,15 +186,15 @@ settle_sets = function()
   touched, numbers = {}, {}
 end
 
--- The first rows, at most so many: { id, at, member of their block }.
-local function block_front(dir, most)
+-- The first rows, at most so many: { id, at, the same as text, member of their block, `mark` }.
+local function block_front(dir, most, mark)
   local rows, rank = {}, 0
   while #rows < most do
     local members = call('ZRANGE', dir, rank, rank + floor(most / FILL))
     if not members[1] then break end
     for _, member in ipairs(members) do
       local found = call('ZRANGE', block_key(dir, member), 0, most - #rows - 1, 'WITHSCORES')
-      for i = 1, #found, 2 do rows[#rows + 1] = { found[i], tonumber(found[i + 1]), member } end
+      for i = 1, #found, 2 do rows[#rows + 1] = { found[i], tonumber(found[i + 1]), found[i + 1], member, mark } end
       if #rows >= most then break end
     end
     rank = rank + #members

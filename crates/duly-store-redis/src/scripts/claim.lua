@@ -11,7 +11,7 @@
 -- reply OWED now | GONE now (the run was released) | VOID now (nobody waits for it any more) |
 --       OK now, why it stopped: '' (all was looked at), 'slice' (go on at the lane) or 'full' (enough
 --       was granted); lane to go on at; grants; lanes with more; settings; next
---       grant: lane, class, claimable at, id, end of the lease or '', record
+--       grants: of each its lane, class, claimable at, id, end of the lease or 0, record
 --       settings: lane, number:version, settings
 local run, strict = ARGV[3], ARGV[5] == '1'
 local total, bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -27,7 +27,7 @@ local function sooner(at)
   if at and at > now and (not next_at or at < next_at) then next_at = at end
 end
 local taken, sets = {}, {}       -- ids that this script grants; sets it grants from
-local grants, members, settings, lanes = {}, {}, {}, {}
+local grants, got, members, settings, lanes = {}, 0, {}, {}, {}
 local granted_of = {}            -- what is written, by namespace
 local stopped, go_on_at = '', 0
 
@@ -39,18 +39,16 @@ local function due_rows(num, codes, class, most)
     local set = set_of(num, lane, class)
     local state = sets[set] or { set = set, count = 0, num = num, lane = lane, class = class }
     sets[set] = state
-    state.front = lane_front(num, lane, class, most + state.count)
+    state.front = lane_front(num, lane, class, most + state.count, state)
     for _, row in ipairs(state.front) do
       if row[2] > now then break end
-      if state.count == 0 or not taken[num .. NUL .. row[1]] then
-        rows[#rows + 1] = { id = row[1], at = row[2], block = row[3], lane = lane, state = state }
-      end
+      if state.count == 0 or not taken[num .. NUL .. row[1]] then rows[#rows + 1] = row end
     end
   end
   if #codes > 1 then
     table.sort(rows, function(a, b)
-      if a.at ~= b.at then return a.at < b.at end
-      return before(a.id, b.id)
+      if a[2] ~= b[2] then return a[2] < b[2] end
+      return before(a[1], b[1])
     end)
   end
   return rows
@@ -67,7 +65,7 @@ end
 
 local nonce, asked, by_consumer = ARGV[1], tonumber(ARGV[4]), run == 'C'
 local function grant(index, ctl, class, row, record)
-  local num, id = ctl.num, row.id
+  local num, id, at, state = ctl.num, row[1], row[3], row[5]
   local member = num .. NUL .. id
   local till = '0'
   if by_consumer then
@@ -75,11 +73,10 @@ local function grant(index, ctl, class, row, record)
     sooner(ends)
     till = digits(ends)
   end
-  local at = digits(row.at)
   local hold = nonce .. two_bytes(number) .. since .. ' ' .. till .. ' ' .. at .. ' ' .. run
   number = number + 1
   taken[member] = true
-  local state, w = row.state, granted_of[num] or writes_of(num)
+  local w = granted_of[num] or writes_of(num)
   state.count = state.count + 1
   local x, own = w.x, w.own
   x[#x + 1] = id
@@ -87,7 +84,7 @@ local function grant(index, ctl, class, row, record)
   own[#own + 1] = by_consumer and till or since
   own[#own + 1] = member
   if class == 'f' then
-    block_drop(state.set, row.block, id)
+    block_drop(state.set, row[4], id)
     -- The first attempt of a timer is claimable when it is due.
     local b = w.b
     b[#b + 1] = at
@@ -97,9 +94,12 @@ local function grant(index, ctl, class, row, record)
   end
   if may_expire(record) then gather('ZREM', K .. 'exp', member) end
   w.leased = w.leased + 1
-  w.lanes[row.lane] = (w.lanes[row.lane] or 0) + 1
+  w.lanes[state.lane] = (w.lanes[state.lane] or 0) + 1
   members[#members + 1] = member
-  grants[#grants + 1] = { index, class, at, id, till, record }
+  local n = got * 6
+  grants[n + 1], grants[n + 2], grants[n + 3] = index, class, at
+  grants[n + 4], grants[n + 5], grants[n + 6] = id, till, record
+  got = got + 1
 end
 
 local index = 0
@@ -122,11 +122,11 @@ for i = 12, #ARGV, 5 do
     lanes[#lanes + 1] = { index = index, num = num, codes = codes }
     for _, class in ipairs({ 'f', 'r' }) do
       if not full and stopped == '' and most[class] > 0 then
-        local want = math.min(most[class], slice - #grants, total - #grants) + 1
+        local want = math.min(most[class], slice - got, total - got) + 1
         local granted = 0
         local rows = due_rows(num, codes, class, want)
         local ids = {}
-        for i, row in ipairs(rows) do ids[i] = row.id end
+        for i, row in ipairs(rows) do ids[i] = row[1] end
         local records = #ids > 0 and call('HMGET', K .. 'r:' .. num, unpack(ids))
         for i, row in ipairs(rows) do
           if granted >= most[class] then break end
@@ -134,14 +134,14 @@ for i = 12, #ARGV, 5 do
           local size = size_of(record)
           local late
           if may_expire(record) then
-            late = tonumber(call('ZSCORE', K .. 'exp', num .. NUL .. row.id) or '')
+            late = tonumber(call('ZSCORE', K .. 'exp', num .. NUL .. row[1]) or '')
           end
           if late and late < now then
             -- It is a dead letter by now; the next sweep makes it one.
-          elseif #grants >= total or ((any or #grants > 0) and size > bytes) then
+          elseif got >= total or ((any or got > 0) and size > bytes) then
             full = true
             break
-          elseif #grants >= slice or (#grants > 0 and #record > slice_bytes) then
+          elseif got >= slice or (got > 0 and #record > slice_bytes) then
             stopped, go_on_at = 'slice', index
             break
           else
@@ -209,7 +209,7 @@ if #members > 0 then
   write('RPUSH', K .. 'u:' .. ARGV[1], unpack(members))
   write('PEXPIRE', K .. 'u:' .. ARGV[1], 60000)
 end
-if run ~= 'C' and #grants > 0 then write('HSET', K .. 'runs', run, digits(now)) end
+if run ~= 'C' and got > 0 then write('HSET', K .. 'runs', run, digits(now)) end
 flush()
 if stopped == '' and full then stopped = 'full' end
 return { 'OK', digits(now), stopped, go_on_at, grants, more, settings, next_at and digits(next_at) or '' }

@@ -21,12 +21,12 @@ local function lane_drop(num, lane, class, id, record)
   block_drop(set, block_of(set, due, id), id)
 end
 
--- The first rows of a lane, at most so many: { id, claimable at, block }.
-local function lane_front(num, lane, class, most)
+-- The first rows of a lane, at most so many: { id, claimable at, the same as text, block, `mark` }.
+local function lane_front(num, lane, class, most, mark)
   local set = set_of(num, lane, class)
-  if class == 'f' then return block_front(set, most) end
+  if class == 'f' then return block_front(set, most, mark) end
   local rows, found = {}, call('ZRANGE', set, 0, most - 1, 'WITHSCORES')
-  for i = 1, #found, 2 do rows[#rows + 1] = { found[i], tonumber(found[i + 1]) } end
+  for i = 1, #found, 2 do rows[#rows + 1] = { found[i], tonumber(found[i + 1]), found[i + 1], '', mark } end
   return rows
 end
 
