@@ -2,8 +2,9 @@
 -- them share the looks at the namespace and, key by key, the writes.
 --
 -- KEYS  seq
--- ARGV  1 namespace, then for each: id; 'at' or 'after'; ms; record; origin, or '' for the lane in
---       the record; payload kept apart, or ''; bytes of the payload; expire_after ms, or ''
+-- ARGV  1 namespace, then for each: id; 'at' or 'after'; ms; record before its times, and after them;
+--       origin, or '' for the lane in the record; payload kept apart, or ''; bytes of the payload;
+--       expire_after ms, or ''
 -- reply now, then NONE (no such namespace) or CLOSING, or a word for each:
 --       CREATED | SLOW (something has or had this id, or it is past a limit: look again)
 local name = ARGV[1]
@@ -19,7 +20,7 @@ local interval, burst = tonumber(f[5] or ''), tonumber(f[6] or '')
 local c = call('HMGET', C, 'pending', 'spoken')
 local pending, spoken = tonumber(c[1] or '0'), tonumber(c[2] or '0')
 local ids = {}
-for i = 2, #ARGV, 8 do ids[#ids + 1] = ARGV[i] end
+for i = 2, #ARGV, 9 do ids[#ids + 1] = ARGV[i] end
 local there = call('HMGET', R, unpack(ids))
 
 -- What was used before, as far as anything is left of that.
@@ -34,10 +35,10 @@ local created, at_now = time_bytes(now), now * 1000
 local records, payloads, expiries, lanes = { 'HSET', R }, { 'HSET', K .. 'p:' .. num }, { 'ZADD', K .. 'exp' }, {}
 local made, bytes = 0, 0
 for k, id in ipairs(ids) do
-  local i = 2 + (k - 1) * 8
+  local i = 2 + (k - 1) * 9
   local due = tonumber(ARGV[i + 2])
   if ARGV[i + 1] == 'after' then due = now + due end
-  local refused = there[k] or tonumber(ARGV[i + 6]) > max_payload or due > 7258118400000
+  local refused = there[k] or tonumber(ARGV[i + 7]) > max_payload or due > 7258118400000
     or (max_delay and due - now > max_delay) or (a_pending and pending >= a_pending) or was_used(k, id)
   if not refused and interval then
     local till = math.max(spoken, at_now) + interval
@@ -48,21 +49,23 @@ for k, id in ipairs(ids) do
     out[k + 1] = 'SLOW'
   else
     out[k + 1] = 'CREATED'
-    local record = ARGV[i + 3]
-    local number = lane_of(record)
-    if ARGV[i + 4] ~= '' then number = lane_of_origin(num, ARGV[i + 4]) end
-    record = sub(record, 1, 2) .. char(number) .. sub(record, 4, 9) .. created .. time_bytes(due) .. sub(record, 22)
-    made, pending, bytes = made + 1, pending + 1, bytes + cost_of(id, record)
-    records[#records + 1] = id
-    records[#records + 1] = record
+    local head = ARGV[i + 3]
+    local number = lane_of(head)
+    if ARGV[i + 5] ~= '' then
+      number = lane_of_origin(num, ARGV[i + 5])
+      head = sub(head, 1, 2) .. char(number) .. sub(head, 4)
+    end
+    made, pending, bytes = made + 1, pending + 1, bytes + cost_of(id, head)
+    records[made * 2 + 1] = id
+    records[made * 2 + 2] = head .. created .. time_bytes(due) .. ARGV[i + 4]
     if not lanes[number] or due < lanes[number] then lanes[number] = due end
     lane_add(num, number, 'f', due, id)
-    if ARGV[i + 5] ~= '' then
+    if ARGV[i + 6] ~= '' then
       payloads[#payloads + 1] = id
-      payloads[#payloads + 1] = ARGV[i + 5]
+      payloads[#payloads + 1] = ARGV[i + 6]
     end
-    if ARGV[i + 7] ~= '' then
-      expiries[#expiries + 1] = due + tonumber(ARGV[i + 7])
+    if ARGV[i + 8] ~= '' then
+      expiries[#expiries + 1] = due + tonumber(ARGV[i + 8])
       expiries[#expiries + 1] = num .. NUL .. id
     end
   end
