@@ -192,8 +192,12 @@ impl Router {
         };
         let place = server.next.fetch_add(1, Ordering::Relaxed) % server.links.len();
         let mut slot = server.links[place].lock().await;
-        let link = match slot.as_ref() {
-            Some(link) => link.clone(),
+        let known = match slot.as_ref() {
+            Some(link) if link.is_alive().await => Some(link.clone()),
+            _ => None,
+        };
+        let link = match known {
+            Some(link) => link,
             None => {
                 let (client, dial) = (self.address.client(name)?, self.dial.clone());
                 let opening = self.runtime.spawn(async move { Link::open(client, &dial).await });
