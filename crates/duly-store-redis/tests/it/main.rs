@@ -2,6 +2,7 @@
 
 mod alone;
 mod audit;
+mod blocks;
 mod calls;
 mod conformance;
 mod failover;
