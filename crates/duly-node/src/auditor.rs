@@ -124,7 +124,7 @@ fn conclude(shared: &Arc<Shared>, neglected: &[(ShardId, Lane)]) {
     );
     for (shard, lane) in neglected {
         match lane.key {
-            LaneKey::Pull => crate::pull::ready(shared, &lane.namespace),
+            LaneKey::Pull => crate::pull::ready(shared, *shard, &lane.namespace),
             LaneKey::Origin(_) | LaneKey::Overflow => shared.lanes.lock().look_anew(*shard, lane),
         }
         shared.bell(*shard).ring_due();

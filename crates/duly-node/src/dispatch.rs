@@ -148,7 +148,7 @@ async fn visit(shared: &Arc<Shared>, shard: ShardId) -> Result<()> {
         let page = shared.store.ready(shard, after, PAGE).await?;
         shared.shard_turned(shard);
         for ready in page.lanes.iter().filter(|ready| ready.lane.key == LaneKey::Pull) {
-            pull::ready_in(shared, shard, &ready.lane.namespace);
+            pull::ready(shared, shard, &ready.lane.namespace);
         }
         after = page.cursor;
         if after.is_none() {
@@ -193,7 +193,7 @@ async fn walk(
         for ready in page.lanes {
             match &ready.lane.key {
                 LaneKey::Pull => {
-                    pull::ready(shared, &ready.lane.namespace);
+                    pull::ready(shared, shard, &ready.lane.namespace);
                     announce(shared, shard, &ready.lane.namespace, found);
                 }
                 LaneKey::Origin(_) | LaneKey::Overflow => push.push(ready),

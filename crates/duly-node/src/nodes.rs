@@ -157,6 +157,11 @@ impl Nodes {
         self.now.notify_one();
     }
 
+    /// Since when the others know that calls wait here for a namespace.
+    pub(crate) fn told_since(&self, namespace: &NamespaceName) -> Option<Duration> {
+        self.announced.lock().told_since(namespace)
+    }
+
     /// A call has begun to wait: others are to know soon.
     pub(crate) fn waits(&self, namespace: &NamespaceName) {
         if self.shared.is_some() && self.announced.lock().waits(namespace) {
@@ -248,7 +253,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let (mut is_news, mut is_heard) = (false, false);
         if let Some(heard) = heard(&shared, deployment, beat).await {
             is_heard = true;
-            is_news = shared.nodes.announced.lock().told(waits);
+            is_news = shared.nodes.announced.lock().told(waits, shared.clock.boot());
             let changes = nodes.lock().heard(sent_at, shared.clock.boot(), heard);
             follow(&shared, deployment, changes, sent_at, &mut suspects).await;
         }
@@ -435,8 +440,11 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
     loop {
         tokio::select! {
             announced = announcements.recv() => match announced {
-                Ok((shard, namespace)) => pull::ready_in(&shared, shard, &namespace),
-                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => shared.ring_all(),
+                Ok((shard, namespace)) => pull::ready(&shared, shard, &namespace),
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {
+                    // Nobody knows what was told.
+                    shared.nodes.announced.lock().forgotten();
+                }
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
             },
             () = shared.phases.reached(Phase::Draining) => return,

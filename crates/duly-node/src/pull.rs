@@ -27,10 +27,15 @@ use crate::{
 };
 
 mod held;
+mod hints;
 mod waiters;
 
 pub use held::{Held, OnItsWay};
+use hints::Hints;
 use waiters::{Empty, Head, Order, Patience, Serve, Waiters};
+
+/// Shards of which one call claims at once.
+const AT_ONCE: usize = 8;
 
 /// When a caller that found the line full may come again.
 const FULL_RETRY_AFTER: Millis = Millis::from_secs(1);
@@ -128,6 +133,7 @@ type Answer = oneshot::Sender<Result<Leased>>;
 #[derive(Debug)]
 pub(crate) struct Pull {
     waiters: Mutex<Waiters<LeaseRequest, Answer>>,
+    hints: Mutex<Hints>,
     /// Where the next claim starts, so that shards take turns.
     next_shard: AtomicU16,
     /// Namespaces that are being served: a claim may be under way.
@@ -138,6 +144,7 @@ impl Pull {
     pub(crate) fn new(waiters_max: usize) -> Self {
         Self {
             waiters: Mutex::new(Waiters::new(waiters_max)),
+            hints: Mutex::default(),
             next_shard: AtomicU16::new(0),
             serving: AtomicUsize::new(0),
         }
@@ -171,16 +178,13 @@ impl Pull {
     }
 }
 
-/// Something of the namespace's pull lane may be claimable.
-pub(crate) fn ready(shared: &Arc<Shared>, namespace: &NamespaceName) {
+/// Something of the namespace's pull lane may be claimable in a shard.
+pub(crate) fn ready(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
+    if shared.nodes.is_shared() {
+        shared.pull.hints.lock().add(namespace, shard);
+    }
     let serve = shared.pull.waiters.lock().ready(namespace);
     start(shared, namespace, serve);
-}
-
-/// The same, of a shard: the next claim begins there.
-pub(crate) fn ready_in(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
-    shared.pull.next_shard.store(shard.0, Ordering::Relaxed);
-    ready(shared, namespace);
 }
 
 /// A lease call, from its arrival to its answer.
@@ -358,18 +362,68 @@ fn hand_out(shared: &Arc<Shared>, namespace: &NamespaceName, id: u64, firings: V
     }
 }
 
-/// Claims for one call: shard by shard until one has something.
+/// Claims for one call: from the shards that are known to have something, then from one after the
+/// other until some have, unless it is known that none has.
 async fn claim(shared: &Shared, head: &Head<LeaseRequest>) -> Result<Vec<Firing>> {
-    let shards = shared.store.shards().max(1);
-    let begin = shared.pull.next_shard.fetch_add(1, Ordering::Relaxed) % shards;
-    for i in 0..shards {
-        let shard = ShardId((begin + i) % shards);
-        let firings = claim_in(shared, shard, head).await?;
+    let namespace = &head.request.namespace;
+    let at_once = head.request.max.clamp(1, AT_ONCE);
+    loop {
+        let hinted = shared.pull.hints.lock().take(namespace, at_once);
+        if hinted.is_empty() {
+            break;
+        }
+        let firings = claim_from(shared, &hinted, head).await?;
         if !firings.is_empty() {
             return Ok(firings);
         }
     }
+    let told_since = shared.nodes.told_since(namespace);
+    let are_complete = shared.pull.hints.lock().are_complete(namespace, told_since);
+    if head.patience == Patience::Waits && are_complete {
+        return Ok(Vec::new());
+    }
+    let began_at = shared.clock.boot();
+    let shards = shared.store.shards().max(1);
+    let begin = shared.pull.next_shard.fetch_add(1, Ordering::Relaxed) % shards;
+    let all: Vec<ShardId> = (0..shards).map(|i| ShardId((begin + i) % shards)).collect();
+    for some in all.chunks(at_once) {
+        let firings = claim_from(shared, some, head).await?;
+        if !firings.is_empty() {
+            return Ok(firings);
+        }
+    }
+    if shared.nodes.is_shared() {
+        shared.pull.hints.lock().all_empty(namespace, began_at);
+    }
     Ok(Vec::new())
+}
+
+/// Claims from some shards at once, each its part of what is asked for. What was granted before a
+/// failure is answered as granted.
+async fn claim_from(
+    shared: &Shared,
+    shards: &[ShardId],
+    head: &Head<LeaseRequest>,
+) -> Result<Vec<Firing>> {
+    let count = shards.len();
+    let claims = shards.iter().enumerate().map(|(place, shard)| {
+        let mut part = head.clone();
+        part.request.max = head.request.max / count + usize::from(place < head.request.max % count);
+        part.request.bytes_max = head.request.bytes_max / count as u64;
+        async move { claim_in(shared, *shard, &part).await }
+    });
+    let mut firings = Vec::new();
+    let mut failed = None;
+    for claimed in futures::future::join_all(claims).await {
+        match claimed {
+            Ok(claimed) => firings.extend(claimed),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if firings.is_empty() => Err(error),
+        _ => Ok(firings),
+    }
 }
 
 async fn claim_in(
@@ -404,6 +458,9 @@ async fn claim_kinds(
         owner: Owner::Consumer { lease: request.lease },
     };
     let claimed = shared.store.claim(shard, claim).await?;
+    if !claimed.more.is_empty() && shared.nodes.is_shared() {
+        shared.pull.hints.lock().add(&request.namespace, shard);
+    }
     if let Some(next_due_in) = claimed.next_due_in {
         // The end of a lease granted here may be the next thing to happen.
         let wall = crate::state::wall_after(&*shared.clock, next_due_in);

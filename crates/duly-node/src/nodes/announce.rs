@@ -10,6 +10,8 @@ use rustc_hash::FxHashMap;
 const EVERY: Duration = Duration::from_millis(10);
 /// How long after the last call it is said that calls wait: a consumer that works comes again.
 const LINGERS: Duration = Duration::from_secs(5);
+/// Until then everybody who may act has beaten, and so heard what was said.
+const HEARD_WITHIN: Duration = super::membership::ACTS_FOR;
 /// Announcements that are remembered.
 const REMEMBERED_MAX: usize = 4_096;
 
@@ -31,6 +33,8 @@ pub(crate) struct Announced {
     /// When calls last waited for a namespace.
     waited: FxHashMap<NamespaceName, Duration>,
     said: Interest,
+    /// Since when the others know of it.
+    told_since: FxHashMap<NamespaceName, Duration>,
 }
 
 impl Announced {
@@ -75,13 +79,29 @@ impl Announced {
 
     /// A beat that said this was answered. Whether it says anything that was not known before: what
     /// became claimable meanwhile was told to nobody.
-    pub(crate) fn told(&mut self, interest: Interest) -> bool {
-        let is_new = self
-            .waited
-            .keys()
-            .any(|namespace| interest.contains(namespace) && !self.said.contains(namespace));
+    pub(crate) fn told(&mut self, interest: Interest, now: Duration) -> bool {
+        self.told_since.retain(|namespace, _| interest.contains(namespace));
+        let mut is_new = false;
+        for namespace in self.waited.keys() {
+            if interest.contains(namespace) && !self.told_since.contains_key(namespace) {
+                // The others hear of it with their next beat.
+                self.told_since.insert(namespace.clone(), now + HEARD_WITHIN);
+                is_new = true;
+            }
+        }
         self.said = interest;
         is_new
+    }
+
+    /// Since when the others know that calls wait for a namespace here.
+    pub(crate) fn told_since(&self, namespace: &NamespaceName) -> Option<Duration> {
+        self.told_since.get(namespace).copied()
+    }
+
+    /// The others may have forgotten all that they were told.
+    pub(crate) fn forgotten(&mut self) {
+        self.said = Interest::default();
+        self.told_since.clear();
     }
 }
 
@@ -108,8 +128,12 @@ mod tests {
         assert!(announced.waits(&name));
         let interest = announced.interest(vec![name.clone()], Duration::ZERO);
         assert!(announced.waits(&name), "nobody has heard of it yet");
-        assert!(announced.told(interest.clone()), "it is news");
-        assert!(!announced.waits(&name) && !announced.told(interest));
+        let at = Duration::from_secs(1);
+        assert!(announced.told(interest.clone(), at), "it is news");
+        assert!(!announced.waits(&name) && !announced.told(interest, at));
+        assert_eq!(announced.told_since(&name), Some(at + HEARD_WITHIN));
+        announced.forgotten();
+        assert!(announced.waits(&name) && announced.told_since(&name).is_none());
         let soon = announced.interest(Vec::new(), LINGERS / 2);
         assert!(soon.contains(&name), "whoever waited will wait again");
         assert!(announced.interest(Vec::new(), LINGERS).is_empty());

@@ -73,7 +73,7 @@ pub(crate) enum Serve {
 }
 
 /// The call whose turn it is.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head<R> {
     /// Names the call.
     pub(crate) id: u64,
@@ -81,6 +81,8 @@ pub(crate) struct Head<R> {
     pub(crate) request: R,
     /// Which kind is looked at first.
     pub(crate) order: Order,
+    /// Whether it waits.
+    pub(crate) patience: Patience,
     /// Calls before this id had arrived when the claim began.
     pub(crate) arrived_before: u64,
 }
@@ -168,7 +170,13 @@ impl<R: Clone, A> Waiters<R, A> {
         } else {
             Order::FirstAttempts
         };
-        Some(Head { id: first.id, request: first.request.clone(), order, arrived_before })
+        Some(Head {
+            id: first.id,
+            request: first.request.clone(),
+            order,
+            patience: first.patience,
+            arrived_before,
+        })
     }
 
     /// Takes a call out, to be answered or because its caller is gone.
