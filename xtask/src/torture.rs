@@ -51,6 +51,10 @@ struct InProcess {
     default: Option<(&'static str, &'static str)>,
 }
 
+/// Has a test say at once what is wrong, and which line repeats it: otherwise that is printed when all
+/// have ended, and lost with a run that is stopped before or does not end.
+const SHOW: &str = "--nocapture";
+
 /// The store's own tests; what needs no other package is run before a server is built.
 const STORE: &str = "duly-store-embedded";
 
@@ -134,7 +138,7 @@ const IN_PROCESS: &[InProcess] = &[
 impl InProcess {
     fn run(&self) -> Result<Outcome> {
         let mut command = process::cargo(["test", "--release", "-p", self.package]);
-        command.args(self.target).arg("--").args(self.tests);
+        command.args(self.target).args(["--", SHOW]).args(self.tests);
         if let Some((variable, value)) = self.default
             && std::env::var_os(variable).is_none()
         {
@@ -157,7 +161,7 @@ fn seed(args: &[String]) -> u64 {
 /// Builds, runs, and answers the checker's verdict.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     if let Ok(seeds) = std::env::var(FUZZ_SEEDS) {
-        let calls = ["test", "--release", "-p", "duly-server", "--test", "it", "fuzz"];
+        let calls = ["test", "--release", "-p", "duly-server", "--test", "it", "fuzz", "--", SHOW];
         if process::run(process::cargo(calls).env("PROPTEST_CASES", seeds))? == Outcome::Failed {
             return Ok(Outcome::Failed);
         }
@@ -193,7 +197,7 @@ fn clock_steps() -> Result<Option<u64>> {
     let test = ["test", "--release", "-p", "duly-node", "--lib", "clock_steps"];
     let mut command = process::cargo(test);
     let output = command
-        .args(["--", "--nocapture"])
+        .args(["--", SHOW])
         .stderr(Stdio::inherit())
         .output()
         .with_context(|| format!("cannot start `{}`", process::shown(&command)))?;

@@ -122,7 +122,13 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
         found.sooner(Some(too_soon));
     }
     let boot = shared.clock.boot();
-    let next_at = shared.lanes.lock().next_at(shard);
+    let (next_at, asks) = {
+        let lanes = shared.lanes.lock();
+        (lanes.next_at(shard), lanes.asks_now())
+    };
+    if asks {
+        shared.asks.notify_one();
+    }
     found.sooner(next_at.map(|at| at.saturating_sub(boot)));
     if let Some(next_due_in) = found.next_due_in {
         let sleep = next_due_in.max(SLEEP_MIN);

@@ -3,7 +3,8 @@
 //!
 //! Invariants, at every moment:
 //!
-//! * a lane holds at most its cap (`max_in_flight` of its namespace), begins attempts no faster than
+//! * a lane holds at most its cap (`max_in_flight` of its namespace; where several nodes share the
+//!   store, what this one was allotted of it), begins attempts no faster than
 //!   its rate (`deliver_per_second`), and none while its breaker is open,
 //! * all lanes together hold at most `workers_max`, retries at most half of that,
 //! * of each kind a namespace takes more only while it holds less than twice as many workers as are
@@ -21,9 +22,13 @@
 use std::time::Duration;
 
 use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
-use duly_store::{Claimed, Firing, Lane, ReadyLane};
+use duly_store::{
+    Claimed, Firing, Lane, ReadyLane,
+    deployment::{Allotment, Ask},
+};
 use rustc_hash::FxHashMap;
 
+mod allot;
 mod backlog;
 mod breaker;
 mod drr;
@@ -37,6 +42,8 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+use allot::Allotments;
+pub(crate) use allot::{AGAIN_AFTER, ASKS_MAX};
 use backlog::{Backlog, Waiting};
 pub use breaker::BreakerState;
 use breaker::Gate;
@@ -78,6 +85,8 @@ pub(crate) struct Lanes {
     namespaces: FxHashMap<NamespaceName, Load>,
     backlogs: Vec<Backlog>,
     fallbacks: Fallbacks,
+    /// Where several nodes share the store: what this one was allotted of the lanes' limits.
+    allotments: Option<Allotments>,
     /// A lane that is lost sight of, so that a test sees who notices.
     #[cfg(test)]
     pub(crate) lost: Option<Lane>,
@@ -93,8 +102,56 @@ impl Lanes {
             namespaces: FxHashMap::default(),
             backlogs: (0..shards).map(|_| Backlog::default()).collect(),
             fallbacks: Fallbacks::default(),
+            allotments: None,
             #[cfg(test)]
             lost: None,
+        }
+    }
+
+    /// The same where several nodes share the store, and limits are those of all together.
+    #[must_use]
+    pub(crate) fn shared(self) -> Self {
+        Self { allotments: Some(Allotments::default()), ..self }
+    }
+
+    /// What is to be asked of the lanes' homes now.
+    pub(crate) fn asks(&mut self, now: Duration) -> Vec<Ask> {
+        let Some(allotments) = &mut self.allotments else {
+            return Vec::new();
+        };
+        let lanes = &self.lanes;
+        allotments.asks(now, |lane| lanes.get(lane).map_or(Load::default(), |state| state.load))
+    }
+
+    /// Whether something is to be asked at once.
+    pub(crate) fn asks_now(&self) -> bool {
+        self.allotments.as_ref().is_some_and(Allotments::asks_now)
+    }
+
+    /// When something is to be asked; `None` when nothing is.
+    pub(crate) fn ask_at(&self) -> Option<Duration> {
+        self.allotments.as_ref()?.ask_at()
+    }
+
+    /// Takes the answer to an ask, `None` when there was none. Answers the shards that may have use for
+    /// it.
+    pub(crate) fn allotted(
+        &mut self,
+        ask: &Ask,
+        answer: Option<Allotment>,
+        now: Duration,
+    ) -> Vec<ShardId> {
+        let allotments = self.allotments.as_mut();
+        if allotments.is_some_and(|allotments| allotments.allotted(ask, answer, now)) {
+            return self.shards_where(|backlog| backlog.freed(&ask.lane));
+        }
+        Vec::new()
+    }
+
+    /// This node goes on as another run, to which nothing was allotted yet.
+    pub(crate) fn begin_again(&mut self, now: Duration) {
+        if let Some(allotments) = &mut self.allotments {
+            allotments.begin_again(now);
         }
     }
 
@@ -190,6 +247,11 @@ impl Lanes {
         credit: usize,
     ) -> usize {
         let state = self.lanes.get(&lane).copied().unwrap_or_default();
+        let whole = share;
+        let share = match &mut self.allotments {
+            Some(allotments) => allotments.limit(&lane, share, state.load, demand, plan.now),
+            None => share,
+        };
         let (to, gate) = self.way(&lane, &state, share, plan.now);
         self.note_diverted(&lane, &state, share, plan.now);
         let waits = plan.is_for_another(&lane, to);
@@ -225,7 +287,7 @@ impl Lanes {
             _ => allowed.limit,
         };
         let backlog = &mut self.backlogs[usize::from(plan.shard.0)];
-        backlog.remember(&lane, Waiting { demand: demand.minus(granted), limit, share });
+        backlog.remember(&lane, Waiting { demand: demand.minus(granted), limit, share: whole });
         if got == plan.batch_left && got < credit {
             // Only the size of the batch kept it from more.
             backlog.retry(&lane);
@@ -240,11 +302,12 @@ impl Lanes {
             let state = self.lanes.entry(&lane);
             let pass = to_fallback.unwrap_or_else(|| state.breaker.pass(plan.now, got));
             let planned = state.begin(lane, granted, share, (to, pass), plan.now);
+            state.share = Some(whole);
             plan.add(planned);
         } else if gate != Gate::Free
             && let Some(state) = self.lanes.get_mut(&lane)
         {
-            state.share = Some(share);
+            state.share = Some(whole);
         }
         got
     }

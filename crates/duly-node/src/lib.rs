@@ -16,6 +16,7 @@
 //! The decisions are pure (`lanes`, `waiters`); the loops around them are thin (`dispatch`,
 //! `deliver`, `pull`, `settler`). Start reading at [`Node`], then `dispatch`.
 
+mod allot;
 mod auditor;
 mod census;
 mod deliver;

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    FallbackLoad, LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, auditor, census,
-    dispatch,
+    FallbackLoad, LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, allot, auditor,
+    census, dispatch,
     health::Beat,
     lanes::{Lanes, Listing},
     log_limit::LogLimit,
@@ -65,6 +65,8 @@ impl Node {
     ) -> Handle {
         let shards = store.shards();
         let nodes = Nodes::new(&*store, options.name.clone());
+        let lanes = Lanes::new(shards, options.workers_max, options.claim_batch_max);
+        let lanes = if nodes.is_shared() { lanes.shared() } else { lanes };
         let bells: Arc<[Bell]> = (0..shards).map(|_| Bell::default()).collect();
         let mut senders = Vec::new();
         let mut receivers = Vec::new();
@@ -89,7 +91,8 @@ impl Node {
             watch: Watch::new(shards),
             shard_beats: beats(),
             settler_beats: beats(),
-            lanes: Mutex::new(Lanes::new(shards, options.workers_max, options.claim_batch_max)),
+            lanes: Mutex::new(lanes),
+            asks: Notify::new(),
             pull: Pull::new(options.pull_waiters_max),
             phases: Phases::new(),
             waker: waker(Arc::clone(&bells)),
@@ -132,6 +135,7 @@ impl Node {
         let guarded = Arc::clone(&shared);
         supervise::spawn("beats".to_owned(), guarded, Arc::default(), nodes::run);
         let guarded = Arc::clone(&shared);
+        supervise::spawn("allotments".to_owned(), Arc::clone(&shared), Arc::default(), allot::run);
         supervise::spawn("announcements".to_owned(), guarded, Arc::default(), nodes::listen);
         shared.ring_all();
         Handle(shared)

@@ -104,6 +104,11 @@ impl Nodes {
         }
     }
 
+    /// Whether several nodes share the store.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
     /// The run by which this node claims now.
     pub(crate) fn run(&self) -> NodeRun {
         self.shared.as_ref().map_or(self.alone, |nodes| nodes.lock().run())

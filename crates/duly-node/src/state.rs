@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     /// The other nodes, and by which run this one claims.
     pub(crate) nodes: Nodes,
     pub(crate) lanes: Mutex<Lanes>,
+    /// Rung when a part of a lane's limits is to be asked for now.
+    pub(crate) asks: Notify,
     pub(crate) pull: Pull,
     pub(crate) phases: Phases,
     pub(crate) bells: Arc<[Bell]>,

@@ -57,6 +57,11 @@ impl Server {
         at.and_then(|at| self.extra.get(at + 1)?.parse().ok()).expect("it is of a Cluster")
     }
 
+    /// The number of its process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     /// Kills it as kill -9 does.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {

@@ -43,8 +43,8 @@ pub struct Progress {
 /// Reads a whole data directory. It must not be open in a running server.
 ///
 /// # Errors
-/// Why it could not be read: there is no store, a server has it open, a newer Duly wrote it. What is
-/// damaged is no error but a finding.
+/// Why it could not be read: there is no store, a server has it open, a newer Duly wrote it, too many
+/// files are open. What is damaged is no error but a finding.
 pub fn check(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Report, OpenError> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::open_existing(path)?);
     let _lock = disk.lock()?;
@@ -142,6 +142,7 @@ impl Check<'_> {
     /// going on.
     fn note(&mut self, error: OpenError, means: &'static str) -> Result<(), OpenError> {
         let (file, offset, what) = match error {
+            OpenError::Disk(ref disk) if disk.is_shortage() => return Err(error),
             OpenError::Damaged { file, offset, what } => (file, offset, what),
             OpenError::Disk(disk::Error::Io { ref name, ref source, .. }) => {
                 (name.clone(), 0, format!("it cannot be read: {source}"))

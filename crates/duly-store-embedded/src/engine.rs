@@ -332,7 +332,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Appends a record, behind a roll if it needs one. After a failure nothing is: a pass that goes on
+    /// would fill the segment that a failed roll has given a successor, and with that no opening would
+    /// find its frames in order.
     fn append(&mut self, namespace: u32, record: &Record) -> Result<Location, Stop> {
+        if self.poisoned.is_some() {
+            return Err(Stop::Poisoned);
+        }
         match self.journal.append(namespace, record) {
             Ok(location) => return Ok(location),
             Err(AppendError::Full) => self.roll()?,

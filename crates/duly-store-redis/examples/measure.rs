@@ -6,11 +6,18 @@
 //! cargo run --release -p duly-store-redis --example measure -- redis://127.0.0.1:7399 200000
 //! ```
 //!
+//! A third number is the only size of payloads that is measured; the word `details` at the end has it
+//! say where the bytes of a timer lie and what the commands inside the scripts took.
+//!
 //! **It empties the server.** The naive design is one member of a sorted set (due time, id) and one
-//! string key (payload), written by a pipelined script that does nothing else.
+//! string key (payload), written by a pipelined script that does nothing else. Each row is the
+//! median of three runs, in which the two take turns. `cpu` is what the server's process used of a
+//! processor for each timer, in microseconds; one core does 1,000,000 of them a second.
 
 use std::{
+    collections::BTreeMap,
     error::Error,
+    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -36,6 +43,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 const BATCH: usize = 500;
 const AT_ONCE: usize = 8;
 const SHARDS: u16 = 64;
+const RUNS: usize = 3;
 const NAIVE: &str = "#!lua\nredis.call('ZADD', KEYS[1], ARGV[1], ARGV[2]) redis.call('SET', KEYS[2], ARGV[3]) \
                      return 1";
 
@@ -46,18 +54,77 @@ async fn main() -> Result<()> {
     let count: usize = arguments.next().unwrap_or("100000".to_owned()).parse()?;
     println!("{count} timers, ids of 36 bytes, batches of {BATCH}, {AT_ONCE} at once");
     println!(
-        "payload | naive B | ours B | naive /s | ours /s | claims + acks /s | of the server: naive us | ours us"
+        "payload    | bytes: naive, ours | schedules /s: naive, ours | cpu: naive, ours | claims + acks /s | cpu, of the client"
     );
-    for payload_bytes in [0, 100, 1_000] {
-        let naive = naive(&url, count, payload_bytes).await?;
-        let ours = ours(&url, count, payload_bytes).await?;
+    let mut sizes =
+        vec![Size::Fixed(0), Size::Fixed(100), Size::Fixed(1_000), Size::Between(500, 1_500)];
+    if let Some(only) = arguments.next().and_then(|bytes| bytes.parse().ok()) {
+        sizes = vec![Size::Fixed(only)];
+    }
+    for size in sizes {
+        let mut runs = [const { Vec::new() }; 9];
+        for _ in 0..RUNS {
+            let naive = naive(&url, count, size).await?;
+            let ours = ours(&url, count, size).await?;
+            let run = [
+                naive.bytes,
+                ours.bytes,
+                naive.schedules,
+                ours.schedules,
+                naive.cpu,
+                ours.cpu,
+                ours.claims,
+                ours.claims_cpu,
+                ours.client_cpu,
+            ];
+            runs.iter_mut().zip(run).for_each(|(all, one)| all.push(one));
+        }
+        let [a, b, c, d, e, f, g, h, i] = runs.map(|mut all| {
+            all.sort_by(f64::total_cmp);
+            all[RUNS / 2]
+        });
         println!(
-            "{payload_bytes:7} | {:7} | {:6} | {:8} | {:7} | {:16} | {:23} | {}",
-            naive.0, ours.0, naive.1, ours.1, ours.2, naive.2, ours.3
+            "{size:10} | {a:12.0} {b:5.0} | {c:19.0} {d:6.0} | {e:10.1} {f:5.1} | {g:16.0} | {h:4.1} {i:15.1}"
         );
     }
     empty(&url).await?;
     Ok(())
+}
+
+/// How large payloads are.
+#[derive(Debug, Clone, Copy)]
+enum Size {
+    Fixed(usize),
+    Between(usize, usize),
+}
+
+impl Size {
+    fn of(self, i: usize) -> usize {
+        match self {
+            Self::Fixed(bytes) => bytes,
+            Self::Between(from, to) => from + i.wrapping_mul(0x9E37_79B9) / 7 % (to - from + 1),
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&match self {
+            Self::Fixed(bytes) => bytes.to_string(),
+            Self::Between(from, to) => format!("{from}-{to}"),
+        })
+    }
+}
+
+/// What a run came to: bytes of a timer, how many a second, and microseconds of a processor for each.
+#[derive(Debug, Default)]
+struct Run {
+    bytes: f64,
+    schedules: f64,
+    cpu: f64,
+    claims: f64,
+    claims_cpu: f64,
+    client_cpu: f64,
 }
 
 fn name_of(i: usize) -> String {
@@ -90,24 +157,83 @@ async fn used(url: &str) -> Result<u64> {
     Ok(line.ok_or("no used_memory_dataset")?.trim().parse()?)
 }
 
-/// Microseconds that a script has taken on average since the last time this was asked.
-async fn script_micros(url: &str) -> Result<String> {
+/// Seconds of a processor that the server has used.
+async fn server_cpu(url: &str) -> Result<f64> {
+    let mut connection = connect(url).await?;
+    let info: String = cmd("INFO").arg("cpu").query_async(&mut connection).await?;
+    let used = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|seconds| seconds.trim().parse().ok()).unwrap_or(0.0)
+    };
+    Ok(used("used_cpu_sys") + used("used_cpu_user"))
+}
+
+/// Seconds of a processor that this process has used, from Linux's clock of 100 ticks a second.
+fn own_cpu() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let ticks: f64 = fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
+    ticks / 100.0
+}
+
+/// Forgets what commands have taken, or prints it: microseconds for each timer.
+async fn commands(url: &str, of: Option<(&str, usize)>) -> Result<()> {
     let mut connection = connect(url).await?;
     let info: String = cmd("INFO").arg("commandstats").query_async(&mut connection).await?;
     cmd("CONFIG").arg("RESETSTAT").exec_async(&mut connection).await?;
-    let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:"));
-    let micros =
-        line.and_then(|line| line.split(',').find_map(|s| s.strip_prefix("usec_per_call=")));
-    Ok(micros.unwrap_or("?").to_owned())
+    let Some((what, count)) = of else { return Ok(()) };
+    let mut taken: Vec<(f64, &str)> = info
+        .lines()
+        .filter_map(|line| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(':')?;
+            let usec = rest.split(',').find_map(|part| part.strip_prefix("usec="))?;
+            Some((usec.parse::<f64>().ok()? / count as f64, name))
+        })
+        .collect();
+    taken.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let told: Vec<String> =
+        taken.iter().take(14).map(|(usec, name)| format!("{name} {usec:.2}")).collect();
+    println!("  {what}: {}", told.join(", "));
+    Ok(())
 }
 
-fn per_second(count: usize, since: Instant) -> u64 {
-    let millis = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
-    count as u64 * 1_000 / millis
+/// Bytes of all keys of a kind for each timer, as `MEMORY USAGE` counts them.
+async fn print_kinds(url: &str, count: usize) -> Result<()> {
+    let mut connection = connect(url).await?;
+    let keys: Vec<Vec<u8>> = cmd("KEYS").arg("duly:*").query_async(&mut connection).await?;
+    let mut kinds: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+    for chunk in keys.chunks(1_000) {
+        let mut pipeline = Pipeline::new();
+        for key in chunk {
+            pipeline.add_command(
+                cmd("MEMORY").arg("USAGE").arg(key.as_slice()).arg("SAMPLES").arg(0).clone(),
+            );
+        }
+        let used: Vec<u64> = pipeline.query_async(&mut connection).await?;
+        for (key, used) in chunk.iter().zip(used) {
+            let key = String::from_utf8_lossy(key).into_owned();
+            let name = key.split_once("}:").map_or("", |(_, name)| name);
+            let kind = match name.as_bytes() {
+                [b'r', b':', ..] => "records",
+                [b'd', b':', ..] if name.ends_with(":f") => "directories of blocks",
+                [b'd', b':', ..] => "blocks of lanes",
+                _ => "all else",
+            };
+            let sum = kinds.entry(kind).or_default();
+            *sum = (sum.0 + 1, sum.1 + used);
+        }
+    }
+    for (kind, (keys, bytes)) in kinds {
+        println!("  {kind}: {keys} keys, {:.1} B a timer", bytes as f64 / count as f64);
+    }
+    Ok(())
 }
 
-/// Bytes of each timer, and how many a second.
-async fn naive(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, String)> {
+fn per_second(count: usize, since: Instant) -> f64 {
+    count as f64 / since.elapsed().as_secs_f64()
+}
+
+async fn naive(url: &str, count: usize, size: Size) -> Result<Run> {
     let before = empty(url).await?;
     let mut connections = Vec::new();
     for _ in 0..4 {
@@ -115,7 +241,7 @@ async fn naive(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, Strin
     }
     let digest: String =
         cmd("SCRIPT").arg("LOAD").arg(NAIVE).query_async(&mut connections[0]).await?;
-    script_micros(url).await?;
+    let cpu = server_cpu(url).await?;
     let since = Instant::now();
     let work = (0..count).step_by(BATCH).map(|from| {
         let mut connection = connections[from / BATCH % 4].clone();
@@ -128,7 +254,7 @@ async fn naive(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, Strin
                 let due = 1_900_000_000_000_u64 + i as u64 * 37;
                 let mut command = cmd("EVALSHA");
                 command.arg(&digest).arg(2).arg("due").arg(key).arg(due).arg(name);
-                command.arg(payload_of(i, bytes));
+                command.arg(payload_of(i, size.of(i)));
                 pipeline.add_command(command);
             }
             pipeline.query_async::<Vec<Value>>(&mut connection).await
@@ -138,13 +264,13 @@ async fn naive(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, Strin
     while let Some(done) = work.next().await {
         done?;
     }
-    let rate = per_second(count, since);
-    let micros = script_micros(url).await?;
-    Ok(((used(url).await? - before) / count as u64, rate, micros))
+    let schedules = per_second(count, since);
+    let cpu = (server_cpu(url).await? - cpu) * 1e6 / count as f64;
+    let bytes = (used(url).await? - before) as f64 / count as f64;
+    Ok(Run { bytes, schedules, cpu, ..Run::default() })
 }
 
-/// Bytes of each timer, how many are scheduled a second, how many claimed and acknowledged.
-async fn ours(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, u64, String)> {
+async fn ours(url: &str, count: usize, size: Size) -> Result<Run> {
     let before = empty(url).await?;
     let mut options = Options::new(url);
     (options.shards, options.allow) = (SHARDS, vec![Check::NoAppendOnly, Check::NoFsync]);
@@ -159,7 +285,9 @@ async fn ours(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, u64, S
     for (shard, group) in (0..).zip(&groups) {
         batches.extend(group.chunks(BATCH).map(|chunk| (ShardId(shard), chunk.to_vec())));
     }
-    script_micros(url).await?;
+    let details = std::env::args().any(|argument| argument == "details");
+    commands(url, None).await?;
+    let cpu = server_cpu(url).await?;
     let since = Instant::now();
     let work = batches.into_iter().map(|(shard, batch)| {
         let (store, namespace) = (Arc::clone(&store), namespace.clone());
@@ -168,7 +296,7 @@ async fn ours(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, u64, S
                 let id = TimerId::new(&name_of(i)).expect("an id");
                 let after = Millis::from_ms(3_600_000 + i as u64 * 37);
                 let mut schedule = Schedule::new(id, When::After(after));
-                let payload = Bytes::from(payload_of(i, bytes));
+                let payload = Bytes::from(payload_of(i, size.of(i)));
                 schedule.payload = Some(Payload { form: Form::Json, bytes: payload });
                 let operation =
                     Operation::Schedule { schedule: Box::new(schedule), if_exists: IfExists::Fail };
@@ -184,9 +312,13 @@ async fn ours(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, u64, S
     while let Some(done) = work.next().await {
         done?;
     }
-    let scheduled = per_second(count, since);
-    let micros = script_micros(url).await?;
-    let each = (used(url).await? - before) / count as u64;
+    let schedules = per_second(count, since);
+    let cpu = (server_cpu(url).await? - cpu) * 1e6 / count as f64;
+    let bytes = (used(url).await? - before) as f64 / count as f64;
+    if details {
+        commands(url, Some(("us of schedules", count))).await?;
+        print_kinds(url, count).await?;
+    }
 
     // All of them now, to be claimed and acknowledged.
     for (shard, group) in (0..).zip(&groups) {
@@ -200,6 +332,8 @@ async fn ours(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, u64, S
             store.apply(shard, fire.collect()).await?;
         }
     }
+    commands(url, None).await?;
+    let (claims_cpu, client_cpu) = (server_cpu(url).await?, own_cpu());
     let since = Instant::now();
     let work = (0..SHARDS).map(|shard| {
         let (store, namespace) = (Arc::clone(&store), namespace.clone());
@@ -211,7 +345,13 @@ async fn ours(url: &str, count: usize, bytes: usize) -> Result<(u64, u64, u64, S
         ended += done?;
     }
     assert_eq!(ended, count, "every timer ends once");
-    Ok((each, scheduled, per_second(count, since), micros))
+    let claims = per_second(count, since);
+    let client_cpu = (own_cpu() - client_cpu) * 1e6 / count as f64;
+    let claims_cpu = (server_cpu(url).await? - claims_cpu) * 1e6 / count as f64;
+    if details {
+        commands(url, Some(("us of claims and acks", count))).await?;
+    }
+    Ok(Run { bytes, schedules, cpu, claims, claims_cpu, client_cpu })
 }
 
 /// Claims and acknowledges all of a shard.

@@ -36,7 +36,7 @@ use crate::{
 const PIPELINE: usize = 512;
 
 /// Most schedules of one script.
-const GROUP: usize = 32;
+const GROUP: usize = 64;
 /// Most bytes of arguments of one script, unless one schedule alone has more.
 const GROUP_BYTES: usize = 256 << 10;
 
@@ -267,7 +267,8 @@ fn schedule_arguments(schedule: &Schedule, record: &Record) -> Vec<Vec<u8>> {
         schedule.id.as_str().as_bytes().to_vec(),
         mode.as_bytes().to_vec(),
         digits(ms),
-        packed.record,
+        packed.record[..record::TIMES.start].to_vec(),
+        packed.record[record::TIMES.end..].to_vec(),
         case::origin_of(record).unwrap_or_default().into_bytes(),
         packed.payload.unwrap_or_default(),
         digits(bytes),

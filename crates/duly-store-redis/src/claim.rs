@@ -24,7 +24,7 @@ use duly_core::{Settings, TimerId, Timestamp, shard::ShardId};
 use duly_store::{ClaimRequest, Claimed, Firing, Owner, Result};
 
 /// Most firings that one script grants.
-const SLICE: usize = 64;
+const SLICE: usize = 128;
 /// Most bytes of records that one script answers.
 const SLICE_BYTES: usize = 1 << 20;
 /// Most lanes that one script looks at.
@@ -183,8 +183,7 @@ impl Deployment {
             claiming.numbers.insert(i, (num.to_owned(), ver.to_owned()));
         }
         while !grants.is_done() {
-            let row = grants.items()?;
-            claiming.grant(shard, self.seed, from, row)?;
+            claiming.grant(shard, self.seed, from, &mut grants)?;
         }
         while !more.is_done() {
             let lane = &request.lanes[lane_index(from, more.number()?)].lane;
@@ -244,7 +243,7 @@ impl Deployment {
 }
 
 impl Claiming<'_> {
-    fn grant(&mut self, shard: ShardId, seed: u64, from: usize, mut row: Reply) -> Result<()> {
+    fn grant(&mut self, shard: ShardId, seed: u64, from: usize, row: &mut Reply) -> Result<()> {
         let i = lane_index(from, row.number()?);
         let class = row.text()?;
         let at = row.time()?;

@@ -46,6 +46,16 @@ pub enum OpenError {
         /// What is read.
         known: u8,
     },
+    /// The database belongs to another deployment.
+    #[error("{address} holds the deployment {found:?}, not {wanted:?}")]
+    Deployment {
+        /// Where.
+        address: String,
+        /// Its name.
+        found: String,
+        /// The name that was asked for.
+        wanted: String,
+    },
     /// The server refused.
     #[error("Redis at {address} refused: {reason}")]
     Refused {

@@ -10,6 +10,7 @@ use crate::{
     change::{digits, flag},
     deployment::Deployment,
     script::Script,
+    skew,
 };
 
 /// How often it is looked whether the servers answer.
@@ -31,15 +32,21 @@ pub(crate) async fn watch(deployment: Arc<Deployment>) {
 }
 
 impl Deployment {
-    /// Looks whether every server answers.
+    /// Looks whether every server answers, and whether their clocks are alike.
     async fn ping(&self) {
-        let mut silent = Vec::new();
+        let mut reasons = Vec::new();
+        let mut readings = Vec::new();
         for server in self.router.owners().into_keys() {
-            if let Err(reason) = self.router.ping(&server).await {
-                silent.push(format!("{server} does not answer: {reason}"));
+            match self.router.clock(&server).await {
+                Ok(reading) => readings.push(reading),
+                Err(reason) => reasons.push(format!("{server} does not answer: {reason}")),
             }
         }
-        self.health.lock().not_ready = silent;
+        reasons.extend(skew::too_far_apart(&readings));
+        let before = std::mem::replace(&mut self.health.lock().not_ready, reasons.clone());
+        if before.is_empty() && !reasons.is_empty() {
+            tracing::warn!(?reasons, "the store is not ready");
+        }
     }
 
     /// Sums up all shards and keeps what was found.

@@ -13,14 +13,17 @@
 //! | `r:<num>` | hash | id → record; `id NUL inc16 NUL occ8` → record of a dead letter |
 //! | `p:<num>` | hash | the same keys → payloads that lie apart |
 //! | `x:<num>` | hash | id → lease |
-//! | `d:<num>:<lane>:<f or r>` | zset | claimable at → id: first attempts, retries |
+//! | `d:<num>:<lane>:r` | zset | claimable at → id: retries |
+//! | `d:<num>:<lane>:f` | zset | directory of the first attempts: due at → id NUL block, where each begins |
+//! | `d:<num>:<lane>:f:<block>`, `…:last` | zset, string | due at → id, at most 64; last number of a block |
 //! | `b:<num>` | zset | due at → id: leased and retried ones |
 //! | `nl:<num>` | hash | origin → lane and lane → origin |
 //! | `lanes`, `leased`, `exp`, `resume` | zset | what is next: heads of lanes, ends of leases, expiries, ends of pauses |
-//! | `own:<run>`, `runs` | zset, hash | leases of a node; runs that claimed here |
-//! | `s:<num>:<id>` | string, TTL | a stub |
-//! | `sl:<num>`, `sd:<num>:F`, `:C` | zset | stubs in order of ending, and of due time |
+//! | `own:<run>`, `runs`, `gone` | zset, hash, zset | leases of a node; runs that claimed here; those that were released in the last day |
+//! | `s:<num>` | hash, TTL | id → stub |
+//! | `sl:<num>`, `sd:<num>:F`, `:C` | list, zsets, TTL | stubs in order of ending, and of due time |
 //! | `dead:<num>`, `di:<num>`, `dx:<num>` | zset, zset, hash | dead letters by due time, by id and order of dying, by delivery id |
+//! | `allot:<lane>`, `allots:<run>` | hash, set | run → what it has of a lane's limits and wants of them; lanes of which a run has something |
 //! | `members` | hash | run → count of beats, whether it leaves, protocols, name (shard 0) |
 //! | `wake` | channel | something became claimable; a namespace that pulling consumers are to look at |
 

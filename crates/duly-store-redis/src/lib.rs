@@ -65,6 +65,7 @@ mod router;
 mod script;
 mod settings;
 mod settle;
+mod skew;
 mod store;
 mod token;
 mod wakeups;

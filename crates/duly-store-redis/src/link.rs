@@ -4,14 +4,21 @@
 //! the last command on the same connection, which so vouches for every script before it. Other
 //! rounds may share the connection; what they wrote before is vouched for with it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use parking_lot::Mutex;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value, aio::MultiplexedConnection, cmd};
 
 use crate::{
     Options,
     script::{CLOCK, Script},
 };
+
+/// A connection that was not used for so long is asked whether it is there.
+const IDLE: Duration = Duration::from_millis(100);
 
 /// A script that is called with these arguments.
 #[derive(Debug, Clone)]
@@ -96,6 +103,8 @@ pub(crate) struct Link {
     connection: MultiplexedConnection,
     texts: Arc<[String]>,
     digests: Arc<[String]>,
+    /// When something was last sent, or it was last seen to be alive.
+    used: Arc<Mutex<Instant>>,
 }
 
 /// How connections are made.
@@ -133,7 +142,17 @@ impl Link {
             load.add_command(cmd("SCRIPT").arg("LOAD").arg(text.as_str()).clone());
         }
         let digests: Vec<String> = load.query_async(&mut connection).await?;
-        Ok(Self { connection, texts: Arc::clone(&dial.texts), digests: digests.into() })
+        let texts = Arc::clone(&dial.texts);
+        let used = Arc::new(Mutex::new(Instant::now()));
+        Ok(Self { connection, texts, digests: digests.into(), used })
+    }
+
+    /// Whether it can be trusted with something that must not be sent twice. A server that was
+    /// started anew, or whatever lies between that forgets idle connections, is noticed by asking
+    /// first; then nothing was sent, and nobody has to be told that it is in doubt.
+    pub(crate) async fn is_alive(&self) -> bool {
+        let idle = std::mem::replace(&mut *self.used.lock(), Instant::now()).elapsed();
+        idle < IDLE || self.command(&cmd("PING")).await.is_ok()
     }
 
     /// Sends a command that is no script.

@@ -4,13 +4,18 @@
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{
     NodeRun, Result, StoreFuture,
-    deployment::{Announcement, Beat, Heard, Interest, Member, NAME_MAX, Presence},
+    deployment::{Allotment, Announcement, Ask, Beat, Heard, Interest, Member, NAME_MAX, Presence},
 };
 use futures::FutureExt;
 use tokio::sync::broadcast;
 
 use crate::{
-    change::digits, error::damaged, record::run_name, reply::Reply, script::Script,
+    change::digits,
+    error::{damaged, unavailable},
+    record::run_name,
+    reply::Reply,
+    script::Script,
+    settings::lane_name,
     store::RedisStore,
 };
 
@@ -62,6 +67,37 @@ impl duly_store::Deployment for RedisStore {
                 holders.push(run_of(&reply.text()?)?);
             }
             Ok(holders)
+        }
+        .boxed()
+    }
+
+    fn allot(
+        &self,
+        shard: ShardId,
+        run: NodeRun,
+        asks: Vec<Ask>,
+    ) -> StoreFuture<'_, Vec<Allotment>> {
+        async move {
+            self.own(shard)?;
+            let count = asks.len();
+            let mut arguments = vec![run_name(run).into_bytes()];
+            for ask in asks {
+                let lane = format!("{}\0{}", ask.lane.namespace, lane_name(&ask.lane.key));
+                let rate = ask.per_second.map(digits).unwrap_or_default();
+                arguments.extend([lane.into_bytes(), digits(ask.cap), rate]);
+                arguments.extend([digits(ask.keep), digits(ask.wanted)]);
+            }
+            let mut reply = self.deployment.ask(shard, Script::Allot, arguments).await?;
+            if reply.text()? == "GONE" {
+                return Err(unavailable("this run of the node has been released"));
+            }
+            let amount = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            (0..count)
+                .map(|_| {
+                    let slots = amount(reply.number()?);
+                    Ok(Allotment { slots, per_second: reply.maybe_number()?.map(amount) })
+                })
+                .collect()
         }
         .boxed()
     }

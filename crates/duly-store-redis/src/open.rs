@@ -35,7 +35,7 @@ pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError
     // Shard 0 is in the same slot whatever the number of shards.
     let first = router(1, None);
     reach(&first, &address, options).await?;
-    let (shards, name) = found(&first, &address, wanted).await?;
+    let (shards, name) = found(&first, &address, wanted, options.deployment.as_deref()).await?;
     let router = router(shards, copies);
     reach(&router, &address, options).await?;
     Ok(Arc::new(Deployment::new(router, shards, xxh3_64(name.as_bytes()))))
@@ -81,10 +81,11 @@ async fn found(
     router: &Router,
     address: &Address,
     shards: u16,
+    wanted: Option<&str>,
 ) -> Result<(u16, String), OpenError> {
     let refused =
         |reason: String| OpenError::Refused { address: address.servers[0].clone(), reason };
-    let name = format!("{:032x}", rand::random::<u128>());
+    let name = wanted.map_or_else(|| format!("{:032x}", rand::random::<u128>()), str::to_owned);
     let arguments =
         vec![FORMAT.to_string().into_bytes(), shards.to_string().into_bytes(), name.into_bytes()];
     let shard = duly_core::shard::ShardId(0);
@@ -96,6 +97,10 @@ async fn found(
     let (format, shards, name) = told.await.map_err(|error| refused(error.to_string()))?;
     if format != FORMAT.to_string() {
         return Err(OpenError::Format { found: format, known: FORMAT });
+    }
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != name) {
+        let (address, wanted) = (address.servers[0].clone(), wanted.to_owned());
+        return Err(OpenError::Deployment { address, found: name, wanted });
     }
     let shards = u16::try_from(shards).ok().filter(|shards| (1..=SHARDS_MAX).contains(shards));
     let shards = shards.ok_or_else(|| refused("it names an impossible number of shards".into()))?;

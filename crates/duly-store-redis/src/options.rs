@@ -14,6 +14,9 @@ pub struct Options {
     pub password: Option<String>,
     /// PEM file of the authorities that servers are trusted by, in place of those of the system.
     pub tls_ca: Option<PathBuf>,
+    /// Name of the deployment: a new one gets it, one of another name is refused. Without one any is
+    /// joined.
+    pub deployment: Option<String>,
     /// Shards of a new deployment, 1 to 256; one that is there keeps its own.
     pub shards: u16,
     /// Replicas that must have a change before it is answered; 0 asks for none.
@@ -43,6 +46,7 @@ impl Options {
             url: url.into(),
             password: None,
             tls_ca: None,
+            deployment: None,
             shards: 64,
             min_replicas: 0,
             on_disk: false,

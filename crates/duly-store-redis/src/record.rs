@@ -19,6 +19,8 @@
 //! in `p:<num>`, behind the eight bytes of its version, which the record names: a payload is never
 //! delivered with another record than its own.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use duly_core::{
     Incarnation, Payload, Timer, TimerId,
@@ -44,6 +46,9 @@ pub(crate) use stub::{cancelled, decode as decode_stub};
 pub(crate) const FORMAT: u8 = 1;
 /// Largest payload that lies in the record itself.
 pub(crate) const INLINE_MAX: usize = 4_096;
+
+/// Where created_at and due_at lie, which a script writes when a timer is made.
+pub(crate) const TIMES: Range<usize> = 9..21;
 
 const RETRY: u8 = 1;
 const APART: u8 = 2;

@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use duly_core::shard::ShardId;
@@ -23,6 +23,7 @@ use crate::{
     error::{in_doubt, unavailable},
     keys,
     link::{Call, Copies, Dial, Link, Lost, Manner, Said},
+    skew::Reading,
 };
 
 /// How often a call is tried that a server sent elsewhere or put off.
@@ -191,8 +192,12 @@ impl Router {
         };
         let place = server.next.fetch_add(1, Ordering::Relaxed) % server.links.len();
         let mut slot = server.links[place].lock().await;
-        let link = match slot.as_ref() {
-            Some(link) => link.clone(),
+        let known = match slot.as_ref() {
+            Some(link) if link.is_alive().await => Some(link.clone()),
+            _ => None,
+        };
+        let link = match known {
+            Some(link) => link,
             None => {
                 let (client, dial) = (self.address.client(name)?, self.dial.clone());
                 let opening = self.runtime.spawn(async move { Link::open(client, &dial).await });
@@ -209,17 +214,26 @@ impl Router {
         Ok(self.take(name).await?.link)
     }
 
-    /// Whether a server answers.
-    pub(crate) async fn ping(&self, name: &str) -> std::result::Result<(), String> {
+    /// Whether a server answers, and what its clock shows.
+    pub(crate) async fn clock(&self, name: &str) -> std::result::Result<Reading, String> {
         let taken = self.take(name).await.map_err(|error| error.to_string())?;
-        if let Err(error) = taken.link.command(&cmd("PING")).await {
-            taken.drop_link().await;
-            if self.address.cluster {
-                self.look_around().await?;
+        let asked = Instant::now();
+        match taken.link.command(&cmd("TIME")).await {
+            Ok(answer) => {
+                let (seconds, micros): (u64, u64) =
+                    redis::from_redis_value(answer).map_err(|error| error.to_string())?;
+                let shown = Duration::from_secs(seconds) + Duration::from_micros(micros);
+                let server = name.to_owned();
+                Ok(Reading { server, shown, asked, answered: Instant::now() })
             }
-            return Err(error.to_string());
+            Err(error) => {
+                taken.drop_link().await;
+                if self.address.cluster {
+                    self.look_around().await?;
+                }
+                Err(error.to_string())
+            }
         }
-        Ok(())
     }
 
     /// Values of fields of hashes of a shard, each read by itself.

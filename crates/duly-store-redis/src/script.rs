@@ -7,6 +7,7 @@
 pub(crate) const CLOCK: &str = include_str!("scripts/clock.lua");
 
 const BASE: &str = include_str!("scripts/base.lua");
+const BLOCKS: &str = include_str!("scripts/blocks.lua");
 const LANES: &str = include_str!("scripts/lanes.lua");
 const ENDED: &str = include_str!("scripts/ended.lua");
 const ADMIT: &str = include_str!("scripts/admit.lua");
@@ -49,27 +50,28 @@ macro_rules! scripts {
 scripts! {
     Found: "found", Writes, [];
     Put: "put", Writes, [];
-    Gone: "gone", Writes, [LANES];
+    Gone: "gone", Writes, [SEEK, BLOCKS, LANES];
     Names: "names", Reads, [];
     Read: "read", Reads, [];
-    Schedule: "schedule", Grows, [LANES];
-    Cancel: "cancel", Writes, [LANES, ENDED];
-    Grow: "change", Grows, [LANES, ENDED, ADMIT];
-    Change: "change", Writes, [LANES, ENDED, ADMIT];
-    Claim: "claim", Writes, [LANES];
+    Schedule: "schedule", Grows, [SEEK, BLOCKS, LANES];
+    Cancel: "cancel", Writes, [SEEK, BLOCKS, LANES, ENDED];
+    Grow: "change", Grows, [SEEK, BLOCKS, LANES, ENDED, ADMIT];
+    Change: "change", Writes, [SEEK, BLOCKS, LANES, ENDED, ADMIT];
+    Claim: "claim", Writes, [SEEK, BLOCKS, LANES];
     Unclaim: "unclaim", Writes, [];
-    Ack: "ack", Writes, [LANES, ENDED];
+    Ack: "ack", Writes, [ENDED];
     Extend: "extend", Writes, [];
-    Owed: "owed", Writes, [];
-    Ready: "ready", Reads, [LANES, SEEK];
-    List: "list", Reads, [LANES, SEEK];
-    Stats: "stats", Reads, [LANES, ENDED];
+    Owed: "owed", Writes, [SEEK, BLOCKS, LANES];
+    Ready: "ready", Reads, [SEEK, BLOCKS, LANES];
+    List: "list", Reads, [SEEK, BLOCKS, LANES];
+    Stats: "stats", Reads, [SEEK, BLOCKS, LANES, ENDED];
     Trim: "trim", Writes, [ENDED];
-    Forecast: "forecast", Reads, [LANES];
-    Health: "health", Reads, [LANES];
+    Forecast: "forecast", Reads, [SEEK, BLOCKS, LANES];
+    Health: "health", Reads, [SEEK, BLOCKS, LANES];
     Beat: "beat", Writes, [];
     Holders: "holders", Reads, [];
     Announce: "announce", Writes, [];
+    Allot: "allot", Writes, [];
 }
 
 impl Script {
@@ -97,7 +99,7 @@ impl Script {
     /// Whether what it writes has to be on the replicas before it is answered: not what is said again
     /// within a second.
     pub(crate) const fn waits_for_copies(self) -> bool {
-        !self.only_reads() && !matches!(self, Self::Beat | Self::Announce)
+        !self.only_reads() && !matches!(self, Self::Beat | Self::Announce | Self::Allot)
     }
 
     /// Its place among the digests of a server.

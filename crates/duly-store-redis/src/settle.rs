@@ -25,7 +25,7 @@ use crate::{
 const PIPELINE: usize = 512;
 
 /// Most acknowledgements of one script.
-const GROUP: usize = 64;
+const GROUP: usize = 128;
 
 /// A verdict whose token has been read.
 type Open = (usize, Ticket, Settlement);

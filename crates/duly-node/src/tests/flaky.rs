@@ -13,7 +13,7 @@ use duly_store::{
     ClaimRequest, Claimed, Deployment, Error, NodeRun, Ready, ReadyCursor, SettleOutcome,
     SettleVerdict, Settlement, Store, StoreFuture,
     conformance::{ManualClock, StandIn},
-    deployment::{Announcement, Beat, Heard},
+    deployment::{Allotment, Announcement, Ask, Beat, Heard},
     namespaces::Put,
 };
 use parking_lot::Mutex;
@@ -198,6 +198,18 @@ impl Deployment for Flaky {
 
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {
         self.shared().holders(shard)
+    }
+
+    fn allot(
+        &self,
+        shard: ShardId,
+        run: NodeRun,
+        asks: Vec<Ask>,
+    ) -> StoreFuture<'_, Vec<Allotment>> {
+        match self.through() {
+            Ok(()) => self.shared().allot(shard, run, asks),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
     }
 
     fn announce(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, ()> {

@@ -252,3 +252,30 @@ async fn p9_idle_nodes_leave_the_shards_of_others_alone() {
     }
     assert!(StandIn::deployment(&*nodes.worlds[owner].flaky).is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn p10_two_nodes_keep_a_lanes_limit_together() {
+    let mut nodes = Together::start(2).await;
+    let owner = nodes.owner();
+    nodes.worlds[owner].limit_in_flight(2).await;
+    for id in ["a", "b", "c", "d"] {
+        nodes.worlds[owner].schedule(id, ms(0), A).await;
+    }
+    nodes.pass(500).await;
+    let mut calls = Vec::new();
+    for world in &mut nodes.worlds {
+        calls.extend(std::iter::from_fn(|| world.try_call()));
+    }
+    assert_eq!(calls.len(), 2);
+    for call in calls {
+        call.answer(Delivery::Confirmed);
+    }
+    nodes.pass(500).await;
+    for world in &mut nodes.worlds {
+        for call in std::iter::from_fn(|| world.try_call()).collect::<Vec<_>>() {
+            call.answer(Delivery::Confirmed);
+        }
+    }
+    nodes.pass(500).await;
+    assert_eq!(nodes.worlds[owner].state("d").await, State::Finished);
+}

@@ -188,6 +188,12 @@ pub const KEYS: &[Key] = &[
         doc: "PEM file of the certificate authorities that the servers of `store.url` are trusted by, in place of those of the system. Read at the start.",
     },
     Key {
+        name: "store.deployment",
+        kind: Kind::NameOrNone,
+        default: "",
+        doc: "Name of the deployment behind `store.url`: a new one gets it, and one that has another is refused, so that nobody joins the wrong one. Without a name a new one gets one by chance, and any is joined.",
+    },
+    Key {
         name: "store.shards",
         kind: Kind::Integer { low: 1, high: duly_store_redis::SHARDS_MAX as u64, unit: "shards" },
         default: "64",
@@ -207,7 +213,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "store.replicas_within",
-        kind: Kind::Duration { low: Millis::from_ms(10), high: Millis::from_secs(60) },
+        kind: Kind::Duration { low: Millis::from_ms(10), high: Millis::from_secs(4) },
         default: "1s",
         doc: "Time for what `store.min_replicas` and `store.on_disk` ask for. A change that takes longer is answered `aborted`: it was made, and nobody vouches for it.",
     },

@@ -122,6 +122,8 @@ pub struct Shared {
     pub password_file: Option<PathBuf>,
     /// Authorities that its servers are trusted by.
     pub ca_file: Option<PathBuf>,
+    /// Name of the deployment.
+    pub deployment: Option<String>,
     /// Shards of a new deployment.
     pub shards: u16,
     /// Replicas that must have a change.
@@ -155,6 +157,10 @@ impl Shared {
             url: url.clone(),
             password_file: path("store.password_file"),
             ca_file: path("store.ca_file"),
+            deployment: match of("store.deployment") {
+                Some(Value::Word(name)) if !name.is_empty() => Some(name.clone()),
+                _ => None,
+            },
             shards: u16::try_from(number("store.shards")).unwrap_or(u16::MAX),
             min_replicas: number("store.min_replicas"),
             on_disk: matches!(of("store.on_disk"), Some(Value::Flag(true))),

@@ -70,6 +70,8 @@ pub enum Kind {
     Words(&'static [&'static str]),
     /// `true` or `false`.
     Flag,
+    /// A short name of letters, digits, `-`, `_` and `.`, or nothing.
+    NameOrNone,
     /// A filter of log lines.
     LogFilter,
 }
@@ -209,6 +211,10 @@ impl Kind {
                 words.join(", ")
             ),
             Self::Flag => "true or false".to_owned(),
+            Self::NameOrNone => {
+                "1 to 64 letters, digits, '-', '_' and '.', such as orders-prod, or nothing"
+                    .to_owned()
+            }
             Self::LogFilter => {
                 "a level (error, warn, info, debug, trace) or a filter such as info,duly_node=debug"
                     .to_owned()
@@ -312,6 +318,11 @@ impl Kind {
             }
             (Self::Flag, Written::Flag(flag)) => Some(Value::Flag(*flag)),
             (Self::Flag, Written::Text(text)) => text.trim().parse().ok().map(Value::Flag),
+            (Self::NameOrNone, Written::Text(text)) => {
+                let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+                let is_name = text.len() <= 64 && text.chars().all(fits);
+                is_name.then(|| Value::Word(text.clone()))
+            }
             (Self::LogFilter, Written::Text(text)) => {
                 logging::is_filter(text).then(|| Value::Word(text.clone()))
             }

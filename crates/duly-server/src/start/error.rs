@@ -120,7 +120,9 @@ fn hint(error: &io::Error) -> &'static str {
 
 /// What to do about servers that nodes share.
 fn advice(error: &duly_store_redis::OpenError) -> &'static str {
-    use duly_store_redis::OpenError::{Format, Refused, Unreachable, Unsafe, Url, Version};
+    use duly_store_redis::OpenError::{
+        Deployment, Format, Refused, Unreachable, Unsafe, Url, Version,
+    };
     match error {
         Unreachable { reason, .. } | Refused { reason, .. } => {
             let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
@@ -143,6 +145,7 @@ fn advice(error: &duly_store_redis::OpenError) -> &'static str {
             }
         }
         Unsafe { .. } => " (store.allow)",
+        Deployment { .. } => "; correct store.url, or the name in store.deployment",
         Format { .. } => "; use the version of Duly that wrote it, or an empty database",
         Url(_) | Version { .. } => "",
     }

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::io;
 
+use rustix::io::Errno;
+
 /// What was being done when an [`Error`] came up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -134,6 +136,18 @@ pub enum Error {
         name: String,
     },
 
+    /// This process, or the whole system, may not open any more files.
+    #[error(
+        "cannot {operation} {name}: too many files are open; raise the limit (ulimit -n, \
+         LimitNOFILE of the unit) and try again"
+    )]
+    TooManyFiles {
+        /// What was being done.
+        operation: Operation,
+        /// To what.
+        name: String,
+    },
+
     /// Another process serves this data directory.
     #[error(
         "data directory {path} is in use by {}: stop that one, or pass another --data",
@@ -197,12 +211,24 @@ impl Error {
         matches!(self, Self::NotFound { .. })
     }
 
+    /// Whether this process has too little of something to look: what is on the disk may be well.
+    pub fn is_shortage(&self) -> bool {
+        match self {
+            Self::TooManyFiles { .. } => true,
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::OutOfMemory,
+            _ => false,
+        }
+    }
+
     /// Sorts an answer of the operating system by cause.
     pub(super) fn from_io(at: At<'_>, source: io::Error) -> Self {
         let At { operation, directory, name } = at;
         let name =
             if name.is_empty() { directory.to_owned() } else { format!("{directory}/{name}") };
         let directory = directory.to_owned();
+        if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&source) {
+            return Self::TooManyFiles { operation, name };
+        }
         match source.kind() {
             io::ErrorKind::NotFound => Self::NotFound { operation, name },
             io::ErrorKind::AlreadyExists => Self::AlreadyExists { operation, name },
@@ -234,3 +260,6 @@ fn holder(pid: Option<u32>) -> String {
         None => "another process".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

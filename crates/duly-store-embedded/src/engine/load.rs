@@ -65,6 +65,7 @@ impl Engine {
                 }
                 // It says nothing of the checkpoint.
                 Err(refusal @ OpenError::NoThread(_)) => return Err(refusal),
+                Err(OpenError::Disk(error)) if error.is_shortage() => return Err(error.into()),
                 Err(refusal) => refusal,
             };
             tracing::error!(

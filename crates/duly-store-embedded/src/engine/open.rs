@@ -170,6 +170,7 @@ impl Engine {
         let released = self.release_nodes();
         let is_restored = disk.list("")?.iter().any(|name| name == manifest::RESTORED);
         let paused = if is_restored { self.pause_all()? } else { 0 };
+        self.check_writable()?;
         let mark = self.journal.commit(self.now.steady_ms)?;
         if let Some(mark) = mark {
             mark.file.sync_data()?;
@@ -180,11 +181,17 @@ impl Engine {
             disk.sync_dir("")?;
         }
         self.begin_step();
-        if self.poisoned.is_some() {
-            return Err(OpenError::Unwritable(self.poisoned.clone().unwrap_or_default()));
-        }
+        self.check_writable()?;
         let epoch = manifest.epoch;
         Ok(OpenReport { is_new, torn_tail: torn, frames, records, released, paused, epoch })
+    }
+
+    /// Refuses the opening when something could not be written.
+    fn check_writable(&self) -> Result<(), OpenError> {
+        match &self.poisoned {
+            None => Ok(()),
+            Some(reason) => Err(OpenError::Unwritable(reason.clone())),
+        }
     }
 
     /// Has the steady clock go on from where it was when the last frame was written, if the wall

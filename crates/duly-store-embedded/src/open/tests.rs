@@ -27,6 +27,7 @@ error_sections! {
     ReadOnly => "### It cannot be written",
     NotADirectory => "### It cannot be written",
     NoSpace => "### There is no room",
+    TooManyFiles => "### Too many files are open",
     Locked => "### It is in use",
     UnexpectedEnd => "### The system refused",
     InvalidName => "### The system refused",

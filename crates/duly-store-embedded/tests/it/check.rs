@@ -9,11 +9,12 @@ use duly_core::{env::Clock, schedule::IfExists};
 use duly_store::conformance::ManualClock;
 use duly_store_embedded::{
     check::{Finding, Report, check_disk},
-    disk::{Disk, Fault, SimDisk},
+    disk::{Disk, Fault, Operation, SimDisk},
 };
 
 use crate::{
     backup::worked,
+    faulty::{Answers, FaultyDisk, Rule},
     seeds::{Repeat, number},
     snapshot::Snapshot,
     steps::{
@@ -99,6 +100,32 @@ fn a_whole_store_is_clean_and_its_numbers_add_up() {
     for what in ["runs of pending timers", "runs of stubs", "runs of dead letters", "rich"] {
         assert!(text.contains(what), "{what}: {text}");
     }
+}
+
+/// Wherever the process may open no further file, the check ends and says so: of the store that says
+/// nothing.
+#[test]
+fn a_file_that_is_one_too_many_to_open_is_no_damage() {
+    let (sim, clock) = store();
+    let mut errors = 0;
+    for after in 0.. {
+        let disk = FaultyDisk::new(sim.clone());
+        let (operation, answers) = (Operation::Open, Answers::TooManyFiles);
+        disk.fail(Rule { operation, name: "", answers, after, times: 1 });
+        let by: Arc<dyn Clock> = Arc::new(clock.clone());
+        match check_disk(Arc::new(disk.clone()), by, &mut |_| {}) {
+            Ok(report) => assert!(report.is_clean(), "{report}"),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.contains("cannot open") && text.contains("ulimit -n"), "{text}");
+                errors += 1;
+            }
+        }
+        if disk.times_left() > 0 {
+            break;
+        }
+    }
+    assert!(errors > names(&sim, ".log").len(), "{errors}");
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! EIO: nobody is acknowledged, the store stops for good, and a restart finds what had been
 //! acknowledged.
 
-use duly_core::State;
-use duly_store::{Error, Outcome};
+use duly_core::{Millis, State};
+use duly_store::{ClaimRequest, Error, NodeRun, Outcome, Owner};
 use duly_store_embedded::disk::{Operation, SimDisk};
 
 use crate::{
     faulty::{Answers, FaultyDisk, Rule},
     harness::Shell,
     snapshot::Snapshot,
-    stage::Stage,
-    steps::{Step, apply, cancel, get, perform, schedule},
+    stage::{Stage, open},
+    steps::{Step, apply, cancel, claim_request, get, perform, schedule, wait},
+    twins::small,
     workload::{LARGE_BYTES, settings},
 };
 
@@ -111,5 +112,71 @@ fn p1_a_sync_that_finds_no_room_is_a_failed_sync() {
         let full = Rule { answers: Answers::Full, ..rule(Operation::Sync, ".log", 0) };
         poisons(shell, full.clone(), one());
         poisons(shell, full, many());
+    }
+}
+
+/// Timers whose leases end in one pass that needs more than one segment, with small records between
+/// large ones.
+const LEASED: usize = 30;
+
+fn leased(stage: &mut Stage, owner: Owner) {
+    stage.take(&Step::Put("shop", Box::new(settings())));
+    for i in 0..LEASED {
+        let bytes = if i % 3 == 0 { 2 * LARGE_BYTES } else { 100 };
+        stage.take(&Step::Apply("shop", vec![schedule(&format!("t{i}"), 0, bytes)]));
+    }
+    let request = ClaimRequest { owner, ..claim_request("shop", LEASED) };
+    let claimed = wait(stage.store().claim(crate::steps::SHARD, request)).expect("they are due");
+    assert_eq!(claimed.firings.len(), LEASED);
+    // A verdict that waits for its sync: the claims are durable.
+    stage.take(&Step::Apply("shop", vec![schedule("last", 5_000, 10)]));
+}
+
+/// A roll fails when its segment has its name; one that were begun after it would fail before that.
+fn break_rolls(disk: &FaultyDisk, syncs_before: u64) {
+    disk.fail(rule(Operation::SyncDir, "journal", syncs_before));
+    disk.fail(Rule { times: 1_000, ..rule(Operation::Rename, ".log", 1) });
+}
+
+fn assert_all_there(stage: &Stage) {
+    for id in (0..LEASED).map(|i| format!("t{i}")).chain(["last".to_owned()]) {
+        assert!(get(stage.store(), "shop", &id).is_some(), "{id} is there");
+    }
+}
+
+/// Behind a segment that has its name nothing may be written into the one before it: the next opening
+/// would find frames there that the new one begins with, and refuse.
+#[test]
+fn p1_nothing_is_written_behind_a_failed_roll_by_the_rest_of_a_pass() {
+    for shell in [Shell::Inline, Shell::Threads] {
+        let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(3)));
+        leased(&mut stage, Owner::Consumer { lease: None });
+        break_rolls(&stage.disk, 0);
+        stage.clock.advance(Millis::from_secs(3_600));
+        stage.attempt(&Step::Tick).ok();
+        stage.attempt(&Step::Apply("shop", one())).expect_err("it is poisoned");
+        let times_left = stage.disk.times_left();
+        stage.restart_killed();
+        assert_all_there(&stage);
+        assert_eq!(times_left, 1_000, "{shell:?}: no second roll was begun");
+    }
+}
+
+/// The same where the leases of nodes end, at an opening.
+#[test]
+fn p1_nothing_is_written_behind_a_roll_that_fails_at_an_opening() {
+    for shell in [Shell::Inline, Shell::Threads] {
+        let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(3)));
+        leased(&mut stage, Owner::Node(NodeRun(7)));
+        let disk = FaultyDisk::new(stage.disk.sim.kill());
+        // The opening syncs the names itself first.
+        break_rolls(&disk, 1);
+        let broken = std::sync::Arc::new(disk.clone());
+        open(shell, broken, &stage.clock, small(77)).expect_err("it cannot write");
+        let times_left = disk.times_left();
+        stage.disk = disk;
+        stage.restart_killed();
+        assert_all_there(&stage);
+        assert_eq!(times_left, 1_000, "{shell:?}: no second roll was begun");
     }
 }

@@ -22,6 +22,8 @@ pub(crate) enum Answers {
     Broken,
     /// ENOSPC.
     Full,
+    /// EMFILE.
+    TooManyFiles,
 }
 
 /// Which operations fail.
@@ -97,6 +99,7 @@ impl FaultyDisk {
                     Error::Io { operation, name, source: io::Error::from_raw_os_error(5) }
                 }
                 Answers::Full => Error::NoSpace { operation, name },
+                Answers::TooManyFiles => Error::TooManyFiles { operation, name },
             });
         }
         Ok(())

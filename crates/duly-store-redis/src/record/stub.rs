@@ -1,4 +1,4 @@
-//! A stub: the key `s:<num>:<id>`, which goes by itself when its retention is over.
+//! A stub: a field of `s:<num>`, which is dropped when its retention is over.
 //!
 //! ```text
 //! 0 'F' finished or 'C' cancelled | 1 ended_at u48 | 7 bytes of the lease u8 | lease | core

@@ -14,53 +14,63 @@ if not ctl or (ARGV[2] ~= '' and ARGV[2] ~= ctl.name) then
   return out
 end
 local R, X, C = K .. 'r:' .. num, K .. 'x:' .. num, K .. 'c:' .. num
-local ids = {}
-for i = 3, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
+local ids, count = {}, 0
+for i = 3, #ARGV, 2 do
+  count = count + 1
+  ids[count] = ARGV[i]
+end
 local holds, records = call('HMGET', X, unpack(ids)), call('HMGET', R, unpack(ids))
 local keeps = ctl.retention > 0 and ctl.a_retained > 0
-local number = next_ended(num) - 1
-local ended, bytes, in_flight = 0, 0, {}
-local at_now, over_at = time_bytes(now), digits(now + ctl.retention)
-for k, id in ipairs(ids) do
-  local hold, record = holds[k], records[k]
-  local lease = hold and record and lease_of(hold)
-  if not lease or lease.nonce ~= ARGV[2 + k * 2] or is_over(lease) then
+local over, bytes, in_flight, lists = {}, 0, {}, {}
+local dues, stubs, apart, ended = {}, {}, {}, 0
+local finished = 'F' .. time_bytes(now)
+for k = 1, count do
+  local id, hold, record = ids[k], holds[k], records[k]
+  local held = hold and record and sub(hold, 1, 8) == ARGV[2 + k * 2]
+  local who
+  if held then
+    local till
+    till, who = match(hold, '^%d+ (%d+) %d+ (%S+)$', 9)
+    held = who ~= 'C' or tonumber(till) > now
+  end
+  if not held then
     out[k + 1] = 'SLOW'
   else
     out[k + 1] = 'OK'
-    local lane, due = lane_of(record), due_of(record)
-    ended, bytes = ended + 1, bytes + cost_of(id, record)
+    ended = ended + 1
+    over[ended] = id
+    bytes = bytes + cost_of(id, record)
+    local lane = lane_of(record)
     in_flight[lane] = (in_flight[lane] or 0) + 1
-    local list = K .. 'leased'
-    if lease.who ~= 'C' then list = K .. 'own:' .. lease.who end
-    gather('ZREM', list, num .. NUL .. id)
-    gather('HDEL', X, id)
-    gather('HDEL', R, id)
-    gather('ZREM', K .. 'b:' .. num, id)
-    if lies_apart(record) then gather('HDEL', K .. 'p:' .. num, id) end
+    local list = lists[who]
+    if not list then
+      list = { 'ZREM', who == 'C' and K .. 'leased' or K .. 'own:' .. who }
+      lists[who] = list
+    end
+    list[#list + 1] = num .. NUL .. id
+    if lies_apart(record) then apart[#apart + 1] = id end
     if keeps then
-      number = number + 1
-      local stub = 'F' .. at_now .. string.char(#hold) .. hold .. core_of(record)
-      write('SET', K .. 's:' .. num .. ':' .. id, stub, 'PXAT', over_at)
-      gather('ZADD', K .. 'sl:' .. num, number, id)
-      gather('ZADD', K .. 'sd:' .. num .. ':F', digits(due), id)
+      dues[ended] = digits(due_of(record))
+      stubs[ended] = finished .. char(#hold) .. hold .. core_of(record)
     end
   end
 end
 if ended > 0 then
+  if keeps then
+    trim_stubs(ctl, ended, nil, 64)
+    -- Live timers have no stub, so none of these is among those that are there.
+    keep_stubs(ctl, 'F', over, dues, stubs)
+  end
+  for _, list in pairs(lists) do W[#W + 1] = list end
+  write('HDEL', X, unpack(over))
+  write('HDEL', R, unpack(over))
+  write('ZREM', K .. 'b:' .. num, unpack(over))
+  if #apart > 0 then write('HDEL', K .. 'p:' .. num, unpack(apart)) end
   write('HINCRBY', C, 'pending', -ended)
   write('HINCRBY', C, 'leased', -ended)
   write('HINCRBY', C, 'bytes', -bytes)
   write('HINCRBY', C, 'delivered', ended)
-  for lane, count in pairs(in_flight) do write('HINCRBY', C, 'i' .. lane, -count) end
-  if keeps then
-    write('HSET', C, 'ended', number)
-    -- Live timers have no stub, so none of these is among those that are there.
-    local over = call('ZCARD', K .. 'sl:' .. num) + ended - ctl.a_retained
-    if over > 0 then
-      for _, old in ipairs(call('ZRANGE', K .. 'sl:' .. num, 0, math.min(over, 64) - 1)) do drop_stub(num, old) end
-    end
-  end
+  for lane, gone in pairs(in_flight) do write('HINCRBY', C, 'i' .. lane, -gone) end
 end
 flush()
 return out

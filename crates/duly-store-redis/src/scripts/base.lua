@@ -4,6 +4,7 @@
 -- are collected in W and done by flush(). Times are whole milliseconds below 2^53. Strings are
 -- compared byte by byte where order counts: Lua's own `<` asks the locale.
 local call = redis.call
+local format, match = string.format, string.match
 local K = string.sub(KEYS[1], 1, -4)
 local now = clock()
 local NUL = string.char(0)
@@ -15,16 +16,19 @@ end
 -- The same for commands that take any number of members of one key: they become one.
 local gathered = {}
 local function gather(command, key, ...)
-  local slot = command .. ' ' .. key
-  local one = gathered[slot]
+  local keys = gathered[command] or {}
+  gathered[command] = keys
+  local one = keys[key]
   if not one then
     one = { command, key }
-    gathered[slot] = one
+    keys[key] = one
     W[#W + 1] = one
   end
   for i = 1, select('#', ...) do one[#one + 1] = (select(i, ...)) end
 end
+local settle_sets
 local function flush()
+  if settle_sets then settle_sets() end
   -- Whoever waits for replicas waits for what this connection wrote: so something always is.
   if #W == 0 then call('INCR', KEYS[1]) end
   for _, command in ipairs(W) do
@@ -32,9 +36,9 @@ local function flush()
   end
 end
 
--- A number as its digits.
+-- A whole number as its digits.
 local function digits(n)
-  return string.format('%.0f', n)
+  return format('%d', n)
 end
 
 -- Numbers as big-endian bytes: a time (six of them), a small number (two).

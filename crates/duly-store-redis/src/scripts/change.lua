@@ -31,7 +31,7 @@ if not ctl or ctl.ver ~= A.ver or call('HGET', K .. 'nn', A.name) ~= num then re
 local old = call('HGET', R, id) or ''
 local hold = call('HGET', X, id) or ''
 if core_of(old) ~= A.core or hold ~= A.lease then return answer('AGAIN') end
-if A.stub and (call('GET', K .. 's:' .. num .. ':' .. id) or '') ~= A.stub then return answer('AGAIN') end
+if A.stub and (call('HGET', K .. 's:' .. num, id) or '') ~= A.stub then return answer('AGAIN') end
 if A.newest then
   local newest = call('ZREVRANGEBYLEX', K .. 'di:' .. num, '[' .. id .. NUL .. string.char(255),
     '[' .. id .. NUL, 'LIMIT', 0, 1)[1] or ''
@@ -82,7 +82,7 @@ if A.live then
       unlease(num, id, old, lease_of(hold))
     else
       if not same then rehead(num, old_lane, old_class, id, nil) end
-      write('ZREM', set_of(num, old_lane, old_class), id)
+      lane_drop(num, old_lane, old_class, id, old)
       if may_expire(old) then write('ZREM', K .. 'exp', num .. NUL .. id) end
     end
     write('ZREM', K .. 'b:' .. num, id)
@@ -100,7 +100,7 @@ if A.live then
     local at, minus = tonumber(A.at), nil
     if same then minus = id end
     local head = rehead(num, new_lane, new_class, minus, at)
-    write('ZADD', set_of(num, new_lane, new_class), digits(at), id)
+    lane_add(num, new_lane, new_class, at, id)
     if A.exp then write('ZADD', K .. 'exp', A.exp, num .. NUL .. id) end
     wake_for(at, head, first)
     if A.payload == '' then
@@ -146,8 +146,7 @@ end
 if A.ended == '' then
   drop_stub(num, id)
 elseif A.ended then
-  write('ZREM', K .. 'sd:' .. num .. ':F', id)
-  write('ZREM', K .. 'sd:' .. num .. ':C', id)
+  drop_stub(num, id)
   keep_stub(ctl, id, A.kind, tonumber(A.ended_due), A.ended)
 end
 for name, by in pairs(A) do

@@ -11,7 +11,7 @@
 -- reply OWED now | GONE now (the run was released) | VOID now (nobody waits for it any more) |
 --       OK now, why it stopped: '' (all was looked at), 'slice' (go on at the lane) or 'full' (enough
 --       was granted); lane to go on at; grants; lanes with more; settings; next
---       grant: lane, class, claimable at, id, end of the lease or '', record
+--       grants: of each its lane, class, claimable at, id, end of the lease or 0, record
 --       settings: lane, number:version, settings
 local run, strict = ARGV[3], ARGV[5] == '1'
 local total, bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -27,63 +27,79 @@ local function sooner(at)
   if at and at > now and (not next_at or at < next_at) then next_at = at end
 end
 local taken, sets = {}, {}       -- ids that this script grants; sets it grants from
-local grants, members, settings, lanes = {}, {}, {}, {}
-local granted_of = {}            -- counts to add, by namespace
+local grants, got, members, settings, lanes = {}, 0, {}, {}, {}
+local granted_of = {}            -- what is written, by namespace
 local stopped, go_on_at = '', 0
 
--- Due entries of one class over the sets of a lane, in order, without those already taken.
+-- Due entries of one class over the sets of a lane, in order, without those already taken. The
+-- entry after them tells what is the head of a set then.
 local function due_rows(num, codes, class, most)
   local rows = {}
   for _, lane in ipairs(codes) do
     local set = set_of(num, lane, class)
-    local skip = sets[set] and sets[set].count or 0
-    local found = call('ZRANGEBYSCORE', set, '-inf', digits(now), 'WITHSCORES', 'LIMIT', 0, most + skip)
-    for i = 1, #found, 2 do
-      if not taken[num .. NUL .. found[i]] then
-        rows[#rows + 1] = { id = found[i], at = tonumber(found[i + 1]), lane = lane, set = set }
-      end
+    local state = sets[set] or { set = set, count = 0, num = num, lane = lane, class = class }
+    sets[set] = state
+    state.front = lane_front(num, lane, class, most + state.count, state)
+    for _, row in ipairs(state.front) do
+      if row[2] > now then break end
+      if state.count == 0 or not taken[num .. NUL .. row[1]] then rows[#rows + 1] = row end
     end
   end
   if #codes > 1 then
     table.sort(rows, function(a, b)
-      if a.at ~= b.at then return a.at < b.at end
-      return before(a.id, b.id)
+      if a[2] ~= b[2] then return a[2] < b[2] end
+      return before(a[1], b[1])
     end)
   end
   return rows
 end
 
+-- What is written for the grants of a namespace.
+local function writes_of(num)
+  local own = run == 'C' and K .. 'leased' or K .. 'own:' .. run
+  local writes = { x = { 'HSET', K .. 'x:' .. num }, b = { 'ZADD', K .. 'b:' .. num }, own = { 'ZADD', own },
+                   leased = 0, lanes = {} }
+  granted_of[num] = writes
+  return writes
+end
+
+local nonce, asked, by_consumer = ARGV[1], tonumber(ARGV[4]), run == 'C'
 local function grant(index, ctl, class, row, record)
-  local num, id = ctl.num, row.id
+  local num, id, at, state = ctl.num, row[1], row[3], row[5]
   local member = num .. NUL .. id
-  local till, who = 0, run
-  if run == 'C' then
-    till = now + (tonumber(ARGV[4]) or ctl.lease)
-    sooner(till)
+  local till = '0'
+  if by_consumer then
+    local ends = now + (asked or ctl.lease)
+    sooner(ends)
+    till = digits(ends)
   end
-  local at = digits(row.at)
-  local hold = ARGV[1] .. two_bytes(number) .. since .. ' ' .. digits(till) .. ' ' .. at .. ' ' .. who
+  local hold = nonce .. two_bytes(number) .. since .. ' ' .. till .. ' ' .. at .. ' ' .. run
   number = number + 1
   taken[member] = true
-  local set = sets[row.set] or { count = 0, num = num, lane = row.lane, class = class }
-  set.count = set.count + 1
-  sets[row.set] = set
-  gather('HSET', K .. 'x:' .. num, id, hold)
-  gather('ZREM', row.set, id)
-  if class == 'f' then gather('ZADD', K .. 'b:' .. num, digits(due_of(record)), id) end
-  if may_expire(record) then gather('ZREM', K .. 'exp', member) end
-  if run == 'C' then
-    gather('ZADD', K .. 'leased', digits(till), member)
+  local w = granted_of[num] or writes_of(num)
+  state.count = state.count + 1
+  local x, own = w.x, w.own
+  x[#x + 1] = id
+  x[#x + 1] = hold
+  own[#own + 1] = by_consumer and till or since
+  own[#own + 1] = member
+  if class == 'f' then
+    block_drop(state.set, row[4], id)
+    -- The first attempt of a timer is claimable when it is due.
+    local b = w.b
+    b[#b + 1] = at
+    b[#b + 1] = id
   else
-    gather('ZADD', K .. 'own:' .. run, since, member)
+    gather('ZREM', state.set, id)
   end
-  local counts = granted_of[num] or {}
-  granted_of[num] = counts
-  counts.leased = (counts.leased or 0) + 1
-  local in_lane = 'i' .. row.lane
-  counts[in_lane] = (counts[in_lane] or 0) + 1
+  if may_expire(record) then gather('ZREM', K .. 'exp', member) end
+  w.leased = w.leased + 1
+  w.lanes[state.lane] = (w.lanes[state.lane] or 0) + 1
   members[#members + 1] = member
-  grants[#grants + 1] = { index, class, at, id, digits(till), record }
+  local n = got * 6
+  grants[n + 1], grants[n + 2], grants[n + 3] = index, class, at
+  grants[n + 4], grants[n + 5], grants[n + 6] = id, till, record
+  got = got + 1
 end
 
 local index = 0
@@ -106,11 +122,11 @@ for i = 12, #ARGV, 5 do
     lanes[#lanes + 1] = { index = index, num = num, codes = codes }
     for _, class in ipairs({ 'f', 'r' }) do
       if not full and stopped == '' and most[class] > 0 then
-        local want = math.min(most[class], slice - #grants, total - #grants) + 1
+        local want = math.min(most[class], slice - got, total - got) + 1
         local granted = 0
         local rows = due_rows(num, codes, class, want)
         local ids = {}
-        for i, row in ipairs(rows) do ids[i] = row.id end
+        for i, row in ipairs(rows) do ids[i] = row[1] end
         local records = #ids > 0 and call('HMGET', K .. 'r:' .. num, unpack(ids))
         for i, row in ipairs(rows) do
           if granted >= most[class] then break end
@@ -118,14 +134,14 @@ for i = 12, #ARGV, 5 do
           local size = size_of(record)
           local late
           if may_expire(record) then
-            late = tonumber(call('ZSCORE', K .. 'exp', num .. NUL .. row.id) or '')
+            late = tonumber(call('ZSCORE', K .. 'exp', num .. NUL .. row[1]) or '')
           end
           if late and late < now then
             -- It is a dead letter by now; the next sweep makes it one.
-          elseif #grants >= total or ((any or #grants > 0) and size > bytes) then
+          elseif got >= total or ((any or got > 0) and size > bytes) then
             full = true
             break
-          elseif #grants >= slice or (#grants > 0 and #record > slice_bytes) then
+          elseif got >= slice or (got > 0 and #record > slice_bytes) then
             stopped, go_on_at = 'slice', index
             break
           else
@@ -144,23 +160,22 @@ for i = 12, #ARGV, 5 do
   if stopped ~= '' then break end
 end
 
--- New heads of the sets that lost entries.
-for set, from in pairs(sets) do
-  local head
-  local rows = call('ZRANGE', set, 0, from.count, 'WITHSCORES')
-  for i = 1, #rows, 2 do
-    if not taken[from.num .. NUL .. rows[i]] then
-      head = tonumber(rows[i + 1])
+-- New heads of the sets that lost entries. More was looked at than was granted.
+for _, from in pairs(sets) do
+  for _, row in ipairs(from.front) do
+    if not taken[from.num .. NUL .. row[1]] then
+      from.head = row[2]
       break
     end
   end
-  from.head = head
-  sooner(head)
-  local member = lane_member(from.num, from.lane, from.class)
-  if head then
-    write('ZADD', K .. 'lanes', digits(head), member)
-  else
-    write('ZREM', K .. 'lanes', member)
+  if from.count > 0 then
+    sooner(from.head)
+    local member = lane_member(from.num, from.lane, from.class)
+    if from.head then
+      write('ZADD', K .. 'lanes', digits(from.head), member)
+    else
+      write('ZREM', K .. 'lanes', member)
+    end
   end
 end
 local more = {}
@@ -173,23 +188,28 @@ for _, lane in ipairs(lanes) do
       if sets[set] then
         head = sets[set].head
       else
-        head = tonumber(call('ZRANGE', set, 0, 0, 'WITHSCORES')[2] or '')
+        local first = lane_front(lane.num, code, class, 1)[1]
+        head = first and first[2]
       end
       if head and head <= now then left = true end
     end
   end
   if left then more[#more + 1] = lane.index end
 end
-for num, counts in pairs(granted_of) do
-  write('HINCRBY', K .. 'c:' .. num, 'fired', counts.leased)
-  for count, by in pairs(counts) do write('HINCRBY', K .. 'c:' .. num, count, by) end
+for num, w in pairs(granted_of) do
+  W[#W + 1] = w.x
+  W[#W + 1] = w.own
+  if #w.b > 2 then W[#W + 1] = w.b end
+  write('HINCRBY', K .. 'c:' .. num, 'fired', w.leased)
+  write('HINCRBY', K .. 'c:' .. num, 'leased', w.leased)
+  for lane, by in pairs(w.lanes) do write('HINCRBY', K .. 'c:' .. num, 'i' .. lane, by) end
 end
 -- Who never sees the answer hands back what stands here.
 if #members > 0 then
   write('RPUSH', K .. 'u:' .. ARGV[1], unpack(members))
   write('PEXPIRE', K .. 'u:' .. ARGV[1], 60000)
 end
-if run ~= 'C' and #grants > 0 then write('HSET', K .. 'runs', run, digits(now)) end
+if run ~= 'C' and got > 0 then write('HSET', K .. 'runs', run, digits(now)) end
 flush()
 if stopped == '' and full then stopped = 'full' end
 return { 'OK', digits(now), stopped, go_on_at, grants, more, settings, next_at and digits(next_at) or '' }

@@ -18,25 +18,41 @@ local overdue, later, buckets = 0, 0, {}
 local function add(i, n)
   if n > 0 then buckets[i] = (buckets[i] or 0) + n end
 end
+local function add_row(at)
+  if at <= seen then
+    overdue = overdue + 1
+  elseif at >= to then
+    later = later + 1
+  else
+    add(floor((at - from) / bucket), 1)
+  end
+end
+-- The place of a moment: what has the same is counted as one.
+local function place(at)
+  if at <= seen then return -1 end
+  return math.min(floor((at - from) / bucket), count)
+end
 for lane = first, math.min(first + most - 1, last) do
-  for _, class in ipairs({ 'f', 'r' }) do
-    local set = set_of(num, lane, class)
-    local all = call('ZCARD', set)
-    if all > 0 then
-      local due = call('ZCOUNT', set, '-inf', digits(seen))
-      local beyond = call('ZCOUNT', set, digits(math.max(to, seen + 1)), '+inf')
-      local within = all - due - beyond
-      overdue, later = overdue + due, later + beyond
-      if within > 0 and within <= 2 * count then
-        local rows = call('ZRANGE', set, due, due + within - 1, 'WITHSCORES')
-        for i = 2, #rows, 2 do add(math.floor((tonumber(rows[i]) - from) / bucket), 1) end
-      elseif within > 0 then
-        for i = 0, count - 1 do
-          local low = '(' .. digits(seen)
-          if i > 0 then low = digits(from + i * bucket) end
-          add(i, call('ZCOUNT', set, low, '(' .. digits(from + (i + 1) * bucket)))
-        end
+  local retries = call('ZRANGE', set_of(num, lane, 'r'), 0, -1, 'WITHSCORES')
+  for i = 2, #retries, 2 do add_row(tonumber(retries[i])) end
+  local dir = set_of(num, lane, 'f')
+  local members = call('ZRANGE', dir, 0, -1, 'WITHSCORES')
+  for i = 1, #members, 2 do
+    local key, starts, ends = block_key(dir, members[i]), tonumber(members[i + 1]), tonumber(members[i + 3] or '')
+    local here = place(starts)
+    -- The first block may begin before its entry of the directory, and the last has no end.
+    if i > 1 and (here == count or (ends and here == place(ends))) then
+      local all = call('ZCARD', key)
+      if here < 0 then
+        overdue = overdue + all
+      elseif here == count then
+        later = later + all
+      else
+        add(here, all)
       end
+    else
+      local rows = call('ZRANGE', key, 0, -1, 'WITHSCORES')
+      for k = 2, #rows, 2 do add_row(tonumber(rows[k])) end
     end
   end
 end

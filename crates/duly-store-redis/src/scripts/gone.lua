@@ -1,6 +1,6 @@
 -- Ends a namespace in this shard with all its timers, stubs and dead letters. Its number is never
--- used again, so nothing that is left names it: stubs go by their TTL, entries of the clock's
--- lists when their time comes.
+-- used again, so nothing that is left names it: entries of the clock's lists go when their time
+-- comes, and the blocks of a large lane at the next sweeps.
 --
 -- KEYS  seq
 -- ARGV  1 namespace  2 number  3 version of the end, or '' for the next (at home)
@@ -30,12 +30,14 @@ if ARGV[4] == 'empty' and pending + dead > 0 then
 end
 local count = tonumber(call('HGET', K .. 'nl:' .. num, 'count') or '0')
 for lane = 0, count + 2 do
-  for _, class in ipairs({ 'f', 'r' }) do
-    write('UNLINK', set_of(num, lane, class))
-    write('ZREM', K .. 'lanes', lane_member(num, lane, class))
+  for _, class in ipairs({ 'f', 'r' }) do write('ZREM', K .. 'lanes', lane_member(num, lane, class)) end
+  write('UNLINK', set_of(num, lane, 'r'))
+  -- What has more blocks than that is cleared away step by step, as if its time had come.
+  if not unlink_blocks(set_of(num, lane, 'f'), 64) then
+    write('ZADD', K .. 'exp', 0, num .. NUL .. NUL .. lane)
   end
 end
-for _, kind in ipairs({ 'n:', 'c:', 'r:', 'x:', 'p:', 'b:', 'nl:', 'dead:', 'dx:', 'di:', 'sl:' }) do
+for _, kind in ipairs({ 'n:', 'c:', 'r:', 'x:', 'p:', 'b:', 'nl:', 'dead:', 'dx:', 'di:', 's:', 'sl:' }) do
   write('UNLINK', K .. kind .. num)
 end
 write('UNLINK', K .. 'sd:' .. num .. ':F')

@@ -15,7 +15,7 @@ if ARGV[2] == 'lanes' then
   for i = 1, #found, 2 do
     if tonumber(found[i + 1]) > now then break end
     local num, lane, class = string.match(found[i], '^([^%z]*)%z(%d+)%z(%a)$')
-    due = due + call('ZCOUNT', set_of(num, lane, class), '-inf', digits(now))
+    due = due + lane_count(num, lane, class, now)
     if oldest == '' then oldest = found[i + 1] end
     if i == 2 * most - 1 then after = digits(from + most) end
   end

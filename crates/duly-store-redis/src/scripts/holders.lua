@@ -1,10 +1,10 @@
--- Runs of nodes that hold leases in this shard.
+-- Runs of nodes that hold leases in this shard, or parts of lanes' limits.
 --
 -- KEYS  seq
 -- ARGV  none
 -- reply for each: run
 local out = {}
 for _, run in ipairs(call('HKEYS', K .. 'runs')) do
-  if call('EXISTS', K .. 'own:' .. run) == 1 then out[#out + 1] = run end
+  if call('EXISTS', K .. 'own:' .. run) + call('EXISTS', K .. 'allots:' .. run) > 0 then out[#out + 1] = run end
 end
 return out

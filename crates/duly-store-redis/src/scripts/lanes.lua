@@ -1,10 +1,49 @@
 -- Lanes: where claimable timers wait, and the index of their heads.
 --
--- d:<num>:<lane>:<class> holds (claimable at, id) of the first attempts (f) or retries (r) of a
--- lane; `lanes` holds (head of that set, num NUL lane NUL class), so that what is next in the shard
--- is one look. b:<num> holds (due at, id) of all that is pending and not a first attempt in a lane.
+-- d:<num>:<lane>:f holds (due at, id) of the first attempts of a lane, in blocks (blocks.lua);
+-- d:<num>:<lane>:r holds (claimable at, id) of the retries in one sorted set, as they are few;
+-- `lanes` holds (head of that set, num NUL lane NUL class), so that what is next in the shard is one
+-- look. b:<num> holds (due at, id) of all that is pending and not a first attempt in a lane.
 local function set_of(num, lane, class)
   return K .. 'd:' .. num .. ':' .. lane .. ':' .. class
+end
+
+-- Puts a timer into its lane, takes it out.
+local function lane_add(num, lane, class, at, id)
+  local set = set_of(num, lane, class)
+  if class == 'f' then return block_add(set, at, id) end
+  write('ZADD', set, digits(at), id)
+end
+local function lane_drop(num, lane, class, id, record)
+  local set = set_of(num, lane, class)
+  if class == 'r' then return write('ZREM', set, id) end
+  local due = due_of(record)
+  block_drop(set, block_of(set, due, id), id)
+end
+
+-- The first rows of a lane, at most so many: { id, claimable at, the same as text, block, `mark` }.
+local function lane_front(num, lane, class, most, mark)
+  local set = set_of(num, lane, class)
+  if class == 'f' then return block_front(set, most, mark) end
+  local rows, found = {}, call('ZRANGE', set, 0, most - 1, 'WITHSCORES')
+  for i = 1, #found, 2 do rows[#rows + 1] = { found[i], tonumber(found[i + 1]), found[i + 1], '', mark } end
+  return rows
+end
+
+-- How many it has up to a moment, or all; past `exact` blocks an estimate.
+local function lane_count(num, lane, class, to, exact)
+  local set = set_of(num, lane, class)
+  if class == 'f' then return block_count(set, to, exact) end
+  if not to then return call('ZCARD', set) end
+  return call('ZCOUNT', set, '-inf', digits(to))
+end
+
+-- The first moment after `at` at which one of them becomes claimable.
+local function lane_after(num, lane, class, at)
+  local set = set_of(num, lane, class)
+  if class == 'f' then return block_after(set, at) end
+  local row = call('ZRANGEBYSCORE', set, '(' .. digits(at), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  return tonumber(row[2] or '')
 end
 local function lane_member(num, lane, class)
   return num .. NUL .. lane .. NUL .. class
@@ -32,12 +71,12 @@ end
 -- Writes the new head of a set from which `minus` goes and to which something at `plus` comes.
 -- Answers the head that it had.
 local function rehead(num, lane, class, minus, plus)
-  local rows = call('ZRANGE', set_of(num, lane, class), 0, 1, 'WITHSCORES')
+  local rows = lane_front(num, lane, class, 2)
   local head
-  if rows[1] and rows[1] ~= minus then
-    head = tonumber(rows[2])
-  elseif rows[3] then
-    head = tonumber(rows[4])
+  if rows[1] and rows[1][1] ~= minus then
+    head = rows[1][2]
+  elseif rows[2] then
+    head = rows[2][2]
   end
   if plus and (not head or plus < head) then head = plus end
   local member = lane_member(num, lane, class)
@@ -46,7 +85,7 @@ local function rehead(num, lane, class, minus, plus)
   else
     write('ZREM', K .. 'lanes', member)
   end
-  return tonumber(rows[2] or '')
+  return rows[1] and rows[1][2]
 end
 
 -- Wakes whoever waits, if this is earlier than all that was told, or its lane was idle.
@@ -76,7 +115,7 @@ local function uproot(num, id, record, hold)
   else
     local lane, class = lane_of(record), class_of(record)
     rehead(num, lane, class, id, nil)
-    write('ZREM', set_of(num, lane, class), id)
+    lane_drop(num, lane, class, id, record)
     if may_expire(record) then write('ZREM', K .. 'exp', num .. NUL .. id) end
   end
   if hold ~= '' or is_retry(record) then write('ZREM', K .. 'b:' .. num, id) end

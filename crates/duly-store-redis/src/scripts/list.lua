@@ -14,31 +14,59 @@ local ctl = num and control(num)
 if not ctl then return { 'NONE', digits(now) } end
 local from, to = tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local sets = {}
+local sets, in_blocks = {}, {}
 if kind == 'pending' or kind == 'scheduled' or kind == 'due' then
   local count = tonumber(call('HGET', K .. 'nl:' .. num, 'count') or '0')
-  for lane = 0, count + 2 do sets[#sets + 1] = set_of(num, lane, 'f') end
+  for lane = 0, count + 2 do
+    local set = set_of(num, lane, 'f')
+    sets[#sets + 1] = set
+    in_blocks[set] = true
+  end
 end
 if kind == 'pending' or kind == 'busy' then sets[#sets + 1] = K .. 'b:' .. num end
 if kind == 'dead' then sets = { K .. 'dead:' .. num } end
 if kind == 'F' or kind == 'C' then sets = { K .. 'sd:' .. num .. ':' .. kind } end
 
+-- The window is what comes after (after_at, after_key).
+local after_at, after_key = tonumber(ARGV[6]) or -1, ARGV[7]
+if from and from > after_at then after_at, after_key = from, '' end
+if kind == 'scheduled' and now + 1 > after_at then after_at, after_key = now + 1, '' end
+local function comes_after(at, key)
+  if at ~= after_at then return at > after_at end
+  return before(after_key, key)
+end
+
 -- Each set is a source of rows from where the window begins; empty ones are left out.
 local chunk = most + 1
 if #sets > 4 then chunk = 16 end
 local function refill(source)
+  if source.ended then return end
+  if in_blocks[source.set] then
+    local member = call('ZRANGE', source.set, source.rank, source.rank)[1]
+    source.rank = source.rank + 1
+    source.ended = not member
+    source.rows, source.i = member and call('ZRANGE', block_key(source.set, member), 0, -1, 'WITHSCORES') or {}, 1
+    return
+  end
   source.rows, source.i = call('ZRANGE', source.set, source.rank, source.rank + chunk - 1, 'WITHSCORES'), 1
+  source.ended = #source.rows < chunk * 2
   source.rank = source.rank + chunk
 end
 local sources = {}
 for _, set in ipairs(sets) do
   if call('ZCARD', set) > 0 then
-    local rank = 0
-    if ARGV[6] ~= '' then rank = seek(set, tonumber(ARGV[6]), ARGV[7]) end
-    if from then rank = math.max(rank, call('ZCOUNT', set, '-inf', '(' .. digits(from))) end
-    if kind == 'scheduled' then rank = math.max(rank, call('ZCOUNT', set, '-inf', digits(now))) end
-    local source = { set = set, rank = rank }
-    refill(source)
+    local source = { set = set }
+    if in_blocks[set] then
+      source.rank = rank_of_block(set, math.max(after_at, 0), after_key)
+      refill(source)
+      while source.rows[source.i] and not comes_after(tonumber(source.rows[source.i + 1]), source.rows[source.i]) do
+        source.i = source.i + 2
+      end
+    else
+      source.rank = 0
+      if after_at >= 0 then source.rank = seek(set, after_at, after_key) end
+      refill(source)
+    end
     sources[#sources + 1] = source
   end
 end
@@ -47,7 +75,7 @@ local rows, done = {}, '0'
 while true do
   local best, best_at
   for _, source in ipairs(sources) do
-    if source.i > #source.rows and #source.rows == chunk * 2 then refill(source) end
+    if source.i > #source.rows then refill(source) end
     if source.i <= #source.rows then
       local at = tonumber(source.rows[source.i + 1])
       if not best or at < best_at or (at == best_at and before(source.rows[source.i], best.rows[best.i])) then
@@ -64,7 +92,7 @@ while true do
   best.i = best.i + 2
   local record, hold
   if kind == 'F' or kind == 'C' then
-    record = call('GET', K .. 's:' .. num .. ':' .. key)
+    record = call('HGET', K .. 's:' .. num, key)
   else
     record = call('HGET', K .. 'r:' .. num, key)
     if kind == 'pending' or kind == 'busy' then hold = call('HGET', K .. 'x:' .. num, key) end

@@ -9,6 +9,17 @@ local members
 if run ~= '' then
   members = call('ZRANGE', K .. 'own:' .. run, 0, most - 1)
   write('HSET', K .. 'runs', run, 'gone')
+  for _, lane in ipairs(call('SMEMBERS', K .. 'allots:' .. run)) do
+    write('HDEL', K .. 'allot:' .. lane, run)
+  end
+  write('UNLINK', K .. 'allots:' .. run)
+  -- A call of it may still be on its way; not for a day.
+  write('ZADD', K .. 'gone', digits(now), run)
+  local day_ago = digits(now - 86400000)
+  for _, old in ipairs(call('ZRANGEBYSCORE', K .. 'gone', '-inf', day_ago, 'LIMIT', 0, 100)) do
+    write('HDEL', K .. 'runs', old)
+    write('ZREM', K .. 'gone', old)
+  end
 else
   members = call('ZRANGEBYSCORE', K .. 'leased', '-inf', digits(now), 'LIMIT', 0, most)
   for _, member in ipairs(call('ZRANGEBYSCORE', K .. 'exp', '-inf', '(' .. digits(now), 'LIMIT', 0, most)) do
@@ -19,7 +30,11 @@ local out, names = { digits(now) }, {}
 for _, member in ipairs(members) do
   local num, id = string.match(member, '^([^%z]*)%z(.*)$')
   if names[num] == nil then names[num] = call('HGET', K .. 'n:' .. num, 'name') end
-  if not names[num] then
+  local lane = string.match(id, '^%z(%d+)$')
+  if lane then
+    -- The rest of a namespace that has ended.
+    if unlink_blocks(set_of(num, lane, 'f'), 256) then write('ZREM', K .. 'exp', member) end
+  elseif not names[num] then
     write('ZREM', K .. 'leased', member)
     write('ZREM', K .. 'exp', member)
     if run ~= '' then write('ZREM', K .. 'own:' .. run, member) end

@@ -43,7 +43,7 @@ local record, hold, stub = '', '', ''
 if id ~= '' then
   record = call('HGET', R, id) or ''
   hold = call('HGET', K .. 'x:' .. num, id) or ''
-  stub = call('GET', K .. 's:' .. num .. ':' .. id) or ''
+  stub = call('HGET', K .. 's:' .. num, id) or ''
 end
 local letter = fk and call('HGET', R, fk) or ''
 local other = ARGV[6] ~= '' and call('HGET', R, ARGV[6]) or ''

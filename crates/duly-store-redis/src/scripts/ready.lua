@@ -37,7 +37,7 @@ for i = 1, #found, 2 do
       key = 'O' .. call('HGET', K .. 'nl:' .. num, 'k' .. lane)
     end
     rows[#rows + 1] = { space.name, num, space.ver, key, class,
-      call('ZCOUNT', set_of(num, lane, class), '-inf', digits(now)) }
+      lane_count(num, lane, class, now, 64) }
   end
 end
 local next_at = ahead()

@@ -2,8 +2,9 @@
 -- them share the looks at the namespace and, key by key, the writes.
 --
 -- KEYS  seq
--- ARGV  1 namespace, then for each: id; 'at' or 'after'; ms; record; origin, or '' for the lane in
---       the record; payload kept apart, or ''; bytes of the payload; expire_after ms, or ''
+-- ARGV  1 namespace, then for each: id; 'at' or 'after'; ms; record before its times, and after them;
+--       origin, or '' for the lane in the record; payload kept apart, or ''; bytes of the payload;
+--       expire_after ms, or ''
 -- reply now, then NONE (no such namespace) or CLOSING, or a word for each:
 --       CREATED | SLOW (something has or had this id, or it is past a limit: look again)
 local name = ARGV[1]
@@ -16,28 +17,29 @@ end
 local R, C = K .. 'r:' .. num, K .. 'c:' .. num
 local max_payload, max_delay, a_pending = tonumber(f[2]), tonumber(f[3] or ''), tonumber(f[4] or '')
 local interval, burst = tonumber(f[5] or ''), tonumber(f[6] or '')
-local c = call('HMGET', C, 'pending', 'ended', 'spoken')
-local pending, spoken = tonumber(c[1] or '0'), tonumber(c[3] or '0')
+local c = call('HMGET', C, 'pending', 'spoken')
+local pending, spoken = tonumber(c[1] or '0'), tonumber(c[2] or '0')
 local ids = {}
-for i = 2, #ARGV, 8 do ids[#ids + 1] = ARGV[i] end
+for i = 2, #ARGV, 9 do ids[#ids + 1] = ARGV[i] end
 local there = call('HMGET', R, unpack(ids))
 
--- Whether an id was used before, as far as anything is left of that. Nothing is left where nothing
--- has ended.
-local function was_used(id)
-  return c[2] and (call('EXISTS', K .. 's:' .. num .. ':' .. id) == 1
-    or #call('ZRANGEBYLEX', K .. 'di:' .. num, '[' .. id .. NUL, '[' .. id .. NUL .. string.char(255), 'LIMIT', 0, 1) > 0)
+-- What was used before, as far as anything is left of that.
+local stubs = call('HMGET', K .. 's:' .. num, unpack(ids))
+local letters = call('EXISTS', K .. 'di:' .. num) == 1
+local function was_used(k, id)
+  return stubs[k] or (letters and
+    #call('ZRANGEBYLEX', K .. 'di:' .. num, '[' .. id .. NUL, '[' .. id .. NUL .. char(255), 'LIMIT', 0, 1) > 0)
 end
 local out = { digits(now) }
 local created, at_now = time_bytes(now), now * 1000
 local records, payloads, expiries, lanes = { 'HSET', R }, { 'HSET', K .. 'p:' .. num }, { 'ZADD', K .. 'exp' }, {}
 local made, bytes = 0, 0
 for k, id in ipairs(ids) do
-  local i = 2 + (k - 1) * 8
+  local i = 2 + (k - 1) * 9
   local due = tonumber(ARGV[i + 2])
   if ARGV[i + 1] == 'after' then due = now + due end
-  local refused = there[k] or tonumber(ARGV[i + 6]) > max_payload or due > 7258118400000
-    or (max_delay and due - now > max_delay) or (a_pending and pending >= a_pending) or was_used(id)
+  local refused = there[k] or tonumber(ARGV[i + 7]) > max_payload or due > 7258118400000
+    or (max_delay and due - now > max_delay) or (a_pending and pending >= a_pending) or was_used(k, id)
   if not refused and interval then
     local till = math.max(spoken, at_now) + interval
     refused = till - at_now > interval * burst
@@ -47,36 +49,30 @@ for k, id in ipairs(ids) do
     out[k + 1] = 'SLOW'
   else
     out[k + 1] = 'CREATED'
-    local record = ARGV[i + 3]
-    local number = lane_of(record)
-    if ARGV[i + 4] ~= '' then number = lane_of_origin(num, ARGV[i + 4]) end
-    record = sub(record, 1, 2) .. char(number) .. sub(record, 4, 9) .. created .. time_bytes(due) .. sub(record, 22)
-    made, pending, bytes = made + 1, pending + 1, bytes + cost_of(id, record)
-    records[#records + 1] = id
-    records[#records + 1] = record
-    local lane = lanes[number]
-    if not lane then
-      lane = { soonest = due, add = { 'ZADD', set_of(num, number, 'f') } }
-      lanes[number] = lane
-    end
-    if due < lane.soonest then lane.soonest = due end
-    local add = lane.add
-    add[#add + 1] = due
-    add[#add + 1] = id
+    local head = ARGV[i + 3]
+    local number = lane_of(head)
     if ARGV[i + 5] ~= '' then
-      payloads[#payloads + 1] = id
-      payloads[#payloads + 1] = ARGV[i + 5]
+      number = lane_of_origin(num, ARGV[i + 5])
+      head = sub(head, 1, 2) .. char(number) .. sub(head, 4)
     end
-    if ARGV[i + 7] ~= '' then
-      expiries[#expiries + 1] = due + tonumber(ARGV[i + 7])
+    made, pending, bytes = made + 1, pending + 1, bytes + cost_of(id, head)
+    records[made * 2 + 1] = id
+    records[made * 2 + 2] = head .. created .. time_bytes(due) .. ARGV[i + 4]
+    if not lanes[number] or due < lanes[number] then lanes[number] = due end
+    lane_add(num, number, 'f', due, id)
+    if ARGV[i + 6] ~= '' then
+      payloads[#payloads + 1] = id
+      payloads[#payloads + 1] = ARGV[i + 6]
+    end
+    if ARGV[i + 8] ~= '' then
+      expiries[#expiries + 1] = due + tonumber(ARGV[i + 8])
       expiries[#expiries + 1] = num .. NUL .. id
     end
   end
 end
-for number, lane in pairs(lanes) do
-  local due = lane.soonest
-  local head = tonumber(call('ZRANGE', set_of(num, number, 'f'), 0, 0, 'WITHSCORES')[2] or '')
-  W[#W + 1] = lane.add
+for number, due in pairs(lanes) do
+  local first = lane_front(num, number, 'f', 1)[1]
+  local head = first and first[2]
   if not head or due < head then
     write('ZADD', K .. 'lanes', digits(due), lane_member(num, number, 'f'))
     wake_for(due, head, ahead())

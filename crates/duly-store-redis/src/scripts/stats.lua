@@ -11,8 +11,9 @@ local num = call('HGET', K .. 'nn', ARGV[2])
 local ctl = num and control(num)
 if not ctl then return { 'NONE', digits(now) } end
 if ARGV[1] == '1' then
-  local first = call('ZRANGE', K .. 'sl:' .. num, 0, 0)[1]
-  if first and stub_is_over(ctl, call('GETRANGE', K .. 's:' .. num .. ':' .. first, 0, 6)) then
+  local first = call('LINDEX', K .. 'sl:' .. num, 0)
+  local stub = first and call('HGET', K .. 's:' .. num, sub(first, 7)) or ''
+  if first and (stub_is_over(ctl, stub) or sub(stub, 2, 7) ~= sub(first, 1, 6)) then
     return { 'TRIM', digits(now) }
   end
 end
@@ -23,17 +24,15 @@ local next_at, oldest
 local lanes = {}
 local keys = call('HMGET', K .. 'nl:' .. num, 'count')
 for lane = 0, tonumber(keys[1] or '0') + 2 do
-  local f, r = set_of(num, lane, 'f'), set_of(num, lane, 'r')
-  local due, all = call('ZCOUNT', f, '-inf', digits(now)), call('ZCARD', f)
-  local retry_due, retries = call('ZCOUNT', r, '-inf', digits(now)), call('ZCARD', r)
+  local due, all = lane_count(num, lane, 'f', now), lane_count(num, lane, 'f')
+  local retry_due, retries = lane_count(num, lane, 'r', now), lane_count(num, lane, 'r')
   local in_flight = tonumber(call('HGET', K .. 'c:' .. num, 'i' .. lane) or '0')
   if due > 0 then
-    local head = tonumber(call('ZRANGE', f, 0, 0, 'WITHSCORES')[2])
+    local head = lane_front(num, lane, 'f', 1)[1][2]
     if not oldest or head < oldest then oldest = head end
   end
-  for _, set in ipairs({ f, r }) do
-    local row = call('ZRANGEBYSCORE', set, '(' .. digits(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    local at = tonumber(row[2] or '')
+  for _, class in ipairs({ 'f', 'r' }) do
+    local at = lane_after(num, lane, class, now)
     if at and (not next_at or at < next_at) then next_at = at end
   end
   if all + retries + in_flight > 0 then
@@ -49,5 +48,5 @@ for lane = 0, tonumber(keys[1] or '0') + 2 do
   end
 end
 return { 'OK', digits(now), ctl.paused and '1' or '0', next_at and digits(next_at) or '',
-  oldest and digits(oldest) or '', call('ZCARD', K .. 'dead:' .. num), call('ZCARD', K .. 'sl:' .. num),
+  oldest and digits(oldest) or '', call('ZCARD', K .. 'dead:' .. num), call('HLEN', K .. 's:' .. num),
   counts, lanes }

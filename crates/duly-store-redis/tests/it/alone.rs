@@ -274,6 +274,19 @@ async fn p3_broken_connections_leave_no_lease_behind_that_nobody_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_after_idle_connections_broke_is_not_in_doubt() {
+    let server = Server::start(&[]);
+    let store = open(&options(&url(&server), 1)).await;
+    for round in 0..20 {
+        tell(server.port(), "CLIENT KILL TYPE normal SKIPME yes");
+        // So long that a connection counts as idle.
+        tokio::time::sleep(Duration::from_millis(120)).await;
+        let outcome = schedule(&store, &format!("t{round}"), Millis::ZERO).await;
+        assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_database_of_another_format_is_refused_and_one_that_is_empty_is_founded_once() {
     let server = Server::start(&[]);
     let open = async |shards| RedisStore::open(&options(&url(&server), shards)).await;

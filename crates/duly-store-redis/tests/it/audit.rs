@@ -10,9 +10,9 @@ type Bytes = Vec<u8>;
 
 /// Everything of one shard, by the key without its prefix.
 struct Shard {
-    strings: BTreeMap<String, Bytes>,
     hashes: BTreeMap<String, BTreeMap<Bytes, Bytes>>,
     sets: BTreeMap<String, BTreeMap<Bytes, f64>>,
+    lists: BTreeMap<String, Vec<Bytes>>,
 }
 
 /// What is wrong on a server; empty when everything fits.
@@ -25,9 +25,9 @@ pub(crate) fn audit(port: u16) -> Vec<String> {
     for key in keys.into_iter().filter_map(|key| String::from_utf8(key).ok()) {
         let (prefix, name) = key.split_once("}:").expect("every key is of a shard");
         let shard = shards.entry(prefix.to_owned()).or_insert_with(|| Shard {
-            strings: BTreeMap::new(),
             hashes: BTreeMap::new(),
             sets: BTreeMap::new(),
+            lists: BTreeMap::new(),
         });
         shard.read(&mut connection, &key, name);
     }
@@ -38,9 +38,9 @@ impl Shard {
     fn read(&mut self, connection: &mut Connection, key: &str, name: &str) {
         let kind: String = redis::cmd("TYPE").arg(key).query(connection).expect("a type");
         match kind.as_str() {
-            "string" => {
-                let value = connection.get(key).expect("a string");
-                self.strings.insert(name.to_owned(), value);
+            "list" => {
+                let entries = connection.lrange(key, 0, -1).expect("a list");
+                self.lists.insert(name.to_owned(), entries);
             }
             "hash" => {
                 let fields = connection.hgetall(key).expect("a hash");
@@ -149,21 +149,73 @@ impl Space<'_> {
         for id in leases.keys().filter(|id| !live.contains_key(id)) {
             self.faults.push(format!("a lease on {:?}, which is not live", text(id)));
         }
-        let prefix = format!("d:{}:", self.num);
-        let mut kept = BTreeMap::new();
-        for (name, set) in &self.shard.sets {
-            if let Some(lane) = name.strip_prefix(&prefix) {
-                kept.insert(lane.to_owned(), set.keys().cloned().collect());
-                let head = set.values().copied().fold(f64::INFINITY, f64::min);
-                heads.insert(format!("{}\0{}", self.num, lane.replace(':', "\0")).into(), head);
-            }
-        }
+        let kept = self.look_at_lanes(heads);
         self.say("lanes", &lanes, &kept);
         self.say("leased and retried", &busy, &self.set("b").into_keys().collect());
         self.look_at_counts(&counts);
         self.look_at_payloads(&records);
         self.look_at_letters(&letters);
         self.look_at_stubs(&live);
+    }
+
+    /// Ids by lane, and the heads of the lanes. Those of first attempts are kept in blocks.
+    fn look_at_lanes(
+        &mut self,
+        heads: &mut BTreeMap<Bytes, f64>,
+    ) -> BTreeMap<String, BTreeSet<Bytes>> {
+        let prefix = format!("d:{}:", self.num);
+        let mut kept = BTreeMap::<String, BTreeSet<Bytes>>::new();
+        let shard = self.shard;
+        let of_lanes =
+            shard.sets.iter().filter_map(|(name, set)| Some((name.strip_prefix(&prefix)?, set)));
+        for (name, set) in of_lanes {
+            let mut parts = name.split(':');
+            let lane = format!(
+                "{}:{}",
+                parts.next().unwrap_or_default(),
+                parts.next().unwrap_or_default()
+            );
+            if lane.ends_with(":f") && parts.next().is_none() {
+                self.look_at_blocks(name, set);
+                continue;
+            }
+            kept.entry(lane.clone()).or_default().extend(set.keys().cloned());
+            let head = heads
+                .entry(format!("{}\0{}", self.num, lane.replace(':', "\0")).into())
+                .or_insert(f64::INFINITY);
+            *head = set.values().copied().fold(*head, f64::min);
+        }
+        kept
+    }
+
+    /// Whether every entry lies in the block where it is looked for.
+    fn look_at_blocks(&mut self, name: &str, directory: &BTreeMap<Bytes, f64>) {
+        let mut begins: Vec<(u64, &[u8], &str)> = directory
+            .iter()
+            .map(|(member, at)| {
+                let nul = member.iter().position(|byte| *byte == 0).expect("an id and a number");
+                let number = str::from_utf8(&member[nul + 1..]).expect("a number");
+                (*at as u64, &member[..nul], number)
+            })
+            .collect();
+        begins.sort_unstable();
+        for (i, (_, _, number)) in begins.iter().enumerate() {
+            let block = self.shard.set(&format!("d:{}:{name}:{number}", self.num));
+            if block.is_empty() || block.len() > 64 {
+                self.faults.push(format!("block {number} of {name} has {}", block.len()));
+            }
+            for (id, at) in &block {
+                let own = (*at as u64, id.as_slice());
+                let before = i > 0 && own < (begins[i].0, begins[i].1);
+                let after = begins.get(i + 1).is_some_and(|next| own >= (next.0, next.1));
+                if before || after {
+                    self.faults.push(format!("{:?} is in the wrong block of {name}", text(id)));
+                }
+            }
+        }
+        let blocks = format!("d:{}:{name}:", self.num);
+        let there = self.shard.sets.keys().filter(|key| key.starts_with(&blocks)).count();
+        self.say("blocks", &there, &begins.len());
     }
 
     fn look_at_counts(&mut self, counts: &BTreeMap<String, i64>) {
@@ -201,15 +253,15 @@ impl Space<'_> {
     }
 
     fn look_at_stubs(&mut self, live: &BTreeMap<&Bytes, &Bytes>) {
-        let prefix = format!("s:{}:", self.num);
-        let stubs: BTreeMap<Bytes, &Bytes> = self
-            .shard
-            .strings
-            .iter()
-            .filter_map(|(key, stub)| Some((key.strip_prefix(&prefix)?.into(), stub)))
-            .collect();
+        let stubs = self.hash("s");
         let there: BTreeSet<Bytes> = stubs.keys().cloned().collect();
-        self.say("stubs", &there, &self.set("sl").into_keys().collect());
+        let listed = self.shard.lists.get(&format!("sl:{}", self.num)).cloned().unwrap_or_default();
+        for (id, stub) in &stubs {
+            let entry = [&stub[1..7], id.as_slice()].concat();
+            if !listed.contains(&entry) {
+                self.faults.push(format!("the stub of {:?} has no place in order", text(id)));
+            }
+        }
         for kind in ["F", "C"] {
             let of_kind = stubs.iter().filter(|(_, stub)| stub[0] == kind.as_bytes()[0]);
             let of_kind: BTreeSet<Bytes> = of_kind.map(|(id, _)| id.clone()).collect();

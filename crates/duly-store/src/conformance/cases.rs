@@ -181,6 +181,8 @@ macro_rules! conformance_cases {
                 p3_who_holds_leases_is_known,
                 p8_a_run_that_was_released_claims_nothing,
                 p9_an_announcement_reaches_every_listener,
+                p10_a_cap_is_shared_out_and_never_exceeded,
+                p10_what_a_run_was_allotted_ends_with_it,
             }
             limits {
                 p10_t7_payloads_up_to_the_limit_and_no_further,

@@ -8,8 +8,8 @@ use super::{
     scene::{SHARD, Scene, name},
 };
 use crate::{
-    Deployment, NodeRun, Owner, SettleVerdict,
-    deployment::{Beat, Heard, Interest, Member, Presence},
+    Deployment, Lane, NodeRun, Owner, SettleVerdict,
+    deployment::{Allotment, Ask, Beat, Heard, Interest, Member, Presence},
 };
 
 /// Runs of these cases: no other case uses them, as a run is never used again.
@@ -151,5 +151,52 @@ pub(super) async fn p9_an_announcement_reaches_every_listener(harness: &dyn Harn
     deployment.announce(SHARD, scene.namespace.clone()).await.expect("it is told");
     assert_eq!(timeout(SOON, one.recv()).await, Ok(Ok(told.clone())));
     assert_eq!(timeout(SOON, other.recv()).await, Ok(Ok(told)));
+    Ran::Whole
+}
+
+fn ask(scene: &Scene<'_>, cap: u32, keep: u32, wanted: u32) -> Ask {
+    let lane = Lane {
+        namespace: scene.namespace.clone(),
+        key: LaneKey::Origin("https://one.example".into()),
+    };
+    Ask { lane, cap, per_second: Some(10 * cap), keep, wanted }
+}
+
+pub(super) async fn p10_a_cap_is_shared_out_and_never_exceeded(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let store = scene.store();
+    let deployment = deployment_of!(store);
+    let (one, other) = (NodeRun(0xD1), NodeRun(0xD2));
+    let allot = async |run, keep, wanted| {
+        let asks = vec![ask(&scene, 10, keep, wanted)];
+        deployment.allot(SHARD, run, asks).await.expect("it is shared out").remove(0)
+    };
+    let of = |slots, per_second| Allotment { slots, per_second: Some(per_second) };
+    assert_eq!(allot(one, 0, 50).await, of(10, 100), "nobody else wants any");
+    assert_eq!(allot(other, 0, 3).await, of(0, 50), "all is taken");
+    assert_eq!(allot(one, 10, 50).await, of(7, 50), "three are wanted elsewhere");
+    assert_eq!(allot(other, 0, 3).await, of(0, 50), "but it still has them");
+    assert_eq!(allot(one, 7, 50).await, of(7, 50));
+    assert_eq!(allot(other, 0, 3).await, of(3, 50));
+    assert_eq!(allot(other, 0, 0).await, of(0, 0), "it is given up");
+    assert_eq!(allot(one, 7, 50).await, of(10, 100));
+    Ran::Whole
+}
+
+pub(super) async fn p10_what_a_run_was_allotted_ends_with_it(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let store = scene.store();
+    let deployment = deployment_of!(store);
+    let (one, other) = (NodeRun(0xD3), NodeRun(0xD4));
+    let asks = |keep| vec![ask(&scene, 1, keep, 5)];
+    let first = deployment.allot(SHARD, one, asks(0)).await.expect("it is shared out");
+    assert_eq!(first[0].slots, 1);
+    assert_eq!(deployment.holders(SHARD).await, Ok(vec![one]), "it holds something here");
+    assert_eq!(store.release_owner(SHARD, one).await, Ok(0), "no lease ends by it");
+    assert_eq!(deployment.holders(SHARD).await, Ok(vec![]));
+    let then = deployment.allot(SHARD, other, asks(0)).await.expect("it is shared out");
+    assert_eq!(then[0].slots, 1);
+    let refused = deployment.allot(SHARD, one, asks(1)).await.expect_err("it is over");
+    assert_eq!(refused.code().as_str(), "unavailable");
     Ran::Whole
 }

@@ -9,12 +9,15 @@ use tokio::sync::broadcast;
 
 use super::{MemoryStore, own};
 use crate::{
-    Deployment, Error, NodeRun, Owner, Result, StoreFuture,
-    deployment::{Announcement, Beat, Heard, Member, Presence},
+    Deployment, Error, Lane, NodeRun, Owner, Result, StoreFuture,
+    deployment::{Allotment, Announcement, Ask, Beat, Heard, Member, Presence, part_of},
 };
 
 /// Announcements that are kept for a listener that is behind.
 const ANNOUNCEMENTS: usize = 1_024;
+
+/// What each run has of a lane, and what it wants.
+type Parts = BTreeMap<NodeRun, (u32, u32)>;
 
 /// Who shares the store.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(super) struct Members {
     /// Runs that were released: they claim nothing any more.
     released: Mutex<BTreeSet<NodeRun>>,
     announced: broadcast::Sender<Announcement>,
+    /// What runs have of lanes, and what they want.
+    allotted: Mutex<BTreeMap<Lane, Parts>>,
 }
 
 impl Default for Members {
@@ -31,6 +36,7 @@ impl Default for Members {
             alive: Mutex::default(),
             released: Mutex::default(),
             announced: broadcast::Sender::new(ANNOUNCEMENTS),
+            allotted: Mutex::default(),
         }
     }
 }
@@ -48,6 +54,28 @@ impl Members {
 
     pub(super) fn release(&self, run: NodeRun) {
         self.released.lock().insert(run);
+        for held in self.allotted.lock().values_mut() {
+            held.remove(&run);
+        }
+    }
+
+    fn allot(&self, run: NodeRun, ask: Ask, turn: u64) -> Allotment {
+        let mut allotted = self.allotted.lock();
+        let held = allotted.entry(ask.lane).or_default();
+        held.remove(&run);
+        let others: u32 = held.values().map(|(held, _)| held).sum();
+        if ask.keep > 0 || ask.wanted > 0 {
+            held.insert(run, (0, ask.wanted));
+        }
+        let wanted: Vec<_> = held.iter().map(|(run, (_, wanted))| (*run, *wanted)).collect();
+        let part = |amount| part_of(amount, &wanted, run, turn);
+        let slots = part(ask.cap).min(ask.cap.saturating_sub(others));
+        let everybody = |rate| wanted.iter().map(|(run, _)| (*run, rate)).collect::<Vec<_>>();
+        let per_second = ask.per_second.map(|rate| part_of(rate, &everybody(rate), run, turn));
+        if let Some((held, _)) = held.get_mut(&run) {
+            *held = slots.max(ask.keep);
+        }
+        Allotment { slots, per_second }
     }
 
     fn beat(&self, beat: Beat) -> Heard {
@@ -103,7 +131,28 @@ impl Deployment for MemoryStore {
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {
         async move {
             own(shard)?;
-            Ok(self.look(|state, _| state.holders()))
+            let mut holders = self.look(|state, _| state.holders());
+            let allotted = self.members()?.allotted.lock();
+            holders.extend(allotted.values().flat_map(|held| held.keys()));
+            holders.sort_unstable();
+            holders.dedup();
+            Ok(holders)
+        }
+        .boxed()
+    }
+
+    fn allot(
+        &self,
+        shard: ShardId,
+        run: NodeRun,
+        asks: Vec<Ask>,
+    ) -> StoreFuture<'_, Vec<Allotment>> {
+        async move {
+            own(shard)?;
+            let members = self.members()?;
+            members.may_claim(Owner::Node(run))?;
+            let turn = self.clocks.now().wall.unix_ms() / 1_000;
+            Ok(asks.into_iter().map(|ask| members.allot(run, ask, turn)).collect())
         }
         .boxed()
     }

@@ -18,6 +18,10 @@ use crate::{
 /// How long servers that are reading are left alone.
 const LOADING_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a server may take to answer one call. With the longest wait for replicas it stays below
+/// the time after which a loop of the node counts as stuck.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
 /// Opens it; `waits_for` is told what is awaited.
 pub(super) async fn open(
     config: &Config,
@@ -67,10 +71,12 @@ fn options(config: &Config, shared: &Shared) -> Result<Options, StartError> {
     Ok(Options {
         password,
         tls_ca: shared.ca_file.clone(),
+        deployment: shared.deployment.clone(),
         shards: shared.shards,
         min_replicas: shared.min_replicas,
         on_disk: shared.on_disk,
         replicas_within: shared.replicas_within,
+        answer_within: ANSWER_WITHIN,
         connections: shared.connections,
         allow: shared.allow.clone(),
         ..Options::new(shared.url.reveal())

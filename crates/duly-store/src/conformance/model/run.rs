@@ -63,6 +63,7 @@ async fn apply(
     let answer = harness.store().apply(SHARD, commands.collect()).await;
     match answer {
         Ok(outcomes) => {
+            outcomes.iter().for_each(|outcome| known.note_outcome(outcome));
             let lines = outcomes.iter().map(|o| normal::outcome(o, harness.now(), known));
             lines.collect()
         }
@@ -181,6 +182,7 @@ async fn claim(harness: &dyn Harness, claiming: &Claiming, known: &mut Known) ->
     let mut lines = Vec::new();
     // Retries of one lane stand together. In the order of their times they may come in any order
     // of ids, so they are compared in that of the ids.
+    let is_retry = |firing: &Firing| known.is_retry(firing);
     for lane in claimed.firings.chunk_by_mut(|a, b| same_lane(a, b) && is_retry(a) == is_retry(b)) {
         if !lane.is_sorted_by_key(|firing| firing.claimable_at) {
             lines.push("not in order of their times".to_owned());
@@ -195,12 +197,6 @@ async fn claim(harness: &dyn Harness, claiming: &Claiming, known: &mut Known) ->
     }
     lines.push(format!("more {:?}", claimed.more));
     lines
-}
-
-/// A first attempt is claimable from its due time on; a retry's wait runs by the steady clock, which
-/// after a step of the wall clock may tell an earlier time than that.
-fn is_retry(firing: &Firing) -> bool {
-    firing.claimable_at != firing.due_at || firing.attempt > 1
 }
 
 fn same_lane(a: &Firing, b: &Firing) -> bool {

@@ -1,6 +1,10 @@
 //! The driver itself: equal stores compare equal, and a different one does not.
 
-use duly_core::State;
+use duly_core::{
+    Millis, State, TimerId,
+    destination::LaneKey,
+    schedule::{IfExists, Tags},
+};
 
 use super::*;
 use crate::{conformance::block_on, query::ListState};
@@ -90,4 +94,59 @@ fn a_difference_is_found_and_described() {
     let message = compared.unwrap_err();
     assert!(message.starts_with("seed 1, step "), "{message}");
     assert!(message.contains("reference:") && message.contains("subject:"), "{message}");
+}
+
+/// The first attempt of what was given up and redriven is a retry, and stands among the others in the
+/// order of their ids, also when the wall clock has stepped so far ahead of its time that the
+/// reference answers the due time for it.
+#[test]
+fn a_redriven_first_attempt_is_compared_among_the_retries() {
+    let id = |text: &str| TimerId::new(text).unwrap();
+    let plain = |request| Op::Apply { namespace: "plain", requests: vec![request] };
+    let schedule = |text: &str| {
+        plain(Request::Schedule {
+            id: id(text),
+            timing: Timing::At(0),
+            payload: None,
+            tags: Tags::default(),
+            destination: None,
+            retry: None,
+            expire_after: None,
+            if_exists: IfExists::Fail,
+        })
+    };
+    let claim = || {
+        Op::Claim(Claiming {
+            lanes: vec![("plain", LaneKey::Pull)],
+            first_max: 1,
+            retry_max: 10,
+            bytes_max: u64::MAX,
+            lease: None,
+            node: None,
+        })
+    };
+    let failed = crate::SettleVerdict::Retry {
+        wait: duly_core::timer::Wait::None,
+        outcome: duly_core::timer::AttemptOutcome::Failed,
+        reason: String::new(),
+    };
+    let harness = MemoryHarness::new(1);
+    let mut known = Known::default();
+    let mut lines = Vec::new();
+    for op in [
+        Op::Put("plain", Box::default()),
+        schedule("b"),
+        claim(),
+        Op::Settle(vec![(0, failed)]),
+        Op::StepWall(60_000),
+        schedule("a"),
+        plain(Request::GiveUp(id("a"), Millis::ZERO)),
+        plain(Request::Redrive(id("a"), Millis::ZERO)),
+        Op::Advance(Millis::from_secs(1)),
+        claim(),
+    ] {
+        lines = block_on(apply_to(&harness, &op, &mut known));
+    }
+    let ids: Vec<_> = ["\"a\"", "\"b\""].map(|id| lines.iter().position(|l| l.contains(id))).into();
+    assert_eq!(ids, [Some(0), Some(1)], "{lines:#?}");
 }

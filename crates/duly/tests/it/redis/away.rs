@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Instant};
 
 use duly_redis_testkit::{cluster::Cluster, server};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::harness::{DEADLINE, Server};
@@ -46,6 +47,22 @@ fn p1_while_redis_is_away_calls_are_unavailable_and_the_node_goes_on_by_itself()
     assert_eq!(leased["firings"][0]["attempt"], 1);
     until("it is ready again", || node.run(&["health"]).code == Some(0));
     node.run(&["get", "n", "never"]).refused(1);
+}
+
+#[test]
+fn a_server_that_neither_answers_nor_refuses_is_noticed_and_used_again() {
+    let redis = server::Server::start(&[]);
+    let node = Server::on_store(&redis.url());
+    node.run(&["schedule", "n", "before", "--in", "0"]).ok();
+    let pid = redis.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    let signal = |signal| kill_process(pid.expect("it runs"), signal).expect("it is there");
+    signal(Signal::STOP);
+    until("it says that it is not ready", || {
+        readiness(&node).to_string().contains("does not answer: timed out")
+    });
+    signal(Signal::CONT);
+    until("it is ready again", || node.run(&["health"]).code == Some(0));
+    node.until(&["lease", "n"], |leased| leased["firings"][0]["id"] == "before");
 }
 
 #[test]

@@ -94,6 +94,17 @@ fn weaker_settings_are_said_in_the_log() {
 }
 
 #[test]
+fn another_deployment_than_the_one_that_is_named_is_refused() {
+    let server = Server::start(&[]);
+    let theirs = "HSET duly:{17q}:deployment format 1 shards 8 name billing";
+    assert_eq!(tell(server.port(), theirs), ":3");
+    let message = refused(&[("DULY_STORE__DEPLOYMENT", "orders-prod")], &server.url());
+    for part in ["holds the deployment \"billing\", not \"orders-prod\"", "store.deployment"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
 fn a_deployment_of_another_format_or_another_kind_of_server_is_refused() {
     let server = Server::start(&[]);
     assert_eq!(tell(server.port(), "HSET duly:{17q}:deployment format 99 shards 8 name x"), ":3");

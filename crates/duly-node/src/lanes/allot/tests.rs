@@ -1,0 +1,195 @@
+use std::sync::Arc;
+
+use duly_core::{Millis, NamespaceName, Settings, destination::LaneKey, shard::ShardId};
+use duly_store::{Deployment, NodeRun, conformance::ManualClock, memory::MemoryStore};
+use futures::FutureExt;
+use proptest::prelude::*;
+
+use super::*;
+
+fn lane() -> Lane {
+    Lane {
+        namespace: NamespaceName::new("shop").unwrap(),
+        key: LaneKey::Origin("https://a.example".into()),
+    }
+}
+
+fn share(cap: u32, per_second: Option<u32>) -> Share {
+    let mut settings = Settings::default();
+    settings.limits.max_in_flight = cap;
+    settings.limits.deliver_per_second = per_second;
+    Share::of(&settings)
+}
+
+/// Some nodes with work for one lane, on one store.
+struct Nodes {
+    clock: ManualClock,
+    store: MemoryStore,
+    runs: Vec<NodeRun>,
+    nodes: Vec<Allotments>,
+    under_way: Vec<usize>,
+    begun: Vec<usize>,
+    /// Answers that are on their way.
+    answers: Vec<Vec<(Ask, Option<Allotment>)>>,
+}
+
+impl Nodes {
+    fn new(count: u64) -> Self {
+        let clock = ManualClock::default();
+        let store = MemoryStore::new(Arc::new(clock.clone()), 1).shared_by_nodes();
+        let many = usize::try_from(count).unwrap();
+        Self {
+            clock,
+            store,
+            runs: (1..=count).map(NodeRun).collect(),
+            nodes: (0..count).map(|_| Allotments::default()).collect(),
+            under_way: vec![0; many],
+            begun: vec![0; many],
+            answers: vec![Vec::new(); many],
+        }
+    }
+
+    fn now(&self) -> Duration {
+        use duly_core::env::Clock;
+        self.clock.boot()
+    }
+
+    /// Begins as many as may be.
+    fn plan(&mut self, node: usize, share: Share, demand: usize) {
+        let load = Load::new(self.under_way[node], 0);
+        let now = self.now();
+        let limited = self.nodes[node].limit(&lane(), share, load, Load::new(demand, 0), now);
+        let begun = limited.cap.saturating_sub(self.under_way[node]).min(demand);
+        self.under_way[node] += begun;
+        self.begun[node] += begun;
+    }
+
+    /// The store carries out what the node asks; the answer stays on its way.
+    fn ask(&mut self, node: usize, answered: bool) {
+        let (now, under_way) = (self.now(), self.under_way[node]);
+        for ask in self.nodes[node].asks(now, |_| Load::new(under_way, 0)) {
+            let call = self.store.allot(ShardId(0), self.runs[node], vec![ask.clone()]);
+            let answer = call.now_or_never().expect("it answers at once").unwrap().pop();
+            self.answers[node].push((ask, answer.filter(|_| answered)));
+        }
+    }
+
+    fn hear(&mut self, node: usize) {
+        let now = self.now();
+        for (ask, answer) in std::mem::take(&mut self.answers[node]) {
+            self.nodes[node].allotted(&ask, answer, now);
+        }
+    }
+
+    fn end(&mut self, node: usize, count: usize) {
+        self.under_way[node] -= count.min(self.under_way[node]);
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    Plan(usize, u32, usize),
+    Ask(usize, bool),
+    Hear(usize),
+    End(usize, usize),
+    Pass(u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => (0..3_usize, 0..5_u32, 0..9_usize).prop_map(|(n, cap, d)| Act::Plan(n, cap, d)),
+        4 => (0..3_usize, any::<bool>()).prop_map(|(n, answered)| Act::Ask(n, answered)),
+        4 => (0..3_usize).prop_map(Act::Hear),
+        3 => (0..3_usize, 1..9_usize).prop_map(|(n, count)| Act::End(n, count)),
+        3 => prop_oneof![0..60_u64, 200..400_u64, 4_000..6_000_u64].prop_map(Act::Pass),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn p10_all_nodes_together_never_exceed_a_cap(acts in prop::collection::vec(act(), 1..200)) {
+        let mut nodes = Nodes::new(3);
+        for act in acts {
+            match act {
+                Act::Plan(node, demand, more) => {
+                    nodes.plan(node, share(7, None), usize::try_from(demand).unwrap() + more);
+                }
+                Act::Ask(node, answered) => nodes.ask(node, answered),
+                Act::Hear(node) => nodes.hear(node),
+                Act::End(node, count) => nodes.end(node, count),
+                Act::Pass(ms) => nodes.clock.advance(Millis::from_ms(ms)),
+            }
+            prop_assert!(nodes.under_way.iter().sum::<usize>() <= 7, "{:?}", nodes.under_way);
+        }
+    }
+}
+
+/// Each node always wants some, and attempts take 100 ms, for some seconds.
+fn run(cap: u32, per_second: Option<u32>, seconds: u64) -> Nodes {
+    let mut nodes = Nodes::new(3);
+    for tick in 0..seconds * 20 {
+        for node in 0..3 {
+            if tick % 2 == 0 {
+                nodes.end(node, usize::MAX);
+            }
+            nodes.plan(node, share(cap, per_second), 50);
+            nodes.ask(node, true);
+            nodes.hear(node);
+            nodes.plan(node, share(cap, per_second), 50);
+        }
+        nodes.clock.advance(Millis::from_ms(50));
+    }
+    nodes
+}
+
+#[test]
+fn p9_a_cap_of_one_goes_round_over_the_nodes() {
+    let nodes = run(1, None, 30);
+    let all: usize = nodes.begun.iter().sum();
+    assert!(nodes.begun.iter().all(|begun| *begun > 50), "{:?}", nodes.begun);
+    assert!(all > 200, "{all} of 300 in 30 s");
+}
+
+#[test]
+fn a_cap_is_used_up_and_shared_evenly() {
+    let nodes = run(9, None, 10);
+    assert!(nodes.begun.iter().all(|begun| (200..=320).contains(begun)), "{:?}", nodes.begun);
+    let mut alone = Nodes::new(3);
+    alone.plan(0, share(9, None), 50);
+    alone.ask(0, true);
+    alone.hear(0);
+    alone.plan(0, share(9, None), 50);
+    assert_eq!(alone.under_way, [9, 0, 0], "nobody else wants any");
+}
+
+#[test]
+fn what_nobody_uses_is_given_up_and_forgotten() {
+    let mut nodes = Nodes::new(1);
+    nodes.plan(0, share(9, None), 3);
+    nodes.ask(0, true);
+    nodes.hear(0);
+    assert!(nodes.nodes[0].ask_at().is_some());
+    for _ in 0..30 {
+        nodes.clock.advance(Millis::from_ms(250));
+        nodes.ask(0, true);
+        nodes.hear(0);
+    }
+    assert_eq!(nodes.nodes[0].ask_at(), None);
+    assert!(nodes.nodes[0].lanes.is_empty());
+}
+
+#[test]
+fn a_rate_is_shared_out() {
+    let mut nodes = Nodes::new(2);
+    for _ in 0..4 {
+        for node in 0..2 {
+            nodes.plan(node, share(100, Some(10)), 50);
+            nodes.ask(node, true);
+            nodes.hear(node);
+        }
+        nodes.clock.advance(Millis::from_ms(250));
+    }
+    let load = Load::default();
+    let limited = nodes.nodes[0].limit(&lane(), share(100, Some(10)), load, load, Duration::ZERO);
+    assert_eq!(limited.rate.map(Rate::per_second), Some(5));
+}

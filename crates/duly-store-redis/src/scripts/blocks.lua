@@ -1,0 +1,251 @@
+-- Large ordered sets, kept as blocks: the leaves of a B+ tree of two levels.
+--
+-- A sorted set of Redis takes some 145 bytes for each entry, one of up to 128 entries (a listpack)
+-- some 50. So the set is cut into blocks of at most BLOCK entries: `dir`:<n> are sorted sets, and
+-- `dir` itself, their directory, holds (score, id NUL n) of the first entry that each was made for.
+-- An entry belongs to the last block whose first is not after it, or else to the first block; no
+-- block is empty. What a script adds and drops is collected and written by flush().
+local BLOCK = 64
+local FILL = 48
+
+-- Where a block begins, and its number.
+local function begins(member)
+  return string.match(member, '^([^%z]*)%z(%d+)$')
+end
+local function block_key(dir, member)
+  return dir .. ':' .. string.match(member, '%d+$')
+end
+
+-- The rank of the block that (at, id) belongs to. An entry at `at` comes after (at, '').
+local function rank_of_block(dir, at, id)
+  return math.max(seek(dir, at, id .. NUL .. char(255)) - 1, 0)
+end
+
+-- The directory's member of the block that (at, id) belongs to; nil when there is none. Whoever asks
+-- often has a short directory read as a whole.
+local asked, directories = {}, {}
+local function block_of(dir, at, id)
+  local whole = directories[dir]
+  if whole == nil then
+    asked[dir] = (asked[dir] or 0) + 1
+    if asked[dir] > 4 then
+      whole = false
+      if call('ZCARD', dir) <= 64 then
+        local found = call('ZRANGE', dir, 0, -1, 'WITHSCORES')
+        whole = { n = #found / 2, at = {}, member = {} }
+        for i = 1, whole.n do
+          whole.member[i], whole.at[i] = found[i * 2 - 1], tonumber(found[i * 2])
+        end
+      end
+      directories[dir] = whole
+    end
+  end
+  if whole then
+    local ats, low, high = whole.at, 1, whole.n
+    while low < high do
+      local middle = floor((low + high + 1) / 2)
+      local begin = ats[middle]
+      if begin < at or (begin == at and not before(id, (begins(whole.member[middle])))) then
+        low = middle
+      else
+        high = middle - 1
+      end
+    end
+    return whole.member[low]
+  end
+  local row = call('ZREVRANGEBYSCORE', dir, digits(at), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if not row[1] then return call('ZRANGE', dir, 0, 0)[1] end
+  if tonumber(row[2]) == at and before(id, (begins(row[1]))) then
+    local rank = rank_of_block(dir, at, id)
+    return call('ZRANGE', dir, rank, rank)[1]
+  end
+  return row[1]
+end
+
+-- What this script does to blocks, by directory and member.
+local touched = {}
+local function touch(dir, member)
+  local of_dir = touched[dir] or {}
+  touched[dir] = of_dir
+  local block = of_dir[member] or { add = {}, drop = {}, dropped = 0 }
+  of_dir[member] = block
+  return block
+end
+local function block_add(dir, at, id)
+  local add = touch(dir, block_of(dir, at, id) or '').add
+  add[#add + 1] = { at, id }
+end
+local function block_drop(dir, member, id)
+  local block = touch(dir, member)
+  block.drop[id] = true
+  block.dropped = block.dropped + 1
+end
+
+-- The next number of a block of a directory; none comes twice.
+local numbers = {}
+local function new_number(dir)
+  local last = numbers[dir] or tonumber(call('GET', dir .. ':last') or '0')
+  numbers[dir] = last + 1
+  return last + 1
+end
+
+-- Writes entries as blocks, the first of them in the place of `member` unless that is ''.
+local function write_parts(dir, member, rows)
+  local parts = math.ceil(#rows / FILL)
+  if #rows <= BLOCK then parts = 1 end
+  local from = 1
+  for part = 1, parts do
+    local till = floor(#rows * part / parts)
+    local n
+    if part == 1 and member ~= '' then
+      n = string.match(member, '%d+$')
+    else
+      n = new_number(dir)
+    end
+    local begin = rows[from][2] .. NUL .. n
+    -- The first block may have got what comes before where it began.
+    if part == 1 and member ~= '' and begin ~= member then gather('ZREM', dir, member) end
+    gather('ZADD', dir, digits(rows[from][1]), begin)
+    local add = { 'ZADD', dir .. ':' .. n }
+    for i = from, till do
+      add[#add + 1] = digits(rows[i][1])
+      add[#add + 1] = rows[i][2]
+    end
+    W[#W + 1] = add
+    from = till + 1
+  end
+end
+
+local function in_order(a, b)
+  if a[1] ~= b[1] then return a[1] < b[1] end
+  return before(a[2], b[2])
+end
+
+-- Turns what was collected into writes.
+local function settle_block(dir, member, block)
+  local add = block.add
+  if member == '' then
+    table.sort(add, in_order)
+    return write_parts(dir, member, add)
+  end
+  local key = block_key(dir, member)
+  local had = call('ZCARD', key)
+  local left = had - block.dropped + #add
+  if left == 0 then
+    write('UNLINK', key)
+    gather('ZREM', dir, member)
+    return
+  end
+  if left <= BLOCK then
+    if block.dropped > 0 then
+      local drop = { 'ZREM', key }
+      for id in pairs(block.drop) do drop[#drop + 1] = id end
+      W[#W + 1] = drop
+    end
+    if #add > 0 then
+      local all = { 'ZADD', key }
+      for _, row in ipairs(add) do
+        all[#all + 1] = digits(row[1])
+        all[#all + 1] = row[2]
+      end
+      W[#W + 1] = all
+    end
+    return
+  end
+  table.sort(add, in_order)
+  if block.dropped == 0 and had >= FILL / 2 then
+    -- What comes after all that is there leaves it as it is.
+    local last = call('ZRANGE', key, -1, -1, 'WITHSCORES')
+    local begin = { tonumber(call('ZSCORE', dir, member)), (begins(member)) }
+    if in_order({ tonumber(last[2]), last[1] }, add[1]) and in_order(begin, add[1]) then
+      return write_parts(dir, '', add)
+    end
+  end
+  local rows, there = {}, call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  local i = 1
+  for k = 1, #there, 2 do
+    if not block.drop[there[k]] then
+      local row = { tonumber(there[k + 1]), there[k] }
+      while add[i] and in_order(add[i], row) do
+        rows[#rows + 1] = add[i]
+        i = i + 1
+      end
+      rows[#rows + 1] = row
+    end
+  end
+  for k = i, #add do rows[#rows + 1] = add[k] end
+  -- Written anew: a sorted set that once was large stays one.
+  write('UNLINK', key)
+  write_parts(dir, member, rows)
+end
+settle_sets = function()
+  for dir, of_dir in pairs(touched) do
+    for member, block in pairs(of_dir) do settle_block(dir, member, block) end
+  end
+  for dir, last in pairs(numbers) do write('SET', dir .. ':last', last) end
+  touched, numbers = {}, {}
+end
+
+-- The first rows, at most so many: { id, at, the same as text, member of their block, `mark` }.
+local function block_front(dir, most, mark)
+  local rows, rank = {}, 0
+  while #rows < most do
+    local members = call('ZRANGE', dir, rank, rank + floor(most / FILL))
+    if not members[1] then break end
+    for _, member in ipairs(members) do
+      local found = call('ZRANGE', block_key(dir, member), 0, most - #rows - 1, 'WITHSCORES')
+      for i = 1, #found, 2 do rows[#rows + 1] = { found[i], tonumber(found[i + 1]), found[i + 1], member, mark } end
+      if #rows >= most then break end
+    end
+    rank = rank + #members
+  end
+  return rows
+end
+
+-- The first moment after `at` that an entry has.
+local function block_after(dir, at)
+  local member = block_of(dir, at, char(255))
+  if not member then return nil end
+  local row = call('ZRANGEBYSCORE', block_key(dir, member), '(' .. digits(at), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if row[2] then return tonumber(row[2]) end
+  -- The first block may have begun before its entry of the directory.
+  for _, later in ipairs(call('ZRANGEBYSCORE', dir, '(' .. digits(at), '+inf', 'LIMIT', 0, 2)) do
+    if later ~= member then return tonumber(call('ZRANGE', block_key(dir, later), 0, 0, 'WITHSCORES')[2]) end
+  end
+  return nil
+end
+
+-- How many entries there are up to a moment, or all. Each block is asked, but for those past
+-- `exact` of them, which are taken to be as full as those before.
+local function block_count(dir, to, exact)
+  local blocks = call('ZCARD', dir)
+  if blocks == 0 then return 0 end
+  if to then blocks = math.max(call('ZCOUNT', dir, '-inf', digits(to)), 1) end
+  local most = math.min(blocks, exact or blocks)
+  local count = 0
+  for i, member in ipairs(call('ZRANGE', dir, 0, most - 1)) do
+    if i == blocks and to then
+      count = count + call('ZCOUNT', block_key(dir, member), '-inf', digits(to))
+    else
+      count = count + call('ZCARD', block_key(dir, member))
+    end
+  end
+  return floor(count * blocks / most)
+end
+
+-- Takes a whole set away, at most so many blocks of it; answers whether that is all.
+local function unlink_blocks(dir, most)
+  local members = call('ZRANGE', dir, 0, most - 1)
+  if #members == 0 then return true end
+  local keys = { 'UNLINK' }
+  for _, member in ipairs(members) do keys[#keys + 1] = block_key(dir, member) end
+  local all = call('ZCARD', dir) <= most
+  if all then
+    keys[#keys + 1] = dir
+    keys[#keys + 1] = dir .. ':last'
+  else
+    write('ZREMRANGEBYRANK', dir, 0, most - 1)
+  end
+  W[#W + 1] = keys
+  return all
+end
