@@ -28,6 +28,7 @@ mod picture;
 pub mod place;
 mod probe;
 mod redis;
+mod resp;
 mod resume;
 mod stage;
 mod told;
@@ -67,8 +68,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Callers' operations per second, unless the options say otherwise.
 const RATE: u32 = 100;
 
-/// Quiet before the first fault.
+/// Quiet before the first fault, and where it is drawn: until as many firings are due as later.
 const WARM_UP: Duration = Duration::from_secs(4);
+const WARM_UP_DRAWN: Duration = Duration::from_secs(12);
 
 /// Quiet after each fault.
 const CALM: Duration = Duration::from_secs(2);
@@ -206,7 +208,8 @@ async fn torment(
     let mut order = Order::new(&options.faults);
     let began = Instant::now();
     let mut events = Vec::new();
-    tokio::time::sleep(WARM_UP).await;
+    let warm_up = if options.plot.is_some() { WARM_UP_DRAWN } else { WARM_UP };
+    tokio::time::sleep(warm_up).await;
     while began.elapsed() < lasting && !stage.world.recorder.is_full() {
         let Some(fault) = order.next(&mut rng) else { break };
         let done = match inflict(stage, fault, &mut rng).await? {

@@ -25,8 +25,6 @@ pub enum Fault {
     IsolateMasterWithNode,
     /// A node runs with a clock that is ahead or behind, by 5 s or an hour.
     WrongClock,
-    /// The way to Redis takes longer.
-    Latency,
     /// A master reaches its `maxmemory`.
     FullMemory,
     /// All servers forget their scripts, again and again.

@@ -51,7 +51,6 @@ pub(super) async fn inflict(
             Some(library) => clock::wrong_clock(stage, rng, &library).await?,
             None => return Ok(Err(clock::MISSING.to_owned())),
         },
-        Fault::Latency => return Ok(Err("no way to do it yet".to_owned())),
         Fault::FullMemory => memory::full(stage, rng).await?,
         Fault::FlushScripts => memory::flush_scripts(stage, from_us).await?,
         Fault::MoveSlots => slots::move_some(stage, rng).await?,

@@ -16,8 +16,8 @@ use crate::history::History;
 const SIZE: (u32, u32) = (1_000, 620);
 /// Seconds before the fault.
 const BEFORE_S: f64 = 4.0;
-/// Seconds after all is well.
-const AFTER_S: f64 = 4.0;
+/// Seconds after all is well; then the next fault may come.
+const AFTER_S: f64 = 2.0;
 /// Firings are counted by so much of a second.
 const BUCKET_S: f64 = 0.25;
 /// The scale of lateness, in milliseconds: a logarithm needs something.
@@ -87,24 +87,28 @@ where
         .x_label_area_size(24)
         .y_label_area_size(70)
         .build_cartesian_2d(span.clone(), 0.0..top)?;
-    chart.configure_mesh().disable_x_mesh().y_desc("firings each quarter second").draw()?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .y_desc("firings each quarter second")
+        .y_label_formatter(&|count| format!("{count:.0}"))
+        .draw()?;
     for (name, color, points) in lines {
         chart
             .draw_series(LineSeries::new(points, color.stroke_width(2)))?
             .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
     }
-    for (name, at) in scene.marks {
+    // One below the other: two of them may be close.
+    for ((name, at), height) in scene.marks.into_iter().zip([1.0, 0.92, 0.84]) {
         chart.draw_series([PathElement::new([(at, 0.0), (at, top)], MARK)])?;
-        chart.draw_series([Text::new(
-            name,
-            (at, top),
-            ("sans-serif", 14).into_font().color(&MARK),
-        )])?;
+        let style = ("sans-serif", 14).into_font().color(&MARK);
+        chart.draw_series([Text::new(format!(" {name}"), (at, top * height), style)])?;
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
+        .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE)
         .border_style(BLACK.mix(0.3))
         .draw()?;

@@ -5,9 +5,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use duly_redis_testkit::server::{Server, free_port, list, tell};
+use duly_redis_testkit::server::{Server, free_port, tell};
 
 use super::network::{self, Host, Side};
+use super::resp::{self, Reply};
 use super::view::{self, Member};
 
 /// How long the servers may take to agree.
@@ -73,11 +74,13 @@ impl Peer {
         told.with_context(|| format!("{} was told {command}", self.host.name))
     }
 
-    /// Sends it a command whose answer is a list.
-    pub(super) fn list(&self, command: &str) -> Result<Vec<String>> {
+    /// Sends it one command of words that need not be text.
+    pub(super) fn ask(&self, words: &[&[u8]]) -> Result<Reply> {
         let port = self.server.port();
-        let told = self.host.namespace.enter(|| list(port, command));
-        told.with_context(|| format!("{} was told {command}", self.host.name))
+        match self.host.namespace.enter(|| resp::ask(port, words))?? {
+            Reply::Error(error) => bail!("{} answered {error}", self.host.name),
+            reply => Ok(reply),
+        }
     }
 
     /// The same, and expects that it is done.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IteratorRandom;
@@ -11,6 +11,7 @@ use rand::seq::IteratorRandom;
 use super::{Done, Stage, some_master};
 use crate::clock::now_us;
 use crate::torture::nodes::redis::Peer;
+use crate::torture::nodes::resp::Reply;
 
 /// Slots moved at once.
 const SLOTS: usize = 4;
@@ -48,37 +49,54 @@ pub(super) async fn move_some(stage: &mut Stage, rng: &mut SmallRng) -> Result<D
 }
 
 /// Slots of a server that hold keys: all keys of a shard have the same tag.
-fn slots_with_keys(peer: &Peer) -> Result<BTreeSet<u16>> {
-    let keys = peer.list("KEYS *")?;
-    let tag = |key: &String| Some(key.split_once('{')?.1.split_once('}')?.0.to_owned());
-    let tags: BTreeSet<String> = keys.iter().filter_map(tag).collect();
+fn slots_with_keys(peer: &Peer) -> Result<BTreeSet<i64>> {
+    let tags: BTreeSet<Vec<u8>> =
+        peer.ask(&[b"KEYS", b"*"])?.items().iter().filter_map(|key| tag(key)).collect();
     tags.iter()
-        .map(|tag| {
-            let slot = peer.tell(&format!("CLUSTER KEYSLOT {{{tag}}}"))?;
-            Ok(slot.strip_prefix(':').context("a slot is a number")?.parse()?)
+        .map(|tag| match peer.ask(&[b"CLUSTER", b"KEYSLOT", tag])? {
+            Reply::Number(slot) => Ok(slot),
+            other => bail!("a slot is a number: {other:?}"),
         })
         .collect()
 }
 
+/// The part of a key that decides about its slot, with its braces.
+fn tag(key: &[u8]) -> Option<Vec<u8>> {
+    let from = key.iter().position(|byte| *byte == b'{')?;
+    let to = from + key[from..].iter().position(|byte| *byte == b'}')?;
+    Some(key[from..=to].to_vec())
+}
+
 /// Moves the keys of a slot; answers how many.
-async fn move_slot(slot: u16, from: &Peer, to: &Peer) -> Result<usize> {
+async fn move_slot(slot: i64, from: &Peer, to: &Peer) -> Result<usize> {
     let (giver, taker) = (from.tell("CLUSTER MYID")?, to.tell("CLUSTER MYID")?);
     to.order(&format!("CLUSTER SETSLOT {slot} IMPORTING {giver}"))?;
     from.order(&format!("CLUSTER SETSLOT {slot} MIGRATING {taker}"))?;
+    let (slot, most) = (slot.to_string(), KEYS.to_string());
+    let (address, port) = (to.host.address.to_string(), to.port().to_string());
     let mut moved = 0;
     loop {
-        let keys = from.list(&format!("CLUSTER GETKEYSINSLOT {slot} {KEYS}"))?;
+        let look: [&[u8]; 4] = [b"CLUSTER", b"GETKEYSINSLOT", slot.as_bytes(), most.as_bytes()];
+        let keys = from.ask(&look)?.items();
         if keys.is_empty() {
             return Ok(moved);
         }
-        ensure!(keys.iter().all(|key| !key.contains(' ')), "a key with a space: {keys:?}");
-        let (address, port) = (to.host.address, to.port());
-        let keys_text = keys.join(" ");
-        let command = format!("MIGRATE {address} {port} \"\" 0 5000 KEYS {keys_text}");
-        match from.tell(&command)?.as_str() {
-            "+OK" | "+NOKEY" => moved += keys.len(),
-            other => bail!("{} answered MIGRATE with {other}", from.host.name),
-        }
+        let mut migrate: Vec<&[u8]> = vec![b"MIGRATE", address.as_bytes(), port.as_bytes()];
+        migrate.extend([&b""[..], b"0", b"5000", b"KEYS"]);
+        migrate.extend(keys.iter().map(Vec::as_slice));
+        from.ask(&migrate)?;
+        moved += keys.len();
         tokio::time::sleep(BETWEEN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tag_of_a_key_is_between_its_first_braces() {
+        assert_eq!(tag(b"duly:{3}:x{4}").as_deref(), Some(&b"{3}"[..]));
+        assert_eq!(tag(b"duly"), None);
     }
 }
