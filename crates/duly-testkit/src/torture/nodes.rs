@@ -192,7 +192,11 @@ async fn drive(options: &Options, folder: &Path) -> Result<(Report, History)> {
     let verdict = checker::check(&history);
     let took = report::Took { loaded, all: began.elapsed() };
     let mut report = Report::new(options, &history, verdict, finished, took, judged);
-    report.tell(resume::lines(&history, &events), events.len());
+    let of = |wanted: fn(Fault) -> bool| events.iter().filter(|e| wanted(e.fault)).count();
+    let others = history.stops.iter().filter(|s| matches!(s.who, Who::Receiver | Who::Worker));
+    let kills = of(|fault| matches!(fault, Fault::KillNode | Fault::KillMaster));
+    let stops = of(|fault| fault == Fault::StopNode) + others.count();
+    report.tell(resume::lines(&history, &events), kills, stops);
     Ok((report, history))
 }
 

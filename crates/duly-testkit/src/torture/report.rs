@@ -85,6 +85,8 @@ impl Report {
         let is_clean = verdict.is_clean() || judged == Judged::OnlyCounted;
         if !is_clean || !finished.complaints.is_empty() {
             line.verdict = log::End::Failed;
+        } else if judged == Judged::OnlyCounted {
+            line.verdict = log::End::Counted;
         } else if finished.drained {
             line.verdict = log::End::Clean;
         }
@@ -130,10 +132,12 @@ impl Report {
         }
     }
 
-    /// Adds lines about so many faults.
-    pub(super) fn tell(&mut self, lines: Vec<String>, faults: usize) {
+    /// Adds lines about the faults of a run, and how many processes were killed and stopped by them:
+    /// its history has no kills, and counts each fault as a stop.
+    pub(super) fn tell(&mut self, lines: Vec<String>, kills: usize, stops: usize) {
         self.told.extend(lines);
-        self.line.kills = faults as u64;
+        self.line.kills = kills as u64;
+        self.line.stops = stops as u64;
     }
 
     /// The run in one line.
@@ -198,9 +202,6 @@ impl fmt::Display for Report {
         for skipped in &self.skipped {
             writeln!(f, "  SKIPPED {skipped}")?;
         }
-        if !self.verdict.is_clean() && self.judged == Judged::OnlyCounted {
-            writeln!(f, "  asynchronous failover: what was found is counted, not judged")?;
-        }
         if !self.drained {
             writeln!(f, "  broken off: nothing was drained or read back, so a loss is not seen")?;
         }
@@ -209,7 +210,12 @@ impl fmt::Display for Report {
             writeln!(f, "  kept: {}", kept.display())?;
             writeln!(f, "  judge again: duly-torture --judge {}", history.display())?;
         }
-        if self.is_clean() && !self.drained {
+        if self.is_clean() && self.judged == Judged::OnlyCounted {
+            writeln!(
+                f,
+                "verdict: none; failover is asynchronous, so what was found is only counted"
+            )
+        } else if self.is_clean() && !self.drained {
             writeln!(f, "verdict: clean so far")
         } else if self.is_clean() {
             writeln!(f, "verdict: clean")
