@@ -52,12 +52,14 @@ pub(crate) struct Router {
 struct Server {
     links: Vec<tokio::sync::Mutex<Option<Link>>>,
     next: AtomicUsize,
+    /// When a connection could last not be made, and why.
+    failed: Mutex<Option<(Instant, String)>>,
 }
 
 impl Server {
     fn new(connections: usize) -> Self {
         let links = (0..connections.max(1)).map(|_| tokio::sync::Mutex::new(None)).collect();
-        Self { links, next: AtomicUsize::new(0) }
+        Self { links, next: AtomicUsize::new(0), failed: Mutex::default() }
     }
 }
 
@@ -191,7 +193,13 @@ impl Router {
             Arc::clone(server.or_insert_with(|| Arc::new(Server::new(self.connections))))
         };
         let place = server.next.fetch_add(1, Ordering::Relaxed) % server.links.len();
+        let arrived = Instant::now();
         let mut slot = server.links[place].lock().await;
+        // Whoever waited while another one tried in vain does not try for as long again.
+        let failed = server.failed.lock().clone().filter(|(at, _)| *at >= arrived);
+        if let Some((_, reason)) = failed {
+            return Err(std::io::Error::other(reason).into());
+        }
         let known = match slot.as_ref() {
             Some(link) if link.is_alive().await => Some(link.clone()),
             _ => None,
@@ -202,7 +210,10 @@ impl Router {
                 let (client, dial) = (self.address.client(name)?, self.dial.clone());
                 let opening = self.runtime.spawn(async move { Link::open(client, &dial).await });
                 let opened = opening.await.map_err(std::io::Error::other)?;
-                slot.insert(opened?).clone()
+                let told = |error: &redis::RedisError| {
+                    *server.failed.lock() = Some((Instant::now(), error.to_string()));
+                };
+                slot.insert(opened.inspect_err(told)?).clone()
             }
         };
         drop(slot);

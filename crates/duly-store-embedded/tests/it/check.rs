@@ -257,21 +257,27 @@ fn what_is_left_over_is_listed_and_harmless() {
     assert_eq!(left.len(), 4, "{left:?}");
 }
 
+/// Disk operations until a new store is one.
+const OPS_OF_A_NEW_STORE: u64 = 20;
+
 /// Whatever a crash leaves is no damage.
 #[test]
 fn what_a_crash_leaves_is_clean() {
+    let healthy = SimDisk::new(1);
+    drop(worked(Arc::new(healthy.clone()), &ManualClock::default()));
+    let ops = healthy.ops() - OPS_OF_A_NEW_STORE;
     let first = number("DULY_CRASH_SEED", 1);
     for seed in first..first + number("DULY_CRASH_SEEDS", 12) {
         let one = [("DULY_CRASH_SEED", seed), ("DULY_CRASH_SEEDS", 1)];
         let _repeat = Repeat::new("check", &one);
         let (disk, clock) = (SimDisk::new(seed), ManualClock::default());
-        disk.plan(Fault::CrashAtOp(20 + seed * 37));
-        let crashed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        disk.plan(Fault::CrashAtOp(OPS_OF_A_NEW_STORE + 1 + seed * 37 % ops));
+        // Its steps panic when they are not taken any more.
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             drop(worked(Arc::new(disk.clone()), &clock));
         }));
-        if crashed.is_ok() {
-            continue;
-        }
+        assert!(disk.is_down(), "seed {seed}: the crash comes while the store works");
+        drop(ended);
         for left in [disk.crash(), disk.kill()] {
             let report = checked(&left, &clock);
             assert!(report.is_clean(), "seed {seed}: {report}");

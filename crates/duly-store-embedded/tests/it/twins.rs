@@ -179,7 +179,9 @@ impl Twins {
             Err(error) => return Stepped::Failed(error),
         };
         let is_unread = format!("{answer:?}").contains("cannot be read now");
-        if self.subject.disk.is_down() && (is_unread || matches!(step, Step::Tick)) {
+        // A claim that finds no record readable grants nothing and writes nothing.
+        let is_nothing = matches!(&answer, Answer::Claimed(firings) if firings.is_empty());
+        if self.subject.disk.is_down() && (is_unread || is_nothing || matches!(step, Step::Tick)) {
             return down();
         }
         let twins = perform(&self.twin.store, step, &mut self.twin.tokens);

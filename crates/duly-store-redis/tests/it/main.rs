@@ -1,7 +1,9 @@
 //! Tests against real servers, which they start as child processes.
 
+mod allot;
 mod alone;
 mod audit;
+mod blocks;
 mod calls;
 mod conformance;
 mod failover;

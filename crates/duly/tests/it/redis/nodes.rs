@@ -77,6 +77,45 @@ fn a_signal_drains_a_node_and_leaves_the_deployment_to_the_others() {
     assert_eq!(two.json(&["lease", "n", "--wait", "20s"])["firings"][0]["id"], "x");
 }
 
+/// The members that a node sees, and how many shards each has.
+fn members(node: &Server) -> Vec<(String, u64)> {
+    let cluster = node.json(&["cluster"]);
+    let nodes = cluster["nodes"].as_array().expect("a list");
+    let of = |node: &serde_json::Value| {
+        let run = node["run"].as_str().expect("a run").to_owned();
+        (run, node["shards"].as_u64().expect("a number"))
+    };
+    nodes.iter().map(of).collect()
+}
+
+/// Waits until the nodes see so many members that share all shards.
+fn agree(nodes: &[&Server], count: usize) {
+    for _ in 0..600 {
+        let seen: Vec<_> = nodes.iter().map(|node| members(node)).collect();
+        let all = |members: &[(String, u64)]| {
+            members.len() == count && members.iter().map(|(_, shards)| shards).sum::<u64>() == 64
+        };
+        let alike = seen.windows(2).all(|two| two[0].len() == two[1].len());
+        if alike && seen.iter().all(|members| all(members)) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("they do not agree: {:?}", nodes.iter().map(|node| members(node)).collect::<Vec<_>>());
+}
+
+#[test]
+fn t15_the_deployment_shows_who_is_there_and_forgets_who_was_killed() {
+    let redis = server::Server::start(&[]);
+    let (mut one, two) = (Server::on_store(&redis.url()), Server::on_store(&redis.url()));
+    agree(&[&one, &two], 2);
+    let shown = two.run(&["cluster"]).ok();
+    assert!(shown.contains("(answers)") && shown.contains("SHARDS"), "{shown}");
+    one.process.signal(Signal::KILL);
+    one.process.ended();
+    agree(&[&two], 1);
+}
+
 #[test]
 fn a_backup_is_refused_with_where_to_make_one() {
     let redis = server::Server::start(&[]);

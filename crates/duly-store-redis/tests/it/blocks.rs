@@ -1,0 +1,105 @@
+//! Lanes of many blocks: order, counts, and what becomes of them when their namespace ends.
+
+use std::time::Duration;
+
+use duly_core::{Millis, Schedule, Timestamp, schedule::IfExists, schedule::When};
+use duly_store::{
+    ForecastRequest, ListRequest, Operation, Outcome, Owner, Store, namespaces::DeleteMode,
+    query::ListState,
+};
+use duly_store_redis::RedisStore;
+
+use crate::{
+    audit::audit,
+    calls::{command, id, name, open, options, request, shard, until},
+    server::{Server, tell},
+};
+
+/// Many more than fit one block, in an order that is neither theirs nor the reverse.
+const COUNT: u64 = 5_000;
+
+fn place(i: u64) -> u64 {
+    i * 1_777 % COUNT
+}
+
+/// Schedules all of them; `spread` of them share a due time.
+async fn fill(store: &RedisStore, first: Timestamp, spread: u64) {
+    let all = (0..COUNT).map(place).map(|i| {
+        let at = first.saturating_add(Millis::from_ms(i / spread));
+        let schedule = Box::new(Schedule::new(id(&format!("t{i:05}")), When::At(at)));
+        command(Operation::Schedule { schedule, if_exists: IfExists::Fail })
+    });
+    let outcomes = store.apply(shard(store, &id("a")), all.collect()).await.expect("an answer");
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Created(_))));
+}
+
+async fn list(store: &RedisStore) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut asked = ListRequest::new(name(), ListState::Pending);
+    asked.limit = 97;
+    loop {
+        let page = store.list(shard(store, &id("a")), asked.clone()).await.expect("a page");
+        found.extend(page.timers.iter().map(|view| view.id().to_string()));
+        match page.next {
+            Some(next) => asked.after = Some(next),
+            None => return found,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lanes_of_many_blocks_keep_their_order_and_counts() {
+    // All different, a few alike, and all at one moment.
+    for spread in [1, 40, COUNT] {
+        let server = Server::start(&[]);
+        let store = open(&options(&format!("redis://127.0.0.1:{}", server.port()), 1)).await;
+        let own = shard(&store, &id("a"));
+        fill(&store, Timestamp::from_unix_ms(1_500_000_000_000).expect("a time"), spread).await;
+        let in_order: Vec<String> = (0..COUNT).map(|i| format!("t{i:05}")).collect();
+        assert_eq!(list(&store).await, in_order);
+        assert_eq!(audit(server.port()), Vec::<String>::new());
+
+        // Most of some blocks, and all of others, go.
+        let cancelled = |i: u64| !i.is_multiple_of(3) || (1_000..2_000).contains(&i);
+        let cancels = (0..COUNT)
+            .filter(|i| cancelled(*i))
+            .map(|i| command(Operation::Cancel { id: id(&format!("t{i:05}")), if_revision: None }));
+        store.apply(own, cancels.collect()).await.expect("an answer");
+        let left: Vec<String> =
+            (0..COUNT).filter(|i| !cancelled(*i)).map(|i| format!("t{i:05}")).collect();
+        assert_eq!(list(&store).await, left);
+        assert_eq!(audit(server.port()), Vec::<String>::new());
+        let stats = store.stats(own, name()).await.expect("counts").expect("a namespace");
+        assert_eq!(stats.due, left.len() as u64);
+        let asked = ForecastRequest { namespace: name(), bucket: Millis::from_secs(60), count: 3 };
+        let forecast = store.forecast(own, asked).await.expect("an answer").expect("a namespace");
+        assert_eq!(forecast.overdue, left.len() as u64);
+
+        let mut claimed = Vec::new();
+        while claimed.len() < left.len() {
+            let mut wanted = request(Owner::Consumer { lease: Some(Millis::from_secs(600)) });
+            (wanted.total_max, wanted.lanes[0].first_max) = (301, 301);
+            let got = store.claim(own, wanted).await.expect("a claim");
+            assert!(!got.firings.is_empty(), "there are more");
+            claimed.extend(got.firings.into_iter().map(|firing| firing.id.to_string()));
+        }
+        assert_eq!(claimed, left);
+        assert_eq!(audit(server.port()), Vec::<String>::new());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_of_a_namespace_that_has_ended_are_cleared_away() {
+    let server = Server::start(&[]);
+    let store = open(&options(&format!("redis://127.0.0.1:{}", server.port()), 1)).await;
+    let own = shard(&store, &id("a"));
+    fill(&store, Timestamp::from_unix_ms(1_950_000_000_000).expect("a time"), 1).await;
+    assert_eq!(store.delete_namespace(name(), DeleteMode::Force).await, Ok(()));
+    until("nothing is left of the lanes", async || {
+        store.ready(own, None, 1).await.expect("an answer");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let left = tell(server.port(), "EVAL \"return #redis.call('KEYS', '*:d:*')\" 0");
+        (left == ":0").then_some(())
+    })
+    .await;
+}
