@@ -5,13 +5,16 @@
 //! under test are built here. It builds `duly` and tells the end-to-end tests where it is
 //! (`DULY_BIN`), runs every test of the workspace, doc tests
 //! included, attacks the HTTP interface as its OpenAPI document describes it, and then kills a
-//! release build with -9 for a minute. The last line is `N passed, N failed`, over all test
-//! binaries, with the fuzzer and the torture run as one more test each; the exit code is 1 when
+//! release build with -9 for a minute, and three nodes on a Redis Cluster in network namespaces,
+//! which takes root: without it that run is skipped by name, and in CI that is a failure. The last
+//! line is `N passed, N failed`, over all test
+//! binaries, with the fuzzer and each torture run as one more test; the exit code is 1 when
 //! anything failed.
 //!
 //! A part that ends without a verdict (a test binary that aborts, a build that breaks) counts as
 //! one failure, so that "0 failed" is never printed over a run that was not whole.
 
+mod namespaces;
 mod tally;
 mod tools;
 
@@ -33,6 +36,18 @@ use tally::Tally;
 
 /// How long, and from which seed, the torture run of the test command goes.
 const SHORT_TORTURE: [&str; 4] = ["--minutes", "1", "--seed", "1"];
+
+/// The same of three nodes on a Redis Cluster: the faults that have shown most, about once each.
+const SHORT_NODES_TORTURE: [&str; 8] = [
+    "--store",
+    "redis-cluster",
+    "--minutes",
+    "0.5",
+    "--seed",
+    "1",
+    "--faults",
+    "kill-node,cut-from-store,isolate-master-with-node,move-slots",
+];
 
 /// How the HTTP interface is attacked by the test command.
 const SHORT_FUZZ: fuzz_http::Options = fuzz_http::Options { seed: 1, examples: 20, seconds: None };
@@ -84,13 +99,22 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
     let fuzz_http::Options { seed, examples, .. } = SHORT_FUZZ;
     let fuzz = format!("fuzz-http --seed {seed} --examples {examples}");
     let torture = format!("torture {}", SHORT_TORTURE.join(" "));
+    let nodes_torture = format!("torture {}", SHORT_NODES_TORTURE.join(" "));
     if let Some(why) = left_out {
         println!("==> {fuzz}: {why}");
         println!("==> {torture}: {why}");
+        println!("==> {nodes_torture}: {why}");
         return Ok(());
     }
     tally.add(steps.run(&fuzz, || fuzz_http::attack(&SHORT_FUZZ, duly))?);
     tally.add(steps.run(&torture, short_torture)?);
+    match namespaces::missing() {
+        None => tally.add(steps.run(&nodes_torture, short_nodes_torture)?),
+        Some(why) => {
+            tally.failed += u64::from(namespaces::are_expected());
+            namespaces::say_skipped(&nodes_torture, &why);
+        }
+    }
     Ok(())
 }
 
@@ -167,6 +191,10 @@ fn read_lines(pipe: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>>
 
 fn short_torture() -> Result<Outcome> {
     torture::run(&SHORT_TORTURE.map(str::to_owned))
+}
+
+fn short_nodes_torture() -> Result<Outcome> {
+    process::run_testkit("duly-torture", &SHORT_NODES_TORTURE.map(str::to_owned))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,6 +15,7 @@ use crate::{
     clock::now_us,
     process::{self, Server},
     stop::Stop,
+    wire::Here,
 };
 
 /// Longest time for a server to start and to stop.
@@ -43,10 +45,11 @@ impl Own {
     pub(crate) async fn start(bin: PathBuf, folder: TempDir) -> Result<Self> {
         let options = process::Options {
             bin,
-            data: folder.path().join("data"),
+            data: Some(folder.path().join("data")),
             log: folder.path().join("server.log"),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            settings: &[],
+            settings: Vec::new(),
+            network: Arc::new(Here),
         };
         let server = start(&options).await?;
         let options = process::Options { listen: server.address(), ..options };

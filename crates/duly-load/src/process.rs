@@ -10,28 +10,30 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::wire::Connection;
+use crate::wire::{Connection, Network};
 
 /// How to start a server.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The `duly` binary.
     pub bin: PathBuf,
-    /// Its data directory.
-    pub data: PathBuf,
+    /// Its data directory; `None` where the settings name a store that is shared.
+    pub data: Option<PathBuf>,
     /// Where its output goes; appended to.
     pub log: PathBuf,
     /// Where it listens; port 0 picks a free one.
     pub listen: SocketAddr,
     /// Settings by their environment variables.
-    pub settings: &'static [(&'static str, &'static str)],
+    pub settings: Vec<(String, String)>,
+    /// Where it runs.
+    pub network: Arc<dyn Network>,
 }
 
 /// A running child.
@@ -39,6 +41,12 @@ pub struct Options {
 pub struct Server {
     child: Child,
     address: SocketAddr,
+    network: Arc<dyn Network>,
+}
+
+/// Settings of a fixed list.
+pub fn settings(list: &[(&str, &str)]) -> Vec<(String, String)> {
+    list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 impl Server {
@@ -49,23 +57,25 @@ impl Server {
             .append(true)
             .open(&options.log)
             .with_context(|| format!("cannot open {}", options.log.display()))?;
-        let mut child = Command::new(&options.bin)
-            .arg("serve")
-            .arg("--data")
-            .arg(&options.data)
-            .arg("--listen")
-            .arg(options.listen.to_string())
-            .envs(options.settings.iter().copied())
+        let mut command = Command::new(&options.bin);
+        command.arg("serve").arg("--listen").arg(options.listen.to_string());
+        if let Some(data) = &options.data {
+            command.arg("--data").arg(data);
+        }
+        command
+            .envs(options.settings.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log.try_clone()?)
-            .process_group(0)
-            .spawn()
+            .process_group(0);
+        let mut child = options
+            .network
+            .spawn(&mut command)
             .with_context(|| format!("cannot start {}", options.bin.display()))?;
         let stdout = child.stdout.take().context("the child has no stdout")?;
         Ok(Starting {
             address: read_address(stdout, log),
-            server: Self { child, address: options.listen },
+            server: Self { child, address: options.listen, network: Arc::clone(&options.network) },
         })
     }
 
@@ -89,7 +99,7 @@ impl Server {
     /// Asks `/readyz` until it says yes, the process ends, or patience does.
     pub async fn wait_ready(&mut self, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
-        let mut connection = Connection::new(self.address);
+        let mut connection = Connection::within(Arc::clone(&self.network), self.address);
         loop {
             let one_try = Duration::from_secs(2);
             let answer = connection.call("GET", "/readyz", b"", one_try).await;
@@ -239,9 +249,10 @@ mod tests {
 
     fn options(bin: PathBuf, dir: &Path) -> Options {
         Options {
-            settings: &[],
+            settings: Vec::new(),
+            network: Arc::new(crate::wire::Here),
             bin,
-            data: dir.join("data"),
+            data: Some(dir.join("data")),
             log: dir.join("log"),
             listen: "127.0.0.1:0".parse().unwrap(),
         }

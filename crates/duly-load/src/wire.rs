@@ -4,15 +4,18 @@
 //! the request was written ([`Error::NotSent`]) means that nothing happened, any other one that
 //! the outcome is unknown. A failed connection is dropped and the next call opens a new one.
 
+mod network;
 mod response;
 mod words;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+pub use network::{Here, Network};
 pub use response::Response;
 pub use words::{settle_answer, time_ms};
 
@@ -36,6 +39,7 @@ pub enum Error {
 /// A connection that is opened when it is first needed.
 #[derive(Debug)]
 pub struct Connection {
+    network: Arc<dyn Network>,
     address: SocketAddr,
     stream: Option<TcpStream>,
     buffer: Vec<u8>,
@@ -43,14 +47,20 @@ pub struct Connection {
 
 impl Connection {
     /// To this server.
-    pub const fn new(address: SocketAddr) -> Self {
-        Self { address, stream: None, buffer: Vec::new() }
+    pub fn new(address: SocketAddr) -> Self {
+        Self::within(Arc::new(Here), address)
+    }
+
+    /// To this server in another network.
+    pub fn within(network: Arc<dyn Network>, address: SocketAddr) -> Self {
+        Self { network, address, stream: None, buffer: Vec::new() }
     }
 
     /// Opens the connection, if it is not open.
     pub async fn open(&mut self) -> Result<(), Error> {
         if self.stream.is_none() {
-            let stream = TcpStream::connect(self.address).await.map_err(Error::NotSent)?;
+            let socket = self.network.socket(self.address).map_err(Error::NotSent)?;
+            let stream = socket.connect(self.address).await.map_err(Error::NotSent)?;
             stream.set_nodelay(true).map_err(Error::NotSent)?;
             self.buffer.clear();
             self.stream = Some(stream);

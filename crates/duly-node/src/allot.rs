@@ -69,6 +69,7 @@ async fn round(shared: &Arc<Shared>, deployment: &dyn Deployment, run: NodeRun, 
     stream::iter(groups)
         .for_each_concurrent(AT_ONCE, async |(home, asks)| {
             let answer = timeout(WITHIN, deployment.allot(home, run, asks.clone())).await;
+            let answer = answer.map(|answer| shared.nodes.heed(run, answer));
             let allotted = match answer {
                 Ok(Ok(allotted)) => allotted.into_iter().map(Some).collect(),
                 Ok(Err(error)) => {

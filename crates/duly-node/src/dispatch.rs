@@ -270,7 +270,7 @@ async fn claim(
     if !shared.nodes.may_send(run, sent_at) {
         return Ok(());
     }
-    let claimed = shared.store.claim(shard, request).await?;
+    let claimed = shared.nodes.heed(run, shared.store.claim(shard, request).await)?;
     shared.shard_turned(shard);
     found.sooner(claimed.next_due_in);
     let planned = std::mem::take(&mut held.planned);

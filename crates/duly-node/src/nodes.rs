@@ -23,7 +23,7 @@ use std::{
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{
-    Deployment, NodeRun, Store,
+    Deployment, Error, NodeRun, Result, Store,
     deployment::{Beat, Heard, Interest, Presence},
 };
 use futures::{StreamExt, stream};
@@ -150,6 +150,16 @@ impl Nodes {
             nodes.lock().over();
             self.now.notify_one();
         }
+    }
+
+    /// Takes note where an answer to this run says that its leases were ended. Another node may do that
+    /// while we are a member as ever: what it had sent before it was cut off may arrive much later.
+    pub(crate) fn heed<T>(&self, run: NodeRun, answer: Result<T>) -> Result<T> {
+        if answer.as_ref().err() == Some(&Error::RunOver) && self.run() == run {
+            tracing::warn!("the leases of this run of the node were ended; it begins anew");
+            self.begin_again();
+        }
+        answer
     }
 
     /// The others are to hear at once how this node is.

@@ -21,7 +21,7 @@ use crate::{
     token::Ticket,
 };
 use duly_core::{Settings, TimerId, Timestamp, shard::ShardId};
-use duly_store::{ClaimRequest, Claimed, Firing, Owner, Result};
+use duly_store::{ClaimRequest, Claimed, Error, Firing, Owner, Result};
 
 /// Most firings that one script grants.
 const SLICE: usize = 128;
@@ -164,7 +164,7 @@ impl Deployment {
         match word.as_str() {
             "OK" => {}
             "OWED" => return Ok(Stepped::Owed),
-            "GONE" => return Err(unavailable("this run of the node has been released")),
+            "GONE" => return Err(Error::RunOver),
             "VOID" => return Err(unavailable("the claim was taken back")),
             other => return Err(damaged(format!("a claim was answered with {other}"))),
         }

@@ -38,8 +38,6 @@ impl Call {
 pub(crate) struct Manner {
     /// With the whole text, because the server does not know its digest.
     pub(crate) whole: bool,
-    /// With `ASKING` in front, because its slot is on its way to this server.
-    pub(crate) asking: bool,
 }
 
 /// What a server said of one call.
@@ -50,8 +48,6 @@ pub(crate) enum Said {
     NoScript,
     /// The slot is elsewhere for good.
     Moved(String),
-    /// The slot is on its way to another server: ask that one, this time only.
-    Ask(String),
     /// Not now.
     Later(String),
     /// It refused; nothing was done.
@@ -184,9 +180,6 @@ impl Link {
     ) -> Result<(Vec<Said>, bool), Lost> {
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
         for (call, manner) in calls {
-            if manner.asking {
-                pipeline.add_command(cmd("ASKING"));
-            }
             let place = call.script.place();
             let mut command = if manner.whole {
                 let mut command = cmd("EVAL");
@@ -211,10 +204,7 @@ impl Link {
         let values = connection.send_packed_commands(&pipeline, 0, count).await;
         let mut values = values.map_err(|error| Lost(error.to_string()))?.into_iter();
         let mut said = Vec::with_capacity(calls.len());
-        for (_, manner) in calls {
-            if manner.asking {
-                values.next();
-            }
+        for _ in calls {
             let value = values.next().ok_or_else(|| Lost("an answer is missing".to_owned()))?;
             said.push(heard(value));
         }
@@ -236,8 +226,9 @@ fn heard(value: Value) -> Said {
     match error.code() {
         "NOSCRIPT" => Said::NoScript,
         "MOVED" => Said::Moved(elsewhere()),
-        "ASK" => Said::Ask(elsewhere()),
-        "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" | "BUSY" => {
+        // The slot is on its way to another server. That one is never asked before it has the slot for
+        // good: a script there would take keys that are not there yet for keys that are not.
+        "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" | "BUSY" => {
             Said::Later(text)
         }
         _ => Said::Refused(text),

@@ -3,20 +3,15 @@
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{
-    NodeRun, Result, StoreFuture,
+    Error, NodeRun, Result, StoreFuture,
     deployment::{Allotment, Announcement, Ask, Beat, Heard, Interest, Member, NAME_MAX, Presence},
 };
 use futures::FutureExt;
 use tokio::sync::broadcast;
 
 use crate::{
-    change::digits,
-    error::{damaged, unavailable},
-    record::run_name,
-    reply::Reply,
-    script::Script,
-    settings::lane_name,
-    store::RedisStore,
+    change::digits, error::damaged, record::run_name, reply::Reply, script::Script,
+    settings::lane_name, store::RedisStore,
 };
 
 /// Where members are at home.
@@ -89,7 +84,7 @@ impl duly_store::Deployment for RedisStore {
             }
             let mut reply = self.deployment.ask(shard, Script::Allot, arguments).await?;
             if reply.text()? == "GONE" {
-                return Err(unavailable("this run of the node has been released"));
+                return Err(Error::RunOver);
             }
             let amount = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
             (0..count)

@@ -289,10 +289,8 @@ impl Router {
         let mut answers: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
         let mut open: Vec<(usize, Manner)> =
             (0..calls.len()).map(|i| (i, Manner::default())).collect();
-        let mut elsewhere: Option<String> = None;
         for _ in 0..TRIES {
-            let owner = self.owners.lock()[usize::from(shard.0)].clone();
-            let server = elsewhere.take().unwrap_or(owner);
+            let server = self.owners.lock()[usize::from(shard.0)].clone();
             let taken = match self.take(&server).await {
                 Ok(taken) => taken,
                 Err(error) => {
@@ -315,7 +313,6 @@ impl Router {
             if open.is_empty() {
                 break;
             }
-            elsewhere = again.server;
             if again.pause {
                 tokio::time::sleep(PAUSE).await;
             }
@@ -376,16 +373,12 @@ impl Router {
                     ))));
                 }
                 Said::Answer(value) => answers[*i] = Some(Ok(value)),
-                Said::NoScript => again.open.push((*i, Manner { whole: true, ..*manner })),
+                Said::NoScript => again.open.push((*i, Manner { whole: true })),
                 Said::Moved(server) => {
                     // Only this is known for sure: another server may not have heard of it yet.
                     tracing::info!(shard = shard.0, %server, "a shard has moved");
                     self.owners.lock()[usize::from(shard.0)] = server;
-                    again.open.push((*i, Manner { asking: false, ..*manner }));
-                }
-                Said::Ask(server) => {
-                    again.server = Some(server);
-                    again.open.push((*i, Manner { asking: true, ..*manner }));
+                    again.open.push((*i, *manner));
                 }
                 Said::Later(reason) => {
                     tracing::debug!(shard = shard.0, %reason, "a server puts a call off");
@@ -404,7 +397,6 @@ impl Router {
 #[derive(Debug, Default)]
 struct Again {
     open: Vec<(usize, Manner)>,
-    server: Option<String>,
     pause: bool,
     look: bool,
 }

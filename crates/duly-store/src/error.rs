@@ -33,6 +33,10 @@ pub enum Error {
         /// When another try can help.
         retry_after: Millis,
     },
+    /// The run that asks was given up and its leases ended; nothing was done. The node goes on as
+    /// another run.
+    #[error("this run of the node has been released")]
+    RunOver,
     /// A queue of the store is full; nothing was done.
     #[error("the store cannot take more now: {reason}")]
     Overloaded {
@@ -59,7 +63,7 @@ impl Error {
             Self::Invalid(_) => Code::InvalidArgument,
             Self::UnknownNamespace(_) => Code::NotFound,
             Self::NamespaceNotEmpty { .. } => Code::NamespaceNotEmpty,
-            Self::Unavailable { .. } => Code::Unavailable,
+            Self::Unavailable { .. } | Self::RunOver => Code::Unavailable,
             Self::Overloaded { .. } => Code::ResourceExhausted,
             Self::InDoubt { .. } => Code::Aborted,
             Self::Damaged(_) => Code::Internal,
@@ -72,7 +76,7 @@ impl Error {
             Self::Unavailable { retry_after, .. } | Self::Overloaded { retry_after, .. } => {
                 Retry::After(*retry_after)
             }
-            Self::InDoubt { .. } => Retry::Now,
+            Self::InDoubt { .. } | Self::RunOver => Retry::Now,
             _ => Retry::Never,
         }
     }

@@ -152,7 +152,9 @@ pub async fn run(options: &Options) -> Result<Table> {
             Subject::Pull(options) => pull::round(&server, options, &mut table).await?,
         }
         // The next round starts on an empty disk.
-        std::fs::remove_dir_all(&server.data)?;
+        if let Some(data) = &server.data {
+            std::fs::remove_dir_all(data)?;
+        }
     }
     Ok(table)
 }
@@ -160,10 +162,11 @@ pub async fn run(options: &Options) -> Result<Table> {
 fn server_options(options: &Options, dir: &Path, round: u32) -> ServerOptions {
     ServerOptions {
         bin: options.bin.clone(),
-        data: dir.join(format!("data-{round}")),
+        data: Some(dir.join(format!("data-{round}"))),
         log: dir.join("server.log"),
         listen: std::net::SocketAddr::from(([127, 0, 0, 1], 0)),
-        settings: &[],
+        settings: Vec::new(),
+        network: std::sync::Arc::new(crate::wire::Here),
     }
 }
 

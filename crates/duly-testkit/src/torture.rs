@@ -13,29 +13,34 @@
 //! of run, not the run. At the end everybody behaves well until nothing is left to do, every id is
 //! read back, and the [`crate::checker`] judges.
 
+mod caller;
 mod consumer;
 mod faults;
 mod finish;
 mod gate;
 mod load;
 mod log;
+pub mod nodes;
 mod plan;
 mod receiver;
 mod report;
 mod world;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::checker;
 use crate::history::file;
 use crate::process;
+use crate::wire::Here;
+use caller::Endpoint;
 pub use log::{End, Line, Total};
 use receiver::{Nature, Receiver};
 pub use report::Report;
@@ -74,8 +79,24 @@ pub struct Options {
     #[arg(long, default_value_t = 2.0)]
     pub stops_per_minute: f64,
     /// Callers' operations per second, at most.
-    #[arg(long, default_value_t = 400)]
-    pub rate: u32,
+    ///
+    /// 400 of one server, 100 of several nodes, unless it is given.
+    #[arg(long)]
+    pub rate: Option<u32>,
+    /// What is tortured: one server with a directory, or three nodes on a Redis Cluster of six
+    /// servers, each in a network namespace of its own (Linux, as root, with iproute2).
+    #[arg(long, value_enum, default_value_t = Store::Embedded)]
+    pub store: Store,
+    /// Faults to do to nodes and Redis, with a comma between; all, unless some are named.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub faults: Vec<nodes::Fault>,
+    /// Replicas that must have what is answered. With 0 a failover loses something: then what the
+    /// judge finds is counted and not held against anybody.
+    #[arg(long, default_value_t = 1)]
+    pub min_replicas: u32,
+    /// Draw one node death and one failover into this folder.
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
     /// Append one line about this run to a file.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
@@ -90,6 +111,18 @@ pub struct Options {
     pub sum: Option<PathBuf>,
 }
 
+/// What is tortured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Store {
+    /// One server.
+    Embedded,
+    /// Several nodes.
+    RedisCluster,
+}
+
+/// Callers' operations per second to one server, unless the options say otherwise.
+const RATE: u32 = 400;
+
 /// So small that segments roll, checkpoints are taken and files are rewritten all the time.
 const SMALL_FILES: &[(&str, &str)] = &[
     ("DULY_STORE__SEGMENT_BYTES", "256KiB"),
@@ -99,14 +132,18 @@ const SMALL_FILES: &[(&str, &str)] = &[
 
 /// Runs, judges and reports; keeps the evidence of a failure.
 pub async fn run(options: &Options) -> Result<Report> {
+    if options.store == Store::RedisCluster {
+        return nodes::run(options).await;
+    }
     let dir = tempfile::Builder::new().prefix("duly-torture-").tempdir()?;
     let (phase, phases) = watch::channel(Phase::Load);
     let start = process::Options {
         bin: options.bin.clone(),
-        data: dir.path().join("data"),
+        data: Some(dir.path().join("data")),
         log: dir.path().join("server.log"),
         listen: std::net::SocketAddr::from(([127, 0, 0, 1], 0)),
-        settings: SMALL_FILES,
+        settings: process::settings(SMALL_FILES),
+        network: Arc::new(Here),
     };
     let outcome = drive(options, &start, phase, phases).await;
     match outcome {
@@ -140,12 +177,13 @@ async fn drive(
     let began = Instant::now();
     let server = process::Server::start(start, START_PATIENCE).await?;
     let start = process::Options { listen: server.address(), ..start.clone() };
-    let world = Arc::new(World::new(server.address(), options.seed, phases));
+    let node = Endpoint { network: Arc::new(Here), address: server.address() };
+    let world = Arc::new(World::new(vec![node], options.seed, phases));
     gate::watch_own_pulse(&world);
-    let receiving = receive(options.seed, &world).await?;
+    let receiving = receive(IpAddr::V4(Ipv4Addr::LOCALHOST), options.seed, &world).await?;
     let mut workers = Vec::new();
     for number in 0..load::WRITERS {
-        let each = f64::from(options.rate) / f64::from(load::WRITERS);
+        let each = f64::from(options.rate.unwrap_or(RATE)) / f64::from(load::WRITERS);
         workers.push(tokio::spawn(load::write(Arc::clone(&world), number, each)));
     }
     workers.push(tokio::spawn(load::redrive(Arc::clone(&world))));
@@ -186,15 +224,15 @@ async fn drive(
     history.drained = finished.drained;
     let verdict = checker::check(&history);
     let took = report::Took { loaded, all: began.elapsed() };
-    let report = Report::new(options, &history, verdict, finished, took);
+    let report = Report::new(options, &history, verdict, finished, took, report::Judged::Strictly);
     Ok((report, history))
 }
 
 /// Starts the receivers and makes the namespaces that point to them.
-async fn receive(seed: u64, world: &Arc<World>) -> Result<Vec<JoinHandle<()>>> {
-    let moody = Receiver::bind(Nature::Moody, seed)?;
-    let rude = Receiver::bind(Nature::Rude, seed)?;
-    let well = Receiver::bind(Nature::Well, seed)?;
+async fn receive(on: IpAddr, seed: u64, world: &Arc<World>) -> Result<Vec<JoinHandle<()>>> {
+    let moody = Receiver::bind(on, Nature::Moody, seed)?;
+    let rude = Receiver::bind(on, Nature::Rude, seed)?;
+    let well = Receiver::bind(on, Nature::Well, seed)?;
     let address = |nature| match nature {
         Nature::Moody => moody.address(),
         Nature::Rude => rude.address(),

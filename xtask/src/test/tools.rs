@@ -29,6 +29,10 @@ const TOOLS: [Tool; 7] = [
     Tool { name: "redis-server", package: "redis-server" },
 ];
 
+/// What the torture of several nodes takes; without them it skips itself, or a fault, by name.
+const OF_TORTURE: [Tool; 2] =
+    [Tool { name: "ip", package: "iproute2" }, Tool { name: "faketime", package: "faketime" }];
+
 /// What is there, and what is not.
 pub(super) struct Tools {
     /// Names of programs, with a space between.
@@ -39,7 +43,8 @@ pub(super) struct Tools {
 
 /// Installs what is missing, as far as that can be done.
 pub(super) fn install() -> Tools {
-    let absent: Vec<&Tool> = TOOLS.iter().filter(|tool| !is_there(tool.name)).collect();
+    let all = TOOLS.iter().chain(&OF_TORTURE);
+    let absent: Vec<&Tool> = all.filter(|tool| !is_there(tool.name)).collect();
     if !absent.is_empty() {
         let packages: Vec<_> = absent.iter().map(|tool| tool.package).collect();
         println!("trying apt-get install {}", packages.join(" "));
@@ -69,7 +74,9 @@ fn is_there(name: &str) -> bool {
     if name == "tzdata" {
         return Path::new("/usr/share/zoneinfo/Europe/Berlin").exists();
     }
-    let output = process::program(name).arg("--version").output();
+    // `ip` knows no other word for it.
+    let version = if name == "ip" { "-V" } else { "--version" };
+    let output = process::program(name).arg(version).output();
     output.is_ok_and(|output| output.status.success())
 }
 

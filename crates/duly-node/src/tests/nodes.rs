@@ -130,6 +130,22 @@ async fn p8_a_node_that_comes_back_is_another_run_and_its_verdicts_change_nothin
 }
 
 #[tokio::test(start_paused = true)]
+async fn p3_a_living_node_whose_leases_were_ended_goes_on_as_another_run() {
+    let mut nodes = Together::start(1).await;
+    let run = |nodes: &Together| nodes.worlds[0].handle.0.nodes.run();
+    let before = run(&nodes);
+    // As by a node that was cut off, whose word arrives late: the members know nothing of it.
+    nodes.store.release_owner(ShardId(0), before).await.unwrap();
+    nodes.worlds[0].schedule("a", ms(0), A).await;
+    nodes.pass(RESUMED_WITHIN).await;
+    let call = nodes.worlds[0].call().await;
+    assert_ne!(run(&nodes), before);
+    call.answer(Delivery::Confirmed);
+    nodes.pass(50).await;
+    assert_eq!(nodes.worlds[0].state("a").await, State::Finished);
+}
+
+#[tokio::test(start_paused = true)]
 async fn t16_what_was_claimed_before_a_pause_is_not_sent_after_it() {
     let mut nodes = Together::start(1).await;
     let clock = nodes.clock.clone();

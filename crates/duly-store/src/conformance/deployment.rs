@@ -8,7 +8,7 @@ use super::{
     scene::{SHARD, Scene, name},
 };
 use crate::{
-    Deployment, Lane, NodeRun, Owner, SettleVerdict,
+    Deployment, Error, Lane, NodeRun, Owner, SettleVerdict,
     deployment::{Allotment, Ask, Beat, Heard, Interest, Member, Presence},
 };
 
@@ -138,6 +138,7 @@ pub(super) async fn p8_a_run_that_was_released_claims_nothing(harness: &dyn Harn
     store.claim(SHARD, request.clone()).await.expect("it may");
     assert_eq!(store.release_owner(SHARD, lost).await, Ok(1));
     let refused = store.claim(SHARD, request).await.expect_err("it is over");
+    assert_eq!(refused, Error::RunOver);
     assert_eq!(refused.code().as_str(), "unavailable");
     Ran::Whole
 }

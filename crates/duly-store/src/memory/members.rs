@@ -44,10 +44,7 @@ impl Default for Members {
 impl Members {
     pub(super) fn may_claim(&self, owner: Owner) -> Result<()> {
         match owner {
-            Owner::Node(run) if self.released.lock().contains(&run) => Err(Error::Unavailable {
-                reason: "this run of the node has been released".to_owned(),
-                retry_after: Millis::from_secs(1),
-            }),
+            Owner::Node(run) if self.released.lock().contains(&run) => Err(Error::RunOver),
             _ => Ok(()),
         }
     }

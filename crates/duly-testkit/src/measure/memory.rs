@@ -45,7 +45,7 @@ pub(super) async fn round(options: &Options, pending: u32, table: &mut Table) ->
     let filled_s = began.elapsed().as_secs_f64();
     let after = usage::resident_bytes(server.pid())?;
     let settled = settled_bytes(&server).await?;
-    let disk = disk_bytes(&options.data)?;
+    let disk = options.data.as_deref().map_or(Ok(0), disk_bytes)?;
     server.kill()?;
     drop(server);
 

@@ -22,7 +22,7 @@ use super::watch::no_progress;
 use super::{PATIENCE, Table, floor, load, must_in, start};
 use crate::checker::Percentiles;
 use crate::clock::now_ms;
-use crate::process::{Options as ServerOptions, Server};
+use crate::process::{Options as ServerOptions, Server, settings};
 use crate::wire::Connection;
 
 /// The server's bounds on connections and waiting calls, out of the way.
@@ -60,7 +60,8 @@ pub(super) async fn round(
     options: &Options,
     table: &mut Table,
 ) -> Result<()> {
-    let mut server = start(&ServerOptions { settings: SETTINGS, ..server.clone() }).await?;
+    let mut server =
+        start(&ServerOptions { settings: settings(SETTINGS), ..server.clone() }).await?;
     let pid = server.pid();
     let (address, namespaces) = (server.address(), usize::try_from(options.namespaces)?);
     make(&server, namespaces).await?;

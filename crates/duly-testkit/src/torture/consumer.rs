@@ -11,11 +11,11 @@ use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::world::{CONSUMERS_EACH, NAMESPACES, PATIENCE, Phase, World};
+use super::caller::Caller;
+use super::world::{CONSUMERS_EACH, NAMESPACES, Phase, World};
 use crate::api;
 use crate::clock::now_us;
 use crate::history::{Delivery, DeliveryNumber, Settle, SettleAnswer, SettleVerdict, Via};
-use crate::wire::Connection;
 
 /// Settlements that wait for their time, at most; past it they are forgotten (a lease lapses).
 const LATER_MAX: usize = 2_000;
@@ -32,7 +32,7 @@ pub(super) fn spawn_all(world: &Arc<World>) -> Vec<JoinHandle<()>> {
                 name: namespace.name,
                 number,
                 rng: world.rng(100 + number as u64),
-                connection: Connection::new(world.address),
+                caller: world.caller(300 + number as u64),
                 later: VecDeque::new(),
             };
             tokio::spawn(consumer.run())
@@ -53,7 +53,7 @@ struct Consumer {
     name: &'static str,
     number: usize,
     rng: SmallRng,
-    connection: Connection,
+    caller: Caller,
     later: VecDeque<Planned>,
 }
 
@@ -88,8 +88,7 @@ impl Consumer {
         let body = json!({ "max": max, "lease": lease_ms, "wait": wait_ms });
         let path = api::path(self.name, "/lease");
         let lease_sent_us = now_us();
-        let result =
-            self.connection.call("POST", &path, &body.to_string().into_bytes(), PATIENCE).await;
+        let result = self.caller.call("POST", &path, &body.to_string().into_bytes()).await;
         // Stopped here, it has its leases in its socket and does not know of them.
         self.pass().await;
         let received_us = now_us();
@@ -202,7 +201,7 @@ impl Consumer {
         let body = json!({ "settlements": settlements }).to_string().into_bytes();
         let path = api::path(self.name, "/settle");
         let sent_us = now_us();
-        let result = self.connection.call("POST", &path, &body, PATIENCE).await;
+        let result = self.caller.call("POST", &path, &body).await;
         let ended_us = now_us();
         let json = result.as_ref().map(crate::wire::Response::json).unwrap_or_default();
         let nothing_done = match &result {

@@ -134,7 +134,7 @@ async fn watch(
 }
 
 /// Becomes true at the first Ctrl-C, also when that comes while the server is being restarted.
-fn interrupted() -> watch::Receiver<bool> {
+pub(super) fn interrupted() -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(false);
     tokio::spawn(async move {
         let pressed = tokio::signal::ctrl_c().await.is_ok();

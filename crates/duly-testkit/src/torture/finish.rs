@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::caller::Caller;
 use super::plan::HORIZON_MS;
-use super::world::{NAMESPACES, PATIENCE, World};
+use super::world::{NAMESPACES, World};
 use crate::api;
 use crate::clock::{now_ms, now_us};
 use crate::history::{End, EndState};
-use crate::wire::Connection;
 
 /// Looks in a row that may find no less to do: a breaker waits a minute at most. Looks, not time:
 /// the run itself may be stopped meanwhile.
@@ -22,7 +22,7 @@ const IDLE_LOOKS_MAX: u32 = 1_000;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Reads at once.
-const READERS: usize = 8;
+const READERS: u64 = 8;
 
 /// The counters of `stats` that a full list must confirm.
 const COUNTERS: [&str; 5] = ["scheduled", "due", "in_flight", "retrying", "dead"];
@@ -34,39 +34,41 @@ pub(super) struct Finished {
     pub(super) drained: bool,
     /// Anything that must not be and is in no history.
     pub(super) complaints: Vec<String>,
+    /// What could not be done on this machine, and why.
+    pub(super) skipped: Vec<String>,
 }
 
 /// Drains, compares and reads back.
 pub(super) async fn finish(world: &Arc<World>) -> Result<Finished> {
-    let mut finished = Finished { drained: true, complaints: Vec::new() };
-    let mut connection = Connection::new(world.address);
-    if let Err(left) = drain(&mut connection).await? {
+    let mut finished = Finished { drained: true, ..Finished::default() };
+    let mut caller = world.caller(400);
+    if let Err(left) = drain(&mut caller).await? {
         finished.complaints.push(left);
     }
     for namespace in &NAMESPACES {
-        let complaint = counters(&mut connection, namespace.name).await?;
+        let complaint = counters(&mut caller, namespace.name).await?;
         finished.complaints.extend(complaint);
     }
     read_back(world).await?;
     Ok(finished)
 }
 
-async fn stats(connection: &mut Connection, namespace: &str) -> Result<Value> {
+async fn stats(caller: &mut Caller, namespace: &str) -> Result<Value> {
     let path = api::path(namespace, "/stats");
-    let response = connection.call("GET", &path, b"", PATIENCE).await?;
+    let response = caller.call("GET", &path, b"").await?;
     ensure!(response.is_success(), "GET {path}: {}", response.status);
     Ok(response.json())
 }
 
 /// Waits until nothing is due, in flight, retrying, or due soon.
-async fn drain(connection: &mut Connection) -> Result<Result<(), String>> {
+async fn drain(caller: &mut Caller) -> Result<Result<(), String>> {
     let mut least = u64::MAX;
     let mut idle_looks = 0;
     loop {
         let mut left = String::new();
         let mut left_count = 0;
         for namespace in &NAMESPACES {
-            let stats = stats(connection, namespace.name).await?;
+            let stats = stats(caller, namespace.name).await?;
             let busy = ["due", "in_flight", "retrying"].map(|name| stats[name].as_u64());
             let busy: u64 = busy.into_iter().flatten().sum();
             let soon = api::time_ms(&stats["next_due_at"])
@@ -92,8 +94,8 @@ async fn drain(connection: &mut Connection) -> Result<Result<(), String>> {
 }
 
 /// Compares the counters with what a full list gives.
-async fn counters(connection: &mut Connection, namespace: &str) -> Result<Option<String>> {
-    let stats = stats(connection, namespace).await?;
+async fn counters(caller: &mut Caller, namespace: &str) -> Result<Option<String>> {
+    let stats = stats(caller, namespace).await?;
     let mut listed = [0_u64; COUNTERS.len()];
     for filter in ["limit=1000", "limit=1000&state=dead"] {
         let mut cursor: Option<String> = None;
@@ -102,7 +104,7 @@ async fn counters(connection: &mut Connection, namespace: &str) -> Result<Option
                 .map(|cursor| format!("&cursor={}", api::segment(&cursor)))
                 .unwrap_or_default();
             let path = api::path(namespace, &format!("/timers?{filter}{after}"));
-            let response = connection.call("GET", &path, b"", PATIENCE).await?;
+            let response = caller.call("GET", &path, b"").await?;
             ensure!(response.is_success(), "GET {path}: {}", response.status);
             let page = response.json();
             for timer in page["timers"].as_array().into_iter().flatten() {
@@ -130,17 +132,17 @@ async fn read_back(world: &Arc<World>) -> Result<()> {
     let keys = Arc::new(world.recorder.keys());
     let next = Arc::new(AtomicUsize::new(0));
     let mut readers = Vec::new();
-    for _ in 0..READERS {
+    for number in 0..READERS {
         let (world, keys, next) = (Arc::clone(world), Arc::clone(&keys), Arc::clone(&next));
         readers.push(tokio::spawn(async move {
-            let mut connection = Connection::new(world.address);
+            let mut caller = world.caller(401 + number);
             loop {
                 let i = next.fetch_add(1, Ordering::Relaxed);
                 let Some(key) = keys.get(i) else {
                     return anyhow::Ok(());
                 };
                 let path = api::path(&key.namespace, &format!("/timers/{}", api::segment(&key.id)));
-                let response = connection.call("GET", &path, b"", PATIENCE).await?;
+                let response = caller.call("GET", &path, b"").await?;
                 let timer = response.json();
                 let state = if response.status == 404 {
                     EndState::NotFound

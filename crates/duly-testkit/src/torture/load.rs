@@ -11,12 +11,12 @@ use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
 
+use super::caller::Caller;
 use super::plan::{self, Kind};
-use super::world::{NAMESPACES, PATIENCE, Phase, World};
+use super::world::{NAMESPACES, Phase, World};
 use crate::api::{self, IfExists};
 use crate::clock::{now_ms, now_us};
 use crate::history::{Action, Answer, Operation};
-use crate::wire::Connection;
 
 /// Callers at once.
 pub(super) const WRITERS: u32 = 4;
@@ -27,7 +27,7 @@ const TRIES_MAX: u32 = 3;
 struct Writer {
     world: Arc<World>,
     rng: SmallRng,
-    connection: Connection,
+    caller: Caller,
 }
 
 /// One thing to ask.
@@ -44,7 +44,7 @@ pub(super) async fn write(world: Arc<World>, number: u32, per_second: f64) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut writer = Writer {
         rng: world.rng(u64::from(number)),
-        connection: Connection::new(world.address),
+        caller: world.caller(200 + u64::from(number)),
         world: Arc::clone(&world),
     };
     while world.phase() == Phase::Load && !world.recorder.is_full() {
@@ -127,7 +127,7 @@ impl Writer {
         let sent_us = now_us();
         let mut doubt = false;
         for tries in 1.. {
-            let result = self.connection.call(method, &path, &body, PATIENCE).await;
+            let result = self.caller.call(method, &path, &body).await;
             let ended_us = now_us();
             let mut answer = api::answer(&ask.action, &result);
             if answer == Answer::InDoubt
@@ -177,7 +177,7 @@ impl Writer {
         let body = json!({ "operations": operations }).to_string().into_bytes();
         let path = api::path(NAMESPACES[namespace].name, "/batch");
         let sent_us = now_us();
-        let result = self.connection.call("POST", &path, &body, PATIENCE).await;
+        let result = self.caller.call("POST", &path, &body).await;
         let ended_us = now_us();
         let json = result.as_ref().map(crate::wire::Response::json).unwrap_or_default();
         for (i, ask) in asks.iter().enumerate() {
@@ -211,7 +211,7 @@ impl Writer {
 
 /// Sends dead letters again, a few at a time.
 pub(super) async fn redrive(world: Arc<World>) {
-    let mut connection = Connection::new(world.address);
+    let mut caller = world.caller(901);
     let mut rng = world.rng(900);
     let mut ticks = tokio::time::interval(Duration::from_millis(700));
     while world.phase() == Phase::Load {
@@ -219,7 +219,7 @@ pub(super) async fn redrive(world: Arc<World>) {
         world.wait_up().await;
         let name = NAMESPACES[rng.random_range(0..NAMESPACES.len())].name;
         let path = api::path(name, "/timers?state=dead&limit=100");
-        let Ok(page) = connection.call("GET", &path, b"", PATIENCE).await else {
+        let Ok(page) = caller.call("GET", &path, b"").await else {
             continue;
         };
         let page = page.json();
@@ -233,7 +233,7 @@ pub(super) async fn redrive(world: Arc<World>) {
             let path = api::path(name, "/dead/redrive");
             let body = json!({ "ids": [id] }).to_string().into_bytes();
             let sent_us = now_us();
-            let result = connection.call("POST", &path, &body, PATIENCE).await;
+            let result = caller.call("POST", &path, &body).await;
             world.recorder.operation(Operation {
                 key: Some(key),
                 sent_us,

@@ -38,17 +38,20 @@ pub enum End {
     /// Nothing to object to so far: it was broken off before the end that shows a loss.
     #[default]
     CleanSoFar,
+    /// What was found was counted and not judged, as something may be lost there.
+    Counted,
     /// A promise was broken.
     Failed,
 }
 
 impl End {
-    const ALL: [Self; 3] = [Self::Clean, Self::CleanSoFar, Self::Failed];
+    const ALL: [Self; 4] = [Self::Clean, Self::CleanSoFar, Self::Counted, Self::Failed];
 
     const fn word(self) -> &'static str {
         match self {
             Self::Clean => "clean",
             Self::CleanSoFar => "clean_so_far",
+            Self::Counted => "counted",
             Self::Failed => "FAILED",
         }
     }
@@ -106,6 +109,7 @@ pub struct Total {
     of: Line,
     clean: u64,
     clean_so_far: u64,
+    counted: u64,
     failed: u64,
     unreadable: u64,
 }
@@ -135,6 +139,7 @@ impl Total {
         match line.verdict {
             End::Clean => self.clean += 1,
             End::CleanSoFar => self.clean_so_far += 1,
+            End::Counted => self.counted += 1,
             End::Failed => self.failed += 1,
         }
     }
@@ -164,6 +169,9 @@ impl fmt::Display for Total {
             "{kills} kills, {stops} stops, {clock_steps} clock steps, {operations} operations, \
              {firings} firings"
         )?;
+        if self.counted > 0 {
+            writeln!(f, "{} counted and not judged", self.counted)?;
+        }
         if self.unreadable > 0 {
             writeln!(f, "{} lines are none of a run", self.unreadable)?;
         }

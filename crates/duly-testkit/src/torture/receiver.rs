@@ -8,7 +8,7 @@
 mod manner;
 mod raw;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -82,8 +82,8 @@ impl Mind {
 }
 
 impl Receiver {
-    pub(super) fn bind(nature: Nature, seed: u64) -> Result<Self> {
-        let reserved = socket(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    pub(super) fn bind(on: IpAddr, nature: Nature, seed: u64) -> Result<Self> {
+        let reserved = socket(SocketAddr::new(on, 0))?;
         let address = reserved.local_addr()?;
         let listener = socket(address)?.listen(BACKLOG)?;
         Ok(Self { listener, reserved, address, mind: Mind { nature, seed, began: Instant::now() } })

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Options;
 use super::finish::Finished;
 use super::log::{self, Line};
 use super::world::{WELL, World};
+use super::{Options, Store};
 use crate::checker::{self, Percentiles, Verdict};
 use crate::history::{Answer, History, SettleAnswer, Via, Who};
 
@@ -30,6 +30,14 @@ pub(super) struct Took {
     pub(super) all: Duration,
 }
 
+/// Whether what the judge finds is held against the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judged {
+    Strictly,
+    /// It was promised that something may be lost: the counts say how much.
+    OnlyCounted,
+}
+
 /// The end of a run.
 #[derive(Debug)]
 pub struct Report {
@@ -39,6 +47,10 @@ pub struct Report {
     well: Percentiles,
     drained: bool,
     operations: BTreeMap<(&'static str, &'static str), usize>,
+    judged: Judged,
+    /// What else there is to tell, a line each.
+    told: Vec<String>,
+    skipped: Vec<String>,
     /// What the judge says.
     pub verdict: Verdict,
     /// Anything else that must not be.
@@ -54,6 +66,7 @@ impl Report {
         verdict: Verdict,
         mut finished: Finished,
         took: Took,
+        judged: Judged,
     ) -> Self {
         let well = checker::untouched(history, WELL);
         if Duration::from_micros(well.p99_us) > WELL_LATE_MAX {
@@ -69,8 +82,11 @@ impl Report {
             firings: history.deliveries.len() as u64,
             verdict: log::End::CleanSoFar,
         };
-        if !verdict.is_clean() || !finished.complaints.is_empty() {
+        let is_clean = verdict.is_clean() || judged == Judged::OnlyCounted;
+        if !is_clean || !finished.complaints.is_empty() {
             line.verdict = log::End::Failed;
+        } else if judged == Judged::OnlyCounted {
+            line.verdict = log::End::Counted;
         } else if finished.drained {
             line.verdict = log::End::Clean;
         }
@@ -101,15 +117,10 @@ impl Report {
             *operations.entry(("delivered", via)).or_insert(0) += 1;
         }
         Self {
-            command: format!(
-                "cargo xtask torture --minutes {} --seed {} --kills-per-minute {} \
-                 --stops-per-minute {} --rate {}",
-                options.minutes,
-                options.seed,
-                options.kills_per_minute,
-                options.stops_per_minute,
-                options.rate
-            ),
+            command: command(options),
+            judged,
+            told: Vec::new(),
+            skipped: finished.skipped,
             took,
             line,
             well,
@@ -121,6 +132,14 @@ impl Report {
         }
     }
 
+    /// Adds lines about the faults of a run, and how many processes were killed and stopped by them:
+    /// its history has no kills, and counts each fault as a stop.
+    pub(super) fn tell(&mut self, lines: Vec<String>, kills: usize, stops: usize) {
+        self.told.extend(lines);
+        self.line.kills = kills as u64;
+        self.line.stops = stops as u64;
+    }
+
     /// The run in one line.
     pub const fn line(&self) -> Line {
         self.line
@@ -128,8 +147,35 @@ impl Report {
 
     /// Whether nothing happened that must not.
     pub fn is_clean(&self) -> bool {
-        self.verdict.is_clean() && self.complaints.is_empty()
+        let is_right = self.verdict.is_clean() || self.judged == Judged::OnlyCounted;
+        is_right && self.complaints.is_empty()
     }
+}
+
+/// What repeats a run.
+fn command(options: &Options) -> String {
+    let Options { minutes, seed, stops_per_minute, .. } = options;
+    let mut command = format!("cargo xtask torture --minutes {minutes} --seed {seed}");
+    match options.store {
+        Store::Embedded => {
+            command += &format!(" --kills-per-minute {}", options.kills_per_minute);
+        }
+        Store::RedisCluster => {
+            command += " --store redis-cluster";
+            if options.min_replicas != 1 {
+                command += &format!(" --min-replicas {}", options.min_replicas);
+            }
+            if !options.faults.is_empty() {
+                let faults: Vec<_> = options.faults.iter().map(ToString::to_string).collect();
+                command += &format!(" --faults {}", faults.join(","));
+            }
+        }
+    }
+    command += &format!(" --stops-per-minute {stops_per_minute}");
+    if let Some(rate) = options.rate {
+        command += &format!(" --rate {rate}");
+    }
+    command
 }
 
 /// How long the run itself stood still: nobody was tortured then.
@@ -142,6 +188,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Line { kills, stops, .. } = self.line;
         writeln!(f, "torture: {kills} kills and {stops} stops in {:.0?}", self.took.all)?;
+        for line in &self.told {
+            writeln!(f, "  {line}")?;
+        }
         for ((name, outcome), count) in &self.operations {
             writeln!(f, "  {name:<11}{outcome:<35}{count:>10}")?;
         }
@@ -149,6 +198,9 @@ impl fmt::Display for Report {
         writeln!(f, "  lateness, left alone  {}", self.well)?;
         for complaint in &self.complaints {
             writeln!(f, "  ! {complaint}")?;
+        }
+        for skipped in &self.skipped {
+            writeln!(f, "  SKIPPED {skipped}")?;
         }
         if !self.drained {
             writeln!(f, "  broken off: nothing was drained or read back, so a loss is not seen")?;
@@ -158,7 +210,12 @@ impl fmt::Display for Report {
             writeln!(f, "  kept: {}", kept.display())?;
             writeln!(f, "  judge again: duly-torture --judge {}", history.display())?;
         }
-        if self.is_clean() && !self.drained {
+        if self.is_clean() && self.judged == Judged::OnlyCounted {
+            writeln!(
+                f,
+                "verdict: none; failover is asynchronous, so what was found is only counted"
+            )
+        } else if self.is_clean() && !self.drained {
             writeln!(f, "verdict: clean so far")
         } else if self.is_clean() {
             writeln!(f, "verdict: clean")

@@ -12,17 +12,17 @@ use rand::rngs::SmallRng;
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::caller::{Caller, Endpoint};
 use super::gate::Gate;
 use super::receiver::Nature;
 use crate::api;
 use crate::history::Recorder;
-use crate::wire::Connection;
 
 /// Ids that later operations pick from.
 const RECENT_MAX: usize = 3_000;
 
-/// How long any call may take before it is in doubt.
-pub(super) const PATIENCE: Duration = Duration::from_secs(15);
+/// How long any call may take before it is in doubt, unless the run says otherwise.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What the run is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,10 @@ pub(super) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) recorder: Recorder,
-    pub(super) address: SocketAddr,
+    /// The nodes; each answers every call.
+    pub(super) nodes: Vec<Endpoint>,
+    /// How long any call may take before it is in doubt.
+    pub(super) patience: Duration,
     seed: u64,
     marks: AtomicU64,
     recent: Mutex<VecDeque<(usize, String)>>,
@@ -81,10 +84,11 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(address: SocketAddr, seed: u64, phase: watch::Receiver<Phase>) -> Self {
+    pub(super) fn new(nodes: Vec<Endpoint>, seed: u64, phase: watch::Receiver<Phase>) -> Self {
         Self {
             recorder: Recorder::default(),
-            address,
+            patience: PATIENCE,
+            nodes,
             seed,
             marks: AtomicU64::new(1),
             recent: Mutex::default(),
@@ -93,6 +97,11 @@ impl World {
             phase,
             up: watch::Sender::new(true),
         }
+    }
+
+    /// Somebody who calls the nodes, with connections of its own; `task` as for [`Self::rng`].
+    pub(super) fn caller(&self, task: u64) -> Caller {
+        Caller::new(&self.nodes, self.patience, self.rng(task))
     }
 
     /// A generator for one task, from the seed and the task's own number.
@@ -159,7 +168,7 @@ impl World {
         &self,
         address: impl Fn(Nature) -> SocketAddr,
     ) -> Result<()> {
-        let mut connection = Connection::new(self.address);
+        let mut caller = self.caller(997);
         for namespace in &NAMESPACES {
             let destination = match namespace.receiver {
                 Some(nature) => json!({ "http": {
@@ -177,7 +186,7 @@ impl World {
             });
             let path = api::path(namespace.name, "");
             let body = serde_json::to_vec(&body)?;
-            let response = connection.call("PUT", &path, &body, PATIENCE).await?;
+            let response = caller.call("PUT", &path, &body).await?;
             ensure!(
                 response.is_success(),
                 "PUT {path}: {} {}",

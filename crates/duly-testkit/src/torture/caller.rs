@@ -1,0 +1,100 @@
+//! Somebody who calls the nodes: connections to each of them, and the choice between them, made as a
+//! load balancer makes it: any node, but for a while not one that has just failed to answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use crate::wire::{Connection, Error, Network, Response};
+
+/// How long a node that failed to answer is passed over.
+const SHUNNED_FOR: Duration = Duration::from_secs(1);
+
+/// Where a node is called.
+#[derive(Debug, Clone)]
+pub(super) struct Endpoint {
+    pub(super) network: Arc<dyn Network>,
+    pub(super) address: SocketAddr,
+}
+
+impl Endpoint {
+    pub(super) fn connection(&self) -> Connection {
+        Connection::within(Arc::clone(&self.network), self.address)
+    }
+}
+
+/// One node as a caller sees it.
+struct Line {
+    connection: Connection,
+    shunned_until: Option<Instant>,
+}
+
+/// Sends each call to some node, one call at a time.
+pub(super) struct Caller {
+    lines: Vec<Line>,
+    patience: Duration,
+    rng: SmallRng,
+}
+
+impl Caller {
+    pub(super) fn new(nodes: &[Endpoint], patience: Duration, rng: SmallRng) -> Self {
+        let line = |node: &Endpoint| Line { connection: node.connection(), shunned_until: None };
+        Self { lines: nodes.iter().map(line).collect(), patience, rng }
+    }
+
+    /// One call, given up after the patience of the run.
+    pub(super) async fn call(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+    ) -> Result<Response, Error> {
+        let chosen = self.choose(Instant::now());
+        let line = &mut self.lines[chosen];
+        let result = line.connection.call(method, path, body, self.patience).await;
+        let failed = result.as_ref().map_or(true, |response| response.status == 503);
+        line.shunned_until = failed.then(|| Instant::now() + SHUNNED_FOR);
+        result
+    }
+
+    /// Any node that is not shunned; any at all when all are.
+    fn choose(&mut self, now: Instant) -> usize {
+        let is_shunned = |line: &Line| line.shunned_until.is_some_and(|until| now < until);
+        let good: Vec<usize> =
+            (0..self.lines.len()).filter(|number| !is_shunned(&self.lines[*number])).collect();
+        match good.as_slice() {
+            [] => self.rng.random_range(0..self.lines.len()),
+            good => good[self.rng.random_range(0..good.len())],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::wire::Here;
+
+    #[test]
+    fn a_node_that_failed_is_passed_over_for_a_while_unless_all_have() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let nodes = vec![Endpoint { network: Arc::new(Here), address }; 3];
+        let mut caller = Caller::new(&nodes, SHUNNED_FOR, SmallRng::seed_from_u64(1));
+        let now = Instant::now();
+        caller.lines[1].shunned_until = Some(now + SHUNNED_FOR);
+        let mut chosen: Vec<_> = (0..100).map(|_| caller.choose(now)).collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        assert_eq!(chosen, [0, 2]);
+        let later = now + SHUNNED_FOR;
+        assert!((0..100).any(|_| caller.choose(later) == 1));
+        for line in &mut caller.lines {
+            line.shunned_until = Some(later);
+        }
+        assert!((0..100).any(|_| caller.choose(now) == 1));
+    }
+}

@@ -1,0 +1,74 @@
+//! Faults done to a [`Stage`]: each is put right again before it is left.
+
+mod clock;
+mod memory;
+mod network;
+mod process;
+mod slots;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use super::fault::Fault;
+use super::stage::Stage;
+use crate::clock::now_us;
+
+/// What came of a fault.
+#[derive(Debug, Clone)]
+pub(super) struct Done {
+    /// To whom it was done, and what was measured meanwhile.
+    pub(super) text: String,
+    /// When it began.
+    pub(super) from_us: u64,
+}
+
+impl Done {
+    fn since(from_us: u64, text: impl Into<String>) -> Self {
+        Self { text: text.into(), from_us }
+    }
+}
+
+/// Does it. An answer without a text could not be done here, and says why.
+pub(super) async fn inflict(
+    stage: &mut Stage,
+    fault: Fault,
+    rng: &mut SmallRng,
+) -> Result<std::result::Result<Done, String>> {
+    let from_us = now_us();
+    Ok(Ok(match fault {
+        Fault::KillNode => process::kill_node(stage, rng).await?,
+        Fault::StopNode => process::stop_node(stage, rng).await?,
+        Fault::RollingRestart => process::rolling_restart(stage).await?,
+        Fault::KillMaster => process::kill_master(stage, rng).await?,
+        Fault::CutFromStore => network::cut_from_store(stage, rng).await?,
+        Fault::CutFromReceivers => network::cut_from_receivers(stage, rng).await?,
+        Fault::IsolateMaster => network::isolate_master(stage, rng).await?,
+        Fault::IsolateMasterWithNode => network::isolate_master_with_node(stage, rng).await?,
+        Fault::WrongClock => match clock::library() {
+            Some(library) => clock::wrong_clock(stage, rng, &library).await?,
+            None => return Ok(Err(clock::MISSING.to_owned())),
+        },
+        Fault::FullMemory => memory::full(stage, rng).await?,
+        Fault::FlushScripts => memory::flush_scripts(stage, from_us).await?,
+        Fault::MoveSlots => slots::move_some(stage, rng).await?,
+    }))
+}
+
+/// The number of some node.
+fn some_node(stage: &Stage, rng: &mut SmallRng) -> usize {
+    rng.random_range(0..stage.nodes.len())
+}
+
+/// The number of some master.
+fn some_master(stage: &Stage, rng: &mut SmallRng) -> Result<usize> {
+    let masters = stage.redis.masters(None)?;
+    Ok(masters[rng.random_range(0..masters.len())])
+}
+
+/// Lasts a random time.
+async fn last(rng: &mut SmallRng, ms: std::ops::Range<u64>) {
+    tokio::time::sleep(Duration::from_millis(rng.random_range(ms))).await;
+}

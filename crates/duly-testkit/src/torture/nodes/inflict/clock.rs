@@ -1,0 +1,51 @@
+//! A node whose wall clock is wrong, by `libfaketime`. Its monotonic clock runs as ever.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use super::{Done, Stage, last, some_node};
+use crate::clock::now_us;
+
+/// Why it may not be possible.
+pub(super) const MISSING: &str = "there is no libfaketime.so.1 (Debian: `faketime`)";
+
+/// How wrong it is.
+const SHIFTS: [&str; 4] = ["+5s", "-5s", "+1h", "-1h"];
+
+/// How long it runs so, in milliseconds.
+const WRONG_MS: std::ops::Range<u64> = 4_000..6_000;
+
+/// Where the library is, below the folder of each architecture.
+pub(super) fn library() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?;
+    let mut places =
+        folders.filter_map(|folder| Some(folder.ok()?.path().join("faketime/libfaketime.so.1")));
+    places.find(|place| place.exists())
+}
+
+pub(super) async fn wrong_clock(
+    stage: &mut Stage,
+    rng: &mut SmallRng,
+    library: &std::path::Path,
+) -> Result<Done> {
+    let node = some_node(stage, rng);
+    let node = &mut stage.nodes[node];
+    let shift = SHIFTS[rng.random_range(0..SHIFTS.len())];
+    let library = library.to_str().context("the path of the library is text")?;
+    let from_us = now_us();
+    node.stop().await?;
+    let wrong = [
+        ("LD_PRELOAD", library),
+        ("FAKETIME", shift),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ("DONT_FAKE_MONOTONIC", "1"),
+    ];
+    node.start_with(&wrong).await?;
+    last(rng, WRONG_MS).await;
+    node.stop().await?;
+    node.start().await?;
+    Ok(Done::since(from_us, format!("{} by {shift}", node.host.name)))
+}

@@ -1,0 +1,60 @@
+//! What happens to processes: killed, standing still, started again.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rand::rngs::SmallRng;
+
+use super::{Done, Stage, last, some_master, some_node};
+use crate::clock::now_us;
+
+/// How long a killed node stays away, in milliseconds: until the others have taken over for certain.
+const AWAY_MS: std::ops::Range<u64> = 4_000..6_000;
+
+/// How long a node stands still, in milliseconds: longer than it is waited for.
+const STILL_MS: std::ops::Range<u64> = 3_000..7_000;
+
+/// How long a promoted replica is alone, in milliseconds.
+const ALONE_MS: std::ops::Range<u64> = 500..2_000;
+
+pub(super) async fn kill_node(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
+    let node = some_node(stage, rng);
+    let node = &mut stage.nodes[node];
+    let from_us = now_us();
+    node.kill()?;
+    last(rng, AWAY_MS).await;
+    node.start().await?;
+    Ok(Done::since(from_us, &node.host.name))
+}
+
+pub(super) async fn stop_node(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
+    let node = some_node(stage, rng);
+    let node = &mut stage.nodes[node];
+    let from_us = now_us();
+    node.freeze()?;
+    last(rng, STILL_MS).await;
+    node.thaw()?;
+    let still = Duration::from_micros(now_us() - from_us);
+    Ok(Done::since(from_us, format!("{} for {still:.1?}", node.host.name)))
+}
+
+pub(super) async fn rolling_restart(stage: &mut Stage) -> Result<Done> {
+    let from_us = now_us();
+    for node in &mut stage.nodes {
+        node.stop().await?;
+        node.start().await?;
+    }
+    Ok(Done::since(from_us, "all, one after the other"))
+}
+
+pub(super) async fn kill_master(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
+    let master = some_master(stage, rng)?;
+    let replica = *stage.redis.replicas_of(master)?.first().context("it has a replica")?;
+    let from_us = now_us();
+    stage.redis.peers[master].kill();
+    let promoted = stage.redis.wait_for_promotion(master, replica).await?;
+    last(rng, ALONE_MS).await;
+    let peer = &mut stage.redis.peers[master];
+    peer.start_again()?;
+    Ok(Done::since(from_us, format!("{}, its replica took over in {promoted:.1?}", peer.host.name)))
+}

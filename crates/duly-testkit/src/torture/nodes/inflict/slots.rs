@@ -1,0 +1,102 @@
+//! Slots that move to another master while their timers are scheduled and fire.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use rand::Rng;
+use rand::rngs::SmallRng;
+use rand::seq::IteratorRandom;
+
+use super::{Done, Stage, some_master};
+use crate::clock::now_us;
+use crate::torture::nodes::redis::Peer;
+use crate::torture::nodes::resp::Reply;
+
+/// Slots moved at once.
+const SLOTS: usize = 4;
+
+/// Keys moved at once.
+const KEYS: usize = 20;
+
+/// Time between two moves of keys: long enough for calls that find a slot half moved.
+const BETWEEN: Duration = Duration::from_millis(5);
+
+pub(super) async fn move_some(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
+    let from = some_master(stage, rng)?;
+    let others: Vec<usize> =
+        stage.redis.masters(None)?.into_iter().filter(|master| *master != from).collect();
+    let to = others[rng.random_range(0..others.len())];
+    let masters = stage.redis.masters(None)?;
+    let peers = &stage.redis.peers;
+    let (from, to) = (&peers[from], &peers[to]);
+    let slots = slots_with_keys(from)?.into_iter().choose_multiple(rng, SLOTS);
+    let from_us = now_us();
+    let mut keys = 0;
+    for slot in &slots {
+        keys += move_slot(*slot, from, to).await?;
+        let owner = to.tell("CLUSTER MYID")?;
+        // The new owner first: so nobody is left without one.
+        let rest = masters.iter().map(|master| &peers[*master]);
+        for peer in [to, from].into_iter().chain(rest) {
+            peer.order(&format!("CLUSTER SETSLOT {slot} NODE {owner}"))?;
+        }
+    }
+    let took = Duration::from_micros(now_us() - from_us);
+    let (from, to, slots) = (&from.host.name, &to.host.name, slots.len());
+    let text = format!("{slots} slots with {keys} keys from {from} to {to} in {took:.1?}");
+    Ok(Done::since(from_us, text))
+}
+
+/// Slots of a server that hold keys: all keys of a shard have the same tag.
+fn slots_with_keys(peer: &Peer) -> Result<BTreeSet<i64>> {
+    let tags: BTreeSet<Vec<u8>> =
+        peer.ask(&[b"KEYS", b"*"])?.items().iter().filter_map(|key| tag(key)).collect();
+    tags.iter()
+        .map(|tag| match peer.ask(&[b"CLUSTER", b"KEYSLOT", tag])? {
+            Reply::Number(slot) => Ok(slot),
+            other => bail!("a slot is a number: {other:?}"),
+        })
+        .collect()
+}
+
+/// The part of a key that decides about its slot, with its braces.
+fn tag(key: &[u8]) -> Option<Vec<u8>> {
+    let from = key.iter().position(|byte| *byte == b'{')?;
+    let to = from + key[from..].iter().position(|byte| *byte == b'}')?;
+    Some(key[from..=to].to_vec())
+}
+
+/// Moves the keys of a slot; answers how many.
+async fn move_slot(slot: i64, from: &Peer, to: &Peer) -> Result<usize> {
+    let (giver, taker) = (from.tell("CLUSTER MYID")?, to.tell("CLUSTER MYID")?);
+    to.order(&format!("CLUSTER SETSLOT {slot} IMPORTING {giver}"))?;
+    from.order(&format!("CLUSTER SETSLOT {slot} MIGRATING {taker}"))?;
+    let (slot, most) = (slot.to_string(), KEYS.to_string());
+    let (address, port) = (to.host.address.to_string(), to.port().to_string());
+    let mut moved = 0;
+    loop {
+        let look: [&[u8]; 4] = [b"CLUSTER", b"GETKEYSINSLOT", slot.as_bytes(), most.as_bytes()];
+        let keys = from.ask(&look)?.items();
+        if keys.is_empty() {
+            return Ok(moved);
+        }
+        let mut migrate: Vec<&[u8]> = vec![b"MIGRATE", address.as_bytes(), port.as_bytes()];
+        migrate.extend([&b""[..], b"0", b"5000", b"KEYS"]);
+        migrate.extend(keys.iter().map(Vec::as_slice));
+        from.ask(&migrate)?;
+        moved += keys.len();
+        tokio::time::sleep(BETWEEN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tag_of_a_key_is_between_its_first_braces() {
+        assert_eq!(tag(b"duly:{3}:x{4}").as_deref(), Some(&b"{3}"[..]));
+        assert_eq!(tag(b"duly"), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! A node: a real `duly serve` on the loopback address of its own host.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::network::{Host, WEB};
+use crate::process::{Options, Server};
+use crate::torture::caller::Endpoint;
+use crate::wire::Connection;
+
+/// Longest time that a start may take.
+const START: Duration = Duration::from_secs(60);
+
+/// Longest time that a stop may take.
+const STOP: Duration = Duration::from_secs(60);
+
+/// How long a look at a node may take.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// What all nodes are told.
+#[derive(Debug, Clone)]
+pub(super) struct Told {
+    pub(super) bin: PathBuf,
+    pub(super) store: String,
+    pub(super) min_replicas: u32,
+}
+
+/// A node that can be killed and started again.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) host: Host,
+    options: Options,
+    server: Option<Server>,
+}
+
+impl Node {
+    /// One that does not run yet. Its log is in this folder.
+    pub(super) fn new(host: Host, told: &Told, folder: &Path) -> Self {
+        let settings = [
+            ("DULY_STORE__URL", told.store.clone()),
+            ("DULY_STORE__SHARDS", "32".to_owned()),
+            ("DULY_STORE__MIN_REPLICAS", told.min_replicas.to_string()),
+            ("DULY_STORE__REPLICAS_WITHIN", "500ms".to_owned()),
+            ("DULY_DELIVERY__ALLOW_NETWORKS", WEB.to_owned()),
+        ];
+        let options = Options {
+            bin: told.bin.clone(),
+            data: None,
+            log: folder.join(format!("{}.log", host.name)),
+            listen: SocketAddr::from(([127, 0, 0, 1], 3859)),
+            settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
+            network: Arc::new(host.namespace.clone()),
+        };
+        Self { host, options, server: None }
+    }
+
+    /// Where it is called.
+    pub(super) fn endpoint(&self) -> Endpoint {
+        Endpoint { network: Arc::clone(&self.options.network), address: self.options.listen }
+    }
+
+    pub(super) fn log(&self) -> &Path {
+        &self.options.log
+    }
+
+    /// Starts it and waits until it is ready.
+    pub(super) async fn start(&mut self) -> Result<()> {
+        self.start_with(&[]).await
+    }
+
+    /// The same, with more in its environment.
+    pub(super) async fn start_with(&mut self, more: &[(&str, &str)]) -> Result<()> {
+        let mut options = self.options.clone();
+        options.settings.extend(crate::process::settings(more));
+        let server = Server::start(&options, START).await;
+        self.server = Some(server.with_context(|| format!("{} does not start", self.host.name))?);
+        Ok(())
+    }
+
+    pub(super) fn kill(&mut self) -> Result<()> {
+        Ok(self.running()?.kill()?)
+    }
+
+    pub(super) fn freeze(&mut self) -> Result<()> {
+        self.running()?.freeze()
+    }
+
+    pub(super) fn thaw(&mut self) -> Result<()> {
+        self.running()?.thaw()
+    }
+
+    /// Asks it to end, and expects that it ends well.
+    pub(super) async fn stop(&mut self) -> Result<()> {
+        let ended_well = self.running()?.stop(STOP).await?;
+        ensure!(ended_well, "{} was asked to end and ended with a failure", self.host.name);
+        Ok(())
+    }
+
+    pub(super) fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.running()?.has_ended()?)
+    }
+
+    /// What is not right about it, when so many nodes are to be there.
+    pub(super) async fn complaint(&self, nodes: usize) -> Option<String> {
+        let mut connection: Connection = self.endpoint().connection();
+        let name = &self.host.name;
+        let ready = match connection.call("GET", "/readyz", b"", LOOK).await {
+            Ok(ready) => ready,
+            Err(error) => return Some(format!("{name} does not answer: {error}")),
+        };
+        if !ready.is_success() {
+            return Some(format!("{name} is not ready: {}", ready.json()));
+        }
+        let cluster = match connection.call("GET", "/v1/cluster", b"", LOOK).await {
+            Ok(cluster) => cluster.json(),
+            Err(error) => return Some(format!("{name} does not answer: {error}")),
+        };
+        let members = cluster["nodes"].as_array().cloned().unwrap_or_default();
+        let here = members.iter().filter(|member| member["state"] == "here").count();
+        let shards: u64 = members.iter().filter_map(|member| member["shards"].as_u64()).sum();
+        let is_whole = members.len() == nodes && here == nodes && cluster["shards"] == shards;
+        (!is_whole).then(|| format!("{name} sees other members: {}", cluster["nodes"]))
+    }
+
+    fn running(&mut self) -> Result<&mut Server> {
+        self.server.as_mut().with_context(|| format!("{} was not started", self.host.name))
+    }
+}

@@ -1,0 +1,47 @@
+//! Timers that measure: a steady stream to the receiver that does nothing wrong, each scheduled well
+//! before it is due, and never touched again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng;
+use tokio::time::MissedTickBehavior;
+
+use crate::api::{self, IfExists};
+use crate::clock::{now_ms, now_us};
+use crate::history::{Action, Due, Operation};
+use crate::torture::world::{Phase, WELL, World};
+
+/// Probes at once: one that waits for a node that stands still leaves the others.
+pub(super) const PROBES: u32 = 6;
+
+/// Time between two timers of one probe.
+const EVERY: Duration = Duration::from_millis(150);
+
+/// How long ahead they are due, in milliseconds.
+const AHEAD_MS: std::ops::Range<u64> = 2_000..8_000;
+
+/// Schedules until the load ends.
+pub(super) async fn run(world: Arc<World>, number: u32) {
+    let mut rng = world.rng(500 + u64::from(number));
+    let mut caller = world.caller(520 + u64::from(number));
+    let mut ticks = tokio::time::interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while world.phase() == Phase::Load && !world.recorder.is_full() {
+        ticks.tick().await;
+        let mark = world.mark();
+        let id = format!("probe-{mark}");
+        let due = Due::At(now_ms() + rng.random_range(AHEAD_MS));
+        let action = Action::Schedule { mark, due };
+        let body = api::schedule(Some(&id), &action, IfExists::Fail).to_string().into_bytes();
+        let sent_us = now_us();
+        let result = caller.call("POST", &api::path(WELL, "/timers"), &body).await;
+        world.recorder.operation(Operation {
+            key: Some(world.recorder.key(WELL, &id)),
+            sent_us,
+            ended_us: now_us(),
+            action,
+            answer: api::answer(&action, &result),
+        });
+    }
+}

@@ -1,0 +1,232 @@
+//! The Cluster: three masters with a replica each, every server a host of its own.
+//!
+//! Servers are asked on the loopback address of their host, so one that is cut off can be asked too.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use duly_redis_testkit::server::{Server, free_port, tell};
+
+use super::network::{self, Host, Side};
+use super::resp::{self, Reply};
+use super::view::{self, Member};
+
+/// How long the servers may take to agree.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Slots of a Cluster.
+const SLOTS: u32 = 16_384;
+
+/// Masters, and replicas of each.
+const MASTERS: u32 = 3;
+
+/// Settings beside those that name addresses.
+const SETTINGS: [&str; 18] = [
+    "--protected-mode",
+    "no",
+    "--cluster-enabled",
+    "yes",
+    "--cluster-node-timeout",
+    "2000",
+    "--cluster-replica-validity-factor",
+    "0",
+    "--cluster-allow-replica-migration",
+    "no",
+    "--cluster-require-full-coverage",
+    "no",
+    "--repl-diskless-sync-delay",
+    "0",
+    "--min-replicas-max-lag",
+    "5",
+    "--maxmemory-policy",
+    "noeviction",
+];
+
+/// One server of it.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) host: Host,
+    server: Server,
+    is_running: bool,
+}
+
+impl Peer {
+    fn start(host: Host, min_replicas: u32) -> Result<Self> {
+        let address = host.address.to_string();
+        let wanted = min_replicas.to_string();
+        let server = host.namespace.enter(|| {
+            let bus = free_port().to_string();
+            let own = ["--bind", "127.0.0.1", &address, "--cluster-announce-ip", &address];
+            let rest = ["--cluster-port", &bus, "--min-replicas-to-write", &wanted];
+            Server::start(&[&own[..], &rest[..], &SETTINGS[..]].concat())
+        });
+        let server = server.with_context(|| format!("{} does not start", host.name))?;
+        Ok(Self { host, server, is_running: true })
+    }
+
+    /// Sends it one command.
+    pub(super) fn tell(&self, command: &str) -> Result<String> {
+        let port = self.server.port();
+        let told = self.host.namespace.enter(|| tell(port, command));
+        told.with_context(|| format!("{} was told {command}", self.host.name))
+    }
+
+    /// Sends it one command of words that need not be text.
+    pub(super) fn ask(&self, words: &[&[u8]]) -> Result<Reply> {
+        let port = self.server.port();
+        match self.host.namespace.enter(|| resp::ask(port, words))?? {
+            Reply::Error(error) => bail!("{} answered {error}", self.host.name),
+            reply => Ok(reply),
+        }
+    }
+
+    /// The same, and expects that it is done.
+    pub(super) fn order(&self, command: &str) -> Result<()> {
+        let answer = self.tell(command)?;
+        ensure!(answer == "+OK", "{} answered {command} with {answer}", self.host.name);
+        Ok(())
+    }
+
+    /// Kills it as kill -9 does.
+    pub(super) fn kill(&mut self) {
+        self.is_running = false;
+        self.server.kill();
+    }
+
+    /// Starts it again on what it kept.
+    pub(super) fn start_again(&mut self) -> Result<()> {
+        let Self { host, server, is_running } = self;
+        host.namespace.enter(|| server.start_again())?;
+        *is_running = true;
+        Ok(())
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    fn place(&self) -> String {
+        format!("{}:{}", self.host.address, self.server.port())
+    }
+}
+
+/// All servers.
+#[derive(Debug)]
+pub(super) struct Redis {
+    pub(super) peers: Vec<Peer>,
+}
+
+impl Redis {
+    /// Starts a Cluster whose slots are spread evenly.
+    pub(super) async fn start(min_replicas: u32) -> Result<Self> {
+        let mut peers = Vec::new();
+        for number in 1..=2 * u8::try_from(MASTERS)? {
+            let host = network::host(&format!("r{number}"), 10 + number, &[Side::Store])?;
+            peers.push(Peer::start(host, min_replicas)?);
+        }
+        let redis = Self { peers };
+        let (masters, replicas) = redis.peers.split_at(usize::try_from(MASTERS)?);
+        for (i, master) in (0..).zip(masters) {
+            let (from, to) = (i * SLOTS / MASTERS, (i + 1) * SLOTS / MASTERS - 1);
+            master.order(&format!("CLUSTER ADDSLOTSRANGE {from} {to}"))?;
+        }
+        for other in &redis.peers[1..] {
+            let (address, bus) = (other.host.address, other.server.bus_port());
+            let (port, first) = (other.port(), &redis.peers[0]);
+            first.order(&format!("CLUSTER MEET {address} {port} {bus}"))?;
+        }
+        for (master, replica) in masters.iter().zip(replicas) {
+            let id = master.tell("CLUSTER MYID")?;
+            let follow = format!("CLUSTER REPLICATE {id}");
+            let until = Instant::now() + PATIENCE;
+            while replica.tell(&follow)? != "+OK" {
+                ensure!(Instant::now() < until, "{} finds no master", replica.host.name);
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        let until = Instant::now() + PATIENCE;
+        while let Some(complaint) = redis.complaint()? {
+            ensure!(Instant::now() < until, "the Cluster does not come about: {complaint}");
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(redis)
+    }
+
+    /// The URL of a store on it.
+    pub(super) fn url(&self) -> String {
+        let places = self.peers.iter().map(Peer::place);
+        format!("redis-cluster://{}", places.collect::<Vec<_>>().join(","))
+    }
+
+    /// What a server sees of all.
+    fn view(&self, of: usize) -> Result<Vec<Member>> {
+        Ok(view::parse(&self.peers[of].tell("CLUSTER NODES")?))
+    }
+
+    /// Places of those who serve slots, as a server sees it that is not this one.
+    pub(super) fn masters(&self, without: Option<usize>) -> Result<Vec<usize>> {
+        let asked = (0..self.peers.len())
+            .find(|number| self.peers[*number].is_running && Some(*number) != without);
+        let members = self.view(asked.context("no server runs")?)?;
+        let serves = members.iter().filter(|member| member.serves());
+        Ok(serves.filter_map(|member| self.number(&member.place)).collect())
+    }
+
+    /// The replicas that follow a server.
+    pub(super) fn replicas_of(&self, master: usize) -> Result<Vec<usize>> {
+        let members = self.view(master)?;
+        let id = self.peers[master].tell("CLUSTER MYID")?;
+        let follow = members.iter().filter(|member| member.master.as_ref() == Some(&id));
+        Ok(follow.filter_map(|member| self.number(&member.place)).collect())
+    }
+
+    fn number(&self, place: &str) -> Option<usize> {
+        self.peers.iter().position(|peer| peer.place() == place)
+    }
+
+    /// Waits until somebody else serves what a server served; a server with a view of that is asked.
+    pub(super) async fn wait_for_promotion(&self, gone: usize, view_of: usize) -> Result<Duration> {
+        let began = Instant::now();
+        loop {
+            let members = self.view(view_of)?;
+            let place = self.peers[gone].place();
+            let is_done = members.iter().all(|member| member.place != place || !member.serves())
+                && members.iter().filter(|member| member.serves()).count()
+                    == usize::try_from(MASTERS)?;
+            if is_done {
+                return Ok(began.elapsed());
+            }
+            if began.elapsed() > PATIENCE {
+                bail!("no replica takes the place of {}", self.peers[gone].host.name);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// What is not right about the Cluster, if anything is.
+    pub(super) fn complaint(&self) -> Result<Option<String>> {
+        for peer in &self.peers {
+            let name = &peer.host.name;
+            let info = peer.tell("CLUSTER INFO")?;
+            let all = format!("cluster_known_nodes:{}", self.peers.len());
+            for part in ["cluster_state:ok", "cluster_slots_ok:16384", &all] {
+                if !info.lines().any(|line| line.trim() == part) {
+                    return Ok(Some(format!("{name} does not say {part}")));
+                }
+            }
+            let replication = peer.tell("INFO replication")?;
+            let follows = replication.contains("master_link_status:up");
+            if replication.contains("role:slave") && !follows {
+                return Ok(Some(format!("{name} does not follow its master")));
+            }
+            let is_alone = !replication.contains("state=online");
+            if replication.contains("role:master") && is_alone {
+                return Ok(Some(format!("nobody follows {name}")));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,151 @@
+//! How long firings stood still after a fault, from the deliveries of timers that nobody touched.
+
+use std::fmt;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use super::fault::Fault;
+use crate::clock::seconds_since;
+use crate::history::{Answer, Delivery, History};
+use crate::torture::world::WELL;
+
+/// A firing that is later than this waited for somebody.
+const LATE: Duration = Duration::from_millis(500);
+
+/// So soon after the beginning of a fault, firings have begun to wait for its end.
+const SOON_US: u64 = 2_000_000;
+
+/// How long after a node's death its firings may stand still.
+const TARGET: Duration = Duration::from_secs(3);
+
+/// A fault that was done.
+#[derive(Debug, Clone)]
+pub(super) struct Event {
+    pub(super) fault: Fault,
+    pub(super) text: String,
+    pub(super) from_us: u64,
+    /// When it was put right again.
+    pub(super) healed_us: u64,
+    /// When all nodes and servers were well.
+    pub(super) whole_us: u64,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { fault, text, healed_us, whole_us, .. } = self;
+        let whole = Duration::from_micros(whole_us - healed_us);
+        write!(f, "{fault:<24} {text}; well again {whole:.1?} after")
+    }
+}
+
+/// A firing of a timer that was scheduled before it was due and never touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Firing {
+    pub(super) due_ms: u64,
+    pub(super) received_us: u64,
+}
+
+impl Firing {
+    pub(super) fn late(self) -> Duration {
+        Duration::from_micros(self.received_us.saturating_sub(self.due_ms * 1_000))
+    }
+}
+
+/// The first delivery of each such timer for the receiver that does nothing wrong, by due time.
+pub(super) fn firings(history: &History) -> Vec<Firing> {
+    let mut asked: FxHashMap<u32, Option<u64>> = FxHashMap::default();
+    for operation in &history.operations {
+        let Some(key) = operation.key else { continue };
+        let once = matches!(operation.answer, Answer::Created { .. } | Answer::InDoubt);
+        let first = Some(operation.ended_us).filter(|_| once);
+        asked.entry(key).and_modify(|known| *known = None).or_insert(first);
+    }
+    let mut firsts: FxHashMap<u32, Firing> = FxHashMap::default();
+    for delivery in &history.deliveries {
+        let Delivery { key, due_ms, received_us, .. } = *delivery;
+        let in_time = asked.get(&key).copied().flatten().is_some_and(|us| us <= due_ms * 1_000);
+        if in_time && history.keys[key as usize].namespace == WELL {
+            let firing = Firing { due_ms, received_us };
+            firsts
+                .entry(key)
+                .and_modify(|first| first.received_us = first.received_us.min(received_us))
+                .or_insert(firing);
+        }
+    }
+    let mut firings: Vec<Firing> = firsts.into_values().collect();
+    firings.sort_by_key(|firing| (firing.due_ms, firing.received_us));
+    firings
+}
+
+/// How long after the beginning of a fault the last firing came that had waited for its end; `None`
+/// when none had to wait. Firings due before `until_us` are looked at. A firing that is late belongs to
+/// the fault when it was due soon after its beginning, or while others still waited: what is late after
+/// that has another reason, such as a busy machine.
+fn resumed_after(firings: &[Firing], from_us: u64, until_us: u64) -> Option<Duration> {
+    let mut last_us = None;
+    for firing in firings {
+        let due_us = firing.due_ms * 1_000;
+        let until_us = until_us.min(last_us.unwrap_or(0).max(from_us + SOON_US));
+        if due_us < until_us && firing.received_us >= from_us && firing.late() >= LATE {
+            last_us = last_us.max(Some(firing.received_us));
+        }
+    }
+    Some(Duration::from_micros(last_us? - from_us))
+}
+
+/// A line for each event, and one for all node deaths.
+pub(super) fn lines(history: &History, events: &[Event]) -> Vec<String> {
+    let firings = firings(history);
+    let mut lines = Vec::new();
+    let mut deaths = Vec::new();
+    for event in events {
+        // What comes back is another event: a node that joins takes shards over again.
+        let until_us = if event.fault.kills_a_node() { event.healed_us } else { event.whole_us };
+        let resumed = resumed_after(&firings, event.from_us, until_us);
+        let waited = match resumed {
+            Some(resumed) => format!("firings were late until {:.2} s", resumed.as_secs_f64()),
+            None => "no firing was late".to_owned(),
+        };
+        if event.fault.kills_a_node() {
+            deaths.push(resumed.unwrap_or_default());
+        }
+        lines.push(format!("{event}; {waited}"));
+    }
+    deaths.sort_unstable();
+    if let (Some(worst), Some(median)) = (deaths.last(), deaths.get(deaths.len() / 2)) {
+        let within = deaths.iter().filter(|took| **took <= TARGET).count();
+        lines.push(format!(
+            "after {} node deaths firings resumed within {:.2} s (median), {:.2} s (worst); {within} \
+             within {TARGET:?}",
+            deaths.len(),
+            median.as_secs_f64(),
+            worst.as_secs_f64(),
+        ));
+    }
+    lines
+}
+
+/// Seconds of a firing's due time after a moment; negative before it.
+pub(super) fn due_s(firing: &Firing, from_us: u64) -> f64 {
+    -seconds_since(firing.due_ms, from_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn firings_resume_when_the_last_late_one_has_come() {
+        let firing =
+            |due_ms, late_ms: u64| Firing { due_ms, received_us: (due_ms + late_ms) * 1_000 };
+        let firings =
+            [firing(900, 700), firing(1_200, 3), firing(1_500, 900), firing(5_000, 2_000)];
+        let after = |until_us| resumed_after(&firings, 1_000_000, until_us);
+        assert_eq!(after(4_000_000), Some(Duration::from_millis(1_400)));
+        assert_eq!(after(9_000_000), Some(Duration::from_millis(1_400)));
+        assert_eq!(after(1_400_000), Some(Duration::from_millis(600)));
+        assert_eq!(resumed_after(&firings[1..2], 1_000_000, 9_000_000), None);
+        assert!((due_s(&firings[1], 1_000_000) - 0.2).abs() < 1e-9);
+    }
+}

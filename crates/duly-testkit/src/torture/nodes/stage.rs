@@ -1,0 +1,57 @@
+//! Nodes and servers of a run, and whether all of them are well.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::node::Node;
+use super::redis::Redis;
+use crate::torture::world::World;
+
+/// Longest time until all is well again after a fault.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Everything that faults are done to.
+pub(super) struct Stage {
+    pub(super) nodes: Vec<Node>,
+    pub(super) redis: Redis,
+    pub(super) world: Arc<World>,
+}
+
+impl Stage {
+    /// What is not right, if anything is.
+    pub(super) async fn complaint(&self) -> Result<Option<String>> {
+        if let Some(complaint) = self.redis.complaint()? {
+            return Ok(Some(complaint));
+        }
+        for node in &self.nodes {
+            if let Some(complaint) = node.complaint(self.nodes.len()).await {
+                return Ok(Some(complaint));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits until every server and every node is well and knows all others.
+    pub(super) async fn wait_until_whole(&mut self) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let Some(complaint) = self.complaint().await? else {
+                return Ok(());
+            };
+            for node in &mut self.nodes {
+                if node.has_ended()? {
+                    bail!("{} ended by itself", node.host.name);
+                }
+            }
+            if Instant::now() > until {
+                bail!("not well again after {PATIENCE:?}: {complaint}");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}

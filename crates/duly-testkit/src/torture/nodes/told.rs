@@ -1,0 +1,56 @@
+//! Due times that were answered: a delay is counted from the call, whatever the clock of the node
+//! that took it says. (The judge takes an answered due time for what was meant.)
+
+use crate::history::{Action, Answer, Due, History};
+
+/// Complaints listed, at most.
+const LISTED_MAX: usize = 3;
+
+/// Answers that told a due time apart from the delay that was asked for.
+pub(super) fn complaints(history: &History) -> Vec<String> {
+    let wrong = history.operations.iter().filter_map(|operation| {
+        let delay_ms = match operation.action {
+            Action::Schedule { due: Due::In(delay_ms), .. }
+            | Action::Reschedule { due: Some(Due::In(delay_ms)), .. } => delay_ms,
+            _ => return None,
+        };
+        let due_ms = match operation.answer {
+            Answer::Created { due_ms }
+            | Answer::Replaced { due_ms }
+            | Answer::Changed { due_ms } => due_ms,
+            _ => return None,
+        };
+        let from_ms = operation.sent_us / 1_000 + delay_ms;
+        let to_ms = operation.ended_us / 1_000 + delay_ms + 1;
+        (!(from_ms..=to_ms).contains(&due_ms)).then(|| {
+            format!("a delay was counted by a wrong clock: due {due_ms}, not {from_ms} to {to_ms}")
+        })
+    });
+    wrong.take(LISTED_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Operation;
+
+    #[test]
+    fn a_delay_counts_from_the_call() {
+        let answered = |due_ms| History {
+            operations: vec![Operation {
+                key: Some(0),
+                sent_us: 1_000_000,
+                ended_us: 1_050_000,
+                action: Action::Schedule { mark: 1, due: Due::In(500) },
+                answer: Answer::Created { due_ms },
+            }],
+            ..History::default()
+        };
+        for due_ms in [1_500, 1_520, 1_551] {
+            assert!(complaints(&answered(due_ms)).is_empty(), "{due_ms}");
+        }
+        for due_ms in [1_499, 1_552, 6_500] {
+            assert_eq!(complaints(&answered(due_ms)).len(), 1, "{due_ms}");
+        }
+    }
+}
