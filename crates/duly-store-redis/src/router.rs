@@ -262,19 +262,28 @@ impl Router {
                 cmd("HGET").arg(key).arg(field.as_slice()).clone()
             })
             .collect();
-        match taken.link.commands(&commands).await {
-            Ok(values) => Ok(values
-                .into_iter()
-                .map(|value| match value {
-                    Value::BulkString(bytes) => Some(bytes),
-                    _ => None,
-                })
-                .collect()),
+        let values = match taken.link.commands(&commands).await {
+            Ok(values) => values,
             Err(Lost(reason)) => {
                 taken.drop_link().await;
-                Err(unavailable(format!("{owner}: {reason}")))
+                return Err(unavailable(format!("{owner}: {reason}")));
+            }
+        };
+        let mut fields = Vec::with_capacity(values.len());
+        for value in values {
+            match value {
+                Value::BulkString(bytes) => fields.push(Some(bytes)),
+                Value::Nil => fields.push(None),
+                // The slot is on its way, or somewhere else: that the field is not here says nothing.
+                other => {
+                    if self.address.cluster {
+                        let _unknown = self.look_around().await;
+                    }
+                    return Err(unavailable(format!("{owner}: {other:?}")));
+                }
             }
         }
+        Ok(fields)
     }
 
     /// Calls one script.

@@ -2,11 +2,18 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use duly_core::Millis;
-use duly_store::{Outcome, SettleOutcome, SettleVerdict, Store};
+use duly_core::{
+    Millis,
+    payload::{Form, Payload},
+    shard::ShardId,
+};
+use duly_store::{Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store};
 
 use crate::{
-    calls::{claim_all, id, name, open, options, schedule, settle, shard, until},
+    calls::{
+        apply, claim_all, id, name, open, options, request, schedule, schedule_op, settle, shard,
+        until,
+    },
     cluster::Cluster,
     harness::Servers,
     server::{Server, tell},
@@ -127,6 +134,53 @@ async fn shards_that_move_to_another_master_are_found_there() {
         tokio::time::timeout(Duration::from_millis(300), wakeups.changed()).await.ok()?.ok()
     })
     .await;
+}
+
+/// A payload that lies apart is read by itself. While its key is at another server than the rest of its
+/// shard, nobody knows it, and that is no reason to leave its firing out: a node's lease has no end.
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_p11_a_large_payload_whose_key_moves_first_is_not_left_out() {
+    let cluster = Cluster::start(3, 0);
+    let store = open(&options(&cluster.url(), 1)).await;
+    let large = Payload { form: Form::Text, bytes: "x".repeat(100_000).into() };
+    let mut operation = schedule_op("a", Millis::ZERO);
+    if let Operation::Schedule { schedule, .. } = &mut operation {
+        schedule.payload = Some(large.clone());
+    }
+    apply(&store, operation).await.expect("it is answered");
+    let slot = tell(cluster.port(), "CLUSTER KEYSLOT duly:{17q}:seq");
+    let slot: u16 = slot.strip_prefix(':').and_then(|slot| slot.parse().ok()).expect("a slot");
+    let from = owner_of(&cluster, slot);
+    let to = cluster.masters.iter().find(|server| server.port() != from.port()).expect("another");
+    let (from_id, to_id) = (tell(from.port(), "CLUSTER MYID"), tell(to.port(), "CLUSTER MYID"));
+    let set = |server: &Server, what: &str| {
+        assert_eq!(tell(server.port(), &format!("CLUSTER SETSLOT {slot} {what}")), "+OK");
+    };
+    let move_key = |key: &str| {
+        let to_port = to.port();
+        let moved = tell(from.port(), &format!("MIGRATE 127.0.0.1 {to_port} {key} 0 5000"));
+        assert_eq!(moved, "+OK", "{key}");
+    };
+    set(to, &format!("IMPORTING {from_id}"));
+    set(from, &format!("MIGRATING {to_id}"));
+    let (first, rest): (Vec<_>, Vec<_>) =
+        keys_in(from, slot).into_iter().partition(|key| key.contains(":p:"));
+    assert_eq!(first.len(), 1, "the payload lies apart: {rest:?}");
+    move_key(&first[0]);
+    let run = duly_store::NodeRun(4_713);
+    let claimed = store.claim(ShardId(0), request(Owner::Node(run))).await;
+    assert!(matches!(claimed, Err(duly_store::Error::Unavailable { .. })), "{claimed:?}");
+    for key in rest {
+        move_key(&key);
+    }
+    for server in [to, from] {
+        set(server, &format!("NODE {to_id}"));
+    }
+    let firing = until("what the claim had granted is handed back", async || {
+        store.claim(ShardId(0), request(Owner::Node(run))).await.ok()?.firings.pop()
+    })
+    .await;
+    assert_eq!((firing.id.as_str(), firing.payload), ("a", Some(large)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
