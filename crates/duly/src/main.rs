@@ -23,6 +23,7 @@ mod client;
 mod commands;
 mod failure;
 mod http;
+mod open_files;
 mod output;
 
 use std::{env, process::ExitCode};

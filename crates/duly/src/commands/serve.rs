@@ -17,6 +17,7 @@ use crate::{
     Outcome,
     args::values,
     failure::Failure,
+    open_files,
     output::{Printer, text, when},
 };
 
@@ -50,7 +51,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     let config = config::load_with_files(&args.source()).map_err(Failure::new)?;
     logging::init(&config.log.level, config.log.format);
-    allow_open_files();
+    open_files::allow();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -59,17 +60,6 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     // A store that is being opened is not waited for: it is cut off as by a crash, which is safe.
     runtime.shutdown_background();
     outcome
-}
-
-/// Asks for as many open files as the system allows without privileges: journal segments and
-/// connections each need one. Where it is refused, or too little, the server runs with what it has
-/// and says so: without files no connection is accepted and no new segment begun.
-fn allow_open_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%error, allowed = ?limit.current, "the limit of open files stays as it is");
-    }
 }
 
 /// Says so where the process may open fewer files than the configuration can need.

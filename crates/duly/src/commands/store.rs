@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use crate::{Outcome, cli::Session, cli::block_on, failure::Failure, output::Printer};
+use crate::{Outcome, cli::Session, cli::block_on, failure::Failure, open_files, output::Printer};
 
 /// Check, back up and restore data directories
 #[derive(clap::Args)]
@@ -60,6 +60,7 @@ pub(crate) fn run(
     printer: Printer,
     session: impl FnOnce() -> Result<Session, Failure>,
 ) -> Outcome {
+    open_files::allow();
     match args.action {
         Action::Check { data } => check::run(&data, printer),
         Action::Backup { path } => block_on(backup::run(&path, &session()?)),
