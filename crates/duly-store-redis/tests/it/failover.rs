@@ -83,39 +83,67 @@ fn keys_in(server: &Server, slot: u16) -> Vec<String> {
     crate::server::list(server.port(), &format!("CLUSTER GETKEYSINSLOT {slot} {count}"))
 }
 
+/// A slot on its way from one master to another, key by key.
+struct Move<'a> {
+    slot: u16,
+    from: &'a Server,
+    to: &'a Server,
+}
+
+impl<'a> Move<'a> {
+    fn of_the_only_shard(cluster: &'a Cluster) -> Self {
+        let slot = tell(cluster.port(), "CLUSTER KEYSLOT duly:{17q}:seq");
+        let slot = slot.strip_prefix(':').and_then(|slot| slot.parse().ok()).expect("a slot");
+        let from = owner_of(cluster, slot);
+        let to = cluster.masters.iter().find(|server| server.port() != from.port());
+        Self { slot, from, to: to.expect("another") }
+    }
+
+    fn set(&self, server: &Server, what: &str) {
+        let slot = self.slot;
+        assert_eq!(tell(server.port(), &format!("CLUSTER SETSLOT {slot} {what}")), "+OK");
+    }
+
+    fn begin(&self) {
+        self.set(self.to, &format!("IMPORTING {}", tell(self.from.port(), "CLUSTER MYID")));
+        self.set(self.from, &format!("MIGRATING {}", tell(self.to.port(), "CLUSTER MYID")));
+    }
+
+    fn take(&self, key: &str) {
+        let to = self.to.port();
+        let moved = tell(self.from.port(), &format!("MIGRATE 127.0.0.1 {to} {key} 0 5000"));
+        assert_eq!(moved, "+OK", "{key}");
+    }
+
+    fn end(&self) {
+        let to = tell(self.to.port(), "CLUSTER MYID");
+        for server in [self.to, self.from] {
+            self.set(server, &format!("NODE {to}"));
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn shards_that_move_to_another_master_are_found_there() {
     let cluster = Cluster::start(3, 0);
     let store = open(&options(&cluster.url(), 1)).await;
     schedule(&store, "a", Millis::ZERO).await;
-    let slot = tell(cluster.port(), "CLUSTER KEYSLOT duly:{17q}:seq");
-    let slot: u16 = slot.strip_prefix(':').and_then(|slot| slot.parse().ok()).expect("a slot");
-    let from = owner_of(&cluster, slot);
-    let to = cluster.masters.iter().find(|server| server.port() != from.port()).expect("another");
-    let (from_id, to_id) = (tell(from.port(), "CLUSTER MYID"), tell(to.port(), "CLUSTER MYID"));
-    let set = |server: &Server, what: &str| {
-        assert_eq!(tell(server.port(), &format!("CLUSTER SETSLOT {slot} {what}")), "+OK");
-    };
-    set(to, &format!("IMPORTING {from_id}"));
-    set(from, &format!("MIGRATING {to_id}"));
-    for key in keys_in(from, slot) {
-        let to_port = to.port();
-        let moved = tell(from.port(), &format!("MIGRATE 127.0.0.1 {to_port} {key} 0 5000"));
-        assert_eq!(moved, "+OK", "{key}");
+    let moving = Move::of_the_only_shard(&cluster);
+    moving.begin();
+    for key in keys_in(moving.from, moving.slot) {
+        moving.take(&key);
     }
     // The slot is on its way, and for all that a client knows only some of its keys are there yet: a
     // script that ran there would not see the rest. So nobody is asked before it is there for good.
-    assert!(tell(from.port(), "GET duly:{17q}:seq").starts_with("-ASK"));
+    assert!(tell(moving.from.port(), "GET duly:{17q}:seq").starts_with("-ASK"));
     let outcome = schedule(&store, "b", Millis::ZERO).await;
     assert!(
         matches!(&outcome, Outcome::Failed(duly_store::Error::Unavailable { .. })),
         "{outcome:?}"
     );
-    for server in [to, from] {
-        set(server, &format!("NODE {to_id}"));
-    }
+    moving.end();
     // Now it is there for good: the old master says MOVED.
-    assert!(tell(from.port(), "GET duly:{17q}:seq").starts_with("-MOVED"));
+    assert!(tell(moving.from.port(), "GET duly:{17q}:seq").starts_with("-MOVED"));
     assert!(matches!(schedule(&store, "c", Millis::ZERO).await, Outcome::Created(_)));
     let firings = claim_all(&store).await.expect("a claim");
     assert_eq!(firings.len(), 2);
@@ -148,34 +176,19 @@ async fn p3_p11_a_large_payload_whose_key_moves_first_is_not_left_out() {
         schedule.payload = Some(large.clone());
     }
     apply(&store, operation).await.expect("it is answered");
-    let slot = tell(cluster.port(), "CLUSTER KEYSLOT duly:{17q}:seq");
-    let slot: u16 = slot.strip_prefix(':').and_then(|slot| slot.parse().ok()).expect("a slot");
-    let from = owner_of(&cluster, slot);
-    let to = cluster.masters.iter().find(|server| server.port() != from.port()).expect("another");
-    let (from_id, to_id) = (tell(from.port(), "CLUSTER MYID"), tell(to.port(), "CLUSTER MYID"));
-    let set = |server: &Server, what: &str| {
-        assert_eq!(tell(server.port(), &format!("CLUSTER SETSLOT {slot} {what}")), "+OK");
-    };
-    let move_key = |key: &str| {
-        let to_port = to.port();
-        let moved = tell(from.port(), &format!("MIGRATE 127.0.0.1 {to_port} {key} 0 5000"));
-        assert_eq!(moved, "+OK", "{key}");
-    };
-    set(to, &format!("IMPORTING {from_id}"));
-    set(from, &format!("MIGRATING {to_id}"));
+    let moving = Move::of_the_only_shard(&cluster);
+    moving.begin();
     let (first, rest): (Vec<_>, Vec<_>) =
-        keys_in(from, slot).into_iter().partition(|key| key.contains(":p:"));
+        keys_in(moving.from, moving.slot).into_iter().partition(|key| key.contains(":p:"));
     assert_eq!(first.len(), 1, "the payload lies apart: {rest:?}");
-    move_key(&first[0]);
+    moving.take(&first[0]);
     let run = duly_store::NodeRun(4_713);
     let claimed = store.claim(ShardId(0), request(Owner::Node(run))).await;
     assert!(matches!(claimed, Err(duly_store::Error::Unavailable { .. })), "{claimed:?}");
     for key in rest {
-        move_key(&key);
+        moving.take(&key);
     }
-    for server in [to, from] {
-        set(server, &format!("NODE {to_id}"));
-    }
+    moving.end();
     let firing = until("what the claim had granted is handed back", async || {
         store.claim(ShardId(0), request(Owner::Node(run))).await.ok()?.firings.pop()
     })
