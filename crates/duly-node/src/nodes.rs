@@ -148,6 +148,8 @@ impl Nodes {
     pub(crate) fn begin_again(&self) {
         if let Some(nodes) = &self.shared {
             nodes.lock().over();
+            // Others forget what a run waits for with the run.
+            self.announced.lock().forgotten();
             self.now.notify_one();
         }
     }

@@ -164,8 +164,8 @@ async fn shards_that_move_to_another_master_are_found_there() {
     .await;
 }
 
-/// A payload that lies apart is read by itself. While its key is at another server than the rest of its
-/// shard, nobody knows it, and that is no reason to leave its firing out: a node's lease has no end.
+/// While the key of a payload is at another server than the rest of its shard, a claim is refused (by
+/// Redis 7.0 itself), and grants nothing without it: a node's lease has no end.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_p11_a_large_payload_whose_key_moves_first_is_not_left_out() {
     let cluster = Cluster::start(3, 0);
