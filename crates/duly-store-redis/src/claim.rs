@@ -171,7 +171,8 @@ impl Deployment {
         claiming.now = now;
         let stopped = reply.text()?;
         let go_on_at = usize::try_from(reply.number()?).unwrap_or(0);
-        let (mut grants, mut more, mut settings) = (reply.items()?, reply.items()?, reply.items()?);
+        let (mut groups, mut grants) = (reply.items()?, reply.items()?);
+        let (mut more, mut settings) = (reply.items()?, reply.items()?);
         claiming.next_at = reply.maybe_time()?;
         while !settings.is_done() {
             let mut row = settings.items()?;
@@ -182,8 +183,17 @@ impl Deployment {
             claiming.settings.insert(i, settings);
             claiming.numbers.insert(i, (num.to_owned(), ver.to_owned()));
         }
-        while !grants.is_done() {
-            claiming.grant(shard, self.seed, from, &mut grants)?;
+        while !groups.is_done() {
+            let i = lane_index(from, groups.number()?);
+            let is_first = groups.text()? == "f";
+            let count = groups.number()?;
+            let until = groups.number()?;
+            for _ in 0..count {
+                claiming.grant(shard, self.seed, i, until, &mut grants)?;
+            }
+            let (first, retry) = &mut claiming.left[i];
+            let left = if is_first { first } else { retry };
+            *left = left.saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
         }
         while !more.is_done() {
             let lane = &request.lanes[lane_index(from, more.number()?)].lane;
@@ -243,12 +253,17 @@ impl Deployment {
 }
 
 impl Claiming<'_> {
-    fn grant(&mut self, shard: ShardId, seed: u64, from: usize, row: &mut Reply) -> Result<()> {
-        let i = lane_index(from, row.number()?);
-        let class = row.text()?;
+    /// Takes a grant of the lane of this place, leased until then.
+    fn grant(
+        &mut self,
+        shard: ShardId,
+        seed: u64,
+        i: usize,
+        until: u64,
+        row: &mut Reply,
+    ) -> Result<()> {
         let at = row.time()?;
         let id = TimerId::new(&row.text()?).map_err(|_| damaged("a timer's id"))?;
-        let until = row.number()?;
         let record = Record::unpack(id.clone(), &row.bytes()?)?;
         let lane = self.request.lanes[i].lane.clone();
         let settings = self.settings.get(&i).ok_or_else(|| damaged("settings are missing"))?;
@@ -274,9 +289,6 @@ impl Claiming<'_> {
         };
         let bytes = payload_bytes + headers.sum::<usize>() as u64;
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
-        let (first, retry) = &mut self.left[i];
-        let left = if class == "f" { first } else { retry };
-        *left = left.saturating_sub(1);
         self.claimed.firings.push(Firing {
             token: ticket.token(shard, seed),
             delivery_id: timer.delivery_id(lane.namespace.as_str()),

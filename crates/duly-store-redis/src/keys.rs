@@ -16,12 +16,15 @@
 //! | `d:<num>:<lane>:r` | zset | claimable at → id: retries |
 //! | `d:<num>:<lane>:f` | zset | directory of the first attempts: due at → id NUL block, where each begins |
 //! | `d:<num>:<lane>:f:<block>`, `…:last` | zset, string | due at → id, at most 64; last number of a block |
-//! | `b:<num>` | zset | due at → id: leased and retried ones |
+//! | `b:<num>` | zset | due at → id: retried ones, whether they wait or are leased |
+//! | `bx:<num>` | zset, TTL | due at → id: leased first attempts, while somebody lists them |
 //! | `nl:<num>` | hash | origin → lane and lane → origin |
 //! | `lanes`, `leased`, `exp`, `resume` | zset | what is next: heads of lanes, ends of leases, expiries, ends of pauses |
 //! | `own:<run>`, `runs`, `gone` | zset, hash, zset | leases of a node; runs that claimed here; those that were released in the last day |
 //! | `s:<num>` | hash, TTL | id → stub |
-//! | `sl:<num>`, `sd:<num>:F`, `:C` | list, zsets, TTL | stubs in order of ending, and of due time |
+//! | `sl:<num>` | list, TTL | stubs in order of ending |
+//! | `sd:<num>:F`, `:C` | zsets, TTL | due at → id: stubs, while somebody lists them |
+//! | `ix:<num>:l`, `:s` | string, TTL | how far `bx`, or `sd`, has been made |
 //! | `dead:<num>`, `di:<num>`, `dx:<num>` | zset, zset, hash | dead letters by due time, by id and order of dying, by delivery id |
 //! | `allot:<lane>`, `allots:<run>` | hash, set | run → what it has of a lane's limits and wants of them; lanes of which a run has something |
 //! | `members` | hash | run → count of beats, whether it leaves, protocols, name (shard 0) |

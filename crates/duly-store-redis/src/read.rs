@@ -23,6 +23,8 @@ use crate::{
 const WINDOW: usize = 256;
 /// Windows that one page looks at.
 const WINDOWS: usize = 8;
+/// Timers that one script puts into a set for lists.
+const INDEXED: usize = 256;
 /// Lanes of a forecast that one script counts.
 const FORECAST_LANES: usize = 8;
 
@@ -124,10 +126,14 @@ impl Deployment {
                 Vec::new(),
             ]
         };
-        let (word, now, mut reply) = self.strictly(shard, Script::List, arguments).await?;
-        if word == "NONE" {
-            return Err(Error::UnknownNamespace(request.namespace.to_string()));
-        }
+        let (now, mut reply) = loop {
+            let (word, now, mut reply) = self.strictly(shard, Script::List, arguments).await?;
+            match word.as_str() {
+                "OK" => break (now, reply),
+                "INDEX" => self.make_index(shard, &request.namespace, reply.text()?).await?,
+                _ => return Err(Error::UnknownNamespace(request.namespace.to_string())),
+            }
+        };
         let (num, ver, blob) = (reply.text()?, reply.text()?, reply.bytes()?);
         let settings = self.settings_of(&num, &ver, &blob)?;
         let control = Arc::new(Control {
@@ -188,6 +194,19 @@ impl Deployment {
             rows.push(Row { position, num: num.clone(), view, record });
         }
         Ok((rows, done))
+    }
+
+    /// Has a set made, or kept for longer, that lists of leased or ended timers are read from.
+    async fn make_index(&self, shard: ShardId, name: &NamespaceName, what: String) -> Result<()> {
+        loop {
+            let name = name.as_str().as_bytes().to_vec();
+            let arguments = vec![name, what.clone().into_bytes(), digits(INDEXED)];
+            let mut reply = self.ask(shard, Script::Index, arguments).await?;
+            let _now = reply.time()?;
+            if reply.text()? != "MORE" {
+                return Ok(());
+            }
+        }
     }
 
     pub(crate) async fn stats(

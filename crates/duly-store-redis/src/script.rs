@@ -70,6 +70,7 @@ scripts! {
     Health: "health", Reads, [SEEK, BLOCKS, LANES];
     Beat: "beat", Writes, [];
     Holders: "holders", Reads, [];
+    Index: "index", Writes, [ENDED];
     Announce: "announce", Writes, [];
     Allot: "allot", Writes, [];
 }
@@ -97,9 +98,10 @@ impl Script {
     }
 
     /// Whether what it writes has to be on the replicas before it is answered: not what is said again
-    /// within a second.
+    /// within a second, or can be made again.
     pub(crate) const fn waits_for_copies(self) -> bool {
-        !self.only_reads() && !matches!(self, Self::Beat | Self::Announce | Self::Allot)
+        let passes = matches!(self, Self::Beat | Self::Announce | Self::Allot | Self::Index);
+        !self.only_reads() && !passes
     }
 
     /// Its place among the digests of a server.

@@ -99,8 +99,6 @@ impl Draft {
         if self.cancelled {
             say("ended", &cancelled(&case.seen.core, case.now));
             say("kind", b"C");
-            let due_at = case.live.as_ref().map(|live| live.record.timer.due_at);
-            say("ended_due", due_at.unwrap_or_default().unix_ms().to_string().as_bytes());
         } else if self.drop_stub {
             say("ended", b"");
         }

@@ -1,10 +1,10 @@
 //! A lease: a field of the hash `x:<num>`, there while somebody holds the timer.
 //!
 //! ```text
-//! 0 nonce u64 | 8 "since until claimable_at who", times in Unix ms, `who` is C or a run in hex
+//! 0 nonce u64 | 8 since u48 | 14 until u48 | 20 claimable_at u48 | 26 who: C, or a run in hex
 //! ```
 //!
-//! The end of a node's lease is 0: it lives as long as the node. The attempt is not in it: it is
+//! Times are Unix milliseconds. The end of a node's lease is 0: it lives as long as the node. The attempt is not in it: it is
 //! the one after those that the record counts.
 
 use duly_core::Timestamp;
@@ -34,20 +34,13 @@ impl Lease {
     pub(crate) fn unpack(bytes: &[u8]) -> Result<Self> {
         let mut r = Reader(bytes);
         let nonce = r.u64()?;
-        let text = r.rest_text()?;
-        let impossible = || Unreadable::Impossible("a lease of another form".to_owned());
-        let mut words = text.split(' ');
-        let mut time = || {
-            let ms: u64 = words.next().and_then(|word| word.parse().ok()).ok_or_else(impossible)?;
-            Ok::<_, Unreadable>(Timestamp::saturating_from_unix_ms(ms))
-        };
-        let (since, until, claimable_at) = (time()?, time()?, time()?);
-        let holder = match words.next() {
-            Some("C") => Holder::Consumer(until),
-            Some(run) => {
-                Holder::Node(NodeRun(u64::from_str_radix(run, 16).map_err(|_| impossible())?))
-            }
-            None => return Err(impossible()),
+        let (since, until, claimable_at) = (r.time()?, r.time()?, r.time()?);
+        let holder = match r.rest_text()?.as_str() {
+            "C" => Holder::Consumer(until),
+            run => Holder::Node(NodeRun(
+                u64::from_str_radix(run, 16)
+                    .map_err(|_| Unreadable::Impossible("a lease of another form".to_owned()))?,
+            )),
         };
         Ok(Self { nonce, since, claimable_at, holder })
     }

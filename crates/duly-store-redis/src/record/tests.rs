@@ -90,8 +90,9 @@ fn stubs_are_told_from_the_bytes_of_record_and_lease() {
     let at = Timestamp::saturating_from_unix_ms(99);
     let stub = decode_stub(id(), &cancelled(core, at)).unwrap();
     assert_eq!((stub.ended, stub.ended_at, stub.attempts), (Ended::Cancelled, at, 0));
-    let lease = [&8_u64.to_be_bytes()[..], b"50 90 40 C"].concat();
-    let finished = [&cancelled(core, at)[..7], &[18], &lease, core].concat();
+    let times = [0, 0, 0, 0, 0, 50, 0, 0, 0, 0, 0, 90, 0, 0, 0, 0, 0, 40];
+    let lease = [&8_u64.to_be_bytes()[..], &times, b"C"].concat();
+    let finished = [&cancelled(core, at)[..7], &[27], &lease, core].concat();
     let stub = decode_stub(id(), &[b"F", &finished[1..]].concat()).unwrap();
     assert_eq!((stub.ended, stub.attempts), (Ended::Finished, 1));
     let details = stub.details.unwrap();
@@ -102,15 +103,19 @@ fn stubs_are_told_from_the_bytes_of_record_and_lease() {
 
 #[test]
 fn leases_say_who_and_how_long() {
-    let of = |text: &str| Lease::unpack(&[&9_u64.to_be_bytes()[..], text.as_bytes()].concat());
-    let node = of("5 0 4 00000000000000ff").unwrap();
+    let of = |until: u8, who: &str| {
+        let times = [0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, until, 0, 0, 0, 0, 0, 4];
+        Lease::unpack(&[&9_u64.to_be_bytes()[..], &times, who.as_bytes()].concat())
+    };
+    let node = of(0, "00000000000000ff").unwrap();
+    assert_eq!((node.since.unix_ms(), node.claimable_at.unix_ms()), (5, 4));
     assert_eq!((node.nonce, node.until()), (9, None));
     assert_eq!(node.holder, Holder::Node(duly_store::NodeRun(255)));
     assert_eq!(run_name(duly_store::NodeRun(255)), "00000000000000ff");
-    let consumer = of("5 7 4 C").unwrap();
+    let consumer = of(7, "C").unwrap();
     assert!(consumer.is_over(Timestamp::saturating_from_unix_ms(7)));
     assert!(!consumer.is_over(Timestamp::saturating_from_unix_ms(6)));
-    assert!(of("5 7").is_err());
+    assert!(of(7, "").is_err() && Lease::unpack(&[0; 25]).is_err());
 }
 
 proptest! {

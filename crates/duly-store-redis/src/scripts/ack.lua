@@ -22,16 +22,21 @@ end
 local holds, records = call('HMGET', X, unpack(ids)), call('HMGET', R, unpack(ids))
 local keeps = ctl.retention > 0 and ctl.a_retained > 0
 local over, bytes, in_flight, lists = {}, 0, {}, {}
-local dues, stubs, apart, ended = {}, {}, {}, 0
+local stubs, apart, retried, ended, prefix = {}, {}, {}, 0, num .. NUL
 local finished = 'F' .. time_bytes(now)
+-- What was claimed together ends at one time.
+local till_bytes, till
 for k = 1, count do
   local id, hold, record = ids[k], holds[k], records[k]
   local held = hold and record and sub(hold, 1, 8) == ARGV[2 + k * 2]
   local who
   if held then
-    local till
-    till, who = match(hold, '^%d+ (%d+) %d+ (%S+)$', 9)
-    held = who ~= 'C' or tonumber(till) > now
+    who = sub(hold, 27)
+    if who == 'C' then
+      local ends = sub(hold, 15, 20)
+      if ends ~= till_bytes then till_bytes, till = ends, time_at(hold, 15) end
+      held = till > now
+    end
   end
   if not held then
     out[k + 1] = 'SLOW'
@@ -39,32 +44,31 @@ for k = 1, count do
     out[k + 1] = 'OK'
     ended = ended + 1
     over[ended] = id
-    bytes = bytes + cost_of(id, record)
-    local lane = lane_of(record)
+    local flags, lane, s1, s2, s3, s4, high, low = byte(record, 2, 9)
+    bytes = bytes + 128 + #id + ((s1 * 256 + s2) * 256 + s3) * 256 + s4
     in_flight[lane] = (in_flight[lane] or 0) + 1
     local list = lists[who]
     if not list then
       list = { 'ZREM', who == 'C' and K .. 'leased' or K .. 'own:' .. who }
       lists[who] = list
     end
-    list[#list + 1] = num .. NUL .. id
-    if lies_apart(record) then apart[#apart + 1] = id end
-    if keeps then
-      dues[ended] = digits(due_of(record))
-      stubs[ended] = finished .. char(#hold) .. hold .. core_of(record)
-    end
+    list[#list + 1] = prefix .. id
+    if flags % 2 == 1 then retried[#retried + 1] = id end
+    if flags >= 2 and lies_apart(record) then apart[#apart + 1] = id end
+    if keeps then stubs[ended] = finished .. char(#hold) .. hold .. sub(record, 1, high * 256 + low) end
   end
 end
 if ended > 0 then
   if keeps then
     trim_stubs(ctl, ended, nil, 64)
     -- Live timers have no stub, so none of these is among those that are there.
-    keep_stubs(ctl, 'F', over, dues, stubs)
+    keep_stubs(ctl, 'F', over, stubs)
   end
   for _, list in pairs(lists) do W[#W + 1] = list end
   write('HDEL', X, unpack(over))
   write('HDEL', R, unpack(over))
-  write('ZREM', K .. 'b:' .. num, unpack(over))
+  if is_indexed(num, 'l') then write('ZREM', K .. 'bx:' .. num, unpack(over)) end
+  if #retried > 0 then write('ZREM', K .. 'b:' .. num, unpack(retried)) end
   if #apart > 0 then write('HDEL', K .. 'p:' .. num, unpack(apart)) end
   write('HINCRBY', C, 'pending', -ended)
   write('HINCRBY', C, 'leased', -ended)

@@ -97,11 +97,9 @@ local function cost_of(id, record)
   return 128 + #id + size_of(record)
 end
 
--- What a lease says: nonce (8 bytes), then since, until, claimable at, and who.
+-- What a lease says; see record/lease.rs for the bytes.
 local function lease_of(hold)
-  local since, till, at, who = string.match(string.sub(hold, 9), '^(%d+) (%d+) (%d+) (%S+)$')
-  return { nonce = string.sub(hold, 1, 8), since = tonumber(since), till = tonumber(till),
-           at = tonumber(at), who = who }
+  return { nonce = sub(hold, 1, 8), since = time_at(hold, 9), till = time_at(hold, 15), who = sub(hold, 27) }
 end
 local function is_over(lease)
   return lease.who == 'C' and lease.till <= now
@@ -117,6 +115,14 @@ local function control(num)
            paused = f[4] == '1' and not (resumes and resumes <= now),
            dest = f[6], lease = tonumber(f[7]), retention = tonumber(f[8]),
            a_pending = tonumber(f[9] or ''), a_dead = tonumber(f[10]), a_retained = tonumber(f[11]) }
+end
+
+-- Whether a set for lists is kept up to date ('l': of leases, 's': of stubs); see index.lua.
+local indexed = {}
+local function is_indexed(num, what)
+  local key = K .. 'ix:' .. num .. ':' .. what
+  if indexed[key] == nil then indexed[key] = call('EXISTS', key) == 1 end
+  return indexed[key]
 end
 
 -- The earliest moment after now at which something becomes claimable; nil when there is none.

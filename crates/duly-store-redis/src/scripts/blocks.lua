@@ -67,7 +67,7 @@ local touched = {}
 local function touch(dir, member)
   local of_dir = touched[dir] or {}
   touched[dir] = of_dir
-  local block = of_dir[member] or { add = {}, drop = {}, dropped = 0 }
+  local block = of_dir[member] or { add = {}, drop = {}, dropped = 0, lead = 0 }
   of_dir[member] = block
   return block
 end
@@ -75,10 +75,12 @@ local function block_add(dir, at, id)
   local add = touch(dir, block_of(dir, at, id) or '').add
   add[#add + 1] = { at, id }
 end
-local function block_drop(dir, member, id)
+-- `place` is how many stand before it in its block, where that is known.
+local function block_drop(dir, member, id, place)
   local block = touch(dir, member)
   block.drop[id] = true
   block.dropped = block.dropped + 1
+  if place == block.lead then block.lead = place + 1 end
 end
 
 -- The next number of a block of a directory; none comes twice.
@@ -137,7 +139,10 @@ local function settle_block(dir, member, block)
     return
   end
   if left <= BLOCK then
-    if block.dropped > 0 then
+    if block.dropped > 0 and block.lead == block.dropped then
+      -- All that go stand in front: looking for none of them.
+      write('ZREMRANGEBYRANK', key, 0, block.lead - 1)
+    elseif block.dropped > 0 then
       local drop = { 'ZREM', key }
       for id in pairs(block.drop) do drop[#drop + 1] = id end
       W[#W + 1] = drop
@@ -186,16 +191,30 @@ settle_sets = function()
   touched, numbers = {}, {}
 end
 
--- The first rows, at most so many: { id, at, the same as text, member of their block, `mark` }.
-local function block_front(dir, most, mark)
-  local rows, rank = {}, 0
-  while #rows < most do
+-- The first rows, at most so many, and with `to` none after the first that is past it: { id, at, the
+-- same as text, `mark`, member of their block, how many stand before it there }.
+local function block_front(dir, most, to, mark)
+  local rows, count, rank = {}, 0, 0
+  while count < most do
     local members = call('ZRANGE', dir, rank, rank + floor(most / FILL))
     if not members[1] then break end
     for _, member in ipairs(members) do
-      local found = call('ZRANGE', block_key(dir, member), 0, most - #rows - 1, 'WITHSCORES')
-      for i = 1, #found, 2 do rows[#rows + 1] = { found[i], tonumber(found[i + 1]), found[i + 1], member, mark } end
-      if #rows >= most then break end
+      local key, place = block_key(dir, member), 0
+      -- Most often nothing, or one, is due.
+      local step = count == 0 and to and 2 or most
+      repeat
+        local found = call('ZRANGE', key, place, place + math.min(step, most - count) - 1, 'WITHSCORES')
+        for i = 1, #found, 2 do
+          local at = tonumber(found[i + 1])
+          count = count + 1
+          rows[count] = { found[i], at, found[i + 1], mark, member, place }
+          place = place + 1
+          if to and at > to then return rows end
+        end
+        local all = #found < step * 2
+        step = most
+      until all or count >= most
+      if count >= most then break end
     end
     rank = rank + #members
   end

@@ -9,7 +9,7 @@
 --       payload            the payload kept apart, or '' for none
 --       at                 when it is claimable; nobody holds it after a change
 --       exp                when it expires, if it may
---       ended kind ended_due     the new stub, or '' to drop the one that is there
+--       ended kind         the new stub, or '' to drop the one that is there
 --       bury bury_fk bury_due bury_did   a new dead letter: record, key, due time, delivery id
 --       bury_payload       its payload kept apart; '=' moves the live timer's
 --       take_fk take_core take_did take_payload   a dead letter that goes; '=' moves its payload to
@@ -85,7 +85,7 @@ if A.live then
       lane_drop(num, old_lane, old_class, id, old)
       if may_expire(old) then write('ZREM', K .. 'exp', num .. NUL .. id) end
     end
-    write('ZREM', K .. 'b:' .. num, id)
+    unlist(num, id, old, hold)
     write('HINCRBY', C, 'pending', -1)
     write('HINCRBY', C, 'bytes', -cost_of(id, old))
   end
@@ -147,7 +147,7 @@ if A.ended == '' then
   drop_stub(num, id)
 elseif A.ended then
   drop_stub(num, id)
-  keep_stub(ctl, id, A.kind, tonumber(A.ended_due), A.ended)
+  keep_stub(ctl, id, A.kind, A.ended)
 end
 for name, by in pairs(A) do
   local count = string.match(name, '^count%.(%w+)$')

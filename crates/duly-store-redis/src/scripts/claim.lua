@@ -10,8 +10,9 @@
 --       retries, number:version of the settings that are known
 -- reply OWED now | GONE now (the run was released) | VOID now (nobody waits for it any more) |
 --       OK now, why it stopped: '' (all was looked at), 'slice' (go on at the lane) or 'full' (enough
---       was granted); lane to go on at; grants; lanes with more; settings; next
---       grants: of each its lane, class, claimable at, id, end of the lease or 0, record
+--       was granted); lane to go on at; groups; grants; lanes with more; settings; next
+--       groups of grants, in their order: lane, class, how many, end of the lease or 0
+--       grants: of each claimable at, id, record
 --       settings: lane, number:version, settings
 local run, strict = ARGV[3], ARGV[5] == '1'
 local total, bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -26,23 +27,22 @@ local next_at = ahead()
 local function sooner(at)
   if at and at > now and (not next_at or at < next_at) then next_at = at end
 end
-local taken, sets = {}, {}       -- ids that this script grants; sets it grants from
-local grants, got, members, settings, lanes = {}, 0, {}, {}, {}
-local granted_of = {}            -- what is written, by namespace
+local sets = {}                  -- sets that this script looks at, with what it grants of them
+local groups, grants, got, members, settings, lanes = {}, {}, 0, {}, {}, {}
 local stopped, go_on_at = '', 0
 
--- Due entries of one class over the sets of a lane, in order, without those already taken. The
+-- Due entries of one class over the sets of a lane, in order, without those already granted. The
 -- entry after them tells what is the head of a set then.
 local function due_rows(num, codes, class, most)
   local rows = {}
   for _, lane in ipairs(codes) do
     local set = set_of(num, lane, class)
-    local state = sets[set] or { set = set, count = 0, num = num, lane = lane, class = class }
+    local state = sets[set] or { set = set, granted = {}, count = 0, num = num, lane = lane, class = class }
     sets[set] = state
-    state.front = lane_front(num, lane, class, most + state.count, state)
+    state.front = lane_front(num, lane, class, most + state.count, now, state)
     for _, row in ipairs(state.front) do
       if row[2] > now then break end
-      if state.count == 0 or not taken[num .. NUL .. row[1]] then rows[#rows + 1] = row end
+      if state.count == 0 or not state.granted[row[1]] then rows[#rows + 1] = row end
     end
   end
   if #codes > 1 then
@@ -54,68 +54,74 @@ local function due_rows(num, codes, class, most)
   return rows
 end
 
--- What is written for the grants of a namespace.
-local function writes_of(num)
-  local own = run == 'C' and K .. 'leased' or K .. 'own:' .. run
-  local writes = { x = { 'HSET', K .. 'x:' .. num }, b = { 'ZADD', K .. 'b:' .. num }, own = { 'ZADD', own },
-                   leased = 0, lanes = {} }
-  granted_of[num] = writes
-  return writes
+-- Namespaces, each with what is written for its grants.
+local nonce, asked, by_consumer = ARGV[1], tonumber(ARGV[4]), run == 'C'
+local spaces, named = {}, {}
+local function space_of(name)
+  local num = named[name]
+  if num == nil then
+    num = call('HGET', K .. 'nn', name) or false
+    named[name] = num
+    local ctl = num and control(num)
+    if ctl and not ctl.paused and call('ZCARD', K .. 'dead:' .. num) < ctl.a_dead then
+      local ends = by_consumer and now + (asked or ctl.lease) or 0
+      ctl.ends, ctl.till, ctl.times = ends, digits(ends), time_bytes(now) .. time_bytes(ends)
+      ctl.x = { 'HSET', K .. 'x:' .. num }
+      ctl.listed = is_indexed(num, 'l') and { 'ZADD', K .. 'bx:' .. num }
+      ctl.own = { 'ZADD', by_consumer and K .. 'leased' or K .. 'own:' .. run }
+      ctl.score, ctl.prefix = by_consumer and ctl.till or since, num .. NUL
+      ctl.leased, ctl.lanes = 0, {}
+      spaces[num] = ctl
+    end
+  end
+  return num and spaces[num]
 end
 
-local nonce, asked, by_consumer = ARGV[1], tonumber(ARGV[4]), run == 'C'
-local function grant(index, ctl, class, row, record)
-  local num, id, at, state = ctl.num, row[1], row[3], row[5]
-  local member = num .. NUL .. id
-  local till = '0'
-  if by_consumer then
-    local ends = now + (asked or ctl.lease)
-    sooner(ends)
-    till = digits(ends)
-  end
-  local hold = nonce .. two_bytes(number) .. since .. ' ' .. till .. ' ' .. at .. ' ' .. run
-  number = number + 1
-  taken[member] = true
-  local w = granted_of[num] or writes_of(num)
-  state.count = state.count + 1
-  local x, own = w.x, w.own
+-- Grants a row of a set; `flags` are those of its record.
+local function grant(ctl, class, row, record, flags)
+  local id, at, state = row[1], row[3], row[4]
+  local member, x, own = ctl.prefix .. id, ctl.x, ctl.own
+  if ctl.leased == 0 and by_consumer then sooner(ctl.ends) end
+  -- The first attempt of a timer is claimable when it is due.
+  local claimable = class == 'f' and sub(record, 16, 21) or time_bytes(row[2])
   x[#x + 1] = id
-  x[#x + 1] = hold
-  own[#own + 1] = by_consumer and till or since
+  x[#x + 1] = nonce .. two_bytes(number) .. ctl.times .. claimable .. run
+  number = number + 1
+  own[#own + 1] = ctl.score
   own[#own + 1] = member
+  state.granted[id] = true
+  state.count = state.count + 1
   if class == 'f' then
-    block_drop(state.set, row[4], id)
-    -- The first attempt of a timer is claimable when it is due.
-    local b = w.b
-    b[#b + 1] = at
-    b[#b + 1] = id
+    block_drop(state.set, row[5], id, row[6])
+    local listed = ctl.listed
+    if listed then
+      listed[#listed + 1] = at
+      listed[#listed + 1] = id
+    end
   else
     gather('ZREM', state.set, id)
   end
-  if may_expire(record) then gather('ZREM', K .. 'exp', member) end
-  w.leased = w.leased + 1
-  w.lanes[state.lane] = (w.lanes[state.lane] or 0) + 1
-  members[#members + 1] = member
-  local n = got * 6
-  grants[n + 1], grants[n + 2], grants[n + 3] = index, class, at
-  grants[n + 4], grants[n + 5], grants[n + 6] = id, till, record
+  if flags >= 4 and may_expire(record) then gather('ZREM', K .. 'exp', member) end
+  ctl.leased = ctl.leased + 1
   got = got + 1
+  members[got] = member
+  local n = got * 3
+  grants[n - 2], grants[n - 1], grants[n] = at, id, record
 end
 
 local index = 0
 for i = 12, #ARGV, 5 do
   index = index + 1
-  local name, key, most, known = ARGV[i], ARGV[i + 1], { f = tonumber(ARGV[i + 2]), r = tonumber(ARGV[i + 3]) }, ARGV[i + 4]
-  local num = call('HGET', K .. 'nn', name)
-  local ctl = num and control(num)
-  if ctl and not ctl.paused and call('ZCARD', K .. 'dead:' .. num) < ctl.a_dead then
-    local codes = {}
+  local key, most, known = ARGV[i + 1], { f = tonumber(ARGV[i + 2]), r = tonumber(ARGV[i + 3]) }, ARGV[i + 4]
+  local ctl = space_of(ARGV[i])
+  if ctl then
+    local num, codes = ctl.num, {}
     if key == 'P' then
       codes = { 1 }
     elseif key == 'V' then
       codes = { 2 }
     else
-      local code = call('HGET', K .. 'nl:' .. num, 'o' .. string.sub(key, 2))
+      local code = call('HGET', K .. 'nl:' .. num, 'o' .. sub(key, 2))
       if code then codes = { tonumber(code) } end
     end
     if ctl.dest == key then codes[#codes + 1] = 0 end
@@ -131,9 +137,10 @@ for i = 12, #ARGV, 5 do
         for i, row in ipairs(rows) do
           if granted >= most[class] then break end
           local record = records[i]
-          local size = size_of(record)
+          local flags, _, s1, s2, s3, s4 = byte(record, 2, 7)
+          local size = ((s1 * 256 + s2) * 256 + s3) * 256 + s4
           local late
-          if may_expire(record) then
+          if flags >= 4 and may_expire(record) then
             late = tonumber(call('ZSCORE', K .. 'exp', num .. NUL .. row[1]) or '')
           end
           if late and late < now then
@@ -145,11 +152,15 @@ for i = 12, #ARGV, 5 do
             stopped, go_on_at = 'slice', index
             break
           else
-            grant(index, ctl, class, row, record)
+            grant(ctl, class, row, record, flags)
             granted = granted + 1
             bytes = math.max(bytes - size, 0)
             slice_bytes = slice_bytes - #record
           end
+        end
+        if granted > 0 then
+          local n = #groups
+          groups[n + 1], groups[n + 2], groups[n + 3], groups[n + 4] = index, class, granted, ctl.till
         end
       end
     end
@@ -163,13 +174,15 @@ end
 -- New heads of the sets that lost entries. More was looked at than was granted.
 for _, from in pairs(sets) do
   for _, row in ipairs(from.front) do
-    if not taken[from.num .. NUL .. row[1]] then
+    if not from.granted[row[1]] then
       from.head = row[2]
       break
     end
   end
   if from.count > 0 then
     sooner(from.head)
+    local in_flight = spaces[from.num].lanes
+    in_flight[from.lane] = (in_flight[from.lane] or 0) + from.count
     local member = lane_member(from.num, from.lane, from.class)
     if from.head then
       write('ZADD', K .. 'lanes', digits(from.head), member)
@@ -196,13 +209,18 @@ for _, lane in ipairs(lanes) do
   end
   if left then more[#more + 1] = lane.index end
 end
-for num, w in pairs(granted_of) do
-  W[#W + 1] = w.x
-  W[#W + 1] = w.own
-  if #w.b > 2 then W[#W + 1] = w.b end
-  write('HINCRBY', K .. 'c:' .. num, 'fired', w.leased)
-  write('HINCRBY', K .. 'c:' .. num, 'leased', w.leased)
-  for lane, by in pairs(w.lanes) do write('HINCRBY', K .. 'c:' .. num, 'i' .. lane, by) end
+for num, ctl in pairs(spaces) do
+  if ctl.leased > 0 then
+    W[#W + 1] = ctl.x
+    W[#W + 1] = ctl.own
+    if ctl.listed and #ctl.listed > 2 then
+      W[#W + 1] = ctl.listed
+      write('PEXPIRE', ctl.listed[2], 120000)
+    end
+    write('HINCRBY', K .. 'c:' .. num, 'fired', ctl.leased)
+    write('HINCRBY', K .. 'c:' .. num, 'leased', ctl.leased)
+    for lane, by in pairs(ctl.lanes) do write('HINCRBY', K .. 'c:' .. num, 'i' .. lane, by) end
+  end
 end
 -- Who never sees the answer hands back what stands here.
 if #members > 0 then
@@ -212,4 +230,4 @@ end
 if run ~= 'C' and got > 0 then write('HSET', K .. 'runs', run, digits(now)) end
 flush()
 if stopped == '' and full then stopped = 'full' end
-return { 'OK', digits(now), stopped, go_on_at, grants, more, settings, next_at and digits(next_at) or '' }
+return { 'OK', digits(now), stopped, go_on_at, groups, grants, more, settings, next_at and digits(next_at) or '' }

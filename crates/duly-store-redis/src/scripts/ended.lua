@@ -1,10 +1,12 @@
--- Stubs of ended timers: s:<num> by id; sl:<num>, a list of (ended at, id) in order of ending; sd:<num>:F
--- and :C in order of due times, for lists. An entry of sl whose time is not that of the stub is of
--- one that was replaced. All of them go with the last of them by TTL, should nothing else come.
+-- Stubs of ended timers: s:<num> by id; sl:<num>, a list of (ended at, id) in order of ending; and while
+-- somebody lists them sd:<num>:F and :C in order of due times (index.lua). An entry of sl whose time is
+-- not that of the stub is of one that was replaced. All go with the last of them by TTL, should
+-- nothing else come.
 
 -- Takes a stub away.
 local function drop_stub(num, id)
   gather('HDEL', K .. 's:' .. num, id)
+  if not is_indexed(num, 's') then return end
   gather('ZREM', K .. 'sd:' .. num .. ':F', id)
   gather('ZREM', K .. 'sd:' .. num .. ':C', id)
 end
@@ -47,22 +49,31 @@ local function trim_stubs(ctl, more, kept, most)
   return looked
 end
 
+-- The due time of a stub: that of its core, which stands behind the lease.
+local function due_of_stub(stub)
+  return time_at(stub, 8 + byte(stub, 8) + 16)
+end
+
 -- Keeps stubs of one kind for the retention. Whoever had an id before is gone from `sd`.
-local function keep_stubs(ctl, kind, ids, dues, stubs)
+local function keep_stubs(ctl, kind, ids, stubs)
   local num = ctl.num
-  local set, list, due = { 'HSET', K .. 's:' .. num }, { 'RPUSH', K .. 'sl:' .. num }, { 'ZADD', K .. 'sd:' .. num .. ':' .. kind }
+  local set, list = { 'HSET', K .. 's:' .. num }, { 'RPUSH', K .. 'sl:' .. num }
   for i, id in ipairs(ids) do
     set[i * 2 + 1], set[i * 2 + 2] = id, stubs[i]
     list[i + 2] = sub(stubs[i], 2, 7) .. id
-    due[i * 2 + 1], due[i * 2 + 2] = dues[i], id
   end
-  for _, command in ipairs({ set, list, due }) do
+  for _, command in ipairs({ set, list }) do
     W[#W + 1] = command
     write('PEXPIREAT', command[2], digits(now + ctl.retention))
   end
+  if is_indexed(num, 's') then
+    local dues = K .. 'sd:' .. num .. ':' .. kind
+    for i, id in ipairs(ids) do gather('ZADD', dues, digits(due_of_stub(stubs[i])), id) end
+    write('PEXPIRE', dues, 120000)
+  end
 end
-local function keep_stub(ctl, id, kind, due, stub)
+local function keep_stub(ctl, id, kind, stub)
   if ctl.retention <= 0 or ctl.a_retained <= 0 then return end
   trim_stubs(ctl, 1, id, 16)
-  keep_stubs(ctl, kind, { id }, { digits(due) }, { stub })
+  keep_stubs(ctl, kind, { id }, { stub })
 end

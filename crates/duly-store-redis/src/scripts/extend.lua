@@ -21,8 +21,7 @@ if refused then
 end
 if lease.who == 'C' then
   local till = math.min(now + tonumber(ARGV[5]), lease.since + tonumber(ARGV[6]))
-  local text = digits(lease.since) .. ' ' .. digits(till) .. ' ' .. digits(lease.at) .. ' C'
-  write('HSET', K .. 'x:' .. num, id, lease.nonce .. text)
+  write('HSET', K .. 'x:' .. num, id, sub(hold, 1, 14) .. time_bytes(till) .. sub(hold, 21))
   write('ZADD', K .. 'leased', digits(till), num .. NUL .. id)
 end
 flush()

@@ -37,11 +37,12 @@ for lane = 0, count + 2 do
     write('ZADD', K .. 'exp', 0, num .. NUL .. NUL .. lane)
   end
 end
-for _, kind in ipairs({ 'n:', 'c:', 'r:', 'x:', 'p:', 'b:', 'nl:', 'dead:', 'dx:', 'di:', 's:', 'sl:' }) do
+for _, kind in ipairs({ 'n:', 'c:', 'r:', 'x:', 'p:', 'b:', 'nl:', 'dead:', 'dx:', 'di:', 's:', 'sl:', 'bx:' }) do
   write('UNLINK', K .. kind .. num)
 end
-write('UNLINK', K .. 'sd:' .. num .. ':F')
-write('UNLINK', K .. 'sd:' .. num .. ':C')
+for _, key in ipairs({ 'sd:' .. num .. ':F', 'sd:' .. num .. ':C', 'ix:' .. num .. ':l', 'ix:' .. num .. ':s' }) do
+  write('UNLINK', K .. key)
+end
 write('HDEL', K .. 'nn', name)
 write('ZREM', K .. 'names', name)
 write('ZREM', K .. 'resume', num)

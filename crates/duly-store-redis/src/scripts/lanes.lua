@@ -3,7 +3,8 @@
 -- d:<num>:<lane>:f holds (due at, id) of the first attempts of a lane, in blocks (blocks.lua);
 -- d:<num>:<lane>:r holds (claimable at, id) of the retries in one sorted set, as they are few;
 -- `lanes` holds (head of that set, num NUL lane NUL class), so that what is next in the shard is one
--- look. b:<num> holds (due at, id) of all that is pending and not a first attempt in a lane.
+-- look. b:<num> holds (due at, id) of what is retried, whether it waits or is leased, and bx:<num>
+-- while somebody lists them that of leased first attempts (index.lua).
 local function set_of(num, lane, class)
   return K .. 'd:' .. num .. ':' .. lane .. ':' .. class
 end
@@ -21,12 +22,22 @@ local function lane_drop(num, lane, class, id, record)
   block_drop(set, block_of(set, due, id), id)
 end
 
--- The first rows of a lane, at most so many: { id, claimable at, the same as text, block, `mark` }.
-local function lane_front(num, lane, class, most, mark)
+-- The first rows of a lane, at most so many, and with `to` none after the first that is past it:
+-- { id, claimable at, the same as text, `mark`, block, place in it }.
+local function lane_front(num, lane, class, most, to, mark)
   local set = set_of(num, lane, class)
-  if class == 'f' then return block_front(set, most, mark) end
-  local rows, found = {}, call('ZRANGE', set, 0, most - 1, 'WITHSCORES')
-  for i = 1, #found, 2 do rows[#rows + 1] = { found[i], tonumber(found[i + 1]), found[i + 1], '', mark } end
+  if class == 'f' then return block_front(set, most, to, mark) end
+  local rows, step = {}, to and math.min(most, 2) or most
+  repeat
+    local found = call('ZRANGE', set, #rows, #rows + step - 1, 'WITHSCORES')
+    for i = 1, #found, 2 do
+      local at = tonumber(found[i + 1])
+      rows[#rows + 1] = { found[i], at, found[i + 1], mark }
+      if to and at > to then return rows end
+    end
+    local all = #found < step * 2
+    step = most - #rows
+  until all or step <= 0
   return rows
 end
 
@@ -108,6 +119,15 @@ local function unlease(num, id, record, lease)
   write('HINCRBY', K .. 'c:' .. num, 'i' .. lane_of(record), -1)
 end
 
+-- Takes a live timer out of the sets for lists.
+local function unlist(num, id, record, hold)
+  if is_retry(record) then
+    gather('ZREM', K .. 'b:' .. num, id)
+  elseif hold ~= '' and is_indexed(num, 'l') then
+    gather('ZREM', K .. 'bx:' .. num, id)
+  end
+end
+
 -- Takes a live timer out of everything but its record.
 local function uproot(num, id, record, hold)
   if hold ~= '' then
@@ -118,7 +138,7 @@ local function uproot(num, id, record, hold)
     lane_drop(num, lane, class, id, record)
     if may_expire(record) then write('ZREM', K .. 'exp', num .. NUL .. id) end
   end
-  if hold ~= '' or is_retry(record) then write('ZREM', K .. 'b:' .. num, id) end
+  unlist(num, id, record, hold)
   write('HINCRBY', K .. 'c:' .. num, 'pending', -1)
   write('HINCRBY', K .. 'c:' .. num, 'bytes', -cost_of(id, record))
 end

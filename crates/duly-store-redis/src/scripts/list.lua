@@ -5,7 +5,7 @@
 --       3 pending, scheduled, due, busy (under a lease or to be retried), dead, F or C
 --       4 due at or after, or ''  5 due before, or ''  6 due time of the last row seen, or ''
 --       7 its key  8 most rows  9 number:version of the settings that are known
--- reply OWED now | NONE now | OK now number version settings '1' at the end else '0', rows;
+-- reply OWED now | NONE now | INDEX now what (index.lua is to be called before) | OK now number version settings '1' at the end else '0', rows;
 --       row: due at, key, record or stub, lease
 if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
 local name, kind, most = ARGV[2], ARGV[3], tonumber(ARGV[8])
@@ -23,7 +23,18 @@ if kind == 'pending' or kind == 'scheduled' or kind == 'due' then
     in_blocks[set] = true
   end
 end
-if kind == 'pending' or kind == 'busy' then sets[#sets + 1] = K .. 'b:' .. num end
+-- The sets for lists, which may have to be made first. They stay for longer than a page takes.
+local function is_made(what, source)
+  if call('HLEN', K .. source .. ':' .. num) == 0 then return true end
+  local key = K .. 'ix:' .. num .. ':' .. what
+  return call('GET', key) == 'done' and call('PTTL', key) > 30000
+end
+if kind == 'pending' or kind == 'busy' then
+  if not is_made('l', 'x') then return { 'INDEX', digits(now), 'l' } end
+  sets[#sets + 1] = K .. 'b:' .. num
+  sets[#sets + 1] = K .. 'bx:' .. num
+end
+if (kind == 'F' or kind == 'C') and not is_made('s', 's') then return { 'INDEX', digits(now), 's' } end
 if kind == 'dead' then sets = { K .. 'dead:' .. num } end
 if kind == 'F' or kind == 'C' then sets = { K .. 'sd:' .. num .. ':' .. kind } end
 

@@ -116,8 +116,13 @@ async fn p1_replicas_that_are_asked_for_and_missing_leave_it_in_doubt() {
         matches!(outcome, Outcome::Created(_) | Outcome::Existing(_)).then_some(())
     })
     .await;
-    let outcome = schedule(&careful, "a", Millis::from_secs(60)).await;
-    assert!(matches!(outcome, Outcome::Existing(_)), "the same call again is right: {outcome:?}");
+    until("the same call again is right", async || {
+        let outcome = schedule(&careful, "a", Millis::from_secs(60)).await;
+        let is_late = matches!(outcome, Outcome::Failed(Error::InDoubt { .. }));
+        assert!(is_late || matches!(outcome, Outcome::Existing(_)), "{outcome:?}");
+        (!is_late).then_some(())
+    })
+    .await;
     drop(replica);
     assert!(matches!(schedule(&store, "c", Millis::ZERO).await, Outcome::Created(_)));
 }
@@ -221,9 +226,11 @@ async fn p3_broken_connections_leave_no_lease_behind_that_nobody_has() {
     let server = Server::start(&[]);
     let store = open(&options(&url(&server), 1)).await;
     let place = shard(&store, &id("a"));
-    let all: Vec<_> = (0..10_000).map(|i| schedule_op(&format!("t{i}"), Millis::ZERO)).collect();
-    let commands = all.into_iter().map(crate::calls::command).collect();
-    store.apply(place, commands).await.expect("they are scheduled");
+    for from in (0..20_000).step_by(10_000) {
+        let all = (from..from + 10_000).map(|i| schedule_op(&format!("t{i}"), Millis::ZERO));
+        let commands = all.map(crate::calls::command).collect();
+        store.apply(place, commands).await.expect("they are scheduled");
+    }
     let breaking = Arc::new(AtomicBool::new(true));
     let breaker = {
         let (breaking, port) = (Arc::clone(&breaking), server.port());
@@ -242,13 +249,13 @@ async fn p3_broken_connections_leave_no_lease_behind_that_nobody_has() {
     };
     // A node's lease has no end: one that nobody knows of would never be given up.
     let (mut answered, mut cut) = (std::collections::BTreeSet::new(), 0);
-    for _ in 0..300 {
+    for _ in 0..900 {
         let mut request = request(Owner::Node(NodeRun(77)));
-        request.total_max = 900;
-        request.lanes[0].first_max = 900;
+        request.total_max = 2_000;
+        request.lanes[0].first_max = 2_000;
         match store.claim(place, request).await {
             Ok(claimed) => {
-                cut += u32::from(claimed.firings.len() < 900);
+                cut += u32::from(claimed.firings.len() < 2_000);
                 for firing in claimed.firings {
                     assert!(answered.insert(firing.id.to_string()), "{} came twice", firing.id);
                 }
@@ -269,7 +276,7 @@ async fn p3_broken_connections_leave_no_lease_behind_that_nobody_has() {
     })
     .await;
     let stats = store.stats(place, name()).await.expect("counts").expect("a namespace");
-    assert_eq!((stats.pending(), stats.totals.failed), (10_000, 0), "and nothing counts");
+    assert_eq!((stats.pending(), stats.totals.failed), (20_000, 0), "and nothing counts");
     assert_eq!(crate::audit::audit(server.port()), Vec::<String>::new());
 }
 

@@ -13,6 +13,7 @@ struct Shard {
     hashes: BTreeMap<String, BTreeMap<Bytes, Bytes>>,
     sets: BTreeMap<String, BTreeMap<Bytes, f64>>,
     lists: BTreeMap<String, Vec<Bytes>>,
+    strings: BTreeMap<String, Bytes>,
 }
 
 /// What is wrong on a server; empty when everything fits.
@@ -28,6 +29,7 @@ pub(crate) fn audit(port: u16) -> Vec<String> {
             hashes: BTreeMap::new(),
             sets: BTreeMap::new(),
             lists: BTreeMap::new(),
+            strings: BTreeMap::new(),
         });
         shard.read(&mut connection, &key, name);
     }
@@ -50,6 +52,10 @@ impl Shard {
                 let rows: Vec<(Bytes, f64)> =
                     connection.zrange_withscores(key, 0, -1).expect("a sorted set");
                 self.sets.insert(name.to_owned(), rows.into_iter().collect());
+            }
+            "string" => {
+                let value = connection.get(key).expect("a string");
+                self.strings.insert(name.to_owned(), value);
             }
             _ => {}
         }
@@ -120,7 +126,7 @@ impl Space<'_> {
         let (letters, live): (BTreeMap<_, _>, BTreeMap<_, _>) =
             records.iter().partition(|(key, _)| key.contains(&0));
         let mut lanes: BTreeMap<String, BTreeSet<Bytes>> = BTreeMap::new();
-        let mut busy = BTreeSet::new();
+        let (mut retried, mut leased) = (BTreeSet::new(), BTreeSet::new());
         let mut counts: BTreeMap<String, i64> = BTreeMap::new();
         for (id, record) in &live {
             let (flags, lane) = (record[1], record[2]);
@@ -128,14 +134,15 @@ impl Space<'_> {
             *counts.entry("pending".into()).or_default() += 1;
             *counts.entry("bytes".into()).or_default() += 128 + id.len() as i64 + i64::from(size);
             let member = [self.num.as_bytes(), b"\0", id].concat();
-            if flags & 1 != 0 || leases.contains_key(*id) {
-                busy.insert((*id).clone());
+            if flags & 1 != 0 {
+                retried.insert((*id).clone());
+            } else if leases.contains_key(*id) {
+                leased.insert((*id).clone());
             }
             if let Some(lease) = leases.get(*id) {
                 *counts.entry("leased".into()).or_default() += 1;
                 *counts.entry(format!("i{lane}")).or_default() += 1;
-                let text = String::from_utf8_lossy(&lease[8..]).into_owned();
-                let who = text.rsplit(' ').next().unwrap_or_default();
+                let who = text(&lease[26..]);
                 let list = if who == "C" { "leased".into() } else { format!("own:{who}") };
                 clocked.insert((list, member));
             } else {
@@ -151,11 +158,20 @@ impl Space<'_> {
         }
         let kept = self.look_at_lanes(heads);
         self.say("lanes", &lanes, &kept);
-        self.say("leased and retried", &busy, &self.set("b").into_keys().collect());
+        self.say("retried", &retried, &self.set("b").into_keys().collect());
+        if self.is_listed("l") {
+            self.say("leased first attempts", &leased, &self.set("bx").into_keys().collect());
+        }
         self.look_at_counts(&counts);
         self.look_at_payloads(&records);
         self.look_at_letters(&letters);
         self.look_at_stubs(&live);
+    }
+
+    /// Whether a set that is made for lists is there, and up to date.
+    fn is_listed(&self, what: &str) -> bool {
+        let state = self.shard.strings.get(&format!("ix:{}:{what}", self.num));
+        state.is_some_and(|state| state == b"done")
     }
 
     /// Ids by lane, and the heads of the lanes. Those of first attempts are kept in blocks.
@@ -262,7 +278,8 @@ impl Space<'_> {
                 self.faults.push(format!("the stub of {:?} has no place in order", text(id)));
             }
         }
-        for kind in ["F", "C"] {
+        let kinds: &[&str] = if self.is_listed("s") { &["F", "C"] } else { &[] };
+        for kind in kinds {
             let of_kind = stubs.iter().filter(|(_, stub)| stub[0] == kind.as_bytes()[0]);
             let of_kind: BTreeSet<Bytes> = of_kind.map(|(id, _)| id.clone()).collect();
             let kept = self.shard.set(&format!("sd:{}:{kind}", self.num));
