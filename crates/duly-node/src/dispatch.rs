@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   bell ─► slots freed? ─► plan the lanes that waited for them ─► claim ─► deliver
+//!      ├──► time?        ─► pull lanes that are expected to have something ─► waiting lease calls
 //!      └──► due?         ─► ready, page by page ─┬─ push lanes ─► plan ─► claim ─► deliver
 //!                                                └─ pull lanes ─► waiting lease calls
 //!      ◄── sleep until next_due_in, at most 1 s ─┘
@@ -13,7 +14,7 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
-use duly_store::{ClaimRequest, LaneClaim, Owner, ReadyCursor, Result};
+use duly_store::{ClaimRequest, LaneClaim, Owner, ReadyCursor, ReadyLane, Result};
 
 use crate::{
     deliver,
@@ -33,6 +34,8 @@ const ERROR_PAUSE: Duration = Duration::from_millis(100);
 const WALK_PAUSE_PER_LANE: Duration = Duration::from_micros(2);
 /// Walks of fewer lanes than this are free.
 const WALK_FREE_LANES: usize = 64;
+/// Time between two looks at a shard of another node for something that nobody expected.
+const VISIT_PAUSE: Duration = Duration::from_millis(250);
 /// Shortest sleep: what becomes due within it is claimed together.
 const SLEEP_MIN: Duration = Duration::from_micros(100);
 /// Claims for waiting lanes before the loop looks whether something became due, so that fast
@@ -60,6 +63,8 @@ pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
 #[derive(Debug, Default)]
 struct Times {
     walk_at: Duration,
+    /// When the last walk began.
+    walked_at: Duration,
     /// Where the next walk begins, when the last could not remember more lanes.
     walk_from: Option<ReadyCursor>,
     /// Claims so far.
@@ -98,15 +103,31 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
     let mut found = Found::default();
     match shared.nodes.part(shard, shared.clock.boot()) {
         Part::Ours => {}
-        Part::Others => return visit(shared, shard).await,
+        Part::Others => return visit(shared, shard, times).await,
         // A beat that is heard rings.
         Part::None => return Ok(()),
     }
     resume(shared, shard, &mut found, times).await?;
-    let due = shared.bell(shard).take_due() || found.look_again;
+    let timed = shared.bell(shard).take_timed();
+    let mut due = shared.bell(shard).take_due() || found.look_again;
+    if timed && !due {
+        let expected = pull::take_expected(shared, shard);
+        let left = times.walked_at.saturating_add(SLEEP_MAX).saturating_sub(shared.clock.boot());
+        let served = |namespace| shared.pull.is_waited_for(namespace);
+        if expected.is_empty() || left.is_zero() || !expected.iter().all(served) {
+            due = true;
+        } else {
+            // A claim says whether anything else is there.
+            for namespace in &expected {
+                pull::ready_unwalked(shared, shard, namespace);
+            }
+            found.sooner(Some(left));
+        }
+    }
     let too_soon = times.walk_at.saturating_sub(shared.clock.boot());
     if due && too_soon.is_zero() {
         found.look_again = false;
+        times.walked_at = shared.clock.boot();
         walk(shared, shard, &mut found, times).await?;
         resume(shared, shard, &mut found, times).await?;
         found.sooner(Some(SLEEP_MAX));
@@ -137,18 +158,40 @@ async fn turn(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result
     Ok(())
 }
 
-/// Looks for waiting calls in a shard that another node looks after, in case an announcement of it was
-/// lost.
-async fn visit(shared: &Arc<Shared>, shard: ShardId) -> Result<()> {
-    if !shared.bell(shard).take_due() || shared.pull.waiting() == 0 {
+/// Looks for waiting calls in a shard that another node looks after: in namespaces that claimed there
+/// last, when something becomes claimable; in all, now and then, in case an announcement was lost.
+async fn visit(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Result<()> {
+    let timed = shared.bell(shard).take_timed();
+    let mut due = shared.bell(shard).take_due();
+    if timed {
+        // The node that looks after the shard did not see the claims that were made here, nor when the
+        // next is to be made: whoever claimed sees to that, for others too if nobody waits here any more.
+        let expected = pull::take_expected(shared, shard);
+        for namespace in &expected {
+            if shared.pull.is_waited_for(namespace) {
+                pull::ready(shared, shard, namespace);
+            } else {
+                pass_on(shared, shard, namespace);
+            }
+        }
+        // Something else, as the end of a lease that was granted here.
+        let left = times.walked_at.saturating_add(VISIT_PAUSE).saturating_sub(shared.clock.boot());
+        if expected.is_empty() && left.is_zero() {
+            due = true;
+        } else if expected.is_empty() {
+            shared.waker.wake_by(shard, wall_after(&*shared.clock, left));
+        }
+    }
+    if !due || shared.pull.waiting() == 0 {
         return Ok(());
     }
+    times.walked_at = shared.clock.boot();
     let mut after = None;
     while shared.phases.now() == Phase::Running {
         let page = shared.store.ready(shard, after, PAGE).await?;
         shared.shard_turned(shard);
         for ready in page.lanes.iter().filter(|ready| ready.lane.key == LaneKey::Pull) {
-            pull::ready(shared, shard, &ready.lane.namespace);
+            see(shared, shard, ready);
         }
         after = page.cursor;
         if after.is_none() {
@@ -175,6 +218,23 @@ fn announce(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName, fou
     }
 }
 
+/// A pull lane has something.
+fn see(shared: &Arc<Shared>, shard: ShardId, ready: &ReadyLane) {
+    if ready.retry > 0 {
+        pull::saw_retries(shared, &ready.lane.namespace);
+    }
+    pull::ready(shared, shard, &ready.lane.namespace);
+}
+
+/// Has other nodes hear of a namespace that has something where this node claimed last.
+fn pass_on(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
+    let mut found = Found::default();
+    announce(shared, shard, namespace, &mut found);
+    if let Some(wait) = found.next_due_in {
+        pull::expect(shared, shard, namespace, wall_after(&*shared.clock, wait));
+    }
+}
+
 /// Asks the store which lanes have something, and serves them. With as many waiting as can be
 /// remembered it ends, and the next walk goes on from there.
 async fn walk(
@@ -193,7 +253,7 @@ async fn walk(
         for ready in page.lanes {
             match &ready.lane.key {
                 LaneKey::Pull => {
-                    pull::ready(shared, shard, &ready.lane.namespace);
+                    see(shared, shard, &ready);
                     announce(shared, shard, &ready.lane.namespace, found);
                 }
                 LaneKey::Origin(_) | LaneKey::Overflow => push.push(ready),

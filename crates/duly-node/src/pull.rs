@@ -17,6 +17,7 @@ use std::{
 use duly_core::{Millis, NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::{ClaimRequest, Claimed, Error, Firing, Lane, LaneClaim, Owner, Result, Token};
 use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
 use tokio::sync::oneshot;
 
 use crate::{
@@ -26,10 +27,12 @@ use crate::{
     state::Shared,
 };
 
+mod expected;
 mod held;
 mod hints;
 mod waiters;
 
+use expected::Expected;
 pub use held::{Held, OnItsWay};
 use hints::Hints;
 use waiters::{Empty, Head, Order, Patience, Serve, Waiters};
@@ -134,6 +137,9 @@ type Answer = oneshot::Sender<Result<Leased>>;
 pub(crate) struct Pull {
     waiters: Mutex<Waiters<LeaseRequest, Answer>>,
     hints: Mutex<Hints>,
+    expected: Mutex<Expected>,
+    /// Shards in which a claim is to tell whether they have to be walked.
+    unwalked: Mutex<FxHashSet<ShardId>>,
     /// Where the next claim starts, so that shards take turns.
     next_shard: AtomicU16,
     /// Namespaces that are being served: a claim may be under way.
@@ -145,6 +151,8 @@ impl Pull {
         Self {
             waiters: Mutex::new(Waiters::new(waiters_max)),
             hints: Mutex::default(),
+            expected: Mutex::default(),
+            unwalked: Mutex::default(),
             next_shard: AtomicU16::new(0),
             serving: AtomicUsize::new(0),
         }
@@ -157,6 +165,11 @@ impl Pull {
     /// How many namespaces are being served.
     pub(crate) fn serving(&self) -> usize {
         self.serving.load(Ordering::Acquire)
+    }
+
+    /// Whether calls wait for a namespace.
+    pub(crate) fn is_waited_for(&self, namespace: &NamespaceName) -> bool {
+        self.waiters.lock().is_waited_for(namespace)
     }
 
     /// Whether calls wait for a namespace and nobody serves them.
@@ -185,6 +198,47 @@ pub(crate) fn ready(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceN
     }
     let serve = shared.pull.waiters.lock().ready(namespace);
     start(shared, namespace, serve);
+}
+
+/// A walk has seen retries of the namespace's pull lane.
+pub(crate) fn saw_retries(shared: &Shared, namespace: &NamespaceName) {
+    if shared.nodes.is_shared() {
+        shared.pull.hints.lock().saw_retries(namespace, shared.clock.boot());
+    }
+}
+
+/// Whether a call is to look for retries first when it is its turn: where a look costs a call to another
+/// machine, only if there are any.
+fn looks_for_retries(shared: &Shared, namespace: &NamespaceName) -> bool {
+    !shared.nodes.is_shared()
+        || shared.pull.hints.lock().has_retries(namespace, shared.clock.boot())
+}
+
+/// The same, where a claim is to tell whether the shard has anything else; without one it is walked.
+pub(crate) fn ready_unwalked(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
+    shared.pull.unwalked.lock().insert(shard);
+    ready(shared, shard, namespace);
+    if !shared.pull.is_waited_for(namespace) {
+        walk_unless(shared, shard, false);
+    }
+}
+
+/// A namespace that has claimed in a shard will have something there again at this wall time.
+pub(crate) fn expect(shared: &Shared, shard: ShardId, namespace: &NamespaceName, wall: Duration) {
+    shared.pull.expected.lock().add(shard, namespace, wall);
+    shared.waker.wake_by(shard, wall);
+}
+
+/// Takes out namespaces that were expected to have something in a shard by now.
+pub(crate) fn take_expected(shared: &Shared, shard: ShardId) -> Vec<NamespaceName> {
+    shared.pull.expected.lock().take_due(shard, shared.clock.wall())
+}
+
+/// A shard is walked unless a claim has said that there is nothing else.
+fn walk_unless(shared: &Shared, shard: ShardId, nothing_else: bool) {
+    if shared.pull.unwalked.lock().remove(&shard) && !nothing_else {
+        shared.bell(shard).ring_due();
+    }
 }
 
 /// A lease call, from its arrival to its answer.
@@ -294,6 +348,11 @@ async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serv
     loop {
         let head = shared.pull.waiters.lock().head(&namespace);
         let Some(mut head) = head else {
+            // Whoever was expected here has gone.
+            let left = shared.pull.hints.lock().take(&namespace, usize::MAX);
+            for shard in left {
+                walk_unless(&shared, shard, false);
+            }
             return;
         };
         let Some(bytes_max) = head.request.set_aside() else {
@@ -432,7 +491,7 @@ async fn claim_in(
     head: &Head<LeaseRequest>,
 ) -> Result<Vec<Firing>> {
     let max = head.request.max;
-    if head.order == Order::FirstAttempts {
+    if head.order == Order::FirstAttempts || !looks_for_retries(shared, &head.request.namespace) {
         return Ok(claim_kinds(shared, shard, &head.request, max, max).await?.firings);
     }
     // The store gives first attempts before retries, so now and then a call gets retries only.
@@ -457,14 +516,21 @@ async fn claim_kinds(
         bytes_max: request.bytes_max,
         owner: Owner::Consumer { lease: request.lease },
     };
-    let claimed = shared.store.claim(shard, claim).await?;
+    let claimed = shared.store.claim(shard, claim).await;
+    walk_unless(shared, shard, claimed.as_ref().is_ok_and(|claimed| claimed.nothing_else));
+    let claimed = claimed?;
     if !claimed.more.is_empty() && shared.nodes.is_shared() {
         shared.pull.hints.lock().add(&request.namespace, shard);
     }
+    let wall = shared.clock.wall();
+    if let Some(next_here) = claimed.next_here
+        && shared.nodes.is_shared()
+    {
+        expect(shared, shard, &request.namespace, wall.saturating_add(next_here));
+    }
     if let Some(next_due_in) = claimed.next_due_in {
         // The end of a lease granted here may be the next thing to happen.
-        let wall = crate::state::wall_after(&*shared.clock, next_due_in);
-        shared.waker.wake_by(shard, wall);
+        shared.waker.wake_by(shard, wall.saturating_add(next_due_in));
     }
     Ok(claimed)
 }

@@ -120,6 +120,7 @@ impl fmt::Debug for Shared {
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     due: AtomicBool,
+    timed: AtomicBool,
     rung: Notify,
 }
 
@@ -127,6 +128,12 @@ impl Bell {
     /// Something may be claimable now.
     pub(crate) fn ring_due(&self) {
         self.due.store(true, Ordering::Release);
+        self.rung.notify_one();
+    }
+
+    /// A time has come at which somebody wanted to look.
+    pub(crate) fn ring_timed(&self) {
+        self.timed.store(true, Ordering::Release);
         self.rung.notify_one();
     }
 
@@ -138,6 +145,11 @@ impl Bell {
     /// Whether the store is to be asked; answers once for any number of rings.
     pub(crate) fn take_due(&self) -> bool {
         self.due.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether it was rung by the clock.
+    pub(crate) fn take_timed(&self) -> bool {
+        self.timed.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) async fn rung(&self) {

@@ -12,6 +12,7 @@ mod backlog;
 mod by_hand;
 mod clock_steps;
 mod drain;
+mod expected;
 mod flaky;
 mod guards;
 mod held;

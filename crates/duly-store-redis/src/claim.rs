@@ -174,6 +174,12 @@ impl Deployment {
         let (mut groups, mut grants) = (reply.items()?, reply.items()?);
         let (mut more, mut settings) = (reply.items()?, reply.items()?);
         claiming.next_at = reply.maybe_time()?;
+        if let Some(at) = reply.maybe_time()? {
+            let next_here = Duration::from_millis(at.saturating_since(now).ms());
+            let known = claiming.claimed.next_here.get_or_insert(next_here);
+            *known = next_here.min(*known);
+        }
+        claiming.claimed.nothing_else = reply.flag()? && request.lanes.len() <= LANES;
         while !settings.is_done() {
             let mut row = settings.items()?;
             let i = lane_index(from, row.number()?);

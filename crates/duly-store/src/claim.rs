@@ -144,6 +144,12 @@ pub struct Claimed {
     pub more: Vec<Lane>,
     /// As [`Ready::next_due_in`].
     pub next_due_in: Option<Duration>,
+    /// The same of the lanes that were named; `None` where nothing is to come, and where the store does not
+    /// say.
+    pub next_here: Option<Duration>,
+    /// Whether it is known that no other lane of the shard has anything claimable. `false` says nothing:
+    /// only a look ([`Store::ready`](crate::Store::ready)) tells.
+    pub nothing_else: bool,
 }
 
 /// A due occurrence, handed out under a lease.

@@ -403,7 +403,7 @@ fn the_store_having_more_than_it_said_asks_for_another_look() {
     let claimed = Claimed {
         firings: vec![firing(&lane(0), Kind::First, &model.settings)],
         more: vec![lane(0)],
-        next_due_in: None,
+        ..Claimed::default()
     };
     assert!(model.lanes.granted(SHARD, &claims, claimed, model.now).look_again);
     // Nothing granted although there is more: asking at once would spin.

@@ -1,4 +1,4 @@
-//! In which shards a namespace has something for the calls that wait. Pure.
+//! In which shards a namespace has something for the calls that wait, and of which kind. Pure.
 //!
 //! A look at every shard costs a call each, so it is made only while nobody would tell: once all were
 //! found empty *after* the other nodes knew that calls wait here, whatever becomes claimable is
@@ -13,6 +13,9 @@ use rustc_hash::FxHashMap;
 /// Namespaces that are remembered.
 const REMEMBERED_MAX: usize = 4_096;
 
+/// How long it is remembered that a namespace has retries: every shard is looked at as often.
+const RETRIES_FOR: Duration = Duration::from_secs(2);
+
 /// What is known of where something is.
 #[derive(Debug, Default)]
 pub(super) struct Hints(FxHashMap<NamespaceName, Known>);
@@ -22,19 +25,32 @@ struct Known {
     shards: BTreeSet<ShardId>,
     /// When a look at every shard began that found nothing.
     empty_at: Option<Duration>,
+    /// When a retry was last seen.
+    retries_at: Option<Duration>,
 }
 
 impl Hints {
     /// Something may be claimable there.
     pub(super) fn add(&mut self, namespace: &NamespaceName, shard: ShardId) {
-        if let Some(known) = self.0.get_mut(namespace) {
-            known.shards.insert(shard);
-            return;
-        }
-        if self.0.len() >= REMEMBERED_MAX {
+        self.known(namespace).shards.insert(shard);
+    }
+
+    /// It has retries.
+    pub(super) fn saw_retries(&mut self, namespace: &NamespaceName, now: Duration) {
+        self.known(namespace).retries_at = Some(now);
+    }
+
+    /// Whether it has retries, as far as is known.
+    pub(super) fn has_retries(&self, namespace: &NamespaceName, now: Duration) -> bool {
+        let seen = self.0.get(namespace).and_then(|known| known.retries_at);
+        seen.is_some_and(|at| now.saturating_sub(at) < RETRIES_FOR)
+    }
+
+    fn known(&mut self, namespace: &NamespaceName) -> &mut Known {
+        if self.0.len() >= REMEMBERED_MAX && !self.0.contains_key(namespace) {
             self.0.clear();
         }
-        self.0.entry(namespace.clone()).or_default().shards.insert(shard);
+        self.0.entry(namespace.clone()).or_default()
     }
 
     /// Takes up to `most` shards that have something, as far as is known.
@@ -47,10 +63,7 @@ impl Hints {
 
     /// A look at every shard that began then has found nothing.
     pub(super) fn all_empty(&mut self, namespace: &NamespaceName, began_at: Duration) {
-        if self.0.len() >= REMEMBERED_MAX && !self.0.contains_key(namespace) {
-            self.0.clear();
-        }
-        self.0.entry(namespace.clone()).or_default().empty_at = Some(began_at);
+        self.known(namespace).empty_at = Some(began_at);
     }
 
     /// Whether everything that became claimable was told since all was empty; `told_since` is when
@@ -84,5 +97,15 @@ mod tests {
         }
         assert_eq!(hints.take(&name, 2), [ShardId(3), ShardId(5)]);
         assert_eq!(hints.take(&name, 9), [ShardId(9)]);
+    }
+
+    #[test]
+    fn retries_are_remembered_for_a_while() {
+        let name = NamespaceName::new("a").unwrap();
+        let mut hints = Hints::default();
+        assert!(!hints.has_retries(&name, Duration::ZERO));
+        hints.saw_retries(&name, Duration::from_secs(5));
+        assert!(hints.has_retries(&name, Duration::from_secs(6)));
+        assert!(!hints.has_retries(&name, Duration::from_secs(7)));
     }
 }

@@ -149,6 +149,11 @@ impl<R: Clone, A> Waiters<R, A> {
         self.queues.get_mut(namespace).map_or(Serve::Not, Queue::signal)
     }
 
+    /// Whether calls wait.
+    pub(crate) fn is_waited_for(&self, namespace: &NamespaceName) -> bool {
+        self.queues.get(namespace).is_some_and(|queue| !queue.waiting.is_empty())
+    }
+
     /// Whether calls wait that nobody serves.
     pub(crate) fn is_neglected(&self, namespace: &NamespaceName) -> bool {
         let queue = self.queues.get(namespace);

@@ -67,7 +67,7 @@ impl ByHand {
         for (i, target) in inner.targets.iter_mut().enumerate() {
             if target.is_some_and(|at| at <= self.clock.wall()) {
                 *target = None;
-                self.bells[i].ring_due();
+                self.bells[i].ring_timed();
             }
         }
     }

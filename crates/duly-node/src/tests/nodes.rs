@@ -17,14 +17,14 @@ use super::*;
 const RESUMED_WITHIN: u64 = 3_000;
 
 /// Nodes on one store and one clock.
-struct Together {
-    clock: ManualClock,
-    store: Arc<dyn Store>,
-    worlds: Vec<World>,
+pub(super) struct Together {
+    pub(super) clock: ManualClock,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) worlds: Vec<World>,
 }
 
 impl Together {
-    async fn start(count: usize) -> Self {
+    pub(super) async fn start(count: usize) -> Self {
         let clock = ManualClock::default();
         let memory = MemoryStore::new(Arc::new(clock.clone()), 1).shared_by_nodes();
         let mut together = Self { clock, store: Arc::new(memory), worlds: Vec::new() };
@@ -41,7 +41,7 @@ impl Together {
     }
 
     /// Lets time pass for all of them.
-    async fn pass(&self, ms: u64) {
+    pub(super) async fn pass(&self, ms: u64) {
         for _ in 0..ms / 50 {
             self.clock.advance(super::ms(50));
             for world in &self.worlds {
@@ -53,7 +53,7 @@ impl Together {
     }
 
     /// Which node looks after the only shard.
-    fn owner(&self) -> usize {
+    pub(super) fn owner(&self) -> usize {
         let owns = |world: &World| {
             let members = world.handle.members();
             members.iter().any(|member| member.is_this && member.shards == 1)

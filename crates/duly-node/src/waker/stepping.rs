@@ -81,7 +81,7 @@ impl Inner {
             self.turns.fetch_add(1, Ordering::Relaxed);
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             for shard in targets.take_due(wall) {
-                self.bells[shard].ring_due();
+                self.bells[shard].ring_timed();
             }
             let step = targets.earliest().map_or(SLEEP_MAX, |at| at.saturating_sub(wall).min(STEP));
             // Ends early when a time changes; how it ended makes no difference.

@@ -38,17 +38,17 @@ async fn rings_in_time(waker: Box<dyn Waker>, bells: &[Bell]) {
     waker.wake_by(ShardId(1), target);
     bells[1].rung().await;
     assert!(wall() >= target, "rung too early");
-    assert!(bells[1].take_due());
-    assert!(!bells[0].take_due(), "the other shard sleeps on");
+    assert!(bells[1].take_timed());
+    assert!(!bells[0].take_timed(), "the other shard sleeps on");
     // A time in the past rings at once.
     waker.wake_by(ShardId(0), wall() - Duration::from_secs(1));
     bells[0].rung().await;
-    assert!(bells[0].take_due());
+    assert!(bells[0].take_timed());
     // And it goes on ringing.
     for _ in 0..50 {
         waker.wake_by(ShardId(0), wall() + Duration::from_micros(200));
         bells[0].rung().await;
-        assert!(bells[0].take_due());
+        assert!(bells[0].take_timed());
     }
 }
 
@@ -73,7 +73,7 @@ async fn t27_a_waker_that_broke_down_goes_on_after_a_restart() {
     waker.restart().unwrap();
     bells[0].rung().await;
     assert!(waker.turns() > before);
-    assert!(bells.iter().all(Bell::take_due), "each was rung once");
+    assert!(bells.iter().all(Bell::take_timed), "each was rung once");
     rings_in_time(Box::new(waker), &bells).await;
 }
 

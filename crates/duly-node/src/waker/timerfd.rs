@@ -142,7 +142,7 @@ impl Inner {
 
     fn ring(&self, shards: Vec<usize>) {
         for shard in shards {
-            self.bells[shard].ring_due();
+            self.bells[shard].ring_timed();
         }
     }
 

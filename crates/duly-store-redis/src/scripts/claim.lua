@@ -10,7 +10,8 @@
 --       retries, number:version of the settings that are known
 -- reply OWED now | GONE now (the run was released) | VOID now (nobody waits for it any more) |
 --       OK now, why it stopped: '' (all was looked at), 'slice' (go on at the lane) or 'full' (enough
---       was granted); lane to go on at; groups; grants; lanes with more; settings; next
+--       was granted); lane to go on at; groups; grants; lanes with more; settings; next; next of
+--       these lanes; '1' when no other set has anything due
 --       groups of grants, in their order: lane, class, how many, end of the lease or 0
 --       grants: of each claimable at, id, record
 --       settings: lane, number:version, settings
@@ -171,7 +172,17 @@ for i = 12, #ARGV, 5 do
   if stopped ~= '' then break end
 end
 
+-- What is due elsewhere.
+local looked_at = 0
+for _ in pairs(sets) do looked_at = looked_at + 1 end
+local others = 0
+for _, member in ipairs(call('ZRANGEBYSCORE', K .. 'lanes', '-inf', since, 'LIMIT', 0, looked_at + 1)) do
+  local num, lane, class = match(member, '^([^%z]*)%z(%d+)%z(%a)$')
+  if not sets[set_of(num, lane, class)] then others = others + 1 end
+end
+
 -- New heads of the sets that lost entries. More was looked at than was granted.
+local next_here
 for _, from in pairs(sets) do
   for _, row in ipairs(from.front) do
     if not from.granted[row[1]] then
@@ -179,6 +190,7 @@ for _, from in pairs(sets) do
       break
     end
   end
+  if from.head and from.head > now and (not next_here or from.head < next_here) then next_here = from.head end
   if from.count > 0 then
     sooner(from.head)
     local in_flight = spaces[from.num].lanes
@@ -230,4 +242,5 @@ end
 if run ~= 'C' and got > 0 then write('HSET', K .. 'runs', run, digits(now)) end
 flush()
 if stopped == '' and full then stopped = 'full' end
-return { 'OK', digits(now), stopped, go_on_at, groups, grants, more, settings, next_at and digits(next_at) or '' }
+return { 'OK', digits(now), stopped, go_on_at, groups, grants, more, settings, next_at and digits(next_at) or '',
+  next_here and digits(next_here) or '', others == 0 and '1' or '0' }

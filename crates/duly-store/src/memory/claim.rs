@@ -82,7 +82,20 @@ impl State {
             }
         }
         claimed.next_due_in = self.next_due_in(now);
+        let here =
+            request.lanes.iter().filter_map(|wanted| self.next_in_lane(&wanted.lane, now)).min();
+        claimed.next_here = here.map(Millis::to_std);
+        let mut others = self.spaces.values().flat_map(|space| space.ready_lanes(now));
+        claimed.nothing_else =
+            others.all(|ready| request.lanes.iter().any(|wanted| wanted.lane == ready.lane));
         Ok(claimed)
+    }
+
+    /// How long until something becomes claimable in a lane that is not so yet.
+    fn next_in_lane(&self, lane: &Lane, now: Now) -> Option<Millis> {
+        let space = self.spaces.get(&lane.namespace)?;
+        let own = space.live.values().filter(|live| space.lane_of(&live.timer) == lane.key);
+        own.filter_map(|live| live.claimable_in(now)).min()
     }
 
     /// How long until something becomes claimable that is not so yet.

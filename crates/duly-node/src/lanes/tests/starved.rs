@@ -85,7 +85,7 @@ fn p9_a_lane_whose_claim_was_cut_uses_its_slots_at_once() {
     assert_eq!(planned[0].claim.first_max, 10);
     // The claim's bytes were used up by the first.
     let one = firing(&lane(0), Kind::First, &model.settings);
-    let cut = Claimed { firings: vec![one], more: vec![lane(0)], next_due_in: None };
+    let cut = Claimed { firings: vec![one], more: vec![lane(0)], ..Claimed::default() };
     assert_eq!(model.lanes.granted(SHARD, &planned, cut, model.now).firings.len(), 1);
     let planned = model.lanes.plan_waiting(SHARD, model.now);
     assert_eq!(planned.first().map(|planned| planned.claim.first_max), Some(9));

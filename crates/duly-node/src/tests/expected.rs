@@ -1,0 +1,102 @@
+//! Firings of pull lanes that a node of several expects, because a claim has told of them.
+
+use std::time::Duration;
+
+use duly_core::{NamespaceName, shard::ShardId};
+use duly_store::{
+    NodeRun,
+    deployment::{Beat, Interest, Presence},
+};
+
+use super::nodes::Together;
+use super::pull::{MINUTE, request};
+use super::*;
+
+/// A node's consumer takes one firing after the other, whenever there is one.
+fn consume(world: &World) -> tokio::task::JoinHandle<()> {
+    let (handle, wanted) = (world.handle.clone(), request(world, 1, MINUTE));
+    tokio::spawn(async move {
+        loop {
+            handle.lease(wanted.clone()).await.unwrap().delivered();
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_a_steady_consumer_costs_a_claim_for_each_firing_and_hardly_a_look() {
+    for owns in [true, false] {
+        let nodes = Together::start(2).await;
+        let owner = nodes.owner();
+        let world = &nodes.worlds[if owns { owner } else { 1 - owner }];
+        let consumer = consume(world);
+        nodes.pass(2_000).await;
+        for i in 0..40 {
+            world.schedule_pull(&format!("t{i}"), ms(1_000 + i * 100)).await;
+        }
+        nodes.pass(1_000).await;
+        let looks = || nodes.worlds.iter().map(|world| world.flaky.looks()).sum::<usize>();
+        let before = looks();
+        for i in 0..40 {
+            assert_eq!(world.state(&format!("t{i}")).await, State::InFlight, "{i} is in time");
+            nodes.pass(100).await;
+        }
+        // The owner looks once a second besides. When another node claims it may look for each too.
+        let asked = looks() - before;
+        assert!(!owns || asked <= 40 + 10, "asked {asked} times for 40 firings");
+        consumer.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_is_in_time_beside_pull_timers_that_are_expected() {
+    let mut nodes = Together::start(1).await;
+    let consumer = consume(&nodes.worlds[0]);
+    nodes.pass(2_000).await;
+    for i in 0..40 {
+        nodes.worlds[0].schedule_pull(&format!("t{i}"), ms(100 + i * 50)).await;
+        nodes.worlds[0].schedule(&format!("w{i}"), ms(100 + i * 50), A).await;
+    }
+    nodes.pass(100).await;
+    for i in 0..40 {
+        let call = nodes.worlds[0].try_call();
+        let call = call.unwrap_or_else(|| panic!("the webhook of step {i} is late"));
+        assert_eq!(call.envelope.id.as_str(), format!("w{i}"));
+        call.answer(Delivery::Confirmed);
+        nodes.pass(50).await;
+    }
+    consumer.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_node_expects_for_a_call_that_has_gone_it_tells_the_others() {
+    let nodes = Together::start(2).await;
+    let (owner, other) = (nodes.owner(), 1 - nodes.owner());
+    let namespace: NamespaceName = nodes.worlds[0].namespace.clone();
+    let mut waits = Interest::default();
+    waits.insert(&namespace);
+    // A third node has calls that wait, and no shard.
+    let third = |presence| Beat {
+        run: NodeRun(4_713),
+        name: "third".to_owned(),
+        protocols: (1, 1),
+        presence,
+        waits: waits.clone(),
+        dead: Vec::new(),
+    };
+    let deployment = nodes.store.deployment().unwrap();
+    deployment.beat(third(Presence::Joining)).await.unwrap();
+    deployment.beat(third(Presence::Leaving)).await.unwrap();
+    nodes.pass(300).await;
+    nodes.worlds[other].schedule_pull("x", ms(50)).await;
+    nodes.worlds[other].schedule_pull("y", ms(200)).await;
+    // Nobody else tells of it.
+    nodes.worlds[owner].flaky.cut_off(true);
+    nodes.clock.advance(ms(50));
+    let once = request(&nodes.worlds[other], 1, Duration::ZERO);
+    let leased = nodes.worlds[other].handle.lease(once).await.unwrap();
+    assert_eq!(leased.firings.len(), 1);
+    leased.delivered();
+    let mut announced = deployment.announcements();
+    nodes.pass(200).await;
+    assert_eq!(announced.try_recv().ok(), Some((ShardId(0), namespace)));
+}
