@@ -7,7 +7,7 @@
 --       SLOW (not held: look whether it was settled before, or ended by the clock)
 local num = ARGV[1]
 local ctl = control(num)
-local out = { digits(now) }
+local out = { now_text }
 if not ctl or (ARGV[2] ~= '' and ARGV[2] ~= ctl.name) then
   for i = 3, #ARGV, 2 do out[#out + 1] = ctl and 'INVALID' or 'LOST' end
   call('INCR', KEYS[1])

@@ -9,11 +9,13 @@ local BLOCK = 64
 local FILL = 48
 
 -- Where a block begins, and its number.
+local find = string.find
 local function begins(member)
-  return string.match(member, '^([^%z]*)%z(%d+)$')
+  local cut = find(member, NUL, 1, true)
+  return sub(member, 1, cut - 1), sub(member, cut + 1)
 end
 local function block_key(dir, member)
-  return dir .. ':' .. string.match(member, '%d+$')
+  return dir .. ':' .. sub(member, find(member, NUL, 1, true) + 1)
 end
 
 -- The rank of the block that (at, id) belongs to. An entry at `at` comes after (at, '').
@@ -31,7 +33,7 @@ local function block_of(dir, at, id)
     if asked[dir] > 4 then
       whole = false
       if call('ZCARD', dir) <= 64 then
-        local found = call('ZRANGE', dir, 0, -1, 'WITHSCORES')
+        local found = call('ZRANGE', dir, '0', '-1', 'WITHSCORES')
         whole = { n = #found / 2, at = {}, member = {} }
         for i = 1, whole.n do
           whole.member[i], whole.at[i] = found[i * 2 - 1], tonumber(found[i * 2])
@@ -53,8 +55,8 @@ local function block_of(dir, at, id)
     end
     return whole.member[low]
   end
-  local row = call('ZREVRANGEBYSCORE', dir, digits(at), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  if not row[1] then return call('ZRANGE', dir, 0, 0)[1] end
+  local row = call('ZREVRANGEBYSCORE', dir, digits(at), '-inf', 'WITHSCORES', 'LIMIT', '0', '1')
+  if not row[1] then return call('ZRANGE', dir, '0', '0')[1] end
   if tonumber(row[2]) == at and before(id, (begins(row[1]))) then
     local rank = rank_of_block(dir, at, id)
     return call('ZRANGE', dir, rank, rank)[1]
@@ -100,7 +102,7 @@ local function write_parts(dir, member, rows)
     local till = floor(#rows * part / parts)
     local n
     if part == 1 and member ~= '' then
-      n = string.match(member, '%d+$')
+      n = select(2, begins(member))
     else
       n = new_number(dir)
     end
@@ -141,7 +143,7 @@ local function settle_block(dir, member, block)
   if left <= BLOCK then
     if block.dropped > 0 and block.lead == block.dropped then
       -- All that go stand in front: looking for none of them.
-      write('ZREMRANGEBYRANK', key, 0, block.lead - 1)
+      write('ZREMRANGEBYRANK', key, '0', block.lead - 1)
     elseif block.dropped > 0 then
       local drop = { 'ZREM', key }
       for id in pairs(block.drop) do drop[#drop + 1] = id end
@@ -196,14 +198,15 @@ end
 local function block_front(dir, most, to, mark)
   local rows, count, rank = {}, 0, 0
   while count < most do
-    local members = call('ZRANGE', dir, rank, rank + floor(most / FILL))
+    local members = call('ZRANGE', dir, digits(rank), digits(rank + floor(most / FILL)))
     if not members[1] then break end
     for _, member in ipairs(members) do
       local key, place = block_key(dir, member), 0
       -- Most often nothing, or one, is due.
       local step = count == 0 and to and 2 or most
       repeat
-        local found = call('ZRANGE', key, place, place + math.min(step, most - count) - 1, 'WITHSCORES')
+        local last = place + math.min(step, most - count) - 1
+        local found = call('ZRANGE', key, digits(place), digits(last), 'WITHSCORES')
         for i = 1, #found, 2 do
           local at = tonumber(found[i + 1])
           count = count + 1
@@ -225,7 +228,7 @@ end
 local function block_after(dir, at)
   local member = block_of(dir, at, char(255))
   if not member then return nil end
-  local row = call('ZRANGEBYSCORE', block_key(dir, member), '(' .. digits(at), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local row = call('ZRANGEBYSCORE', block_key(dir, member), '(' .. digits(at), '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
   if row[2] then return tonumber(row[2]) end
   -- The first block may have begun before its entry of the directory.
   for _, later in ipairs(call('ZRANGEBYSCORE', dir, '(' .. digits(at), '+inf', 'LIMIT', 0, 2)) do

@@ -19,15 +19,16 @@ local run, strict = ARGV[3], ARGV[5] == '1'
 local total, bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
 local any, full = ARGV[8] == '1', ARGV[9] == '1'
 local slice, slice_bytes = tonumber(ARGV[10]), tonumber(ARGV[11])
-if strict and owed() then return { 'OWED', digits(now) } end
-if call('EXISTS', K .. 'void:' .. ARGV[1]) == 1 then return { 'VOID', digits(now) } end
-if run ~= 'C' and call('HGET', K .. 'runs', run) == 'gone' then return { 'GONE', digits(now) } end
+if strict and owed() then return { 'OWED', now_text } end
+if call('EXISTS', K .. 'void:' .. ARGV[1]) == 1 then return { 'VOID', now_text } end
+if run ~= 'C' and call('HGET', K .. 'runs', run) == 'gone' then return { 'GONE', now_text } end
 
-local number, since = tonumber(ARGV[2]), digits(now)
+local number, since = tonumber(ARGV[2]), now_text
 local next_at = ahead()
 local function sooner(at)
   if at and at > now and (not next_at or at < next_at) then next_at = at end
 end
+local CLASSES = { 'f', 'r' }
 local sets = {}                  -- sets that this script looks at, with what it grants of them
 local groups, grants, got, members, settings, lanes = {}, {}, 0, {}, {}, {}
 local stopped, go_on_at = '', 0
@@ -127,7 +128,7 @@ for i = 12, #ARGV, 5 do
     end
     if ctl.dest == key then codes[#codes + 1] = 0 end
     lanes[#lanes + 1] = { index = index, num = num, codes = codes }
-    for _, class in ipairs({ 'f', 'r' }) do
+    for _, class in ipairs(CLASSES) do
       if not full and stopped == '' and most[class] > 0 then
         local want = math.min(most[class], slice - got, total - got) + 1
         local granted = 0
@@ -173,12 +174,15 @@ for i = 12, #ARGV, 5 do
 end
 
 -- What is due elsewhere.
-local looked_at = 0
-for _ in pairs(sets) do looked_at = looked_at + 1 end
+local looked_at, is_ours = 0, {}
+for _, from in pairs(sets) do
+  from.member = lane_member(from.num, from.lane, from.class)
+  is_ours[from.member] = true
+  looked_at = looked_at + 1
+end
 local others = 0
-for _, member in ipairs(call('ZRANGEBYSCORE', K .. 'lanes', '-inf', since, 'LIMIT', 0, looked_at + 1)) do
-  local num, lane, class = match(member, '^([^%z]*)%z(%d+)%z(%a)$')
-  if not sets[set_of(num, lane, class)] then others = others + 1 end
+for _, member in ipairs(call('ZRANGEBYSCORE', K .. 'lanes', '-inf', since, 'LIMIT', '0', digits(looked_at + 1))) do
+  if not is_ours[member] then others = others + 1 end
 end
 
 -- New heads of the sets that lost entries. More was looked at than was granted.
@@ -195,11 +199,10 @@ for _, from in pairs(sets) do
     sooner(from.head)
     local in_flight = spaces[from.num].lanes
     in_flight[from.lane] = (in_flight[from.lane] or 0) + from.count
-    local member = lane_member(from.num, from.lane, from.class)
     if from.head then
-      write('ZADD', K .. 'lanes', digits(from.head), member)
+      write('ZADD', K .. 'lanes', digits(from.head), from.member)
     else
-      write('ZREM', K .. 'lanes', member)
+      write('ZREM', K .. 'lanes', from.member)
     end
   end
 end
@@ -207,7 +210,7 @@ local more = {}
 for _, lane in ipairs(lanes) do
   local left
   for _, code in ipairs(lane.codes) do
-    for _, class in ipairs({ 'f', 'r' }) do
+    for _, class in ipairs(CLASSES) do
       local set = set_of(lane.num, code, class)
       local head
       if sets[set] then
@@ -227,7 +230,7 @@ for num, ctl in pairs(spaces) do
     W[#W + 1] = ctl.own
     if ctl.listed and #ctl.listed > 2 then
       W[#W + 1] = ctl.listed
-      write('PEXPIRE', ctl.listed[2], 120000)
+      write('PEXPIRE', ctl.listed[2], '120000')
     end
     write('HINCRBY', K .. 'c:' .. num, 'fired', ctl.leased)
     write('HINCRBY', K .. 'c:' .. num, 'leased', ctl.leased)
@@ -237,10 +240,10 @@ end
 -- Who never sees the answer hands back what stands here.
 if #members > 0 then
   write('RPUSH', K .. 'u:' .. ARGV[1], unpack(members))
-  write('PEXPIRE', K .. 'u:' .. ARGV[1], 60000)
+  write('PEXPIRE', K .. 'u:' .. ARGV[1], '60000')
 end
 if run ~= 'C' and got > 0 then write('HSET', K .. 'runs', run, digits(now)) end
 flush()
 if stopped == '' and full then stopped = 'full' end
-return { 'OK', digits(now), stopped, go_on_at, groups, grants, more, settings, next_at and digits(next_at) or '',
+return { 'OK', now_text, stopped, go_on_at, groups, grants, more, settings, next_at and digits(next_at) or '',
   next_here and digits(next_here) or '', others == 0 and '1' or '0' }

@@ -29,7 +29,7 @@ local function trim_stubs(ctl, more, kept, most)
   if kept and call('HEXISTS', stubs, kept) == 1 then over = over - 1 end
   local looked = 0
   while looked < most do
-    local entries = call('LRANGE', list, looked, looked + math.min(math.max(over, 1), most - looked) - 1)
+    local entries = call('LRANGE', list, digits(looked), digits(looked + math.min(math.max(over, 1), most - looked) - 1))
     if not entries[1] then break end
     for _, entry in ipairs(entries) do
       local id = sub(entry, 7)
@@ -45,7 +45,7 @@ local function trim_stubs(ctl, more, kept, most)
       looked = looked + 1
     end
   end
-  if looked > 0 then write('LTRIM', list, looked, -1) end
+  if looked > 0 then write('LTRIM', list, digits(looked), '-1') end
   return looked
 end
 
@@ -69,7 +69,7 @@ local function keep_stubs(ctl, kind, ids, stubs)
   if is_indexed(num, 's') then
     local dues = K .. 'sd:' .. num .. ':' .. kind
     for i, id in ipairs(ids) do gather('ZADD', dues, digits(due_of_stub(stubs[i])), id) end
-    write('PEXPIRE', dues, 120000)
+    write('PEXPIRE', dues, '120000')
   end
 end
 local function keep_stub(ctl, id, kind, stub)

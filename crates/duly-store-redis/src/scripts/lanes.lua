@@ -5,8 +5,18 @@
 -- `lanes` holds (head of that set, num NUL lane NUL class), so that what is next in the shard is one
 -- look. b:<num> holds (due at, id) of what is retried, whether it waits or is leased, and bx:<num>
 -- while somebody lists them that of leased first attempts (index.lua).
+local lane_texts = { '1', '2' }
+lane_texts[0] = '0'
+local function lane_text(lane)
+  local text = lane_texts[lane]
+  if not text then
+    text = digits(lane)
+    lane_texts[lane] = text
+  end
+  return text
+end
 local function set_of(num, lane, class)
-  return K .. 'd:' .. num .. ':' .. lane .. ':' .. class
+  return K .. 'd:' .. num .. ':' .. lane_text(tonumber(lane)) .. ':' .. class
 end
 
 -- Puts a timer into its lane, takes it out.
@@ -29,7 +39,7 @@ local function lane_front(num, lane, class, most, to, mark)
   if class == 'f' then return block_front(set, most, to, mark) end
   local rows, step = {}, to and math.min(most, 2) or most
   repeat
-    local found = call('ZRANGE', set, #rows, #rows + step - 1, 'WITHSCORES')
+    local found = call('ZRANGE', set, digits(#rows), digits(#rows + step - 1), 'WITHSCORES')
     for i = 1, #found, 2 do
       local at = tonumber(found[i + 1])
       rows[#rows + 1] = { found[i], at, found[i + 1], mark }
@@ -53,11 +63,11 @@ end
 local function lane_after(num, lane, class, at)
   local set = set_of(num, lane, class)
   if class == 'f' then return block_after(set, at) end
-  local row = call('ZRANGEBYSCORE', set, '(' .. digits(at), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local row = call('ZRANGEBYSCORE', set, '(' .. digits(at), '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
   return tonumber(row[2] or '')
 end
 local function lane_member(num, lane, class)
-  return num .. NUL .. lane .. NUL .. class
+  return num .. NUL .. lane_text(lane) .. NUL .. class
 end
 local function class_of(record)
   if is_retry(record) then return 'r' end

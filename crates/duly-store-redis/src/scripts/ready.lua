@@ -5,7 +5,7 @@
 --       3 member of the cursor  4 most entries to look at
 -- reply OWED now | OK now next cursor_score cursor_member rows;
 --       row: namespace, number, version, key (P, V or O and the origin), class, how many
-if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
+if ARGV[1] == '1' and owed() then return { 'OWED', now_text } end
 local lanes, most = K .. 'lanes', tonumber(ARGV[4])
 local from = 0
 if ARGV[2] ~= '' then from = seek(lanes, tonumber(ARGV[2]), ARGV[3]) end
@@ -18,7 +18,7 @@ for i = 1, #found, 2 do
     score, last = found[i - 1], found[i - 2]
     break
   end
-  local num, lane, class = string.match(found[i], '^([^%z]*)%z(%d+)%z(%a)$')
+  local num, lane, class = match(found[i], '^([^%z]*)%z(%d+)%z(%a)$')
   local space = spaces[num]
   if space == nil then
     space = control(num) or false
@@ -41,4 +41,4 @@ for i = 1, #found, 2 do
   end
 end
 local next_at = ahead()
-return { 'OK', digits(now), next_at and digits(next_at) or '', score, last, rows }
+return { 'OK', now_text, next_at and digits(next_at) or '', score, last, rows }
