@@ -85,18 +85,20 @@ async fn lists_of_what_is_leased_and_of_what_has_ended_lack_nothing() {
     assert_eq!(list(&store, in_flight).await, ids(&held));
     assert_eq!(list(&store, ListState::Pending).await, all);
     // From now on the sets are kept up to date.
-    let ended = held.split_off(400);
+    let mut ended = held.split_off(400);
     acknowledge(&store, &ended).await;
     held.extend(claim(&store, 100).await);
     assert_eq!(list(&store, in_flight).await, ids(&held));
+    assert_eq!(list(&store, finished).await, ids(&ended));
+    ended.extend(held.split_off(480));
+    acknowledge(&store, &ended[300..]).await;
     assert_eq!(list(&store, finished).await, ids(&ended));
     assert_eq!(audit(server.port()), Vec::<String>::new());
 
     // Nobody has listed anything for a minute: all goes on, and the sets are made anew.
     assert_eq!(lapse(server.port()), 2);
-    let mut ended = ended;
     ended.extend(held.split_off(250));
-    acknowledge(&store, &ended[300..]).await;
+    acknowledge(&store, &ended[320..]).await;
     held.extend(claim(&store, 50).await);
     // A retry is in the list for another reason, leased or not.
     let retried = held.pop().expect("one is held");
@@ -111,6 +113,8 @@ async fn lists_of_what_is_leased_and_of_what_has_ended_lack_nothing() {
     assert_eq!(list(&store, ListState::Only(State::Retrying)).await, ids(&[retried]));
     assert_eq!(list(&store, ListState::Pending).await, &all - &ids(&ended));
     held.extend(claim(&store, 1).await);
+    assert_eq!(list(&store, in_flight).await, ids(&held));
+    lapse(server.port());
     assert_eq!(list(&store, in_flight).await, ids(&held));
     assert_eq!(audit(server.port()), Vec::<String>::new());
 }
