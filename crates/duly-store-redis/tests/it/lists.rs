@@ -110,9 +110,15 @@ async fn lists_of_what_is_leased_and_of_what_has_ended_lack_nothing() {
     settle(&store, &retried, again).await.expect("it is taken");
     assert_eq!(list(&store, in_flight).await, ids(&held));
     assert_eq!(list(&store, finished).await, ids(&ended));
-    assert_eq!(list(&store, ListState::Only(State::Retrying)).await, ids(&[retried]));
+    assert_eq!(
+        list(&store, ListState::Only(State::Retrying)).await,
+        ids(std::slice::from_ref(&retried))
+    );
     assert_eq!(list(&store, ListState::Pending).await, &all - &ids(&ended));
-    held.extend(claim(&store, 1).await);
+    let mut of_retries = request(Owner::Consumer { lease: None });
+    of_retries.lanes[0].first_max = 0;
+    held.extend(store.claim(own, of_retries).await.expect("a claim").firings);
+    assert!(ids(&held).contains(retried.id.as_str()));
     assert_eq!(list(&store, in_flight).await, ids(&held));
     lapse(server.port());
     assert_eq!(list(&store, in_flight).await, ids(&held));
