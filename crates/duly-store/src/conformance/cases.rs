@@ -80,6 +80,7 @@ macro_rules! conformance_cases {
                 p2_first_attempts_come_in_due_order,
                 p9_t23_retries_come_after_and_apart,
                 p9_only_named_lanes_are_touched,
+                p9_what_a_claim_says_of_the_rest_of_the_shard_holds,
                 p10_a_claim_keeps_to_its_number_and_bytes,
                 p3_a_firing_is_granted_once,
                 p4_a_paused_namespace_grants_nothing,

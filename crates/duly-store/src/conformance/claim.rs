@@ -10,7 +10,7 @@ use super::{
         SHARD, Scene, dead, http, ids, ms, name, retry_in, schedule_op, secs, settings, text, timer,
     },
 };
-use crate::{ClaimRequest, Lane, LaneClaim, Owner, SettleVerdict, namespaces::Activity};
+use crate::{ClaimRequest, Claimed, Lane, LaneClaim, Owner, SettleVerdict, namespaces::Activity};
 
 pub(super) async fn p2_t1_never_early_by_a_millisecond(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
@@ -119,6 +119,38 @@ pub(super) async fn p9_only_named_lanes_are_touched(harness: &dyn Harness) -> Ra
         ..scene.request(vec![])
     };
     assert!(scene.claim_as(nowhere).await.firings.is_empty());
+    Ran::Whole
+}
+
+/// A store need not say what else there is, but what it says holds.
+pub(super) async fn p9_what_a_claim_says_of_the_rest_of_the_shard_holds(
+    harness: &dyn Harness,
+) -> Ran {
+    let scene = Scene::new(harness).await;
+    let other = scene.other("bank", settings()).await;
+    for after in [10, 20, 500] {
+        scene.create_in(&format!("t{after}"), ms(after)).await;
+    }
+    other.create_in("sooner", ms(400)).await;
+    scene.advance(ms(10)).await;
+    let here = |claimed: &Claimed, ms: u64| {
+        claimed.next_here.is_none_or(|next| next.as_millis() == u128::from(ms))
+    };
+    let claimed = scene.claim_as(scene.request(vec![LaneKey::Pull])).await;
+    assert!(here(&claimed, 10), "{:?}", claimed.next_here);
+    scene.advance(ms(10)).await;
+    let claimed = scene.claim_as(scene.request(vec![LaneKey::Pull])).await;
+    assert!(here(&claimed, 480), "the lane's own: {:?}", claimed.next_here);
+    assert_eq!(claimed.next_due_in, Some(ms(380).to_std()), "the shard's");
+    scene.advance(ms(380)).await;
+    let claimed = scene.claim_as(scene.request(vec![LaneKey::Pull])).await;
+    assert!(claimed.firings.is_empty() && !claimed.nothing_else, "another namespace has something");
+    scene.advance(ms(100)).await;
+    let claimed = other.claim_as(other.request(vec![LaneKey::Pull])).await;
+    assert!(claimed.firings.len() == 1 && claimed.next_here.is_none());
+    assert!(!claimed.nothing_else, "and so has this one");
+    let claimed = scene.claim_as(scene.request(vec![LaneKey::Pull])).await;
+    assert!(claimed.firings.len() == 1 && claimed.next_here.is_none());
     Ran::Whole
 }
 
