@@ -21,10 +21,11 @@
 //!   of where each begins, as the leaves of a B+ tree. An entry takes 57 bytes; in one large sorted
 //!   set it would take 145. Ending a namespace takes 64 blocks of each lane at once, and the
 //!   rest with the sweeps that follow. Counting up to a moment looks at every block up to it.
-//! * **There is no set of all pending timers**: a list is the merge of the lanes' sets and one of
-//!   those under a lease or to be retried. It would have doubled the memory of every timer.
-//! * **Stubs are fields too**, in order of ending a list: an acknowledgement makes one entry of a
-//!   sorted set, that of the due times, and no key.
+//! * **There is no set of all pending timers**: a list is the merge of the lanes' sets and those of
+//!   what is retried or leased, the last of them made when somebody asks (`scripts/index.lua`). One
+//!   set of all would have doubled the memory of every timer.
+//! * **Stubs are fields too**, in order of ending a list: an acknowledgement makes no key and no entry
+//!   of a sorted set. By due time they are listed from a set that is made when somebody asks.
 //! * **No row version**: the first bytes of a record, its *core*, differ after every change, and
 //!   are what a compare-and-set compares.
 //! * **Scripts never end a lease, bury or retry**: they say that something is owed, and the adapter
