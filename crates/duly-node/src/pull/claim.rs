@@ -1,0 +1,137 @@
+//! The claims for one lease call: where, of which kind, and what they tell of what comes next.
+
+use std::sync::atomic::Ordering;
+
+use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
+use duly_store::{ClaimRequest, Claimed, Firing, Lane, LaneClaim, Owner, Result};
+
+use super::{
+    LeaseRequest, expect,
+    waiters::{Head, Order, Patience},
+    walk_unless,
+};
+use crate::state::Shared;
+
+/// Shards of which one call claims at once.
+const AT_ONCE: usize = 8;
+
+/// Claims for one call: from the shards that are known to have something, then from one after the
+/// other until some have, unless it is known that none has.
+pub(super) async fn claim(shared: &Shared, head: &Head<LeaseRequest>) -> Result<Vec<Firing>> {
+    let namespace = &head.request.namespace;
+    let at_once = head.request.max.clamp(1, AT_ONCE);
+    loop {
+        let hinted = shared.pull.hints.lock().take(namespace, at_once);
+        if hinted.is_empty() {
+            break;
+        }
+        let firings = claim_from(shared, &hinted, head).await?;
+        if !firings.is_empty() {
+            return Ok(firings);
+        }
+    }
+    let told_since = shared.nodes.told_since(namespace);
+    let are_complete = shared.pull.hints.lock().are_complete(namespace, told_since);
+    if head.patience == Patience::Waits && are_complete {
+        return Ok(Vec::new());
+    }
+    let began_at = shared.clock.boot();
+    let shards = shared.store.shards().max(1);
+    let begin = shared.pull.next_shard.fetch_add(1, Ordering::Relaxed) % shards;
+    let all: Vec<ShardId> = (0..shards).map(|i| ShardId((begin + i) % shards)).collect();
+    for some in all.chunks(at_once) {
+        let firings = claim_from(shared, some, head).await?;
+        if !firings.is_empty() {
+            return Ok(firings);
+        }
+    }
+    if shared.nodes.is_shared() {
+        shared.pull.hints.lock().all_empty(namespace, began_at);
+    }
+    Ok(Vec::new())
+}
+
+/// Claims from some shards at once, each its part of what is asked for. What was granted before a
+/// failure is answered as granted.
+async fn claim_from(
+    shared: &Shared,
+    shards: &[ShardId],
+    head: &Head<LeaseRequest>,
+) -> Result<Vec<Firing>> {
+    let count = shards.len();
+    let claims = shards.iter().enumerate().map(|(place, shard)| {
+        let mut part = head.clone();
+        part.request.max = head.request.max / count + usize::from(place < head.request.max % count);
+        part.request.bytes_max = head.request.bytes_max / count as u64;
+        async move { claim_in(shared, *shard, &part).await }
+    });
+    let mut firings = Vec::new();
+    let mut failed = None;
+    for claimed in futures::future::join_all(claims).await {
+        match claimed {
+            Ok(claimed) => firings.extend(claimed),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if firings.is_empty() => Err(error),
+        _ => Ok(firings),
+    }
+}
+
+async fn claim_in(
+    shared: &Shared,
+    shard: ShardId,
+    head: &Head<LeaseRequest>,
+) -> Result<Vec<Firing>> {
+    let max = head.request.max;
+    if head.order == Order::FirstAttempts || !looks_for_retries(shared, &head.request.namespace) {
+        return Ok(claim_kinds(shared, shard, &head.request, max, max).await?.firings);
+    }
+    // The store gives first attempts before retries, so now and then a call gets retries only.
+    let retries = claim_kinds(shared, shard, &head.request, 0, max).await?;
+    if !retries.firings.is_empty() {
+        return Ok(retries.firings);
+    }
+    Ok(claim_kinds(shared, shard, &head.request, max, max).await?.firings)
+}
+
+async fn claim_kinds(
+    shared: &Shared,
+    shard: ShardId,
+    request: &LeaseRequest,
+    first_max: usize,
+    retry_max: usize,
+) -> Result<Claimed> {
+    let lane = Lane { namespace: request.namespace.clone(), key: LaneKey::Pull };
+    let claim = ClaimRequest {
+        lanes: vec![LaneClaim { lane, first_max, retry_max }],
+        total_max: request.max,
+        bytes_max: request.bytes_max,
+        owner: Owner::Consumer { lease: request.lease },
+    };
+    let claimed = shared.store.claim(shard, claim).await;
+    walk_unless(shared, shard, claimed.as_ref().is_ok_and(|claimed| claimed.nothing_else));
+    let claimed = claimed?;
+    if !claimed.more.is_empty() && shared.nodes.is_shared() {
+        shared.pull.hints.lock().add(&request.namespace, shard);
+    }
+    let wall = shared.clock.wall();
+    if let Some(next_here) = claimed.next_here
+        && shared.nodes.is_shared()
+    {
+        expect(shared, shard, &request.namespace, wall.saturating_add(next_here));
+    }
+    if let Some(next_due_in) = claimed.next_due_in {
+        // The end of a lease granted here may be the next thing to happen.
+        shared.waker.wake_by(shard, wall.saturating_add(next_due_in));
+    }
+    Ok(claimed)
+}
+
+/// Whether a call is to look for retries first when it is its turn: where a look costs a call to another
+/// machine, only if there are any.
+fn looks_for_retries(shared: &Shared, namespace: &NamespaceName) -> bool {
+    !shared.nodes.is_shared()
+        || shared.pull.hints.lock().has_retries(namespace, shared.clock.boot())
+}
