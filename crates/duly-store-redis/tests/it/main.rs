@@ -9,6 +9,7 @@ mod conformance;
 mod failover;
 mod harness;
 mod in_order;
+mod limits;
 mod model;
 mod shards;
 
