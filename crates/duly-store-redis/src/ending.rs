@@ -38,6 +38,7 @@ const GATE_LOOKS: u32 = 40;
 const GATE_PAUSE: Duration = Duration::from_millis(25);
 
 /// What a shard says of a gate.
+#[derive(Debug)]
 enum Gate {
     /// There is no such namespace here.
     Gone,
@@ -220,3 +221,6 @@ impl Deployment {
 fn bytes(text: &str) -> Vec<u8> {
     text.as_bytes().to_vec()
 }
+
+#[cfg(test)]
+mod tests;

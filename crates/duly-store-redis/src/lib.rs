@@ -51,6 +51,8 @@
 
 mod address;
 mod apply;
+#[cfg(test)]
+mod by_hand;
 mod case;
 mod change;
 mod checks;

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use duly_core::{
-    Incarnation, Millis, Schedule, Settings, TimerId, schedule::When, shard::shard_of,
-};
+use duly_core::{Settings, schedule::IfExists};
 use duly_redis_testkit::server::Server;
 use duly_store::{
     Answer, Command, Limit, Operation, Outcome, Refusal, Store,
@@ -15,8 +13,10 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::*;
 use crate::{
-    Options, RedisStore, apply::schedule_arguments, case, link::Call, namespaces::own,
-    reply::Reply, settings,
+    Options, RedisStore,
+    by_hand::{self, name, shard, timer},
+    namespaces::own,
+    settings,
 };
 
 const SHARDS: u16 = 4;
@@ -53,10 +53,6 @@ struct World {
     live: BTreeSet<String>,
     made: u32,
     log: Vec<String>,
-}
-
-fn name() -> NamespaceName {
-    NamespaceName::new("shop").expect("a name")
 }
 
 fn limited(max: u64) -> Settings {
@@ -125,17 +121,8 @@ impl World {
     async fn schedule(&mut self) {
         self.made += 1;
         let text = format!("t{}", self.made);
-        let id = TimerId::new(&text).expect("an id");
-        let shard = shard_of(name().as_str(), &text, SHARDS);
-        let schedule = Schedule::new(id, When::After(Millis::from_secs(3_600)));
-        let record = case::fresh(&schedule, Incarnation(1)).expect("a record");
-        let mut arguments = vec![name().as_str().into(), Vec::new()];
-        arguments.extend(schedule_arguments(&schedule, &record));
-        let call = Call::new(Script::Schedule, arguments);
-        let answer = self.deployment().router.call(shard, call).await.expect("an answer");
-        let mut reply = Reply::list(answer).expect("a list");
-        let _now = reply.time().expect("a time");
-        let word = reply.text().expect("a word");
+        let (word, shard) =
+            (by_hand::schedule(&self.store, &text).await, shard(&self.store, &text));
         self.log.push(format!("schedule in {}: {word}", shard.0));
         if word != "CREATED" {
             return;
@@ -152,9 +139,8 @@ impl World {
     async fn cancel(&mut self) {
         let place = self.random.random_range(0..self.live.len().max(1));
         let Some(text) = self.live.iter().nth(place).cloned() else { return };
-        let shard = shard_of(name().as_str(), &text, SHARDS);
-        let call = Call::new(Script::Cancel, vec![name().as_str().into(), text.as_str().into()]);
-        self.deployment().router.call(shard, call).await.expect("an answer");
+        by_hand::cancel(&self.store, &text).await;
+        let shard = shard(&self.store, &text);
         self.log.push(format!("cancel in {}", shard.0));
         self.live.remove(&text);
     }
@@ -287,11 +273,8 @@ impl World {
         while refused < 20 {
             self.made += 1;
             let text = format!("t{}", self.made);
-            let id = TimerId::new(&text).expect("an id");
-            let shard = shard_of(name().as_str(), &text, SHARDS);
-            let schedule = Schedule::new(id, When::After(Millis::from_secs(3_600)));
-            let operation =
-                Operation::Schedule { schedule: Box::new(schedule), if_exists: Default::default() };
+            let (shard, schedule) = (shard(&self.store, &text), Box::new(timer(&text)));
+            let operation = Operation::Schedule { schedule, if_exists: IfExists::default() };
             let command = Command { namespace: name(), operation, answer: Answer::Brief };
             // As if a second had gone by.
             self.deployment().call_ins.0.lock().clear();

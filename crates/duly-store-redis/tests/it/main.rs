@@ -6,6 +6,7 @@ mod audit;
 mod blocks;
 mod calls;
 mod conformance;
+mod ending;
 mod failover;
 mod harness;
 mod in_order;
