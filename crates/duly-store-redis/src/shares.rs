@@ -42,6 +42,7 @@ use std::{
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::Result;
+use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -257,11 +258,18 @@ impl Deployment {
     /// Moves what is to be moved: to the home first, and from there on.
     async fn carry_out(&self, quota: &Quota, home: ShardId, deal: &str, plan: Plan) -> Result<()> {
         let mut told: BTreeMap<u16, u64> = plan.told_home.into_iter().collect();
-        for (giver, most) in plan.gifts {
-            // One that does not answer gives nothing, or is seen to have given next time.
-            let given = self.shift(ShardId(giver), quota, deal, &[], &[(home.0, most)]).await;
+        let gifts = stream::iter(plan.gifts).map(|(giver, most)| async move {
+            (giver, self.shift(ShardId(giver), quota, deal, &[], &[(home.0, most)]).await)
+        });
+        let mut gifts = gifts.buffer_unordered(SHARDS_AT_ONCE);
+        while let Some((giver, given)) = gifts.next().await {
             match given {
-                Ok(totals) => told.extend(totals.first().map(|total| (giver, *total))),
+                // Of two totals of one shard the higher is the later one.
+                Ok(totals) => {
+                    let known = told.entry(giver).or_default();
+                    *known = totals.first().copied().unwrap_or(0).max(*known);
+                }
+                // It gives nothing, or is seen to have given next time.
                 Err(error) => tracing::debug!(%error, giver, "a shard gives nothing"),
             }
         }

@@ -170,10 +170,10 @@ impl World {
     /// Somebody meets a gate and thinks that it has lasted too long.
     async fn doubt(&mut self) {
         let shard = ShardId(self.random.random_range(0..SHARDS));
-        if let Gate::Held(whose, _) = self.gate(shard, "look", "").await {
-            if !matches!(self.gate(self.home, "open", &whose).await, Gate::Gone) {
-                self.messages.push(Message::Open(shard.0, whose));
-            }
+        if let Gate::Held(whose, _) = self.gate(shard, "look", "").await
+            && !matches!(self.gate(self.home, "open", &whose).await, Gate::Gone)
+        {
+            self.messages.push(Message::Open(shard.0, whose));
         }
     }
 

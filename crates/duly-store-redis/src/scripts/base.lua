@@ -107,10 +107,10 @@ local function is_over(lease)
   return lease.who == 'C' and lease.till <= now
 end
 
--- What a shard may have of a limit: its plain share and what moved to it; nothing until that is dealt.
+-- What a shard may have of a limit: its plain share and what moved to it; nothing ('-') until it is dealt.
 local function allowance(share, moved)
   if not share then return nil end
-  return moved and tonumber(share) + tonumber(moved) or 0
+  return moved ~= '-' and tonumber(share) + tonumber(moved or '0') or 0
 end
 
 -- What is fixed for a namespace; nil when there is none under this number.
@@ -125,7 +125,7 @@ local function control(num)
            dest = f[6], lease = tonumber(f[7]), retention = tonumber(f[8]),
            a_pending = allowance(f[9], f[12]), a_retained = tonumber(f[11]), own_dead = dead,
            -- Claims go on in a shard without a dead letter, however small its share.
-           a_dead = f[13] and math.max(dead, 1) or 0 }
+           a_dead = f[13] ~= '-' and math.max(dead, 1) or 0 }
 end
 
 -- The earliest moment after now at which something becomes claimable; nil when there is none.

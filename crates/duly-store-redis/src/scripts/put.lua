@@ -82,7 +82,7 @@ for i, kind in ipairs({ 'pending', 'dead' }) do
   if deal ~= old then
     write('HSET', key, 'deal_' .. kind, deal)
     write('UNLINK', K .. 'q:' .. num .. ':' .. kind)
-    if deal == '0' then write('HSET', key, 'm_' .. kind, '0') else write('HDEL', key, 'm_' .. kind) end
+    write('HSET', key, 'm_' .. kind, deal == '0' and '0' or '-')
   end
 end
 write('HSET', key, 'name', name, 'ver', digits(ver))

@@ -7,6 +7,6 @@ local function quota_of(num, kind)
   else
     used = tonumber(call('HGET', K .. 'c:' .. num, 'pending') or '0')
   end
-  return { ver = f[1] or '', deal = f[2] or '', share = tonumber(f[3] or ''), moved = tonumber(f[4] or ''),
+  return { ver = f[1] or '', deal = f[2] or '', share = tonumber(f[3] or ''), moved = tonumber(f[4] or '0'),
            max = f[5] or '', used = used, key = K .. 'q:' .. num .. ':' .. kind }
 end

@@ -151,3 +151,6 @@ pub(super) fn portions(max: u64, used: &[u64]) -> Option<String> {
         .collect();
     Some(portions.join(" "))
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,7 +49,9 @@ struct World {
     /// The version that each shard has.
     versions: Vec<u64>,
     messages: Vec<Message>,
-    dealer: Dealer,
+    /// All that ever was on its way: it may come again.
+    told: Vec<Message>,
+    dealers: [Dealer; 2],
     live: BTreeSet<String>,
     made: u32,
     log: Vec<String>,
@@ -84,7 +86,8 @@ impl World {
             limits: BTreeMap::from([(ver, max)]),
             versions: vec![ver; usize::from(SHARDS)],
             messages: Vec::new(),
-            dealer: Dealer::default(),
+            told: Vec::new(),
+            dealers: Default::default(),
             live: BTreeSet::new(),
             made: 0,
             log: Vec::new(),
@@ -145,6 +148,11 @@ impl World {
         self.live.remove(&text);
     }
 
+    fn tell(&mut self, message: Message) {
+        self.told.push(message.clone());
+        self.messages.push(message);
+    }
+
     /// A shard gives to the home, or the home to a shard. What it tells is on its way.
     async fn give(&mut self) {
         let shard = self.any_shard();
@@ -161,21 +169,31 @@ impl World {
         self.log.push(format!("{giver} gives {taker} {most} of deal {deal}: {given:?}"));
         if let Some(total) = given.first() {
             let takes = vec![(giver, *total)];
-            self.messages.push(Message::Gifts { shard: taker, deal, takes });
+            self.tell(Message::Gifts { shard: taker, deal, takes });
         }
     }
 
-    /// Something arrives; it may be on its way once more.
-    async fn deliver(&mut self) {
-        if self.messages.is_empty() {
-            return;
+    /// Everything arrives.
+    async fn deliver_all(&mut self) {
+        for message in std::mem::take(&mut self.messages) {
+            self.arrive(message).await;
         }
-        let place = self.random.random_range(0..self.messages.len());
-        let message = if self.random.random_bool(0.2) {
-            self.messages[place].clone()
+    }
+
+    /// Something arrives; or something that has come before, or that nobody waits for any more.
+    async fn deliver(&mut self) {
+        let message = if !self.told.is_empty() && self.random.random_bool(0.3) {
+            self.told[self.random.random_range(0..self.told.len())].clone()
+        } else if self.messages.is_empty() {
+            return;
         } else {
+            let place = self.random.random_range(0..self.messages.len());
             self.messages.swap_remove(place)
         };
+        self.arrive(message).await;
+    }
+
+    async fn arrive(&mut self, message: Message) {
         self.log.push(format!("arrives: {message:?}"));
         let (deployment, quota) = (Arc::clone(self.deployment()), self.quota.clone());
         match message {
@@ -196,16 +214,18 @@ impl World {
         }
     }
 
-    /// The dealer looks at one more shard, and deals when it has looked at all.
+    /// A dealer looks at one more shard, or deals when it has looked at all.
     async fn count(&mut self) {
-        let shard = (0..SHARDS).find(|shard| !self.dealer.heard.contains_key(shard));
+        let place = self.random.random_range(0..self.dealers.len());
+        let heard = &self.dealers[place].heard;
+        let shard = (0..SHARDS).find(|shard| !heard.contains_key(shard));
         if let Some(shard) = shard {
             let report = self.report(shard).await;
             self.log.push(format!("counts {shard}: {report:?}"));
-            self.dealer.heard.insert(shard, report);
+            self.dealers[place].heard.insert(shard, report);
             return;
         }
-        let heard = std::mem::take(&mut self.dealer).heard;
+        let heard = std::mem::take(&mut self.dealers[place]).heard;
         let at_home = &heard[&self.home];
         let used = deal::counted(at_home, heard.values());
         let max = at_home.max.expect("a limit");
@@ -213,13 +233,13 @@ impl World {
         let dealt = deal::portions(max, &used).filter(|_| all);
         let Some(dealt) = dealt else { return };
         let home = ShardId(self.home);
-        let (deal, ver) = (&at_home.deal, &at_home.ver);
-        let settled = self.deployment().written(home, &self.quota, deal, ver, &dealt).await;
+        let (deal, ver) = (at_home.deal.clone(), at_home.ver.clone());
+        let settled = self.deployment().written(home, &self.quota, &deal, &ver, &dealt).await;
         let settled = settled.expect("an answer");
         self.log.push(format!("settles {dealt} of {deal}: {settled:?}"));
         for (shard, portion) in (0..).zip(settled.iter().flat_map(|all| all.split(' '))) {
             let portion = portion.to_owned();
-            self.messages.push(Message::Portion { shard, deal: deal.clone(), portion });
+            self.tell(Message::Portion { shard, deal: deal.clone(), portion });
         }
     }
 
@@ -227,13 +247,17 @@ impl World {
     fn forget(&mut self) {
         let kept = |message: &Message| matches!(message, Message::Version { .. });
         self.messages.retain(kept);
-        self.dealer = Dealer::default();
+        self.dealers = Default::default();
         self.log.push("all that was on its way is lost".to_owned());
     }
 
     /// The home takes another limit; the other shards hear of it one by one.
     async fn change(&mut self) {
         let max = self.random.random_range(1..12);
+        self.change_to(max).await;
+    }
+
+    async fn change_to(&mut self, max: u64) {
         let home = ShardId(self.home);
         let deployment = Arc::clone(self.deployment());
         let old = deployment.control_of(home, &name()).await.expect("a look").1;
@@ -259,9 +283,9 @@ impl World {
         let ver: u64 = ver.parse().expect("a version");
         self.limits.insert(ver, max);
         self.versions[usize::from(self.home)] = ver;
-        for shard in (0..SHARDS).filter(|shard| *shard != self.home) {
+        for shard in (0..SHARDS).filter(|shard| *shard != home.0) {
             let (control, deals) = (Box::new(control.clone()), deals.clone());
-            self.messages.push(Message::Version { shard, control, deals });
+            self.tell(Message::Version { shard, control, deals });
         }
     }
 
@@ -310,12 +334,16 @@ impl World {
     }
 }
 
+async fn open(server: &Server) -> RedisStore {
+    let mut options = Options::new(server.url());
+    options.shards = SHARDS;
+    RedisStore::open(&options).await.expect("it opens")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_no_order_of_steps_exceeds_a_limit_or_loses_a_share() {
     let server = Server::start(&["--appendfsync", "everysec"]);
-    let mut options = Options::new(server.url());
-    options.shards = SHARDS;
-    let mut store = RedisStore::open(&options).await.expect("it opens");
+    let mut store = open(&server).await;
     for seed in 0..100 {
         let mut world = World::new(store, seed).await;
         world.log.push(format!("seed {seed}"));
@@ -325,4 +353,34 @@ async fn p10_no_order_of_steps_exceeds_a_limit_or_loses_a_share() {
         world.settle().await;
         store = world.store;
     }
+}
+
+/// Two count at different times, and what both settle is dealt to some.
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_two_who_deal_at_once_deal_the_same() {
+    let server = Server::start(&["--appendfsync", "everysec"]);
+    let mut world = World::new(open(&server).await, 0).await;
+    world.change_to(400).await;
+    world.deliver_all().await;
+    while world.live.len() < 8 {
+        world.schedule().await;
+    }
+    world.change_to(10).await;
+    world.deliver_all().await;
+    let mut settled = Vec::new();
+    for _ in 0..2 {
+        let mut used = Vec::new();
+        for shard in 0..SHARDS {
+            used.push(world.report(shard).await.used);
+        }
+        let portions = deal::portions(10, &used).expect("there is room");
+        let home = ShardId(world.home);
+        let Report { deal, ver, .. } = world.report(home.0).await;
+        let told = world.deployment().written(home, &world.quota, &deal, &ver, &portions).await;
+        settled.push(told.expect("an answer").expect("it is settled"));
+        while world.live.len() > 2 {
+            world.cancel().await;
+        }
+    }
+    assert_eq!(settled[0], settled[1], "the first is what holds");
 }
