@@ -104,9 +104,10 @@ impl Script {
     }
 
     /// Whether what it writes has to be on the replicas before it is answered: not what is said again
-    /// within a second.
+    /// within a second, or is over then.
     pub(crate) const fn waits_for_copies(self) -> bool {
-        !self.only_reads() && !matches!(self, Self::Beat | Self::Announce | Self::Allot)
+        !self.only_reads()
+            && !matches!(self, Self::Beat | Self::Announce | Self::Allot | Self::Grant)
     }
 
     /// Its place among the digests of a server.

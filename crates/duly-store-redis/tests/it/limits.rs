@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use duly_core::{Millis, Settings, limits::Limits};
+use duly_core::{
+    Millis, Schedule, Settings,
+    limits::Limits,
+    schedule::{IfExists, When},
+};
 use duly_store::{
     Limit, Operation, Outcome, Owner, Refusal, SettleVerdict, Store,
     namespaces::{Activity, DeleteMode},
@@ -123,6 +127,26 @@ async fn p10_a_batch_into_one_shard_has_the_whole_limit() {
     let other = (0..100).map(|i| format!("o{i}")).find(|text| shard(&store, &id(text)) != place);
     let other = other.expect("there are other shards");
     assert_eq!(made(&store, &other).await, Err(Limit::MaxPending));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_what_the_clock_has_ended_in_other_shards_makes_room() {
+    let (_server, store) = store(at_most(20)).await;
+    for i in 0..20 {
+        let mut timer = Schedule::new(id(&format!("t{i}")), When::After(Millis::ZERO));
+        timer.expire_after = Some(Millis::from_secs(1));
+        let schedule = Box::new(timer);
+        let operation = Operation::Schedule { schedule, if_exists: IfExists::Keep };
+        let outcome = apply(&store, operation).await;
+        assert!(matches!(outcome, Ok(Outcome::Created(_))), "{outcome:?}");
+    }
+    assert_eq!(made(&store, "early").await, Err(Limit::MaxPending));
+    // Nobody claims anything, so nobody has cleared them away.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    for i in 0..20 {
+        assert_eq!(made(&store, &format!("u{i}")).await, Ok(()), "timer {i}");
+    }
+    assert_eq!(made(&store, "late").await, Err(Limit::MaxPending));
 }
 
 #[tokio::test(flavor = "multi_thread")]
