@@ -71,7 +71,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How often one call-in looks again, after clearing away what kept it from moving anything.
 const LOOKS: usize = 4;
 /// Shards that are asked at once.
-const SHARDS_AT_ONCE: usize = 16;
+const SHARDS_AT_ONCE: usize = 64;
 
 /// A limit that the shards keep together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

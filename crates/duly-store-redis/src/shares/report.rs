@@ -1,14 +1,24 @@
 //! What the shards say of a limit.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use duly_core::shard::ShardId;
 use duly_store::Result;
 use futures::{StreamExt, stream};
 
-use crate::{deployment::Deployment, error::damaged, script::Script};
+use crate::{
+    deployment::Deployment,
+    error::{damaged, unavailable},
+    script::Script,
+};
 
 use super::{Quota, SHARDS_AT_ONCE};
+
+/// How long a shard may take to say what it has; without it the others have to do.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// What one shard says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +44,10 @@ impl Deployment {
     /// have the namespace.
     pub(super) async fn reports(&self, quota: &Quota) -> Result<BTreeMap<u16, Option<Report>>> {
         let asked = stream::iter((0..self.shards).map(ShardId));
-        let asked = asked.map(|shard| async move { (shard.0, self.report(shard, quota).await) });
+        let asked = asked.map(|shard| async move {
+            let report = tokio::time::timeout(ANSWER_WITHIN, self.report(shard, quota)).await;
+            (shard.0, report.unwrap_or_else(|_| Err(unavailable("no answer yet"))))
+        });
         let answers: Vec<_> = asked.buffer_unordered(SHARDS_AT_ONCE).collect().await;
         let answered = answers.into_iter().filter_map(|(shard, report)| match report {
             Ok(report) => Some((shard, report)),

@@ -6,6 +6,7 @@ use duly_core::{
     Millis, Schedule, Settings,
     limits::Limits,
     schedule::{IfExists, When},
+    shard::shard_of,
 };
 use duly_store::{
     Limit, Operation, Outcome, Owner, Refusal, SettleVerdict, Store,
@@ -20,6 +21,7 @@ use crate::{
         apply, command, id, name, open, options, put, request, schedule, schedule_op, settle,
         shard, until,
     },
+    cluster::Cluster,
     server::{Server, tell},
 };
 
@@ -81,7 +83,7 @@ fn ids_of(store: &RedisStore, place: u16) -> impl Iterator<Item = String> + use<
     let shards = store.shards();
     (0_u32..)
         .map(|i| format!("x{i}"))
-        .filter(move |text| duly_core::shard::shard_of(name().as_str(), text, shards).0 == place)
+        .filter(move |text| shard_of(name().as_str(), text, shards).0 == place)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -321,4 +323,41 @@ async fn p10_dead_letters_of_one_shard_have_the_whole_limit() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(dead, 30, "and there it stops");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_shards_that_do_not_answer_keep_only_what_they_have() {
+    let mut cluster = Cluster::start(3, 0);
+    for master in &cluster.masters {
+        // The others go on without one of them.
+        let said = tell(master.port(), "CONFIG SET cluster-require-full-coverage no");
+        assert_eq!(said, "+OK");
+    }
+    let store = open(&options(&cluster.url(), SHARDS)).await;
+    put(&store, at_most(300)).await;
+    // A master goes that has not the home of the namespace.
+    let home = shard_of(name().as_str(), "", SHARDS).0;
+    let is_lost = |place: u16| place * 3 / SHARDS == (home * 3 / SHARDS + 1) % 3;
+    let gone = usize::from((home * 3 / SHARDS + 1) % 3);
+    let place =
+        (0..SHARDS).find(|place| *place != home && !is_lost(*place)).expect("there are some");
+    cluster.masters[gone].kill();
+    let mut count = 0;
+    let begin = Instant::now();
+    for text in ids_of(&store, place).take(400) {
+        match made(&store, &text).await {
+            Ok(()) => count += 1,
+            Err(_) => break,
+        }
+    }
+    assert!((180..220).contains(&count), "{count} of 300, as a third is away");
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    cluster.masters[gone].start_again();
+    let mut ids = ids_of(&store, place).skip(500);
+    while count < 300 {
+        let text = ids.next().expect("there are more");
+        until("the others are there again", async || made(&store, &text).await.ok()).await;
+        count += 1;
+    }
+    assert_eq!(made(&store, "one-more").await, Err(Limit::MaxPending));
 }
