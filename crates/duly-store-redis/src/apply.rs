@@ -8,29 +8,29 @@
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
-    time::Duration,
 };
 
 use duly_core::{
-    Incarnation, Invalid, Millis, NamespaceName, Schedule, Timer, Timestamp,
+    Incarnation, Invalid, NamespaceName, Schedule, Timer, Timestamp,
     shard::{ShardId, shard_of},
 };
-use duly_store::{
-    Command, Error, Limit, Operation, Outcome, Refusal, Result, TimerView, command::Letter,
-};
+use duly_store::{Command, Operation, Outcome, Refusal, Result, TimerView};
 use futures::{StreamExt, stream};
 use redis::Value;
 
 use crate::{
-    case::{self, Control, Live, Step},
-    change::{AT_ONCE, TRIES, Written, digits},
-    deployment::{Deployment, Space, Wanted},
+    case::{self, Live},
+    change::{AT_ONCE, digits},
+    deployment::Deployment,
     error::{damaged, unavailable},
     link::Call,
+    rate::{Grant, Pace},
     record::{self, Record},
     reply::Reply,
     script::Script,
 };
+
+mod slow;
 
 /// Most scripts of one pipeline.
 const PIPELINE: usize = 512;
@@ -63,9 +63,11 @@ impl Group {
         self.items.push(item);
     }
 
-    fn into_call(mut self, name: &NamespaceName) -> (Call, Vec<Item>) {
-        self.arguments.insert(0, name.as_str().as_bytes().to_vec());
-        (Call::new(Script::Schedule, self.arguments), self.items)
+    /// The call, with what answers for its schedules keeping to the rate.
+    fn into_call(self, name: &NamespaceName, pace: Vec<u8>) -> (Call, Vec<Item>) {
+        let mut arguments = vec![name.as_str().as_bytes().to_vec(), pace];
+        arguments.extend(self.arguments);
+        (Call::new(Script::Schedule, arguments), self.items)
     }
 }
 
@@ -94,7 +96,7 @@ impl Deployment {
         let mut slow = Vec::new();
         let mut sent = Vec::new();
         let mut calls = Vec::new();
-        let mut groups: HashMap<NamespaceName, Group> = HashMap::new();
+        let mut groups: HashMap<NamespaceName, Vec<Group>> = HashMap::new();
         for (i, command) in round {
             if let Some(foreign) = self.foreign(shard, &command) {
                 done.push((i, Outcome::Refused(foreign)));
@@ -116,22 +118,26 @@ impl Deployment {
                     let how = Sent { incarnation, lane: record.lane };
                     let arguments = schedule_arguments(schedule, &record);
                     let bytes = arguments.iter().map(Vec::len).sum();
-                    let name = command.namespace.clone();
-                    let group = groups.entry(name.clone()).or_default();
-                    if group.is_full(bytes) {
-                        let (call, items) = std::mem::take(group).into_call(&name);
-                        calls.push(call);
-                        sent.push(items);
+                    let groups = groups.entry(command.namespace.clone()).or_default();
+                    if groups.last().is_none_or(|group| group.is_full(bytes)) {
+                        groups.push(Group::default());
                     }
-                    group.add(arguments, bytes, (i, command, Some(how)));
+                    if let Some(group) = groups.last_mut() {
+                        group.add(arguments, bytes, (i, command, Some(how)));
+                    }
                 }
                 _ => slow.push((i, command)),
             }
         }
-        for (name, group) in groups {
-            let (call, items) = group.into_call(&name);
-            calls.push(call);
-            sent.push(items);
+        let mut granted = Vec::new();
+        for (name, groups) in groups {
+            for group in groups {
+                let (pace, grant) = self.granted(shard, &name, group.items.len()).await;
+                let (call, items) = group.into_call(&name, pace);
+                granted.extend(grant.map(|grant| (sent.len(), name.clone(), grant)));
+                calls.push(call);
+                sent.push(items);
+            }
         }
         let mut answers = Vec::with_capacity(calls.len());
         while !calls.is_empty() {
@@ -139,8 +145,18 @@ impl Deployment {
             answers.extend(self.router.calls(shard, calls).await);
             calls = rest;
         }
-        for (items, answer) in sent.into_iter().zip(answers) {
-            take_answers(items, answer, &mut done, &mut slow);
+        for (place, (items, answer)) in sent.into_iter().zip(answers).enumerate() {
+            let (done_before, namespace) =
+                (done.len(), items.first().map(|item| &item.1.namespace));
+            let namespace = namespace.cloned();
+            let rated = take_answers(items, answer, &mut done, &mut slow);
+            if let (true, Some(name)) = (rated, namespace) {
+                self.has_rate(&name);
+            }
+            if let Some((_, name, grant)) = granted.iter().find(|(own, ..)| *own == place) {
+                let used = done[done_before..].iter().filter(|(_, outcome)| takes_rate(outcome));
+                self.give_back(name, grant, grant.count.saturating_sub(used.count())).await;
+            }
         }
         let work = slow.into_iter().map(|(i, command)| async move {
             let outcome = self.slowly(shard, &command).await.unwrap_or_else(Outcome::Failed);
@@ -153,79 +169,31 @@ impl Deployment {
         done
     }
 
+    /// What answers for so many schedules keeping to the rate of their namespace, and what its home
+    /// has granted for them.
+    async fn granted(
+        &self,
+        shard: ShardId,
+        name: &NamespaceName,
+        count: usize,
+    ) -> (Vec<u8>, Option<Grant>) {
+        if self.pace(shard, name) == Pace::Home {
+            return (b"home".to_vec(), None);
+        }
+        if !self.is_rated(name) {
+            return (Vec::new(), None);
+        }
+        // Without an answer each schedule asks for itself, and says what is wrong.
+        let grant = self.grant(name, count).await.unwrap_or(Grant::nothing());
+        (digits(grant.count), Some(grant))
+    }
+
     /// Refuses an id of another shard.
     fn foreign(&self, shard: ShardId, command: &Command) -> Option<Refusal> {
         let id = case::id_of(&command.operation)?;
         let own = shard_of(command.namespace.as_str(), id.as_str(), self.shards);
         let allowed = format!("an id of shard {}; this one is of shard {}", shard.0, own.0);
         (own != shard).then(|| Refusal::Invalid(Invalid::new("id", id, allowed)))
-    }
-
-    /// Reads, decides, and writes if nothing has changed meanwhile.
-    async fn slowly(&self, shard: ShardId, command: &Command) -> Result<Outcome> {
-        let incarnation = Incarnation(rand::random());
-        let operation = &command.operation;
-        let mut swept = matches!(operation, Operation::GiveUp { .. } | Operation::Import { .. });
-        if swept {
-            // They are refused by the number of dead letters, which the clock may have raised.
-            self.sweep_all(shard).await?;
-        }
-        for _ in 0..TRIES {
-            let Some(case) = self.case(shard, wanted(command)).await? else {
-                let unknown = Refusal::UnknownNamespace(command.namespace.clone());
-                return Ok(Outcome::Refused(unknown));
-            };
-            if let (Some(named), None) = (letter_of(operation), &case.letter)
-                && case.seen.newest.is_none()
-            {
-                if swept {
-                    return Ok(Outcome::Refused(case::not_found(named)));
-                }
-                // It may be one by the clock, and nobody has written that yet.
-                swept = true;
-                self.sweep_all(shard).await?;
-                continue;
-            }
-            if let Some(draft) = case.due() {
-                self.write(shard, &case, &draft, Script::Change).await?;
-                continue;
-            }
-            let (draft, outcome) = match case.decide(operation, incarnation) {
-                Ok(Step::Answer(outcome)) => return Ok(outcome),
-                Ok(Step::Write(draft, outcome)) => (draft, outcome),
-                Err(refusal) => return Ok(Outcome::Refused(refusal)),
-            };
-            let script = match operation {
-                Operation::Schedule { .. }
-                | Operation::Import { .. }
-                | Operation::Reschedule { .. }
-                | Operation::Redrive { .. } => Script::Grow,
-                _ => Script::Change,
-            };
-            match self.write(shard, &case, &draft, script).await? {
-                Written::Done => return Ok(outcome),
-                Written::Again => {}
-                Written::Closing => return Err(closing()),
-                Written::TooMany if swept => {
-                    return Ok(Outcome::Refused(too_many(&case.control)));
-                }
-                Written::TooMany => {
-                    // What has ended by the clock is pending no more.
-                    swept = true;
-                    self.sweep_all(shard).await?;
-                }
-                Written::TooFast(wait_ms) => {
-                    let rate = case.control.settings.limits.schedule_per_second.unwrap_or(0);
-                    let wait = Duration::from_millis(wait_ms);
-                    let name = &case.control.name;
-                    return Ok(Outcome::Refused(Refusal::schedules_too_fast(name, rate, wait)));
-                }
-            }
-        }
-        Err(Error::Overloaded {
-            reason: format!("others kept changing the timer; it was tried {TRIES} times"),
-            retry_after: Millis::from_ms(100),
-        })
     }
 }
 
@@ -256,7 +224,7 @@ fn next_round(waiting: &mut VecDeque<(usize, Command)>) -> Vec<(usize, Command)>
     round
 }
 
-fn schedule_arguments(schedule: &Schedule, record: &Record) -> Vec<Vec<u8>> {
+pub(crate) fn schedule_arguments(schedule: &Schedule, record: &Record) -> Vec<Vec<u8>> {
     let packed = record.pack(rand::random::<u64>().to_be_bytes());
     let (mode, ms) = match schedule.when {
         duly_core::schedule::When::At(at) => ("at", at.unix_ms()),
@@ -276,13 +244,14 @@ fn schedule_arguments(schedule: &Schedule, record: &Record) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Takes the answer of a script apart: what it carried out, and what wants a closer look.
+/// Takes the answer of a script apart: what it carried out, and what wants a closer look. Answers
+/// whether it said that the namespace has a rate.
 fn take_answers(
     items: Vec<Item>,
     answer: Result<Value>,
     done: &mut Vec<(usize, Outcome)>,
     slow: &mut Vec<(usize, Command)>,
-) {
+) -> bool {
     let mut told = answer.and_then(|value| {
         let mut reply = Reply::list(value)?;
         Ok((reply.time()?, reply))
@@ -299,6 +268,12 @@ fn take_answers(
             None => slow.push((i, command)),
         }
     }
+    about_all.is_some_and(|word| word == "RATED")
+}
+
+/// Whether an outcome of a schedule counts for the rate: one in doubt does, as it may have been made.
+const fn takes_rate(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Created(_) | Outcome::Failed(_))
 }
 
 /// What a script says of one operation; `None` when a closer look is needed.
@@ -318,9 +293,10 @@ fn answered(
             *about_all = Some(word);
             Some(Outcome::Refused(Refusal::UnknownNamespace(command.namespace.clone())))
         }
-        ("CLOSING", ..) => {
+        // There it waits for the gate to open, or asks the home.
+        ("CLOSING" | "RATED", ..) => {
             *about_all = Some(word);
-            Some(Outcome::Failed(closing()))
+            None
         }
         ("CREATED", Operation::Schedule { schedule, .. }, Some(sent)) => {
             Some(created(&command.namespace, schedule, sent, now)?)
@@ -352,47 +328,4 @@ fn created(
     let live = Live { record: Record::new(timer, sent.lane), lease: None };
     let view: TimerView = live.view(namespace, now);
     Ok(Outcome::Created(Arc::new(view)))
-}
-
-/// What is to be read for an operation.
-fn wanted(command: &Command) -> Wanted<'_> {
-    let operation = &command.operation;
-    let mut wanted = Wanted {
-        space: Space::Named(&command.namespace),
-        id: case::id_of(operation),
-        letter: None,
-        firing: None,
-        payloads: command.answer == duly_store::Answer::Whole,
-    };
-    match operation {
-        Operation::Import { timer } => {
-            wanted.firing = Some((timer.incarnation, timer.occurrence));
-        }
-        Operation::Redrive { letter: Letter::Delivery(did), .. }
-        | Operation::Purge { letter: Letter::Delivery(did) } => wanted.letter = Some(*did),
-        _ => {}
-    }
-    wanted
-}
-
-const fn letter_of(operation: &Operation) -> Option<&Letter> {
-    match operation {
-        Operation::Redrive { letter, .. } | Operation::Purge { letter } => Some(letter),
-        _ => None,
-    }
-}
-
-fn closing() -> Error {
-    unavailable("the namespace is being deleted")
-}
-
-fn too_many(control: &Control) -> Refusal {
-    let max = control.settings.limits.max_pending.unwrap_or(0);
-    let reason = format!(
-        "namespace {} has {max} pending timers, as many as limits.max_pending allows; cancel some, \
-         wait until some have fired, or raise the limit",
-        control.name
-    );
-    let retry_after = Some(Millis::from_secs(1));
-    Refusal::Exhausted { limit: Limit::MaxPending, reason, retry_after }
 }

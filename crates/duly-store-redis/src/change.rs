@@ -32,6 +32,10 @@ pub(crate) enum Written {
     Closing,
     /// It has as many pending timers as it may.
     TooMany,
+    /// It has as many dead letters as it may.
+    TooDead,
+    /// Its home has to be asked whether its rate allows another schedule.
+    AskHome,
     /// It has taken as many schedules as its rate allows; another fits after so many milliseconds.
     TooFast(u64),
 }
@@ -54,6 +58,8 @@ impl Deployment {
             "AGAIN" => Written::Again,
             "CLOSING" => Written::Closing,
             "PENDING" => Written::TooMany,
+            "DEAD" => Written::TooDead,
+            "ASK" => Written::AskHome,
             "RATE" => Written::TooFast(reply.number()?),
             other => return Err(damaged(format!("a change was answered with {other}"))),
         })

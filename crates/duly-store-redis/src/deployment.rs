@@ -1,6 +1,9 @@
 //! What all calls of a store share: the way to the servers, and what is known of namespaces.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use duly_core::{
     DeliveryId, Incarnation, NamespaceName, Settings, Stub, TimerId, Timestamp, shard::ShardId,
@@ -19,10 +22,11 @@ use crate::{
     router::Router,
     script::Script,
     settings,
+    shares::CallIns,
 };
 
 /// Most namespaces whose settings are remembered.
-const KNOWN_MAX: usize = 10_000;
+pub(crate) const KNOWN_MAX: usize = 10_000;
 
 /// Announcements that are kept for a listener that is behind; one that is lost costs a second at most.
 const ANNOUNCEMENTS: usize = 1_024;
@@ -37,6 +41,10 @@ pub(crate) struct Deployment {
     pub(crate) wakeups: Vec<watch::Sender<u64>>,
     pub(crate) announced: broadcast::Sender<Announcement>,
     pub(crate) health: Mutex<Health>,
+    /// Calls for unused shares of limits.
+    pub(crate) call_ins: CallIns,
+    /// Namespaces that have a rate of schedules, as far as that was noticed.
+    pub(crate) rated: Mutex<HashSet<NamespaceName>>,
     /// Settings by the number of their namespace, with their version.
     known: Mutex<HashMap<String, (String, Arc<Settings>)>>,
 }
@@ -75,6 +83,8 @@ impl Deployment {
             wakeups: (0..shards).map(|_| watch::Sender::new(0)).collect(),
             announced: broadcast::Sender::new(ANNOUNCEMENTS),
             health: Mutex::default(),
+            call_ins: CallIns::default(),
+            rated: Mutex::default(),
             known: Mutex::default(),
         }
     }

@@ -8,8 +8,10 @@
 //! | `seq` | string | counts the scripts that wrote; every script declares it |
 //! | `deployment` | hash | format, number of shards and name (shard 0) |
 //! | `nn`, `names`, `vers`, `nums` | hash, zset, hash, string | name → number; names in order; name → version; last number |
-//! | `n:<num>` | hash | what is fixed for a namespace |
-//! | `c:<num>` | hash | counts |
+//! | `n:<num>` | hash | what is fixed for a namespace; of `max_pending` and `max_dead` the plain share (`a_`), what moved to it (`m_`, `-` until it is dealt) and the deal; its gate |
+//! | `c:<num>` | hash | counts; at home until when the rate of schedules is spoken for |
+//! | `q:<num>:pending`, `q:<num>:dead` | hash | `>shard`, `<shard` → total that was given to it and taken from it in this deal; `=` → what the home settled that each gets |
+//! | `todo` | zset | changes of namespaces that are half done (at their home) |
 //! | `r:<num>` | hash | id → record; `id NUL inc16 NUL occ8` → record of a dead letter |
 //! | `p:<num>` | hash | the same keys → payloads that lie apart |
 //! | `x:<num>` | hash | id → lease |

@@ -31,8 +31,11 @@
 //! * **Scripts never end a lease, bury or retry**: they say that something is owed, and the adapter
 //!   reads, decides by `duly_core` and writes. So the lifecycle has one implementation, and there
 //!   is no table to be generated for Lua.
-//! * **`schedule_per_second` is kept by the shards**, each its part of the rate; limits over several
-//!   shards are plain shares so far, without calling unused ones in.
+//! * **`schedule_per_second` is kept by the namespace's home**, which grants schedules to the node that
+//!   makes them in other shards (`rate.rs`).
+//! * **Limits over several shards** are parts that move: a node calls in what others do not use before
+//!   it refuses. What is on its way is told by totals, so no call that is lost, late or repeated has any
+//!   effect on the sum (`shares.rs`). Of `max_retained` each shard has a plain share, rounded up.
 //!
 //! The client is the crate `redis` (redis-rs): the most used and kept one, and its multiplexed
 //! connection sends a pipeline as one message with an answer or an error for each command, speaks
@@ -49,11 +52,14 @@
 
 mod address;
 mod apply;
+#[cfg(test)]
+mod by_hand;
 mod case;
 mod change;
 mod checks;
 mod claim;
 mod deployment;
+mod ending;
 mod error;
 mod health;
 mod keys;
@@ -62,6 +68,7 @@ mod namespaces;
 mod nodes;
 mod open;
 mod options;
+mod rate;
 mod read;
 mod ready;
 mod record;
@@ -70,6 +77,7 @@ mod router;
 mod script;
 mod settings;
 mod settle;
+mod shares;
 mod skew;
 mod store;
 mod token;

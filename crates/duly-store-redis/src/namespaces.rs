@@ -1,4 +1,4 @@
-//! Namespaces: settings, pause, end.
+//! Namespaces: settings and pause; their end is in `ending.rs`.
 //!
 //! A namespace has a home shard, which orders its changes: a version goes up by one there, and the
 //! other shards take only what is newer. So two changes under way end up as one of them everywhere.
@@ -11,7 +11,7 @@ use duly_core::{
 };
 use duly_store::{
     Error, Result,
-    namespaces::{Activity, DeleteMode, Namespace, Put, Secrets},
+    namespaces::{Activity, Namespace, Put, Secrets},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -22,6 +22,7 @@ use crate::{
     error::damaged,
     script::Script,
     settings,
+    shares::Deals,
 };
 
 /// What becomes of a namespace.
@@ -34,11 +35,12 @@ struct Next {
 }
 
 impl Deployment {
-    fn home(&self, name: &NamespaceName) -> ShardId {
+    /// The shard that orders the changes of a namespace.
+    pub(crate) fn home(&self, name: &NamespaceName) -> ShardId {
         shard_of(name.as_str(), "", self.shards)
     }
 
-    fn others(&self, home: ShardId) -> impl Iterator<Item = ShardId> {
+    pub(crate) fn others(&self, home: ShardId) -> impl Iterator<Item = ShardId> {
         (0..self.shards).map(ShardId).filter(move |shard| *shard != home)
     }
 
@@ -117,7 +119,8 @@ impl Deployment {
             let Some(next) = next(old.as_ref(), now)? else {
                 let old = old.ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
                 if !self.is_everywhere(&old).await? {
-                    self.spread(home, &old).await?;
+                    let deals = self.deals_of(home, &old).await?;
+                    self.spread(home, &old, &deals).await?;
                 }
                 return Ok((namespace(old), false));
             };
@@ -132,12 +135,14 @@ impl Deployment {
             let created = old.as_ref().map_or_else(|| b"now".to_vec(), |old| time(old.created_at));
             let (settings, paused) = (&next.settings, (next.paused, next.resumes_at));
             arguments.extend(self.fields(settings, paused, home, created, b"now".to_vec()));
+            arguments.extend([b"@shards".to_vec(), digits(self.shards)]);
             let mut reply = self.ask(home, Script::Put, arguments).await?;
             let (word, now) = (reply.text()?, reply.time()?);
             if word != "DONE" {
                 continue;
             }
             let (num, ver) = (reply.text()?, reply.text()?);
+            let deals = Deals { pending: reply.text()?, dead: reply.text()? };
             let created_at = old.as_ref().map_or(now, |old| old.created_at);
             let control = Control {
                 name: name.clone(),
@@ -149,7 +154,8 @@ impl Deployment {
                 created_at,
                 updated_at: now,
             };
-            self.spread(home, &control).await?;
+            self.spread(home, &control, &deals).await?;
+            self.deal_lowered(&control, &deals).await;
             return Ok((namespace(control), next.new));
         }
         Err(Error::Overloaded {
@@ -159,8 +165,8 @@ impl Deployment {
     }
 
     /// Has every other shard take what the home has, and says there that they have.
-    async fn spread(&self, home: ShardId, control: &Control) -> Result<()> {
-        let spread = stream::iter(self.others(home)).map(|shard| self.take(shard, control));
+    async fn spread(&self, home: ShardId, control: &Control, deals: &Deals) -> Result<()> {
+        let spread = stream::iter(self.others(home)).map(|shard| self.take(shard, control, deals));
         let spread: Result<()> = spread.buffer_unordered(AT_ONCE).try_collect().await;
         spread.map_err(in_doubt)?;
         let done = [own(control, "take"), vec![b"done".to_vec()]].concat();
@@ -168,12 +174,18 @@ impl Deployment {
     }
 
     /// Has a shard take what the home has; what ended elsewhere under this name goes first.
-    async fn take(&self, shard: ShardId, control: &Control) -> Result<()> {
+    pub(crate) async fn take(
+        &self,
+        shard: ShardId,
+        control: &Control,
+        deals: &Deals,
+    ) -> Result<()> {
         for _ in 0..TRIES {
             let mut arguments = own(control, "take");
             let paused = (control.paused, control.resumes_at);
             let (created, updated) = (time(control.created_at), time(control.updated_at));
             arguments.extend(self.fields(&control.settings, paused, shard, created, updated));
+            arguments.extend(deals.fields());
             let mut reply = self.ask(shard, Script::Put, arguments).await?;
             let (word, _) = (reply.text()?, reply.time()?);
             if word != "OLD" {
@@ -203,7 +215,10 @@ impl Deployment {
         let name = NamespaceName::new(name).map_err(|_| damaged("a namespace's name"))?;
         match (kind, parts.next(), parts.next()) {
             ("put", ..) => match self.control_of(home, &name).await?.1 {
-                Some(control) => self.spread(home, &control).await,
+                Some(control) => {
+                    let deals = self.deals_of(home, &control).await?;
+                    self.spread(home, &control, &deals).await
+                }
                 None => Ok(()),
             },
             ("gone", Some(num), Some(ver)) => self.end_elsewhere(home, &name, num, ver).await,
@@ -250,76 +265,10 @@ impl Deployment {
         }
         Ok(found)
     }
-
-    pub(crate) async fn delete_namespace(
-        &self,
-        name: &NamespaceName,
-        mode: DeleteMode,
-    ) -> Result<()> {
-        let home = self.home(name);
-        let unknown = || Error::UnknownNamespace(name.to_string());
-        let control = self.control_of(home, name).await?.1.ok_or_else(unknown)?;
-        let own = || vec![name.as_str().as_bytes().to_vec(), control.num.clone().into_bytes()];
-        if mode == DeleteMode::IfEmpty && self.shards > 1 {
-            self.expect_empty(name).await?;
-        }
-        let empty = if mode == DeleteMode::IfEmpty { b"empty".to_vec() } else { Vec::new() };
-        let arguments = [own(), vec![Vec::new(), empty]].concat();
-        let mut reply = self.ask(home, Script::Gone, arguments).await?;
-        let (word, _) = (reply.text()?, reply.time()?);
-        let ver = match word.as_str() {
-            "DONE" => reply.bytes()?,
-            "NONE" => return Err(unknown()),
-            "FULL" => {
-                let (pending, dead) = (reply.number()?, reply.number()?);
-                let name = name.to_string();
-                return Err(Error::NamespaceNotEmpty { name, pending, dead });
-            }
-            other => return Err(damaged(format!("an end was answered with {other}"))),
-        };
-        let ver = String::from_utf8_lossy(&ver).into_owned();
-        self.end_elsewhere(home, name, &control.num, &ver).await
-    }
-
-    /// Ends a namespace that its home has ended in all other shards, and says there that it is so.
-    async fn end_elsewhere(
-        &self,
-        home: ShardId,
-        name: &NamespaceName,
-        num: &str,
-        ver: &str,
-    ) -> Result<()> {
-        let arguments = |what: &str| {
-            [name.as_str(), num, ver, what].map(|text| text.as_bytes().to_vec()).to_vec()
-        };
-        let spread = stream::iter(self.others(home)).map(|shard| {
-            let arguments = arguments("");
-            async move { self.ask(shard, Script::Gone, arguments).await.map(drop) }
-        });
-        let spread: Result<()> = spread.buffer_unordered(AT_ONCE).try_collect().await;
-        spread.map_err(in_doubt)?;
-        self.ask(home, Script::Gone, arguments("done")).await.map(drop)
-    }
-
-    /// Refuses a namespace that holds something in any shard.
-    async fn expect_empty(&self, name: &NamespaceName) -> Result<()> {
-        let counts = stream::iter((0..self.shards).map(ShardId));
-        let counts = counts.map(|shard| self.stats(shard, name)).buffer_unordered(AT_ONCE);
-        let counts: Vec<_> = counts.try_collect().await?;
-        let (mut pending, mut dead) = (0, 0);
-        for stats in counts.into_iter().flatten() {
-            pending += stats.pending();
-            dead += stats.dead;
-        }
-        if pending + dead == 0 {
-            return Ok(());
-        }
-        Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead })
-    }
 }
 
 /// How a shard is told of a namespace: name, how, number, version.
-fn own(control: &Control, how: &str) -> Vec<Vec<u8>> {
+pub(crate) fn own(control: &Control, how: &str) -> Vec<Vec<u8>> {
     [control.name.as_str(), how, &control.num, &control.ver]
         .map(|text| text.as_bytes().to_vec())
         .to_vec()
@@ -341,6 +290,6 @@ fn namespace(control: Control) -> Namespace {
 }
 
 /// Some shards have taken it: the same call again is right.
-fn in_doubt(error: Error) -> Error {
+pub(crate) fn in_doubt(error: Error) -> Error {
     crate::error::in_doubt(format!("not every shard has taken the change: {error}"))
 }

@@ -18,7 +18,7 @@ const ROWS: usize = 256;
 
 impl Deployment {
     pub(crate) async fn ready(
-        &self,
+        self: &Arc<Self>,
         shard: ShardId,
         after: Option<ReadyCursor>,
         limit: usize,
@@ -33,6 +33,11 @@ impl Deployment {
         let next_at = reply.maybe_time()?;
         let (score, member) = (reply.bytes()?, reply.bytes()?);
         let mut found = reply.items()?;
+        let mut full = reply.items()?;
+        while !full.is_done() {
+            let mut row = full.items()?;
+            self.call_in_letters(shard, &row.text()?, row.text()?);
+        }
         let mut lanes: Vec<ReadyLane> = Vec::new();
         while !found.is_done() {
             let mut row = found.items()?;

@@ -11,6 +11,8 @@ const BLOCKS: &str = include_str!("scripts/blocks.lua");
 const LANES: &str = include_str!("scripts/lanes.lua");
 const ENDED: &str = include_str!("scripts/ended.lua");
 const ADMIT: &str = include_str!("scripts/admit.lua");
+const RATE: &str = include_str!("scripts/rate.lua");
+const QUOTA: &str = include_str!("scripts/quota.lua");
 const SEEK: &str = include_str!("scripts/seek.lua");
 
 /// What a script may do.
@@ -51,12 +53,17 @@ scripts! {
     Found: "found", Writes, [];
     Put: "put", Writes, [];
     Gone: "gone", Writes, [SEEK, BLOCKS, LANES];
+    Gate: "gate", Writes, [];
     Names: "names", Reads, [];
     Read: "read", Reads, [];
-    Schedule: "schedule", Grows, [SEEK, BLOCKS, LANES];
+    Schedule: "schedule", Grows, [SEEK, BLOCKS, LANES, RATE];
+    Grant: "grant", Writes, [RATE];
+    Shares: "shares", Reads, [QUOTA];
+    Move: "move", Writes, [QUOTA];
+    Deal: "deal", Writes, [QUOTA];
     Cancel: "cancel", Writes, [SEEK, BLOCKS, LANES, ENDED];
-    Grow: "change", Grows, [SEEK, BLOCKS, LANES, ENDED, ADMIT];
-    Change: "change", Writes, [SEEK, BLOCKS, LANES, ENDED, ADMIT];
+    Grow: "change", Grows, [SEEK, BLOCKS, LANES, ENDED, RATE, ADMIT];
+    Change: "change", Writes, [SEEK, BLOCKS, LANES, ENDED, RATE, ADMIT];
     Claim: "claim", Writes, [SEEK, BLOCKS, LANES];
     Unclaim: "unclaim", Writes, [];
     Ack: "ack", Writes, [ENDED];
@@ -98,9 +105,12 @@ impl Script {
     }
 
     /// Whether what it writes has to be on the replicas before it is answered: not what is said again
-    /// within a second, or can be made again.
+    /// within a second, is over then, or can be made again.
     pub(crate) const fn waits_for_copies(self) -> bool {
-        let passes = matches!(self, Self::Beat | Self::Announce | Self::Allot | Self::Index);
+        let passes = matches!(
+            self,
+            Self::Beat | Self::Announce | Self::Allot | Self::Grant | Self::Index
+        );
         !self.only_reads() && !passes
     }
 

@@ -118,13 +118,14 @@ pub(crate) fn lane_key(name: &str) -> Result<LaneKey> {
 
 /// What scripts read of the settings, in one of `shards` shards: name and value, empty for none.
 ///
-/// Limits are shared out: the shares of `max_pending` and `max_dead` add up to the limit, those of
-/// `max_retained` are rounded up, and the rate of schedules is divided.
+/// Limits are shared out: the shares of `max_pending` and `max_dead` add up to the limit and move
+/// between the shards (`shares.rs`), those of `max_retained` are rounded up and stay. The rate of
+/// schedules is not: the home keeps it whole (`rate.rs`).
 pub(crate) fn fields(settings: &Settings, shard: u16, shards: u16) -> Vec<(&'static str, Vec<u8>)> {
     let limits = &settings.limits;
     let text = |value: u64| value.to_string().into_bytes();
     let (shard, shards) = (u64::from(shard), u64::from(shards.max(1)));
-    let share = |limit: u64| limit / shards + u64::from(shard < limit % shards);
+    let share = |limit: u64| plain_share(limit, shard, shards);
     let rate = limits.schedule_per_second.map(u64::from);
     vec![
         ("settings", encode(settings)),
@@ -134,9 +135,17 @@ pub(crate) fn fields(settings: &Settings, shard: u16, shards: u16) -> Vec<(&'sta
         ("max_payload", text(limits.max_payload_bytes)),
         ("max_delay", limits.max_delay.map_or_else(Vec::new, |delay| text(delay.ms()))),
         ("a_pending", limits.max_pending.map_or_else(Vec::new, |max| text(share(max)))),
-        ("a_dead", text(share(limits.max_dead).max(1))),
+        ("a_dead", text(share(limits.max_dead))),
+        ("max_pending", limits.max_pending.map_or_else(Vec::new, text)),
+        ("max_dead", text(limits.max_dead)),
         ("a_retained", text(limits.max_retained.div_ceil(shards))),
-        ("rate_us", rate.map_or_else(Vec::new, |rate| text((1_000_000 * shards).div_ceil(rate)))),
-        ("rate_burst", rate.map_or_else(Vec::new, |rate| text((rate / shards).max(1)))),
+        ("rate_us", rate.map_or_else(Vec::new, |rate| text(1_000_000_u64.div_ceil(rate)))),
+        ("rate_burst", rate.map_or_else(Vec::new, text)),
     ]
+}
+
+/// The part of a limit that belongs to a shard before any of it moves: a larger limit gives no shard
+/// less.
+pub(crate) const fn plain_share(limit: u64, shard: u64, shards: u64) -> u64 {
+    limit / shards + (shard < limit % shards) as u64
 }

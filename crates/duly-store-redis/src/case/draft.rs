@@ -2,6 +2,7 @@
 
 use crate::{
     keys::firing_key,
+    rate::Pace,
     record::{Record, cancelled},
 };
 
@@ -21,8 +22,10 @@ pub(crate) struct Draft {
     pub(crate) take: bool,
     /// Refused when the namespace has as many pending timers as it may.
     pub(crate) one_more: bool,
-    /// Refused when the namespace's rate of schedules is used up.
-    pub(crate) rate: bool,
+    /// Refused when the namespace has as many dead letters as it may.
+    pub(crate) one_letter: bool,
+    /// Refused when the namespace's rate of schedules is used up, of which the home may be to be asked.
+    pub(crate) rate: Option<Pace>,
     pub(crate) counts: Vec<&'static str>,
 }
 
@@ -128,8 +131,11 @@ impl Draft {
         if self.one_more {
             say("one_more", b"1");
         }
-        if self.rate {
-            say("rate", b"1");
+        if self.one_letter {
+            say("one_letter", b"1");
+        }
+        if let Some(pace) = self.rate {
+            say("rate", pace.as_str().as_bytes());
         }
         for count in &self.counts {
             say(&format!("count.{count}"), b"1");

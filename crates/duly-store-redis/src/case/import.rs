@@ -66,7 +66,7 @@ impl Case {
         self.admit_one_more_letter()?;
         let view = Arc::new(self.letter_view(&record));
         let bury = Some((Box::new(record), Payload::Inline));
-        let draft = Draft { bury, ..Draft::default() }.counting("dead");
+        let draft = Draft { bury, one_letter: true, ..Draft::default() }.counting("dead");
         Ok(Step::Write(Box::new(draft), Outcome::Created(view)))
     }
 }

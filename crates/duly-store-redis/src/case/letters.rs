@@ -24,13 +24,14 @@ impl Case {
         };
         self.admit_one_more_letter()?;
         let mut record = live.record.clone();
-        let draft = self.bury(record.clone(), DeathReason::Overdue);
+        let buried = self.bury(record.clone(), DeathReason::Overdue);
+        let draft = Draft { one_letter: true, ..buried };
         record.timer.die(self.now, DeathReason::Overdue);
         let view = Arc::new(self.letter_view(&record));
         Ok(Step::Write(Box::new(draft), Outcome::Changed(view)))
     }
 
-    /// Refuses a dead letter past the limit.
+    /// Refuses a dead letter past the limit; what this shard may have of it the script knows.
     pub(super) fn admit_one_more_letter(&self) -> Result<(), Refusal> {
         let max_dead = self.settings().limits.max_dead;
         if self.dead < max_dead {

@@ -11,7 +11,7 @@ use duly_core::{
 use duly_store::{Operation, Outcome, Refusal, TimerView, query::Body};
 
 use super::{Case, Draft, Live, state_refusal};
-use crate::record::Record;
+use crate::{rate::Pace, record::Record};
 
 /// What is to be done about an operation.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Case {
         let lane = lane_number(timer.destination.as_ref());
         let record = Record::new(timer, lane);
         let view = self.view_of(&record);
-        let draft = Draft { one_more, rate: true, ..self.make_live(record) };
+        let draft = Draft { one_more, rate: Some(Pace::Ask), ..self.make_live(record) };
         Ok(Step::Write(Box::new(draft.counting("scheduled")), outcome(view)))
     }
 

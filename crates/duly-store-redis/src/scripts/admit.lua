@@ -8,17 +8,19 @@ local function admit_one_more(ctl)
   return { 'PENDING', digits(now) }
 end
 
--- One more schedule of those that the rate allows: a generic cell rate algorithm whose whole state
--- is until when the rate is spoken for, in microseconds.
-local function admit_schedule(ctl)
-  local f = call('HMGET', K .. 'n:' .. ctl.num, 'rate_us', 'rate_burst')
-  local interval = tonumber(f[1] or '')
-  if not interval then return nil end
-  local spoken = tonumber(call('HGET', K .. 'c:' .. ctl.num, 'spoken') or '0')
-  local now_us = now * 1000
-  local till = math.max(spoken, now_us) + interval
-  local over = till - now_us - interval * tonumber(f[2])
-  if over > 0 then return { 'RATE', digits(now), digits(math.ceil(over / 1000)) } end
-  write('HSET', K .. 'c:' .. ctl.num, 'spoken', digits(till))
+-- One more dead letter, of those that somebody makes on purpose.
+local function admit_one_letter(ctl)
+  if call('ZCARD', K .. 'dead:' .. ctl.num) < ctl.own_dead then return nil end
+  return { 'DEAD', digits(now) }
+end
+
+-- One more schedule of those that the rate allows: 'home' when this shard keeps it, 'held' when the
+-- home has granted one, 'ask' when it is to be asked if there is a rate.
+local function admit_schedule(ctl, how)
+  local rate = how ~= 'held' and rate_of(ctl.num)
+  if not rate then return nil end
+  if how == 'ask' then return { 'ASK', digits(now) } end
+  if rate_free(rate) < 1 then return { 'RATE', digits(now), digits(rate_wait(rate)) } end
+  rate_take(rate, 1)
   return nil
 end

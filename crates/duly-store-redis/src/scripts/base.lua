@@ -108,16 +108,25 @@ local function is_over(lease)
   return lease.who == 'C' and lease.till <= now
 end
 
+-- What a shard may have of a limit: its plain share and what moved to it; nothing ('-') until it is dealt.
+local function allowance(share, moved)
+  if not share then return nil end
+  return moved ~= '-' and tonumber(share) + tonumber(moved or '0') or 0
+end
+
 -- What is fixed for a namespace; nil when there is none under this number.
 local function control(num)
   local f = call('HMGET', K .. 'n:' .. num, 'name', 'ver', 'gate', 'paused', 'resumes', 'dest',
-    'lease', 'retention', 'a_pending', 'a_dead', 'a_retained')
+    'lease', 'retention', 'a_pending', 'a_dead', 'a_retained', 'm_pending', 'm_dead')
   if not f[1] then return nil end
+  local dead = allowance(f[10], f[13])
   local resumes = tonumber(f[5] or '')
-  return { num = num, name = f[1], ver = f[2], closing = f[3] == 'closing',
+  return { num = num, name = f[1], ver = f[2], closing = f[3] and true,
            paused = f[4] == '1' and not (resumes and resumes <= now),
            dest = f[6], lease = tonumber(f[7]), retention = tonumber(f[8]),
-           a_pending = tonumber(f[9] or ''), a_dead = tonumber(f[10]), a_retained = tonumber(f[11]) }
+           a_pending = allowance(f[9], f[12]), a_retained = tonumber(f[11]), own_dead = dead,
+           -- Claims go on in a shard without a dead letter, however small its share.
+           a_dead = f[13] ~= '-' and math.max(dead, 1) or 0 }
 end
 
 -- Whether a set for lists is kept up to date ('l': of leases, 's': of stubs); see index.lua.

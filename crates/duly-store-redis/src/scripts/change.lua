@@ -14,9 +14,11 @@
 --       bury_payload       its payload kept apart; '=' moves the live timer's
 --       take_fk take_core take_did take_payload   a dead letter that goes; '=' moves its payload to
 --                          the live timer
---       one_more rate      to be refused past these limits
+--       one_more one_letter      to be refused past these limits: pending timers, dead letters
+--       rate               the same for the rate of schedules: 'home', 'held' or 'ask' (admit.lua)
 --       count.<name>       what to add to a count
--- reply DONE now | AGAIN (something has changed: look again) | CLOSING | PENDING | RATE now wait_ms
+-- reply DONE now | AGAIN (something has changed: look again) | CLOSING | PENDING | DEAD | ASK |
+--       RATE now wait_ms
 local A = {}
 for i = 1, #ARGV, 2 do A[ARGV[i]] = ARGV[i + 1] end
 local num, id = A.num, A.id
@@ -43,20 +45,12 @@ if A.take_fk then
   if core_of(taken) ~= A.take_core then return answer('AGAIN') end
   taken_number = string.sub(call('HGET', K .. 'dx:' .. num, A.take_did), 1, 16)
 end
-if A.one_more then
-  if ctl.closing then return answer('CLOSING') end
-  local refused = admit_one_more(ctl)
-  if refused then
-    call('INCR', KEYS[1])
-    return refused
-  end
-end
-if A.rate then
-  local refused = admit_schedule(ctl)
-  if refused then
-    call('INCR', KEYS[1])
-    return refused
-  end
+if ctl.closing and (A.one_more or A.one_letter) then return answer('CLOSING') end
+local refused = A.one_more and admit_one_more(ctl) or A.one_letter and admit_one_letter(ctl)
+  or A.rate and admit_schedule(ctl, A.rate)
+if refused then
+  call('INCR', KEYS[1])
+  return refused
 end
 local first = ahead()
 
@@ -121,7 +115,7 @@ if A.take_fk then
   write('ZREM', K .. 'dead:' .. num, A.take_fk)
   write('ZREM', K .. 'di:' .. num, id .. NUL .. taken_number .. string.sub(A.take_fk, #id + 1))
   -- A namespace that stood still because it had too many of them goes on.
-  if call('ZCARD', K .. 'dead:' .. num) == ctl.a_dead then write('SPUBLISH', K .. 'wake', '') end
+  if call('ZCARD', K .. 'dead:' .. num) >= ctl.a_dead then write('SPUBLISH', K .. 'wake', '') end
 end
 
 -- A dead letter comes; one of the same delivery id gives way.

@@ -5,8 +5,8 @@
 -- KEYS  seq
 -- ARGV  1 namespace  2 number  3 version of the end, or '' for the next (at home)
 --       4 'empty' to refuse while it holds pending timers or dead letters; 'done' at home: the
---       other shards have ended it
--- reply DONE now version | NONE now | FULL now pending dead
+--       other shards have ended it  5 whose gate it has to be (gate.lua), or ''
+-- reply DONE now version | NONE now | FULL now pending dead | AGAIN now (the gate is open)
 local name, num = ARGV[1], ARGV[2]
 if ARGV[4] == 'done' then
   write('ZREM', K .. 'todo', 'gone' .. NUL .. name .. NUL .. num .. NUL .. ARGV[3])
@@ -24,6 +24,10 @@ if call('HGET', K .. 'nn', name) ~= num then
   flush()
   return { 'NONE', digits(now) }
 end
+if (ARGV[5] or '') ~= '' and match(call('HGET', K .. 'n:' .. num, 'gate') or '', '%x+$') ~= ARGV[5] then
+  call('INCR', KEYS[1])
+  return { 'AGAIN', digits(now) }
+end
 if ARGV[4] == 'empty' and pending + dead > 0 then
   call('INCR', KEYS[1])
   return { 'FULL', digits(now), digits(pending), dead }
@@ -40,9 +44,9 @@ end
 for _, kind in ipairs({ 'n:', 'c:', 'r:', 'x:', 'p:', 'b:', 'nl:', 'dead:', 'dx:', 'di:', 's:', 'sl:', 'bx:' }) do
   write('UNLINK', K .. kind .. num)
 end
-for _, key in ipairs({ 'sd:' .. num .. ':F', 'sd:' .. num .. ':C', 'ix:' .. num .. ':l', 'ix:' .. num .. ':s' }) do
-  write('UNLINK', K .. key)
-end
+local rest = { 'sd:' .. num .. ':F', 'sd:' .. num .. ':C', 'ix:' .. num .. ':l', 'ix:' .. num .. ':s',
+  'q:' .. num .. ':pending', 'q:' .. num .. ':dead' }
+for _, key in ipairs(rest) do write('UNLINK', K .. key) end
 write('HDEL', K .. 'nn', name)
 write('ZREM', K .. 'names', name)
 write('ZREM', K .. 'resume', num)

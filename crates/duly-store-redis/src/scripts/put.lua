@@ -3,12 +3,14 @@
 -- KEYS  seq
 -- ARGV  1 namespace  2 'home' or 'take'  3 home: number:version that was seen, or '' for none;
 --       take: the number  4 home: number of this shard; take: the version
---       then name and value of each field; 'now' for a time is the time of this step, '' removes
+--       then name and value of each field; 'now' for a time is the time of this step, '' removes;
+--       of the fields '@shards', '@deal_pending' and '@deal_dead' the first says how many shards there
+--       are, the others (take) at which version the shares of a limit were dealt
 --       then, in place of fields, 'done' alone: the other shards have taken this version
--- reply DONE now number version | AGAIN now (something else was there) |
+-- reply DONE now number version deal_pending deal_dead | AGAIN now (something else was there) |
 --       OLD now number (take: a namespace of this name that has ended elsewhere is to go first)
 local name, home = ARGV[1], ARGV[2] == 'home'
-local num, ver
+local num, ver, new
 local unfinished = K .. 'todo'
 if ARGV[5] == 'done' then
   if call('HGET', K .. 'n:' .. ARGV[3], 'ver') == ARGV[4] then
@@ -27,7 +29,8 @@ if home then
     return { 'AGAIN', digits(now) }
   end
   ver = taken + 1
-  if not num then
+  new = not num
+  if new then
     local count = tonumber(call('GET', K .. 'nums') or '0') + 1
     write('SET', K .. 'nums', count)
     num = ARGV[4] .. '.' .. count
@@ -50,10 +53,36 @@ for i = 5, #ARGV, 2 do
   local field, value = ARGV[i], ARGV[i + 1]
   if value == 'now' then value = digits(now) end
   fields[field] = value
-  if value == '' then
+  if sub(field, 1, 1) == '@' then
+    -- It is for this script.
+  elseif value == '' then
     write('HDEL', key, field)
   else
     write('HSET', key, field, value)
+  end
+end
+-- A limit that is lowered is dealt anew (shares.rs): until then no shard has anything of it. The plain
+-- shares are right in a namespace that is new, and where there is one shard.
+local deals = {}
+for i, kind in ipairs({ 'pending', 'dead' }) do
+  local f = call('HMGET', key, 'deal_' .. kind, 'max_' .. kind)
+  local old, max = f[1], tonumber(fields['max_' .. kind])
+  local deal = fields['@deal_' .. kind]
+  if home then
+    local is_lower = max and max < (tonumber(f[2] or '') or math.huge)
+    if new or fields['@shards'] == '1' then
+      deal = '0'
+    elseif is_lower or not old then
+      deal = digits(ver)
+    else
+      deal = old
+    end
+  end
+  deals[i] = deal
+  if deal ~= old then
+    write('HSET', key, 'deal_' .. kind, deal)
+    write('UNLINK', K .. 'q:' .. num .. ':' .. kind)
+    write('HSET', key, 'm_' .. kind, deal == '0' and '0' or '-')
   end
 end
 write('HSET', key, 'name', name, 'ver', digits(ver))
@@ -69,4 +98,4 @@ else
 end
 write('SPUBLISH', K .. 'wake', '')
 flush()
-return { 'DONE', digits(now), num, digits(ver) }
+return { 'DONE', digits(now), num, digits(ver), deals[1], deals[2] }

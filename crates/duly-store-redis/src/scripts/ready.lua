@@ -3,14 +3,15 @@
 -- KEYS  seq
 -- ARGV  1 '1' to answer OWED when leases or firings have ended  2 score of the cursor, or ''
 --       3 member of the cursor  4 most entries to look at
--- reply OWED now | OK now next cursor_score cursor_member rows;
+-- reply OWED now | OK now next cursor_score cursor_member rows full;
 --       row: namespace, number, version, key (P, V or O and the origin), class, how many
+--       full: namespaces that stand still because of their dead letters here, with their numbers
 if ARGV[1] == '1' and owed() then return { 'OWED', now_text } end
 local lanes, most = K .. 'lanes', tonumber(ARGV[4])
 local from = 0
 if ARGV[2] ~= '' then from = seek(lanes, tonumber(ARGV[2]), ARGV[3]) end
 local found = call('ZRANGE', lanes, from, from + most, 'WITHSCORES')
-local spaces, rows = {}, {}
+local spaces, rows, full = {}, {}, {}
 local score, last = '', ''
 for i = 1, #found, 2 do
   if tonumber(found[i + 1]) > now then break end
@@ -23,6 +24,7 @@ for i = 1, #found, 2 do
   if space == nil then
     space = control(num) or false
     if space then space.full = call('ZCARD', K .. 'dead:' .. num) >= space.a_dead end
+    if space and space.full and not space.paused then full[#full + 1] = { space.name, num } end
     spaces[num] = space
   end
   if space and not space.paused and not space.full then
@@ -41,4 +43,4 @@ for i = 1, #found, 2 do
   end
 end
 local next_at = ahead()
-return { 'OK', now_text, next_at and digits(next_at) or '', score, last, rows }
+return { 'OK', now_text, next_at and digits(next_at) or '', score, last, rows, full }

@@ -2,25 +2,28 @@
 -- them share the looks at the namespace and, key by key, the writes.
 --
 -- KEYS  seq
--- ARGV  1 namespace, then for each: id; 'at' or 'after'; ms; record before its times, and after them;
+-- ARGV  1 namespace  2 schedules that its home has granted of its rate; 'home' when this is the home; ''
+--       when nobody has asked  then for each: id; 'at' or 'after'; ms; record before its times, and after them;
 --       origin, or '' for the lane in the record; payload kept apart, or ''; bytes of the payload;
 --       expire_after ms, or ''
--- reply now, then NONE (no such namespace) or CLOSING, or a word for each:
+-- reply now, then NONE (no such namespace), CLOSING or RATED (it has a rate: ask its home), or a word
+--       for each:
 --       CREATED | SLOW (something has or had this id, or it is past a limit: look again)
 local name = ARGV[1]
 local num = call('HGET', K .. 'nn', name)
-local f = num and call('HMGET', K .. 'n:' .. num, 'gate', 'max_payload', 'max_delay', 'a_pending', 'rate_us', 'rate_burst')
-if not num or f[1] == 'closing' then
+local f = num and call('HMGET', K .. 'n:' .. num, 'gate', 'max_payload', 'max_delay', 'a_pending', 'm_pending', 'rate_us')
+local word = not num and 'NONE' or f[1] and 'CLOSING' or f[6] and ARGV[2] == '' and 'RATED'
+if word then
   call('INCR', KEYS[1])
-  return { digits(now), num and 'CLOSING' or 'NONE' }
+  return { digits(now), word }
 end
 local R, C = K .. 'r:' .. num, K .. 'c:' .. num
-local max_payload, max_delay, a_pending = tonumber(f[2]), tonumber(f[3] or ''), tonumber(f[4] or '')
-local interval, burst = tonumber(f[5] or ''), tonumber(f[6] or '')
-local c = call('HMGET', C, 'pending', 'spoken')
-local pending, spoken = tonumber(c[1] or '0'), tonumber(c[2] or '0')
+local max_payload, max_delay, a_pending = tonumber(f[2]), tonumber(f[3] or ''), allowance(f[4], f[5])
+local rate = f[6] and ARGV[2] == 'home' and rate_of(num)
+local granted = f[6] and (rate and rate_free(rate) or tonumber(ARGV[2]))
+local pending = tonumber(call('HGET', C, 'pending') or '0')
 local ids = {}
-for i = 2, #ARGV, 9 do ids[#ids + 1] = ARGV[i] end
+for i = 3, #ARGV, 9 do ids[#ids + 1] = ARGV[i] end
 local there = call('HMGET', R, unpack(ids))
 
 -- What was used before, as far as anything is left of that.
@@ -31,20 +34,16 @@ local function was_used(k, id)
     #call('ZRANGEBYLEX', K .. 'di:' .. num, '[' .. id .. NUL, '[' .. id .. NUL .. char(255), 'LIMIT', 0, 1) > 0)
 end
 local out = { digits(now) }
-local created, at_now = time_bytes(now), now * 1000
+local created = time_bytes(now)
 local records, payloads, expiries, lanes = { 'HSET', R }, { 'HSET', K .. 'p:' .. num }, { 'ZADD', K .. 'exp' }, {}
 local made, bytes = 0, 0
 for k, id in ipairs(ids) do
-  local i = 2 + (k - 1) * 9
+  local i = 3 + (k - 1) * 9
   local due = tonumber(ARGV[i + 2])
   if ARGV[i + 1] == 'after' then due = now + due end
   local refused = there[k] or tonumber(ARGV[i + 7]) > max_payload or due > 7258118400000
     or (max_delay and due - now > max_delay) or (a_pending and pending >= a_pending) or was_used(k, id)
-  if not refused and interval then
-    local till = math.max(spoken, at_now) + interval
-    refused = till - at_now > interval * burst
-    if not refused then spoken = till end
-  end
+    or (granted and made >= granted)
   if refused then
     out[k + 1] = 'SLOW'
   else
@@ -85,7 +84,7 @@ if made > 0 then
   write('HINCRBY', C, 'pending', made)
   write('HINCRBY', C, 'scheduled', made)
   write('HINCRBY', C, 'bytes', bytes)
-  if interval then write('HSET', C, 'spoken', digits(spoken)) end
+  if rate then rate_take(rate, made) end
 end
 flush()
 return out

@@ -1,0 +1,159 @@
+//! The slow way of an operation: *read, decide, write if nothing has changed*, and what there is to do
+//! before something is refused at a limit.
+
+use std::time::Duration;
+
+use duly_core::{Incarnation, Millis, shard::ShardId};
+use duly_store::{Command, Error, Limit, Operation, Outcome, Refusal, Result, command::Letter};
+
+use crate::{
+    case::{self, Control, Step},
+    change::{TRIES, Written},
+    deployment::{Deployment, Space, Wanted},
+    rate::{Grant, Pace, too_fast},
+    script::Script,
+    shares::Kind,
+};
+
+impl Deployment {
+    /// Reads, decides, and writes if nothing has changed meanwhile.
+    pub(super) async fn slowly(&self, shard: ShardId, command: &Command) -> Result<Outcome> {
+        let mut held = None;
+        let outcome = self.slowly_held(shard, command, &mut held).await;
+        // A schedule that the home granted and that was not made.
+        if let Some(grant) = held {
+            self.give_back(&command.namespace, &grant, grant.count).await;
+        }
+        outcome
+    }
+
+    async fn slowly_held(
+        &self,
+        shard: ShardId,
+        command: &Command,
+        held: &mut Option<Grant>,
+    ) -> Result<Outcome> {
+        let incarnation = Incarnation(rand::random());
+        let operation = &command.operation;
+        let mut swept = matches!(operation, Operation::GiveUp { .. } | Operation::Import { .. });
+        if swept {
+            // They are refused by the number of dead letters, which the clock may have raised.
+            self.sweep_all(shard).await?;
+        }
+        for _ in 0..TRIES {
+            let Some(case) = self.case(shard, wanted(command)).await? else {
+                let unknown = Refusal::UnknownNamespace(command.namespace.clone());
+                return Ok(Outcome::Refused(unknown));
+            };
+            if let (Some(named), None) = (letter_of(operation), &case.letter)
+                && case.seen.newest.is_none()
+            {
+                if swept {
+                    return Ok(Outcome::Refused(case::not_found(named)));
+                }
+                // It may be one by the clock, and nobody has written that yet.
+                swept = true;
+                self.sweep_all(shard).await?;
+                continue;
+            }
+            if let Some(draft) = case.due() {
+                self.write(shard, &case, &draft, Script::Change).await?;
+                continue;
+            }
+            let (mut draft, outcome) = match case.decide(operation, incarnation) {
+                Ok(Step::Answer(outcome)) => return Ok(outcome),
+                Ok(Step::Write(draft, outcome)) => (draft, outcome),
+                Err(refusal) => return Ok(Outcome::Refused(refusal)),
+            };
+            let pace =
+                if held.is_some() { Pace::Held } else { self.pace(shard, &case.control.name) };
+            draft.rate = draft.rate.map(|_| pace);
+            let script = match operation {
+                Operation::Schedule { .. }
+                | Operation::Import { .. }
+                | Operation::Reschedule { .. }
+                | Operation::Redrive { .. } => Script::Grow,
+                _ => Script::Change,
+            };
+            match self.write(shard, &case, &draft, script).await? {
+                Written::Done => {
+                    *held = None;
+                    return Ok(outcome);
+                }
+                Written::Again => {}
+                Written::Closing => self.wait_at_gate(shard, &case.control).await?,
+                Written::TooMany | Written::TooDead if !swept => {
+                    // What has ended by the clock is pending no more.
+                    swept = true;
+                    self.sweep_all(shard).await?;
+                }
+                Written::TooMany => {
+                    if !self.call_in(shard, &case.control, Kind::Pending).await? {
+                        return Ok(Outcome::Refused(too_many(&case.control)));
+                    }
+                }
+                Written::TooDead => {
+                    if !self.call_in(shard, &case.control, Kind::Dead).await? {
+                        let max = case.control.settings.limits.max_dead;
+                        let refusal = Refusal::dead_letters_full(&case.control.name, max);
+                        return Ok(Outcome::Refused(refusal));
+                    }
+                }
+                Written::AskHome => {
+                    let grant = self.grant(&case.control.name, 1).await?;
+                    if grant.count == 0 {
+                        return Ok(Outcome::Refused(too_fast(&case.control, grant.wait)));
+                    }
+                    *held = Some(grant);
+                }
+                Written::TooFast(wait_ms) => {
+                    let wait = Duration::from_millis(wait_ms);
+                    return Ok(Outcome::Refused(too_fast(&case.control, wait)));
+                }
+            }
+        }
+        Err(Error::Overloaded {
+            reason: format!("others kept changing the timer; it was tried {TRIES} times"),
+            retry_after: Millis::from_ms(100),
+        })
+    }
+}
+
+/// What is to be read for an operation.
+fn wanted(command: &Command) -> Wanted<'_> {
+    let operation = &command.operation;
+    let mut wanted = Wanted {
+        space: Space::Named(&command.namespace),
+        id: case::id_of(operation),
+        letter: None,
+        firing: None,
+        payloads: command.answer == duly_store::Answer::Whole,
+    };
+    match operation {
+        Operation::Import { timer } => {
+            wanted.firing = Some((timer.incarnation, timer.occurrence));
+        }
+        Operation::Redrive { letter: Letter::Delivery(did), .. }
+        | Operation::Purge { letter: Letter::Delivery(did) } => wanted.letter = Some(*did),
+        _ => {}
+    }
+    wanted
+}
+
+const fn letter_of(operation: &Operation) -> Option<&Letter> {
+    match operation {
+        Operation::Redrive { letter, .. } | Operation::Purge { letter } => Some(letter),
+        _ => None,
+    }
+}
+
+fn too_many(control: &Control) -> Refusal {
+    let max = control.settings.limits.max_pending.unwrap_or(0);
+    let reason = format!(
+        "namespace {} has {max} pending timers, as many as limits.max_pending allows; cancel some, \
+         wait until some have fired, or raise the limit",
+        control.name
+    );
+    let retry_after = Some(Millis::from_secs(1));
+    Refusal::Exhausted { limit: Limit::MaxPending, reason, retry_after }
+}

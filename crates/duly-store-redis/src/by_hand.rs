@@ -1,0 +1,53 @@
+//! Scripts called by hand, for tests that carry steps out in other orders than the store does.
+
+use duly_core::{
+    Incarnation, Millis, NamespaceName, Schedule, TimerId,
+    schedule::When,
+    shard::{ShardId, shard_of},
+};
+
+use crate::{
+    RedisStore, apply::schedule_arguments, case, deployment::Deployment, reply::Reply,
+    script::Script,
+};
+
+/// The one namespace of such a test.
+pub(crate) fn name() -> NamespaceName {
+    NamespaceName::new("shop").expect("a name")
+}
+
+/// A timer that is due long after the test.
+pub(crate) fn timer(text: &str) -> Schedule {
+    let id = TimerId::new(text).expect("an id");
+    Schedule::new(id, When::After(Millis::from_secs(3_600)))
+}
+
+pub(crate) fn shard(store: &RedisStore, text: &str) -> ShardId {
+    shard_of(name().as_str(), text, store.deployment.shards)
+}
+
+/// Schedules a timer the quick way; answers the word of the script.
+pub(crate) async fn schedule(store: &RedisStore, text: &str) -> String {
+    let schedule = timer(text);
+    let record = case::fresh(&schedule, Incarnation(1)).expect("a record");
+    let mut arguments = vec![name().as_str().into(), Vec::new()];
+    arguments.extend(schedule_arguments(&schedule, &record));
+    let mut reply = ask(&store.deployment, shard(store, text), Script::Schedule, arguments).await;
+    let _now = reply.time().expect("a time");
+    reply.text().expect("a word")
+}
+
+/// Cancels a timer the quick way.
+pub(crate) async fn cancel(store: &RedisStore, text: &str) {
+    let arguments = vec![name().as_str().into(), text.into()];
+    ask(&store.deployment, shard(store, text), Script::Cancel, arguments).await;
+}
+
+async fn ask(
+    deployment: &Deployment,
+    shard: ShardId,
+    script: Script,
+    arguments: Vec<Vec<u8>>,
+) -> Reply {
+    deployment.ask(shard, script, arguments).await.expect("an answer")
+}

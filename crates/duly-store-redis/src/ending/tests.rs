@@ -1,0 +1,225 @@
+//! Every order of steps, on a real server: callers shut gates shard by shard, give up half way, are
+//! doubted while they go on, and what they sent arrives after that.
+
+use std::collections::BTreeSet;
+
+use duly_redis_testkit::server::Server;
+use duly_store::{Store, namespaces::Put};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use super::*;
+use crate::{
+    Options, RedisStore,
+    by_hand::{self, name},
+};
+
+const SHARDS: u16 = 4;
+const STEPS: usize = 120;
+
+/// What is on its way.
+#[derive(Debug, Clone)]
+enum Message {
+    /// A caller that nobody waits for any more shuts a gate.
+    Shut(u16, String),
+    /// A gate is opened that was opened at home.
+    Open(u16, String),
+}
+
+/// Somebody who deletes: the shards that it has shut and that were empty.
+#[derive(Debug)]
+struct Caller {
+    own: String,
+    shut: BTreeSet<u16>,
+}
+
+struct World {
+    store: RedisStore,
+    random: StdRng,
+    control: Control,
+    home: ShardId,
+    callers: Vec<Caller>,
+    messages: Vec<Message>,
+    live: BTreeSet<String>,
+    made: u32,
+    ended: bool,
+    log: Vec<String>,
+}
+
+impl World {
+    async fn new(store: RedisStore, seed: u64) -> Self {
+        store.put_namespace(name(), Put::IfAbsent(Box::default())).await.expect("it is made");
+        let home = store.deployment.home(&name());
+        let control = store.deployment.control_of(home, &name()).await.expect("a look").1;
+        Self {
+            random: StdRng::seed_from_u64(seed),
+            control: control.expect("it is there"),
+            home,
+            callers: Vec::new(),
+            messages: Vec::new(),
+            live: BTreeSet::new(),
+            made: 0,
+            ended: false,
+            log: vec![format!("seed {seed}")],
+            store,
+        }
+    }
+
+    async fn gate(&mut self, shard: ShardId, what: &str, whose: &str) -> Gate {
+        let said = self.store.deployment.gate(shard, &self.control, what, whose).await;
+        let said = said.expect("an answer");
+        self.log.push(format!("{what} {} by {whose}: {said:?}", shard.0));
+        said
+    }
+
+    async fn step(&mut self) {
+        match self.random.random_range(0..100) {
+            0..20 => self.schedule().await,
+            20..40 => self.cancel().await,
+            40..45 => self.begin().await,
+            45..75 => self.go_on().await,
+            75..80 => self.give_up().await,
+            80..85 => self.doubt().await,
+            _ => self.deliver().await,
+        }
+    }
+
+    async fn schedule(&mut self) {
+        self.made += 1;
+        let text = format!("t{}", self.made);
+        let word = by_hand::schedule(&self.store, &text).await;
+        self.log.push(format!("schedule {text}: {word}"));
+        if word == "CREATED" {
+            assert!(!self.ended, "a timer of what has ended: {:#?}", self.log);
+            self.live.insert(text);
+        }
+    }
+
+    async fn cancel(&mut self) {
+        if let Some(text) = self.live.pop_first() {
+            by_hand::cancel(&self.store, &text).await;
+            self.log.push(format!("cancel {text}"));
+        }
+    }
+
+    /// Somebody begins to delete.
+    async fn begin(&mut self) {
+        let own = format!("{:016x}", self.random.random::<u64>());
+        match self.gate(self.home, "close", &own).await {
+            Gate::Shut(0, 0) => {
+                self.callers.push(Caller { own, shut: BTreeSet::from([self.home.0]) });
+            }
+            Gate::Shut(..) => _ = self.gate(self.home, "open", &own).await,
+            _ => {}
+        }
+    }
+
+    /// One of them shuts one more gate, or ends the namespace at its home.
+    async fn go_on(&mut self) {
+        if self.callers.is_empty() || self.ended {
+            return;
+        }
+        let place = self.random.random_range(0..self.callers.len());
+        let own = self.callers[place].own.clone();
+        let left = (0..SHARDS).find(|shard| !self.callers[place].shut.contains(shard));
+        let Some(shard) = left else {
+            let arguments = [name().as_str(), &self.control.num, "", "empty", &own].map(bytes);
+            let deployment = &self.store.deployment;
+            let mut reply = deployment.ask(self.home, Script::Gone, arguments.to_vec()).await;
+            let word = reply.as_mut().expect("an answer").text().expect("a word");
+            self.log.push(format!("{own} ends it: {word}"));
+            self.ended = word == "DONE";
+            assert!(!self.ended || self.live.is_empty(), "timers are lost: {:#?}", self.log);
+            self.callers.remove(place);
+            return;
+        };
+        match self.gate(ShardId(shard), "close", &own).await {
+            Gate::Shut(0, 0) => _ = self.callers[place].shut.insert(shard),
+            Gate::Shut(..) => {
+                self.callers.remove(place);
+                self.open(&own).await;
+            }
+            Gate::Held(whose, _) => {
+                self.gate(self.home, "open", &whose).await;
+                self.messages.push(Message::Open(shard, whose));
+            }
+            Gate::Open | Gate::Gone => {}
+        }
+    }
+
+    /// One of them dies; what it sent last may arrive yet.
+    async fn give_up(&mut self) {
+        if self.callers.is_empty() {
+            return;
+        }
+        let caller = self.callers.swap_remove(0);
+        let left = (0..SHARDS).find(|shard| !caller.shut.contains(shard));
+        self.log.push(format!("{} dies", caller.own));
+        self.messages.extend(left.map(|shard| Message::Shut(shard, caller.own.clone())));
+        if self.random.random_bool(0.5) {
+            self.open(&caller.own).await;
+        }
+    }
+
+    /// Opens a gate at home, and then everywhere else.
+    async fn open(&mut self, own: &str) {
+        self.gate(self.home, "open", own).await;
+        let others = (0..SHARDS).filter(|shard| *shard != self.home.0);
+        self.messages.extend(others.map(|shard| Message::Open(shard, own.to_owned())));
+    }
+
+    /// Somebody meets a gate and thinks that it has lasted too long.
+    async fn doubt(&mut self) {
+        let shard = ShardId(self.random.random_range(0..SHARDS));
+        if let Gate::Held(whose, _) = self.gate(shard, "look", "").await
+            && !matches!(self.gate(self.home, "open", &whose).await, Gate::Gone)
+        {
+            self.messages.push(Message::Open(shard.0, whose));
+        }
+    }
+
+    async fn deliver(&mut self) {
+        if self.messages.is_empty() {
+            return;
+        }
+        let place = self.random.random_range(0..self.messages.len());
+        match self.messages.swap_remove(place) {
+            Message::Shut(shard, own) => _ = self.gate(ShardId(shard), "close", &own).await,
+            Message::Open(shard, own) => _ = self.gate(ShardId(shard), "open", &own).await,
+        }
+    }
+
+    /// Nobody who deletes is left: whoever meets a gate opens it, or ends what has ended.
+    async fn settle(&mut self) {
+        for shard in (0..SHARDS).map(ShardId) {
+            if let Gate::Held(whose, _) = self.gate(shard, "look", "").await {
+                let deployment = &self.store.deployment;
+                deployment.doubt(shard, &self.control, &whose).await.expect("it is opened");
+            }
+        }
+        for i in 0..20 {
+            let text = format!("settled{i}");
+            let word = by_hand::schedule(&self.store, &text).await;
+            assert_eq!(word, if self.ended { "NONE" } else { "CREATED" }, "{:#?}", self.log);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_no_order_of_steps_loses_a_timer_or_leaves_a_gate() {
+    let server = Server::start(&["--appendfsync", "everysec"]);
+    let mut options = Options::new(server.url());
+    options.shards = SHARDS;
+    let mut store = RedisStore::open(&options).await.expect("it opens");
+    let mut ended = 0;
+    for seed in 0..200 {
+        let mut world = World::new(store, seed).await;
+        for _ in 0..STEPS {
+            world.step().await;
+        }
+        world.settle().await;
+        ended += usize::from(world.ended);
+        store = world.store;
+        let _gone = store.delete_namespace(name(), DeleteMode::Force).await;
+    }
+    assert!((20..180).contains(&ended), "{ended} of 200 ended");
+}

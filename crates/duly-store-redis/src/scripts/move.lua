@@ -1,0 +1,45 @@
+-- Moves parts of a limit: takes what other shards gave, gives what is unused to others. Both are kept
+-- as totals of the deal, so that a call that comes twice, or late, changes nothing (shares.rs).
+--
+-- KEYS  seq
+-- ARGV  1 namespace  2 number  3 'pending' or 'dead'  4 deal  5 how many shards gave something
+--       then of each: shard, total that it gave  then for each that is to get something: shard, most
+-- reply OTHER now (the shares were dealt anew, or are not dealt yet) |
+--       OK now, then for each that was to get something: total that it was given
+local num, kind = ARGV[2], ARGV[3]
+local q = quota_of(num, kind)
+if call('HGET', K .. 'nn', ARGV[1]) ~= num or q.deal ~= ARGV[4] or not q.moved or not q.share then
+  call('INCR', KEYS[1])
+  return { 'OTHER', digits(now) }
+end
+local gifts_from = 6 + 2 * tonumber(ARGV[5])
+local moved, totals = q.moved, {}
+local function total_of(field)
+  totals[field] = totals[field] or tonumber(call('HGET', q.key, field) or '0')
+  return totals[field]
+end
+for i = 6, gifts_from - 1, 2 do
+  local field, total = '<' .. ARGV[i], tonumber(ARGV[i + 1])
+  local news = total - total_of(field)
+  if news > 0 then
+    moved, totals[field] = moved + news, total
+    write('HSET', q.key, field, digits(total))
+  end
+end
+-- What stopped at the limit goes on.
+if moved > q.moved then write('SPUBLISH', K .. 'wake', '') end
+local out = { 'OK', digits(now) }
+for i = gifts_from, #ARGV, 2 do
+  local unused = math.max(q.share + moved - q.used, 0)
+  local gift = math.min(tonumber(ARGV[i + 1]), unused)
+  local field = '>' .. ARGV[i]
+  local total = total_of(field) + gift
+  if gift > 0 then
+    moved, totals[field] = moved - gift, total
+    write('HSET', q.key, field, digits(total))
+  end
+  out[#out + 1] = digits(total)
+end
+if moved ~= q.moved then write('HSET', K .. 'n:' .. num, 'm_' .. kind, digits(moved)) end
+flush()
+return out

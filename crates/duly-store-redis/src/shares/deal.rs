@@ -1,0 +1,156 @@
+//! Dealing the shares of a limit anew, after it was lowered.
+
+use std::collections::BTreeMap;
+
+use duly_core::shard::ShardId;
+use duly_store::Result;
+
+use crate::{
+    case::Control,
+    change::TRIES,
+    deployment::Deployment,
+    error::{damaged, unavailable},
+    script::Script,
+    settings::plain_share,
+};
+
+use super::{Kind, Quota, Report};
+
+/// At which versions the shares of a namespace's limits were dealt, as its home says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Deals {
+    pub(crate) pending: String,
+    pub(crate) dead: String,
+}
+
+impl Deals {
+    /// How the other shards are told.
+    pub(crate) fn fields(&self) -> Vec<Vec<u8>> {
+        ["@deal_pending", &self.pending, "@deal_dead", &self.dead].map(|text| text.into()).to_vec()
+    }
+}
+
+impl Deployment {
+    /// The deals of this version of a namespace.
+    pub(crate) async fn deals_of(&self, home: ShardId, control: &Control) -> Result<Deals> {
+        for _ in 0..TRIES {
+            let [pending, dead] = [Kind::Pending, Kind::Dead].map(|kind| async move {
+                let quota = Quota { name: control.name.clone(), num: control.num.clone(), kind };
+                self.report(home, &quota).await
+            });
+            if let (Some(pending), Some(dead)) = (pending.await?, dead.await?)
+                && pending.ver == dead.ver
+            {
+                if pending.ver != control.ver {
+                    break;
+                }
+                return Ok(Deals { pending: pending.deal, dead: dead.deal });
+            }
+        }
+        Err(unavailable("the namespace is being changed by another call"))
+    }
+
+    /// Deals what a change has lowered. Should that fail, whoever is refused does it.
+    pub(crate) async fn deal_lowered(&self, control: &Control, deals: &Deals) {
+        for (kind, deal) in [(Kind::Pending, &deals.pending), (Kind::Dead, &deals.dead)] {
+            if *deal != control.ver {
+                continue;
+            }
+            let quota = Quota { name: control.name.clone(), num: control.num.clone(), kind };
+            if let Err(error) = self.gather(&quota, &BTreeMap::new()).await {
+                tracing::debug!(%error, "the shares of a limit are not dealt yet");
+            }
+        }
+    }
+
+    /// Deals a limit of `max`, as far as that was not done. Answers whether there is anything to deal.
+    pub(super) async fn deal(
+        &self,
+        quota: &Quota,
+        max: u64,
+        reports: &BTreeMap<u16, &Report>,
+    ) -> Result<bool> {
+        let home = self.home(&quota.name);
+        let Some(at_home) = reports.get(&home.0) else {
+            return Ok(false);
+        };
+        let settled = match &at_home.settled {
+            Some(settled) => settled.clone(),
+            None => {
+                let used = counted(at_home, reports.values().copied());
+                if used.len() < usize::from(self.shards) {
+                    return Err(unavailable(format!(
+                        "a limit of the namespace was changed, and {} of {} shards have taken that",
+                        used.len(),
+                        self.shards
+                    )));
+                }
+                let Some(dealt) = portions(max, &used) else {
+                    return Ok(false);
+                };
+                let written =
+                    self.written(home, quota, &at_home.deal, &at_home.ver, &dealt).await?;
+                let Some(settled) = written else {
+                    return Ok(true);
+                };
+                settled
+            }
+        };
+        let portions: Vec<&str> = settled.split(' ').collect();
+        for (shard, report) in reports {
+            let portion = portions.get(usize::from(*shard));
+            let portion = portion.ok_or_else(|| damaged(format!("a deal {settled:?}")))?;
+            if !report.is_dealt {
+                self.written(ShardId(*shard), quota, &at_home.deal, "", portion).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes a deal; answers what is settled, or nothing when there is another deal by now.
+    pub(super) async fn written(
+        &self,
+        shard: ShardId,
+        quota: &Quota,
+        deal: &str,
+        ver: &str,
+        portion: &str,
+    ) -> Result<Option<String>> {
+        let mut arguments = quota.arguments();
+        arguments.extend([deal.into(), ver.into(), portion.into()]);
+        let mut reply = self.ask(shard, Script::Deal, arguments).await?;
+        let (word, _) = (reply.text()?, reply.time()?);
+        match word.as_str() {
+            "OTHER" => Ok(None),
+            "DONE" => reply.text().map(Some),
+            other => Err(damaged(format!("a deal was answered with {other}"))),
+        }
+    }
+}
+
+/// What the shards use, of those that have it counted: who has another version may still use more, and
+/// so may who has been dealt something. All have to be counted before anything is dealt.
+pub(super) fn counted<'a>(at_home: &Report, reports: impl Iterator<Item = &'a Report>) -> Vec<u64> {
+    let is_counted = |report: &&Report| {
+        !report.is_dealt && (&report.ver, &report.deal) == (&at_home.ver, &at_home.deal)
+    };
+    reports.filter(is_counted).map(|report| report.used).collect()
+}
+
+/// What each shard gets beyond its plain share of `max`, so that it has what it uses and a plain share
+/// of the rest; nothing when there is no rest.
+pub(super) fn portions(max: u64, used: &[u64]) -> Option<String> {
+    let rest = max.checked_sub(used.iter().sum()).filter(|rest| *rest > 0)?;
+    let shards = used.len() as u64;
+    let portions: Vec<String> = (0..shards)
+        .zip(used)
+        .map(|(shard, used)| {
+            let has = used + plain_share(rest, shard, shards);
+            (i128::from(has) - i128::from(plain_share(max, shard, shards))).to_string()
+        })
+        .collect();
+    Some(portions.join(" "))
+}
+
+#[cfg(test)]
+mod tests;

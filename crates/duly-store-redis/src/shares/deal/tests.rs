@@ -1,0 +1,60 @@
+//! Who is counted, and what each gets.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn report(ver: &str, deal: &str, is_dealt: bool) -> Report {
+    Report {
+        ver: ver.into(),
+        deal: deal.into(),
+        is_dealt,
+        max: Some(10),
+        allowance: 3,
+        used: 2,
+        owes: false,
+        given: HashMap::new(),
+        taken: HashMap::new(),
+        settled: None,
+    }
+}
+
+#[test]
+fn only_who_accepts_nothing_is_counted() {
+    let home = report("7", "7", false);
+    for (what, other, counted) in [
+        ("it waits for the deal", report("7", "7", false), 1),
+        ("it has not taken the change", report("6", "0", true), 0),
+        ("it waits for an older deal", report("6", "6", false), 0),
+        ("it has taken a change after it", report("8", "7", false), 0),
+        ("it was dealt something", report("7", "7", true), 0),
+    ] {
+        assert_eq!(super::counted(&home, [&other].into_iter()).len(), counted, "{what}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn portions_add_up_to_the_limit_and_leave_each_what_it_uses(
+        max in 0_u64..200,
+        used in prop::collection::vec(0_u64..20, 1..70),
+    ) {
+        let total: u64 = used.iter().sum();
+        let Some(portions) = portions(max, &used) else {
+            prop_assert!(total >= max);
+            return Ok(());
+        };
+        let shards = used.len() as u64;
+        let mut allowed = 0;
+        for ((shard, used), portion) in (0..).zip(&used).zip(portions.split(' ')) {
+            let portion: i64 = portion.parse().expect("a number");
+            let has = plain_share(max, shard, shards).checked_add_signed(portion);
+            let has = has.expect("no allowance is below nothing");
+            prop_assert!(has >= *used);
+            allowed += has;
+        }
+        prop_assert_eq!(allowed, max);
+    }
+}

@@ -1,0 +1,168 @@
+//! The end of a namespace that has to be empty, over several shards: no timer that was acknowledged goes
+//! with it.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use duly_core::{Millis, Settings, shard::ShardId};
+use duly_store::{
+    Error, Operation, Outcome, Refusal, Store,
+    namespaces::{DeleteMode, Put},
+};
+use duly_store_redis::RedisStore;
+use futures::future::join_all;
+
+use crate::{
+    audit::audit,
+    calls::{apply, id, name, open, options, put, schedule, shard},
+    server::{Server, list, tell},
+};
+
+const LATER: Millis = Millis::from_secs(3_600);
+
+async fn store(shards: u16) -> (Server, RedisStore) {
+    let server = Server::start(&[]);
+    let store = open(&options(&server.url(), shards)).await;
+    (server, store)
+}
+
+async fn delete(store: &RedisStore) -> duly_store::Result<()> {
+    store.delete_namespace(name(), DeleteMode::IfEmpty).await
+}
+
+/// Shuts the gate of some shards by hand, as somebody who dies then: the home's first. Answers how many
+/// were shut.
+fn shut(server: &Server, since: Duration, most: usize) -> usize {
+    let home = list(server.port(), "KEYS duly:*:nums").remove(0);
+    let home = home.strip_suffix("nums").expect("it was asked for").to_owned();
+    let mut keys = list(server.port(), "KEYS duly:*:n:*");
+    keys.sort_by_key(|key| !key.starts_with(&home));
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let till = (time.expect("after 1970") + Duration::from_secs(5)).saturating_sub(since);
+    for key in keys.iter().take(most) {
+        let gate = format!("HSET {key} gate \"{} 00aa00aa00aa00aa\"", till.as_millis());
+        assert_eq!(tell(server.port(), &gate), ":1");
+    }
+    keys.len().min(most)
+}
+
+fn gates(server: &Server) -> usize {
+    let keys = list(server.port(), "KEYS duly:*:n:*");
+    let is_shut = |key: &&String| tell(server.port(), &format!("HGET {key} gate")) != "$-1";
+    keys.iter().filter(is_shut).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_no_acknowledged_timer_goes_with_a_namespace_that_was_empty() {
+    let (server, store) = store(16).await;
+    let mut ended = 0;
+    let mut kept = 0;
+    for round in 0..60 {
+        put(&store, Settings::default()).await;
+        let over = AtomicBool::new(false);
+        // Each has one timer at a time, so now and then there is none.
+        let callers = (0..3).map(|caller| {
+            let (store, over) = (&store, &over);
+            async move {
+                let mut i = 0;
+                while !over.load(Ordering::Relaxed) {
+                    i += 1;
+                    let text = format!("r{round}-{caller}-{i}");
+                    match schedule(store, &text, LATER).await {
+                        Outcome::Created(_) => {}
+                        Outcome::Refused(Refusal::UnknownNamespace(_)) => return 0,
+                        Outcome::Failed(Error::Unavailable { .. }) => continue,
+                        other => panic!("{other:?}"),
+                    }
+                    tokio::task::yield_now().await;
+                    let cancel = Operation::Cancel { id: id(&text), if_revision: None };
+                    match apply(store, cancel).await.expect("an answer") {
+                        Outcome::Cancelled { already: false, .. } => {}
+                        other => panic!("{text} was acknowledged, and then {other:?}"),
+                    }
+                }
+                i
+            }
+        });
+        let deletes = async {
+            let until = Instant::now() + Duration::from_millis(200);
+            let mut gone = false;
+            while !gone && Instant::now() < until {
+                match delete(&store).await {
+                    Ok(()) => gone = true,
+                    Err(Error::NamespaceNotEmpty { .. } | Error::Unavailable { .. }) => kept += 1,
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            gone
+        };
+        let (_, gone) = tokio::join!(join_all(callers), deletes);
+        ended += usize::from(gone);
+    }
+    assert!(ended > 5 && kept > 5, "both happen: {ended} ended, {kept} refused");
+    assert_eq!(gates(&server), 0);
+    assert_eq!(audit(server.port()), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_whose_caller_died_is_opened() {
+    let (server, store) = store(8).await;
+    for most in [8, 3, 1] {
+        // It lasts a while yet: whoever schedules is told to come again.
+        assert_eq!(shut(&server, Duration::ZERO, most), most);
+        if most == 8 {
+            let outcome = schedule(&store, "early", LATER).await;
+            assert!(matches!(outcome, Outcome::Failed(Error::Unavailable { .. })), "{outcome:?}");
+            assert!(matches!(delete(&store).await, Err(Error::Unavailable { .. })));
+        }
+        for key in list(server.port(), "KEYS duly:*:n:*") {
+            tell(server.port(), &format!("HDEL {key} gate"));
+        }
+        // And it is over.
+        shut(&server, Duration::from_secs(6), most);
+        for i in 0..100 {
+            let outcome = schedule(&store, &format!("{most}-{i}"), LATER).await;
+            assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
+        }
+        assert_eq!(gates(&server), 0, "all that were met are open");
+        let kept = delete(&store).await;
+        assert!(matches!(kept, Err(Error::NamespaceNotEmpty { pending, .. }) if pending >= 100));
+    }
+    // A namespace that was being deleted by somebody who died can be deleted.
+    store.delete_namespace(name(), DeleteMode::Force).await.expect("it goes");
+    put(&store, Settings::default()).await;
+    shut(&server, Duration::from_secs(6), 5);
+    assert_eq!(delete(&store).await, Ok(()));
+    assert_eq!(gates(&server), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_an_end_that_its_home_has_decided_reaches_whoever_waits_at_a_gate() {
+    let (server, store) = store(8).await;
+    shut(&server, Duration::from_secs(6), 8);
+    let home = list(server.port(), "KEYS duly:*:nums").remove(0);
+    let home = home.strip_suffix("nums").expect("it was asked for").to_owned();
+    // Its home has ended it, and nobody else has heard of that.
+    assert_eq!(tell(server.port(), &format!("DEL {home}nn {home}names {home}n:0.1")), ":3");
+    let mut unknown = 0;
+    for i in 0..40 {
+        match schedule(&store, &format!("t{i}"), LATER).await {
+            Outcome::Refused(Refusal::UnknownNamespace(_)) => unknown += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(unknown, 40);
+    let put = Put::IfAbsent(Box::default());
+    assert!(store.put_namespace(name(), put).await.expect("an answer").1, "it is made again");
+    for i in 0..40 {
+        let text = format!("t{i}");
+        assert!(matches!(schedule(&store, &text, LATER).await, Outcome::Created(_)));
+        let view = store.get(shard(&store, &id(&text)), name(), id(&text)).await;
+        assert!(view.expect("a look").is_some());
+    }
+    assert_eq!(store.shards(), 8);
+    assert!(store.stats(ShardId(7), name()).await.expect("counts").is_some());
+}
