@@ -107,10 +107,8 @@ impl Script {
     /// Whether what it writes has to be on the replicas before it is answered: not what is said again
     /// within a second, is over then, or can be made again.
     pub(crate) const fn waits_for_copies(self) -> bool {
-        let passes = matches!(
-            self,
-            Self::Beat | Self::Announce | Self::Allot | Self::Grant | Self::Index
-        );
+        let passes =
+            matches!(self, Self::Beat | Self::Announce | Self::Allot | Self::Grant | Self::Index);
         !self.only_reads() && !passes
     }
 
