@@ -96,10 +96,14 @@ impl Script {
         matches!(self.parts().0, Flags::Reads)
     }
 
-    /// Whether what it writes has to be on the replicas before it is answered: not what is said again
-    /// within a second.
+    /// Whether nothing is lost when its answer is: it only reads, or it is said again within a second.
+    pub(crate) const fn is_repeated(self) -> bool {
+        self.only_reads() || matches!(self, Self::Beat | Self::Announce | Self::Allot)
+    }
+
+    /// Whether what it writes has to be on the replicas before it is answered.
     pub(crate) const fn waits_for_copies(self) -> bool {
-        !self.only_reads() && !matches!(self, Self::Beat | Self::Announce | Self::Allot)
+        !self.is_repeated()
     }
 
     /// Its place among the digests of a server.

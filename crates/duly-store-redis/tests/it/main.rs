@@ -7,6 +7,7 @@ mod blocks;
 mod calls;
 mod conformance;
 mod failover;
+mod far;
 mod harness;
 mod in_order;
 mod model;
