@@ -101,8 +101,9 @@ pub(crate) struct Link {
     digests: Arc<[String]>,
     /// When something was last sent in trust, or answered.
     used: Arc<Mutex<Instant>>,
-    /// Held by whoever asks whether it is there; the others wait for that answer.
-    asking: Arc<tokio::sync::Mutex<()>>,
+    /// Held by whoever asks whether it is there; the others wait for that answer, and take it when it
+    /// says, or its absence, that it is not.
+    is_dead: Arc<tokio::sync::Mutex<bool>>,
 }
 
 /// How connections are made.
@@ -142,7 +143,7 @@ impl Link {
         let digests: Vec<String> = load.query_async(&mut connection).await?;
         let texts = Arc::clone(&dial.texts);
         let used = Arc::new(Mutex::new(Instant::now()));
-        Ok(Self { connection, texts, digests: digests.into(), used, asking: Arc::default() })
+        Ok(Self { connection, texts, digests: digests.into(), used, is_dead: Arc::default() })
     }
 
     /// Whether it can be trusted with something that must not be sent twice. A server that was
@@ -153,8 +154,11 @@ impl Link {
         if self.is_trusted() {
             return true;
         }
-        let _asks = self.asking.lock().await;
-        self.is_trusted() || self.command(&cmd("PING")).await.is_ok()
+        let mut is_dead = self.is_dead.lock().await;
+        if !*is_dead && !self.is_trusted() {
+            *is_dead = self.command(&cmd("PING")).await.is_err();
+        }
+        !*is_dead
     }
 
     /// Whether it was used a moment ago; then it is again now.

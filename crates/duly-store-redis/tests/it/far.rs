@@ -126,6 +126,31 @@ async fn calls_that_find_an_idle_connection_far_away_ask_once_for_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn calls_that_find_a_connection_dead_wait_for_one_time_out() {
+    let server = Server::start(&[]);
+    let way = Way::to(server.port());
+    let mut wanted = options(&way.url(), 1);
+    (wanted.connections, wanted.answer_within) = (1, Duration::from_secs(1));
+    let store = open(&wanted).await;
+    // What enters now never leaves, nor what comes after it on the same connection.
+    way.takes(3_600_000);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let before = way.seen.pings.load(Ordering::SeqCst);
+    let names: Vec<String> = (0..20).map(|i| format!("t{i}")).collect();
+    let began = Instant::now();
+    let calls = join_all(names.iter().map(|text| schedule(&store, text, Millis::ZERO)));
+    let heals = async {
+        let pings = || way.seen.pings.load(Ordering::SeqCst);
+        until("it is asked", async || (pings() > before).then_some(())).await;
+        way.takes(0);
+    };
+    let (outcomes, ()) = tokio::join!(calls, heals);
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Created(_))), "{outcomes:?}");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "20 calls took {took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_beat_is_sent_without_asking_whether_the_server_is_there() {
     let server = Server::start(&[]);
     let way = Way::to(server.port());
