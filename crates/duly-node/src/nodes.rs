@@ -15,6 +15,7 @@
 
 mod announce;
 pub(crate) mod membership;
+mod suspects;
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -29,15 +30,13 @@ use duly_store::{
 };
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
-use tokio::{
-    sync::{Notify, oneshot},
-    time::timeout,
-};
+use tokio::{sync::Notify, time::timeout};
 
 pub(crate) use self::announce::When;
 use self::{
     announce::Announced,
-    membership::{ACTS_FOR, BEAT_EVERY, Changes, Membership},
+    membership::{BEAT_EVERY, Changes, Membership},
+    suspects::Suspects,
 };
 use crate::{phase::Phase, pull, state::Shared};
 
@@ -388,101 +387,6 @@ async fn released(shared: Arc<Shared>, ended: Vec<(ShardId, NodeRun)>) {
             shared.bell(shard).ring_due();
         })
         .await;
-}
-
-/// Holders of leases that were no members when they were seen.
-#[derive(Debug, Default)]
-struct Suspects {
-    /// Shards to look at.
-    wanted: Vec<ShardId>,
-    /// A look that is under way.
-    looking: Option<oneshot::Receiver<Looked>>,
-    seen: Option<Looked>,
-}
-
-/// What came of a look.
-#[derive(Debug)]
-struct Looked {
-    /// When, by the clock of the beats.
-    at: Duration,
-    /// Who held leases where.
-    holders: Vec<(ShardId, NodeRun)>,
-    /// Shards that did not answer.
-    unanswered: Vec<ShardId>,
-}
-
-impl Suspects {
-    fn look_at(&mut self, shards: impl IntoIterator<Item = ShardId>) {
-        self.wanted.extend(shards);
-    }
-
-    /// Those seen before this beat was sent who are no members after it.
-    fn still_suspect(&mut self, shared: &Shared, sent_at: Duration) -> Vec<(ShardId, NodeRun)> {
-        match self.looking.as_mut().map(oneshot::Receiver::try_recv) {
-            None | Some(Err(oneshot::error::TryRecvError::Empty)) => {}
-            Some(looked) => {
-                (self.looking, self.seen) = (None, looked.ok());
-                let unanswered = self.seen.iter().flat_map(|looked| &looked.unanswered);
-                self.wanted.extend(unanswered);
-            }
-        }
-        let Some(Looked { holders: seen, .. }) = self.seen.take_if(|looked| looked.at < sent_at)
-        else {
-            return Vec::new();
-        };
-        let Some(nodes) = &shared.nodes.shared else {
-            return Vec::new();
-        };
-        let nodes = nodes.lock();
-        seen.into_iter()
-            .filter(|(shard, run)| nodes.owns(*shard) && !nodes.is_alive(*run))
-            .collect()
-    }
-
-    /// Begins to ask who holds leases in those of the wanted shards that are ours.
-    fn look(&mut self, shared: &Arc<Shared>) {
-        if self.wanted.is_empty() || self.looking.is_some() || self.seen.is_some() {
-            return;
-        }
-        let mut wanted = std::mem::take(&mut self.wanted);
-        wanted.sort_unstable();
-        wanted.dedup();
-        let now = shared.clock.boot();
-        wanted.retain(|shard| shared.nodes.part(*shard, now) == Part::Ours);
-        let (told, looking) = oneshot::channel();
-        self.looking = Some(looking);
-        let shared = Arc::clone(shared);
-        tokio::spawn(async move {
-            let Some(deployment) = shared.store.deployment() else { return };
-            let looked = Looked::at(wanted, deployment, &shared).await;
-            // The node may have left.
-            let _gone = told.send(looked);
-        });
-    }
-}
-
-impl Looked {
-    async fn at(wanted: Vec<ShardId>, deployment: &dyn Deployment, shared: &Shared) -> Self {
-        let asked = stream::iter(wanted).map(async |shard| {
-            let holders = timeout(ACTS_FOR, deployment.holders(shard)).await;
-            match holders {
-                Ok(Ok(holders)) => (shard, Some(holders)),
-                _ => (shard, None),
-            }
-        });
-        let answers: Vec<_> = asked.buffer_unordered(AT_ONCE).collect().await;
-        let at = shared.clock.boot();
-        let mut looked = Self { at, holders: Vec::new(), unanswered: Vec::new() };
-        for (shard, holders) in answers {
-            match holders {
-                Some(holders) => {
-                    looked.holders.extend(holders.into_iter().map(|run| (shard, run)));
-                }
-                None => looked.unanswered.push(shard),
-            }
-        }
-        looked
-    }
 }
 
 /// Passes on what other nodes announce to the calls that wait here.
