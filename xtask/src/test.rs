@@ -42,11 +42,11 @@ const SHORT_NODES_TORTURE: [&str; 8] = [
     "--store",
     "redis-cluster",
     "--minutes",
-    "0.5",
+    "0.6",
     "--seed",
     "1",
     "--faults",
-    "kill-node,cut-from-store,isolate-master-with-node,move-slots",
+    "kill-node,cut-from-store,slow-store,isolate-master-with-node,move-slots",
 ];
 
 /// How the HTTP interface is attacked by the test command.

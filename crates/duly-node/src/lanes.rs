@@ -119,8 +119,16 @@ impl Lanes {
         let Some(allotments) = &mut self.allotments else {
             return Vec::new();
         };
-        let lanes = &self.lanes;
-        allotments.asks(now, |lane| lanes.get(lane).map_or(Load::default(), |state| state.load))
+        let (lanes, backlogs) = (&self.lanes, &self.backlogs);
+        let load = |lane: &Lane| lanes.get(lane).map_or(Load::default(), |state| state.load);
+        let waiting = |lane: &Lane| {
+            let mut all = Demand::default();
+            for waiting in backlogs.iter().filter_map(|backlog| backlog.get(lane)) {
+                all.add(waiting.demand);
+            }
+            all
+        };
+        allotments.asks(now, load, waiting)
     }
 
     /// Whether something is to be asked at once.

@@ -10,10 +10,12 @@
 //!   before it is a member: so the leases of nodes come back that died while nobody saw it;
 //! * waiting lease calls hear from the owner of a shard when something is there for them.
 //!
-//! Safety does not hang on any of this: see `docs/adr/0004-nodes-of-one-deployment.md`.
+//! What takes calls to shards goes on beside the beats: a shard that does not answer must not silence a
+//! node. Safety does not hang on any of this: see `docs/adr/0004-nodes-of-one-deployment.md`.
 
 mod announce;
 pub(crate) mod membership;
+mod suspects;
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -33,7 +35,8 @@ use tokio::{sync::Notify, time::timeout};
 pub(crate) use self::announce::When;
 use self::{
     announce::Announced,
-    membership::{ACTS_FOR, BEAT_EVERY, Changes, Membership},
+    membership::{BEAT_EVERY, Changes, Membership},
+    suspects::Suspects,
 };
 use crate::{phase::Phase, pull, state::Shared};
 
@@ -267,7 +270,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             is_heard = true;
             is_news = shared.nodes.announced.lock().told(waits, shared.clock.boot());
             let changes = nodes.lock().heard(sent_at, shared.clock.boot(), heard);
-            follow(&shared, deployment, changes, sent_at, &mut suspects).await;
+            follow(&shared, changes, sent_at, &mut suspects);
         }
         if turn.is_multiple_of(HOLDERS_EVERY) {
             suspects.look_at(shared.shards());
@@ -326,14 +329,8 @@ pub(crate) async fn leave(shared: &Shared) {
     }
 }
 
-/// Carries out what follows from an answer.
-async fn follow(
-    shared: &Arc<Shared>,
-    deployment: &dyn Deployment,
-    changes: Changes,
-    sent_at: Duration,
-    suspects: &mut Suspects,
-) {
+/// Carries out what follows from an answer, or begins to.
+fn follow(shared: &Arc<Shared>, changes: Changes, sent_at: Duration, suspects: &mut Suspects) {
     let Changes { is_over, gone, gained, lost, joined, acts_again } = changes;
     if is_over {
         tracing::warn!(
@@ -352,7 +349,7 @@ async fn follow(
         shared.shards().filter(|s| shared.nodes.part(*s, sent_at) == Part::Ours).collect();
     let ended: Vec<_> =
         ours.iter().flat_map(|shard| gone.iter().map(|run| (*shard, *run))).collect();
-    release(shared, ended).await;
+    release(shared, ended);
     if acts_again {
         shared.ring_all();
     }
@@ -361,12 +358,18 @@ async fn follow(
     }
     suspects.look_at(gained);
     let dead = suspects.still_suspect(shared, sent_at);
-    release(shared, dead).await;
-    suspects.look(shared, deployment).await;
+    release(shared, dead);
+    suspects.look(shared);
 }
 
-/// Ends the leases of runs that are over.
-async fn release(shared: &Arc<Shared>, ended: Vec<(ShardId, NodeRun)>) {
+/// Begins to end the leases of runs that are over.
+fn release(shared: &Arc<Shared>, ended: Vec<(ShardId, NodeRun)>) {
+    if !ended.is_empty() {
+        tokio::spawn(released(Arc::clone(shared), ended));
+    }
+}
+
+async fn released(shared: Arc<Shared>, ended: Vec<(ShardId, NodeRun)>) {
     stream::iter(ended)
         .for_each_concurrent(AT_ONCE, async |(shard, run)| {
             match shared.store.release_owner(shard, run).await {
@@ -384,63 +387,6 @@ async fn release(shared: &Arc<Shared>, ended: Vec<(ShardId, NodeRun)>) {
             shared.bell(shard).ring_due();
         })
         .await;
-}
-
-/// Holders of leases that were no members when they were seen.
-#[derive(Debug, Default)]
-struct Suspects {
-    /// Shards to look at.
-    wanted: Vec<ShardId>,
-    /// When it was looked, by the clock of the beats; and who held leases where.
-    seen: Option<(Duration, Vec<(ShardId, NodeRun)>)>,
-}
-
-impl Suspects {
-    fn look_at(&mut self, shards: impl IntoIterator<Item = ShardId>) {
-        self.wanted.extend(shards);
-    }
-
-    /// Those seen before this beat was sent who are no members after it.
-    fn still_suspect(&mut self, shared: &Shared, sent_at: Duration) -> Vec<(ShardId, NodeRun)> {
-        let Some((_, seen)) = self.seen.take_if(|(at, _)| *at < sent_at) else {
-            return Vec::new();
-        };
-        let Some(nodes) = &shared.nodes.shared else {
-            return Vec::new();
-        };
-        let nodes = nodes.lock();
-        seen.into_iter()
-            .filter(|(shard, run)| nodes.owns(*shard) && !nodes.is_alive(*run))
-            .collect()
-    }
-
-    /// Asks who holds leases in those of the wanted shards that are ours.
-    async fn look(&mut self, shared: &Shared, deployment: &dyn Deployment) {
-        if self.wanted.is_empty() || self.seen.is_some() {
-            return;
-        }
-        let mut wanted = std::mem::take(&mut self.wanted);
-        wanted.sort_unstable();
-        wanted.dedup();
-        let now = shared.clock.boot();
-        wanted.retain(|shard| shared.nodes.part(*shard, now) == Part::Ours);
-        let asked = stream::iter(wanted).map(async |shard| {
-            let holders = timeout(ACTS_FOR, deployment.holders(shard)).await;
-            match holders {
-                Ok(Ok(holders)) => (shard, Some(holders)),
-                _ => (shard, None),
-            }
-        });
-        let answers: Vec<_> = asked.buffer_unordered(AT_ONCE).collect().await;
-        let mut seen = Vec::new();
-        for (shard, holders) in answers {
-            match holders {
-                Some(holders) => seen.extend(holders.into_iter().map(|run| (shard, run))),
-                None => self.wanted.push(shard),
-            }
-        }
-        self.seen = Some((shared.clock.boot(), seen));
-    }
 }
 
 /// Passes on what other nodes announce to the calls that wait here.

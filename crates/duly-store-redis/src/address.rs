@@ -2,7 +2,7 @@
 
 use std::{fmt, fs, sync::Arc};
 
-use redis::{Client, RedisResult, TlsCertificates};
+use redis::{Client, IntoConnectionInfo as _, RedisResult, TlsCertificates, io::tcp::TcpSettings};
 
 use crate::{OpenError, Options};
 
@@ -121,12 +121,16 @@ impl Address {
     }
 
     fn client_of(&self, url: String) -> RedisResult<Client> {
+        // Calls share connections: one must not wait in the kernel until the one before it has been
+        // acknowledged, which takes as long as an answer.
+        let at_once = TcpSettings::default().set_nodelay(true);
+        let server = url.into_connection_info()?.set_tcp_settings(at_once);
         match &self.authorities {
             Some(pem) if self.scheme == "rediss" => {
                 let root_cert = Some(pem.to_vec());
-                Client::build_with_tls(url, TlsCertificates { client_tls: None, root_cert })
+                Client::build_with_tls(server, TlsCertificates { client_tls: None, root_cert })
             }
-            _ => Client::open(url),
+            _ => Client::open(server),
         }
     }
 
@@ -160,6 +164,9 @@ mod tests {
         assert_eq!(one.of("h:6379"), "redis://u:p@h:6379/");
         let many = Address::parse("rediss-cluster://a:1,b,[::1]:7").unwrap();
         assert_eq!((many.cluster, many.servers.len()), (true, 3));
+        for client in [one.client("h:6379").unwrap(), one.listener("h:6379").unwrap()] {
+            assert!(client.get_connection_info().tcp_settings().nodelay());
+        }
         for (url, part) in [
             ("http://h", "redis-cluster://"),
             ("h:6379", "redis://"),

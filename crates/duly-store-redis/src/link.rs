@@ -99,8 +99,11 @@ pub(crate) struct Link {
     connection: MultiplexedConnection,
     texts: Arc<[String]>,
     digests: Arc<[String]>,
-    /// When something was last sent, or it was last seen to be alive.
+    /// When something was last sent in trust, or answered.
     used: Arc<Mutex<Instant>>,
+    /// Held by whoever asks whether it is there; the others wait for that answer, and take it when it
+    /// says, or its absence, that it is not.
+    is_dead: Arc<tokio::sync::Mutex<bool>>,
 }
 
 /// How connections are made.
@@ -140,21 +143,49 @@ impl Link {
         let digests: Vec<String> = load.query_async(&mut connection).await?;
         let texts = Arc::clone(&dial.texts);
         let used = Arc::new(Mutex::new(Instant::now()));
-        Ok(Self { connection, texts, digests: digests.into(), used })
+        Ok(Self { connection, texts, digests: digests.into(), used, is_dead: Arc::default() })
     }
 
     /// Whether it can be trusted with something that must not be sent twice. A server that was
     /// started anew, or whatever lies between that forgets idle connections, is noticed by asking
-    /// first; then nothing was sent, and nobody has to be told that it is in doubt.
+    /// first; then nothing was sent, and nobody has to be told that it is in doubt. However far away
+    /// the server is, all who wait for a connection wait for one answer.
     pub(crate) async fn is_alive(&self) -> bool {
-        let idle = std::mem::replace(&mut *self.used.lock(), Instant::now()).elapsed();
-        idle < IDLE || self.command(&cmd("PING")).await.is_ok()
+        if self.is_trusted() {
+            return true;
+        }
+        let mut is_dead = self.is_dead.lock().await;
+        if !*is_dead && !self.is_trusted() {
+            *is_dead = self.command(&cmd("PING")).await.is_err();
+        }
+        !*is_dead
+    }
+
+    /// Whether it was used a moment ago; then it is again now.
+    fn is_trusted(&self) -> bool {
+        let mut used = self.used.lock();
+        let is_trusted = used.elapsed() < IDLE;
+        if is_trusted {
+            *used = Instant::now();
+        }
+        is_trusted
+    }
+
+    fn has_answered(&self) {
+        *self.used.lock() = Instant::now();
+    }
+
+    /// Whether both are the same connection.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.used, &other.used)
     }
 
     /// Sends a command that is no script.
     pub(crate) async fn command(&self, command: &Cmd) -> redis::RedisResult<Value> {
         let mut connection = self.connection.clone();
-        match connection.send_packed_command(command).await? {
+        let value = connection.send_packed_command(command).await?;
+        self.has_answered();
+        match value {
             Value::ServerError(error) => Err(error.into()),
             value => Ok(value),
         }
@@ -203,6 +234,7 @@ impl Link {
         let mut connection = self.connection.clone();
         let values = connection.send_packed_commands(&pipeline, 0, count).await;
         let mut values = values.map_err(|error| Lost(error.to_string()))?.into_iter();
+        self.has_answered();
         let mut said = Vec::with_capacity(calls.len());
         for _ in calls {
             let value = values.next().ok_or_else(|| Lost("an answer is missing".to_owned()))?;

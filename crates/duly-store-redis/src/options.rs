@@ -26,7 +26,8 @@ pub struct Options {
     pub on_disk: bool,
     /// How long to wait for them.
     pub replicas_within: Duration,
-    /// Connections to each server. A wait for replicas holds a connection up, so there are several.
+    /// Connections to each server. A wait for replicas holds a connection up, so there are several,
+    /// and one more for what waits for none.
     pub connections: usize,
     /// Longest wait for a connection.
     pub connect_within: Duration,

@@ -2,7 +2,7 @@
 //!
 //! A Cluster tells which master has which slot; a `MOVED` or a broken connection has it asked
 //! again. What may have been carried out is never sent a second time: a call whose answer was lost
-//! is in doubt. What only reads is.
+//! is in doubt. What only reads, or is said again and again anyway, is.
 
 use std::{
     collections::HashMap,
@@ -50,16 +50,29 @@ pub(crate) struct Router {
 /// Connections to one server.
 #[derive(Debug)]
 struct Server {
-    links: Vec<tokio::sync::Mutex<Option<Link>>>,
+    links: Vec<Arc<tokio::sync::Mutex<Option<Link>>>>,
+    /// One more, where calls wait for replicas: a `WAIT` holds up what is behind it on its connection,
+    /// and must not hold up the beats of a node.
+    unhindered: Option<usize>,
     next: AtomicUsize,
     /// When a connection could last not be made, and why.
     failed: Mutex<Option<(Instant, String)>>,
 }
 
 impl Server {
-    fn new(connections: usize) -> Self {
-        let links = (0..connections.max(1)).map(|_| tokio::sync::Mutex::new(None)).collect();
-        Self { links, next: AtomicUsize::new(0), failed: Mutex::default() }
+    fn new(connections: usize, copies: Option<Copies>) -> Self {
+        let connections = connections.max(1);
+        let unhindered = copies.map(|_| connections);
+        let links =
+            (0..connections + unhindered.map_or(0, |_| 1)).map(|_| Arc::default()).collect();
+        Self { links, unhindered, next: AtomicUsize::new(0), failed: Mutex::default() }
+    }
+
+    /// The place of the connection for an errand: in turns.
+    fn place(&self, errand: Errand) -> usize {
+        let in_turn = self.links.len() - self.unhindered.map_or(0, |_| 1);
+        let next = || self.next.fetch_add(1, Ordering::Relaxed) % in_turn;
+        self.unhindered.filter(|_| errand == Errand::Repeated).unwrap_or_else(next)
     }
 }
 
@@ -74,8 +87,18 @@ struct Taken {
 impl Taken {
     /// The next one who wants this connection makes it anew.
     async fn drop_link(&self) {
-        *self.server.links[self.place].lock().await = None;
+        let mut slot = self.server.links[self.place].lock().await;
+        slot.take_if(|link| link.is(&self.link));
     }
+}
+
+/// What is to be sent over a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Errand {
+    /// In doubt when its answer is lost: so an idle connection is asked first whether it is there.
+    Once,
+    /// Nothing is lost with its answer: it is sent at once, and again when that is lost.
+    Repeated,
 }
 
 impl Router {
@@ -134,7 +157,7 @@ impl Router {
         known.dedup();
         let mut last = String::from("no server is known");
         for server in known {
-            let asked = match self.take(&server).await {
+            let asked = match self.take(&server, Errand::Once).await {
                 Ok(taken) => {
                     let asked = taken.link.command(cmd("CLUSTER").arg("SLOTS")).await;
                     if asked.is_err() {
@@ -186,48 +209,64 @@ impl Router {
     }
 
     /// A connection to a server.
-    async fn take(&self, name: &str) -> redis::RedisResult<Taken> {
+    async fn take(&self, name: &str, errand: Errand) -> redis::RedisResult<Taken> {
         let server = {
             let mut servers = self.servers.lock();
             let server = servers.entry(name.to_owned());
-            Arc::clone(server.or_insert_with(|| Arc::new(Server::new(self.connections))))
+            Arc::clone(
+                server.or_insert_with(|| Arc::new(Server::new(self.connections, self.copies))),
+            )
         };
-        let place = server.next.fetch_add(1, Ordering::Relaxed) % server.links.len();
+        let place = server.place(errand);
         let arrived = Instant::now();
-        let mut slot = server.links[place].lock().await;
+        loop {
+            let link = self.link_at(name, &server, place, arrived).await?;
+            let taken = Taken { link, server: Arc::clone(&server), place, name: name.to_owned() };
+            if errand == Errand::Repeated || taken.link.is_alive().await {
+                return Ok(taken);
+            }
+            taken.drop_link().await;
+        }
+    }
+
+    /// The connection at a place, made if there is none.
+    async fn link_at(
+        &self,
+        name: &str,
+        server: &Arc<Server>,
+        place: usize,
+        arrived: Instant,
+    ) -> redis::RedisResult<Link> {
+        let mut slot = Arc::clone(&server.links[place]).lock_owned().await;
         // Whoever waited while another one tried in vain does not try for as long again.
         let failed = server.failed.lock().clone().filter(|(at, _)| *at >= arrived);
         if let Some((_, reason)) = failed {
             return Err(std::io::Error::other(reason).into());
         }
-        let known = match slot.as_ref() {
-            Some(link) if link.is_alive().await => Some(link.clone()),
-            _ => None,
-        };
-        let link = match known {
-            Some(link) => link,
-            None => {
-                let (client, dial) = (self.address.client(name)?, self.dial.clone());
-                let opening = self.runtime.spawn(async move { Link::open(client, &dial).await });
-                let opened = opening.await.map_err(std::io::Error::other)?;
-                let told = |error: &redis::RedisError| {
-                    *server.failed.lock() = Some((Instant::now(), error.to_string()));
-                };
-                slot.insert(opened.inspect_err(told)?).clone()
-            }
-        };
-        drop(slot);
-        Ok(Taken { link, server, place, name: name.to_owned() })
+        if let Some(link) = slot.as_ref() {
+            return Ok(link.clone());
+        }
+        let (client, dial) = (self.address.client(name)?, self.dial.clone());
+        let server = Arc::clone(server);
+        // Made to the end also when whoever wanted it has no patience: the next one has it then.
+        let opening = self.runtime.spawn(async move {
+            let told = |error: &redis::RedisError| {
+                *server.failed.lock() = Some((Instant::now(), error.to_string()));
+            };
+            let link = Link::open(client, &dial).await.inspect_err(told)?;
+            redis::RedisResult::Ok(slot.insert(link).clone())
+        });
+        opening.await.map_err(std::io::Error::other)?
     }
 
     /// A connection to a server, for commands that are no scripts.
     pub(crate) async fn link(&self, name: &str) -> redis::RedisResult<Link> {
-        Ok(self.take(name).await?.link)
+        Ok(self.take(name, Errand::Once).await?.link)
     }
 
     /// Whether a server answers, and what its clock shows.
     pub(crate) async fn clock(&self, name: &str) -> std::result::Result<Reading, String> {
-        let taken = self.take(name).await.map_err(|error| error.to_string())?;
+        let taken = self.take(name, Errand::Once).await.map_err(|error| error.to_string())?;
         let asked = Instant::now();
         match taken.link.command(&cmd("TIME")).await {
             Ok(answer) => {
@@ -254,7 +293,8 @@ impl Router {
         wanted: &[(String, Vec<u8>)],
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let owner = self.owners.lock()[usize::from(shard.0)].clone();
-        let taken = self.take(&owner).await.map_err(|error| unavailable(error.to_string()))?;
+        let taken = self.take(&owner, Errand::Once).await;
+        let taken = taken.map_err(|error| unavailable(error.to_string()))?;
         let commands: Vec<_> = wanted
             .iter()
             .map(|(name, field)| {
@@ -298,9 +338,11 @@ impl Router {
         let mut answers: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
         let mut open: Vec<(usize, Manner)> =
             (0..calls.len()).map(|i| (i, Manner::default())).collect();
+        let is_repeated = calls.iter().all(|call| call.script.is_repeated());
+        let errand = if is_repeated { Errand::Repeated } else { Errand::Once };
         for _ in 0..TRIES {
             let server = self.owners.lock()[usize::from(shard.0)].clone();
-            let taken = match self.take(&server).await {
+            let taken = match self.take(&server, errand).await {
                 Ok(taken) => taken,
                 Err(error) => {
                     let reason = format!("{server}: {error}");
@@ -345,15 +387,15 @@ impl Router {
     ) -> Option<Again> {
         let sent: Vec<(&Call, Manner)> =
             open.iter().map(|(i, manner)| (&calls[*i], *manner)).collect();
-        let writes = sent.iter().any(|(call, _)| !call.script.only_reads());
+        let is_repeated = sent.iter().all(|(call, _)| call.script.is_repeated());
         let kept = sent.iter().any(|(call, _)| call.script.waits_for_copies());
         let copies = self.copies.filter(|_| kept);
         let (said, confirmed) = match taken.link.round(self.seq(shard), &sent, copies).await {
             Ok(heard) => heard,
             Err(Lost(reason)) => {
                 taken.drop_link().await;
-                if !writes {
-                    // What only reads may be sent again, on a connection that is made anew.
+                if is_repeated {
+                    // It may be sent again, on a connection that is made anew.
                     let (open, look) = (open.to_vec(), self.address.cluster);
                     return Some(Again { open, look, ..Again::default() });
                 }

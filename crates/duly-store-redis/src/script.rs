@@ -104,12 +104,16 @@ impl Script {
         matches!(self.parts().0, Flags::Reads)
     }
 
-    /// Whether what it writes has to be on the replicas before it is answered: not what is said again
-    /// within a second, is over then, or can be made again.
+    /// Whether nothing is lost when its answer is: it only reads, is said again within a second, or can be
+    /// made again.
+    pub(crate) const fn is_repeated(self) -> bool {
+        self.only_reads() || matches!(self, Self::Beat | Self::Announce | Self::Allot | Self::Index)
+    }
+
+    /// Whether what it writes has to be on the replicas before it is answered: not what is over within
+    /// a second.
     pub(crate) const fn waits_for_copies(self) -> bool {
-        let passes =
-            matches!(self, Self::Beat | Self::Announce | Self::Allot | Self::Grant | Self::Index);
-        !self.only_reads() && !passes
+        !self.is_repeated() && !matches!(self, Self::Grant)
     }
 
     /// Its place among the digests of a server.

@@ -83,8 +83,8 @@ pub struct Options {
     /// 400 of one server, 100 of several nodes, unless it is given.
     #[arg(long)]
     pub rate: Option<u32>,
-    /// What is tortured: one server with a directory, or three nodes on a Redis Cluster of six
-    /// servers, each in a network namespace of its own (Linux, as root, with iproute2).
+    /// What is tortured: one server with a directory, or three nodes on a Redis Cluster of three
+    /// masters, each server in a network namespace of its own (Linux, as root, with iproute2).
     #[arg(long, value_enum, default_value_t = Store::Embedded)]
     pub store: Store,
     /// Faults to do to nodes and Redis, with a comma between; all, unless some are named.
@@ -94,6 +94,13 @@ pub struct Options {
     /// judge finds is counted and not held against anybody.
     #[arg(long, default_value_t = 1)]
     pub min_replicas: u32,
+    /// Replicas of each master.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub replicas: u8,
+    /// Seconds for which a master stays away after a replica has taken its place (fractions allowed);
+    /// up to three, at random, unless it is given.
+    #[arg(long, value_name = "SECONDS")]
+    pub master_away: Option<f64>,
     /// Draw one node death and one failover into this folder.
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,

@@ -87,8 +87,15 @@ impl Allotments {
         }
     }
 
-    /// What is to be asked now; `load` says what a lane has under way.
-    pub(super) fn asks(&mut self, now: Duration, load: impl Fn(&Lane) -> Load) -> Vec<Ask> {
+    /// What is to be asked now; `load` says what a lane has under way, and `waiting` what all shards
+    /// want of it beside that. They are planned one by one, and the home may be far away: what is
+    /// short is asked for all of them at once.
+    pub(super) fn asks(
+        &mut self,
+        now: Duration,
+        load: impl Fn(&Lane) -> Load,
+        waiting: impl Fn(&Lane) -> Demand,
+    ) -> Vec<Ask> {
         let mut due = std::mem::take(&mut self.urgent);
         let again = self.lanes.iter().filter(|(_, allot)| !allot.is_asked && allot.ask_at <= now);
         due.extend(again.map(|(lane, _)| lane.clone()).take(ASKS_MAX));
@@ -103,6 +110,10 @@ impl Allotments {
                 allot.slots = 0;
             }
             let fit = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+            if is_wanted && allot.wanted.min(allot.cap) > allot.slots {
+                let all = load.saturating_add(waiting(&lane).sum());
+                allot.wanted = allot.wanted.max(all);
+            }
             allot.is_asked = true;
             allot.asked_for = if is_wanted { allot.wanted.max(load) } else { load };
             asks.push(Ask {

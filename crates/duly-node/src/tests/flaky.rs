@@ -30,7 +30,7 @@ pub(super) struct Flaky {
     settle_takes: Mutex<Duration>,
     put_before_claim: Mutex<Option<(NamespaceName, Put)>>,
     doomed_claim: Mutex<Option<Arc<Notify>>>,
-    faults: [Mutex<Option<Fault>>; 3],
+    faults: [Mutex<Option<Fault>>; 4],
     looks: AtomicUsize,
     is_cut_off: AtomicBool,
 }
@@ -48,6 +48,7 @@ pub(super) enum Breaks {
     Ready,
     Claim,
     Settle,
+    Release,
 }
 
 #[derive(Debug, Default)]
@@ -272,6 +273,13 @@ impl StandIn for Flaky {
             }),
             Err(error) => Box::pin(async { Err(error) }),
         }
+    }
+
+    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+        Box::pin(async move {
+            self.maybe_break(Breaks::Release).await;
+            self.inner.release_owner(shard, run).await
+        })
     }
 
     fn settle(

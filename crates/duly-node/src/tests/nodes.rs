@@ -10,6 +10,7 @@ use duly_store::{
     memory::MemoryStore,
 };
 
+use super::flaky::Breaks;
 use super::pull::{MINUTE, request};
 use super::*;
 
@@ -98,6 +99,25 @@ async fn t15_the_firings_of_a_killed_node_go_on_at_another() {
     again.answer(Delivery::Confirmed);
     nodes.pass(50).await;
     assert_eq!(nodes.worlds[others[0]].state("a").await, State::Finished);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_does_not_answer_silences_nobody() {
+    let nodes = Together::start(3).await;
+    let owner = nodes.owner();
+    let others: Vec<usize> = (0..3).filter(|i| *i != owner).collect();
+    for i in &others {
+        nodes.worlds[*i].flaky.hang(Breaks::Release);
+    }
+    let runs = || others.iter().map(|i| nodes.worlds[*i].handle.0.nodes.run()).collect::<Vec<_>>();
+    let before = runs();
+    nodes.worlds[owner].flaky.cut_off(true);
+    nodes.pass(3 * RESUMED_WITHIN).await;
+    for i in &others {
+        assert_eq!(nodes.worlds[*i].handle.members().len(), 2, "one is dead, and only that");
+        assert_eq!(nodes.worlds[*i].handle.health().cut_off_for, None);
+    }
+    assert_eq!(runs(), before);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ mod calls;
 mod conformance;
 mod ending;
 mod failover;
+mod far;
 mod harness;
 mod in_order;
 mod limits;

@@ -32,6 +32,10 @@ pub trait StandIn: std::fmt::Debug + Send + Sync + 'static {
     fn settle(&self, shard: ShardId, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
         self.behind().settle(shard, settlements)
     }
+    /// See [`Store::release_owner`].
+    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+        self.behind().release_owner(shard, run)
+    }
     /// See [`Store::deployment`].
     fn deployment(&self) -> Option<&dyn Deployment> {
         self.behind().deployment()
@@ -64,7 +68,7 @@ impl<T: StandIn> Store for T {
         StandIn::settle(self, shard, settlements)
     }
     fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
-        self.behind().release_owner(shard, run)
+        StandIn::release_owner(self, shard, run)
     }
     fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId) -> StoreFuture<'_, Option<TimerView>> {
         self.behind().get(shard, namespace, id)

@@ -19,6 +19,7 @@
 //!   took are sent again later), counts as a stop of the server: it excuses webhooks that come twice,
 //!   and nothing else.
 
+mod far;
 mod fault;
 mod inflict;
 mod namespace;
@@ -39,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tokio::sync::watch;
 
 use super::finish::Finished;
@@ -115,8 +116,13 @@ fn keep(folder: &Path, evidence: &Path) -> Result<PathBuf> {
 /// Starts servers and nodes.
 async fn set_up(options: &Options, folder: &Path, phases: watch::Receiver<Phase>) -> Result<Stage> {
     network::build()?;
-    let redis = Redis::start(options.min_replicas).await?;
     let min_replicas = options.min_replicas;
+    ensure!(
+        min_replicas <= u32::from(options.replicas),
+        "--min-replicas {min_replicas} is more than --replicas {}: nothing would ever be confirmed",
+        options.replicas
+    );
+    let redis = Redis::start(options.replicas, min_replicas).await?;
     let told = Told { bin: options.bin.clone(), store: redis.url(), min_replicas };
     let mut nodes = Vec::new();
     for number in 1..=NODES {
@@ -128,7 +134,8 @@ async fn set_up(options: &Options, folder: &Path, phases: watch::Receiver<Phase>
     let endpoints = nodes.iter().map(Node::endpoint).collect();
     let mut world = World::new(endpoints, options.seed, phases);
     world.patience = PATIENCE;
-    let mut stage = Stage { nodes, redis, world: Arc::new(world) };
+    let master_away = options.master_away.map(Duration::try_from_secs_f64).transpose()?;
+    let mut stage = Stage { nodes, redis, world: Arc::new(world), master_away };
     stage.wait_until_whole().await?;
     Ok(stage)
 }
@@ -136,7 +143,7 @@ async fn set_up(options: &Options, folder: &Path, phases: watch::Receiver<Phase>
 async fn drive(options: &Options, folder: &Path) -> Result<(Report, History)> {
     let (phase, phases) = watch::channel(Phase::Load);
     let mut stage = set_up(options, folder, phases).await?;
-    println!("three nodes on a Redis Cluster of six servers are up");
+    println!("three nodes on a Redis Cluster of {} servers are up", stage.redis.peers.len());
     let began = Instant::now();
     let world = Arc::clone(&stage.world);
     gate::watch_own_pulse(&world);

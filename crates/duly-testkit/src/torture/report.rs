@@ -165,6 +165,12 @@ fn command(options: &Options) -> String {
             if options.min_replicas != 1 {
                 command += &format!(" --min-replicas {}", options.min_replicas);
             }
+            if options.replicas != 1 {
+                command += &format!(" --replicas {}", options.replicas);
+            }
+            if let Some(away) = options.master_away {
+                command += &format!(" --master-away {away}");
+            }
             if !options.faults.is_empty() {
                 let faults: Vec<_> = options.faults.iter().map(ToString::to_string).collect();
                 command += &format!(" --faults {}", faults.join(","));

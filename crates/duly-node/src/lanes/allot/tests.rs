@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use duly_core::{Millis, NamespaceName, Settings, destination::LaneKey, shard::ShardId};
-use duly_store::{Deployment, NodeRun, conformance::ManualClock, memory::MemoryStore};
+use duly_store::{Deployment, NodeRun, ReadyLane, conformance::ManualClock, memory::MemoryStore};
 use futures::FutureExt;
 use proptest::prelude::*;
 
@@ -67,7 +67,7 @@ impl Nodes {
     /// The store carries out what the node asks; the answer stays on its way.
     fn ask(&mut self, node: usize, answered: bool) {
         let (now, under_way) = (self.now(), self.under_way[node]);
-        for ask in self.nodes[node].asks(now, |_| Load::new(under_way, 0)) {
+        for ask in self.nodes[node].asks(now, |_| Load::new(under_way, 0), |_| Load::default()) {
             let call = self.store.allot(ShardId(0), self.runs[node], vec![ask.clone()]);
             let answer = call.now_or_never().expect("it answers at once").unwrap().pop();
             self.answers[node].push((ask, answer.filter(|_| answered)));
@@ -192,4 +192,25 @@ fn a_rate_is_shared_out() {
     let load = Load::default();
     let limited = nodes.nodes[0].limit(&lane(), share(100, Some(10)), load, load, Duration::ZERO);
     assert_eq!(limited.rate.map(Rate::per_second), Some(5));
+}
+
+#[test]
+fn what_all_shards_want_is_asked_for_at_once() {
+    let mut lanes = crate::lanes::Lanes::new(8, 64, 16).shared();
+    let settings = Arc::new(Settings::default());
+    for shard in (0..8).map(ShardId) {
+        let ready = ReadyLane { lane: lane(), first: 2, retry: 1, settings: Arc::clone(&settings) };
+        let planned = lanes.plan(shard, vec![ready], Duration::ZERO);
+        assert!(planned.is_empty(), "nothing was allotted yet");
+    }
+    let asks = lanes.asks(Duration::ZERO);
+    let [ask] = asks.as_slice() else { panic!("{asks:?}") };
+    assert_eq!((ask.keep, ask.wanted), (0, 24));
+    let answer = Allotment { slots: 24, per_second: None };
+    let woken = lanes.allotted(ask, Some(answer), Duration::ZERO);
+    assert_eq!(woken.len(), 8);
+    for shard in woken {
+        let planned = lanes.plan_waiting(shard, Duration::ZERO);
+        assert_eq!(planned.iter().map(|p| p.load().sum()).sum::<usize>(), 3);
+    }
 }

@@ -17,6 +17,12 @@ pub enum Fault {
     CutFromStore,
     /// A node is cut off from the receivers, not from Redis.
     CutFromReceivers,
+    /// A node has a long way to Redis: 50 to 300 ms in each direction.
+    SlowStore,
+    /// A master has such a way to everybody, or to everybody but its replicas.
+    SlowMaster,
+    /// Of the packets between a node and Redis 1 to 5 % are lost, in each direction.
+    LossyNetwork,
     /// A master is killed with -9; its replica takes over; it comes back.
     KillMaster,
     /// A master is cut off alone; its replica takes over; it comes back.
@@ -39,6 +45,11 @@ impl Fault {
     /// Whether a node dies by it, so that others have to take over its shards.
     pub(super) const fn kills_a_node(self) -> bool {
         matches!(self, Self::KillNode)
+    }
+
+    /// Whether it makes the way to Redis worse, without an end to wait for.
+    pub(super) const fn slows(self) -> bool {
+        matches!(self, Self::SlowStore | Self::SlowMaster | Self::LossyNetwork)
     }
 
     /// Whether a replica takes the place of a master.

@@ -1,6 +1,7 @@
 //! Faults done to a [`Stage`]: each is put right again before it is left.
 
 mod clock;
+mod far;
 mod memory;
 mod network;
 mod process;
@@ -38,6 +39,11 @@ pub(super) async fn inflict(
     rng: &mut SmallRng,
 ) -> Result<std::result::Result<Done, String>> {
     let from_us = now_us();
+    if fault.slows()
+        && let Some(why) = super::far::missing()
+    {
+        return Ok(Err(why));
+    }
     Ok(Ok(match fault {
         Fault::KillNode => process::kill_node(stage, rng).await?,
         Fault::StopNode => process::stop_node(stage, rng).await?,
@@ -45,6 +51,9 @@ pub(super) async fn inflict(
         Fault::KillMaster => process::kill_master(stage, rng).await?,
         Fault::CutFromStore => network::cut_from_store(stage, rng).await?,
         Fault::CutFromReceivers => network::cut_from_receivers(stage, rng).await?,
+        Fault::SlowStore => far::slow_store(stage, rng).await?,
+        Fault::SlowMaster => far::slow_master(stage, rng).await?,
+        Fault::LossyNetwork => far::lossy_network(stage, rng).await?,
         Fault::IsolateMaster => network::isolate_master(stage, rng).await?,
         Fault::IsolateMasterWithNode => network::isolate_master_with_node(stage, rng).await?,
         Fault::WrongClock => match clock::library() {
@@ -66,6 +75,14 @@ fn some_node(stage: &Stage, rng: &mut SmallRng) -> usize {
 fn some_master(stage: &Stage, rng: &mut SmallRng) -> Result<usize> {
     let masters = stage.redis.masters(None)?;
     Ok(masters[rng.random_range(0..masters.len())])
+}
+
+/// Lasts until a master that was replaced comes back.
+async fn stay_away(stage: &Stage, rng: &mut SmallRng, ms: std::ops::Range<u64>) {
+    match stage.master_away {
+        Some(away) => tokio::time::sleep(away).await,
+        None => last(rng, ms).await,
+    }
 }
 
 /// Lasts a random time.

@@ -5,6 +5,7 @@
 //!   n1 ─┬─────────────┐          ┌────────── r1 … r6   (Redis)
 //!   n2 ─┼─── store ───┼──────────┤
 //!   n3 ─┘             │  island  │   where ports are put that are cut off together
+//!    │                │  far     │   where ports are put that have a long way ([`super::far`])
 //!    │ └────── web ───┴── 10.78.0.1: receivers, in the tool's namespace
 //! ```
 //!
@@ -18,6 +19,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+use super::far::FAR;
 use super::namespace::Namespace;
 
 /// Where the receivers listen.
@@ -46,7 +48,8 @@ pub(super) enum Side {
 }
 
 impl Side {
-    const fn word(self) -> &'static str {
+    /// The name of its bridge.
+    pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Store => "store",
             Self::Web => "web",
@@ -62,7 +65,7 @@ impl Side {
 /// Makes the bridges, with nobody on them.
 pub(super) fn build() -> Result<()> {
     let mut script = "link set lo up\n".to_owned();
-    for bridge in ["store", "web", "island"] {
+    for bridge in ["store", "web", "island", FAR] {
         writeln!(script, "link add {bridge} type bridge")?;
         writeln!(script, "link set {bridge} up")?;
     }
@@ -94,6 +97,16 @@ pub(super) fn host(name: &str, number: u8, sides: &[Side]) -> Result<Host> {
 /// Cuts these hosts off from all others on this side; among themselves they still hear each other.
 pub(super) fn cut_off(hosts: &[&Host], side: Side) -> Result<()> {
     move_to(hosts, side, "island")
+}
+
+/// Leaves them on a bridge with whatever leads away from it.
+pub(super) fn put_far(hosts: &[&Host], side: Side) -> Result<()> {
+    move_to(hosts, side, FAR)
+}
+
+/// Puts a device on a bridge.
+pub(super) fn join_bridge(device: &str, bridge: &str) -> Result<()> {
+    ip(&format!("link set {device} master {bridge} up\n"))
 }
 
 /// Joins them again.

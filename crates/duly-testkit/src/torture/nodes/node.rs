@@ -126,6 +126,16 @@ impl Node {
         (!is_whole).then(|| format!("{name} sees other members: {}", cluster["nodes"]))
     }
 
+    /// The runs of nodes that it sees, sorted; `None` when it does not answer.
+    pub(super) async fn runs(&self) -> Option<Vec<String>> {
+        let mut connection: Connection = self.endpoint().connection();
+        let cluster = connection.call("GET", "/v1/cluster", b"", LOOK).await.ok()?.json();
+        let runs = cluster["nodes"].as_array()?.iter();
+        let mut runs: Vec<_> = runs.map(|node| node["run"].to_string()).collect();
+        runs.sort_unstable();
+        Some(runs)
+    }
+
     fn running(&mut self) -> Result<&mut Server> {
         self.server.as_mut().with_context(|| format!("{} was not started", self.host.name))
     }

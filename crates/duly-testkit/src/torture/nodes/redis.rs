@@ -1,4 +1,4 @@
-//! The Cluster: three masters with a replica each, every server a host of its own.
+//! The Cluster: three masters with replicas, every server a host of its own.
 //!
 //! Servers are asked on the loopback address of their host, so one that is cut off can be asked too.
 
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Slots of a Cluster.
 const SLOTS: u32 = 16_384;
 
-/// Masters, and replicas of each.
+/// Masters.
 const MASTERS: u32 = 3;
 
 /// Settings beside those that name addresses.
@@ -117,18 +117,21 @@ impl Peer {
 #[derive(Debug)]
 pub(super) struct Redis {
     pub(super) peers: Vec<Peer>,
+    /// Replicas of each master.
+    replicas: u8,
 }
 
 impl Redis {
-    /// Starts a Cluster whose slots are spread evenly.
-    pub(super) async fn start(min_replicas: u32) -> Result<Self> {
+    /// Starts a Cluster whose slots are spread evenly, with so many replicas of each master, of which
+    /// `min_replicas` have to be there.
+    pub(super) async fn start(replicas: u8, min_replicas: u32) -> Result<Self> {
         let mut peers = Vec::new();
-        for number in 1..=2 * u8::try_from(MASTERS)? {
+        for number in 1..=(1 + replicas) * u8::try_from(MASTERS)? {
             let host = network::host(&format!("r{number}"), 10 + number, &[Side::Store])?;
             peers.push(Peer::start(host, min_replicas)?);
         }
-        let redis = Self { peers };
-        let (masters, replicas) = redis.peers.split_at(usize::try_from(MASTERS)?);
+        let redis = Self { peers, replicas };
+        let (masters, followers) = redis.peers.split_at(usize::try_from(MASTERS)?);
         for (i, master) in (0..).zip(masters) {
             let (from, to) = (i * SLOTS / MASTERS, (i + 1) * SLOTS / MASTERS - 1);
             master.order(&format!("CLUSTER ADDSLOTSRANGE {from} {to}"))?;
@@ -138,7 +141,7 @@ impl Redis {
             let (port, first) = (other.port(), &redis.peers[0]);
             first.order(&format!("CLUSTER MEET {address} {port} {bus}"))?;
         }
-        for (master, replica) in masters.iter().zip(replicas) {
+        for (master, replica) in masters.iter().cycle().zip(followers) {
             let id = master.tell("CLUSTER MYID")?;
             let follow = format!("CLUSTER REPLICATE {id}");
             let until = Instant::now() + PATIENCE;
@@ -222,9 +225,9 @@ impl Redis {
             if replication.contains("role:slave") && !follows {
                 return Ok(Some(format!("{name} does not follow its master")));
             }
-            let is_alone = !replication.contains("state=online");
-            if replication.contains("role:master") && is_alone {
-                return Ok(Some(format!("nobody follows {name}")));
+            let following = replication.matches("state=online").count();
+            if replication.contains("role:master") && following < usize::from(self.replicas) {
+                return Ok(Some(format!("{following} of {} follow {name}", self.replicas)));
             }
         }
         Ok(None)

@@ -94,6 +94,18 @@ fn resumed_after(firings: &[Firing], from_us: u64, until_us: u64) -> Option<Dura
     Some(Duration::from_micros(last_us? - from_us))
 }
 
+/// How late firings were that were due in this time, in words: half of them, and the worst.
+fn lateness(firings: &[Firing], from_us: u64, until_us: u64) -> Option<String> {
+    let due = firings.iter().filter(|f| (from_us..until_us).contains(&(f.due_ms * 1_000)));
+    let mut late: Vec<Duration> = due.map(|firing| firing.late()).collect();
+    late.sort_unstable();
+    let (median, worst) = (late.get(late.len() / 2)?.as_secs_f64(), late.last()?.as_secs_f64());
+    Some(format!(
+        "{} were due meanwhile, {median:.2} s late (median), {worst:.2} s (worst)",
+        late.len()
+    ))
+}
+
 /// A line for each event, and one for all node deaths.
 pub(super) fn lines(history: &History, events: &[Event]) -> Vec<String> {
     let firings = firings(history);
@@ -110,7 +122,9 @@ pub(super) fn lines(history: &History, events: &[Event]) -> Vec<String> {
         if event.fault.kills_a_node() {
             deaths.push(resumed.unwrap_or_default());
         }
-        lines.push(format!("{event}; {waited}"));
+        let meanwhile = lateness(&firings, event.from_us, event.healed_us);
+        let meanwhile = meanwhile.filter(|_| event.fault.slows()).map(|text| format!("; {text}"));
+        lines.push(format!("{event}; {waited}{}", meanwhile.unwrap_or_default()));
     }
     deaths.sort_unstable();
     if let (Some(worst), Some(median)) = (deaths.last(), deaths.get(deaths.len() / 2)) {
@@ -146,6 +160,9 @@ mod tests {
         assert_eq!(after(9_000_000), Some(Duration::from_millis(1_400)));
         assert_eq!(after(1_400_000), Some(Duration::from_millis(600)));
         assert_eq!(resumed_after(&firings[1..2], 1_000_000, 9_000_000), None);
+        let meanwhile = lateness(&firings, 1_000_000, 2_000_000).unwrap();
+        assert_eq!(meanwhile, "2 were due meanwhile, 0.90 s late (median), 0.90 s (worst)");
+        assert_eq!(lateness(&firings, 2_000_000, 3_000_000), None);
         assert!((due_s(&firings[1], 1_000_000) - 0.2).abs() < 1e-9);
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Stage {
     pub(super) nodes: Vec<Node>,
     pub(super) redis: Redis,
     pub(super) world: Arc<World>,
+    /// How long a master stays away after a replica has taken its place; at random, unless it is said.
+    pub(super) master_away: Option<Duration>,
 }
 
 impl Stage {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rand::rngs::SmallRng;
 
-use super::{Done, Stage, last, some_master, some_node};
+use super::{Done, Stage, last, some_master, some_node, stay_away};
 use crate::clock::now_us;
 use crate::torture::nodes::network::{Host, Side, cut_off, join};
 
@@ -59,13 +59,13 @@ async fn isolate(
     let from_us = now_us();
     cut_off(&island, Side::Store)?;
     let promoted = stage.redis.wait_for_promotion(master, replica).await?;
-    last(rng, REPLACED_MS).await;
+    stay_away(stage, rng, REPLACED_MS).await;
     join(&island, Side::Store)?;
     let cut = Duration::from_micros(now_us() - from_us);
     let names: Vec<&str> = island.iter().map(|host| host.name.as_str()).collect();
     let names = names.join(" and ");
     Ok(Done::since(
         from_us,
-        format!("{names} for {cut:.1?}, the replica took over in {promoted:.1?}"),
+        format!("{names} for {cut:.1?}, a replica took over in {promoted:.1?}"),
     ))
 }

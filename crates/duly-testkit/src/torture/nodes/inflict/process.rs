@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rand::rngs::SmallRng;
 
-use super::{Done, Stage, last, some_master, some_node};
+use super::{Done, Stage, last, some_master, some_node, stay_away};
 use crate::clock::now_us;
 
 /// How long a killed node stays away, in milliseconds: until the others have taken over for certain.
@@ -14,7 +14,7 @@ const AWAY_MS: std::ops::Range<u64> = 4_000..6_000;
 /// How long a node stands still, in milliseconds: longer than it is waited for.
 const STILL_MS: std::ops::Range<u64> = 3_000..7_000;
 
-/// How long a promoted replica is alone, in milliseconds.
+/// How long a master stays away when a replica has taken its place, in milliseconds.
 const ALONE_MS: std::ops::Range<u64> = 500..2_000;
 
 pub(super) async fn kill_node(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
@@ -53,8 +53,12 @@ pub(super) async fn kill_master(stage: &mut Stage, rng: &mut SmallRng) -> Result
     let from_us = now_us();
     stage.redis.peers[master].kill();
     let promoted = stage.redis.wait_for_promotion(master, replica).await?;
-    last(rng, ALONE_MS).await;
+    stay_away(stage, rng, ALONE_MS).await;
     let peer = &mut stage.redis.peers[master];
     peer.start_again()?;
-    Ok(Done::since(from_us, format!("{}, its replica took over in {promoted:.1?}", peer.host.name)))
+    let away = Duration::from_micros(now_us() - from_us);
+    Ok(Done::since(
+        from_us,
+        format!("{} for {away:.1?}, a replica took over in {promoted:.1?}", peer.host.name),
+    ))
 }

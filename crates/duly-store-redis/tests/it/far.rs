@@ -1,0 +1,221 @@
+//! A server that is far away, and replicas that confirm late: what stands in whose way.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use duly_core::Millis;
+use duly_store::{
+    Error, NodeRun, Outcome, Store,
+    deployment::{Beat, Interest, Presence},
+};
+use duly_store_redis::RedisStore;
+use futures::future::join_all;
+
+use crate::{
+    calls::{apply, open, options, schedule, schedule_op, until},
+    server::Server,
+};
+
+/// A way to a server that takes a time in each direction.
+struct Way {
+    port: u16,
+    seen: Arc<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    takes_ms: AtomicU64,
+    /// Bytes of `PING`s that came by.
+    pings: AtomicUsize,
+}
+
+impl Way {
+    /// Takes no time yet.
+    fn to(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let seen = Arc::new(Seen::default());
+        let own = Arc::clone(&seen);
+        thread::spawn(move || {
+            for caller in listener.incoming().map_while(Result::ok) {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
+                let again = |stream: &TcpStream| stream.try_clone().expect("a stream");
+                carry(again(&caller), again(&server), Arc::clone(&own));
+                carry(server, caller, Arc::clone(&own));
+            }
+        });
+        Self { port, seen }
+    }
+
+    fn takes(&self, ms: u64) {
+        self.seen.takes_ms.store(ms, Ordering::SeqCst);
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+/// Carries bytes in one direction, in order, until one side ends.
+fn carry(mut from: TcpStream, mut to: TcpStream, seen: Arc<Seen>) {
+    to.set_nodelay(true).expect("a socket");
+    let (enter, under_way) = mpsc::channel::<(Instant, Vec<u8>)>();
+    thread::spawn(move || {
+        let mut bytes = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            let pings = bytes[..count].windows(4).filter(|word| word == b"PING").count();
+            seen.pings.fetch_add(pings, Ordering::SeqCst);
+            let takes = Duration::from_millis(seen.takes_ms.load(Ordering::SeqCst));
+            if enter.send((Instant::now() + takes, bytes[..count].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+    thread::spawn(move || {
+        for (leaves, bytes) in under_way {
+            thread::sleep(leaves.saturating_duration_since(Instant::now()));
+            if to.write_all(&bytes).is_err() {
+                return;
+            }
+        }
+        let _gone = to.shutdown(Shutdown::Both);
+    });
+}
+
+fn beat(run: u64) -> Beat {
+    Beat {
+        run: NodeRun(run),
+        name: "n".to_owned(),
+        protocols: (1, 1),
+        presence: Presence::Joining,
+        waits: Interest::default(),
+        dead: Vec::new(),
+    }
+}
+
+async fn joins(store: &RedisStore, run: u64) -> bool {
+    let nodes = store.deployment().expect("nodes share it");
+    nodes.beat(beat(run)).await.is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_find_an_idle_connection_far_away_ask_once_for_all() {
+    let server = Server::start(&[]);
+    let way = Way::to(server.port());
+    let mut wanted = options(&way.url(), 1);
+    wanted.connections = 1;
+    let store = open(&wanted).await;
+    way.takes(200);
+    // Longer than a connection may be idle until it is asked whether it is there.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let before = way.seen.pings.load(Ordering::SeqCst);
+    let names: Vec<String> = (0..20).map(|i| format!("t{i}")).collect();
+    join_all(names.iter().map(|text| schedule(&store, text, Millis::ZERO))).await;
+    let asked = way.seen.pings.load(Ordering::SeqCst) - before;
+    // One for the calls, and one for the look whether the server is there, at most.
+    assert!((1..=2).contains(&asked), "20 calls asked {asked} times");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_find_a_connection_dead_wait_for_one_time_out() {
+    let server = Server::start(&[]);
+    let way = Way::to(server.port());
+    let mut wanted = options(&way.url(), 1);
+    (wanted.connections, wanted.answer_within) = (1, Duration::from_secs(1));
+    let store = open(&wanted).await;
+    // What enters now never leaves, nor what comes after it on the same connection.
+    way.takes(3_600_000);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let before = way.seen.pings.load(Ordering::SeqCst);
+    let names: Vec<String> = (0..20).map(|i| format!("t{i}")).collect();
+    let began = Instant::now();
+    let calls = join_all(names.iter().map(|text| schedule(&store, text, Millis::ZERO)));
+    let heals = async {
+        let pings = || way.seen.pings.load(Ordering::SeqCst);
+        until("it is asked", async || (pings() > before).then_some(())).await;
+        way.takes(0);
+    };
+    let (outcomes, ()) = tokio::join!(calls, heals);
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Created(_))), "{outcomes:?}");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "20 calls took {took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_beat_is_sent_without_asking_whether_the_server_is_there() {
+    let server = Server::start(&[]);
+    let way = Way::to(server.port());
+    let mut wanted = options(&way.url(), 1);
+    wanted.connections = 1;
+    let store = open(&wanted).await;
+    assert!(joins(&store, 1).await);
+    way.takes(500);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let sent = Instant::now();
+    assert!(joins(&store, 2).await);
+    let took = sent.elapsed();
+    assert!(took < Duration::from_millis(1_500), "one way there and one back, not two: {took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_beat_is_not_held_up_by_a_change_that_waits_for_replicas() {
+    let server = Server::start(&[]);
+    let mut wanted = options(&server.url(), 1);
+    (wanted.connections, wanted.replicas_within) = (1, Duration::from_secs(5));
+    open(&wanted).await;
+    wanted.min_replicas = 1;
+    let store = RedisStore::open(&wanted).await.expect("the store opens");
+    assert!(joins(&store, 1).await);
+    let change = apply(&store, schedule_op("t", Millis::ZERO));
+    let mut change = std::pin::pin!(change);
+    let mut beats = 0;
+    // There is no replica: the change is in doubt after five seconds.
+    loop {
+        tokio::select! {
+            biased;
+            joined = joins(&store, 2 + beats) => {
+                assert!(joined);
+                beats += 1;
+            }
+            answer = &mut change => {
+                let in_doubt = matches!(&answer, Ok(Outcome::Failed(Error::InDoubt { .. })));
+                assert!(in_doubt, "{answer:?}");
+                break;
+            }
+            () = tokio::time::sleep(Duration::from_secs(2)) => panic!("no beat came through"),
+        }
+        if beats == 1_000 {
+            break;
+        }
+    }
+    assert!(beats > 10, "{beats} beats in five seconds");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_nobody_waits_for_any_more_is_made_to_the_end() {
+    let mut server = Server::start(&[]);
+    let way = Way::to(server.port());
+    let mut wanted = options(&way.url(), 1);
+    wanted.connections = 1;
+    let store = open(&wanted).await;
+    server.kill();
+    until("its end is noticed", async || (!joins(&store, 1).await).then_some(())).await;
+    server.start_again();
+    way.takes(100);
+    // Less than a connection takes: four ways there and back.
+    let patience = Duration::from_millis(450);
+    let heard = until("a beat is heard", async || {
+        let answer = tokio::time::timeout(patience, joins(&store, 2)).await;
+        matches!(answer, Ok(true)).then_some(())
+    });
+    tokio::time::timeout(Duration::from_secs(20), heard).await.expect("a beat is heard");
+}

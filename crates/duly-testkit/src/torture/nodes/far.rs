@@ -1,0 +1,186 @@
+//! Hosts that are far away: every packet between them and all others takes a time, and may get lost.
+//!
+//! ```text
+//!   hosts ── ports ── bridge `far` ── tap ══ held here ══ tap ── bridge of the side ── all others
+//! ```
+//!
+//! What netem would do in the kernel, in user space, as not every kernel has it: the ports of the
+//! hosts are put on a bridge of their own, and each frame between that and the bridge where they were
+//! passes through the tool. Addresses, connections and servers know nothing of it. Frames never
+//! overtake each other; among themselves the hosts are as near as ever. Only one group is far at a
+//! time.
+
+use std::fmt;
+use std::io;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tun_rs::{AsyncDevice, DeviceBuilder, Layer};
+
+use super::network::{self, Host, Side};
+
+/// The bridge of hosts that are far.
+pub(super) const FAR: &str = "far";
+
+/// The devices through which frames come and go: on that bridge, and on that of everybody else.
+const TAPS: [&str; 2] = ["far-here", "far-there"];
+
+/// Longest frame: no segment is longer than the links allow.
+const FRAME_MAX: usize = 2_048;
+
+/// What a way does to a frame, in each direction.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Way {
+    /// How long a frame takes, in milliseconds.
+    pub(super) takes_ms: RangeInclusive<u64>,
+    /// How many of a hundred get lost.
+    pub(super) lost_percent: u32,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lost_percent > 0 {
+            write!(f, "{} % of the packets lost", self.lost_percent)
+        } else {
+            write!(f, "{} to {} ms each way", self.takes_ms.start(), self.takes_ms.end())
+        }
+    }
+}
+
+/// One direction of a way: when the frames that enter it leave it.
+#[derive(Debug)]
+struct Direction {
+    way: Way,
+    rng: SmallRng,
+    last: Option<Instant>,
+}
+
+impl Direction {
+    const fn new(way: Way, rng: SmallRng) -> Self {
+        Self { way, rng, last: None }
+    }
+
+    /// When a frame that enters now leaves, behind those before it; `None` when it gets lost.
+    fn leaves(&mut self, now: Instant) -> Option<Instant> {
+        if self.rng.random_range(0..100) < self.way.lost_percent {
+            return None;
+        }
+        let takes = Duration::from_millis(self.rng.random_range(self.way.takes_ms.clone()));
+        let leaves = self.last.map_or(now + takes, |last| last.max(now + takes));
+        self.last = Some(leaves);
+        Some(leaves)
+    }
+}
+
+/// Hosts that are far, until they are brought [`back`](Far::back).
+#[derive(Debug)]
+pub(super) struct Far {
+    hosts: Vec<Host>,
+    side: Side,
+    carriers: JoinSet<io::Result<()>>,
+}
+
+/// Why no host can be far on this machine, if that is so.
+pub(super) fn missing() -> Option<String> {
+    let probe = DeviceBuilder::new().name("far-probe").layer(Layer::L2).build_sync();
+    probe.err().map(|error| format!("no tap device can be made ({error}): it takes /dev/net/tun"))
+}
+
+impl Far {
+    /// From now on every frame of these hosts on this side goes this way.
+    pub(super) fn put(hosts: &[&Host], side: Side, way: &Way, rng: &mut SmallRng) -> Result<Self> {
+        let mut ends = Vec::new();
+        for (name, bridge) in TAPS.into_iter().zip([FAR, side.word()]) {
+            let tap = DeviceBuilder::new().name(name).layer(Layer::L2).build_async();
+            ends.push(Arc::new(tap.with_context(|| format!("cannot make the device {name}"))?));
+            network::join_bridge(name, bridge)?;
+        }
+        let mut carriers = JoinSet::new();
+        for (from, to) in [(0, 1), (1, 0)] {
+            let direction = Direction::new(way.clone(), SmallRng::from_rng(rng));
+            carriers.spawn(carry(Arc::clone(&ends[from]), Arc::clone(&ends[to]), direction));
+        }
+        network::put_far(hosts, side)?;
+        Ok(Self { hosts: hosts.iter().copied().cloned().collect(), side, carriers })
+    }
+
+    /// They are as near as they were. What is on its way gets lost.
+    pub(super) fn back(mut self) -> Result<()> {
+        network::join(&self.hosts.iter().collect::<Vec<_>>(), self.side)?;
+        match self.carriers.try_join_next() {
+            None => Ok(()),
+            Some(Ok(Err(error))) => bail!("frames were carried no further: {error}"),
+            Some(ended) => bail!("frames were carried no further: {ended:?}"),
+        }
+    }
+}
+
+/// Carries frames in one direction, until it is aborted.
+async fn carry(
+    from: Arc<AsyncDevice>,
+    to: Arc<AsyncDevice>,
+    mut direction: Direction,
+) -> io::Result<()> {
+    let (enter, mut under_way) = mpsc::unbounded_channel();
+    let takes = async {
+        let mut frame = [0; FRAME_MAX];
+        loop {
+            let length = from.recv(&mut frame).await?;
+            if let Some(leaves) = direction.leaves(Instant::now()) {
+                let sent = enter.send((leaves, frame[..length].to_vec()));
+                sent.map_err(io::Error::other)?;
+            }
+        }
+    };
+    let gives = async {
+        while let Some((leaves, frame)) = under_way.recv().await {
+            sleep_until(leaves).await;
+            to.send(&frame).await?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        ended = takes => ended,
+        ended = gives => ended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_take_their_time_in_order_and_some_get_lost() {
+        let way = Way { takes_ms: 100..=140, lost_percent: 5 };
+        let mut direction = Direction::new(way, SmallRng::seed_from_u64(1));
+        let start = Instant::now();
+        let (mut last, mut lost) = (start, 0);
+        for frame in 0..10_000 {
+            let now = start + Duration::from_millis(frame);
+            let Some(leaves) = direction.leaves(now) else {
+                lost += 1;
+                continue;
+            };
+            let took = leaves - now;
+            assert!((100..=140).contains(&took.as_millis()), "{took:?}");
+            assert!(leaves >= last);
+            last = leaves;
+        }
+        assert!((400..600).contains(&lost), "{lost}");
+    }
+
+    #[test]
+    fn a_way_says_what_it_does() {
+        let slow = Way { takes_ms: 80..=120, lost_percent: 0 };
+        assert_eq!(slow.to_string(), "80 to 120 ms each way");
+        let lossy = Way { takes_ms: 0..=0, lost_percent: 3 };
+        assert_eq!(lossy.to_string(), "3 % of the packets lost");
+    }
+}
