@@ -168,11 +168,11 @@ async fn visit(shared: &Arc<Shared>, shard: ShardId, times: &mut Times) -> Resul
         // next is to be made: whoever claimed sees to that, for others too if nobody waits here any more.
         let expected = pull::take_expected(shared, shard);
         for namespace in &expected {
-            if shared.pull.is_waited_for(namespace) {
-                pull::ready(shared, shard, namespace);
-            } else {
+            if !shared.pull.is_waited_for(namespace) {
                 pass_on(shared, shard, namespace);
             }
+            // The next call that comes looks there first.
+            pull::ready(shared, shard, namespace);
         }
         // Something else, as the end of a lease that was granted here.
         let left = times.walked_at.saturating_add(VISIT_PAUSE).saturating_sub(shared.clock.boot());

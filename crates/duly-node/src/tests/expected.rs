@@ -104,3 +104,24 @@ async fn what_a_node_expects_for_a_call_that_has_gone_it_tells_the_others() {
     nodes.pass(200).await;
     assert_eq!(announced.try_recv().ok(), Some((ShardId(0), namespace)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_expected_while_no_call_waited_is_found_by_the_next_call() {
+    let nodes = Together::start(2).await;
+    let owner = nodes.owner();
+    let world = &nodes.worlds[1 - owner];
+    let consumer = consume(world);
+    nodes.pass(2_000).await;
+    world.schedule_pull("x", ms(50)).await;
+    world.schedule_pull("y", ms(100)).await;
+    nodes.pass(50).await;
+    assert_eq!(world.state("x").await, State::InFlight);
+    // Busy with the first, it comes back when the second is due; and nobody else tells of it.
+    consumer.abort();
+    nodes.worlds[owner].flaky.cut_off(true);
+    nodes.pass(100).await;
+    let consumer = consume(world);
+    world.quiet().await;
+    assert_eq!(world.state("y").await, State::InFlight);
+    consumer.abort();
+}
