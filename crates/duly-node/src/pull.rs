@@ -222,7 +222,12 @@ pub(crate) fn expect(shared: &Shared, shard: ShardId, namespace: &NamespaceName,
 
 /// Takes out namespaces that were expected to have something in a shard by now.
 pub(crate) fn take_expected(shared: &Shared, shard: ShardId) -> Vec<NamespaceName> {
-    shared.pull.expected.lock().take_due(shard, shared.clock.wall())
+    let (due, next) = shared.pull.expected.lock().take_due(shard, shared.clock.wall());
+    if let Some(wall) = next {
+        // A shard is woken at one time, so the next may have been forgotten for one before it.
+        shared.waker.wake_by(shard, wall);
+    }
+    due
 }
 
 /// A shard is walked unless a claim has said that there is nothing else.
@@ -339,9 +344,9 @@ async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serv
     loop {
         let head = shared.pull.waiters.lock().head(&namespace);
         let Some(mut head) = head else {
-            // Whoever was expected here has gone.
-            let left = shared.pull.hints.lock().take(&namespace, usize::MAX);
-            for shard in left {
+            // No claim is made where one was to tell of the rest of the shard.
+            let unclaimed = shared.pull.hints.lock().shards(&namespace);
+            for shard in unclaimed {
                 walk_unless(&shared, shard, false);
             }
             return;

@@ -27,10 +27,15 @@ impl Expected {
         }
     }
 
-    /// Takes out those that have something by now.
-    pub(super) fn take_due(&mut self, shard: ShardId, wall: Duration) -> Vec<NamespaceName> {
-        let Some(known) = self.0.get_mut(&shard) else { return Vec::new() };
-        known.extract_if(.., |(_, at)| *at <= wall).map(|(namespace, _)| namespace).collect()
+    /// Takes out those that have something by now, and says when the next will.
+    pub(super) fn take_due(
+        &mut self,
+        shard: ShardId,
+        wall: Duration,
+    ) -> (Vec<NamespaceName>, Option<Duration>) {
+        let Some(known) = self.0.get_mut(&shard) else { return (Vec::new(), None) };
+        let due = known.extract_if(.., |(_, at)| *at <= wall).map(|(name, _)| name).collect();
+        (due, known.iter().map(|(_, at)| *at).min())
     }
 }
 
@@ -47,13 +52,13 @@ mod tests {
         expected.add(ShardId(1), &name("b"), at(7));
         expected.add(ShardId(1), &name("a"), at(6));
         expected.add(ShardId(2), &name("a"), at(1));
-        assert_eq!(expected.take_due(ShardId(1), at(5)), []);
-        assert_eq!(expected.take_due(ShardId(1), at(6)), [name("a")]);
-        assert_eq!(expected.take_due(ShardId(1), at(9)), [name("b")]);
-        assert_eq!(expected.take_due(ShardId(1), at(9)), []);
+        assert_eq!(expected.take_due(ShardId(1), at(5)), (vec![], Some(at(6))));
+        assert_eq!(expected.take_due(ShardId(1), at(6)), (vec![name("a")], Some(at(7))));
+        assert_eq!(expected.take_due(ShardId(1), at(9)), (vec![name("b")], None));
+        assert_eq!(expected.take_due(ShardId(1), at(9)), (vec![], None));
         for i in 0..2 * OF_A_SHARD_MAX {
             expected.add(ShardId(1), &name(&format!("n{i}")), at(1));
         }
-        assert_eq!(expected.take_due(ShardId(1), at(1)).len(), OF_A_SHARD_MAX);
+        assert_eq!(expected.take_due(ShardId(1), at(1)).0.len(), OF_A_SHARD_MAX);
     }
 }

@@ -61,6 +61,11 @@ impl Hints {
         std::iter::from_fn(|| known.shards.pop_first()).take(most).collect()
     }
 
+    /// Shards that have something, as far as is known.
+    pub(super) fn shards(&self, namespace: &NamespaceName) -> Vec<ShardId> {
+        self.0.get(namespace).map_or_else(Vec::new, |known| known.shards.iter().copied().collect())
+    }
+
     /// A look at every shard that began then has found nothing.
     pub(super) fn all_empty(&mut self, namespace: &NamespaceName, began_at: Duration) {
         self.known(namespace).empty_at = Some(began_at);
@@ -95,6 +100,7 @@ mod tests {
         for shard in [5, 3, 5, 9] {
             hints.add(&name, ShardId(shard));
         }
+        assert_eq!(hints.shards(&name), [3, 5, 9].map(ShardId));
         assert_eq!(hints.take(&name, 2), [ShardId(3), ShardId(5)]);
         assert_eq!(hints.take(&name, 9), [ShardId(9)]);
     }
