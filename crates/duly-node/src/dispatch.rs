@@ -231,7 +231,7 @@ fn pass_on(shared: &Arc<Shared>, shard: ShardId, namespace: &NamespaceName) {
     let mut found = Found::default();
     announce(shared, shard, namespace, &mut found);
     if let Some(wait) = found.next_due_in {
-        pull::expect(shared, shard, namespace, wall_after(&*shared.clock, wait));
+        pull::expect(shared, shard, namespace, wall_after(&*shared.clock, wait), false);
     }
 }
 

@@ -38,6 +38,8 @@ pub use held::{Held, OnItsWay};
 use hints::Hints;
 use waiters::{Empty, Patience, Serve, Waiters};
 
+/// How long a claim may take to tell whether a shard has anything else, until that is looked for.
+const TOLD_WITHIN: Duration = Duration::from_millis(50);
 /// When a caller that found the line full may come again.
 const FULL_RETRY_AFTER: Millis = Millis::from_secs(1);
 
@@ -211,12 +213,26 @@ pub(crate) fn ready_unwalked(shared: &Arc<Shared>, shard: ShardId, namespace: &N
     ready(shared, shard, namespace);
     if !shared.pull.is_waited_for(namespace) {
         walk_unless(shared, shard, false);
+        return;
     }
+    // The claim may wait for one in another shard, whose server is away.
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        tokio::time::sleep(TOLD_WITHIN).await;
+        walk_unless(&shared, shard, false);
+    });
 }
 
-/// A namespace that has claimed in a shard will have something there again at this wall time.
-pub(crate) fn expect(shared: &Shared, shard: ShardId, namespace: &NamespaceName, wall: Duration) {
-    shared.pull.expected.lock().add(shard, namespace, wall);
+/// A namespace that has claimed in a shard will have something there again at this wall time, which is
+/// the first thing of `all`, or of one kind.
+pub(crate) fn expect(
+    shared: &Shared,
+    shard: ShardId,
+    namespace: &NamespaceName,
+    wall: Duration,
+    all: bool,
+) {
+    shared.pull.expected.lock().add(shard, namespace, wall, all);
     shared.waker.wake_by(shard, wall);
 }
 

@@ -120,7 +120,8 @@ async fn claim_kinds(
     if let Some(next_here) = claimed.next_here
         && shared.nodes.is_shared()
     {
-        expect(shared, shard, &request.namespace, wall.saturating_add(next_here));
+        let all = first_max > 0 && retry_max > 0;
+        expect(shared, shard, &request.namespace, wall.saturating_add(next_here), all);
     }
     if let Some(next_due_in) = claimed.next_due_in {
         // The end of a lease granted here may be the next thing to happen.

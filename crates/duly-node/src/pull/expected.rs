@@ -17,11 +17,18 @@ const OF_A_SHARD_MAX: usize = 32;
 pub(super) struct Expected(FxHashMap<ShardId, Vec<(NamespaceName, Duration)>>);
 
 impl Expected {
-    /// A namespace will have something in a shard at this time.
-    pub(super) fn add(&mut self, shard: ShardId, namespace: &NamespaceName, at: Duration) {
+    /// A namespace will have something in a shard at this time; `all` when that is the first thing of
+    /// all, and not only of what was looked at.
+    pub(super) fn add(
+        &mut self,
+        shard: ShardId,
+        namespace: &NamespaceName,
+        at: Duration,
+        all: bool,
+    ) {
         let known = self.0.entry(shard).or_default();
         if let Some(entry) = known.iter_mut().find(|(name, _)| name == namespace) {
-            entry.1 = at;
+            entry.1 = if all { at } else { at.min(entry.1) };
         } else if known.len() < OF_A_SHARD_MAX {
             known.push((namespace.clone(), at));
         }
@@ -48,16 +55,17 @@ mod tests {
         let name = |text: &str| NamespaceName::new(text).unwrap();
         let at = Duration::from_secs;
         let mut expected = Expected::default();
-        expected.add(ShardId(1), &name("a"), at(5));
-        expected.add(ShardId(1), &name("b"), at(7));
-        expected.add(ShardId(1), &name("a"), at(6));
-        expected.add(ShardId(2), &name("a"), at(1));
+        expected.add(ShardId(1), &name("a"), at(5), true);
+        expected.add(ShardId(1), &name("b"), at(7), true);
+        expected.add(ShardId(1), &name("a"), at(6), true);
+        expected.add(ShardId(1), &name("a"), at(8), false);
+        expected.add(ShardId(2), &name("a"), at(1), true);
         assert_eq!(expected.take_due(ShardId(1), at(5)), (vec![], Some(at(6))));
         assert_eq!(expected.take_due(ShardId(1), at(6)), (vec![name("a")], Some(at(7))));
         assert_eq!(expected.take_due(ShardId(1), at(9)), (vec![name("b")], None));
         assert_eq!(expected.take_due(ShardId(1), at(9)), (vec![], None));
         for i in 0..2 * OF_A_SHARD_MAX {
-            expected.add(ShardId(1), &name(&format!("n{i}")), at(1));
+            expected.add(ShardId(1), &name(&format!("n{i}")), at(1), true);
         }
         assert_eq!(expected.take_due(ShardId(1), at(1)).0.len(), OF_A_SHARD_MAX);
     }

@@ -125,3 +125,21 @@ async fn what_was_expected_while_no_call_waited_is_found_by_the_next_call() {
     assert_eq!(world.state("y").await, State::InFlight);
     consumer.abort();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_hangs_holds_up_no_webhook_of_the_shard() {
+    let mut nodes = Together::start(1).await;
+    let consumer = consume(&nodes.worlds[0]);
+    nodes.pass(2_000).await;
+    nodes.worlds[0].schedule_pull("x", ms(100)).await;
+    nodes.worlds[0].schedule_pull("y", ms(200)).await;
+    nodes.worlds[0].schedule("w", ms(200), A).await;
+    nodes.pass(150).await;
+    assert_eq!(nodes.worlds[0].state("x").await, State::InFlight);
+    let hangs = nodes.worlds[0].flaky.doom_claim();
+    nodes.pass(150).await;
+    let call = nodes.worlds[0].try_call();
+    assert_eq!(call.expect("it is sent meanwhile").envelope.id.as_str(), "w");
+    hangs.notify_one();
+    consumer.abort();
+}
