@@ -12,6 +12,7 @@ use std::{
 
 use duly_core::{
     Incarnation, Invalid, NamespaceName, Schedule, Timer, Timestamp,
+    schedule::When,
     shard::{ShardId, shard_of},
 };
 use duly_store::{Command, Operation, Outcome, Refusal, Result, TimerView};
@@ -25,7 +26,7 @@ use crate::{
     error::{damaged, unavailable},
     link::Call,
     rate::{Grant, Pace},
-    record::{self, Record},
+    record::{self, Packed, Record},
     reply::Reply,
     script::Script,
 };
@@ -46,29 +47,68 @@ type Item = (usize, Command, Option<Sent>);
 /// Schedules of one namespace that share a script.
 #[derive(Default)]
 struct Group {
-    arguments: Vec<Vec<u8>>,
-    bytes: usize,
+    schedules: Schedules,
     items: Vec<Item>,
 }
 
 impl Group {
     const fn is_full(&self, more: usize) -> bool {
         let some = !self.items.is_empty();
-        some && (self.items.len() >= GROUP || self.bytes + more > GROUP_BYTES)
-    }
-
-    fn add(&mut self, arguments: Vec<Vec<u8>>, bytes: usize, item: Item) {
-        self.arguments.extend(arguments);
-        self.bytes += bytes;
-        self.items.push(item);
+        some && (self.items.len() >= GROUP || self.schedules.bytes + more > GROUP_BYTES)
     }
 
     /// The call, with what answers for its schedules keeping to the rate.
     fn into_call(self, name: &NamespaceName, pace: Vec<u8>) -> (Call, Vec<Item>) {
-        let mut arguments = vec![name.as_str().as_bytes().to_vec(), pace];
-        arguments.extend(self.arguments);
-        (Call::new(Script::Schedule, arguments), self.items)
+        (Call::new(Script::Schedule, self.schedules.arguments(name, pace)), self.items)
     }
+}
+
+/// Schedules as the script takes them.
+#[derive(Default)]
+pub(crate) struct Schedules {
+    count: usize,
+    /// Four arguments of each.
+    each: Vec<Vec<u8>>,
+    /// What more there is to say of some: five arguments.
+    more: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Schedules {
+    pub(crate) fn add(&mut self, schedule: &Schedule, record: &Record, packed: Packed) {
+        let (sign, ms) = match schedule.when {
+            When::At(at) => ("", at.unix_ms()),
+            When::After(delay) => ("+", delay.ms()),
+        };
+        self.count += 1;
+        self.bytes += size_of(&packed);
+        self.each.push(schedule.id.as_str().as_bytes().to_vec());
+        self.each.push(format!("{sign}{ms}").into_bytes());
+        self.each.push(packed.record[..record::TIMES.start].to_vec());
+        self.each.push(packed.record[record::TIMES.end..].to_vec());
+        let origin = case::origin_of(record);
+        if origin.is_some() || packed.payload.is_some() || schedule.expire_after.is_some() {
+            let bytes = schedule.payload.as_ref().map_or(0, |payload| payload.bytes.len());
+            let expires = schedule.expire_after.map(|after| digits(after.ms()));
+            self.more.push(digits(self.count));
+            self.more.push(origin.unwrap_or_default().into_bytes());
+            self.more.push(packed.payload.unwrap_or_default());
+            self.more.push(digits(bytes));
+            self.more.push(expires.unwrap_or_default());
+        }
+    }
+
+    pub(crate) fn arguments(self, name: &NamespaceName, pace: Vec<u8>) -> Vec<Vec<u8>> {
+        let mut arguments = vec![name.as_str().as_bytes().to_vec(), pace, digits(self.count)];
+        arguments.extend(self.each);
+        arguments.extend(self.more);
+        arguments
+    }
+}
+
+/// About how many bytes of arguments a record makes.
+fn size_of(packed: &Packed) -> usize {
+    packed.record.len() + packed.payload.as_ref().map_or(0, Vec::len)
 }
 
 /// A schedule that was sent as a new timer.
@@ -116,14 +156,15 @@ impl Deployment {
                         continue;
                     };
                     let how = Sent { incarnation, lane: record.lane };
-                    let arguments = schedule_arguments(schedule, &record);
-                    let bytes = arguments.iter().map(Vec::len).sum();
+                    let packed = record.pack(rand::random::<u64>().to_be_bytes());
+                    let bytes = size_of(&packed);
                     let groups = groups.entry(command.namespace.clone()).or_default();
                     if groups.last().is_none_or(|group| group.is_full(bytes)) {
                         groups.push(Group::default());
                     }
                     if let Some(group) = groups.last_mut() {
-                        group.add(arguments, bytes, (i, command, Some(how)));
+                        group.schedules.add(schedule, &record, packed);
+                        group.items.push((i, command, Some(how)));
                     }
                 }
                 _ => slow.push((i, command)),
@@ -222,26 +263,6 @@ fn next_round(waiting: &mut VecDeque<(usize, Command)>) -> Vec<(usize, Command)>
     later.append(waiting);
     *waiting = later;
     round
-}
-
-pub(crate) fn schedule_arguments(schedule: &Schedule, record: &Record) -> Vec<Vec<u8>> {
-    let packed = record.pack(rand::random::<u64>().to_be_bytes());
-    let (mode, ms) = match schedule.when {
-        duly_core::schedule::When::At(at) => ("at", at.unix_ms()),
-        duly_core::schedule::When::After(delay) => ("after", delay.ms()),
-    };
-    let bytes = schedule.payload.as_ref().map_or(0, |payload| payload.bytes.len());
-    vec![
-        schedule.id.as_str().as_bytes().to_vec(),
-        mode.as_bytes().to_vec(),
-        digits(ms),
-        packed.record[..record::TIMES.start].to_vec(),
-        packed.record[record::TIMES.end..].to_vec(),
-        case::origin_of(record).unwrap_or_default().into_bytes(),
-        packed.payload.unwrap_or_default(),
-        digits(bytes),
-        schedule.expire_after.map_or_else(Vec::new, |after| digits(after.ms())),
-    ]
 }
 
 /// Takes the answer of a script apart: what it carried out, and what wants a closer look. Answers

@@ -7,8 +7,7 @@ use duly_core::{
 };
 
 use crate::{
-    RedisStore, apply::schedule_arguments, case, deployment::Deployment, reply::Reply,
-    script::Script,
+    RedisStore, apply::Schedules, case, deployment::Deployment, reply::Reply, script::Script,
 };
 
 /// The one namespace of such a test.
@@ -30,8 +29,9 @@ pub(crate) fn shard(store: &RedisStore, text: &str) -> ShardId {
 pub(crate) async fn schedule(store: &RedisStore, text: &str) -> String {
     let schedule = timer(text);
     let record = case::fresh(&schedule, Incarnation(1)).expect("a record");
-    let mut arguments = vec![name().as_str().into(), Vec::new()];
-    arguments.extend(schedule_arguments(&schedule, &record));
+    let mut schedules = Schedules::default();
+    schedules.add(&schedule, &record, record.pack([0; 8]));
+    let arguments = schedules.arguments(&name(), Vec::new());
     let mut reply = ask(&store.deployment, shard(store, text), Script::Schedule, arguments).await;
     let _now = reply.time().expect("a time");
     reply.text().expect("a word")

@@ -73,9 +73,10 @@ local function touch(dir, member)
   of_dir[member] = block
   return block
 end
-local function block_add(dir, at, id)
+-- `text` is the time as it is written, where that is known.
+local function block_add(dir, at, id, text)
   local add = touch(dir, block_of(dir, at, id) or '').add
-  add[#add + 1] = { at, id }
+  add[#add + 1] = { at, id, text or digits(at) }
 end
 -- `place` is how many stand before it in its block, where that is known.
 local function block_drop(dir, member, id, place)
@@ -109,10 +110,10 @@ local function write_parts(dir, member, rows)
     local begin = rows[from][2] .. NUL .. n
     -- The first block may have got what comes before where it began.
     if part == 1 and member ~= '' and begin ~= member then gather('ZREM', dir, member) end
-    gather('ZADD', dir, digits(rows[from][1]), begin)
+    gather('ZADD', dir, rows[from][3], begin)
     local add = { 'ZADD', dir .. ':' .. n }
     for i = from, till do
-      add[#add + 1] = digits(rows[i][1])
+      add[#add + 1] = rows[i][3]
       add[#add + 1] = rows[i][2]
     end
     W[#W + 1] = add
@@ -152,7 +153,7 @@ local function settle_block(dir, member, block)
     if #add > 0 then
       local all = { 'ZADD', key }
       for _, row in ipairs(add) do
-        all[#all + 1] = digits(row[1])
+        all[#all + 1] = row[3]
         all[#all + 1] = row[2]
       end
       W[#W + 1] = all
@@ -172,7 +173,7 @@ local function settle_block(dir, member, block)
   local i = 1
   for k = 1, #there, 2 do
     if not block.drop[there[k]] then
-      local row = { tonumber(there[k + 1]), there[k] }
+      local row = { tonumber(there[k + 1]), there[k], there[k + 1] }
       while add[i] and in_order(add[i], row) do
         rows[#rows + 1] = add[i]
         i = i + 1

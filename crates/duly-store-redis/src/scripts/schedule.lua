@@ -3,9 +3,10 @@
 --
 -- KEYS  seq
 -- ARGV  1 namespace  2 schedules that its home has granted of its rate; 'home' when this is the home; ''
---       when nobody has asked  then for each: id; 'at' or 'after'; ms; record before its times, and after them;
---       origin, or '' for the lane in the record; payload kept apart, or ''; bytes of the payload;
---       expire_after ms, or ''
+--       when nobody has asked  3 how many, then for each: id; ms, with '+' in front from now on; record
+--       before its times, and after them
+--       then for those of which there is more to say: which; origin, or '' for the lane in the record;
+--       payload kept apart, or ''; bytes of the payload; expire_after ms, or ''
 -- reply now, then NONE (no such namespace), CLOSING or RATED (it has a rate: ask its home), or a word
 --       for each:
 --       CREATED | SLOW (something has or had this id, or it is past a limit: look again)
@@ -22,12 +23,13 @@ local max_payload, max_delay, a_pending = tonumber(f[2]), tonumber(f[3] or ''), 
 local rate = f[6] and ARGV[2] == 'home' and rate_of(num)
 local granted = f[6] and (rate and rate_free(rate) or tonumber(ARGV[2]))
 local pending = tonumber(call('HGET', C, 'pending') or '0')
-local ids = {}
-for i = 3, #ARGV, 9 do ids[#ids + 1] = ARGV[i] end
+local count, ids, more = tonumber(ARGV[3]), {}, {}
+for k = 1, count do ids[k] = ARGV[k * 4] end
+for i = 4 + count * 4, #ARGV, 5 do more[tonumber(ARGV[i])] = i end
 local there = call('HMGET', R, unpack(ids))
 
 -- What was used before, as far as anything is left of that.
-local stubs = call('HMGET', K .. 's:' .. num, unpack(ids))
+local stubs = call('EXISTS', K .. 's:' .. num) == 1 and call('HMGET', K .. 's:' .. num, unpack(ids)) or {}
 local letters = call('EXISTS', K .. 'di:' .. num) == 1
 local function was_used(k, id)
   return stubs[k] or (letters and
@@ -35,38 +37,48 @@ local function was_used(k, id)
 end
 local out = { digits(now) }
 local created = time_bytes(now)
-local records, payloads, expiries, lanes = { 'HSET', R }, { 'HSET', K .. 'p:' .. num }, { 'ZADD', K .. 'exp' }, {}
+local records, payloads, expiries = { 'HSET', R }, { 'HSET', K .. 'p:' .. num }, { 'ZADD', K .. 'exp' }
+local lanes, sets = {}, {}
 local made, bytes = 0, 0
 for k, id in ipairs(ids) do
-  local i = 3 + (k - 1) * 9
-  local due = tonumber(ARGV[i + 2])
-  if ARGV[i + 1] == 'after' then due = now + due end
-  local refused = there[k] or tonumber(ARGV[i + 7]) > max_payload or due > 7258118400000
+  local text, head, extra = ARGV[k * 4 + 1], ARGV[k * 4 + 2], more[k]
+  local due = tonumber(text)
+  if byte(text) == 43 then
+    due = now + due
+    text = digits(due)
+  end
+  local number, s1, s2, s3, s4 = byte(head, 3, 7)
+  local size = ((s1 * 256 + s2) * 256 + s3) * 256 + s4
+  -- Without more to say it is at most as long as with its headers.
+  local payload = extra and tonumber(ARGV[extra + 3]) or size
+  local refused = there[k] or payload > max_payload or due > 7258118400000
     or (max_delay and due - now > max_delay) or (a_pending and pending >= a_pending) or was_used(k, id)
     or (granted and made >= granted)
   if refused then
     out[k + 1] = 'SLOW'
   else
     out[k + 1] = 'CREATED'
-    local head = ARGV[i + 3]
-    local number = lane_of(head)
-    if ARGV[i + 5] ~= '' then
-      number = lane_of_origin(num, ARGV[i + 5])
-      head = sub(head, 1, 2) .. char(number) .. sub(head, 4)
+    if extra then
+      if ARGV[extra + 1] ~= '' then
+        number = lane_of_origin(num, ARGV[extra + 1])
+        head = sub(head, 1, 2) .. char(number) .. sub(head, 4)
+      end
+      if ARGV[extra + 2] ~= '' then
+        payloads[#payloads + 1] = id
+        payloads[#payloads + 1] = ARGV[extra + 2]
+      end
+      if ARGV[extra + 4] ~= '' then
+        expiries[#expiries + 1] = digits(due + tonumber(ARGV[extra + 4]))
+        expiries[#expiries + 1] = num .. NUL .. id
+      end
     end
-    made, pending, bytes = made + 1, pending + 1, bytes + cost_of(id, head)
+    made, pending, bytes = made + 1, pending + 1, bytes + 128 + #id + size
     records[made * 2 + 1] = id
-    records[made * 2 + 2] = head .. created .. time_bytes(due) .. ARGV[i + 4]
+    records[made * 2 + 2] = head .. created .. time_bytes(due) .. ARGV[k * 4 + 3]
     if not lanes[number] or due < lanes[number] then lanes[number] = due end
-    lane_add(num, number, 'f', due, id)
-    if ARGV[i + 6] ~= '' then
-      payloads[#payloads + 1] = id
-      payloads[#payloads + 1] = ARGV[i + 6]
-    end
-    if ARGV[i + 8] ~= '' then
-      expiries[#expiries + 1] = due + tonumber(ARGV[i + 8])
-      expiries[#expiries + 1] = num .. NUL .. id
-    end
+    local set = sets[number] or set_of(num, number, 'f')
+    sets[number] = set
+    block_add(set, due, id, text)
   end
 end
 for number, due in pairs(lanes) do
