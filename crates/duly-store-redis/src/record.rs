@@ -1,7 +1,7 @@
 //! A timer as it lies in Redis: one field of the hash `r:<num>`, packed.
 //!
 //! ```text
-//!  0 format u8 = 2 | 1 flags u8 | 2 lane u8 | 3 size u32 | 7 bytes of the core u16
+//!  0 format u8 = 3 | 1 flags u8 | 2 lane u8 | 3 size u32 | 7 bytes of the core u16
 //!  9 created_at u48 | 15 due_at u48 | 21 incarnation u64 | 29 request_hash u128 | 45 present u16
 //! 47 what `present` names, in the order of its bits                      } up to here: the core
 //!    content: tagged fields (payload, headers, tags, destination, …)
@@ -43,7 +43,7 @@ pub(crate) use lease::{Holder, Lease, run_name};
 pub(crate) use stub::{cancelled, decode as decode_stub};
 
 /// Format of the records, and of the keys around them.
-pub(crate) const FORMAT: u8 = 2;
+pub(crate) const FORMAT: u8 = 3;
 /// Largest payload that lies in the record itself.
 pub(crate) const INLINE_MAX: usize = 4_096;
 
