@@ -81,8 +81,8 @@ end
 -- `place` is how many stand before it in its block, where that is known.
 local function block_drop(dir, member, id, place)
   local block = touch(dir, member)
-  block.drop[id] = true
-  block.dropped = block.dropped + 1
+  local dropped = block.dropped + 1
+  block.drop[dropped], block.dropped = id, dropped
   if place == block.lead then block.lead = place + 1 end
 end
 
@@ -146,9 +146,7 @@ local function settle_block(dir, member, block)
       -- All that go stand in front: looking for none of them.
       write('ZREMRANGEBYRANK', key, '0', block.lead - 1)
     elseif block.dropped > 0 then
-      local drop = { 'ZREM', key }
-      for id in pairs(block.drop) do drop[#drop + 1] = id end
-      W[#W + 1] = drop
+      write('ZREM', key, unpack(block.drop))
     end
     if #add > 0 then
       local all = { 'ZADD', key }
@@ -169,10 +167,11 @@ local function settle_block(dir, member, block)
       return write_parts(dir, '', add)
     end
   end
-  local rows, there = {}, call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  local rows, there, gone = {}, call('ZRANGE', key, 0, -1, 'WITHSCORES'), {}
+  for _, id in ipairs(block.drop) do gone[id] = true end
   local i = 1
   for k = 1, #there, 2 do
-    if not block.drop[there[k]] then
+    if not gone[there[k]] then
       local row = { tonumber(there[k + 1]), there[k], there[k + 1] }
       while add[i] and in_order(add[i], row) do
         rows[#rows + 1] = add[i]

@@ -33,27 +33,54 @@ local sets = {}                  -- sets that this script looks at, with what it
 local groups, grants, got, members, settings, lanes = {}, {}, 0, {}, {}, {}
 local stopped, go_on_at = '', 0
 
+local function earlier(a, b)
+  if a[2] ~= b[2] then return a[2] < b[2] end
+  return before(a[1], b[1])
+end
+
+-- Two lists of rows in order as one.
+local function merged(a, b)
+  if not b[1] then return a end
+  if not a[1] then return b end
+  local rows, i, k = {}, 1, 1
+  for n = 1, #a + #b do
+    if b[k] and not (a[i] and earlier(a[i], b[k])) then
+      rows[n], k = b[k], k + 1
+    else
+      rows[n], i = a[i], i + 1
+    end
+  end
+  return rows
+end
+
 -- Due entries of one class over the sets of a lane, in order, without those already granted. The
 -- entry after them tells what is the head of a set then.
 local function due_rows(num, codes, class, most)
-  local rows = {}
+  local due = {}
   for _, lane in ipairs(codes) do
     local set = set_of(num, lane, class)
-    local state = sets[set] or { set = set, granted = {}, count = 0, num = num, lane = lane, class = class }
+    local state = sets[set] or { set = set, front = {}, count = 0, num = num, lane = lane, class = class }
     sets[set] = state
+    -- A lane that is named twice is looked at twice.
+    local granted = {}
+    for _, row in ipairs(state.front) do
+      if not row[4] then granted[row[1]] = true end
+    end
+    local rows, n = {}, 0
     state.front = lane_front(num, lane, class, most + state.count, now, state)
     for _, row in ipairs(state.front) do
-      if row[2] > now then break end
-      if state.count == 0 or not state.granted[row[1]] then rows[#rows + 1] = row end
+      if granted[row[1]] then
+        row[4] = false
+      elseif row[2] > now then
+        break
+      else
+        n = n + 1
+        rows[n] = row
+      end
     end
+    due = merged(due, rows)
   end
-  if #codes > 1 then
-    table.sort(rows, function(a, b)
-      if a[2] ~= b[2] then return a[2] < b[2] end
-      return before(a[1], b[1])
-    end)
-  end
-  return rows
+  return due
 end
 
 -- Namespaces, each with what is written for its grants.
@@ -79,7 +106,7 @@ local function space_of(name)
   return num and spaces[num]
 end
 
--- Grants a row of a set; `flags` are those of its record.
+-- Grants a row of a set, and says so in the row; `flags` are those of its record.
 local function grant(ctl, class, row, record, flags)
   local id, at, state = row[1], row[3], row[4]
   local member, x, own = ctl.prefix .. id, ctl.x, ctl.own
@@ -91,8 +118,7 @@ local function grant(ctl, class, row, record, flags)
   number = number + 1
   own[#own + 1] = ctl.score
   own[#own + 1] = member
-  state.granted[id] = true
-  state.count = state.count + 1
+  row[4], state.count = false, state.count + 1
   if class == 'f' then
     block_drop(state.set, row[5], id, row[6])
     local listed = ctl.listed
@@ -189,7 +215,7 @@ end
 local next_here
 for _, from in pairs(sets) do
   for _, row in ipairs(from.front) do
-    if not from.granted[row[1]] then
+    if row[4] then
       from.head = row[2]
       break
     end

@@ -83,6 +83,7 @@ macro_rules! conformance_cases {
                 p9_what_a_claim_says_of_the_rest_of_the_shard_holds,
                 p10_a_claim_keeps_to_its_number_and_bytes,
                 p3_a_firing_is_granted_once,
+                p3_a_lane_named_twice_grants_each_firing_once,
                 p4_a_paused_namespace_grants_nothing,
                 p2_a_paused_namespace_resumes_at_its_time,
                 p9_ready_names_lanes_with_something_claimable,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use duly_core::{Millis, Settings, State, destination::LaneKey, schedule::IfExists};
+use duly_core::{Destination, Millis, Settings, State, destination::LaneKey, schedule::IfExists};
 
 use super::{
     Harness, Ran,
@@ -176,6 +176,24 @@ pub(super) async fn p10_a_claim_keeps_to_its_number_and_bytes(harness: &dyn Harn
     assert_eq!(ids(&scene.claim_as(with(1, u64::MAX)).await.firings), ["t3"]);
     let rest = scene.claim_as(with(10, u64::MAX)).await;
     assert_eq!((ids(&rest.firings), rest.more.len()), (vec!["t4", "t5"], 0));
+    Ran::Whole
+}
+
+pub(super) async fn p3_a_lane_named_twice_grants_each_firing_once(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    for (i, text) in ["t0", "t1", "t2", "t3", "t4"].into_iter().enumerate() {
+        let mut asked = timer(text, scene.at(ms(i as u64)));
+        // Those that say where they go and those that follow their namespace wait apart.
+        asked.destination = (i % 2 == 0).then_some(Destination::Pull);
+        scene.create(asked).await;
+    }
+    scene.advance(ms(4)).await;
+    let mut request = scene.request(vec![LaneKey::Pull, LaneKey::Pull]);
+    request.lanes[0].first_max = 3;
+    let claimed = scene.claim_as(request).await;
+    assert_eq!(ids(&claimed.firings), ["t0", "t1", "t2", "t3", "t4"]);
+    assert!(claimed.more.is_empty(), "{:?}", claimed.more);
+    assert!(scene.claim().await.is_empty());
     Ran::Whole
 }
 
