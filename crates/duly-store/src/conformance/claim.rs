@@ -192,7 +192,6 @@ pub(super) async fn p3_a_lane_named_twice_grants_each_firing_once(harness: &dyn 
     request.lanes[0].first_max = 3;
     let claimed = scene.claim_as(request).await;
     assert_eq!(ids(&claimed.firings), ["t0", "t1", "t2", "t3", "t4"]);
-    assert!(claimed.more.is_empty(), "{:?}", claimed.more);
     assert!(scene.claim().await.is_empty());
     Ran::Whole
 }
