@@ -231,7 +231,8 @@ impl Deployment {
         let payloads = self.router.fields(shard, &wanted).await?;
         let mut lost = Vec::new();
         for ((i, _, mut record), payload) in larger.into_iter().zip(payloads) {
-            if payload.is_some_and(|payload| record.attach(&payload.into())) {
+            let own = payload.map(|payload| record.attach(&payload.into())).transpose()?;
+            if own == Some(true) {
                 claiming.claimed.firings[i].payload = record.timer.payload;
             } else {
                 lost.push(i);

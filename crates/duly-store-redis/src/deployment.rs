@@ -251,7 +251,7 @@ fn nobody() -> TimerId {
 
 fn with_payload(id: &TimerId, packed: &[u8], payload: Vec<u8>) -> Result<Record> {
     let mut record = Record::unpack(id.clone(), packed)?;
-    if !payload.is_empty() && !record.attach(&payload.into()) {
+    if !payload.is_empty() && !record.attach(&payload.into())? {
         return Err(damaged(format!("the payload of timer {id} is another one's")));
     }
     Ok(record)

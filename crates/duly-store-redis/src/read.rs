@@ -68,7 +68,8 @@ impl Deployment {
                     let key = firing_field(&view, &record);
                     let wanted = [(format!("p:{num}"), key)];
                     let found = self.router.fields(shard, &wanted).await?.pop().flatten();
-                    if !found.is_some_and(|payload| record.attach(&payload.into())) {
+                    let own = found.map(|payload| record.attach(&payload.into())).transpose()?;
+                    if own != Some(true) {
                         // It has changed meanwhile: as it is now, or not at all.
                         let now = self.get(shard, &request.namespace, view.id()).await?;
                         let Some(now) = now.filter(|now| matches(now, request)) else { continue };

@@ -1,7 +1,7 @@
 //! A timer as it lies in Redis: one field of the hash `r:<num>`, packed.
 //!
 //! ```text
-//!  0 format u8 = 3 | 1 flags u8 | 2 lane u8 | 3 size u32 | 7 bytes of the core u16
+//!  0 format u8 = 4 | 1 flags u8 | 2 lane u8 | 3 size u32 | 7 bytes of the core u16
 //!  9 created_at u48 | 15 due_at u48 | 21 incarnation u64 | 29 request_hash u128 | 45 present u16
 //! 47 what `present` names, in the order of its bits                      } up to here: the core
 //!    content: tagged fields (payload, headers, tags, destination, …)
@@ -10,8 +10,8 @@
 //! Numbers are big-endian, `u48` is a time in Unix milliseconds. Flags: 1 it is retried (its lane
 //! set is `r`), 2 its payload lies apart, 4 it may expire. `size` counts payload and header bytes.
 //! A timer that nothing has happened to takes 47 bytes and its content, of which an inline payload
-//! has 3 or 4 bytes in front; the id is the name of the field and stands nowhere else but in one
-//! sorted set.
+//! has 3 to 6 bytes in front and is compressed if that is worth it (`lz4.rs`); the id is the name of
+//! the field and stands nowhere else but in one sorted set.
 //!
 //! Invariants: scripts read the first 21 bytes only, and write created_at, due_at and lane of a new
 //! timer; the core holds all that a stub keeps, and differs after every change, so that comparing
@@ -34,6 +34,7 @@ use duly_core::{
 pub(crate) mod content;
 pub(crate) mod fields;
 mod lease;
+mod lz4;
 mod stub;
 #[cfg(test)]
 mod tests;
@@ -43,7 +44,7 @@ pub(crate) use lease::{Holder, Lease, run_name};
 pub(crate) use stub::{cancelled, decode as decode_stub};
 
 /// Format of the records, and of the keys around them.
-pub(crate) const FORMAT: u8 = 3;
+pub(crate) const FORMAT: u8 = 4;
 /// Largest payload that lies in the record itself.
 pub(crate) const INLINE_MAX: usize = 4_096;
 
@@ -83,7 +84,10 @@ pub(crate) struct Record {
 pub(crate) struct Apart {
     pub(crate) form: Form,
     pub(crate) version: [u8; 8],
+    /// Its length, as it was given.
     pub(crate) bytes: u64,
+    /// Whether it is stored as an LZ4 block.
+    pub(crate) compressed: bool,
 }
 
 /// A record as it is written.
@@ -104,12 +108,13 @@ impl Record {
     pub(crate) fn pack(&self, version: [u8; 8]) -> Packed {
         let timer = &self.timer;
         let large = timer.payload.as_ref().filter(|payload| payload.bytes.len() > INLINE_MAX);
-        let fresh = large.filter(|_| self.apart.is_none()).map(|payload| Apart {
-            form: payload.form,
-            version,
-            bytes: payload.bytes.len() as u64,
+        let fresh = large.filter(|_| self.apart.is_none()).map(|payload| {
+            let (form, bytes) = (payload.form, payload.bytes.len() as u64);
+            let block = lz4::compressed(&payload.bytes);
+            let apart = Apart { form, version, bytes, compressed: block.is_some() };
+            (apart, [&version[..], block.as_deref().unwrap_or(&payload.bytes)].concat())
         });
-        let payload = fresh.as_ref().and(large).map(|p| [&version[..], &p.bytes].concat());
+        let (fresh, payload) = fresh.unzip();
         let apart = self.apart.as_ref().or(fresh.as_ref());
         let payload_bytes = match (apart, &timer.payload) {
             (Some(apart), _) => apart.bytes,
@@ -146,14 +151,18 @@ impl Record {
         Ok(Self { timer, apart, lane })
     }
 
-    /// Puts the payload to the record, if it is its own.
-    pub(crate) fn attach(&mut self, stored: &Bytes) -> bool {
-        let Some(apart) = &self.apart else { return true };
+    /// Puts the payload to the record, if it is its own; answers whether it is.
+    pub(crate) fn attach(&mut self, stored: &Bytes) -> Result<bool> {
+        let Some(apart) = &self.apart else { return Ok(true) };
         let own = stored.get(..8) == Some(&apart.version[..]);
         if own {
-            self.timer.payload = Some(Payload { form: apart.form, bytes: stored.slice(8..) });
+            let bytes = match apart.compressed {
+                true => lz4::decompressed(&stored[8..], apart.bytes)?,
+                false => stored.slice(8..),
+            };
+            self.timer.payload = Some(Payload { form: apart.form, bytes });
         }
-        own
+        Ok(own)
     }
 
     /// Whether the payload lies apart and is not at hand.

@@ -14,6 +14,7 @@ use duly_core::{
 use super::{
     Apart,
     fields::{Reader, Result, Unreadable, Writer, code_in, from_code},
+    lz4,
 };
 
 const PAYLOAD: u8 = 1;
@@ -26,19 +27,28 @@ const RETRY: u8 = 7;
 const EXPIRE_AFTER: u8 = 8;
 const TRACE_PARENT: u8 = 9;
 
+/// Set in the byte of a payload's form: it is stored as an LZ4 block.
+const COMPRESSED: u8 = 1 << 7;
+
 const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Binary];
 const METHODS: [Method; 3] = [Method::Post, Method::Put, Method::Patch];
 
 pub(super) fn encode(w: &mut Writer, timer: &Timer, apart: Option<&Apart>) {
     match (apart, &timer.payload) {
         (Some(apart), _) => w.field(APART, |w| {
-            w.u8(code_in(&FORMS, &apart.form));
+            encode_form(w, apart.form, apart.compressed);
             w.raw(&apart.version);
             w.number(apart.bytes);
         }),
         (None, Some(payload)) => w.field(PAYLOAD, |w| {
-            w.u8(code_in(&FORMS, &payload.form));
-            w.raw(&payload.bytes);
+            let block = lz4::compressed(&payload.bytes);
+            encode_form(w, payload.form, block.is_some());
+            if let Some(block) = block {
+                w.number(payload.bytes.len() as u64);
+                w.raw(&block);
+            } else {
+                w.raw(&payload.bytes);
+            }
         }),
         (None, None) => {}
     }
@@ -70,16 +80,19 @@ pub(super) fn decode(r: &mut Reader<'_>, timer: &mut Timer) -> Result<Option<Apa
     while let Some((tag, mut field)) = r.field()? {
         match tag {
             PAYLOAD => {
-                let form = from_code(&FORMS, field.u8()?, "payload form")?;
-                let bytes = Bytes::copy_from_slice(field.rest());
+                let (form, compressed) = decode_form(&mut field)?;
+                let bytes = if compressed {
+                    let bytes = field.number()?;
+                    lz4::decompressed(field.rest(), bytes)?
+                } else {
+                    Bytes::copy_from_slice(field.rest())
+                };
                 timer.payload = Some(Payload { form, bytes });
             }
             APART => {
-                apart = Some(Apart {
-                    form: from_code(&FORMS, field.u8()?, "payload form")?,
-                    version: field.array()?,
-                    bytes: field.number()?,
-                });
+                let (form, compressed) = decode_form(&mut field)?;
+                let (version, bytes) = (field.array()?, field.number()?);
+                apart = Some(Apart { form, version, bytes, compressed });
             }
             HEADERS => timer.headers = decode_headers(&mut field)?,
             TAGS => {
@@ -102,6 +115,15 @@ pub(super) fn decode(r: &mut Reader<'_>, timer: &mut Timer) -> Result<Option<Apa
 
 pub(crate) fn unknown_field(tag: u8) -> Unreadable {
     Unreadable::Unknown { what: "field", value: u64::from(tag) }
+}
+
+fn encode_form(w: &mut Writer, form: Form, compressed: bool) {
+    w.u8(code_in(&FORMS, &form) | if compressed { COMPRESSED } else { 0 });
+}
+
+fn decode_form(r: &mut Reader<'_>) -> Result<(Form, bool)> {
+    let code = r.u8()?;
+    Ok((from_code(&FORMS, code & !COMPRESSED, "payload form")?, code & COMPRESSED != 0))
 }
 
 fn encode_headers(w: &mut Writer, headers: &Headers) {

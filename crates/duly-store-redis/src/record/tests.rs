@@ -34,7 +34,7 @@ fn back(record: &Record) -> Record {
     let packed = record.pack([7; 8]);
     let mut back = Record::unpack(record.timer.id.clone(), &packed.record).unwrap();
     if let Some(payload) = packed.payload {
-        assert!(back.attach(&payload.into()));
+        assert!(back.attach(&payload.into()).unwrap());
         back.apart = None;
     }
     back
@@ -69,17 +69,58 @@ fn a_timer_that_nothing_has_happened_to_takes_47_bytes() {
 #[test]
 fn p11_a_large_payload_lies_apart_and_belongs_to_its_record_alone() {
     let mut timer = full();
-    let bytes = vec![0xA5; INLINE_MAX + 1];
+    let bytes = noise(INLINE_MAX + 1);
     timer.payload = Some(Payload { form: Form::Text, bytes: bytes.clone().into() });
     let packed = Record::new(timer.clone(), 1).pack([7; 8]);
     assert!(packed.record.len() < 500);
     let mut record = Record::unpack(id(), &packed.record).unwrap();
     assert!(record.lacks_payload());
     let other = [&[8; 8][..], &bytes].concat();
-    assert!(!record.attach(&other.into()), "another record's");
-    assert!(record.attach(&packed.payload.unwrap().into()));
+    assert!(!record.attach(&other.into()).unwrap(), "another record's");
+    assert!(record.attach(&packed.payload.unwrap().into()).unwrap());
     assert_eq!(record.timer, timer);
     assert_eq!(record.pack([9; 8]).payload, None, "it stays where it is");
+}
+
+/// Bytes that nothing makes shorter.
+fn noise(count: usize) -> Vec<u8> {
+    let numbers = (1_u32..).map(|i| i.wrapping_mul(0x9E37_79B9).rotate_left(i % 31) ^ i);
+    numbers.flat_map(|number| number.to_be_bytes()).take(count).collect()
+}
+
+fn carrying(payload: Vec<u8>) -> Record {
+    let mut timer = full();
+    timer.payload = Some(Payload { form: Form::Json, bytes: payload.into() });
+    Record::new(timer, 3)
+}
+
+#[test]
+fn p11_payloads_that_compress_take_less_and_come_back_byte_for_byte() {
+    let rest = carrying(Vec::new()).pack([0; 8]).record.len();
+    let line = r#"{"sku":"1094D466","title":"rain jacket","quantity":2},"#;
+    for bytes in [255, 256, 1_000, INLINE_MAX, INLINE_MAX + 1, 1 << 20] {
+        let text = line.repeat(bytes / line.len() + 1).into_bytes()[..bytes].to_vec();
+        for (payload, shorter) in [(text, bytes >= 256), (noise(bytes), false)] {
+            let record = carrying(payload);
+            let packed = record.pack([7; 8]);
+            let stored = packed.record.len() - rest + packed.payload.as_ref().map_or(0, Vec::len);
+            assert_eq!(stored < bytes / 2, shorter, "{stored} for {bytes}");
+            assert!(stored <= bytes + 20, "{stored} for {bytes}");
+            let size = u32::from_be_bytes(packed.record[3..7].try_into().unwrap());
+            assert_eq!(size as usize, bytes + 4, "it counts as given, with its header");
+            assert_eq!(back(&record), record);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_block_is_refused() {
+    let block = lz4::compressed(&[b'x'; 600]).unwrap();
+    assert_eq!(lz4::decompressed(&block, 600).unwrap(), vec![b'x'; 600]);
+    for wrong in [0, 599, 601, u64::MAX] {
+        assert!(lz4::decompressed(&block, wrong).is_err(), "{wrong}");
+    }
+    assert!(lz4::decompressed(&block[..block.len() - 1], 600).is_err());
 }
 
 #[test]
@@ -124,7 +165,8 @@ proptest! {
         let _any = Record::unpack(id(), &bytes).is_ok();
         let _any = decode_stub(id(), &bytes).is_ok();
         let _any = crate::settings::decode(&bytes).is_ok();
-        let mut record = Record::new(full(), 3).pack([0; 8]).record;
+        let _any = lz4::decompressed(&bytes, 1_000).is_ok();
+        let mut record = carrying(vec![b'x'; 300]).pack([0; 8]).record;
         let at = at % record.len();
         record[at] = byte;
         let _any = core_of(&record).is_ok();

@@ -96,7 +96,7 @@ fn weaker_settings_are_said_in_the_log() {
 #[test]
 fn another_deployment_than_the_one_that_is_named_is_refused() {
     let server = Server::start(&[]);
-    let theirs = "HSET duly:{17q}:deployment format 3 shards 8 name billing";
+    let theirs = "HSET duly:{17q}:deployment format 4 shards 8 name billing";
     assert_eq!(tell(server.port(), theirs), ":3");
     let message = refused(&[("DULY_STORE__DEPLOYMENT", "orders-prod")], &server.url());
     for part in ["holds the deployment \"billing\", not \"orders-prod\"", "store.deployment"] {

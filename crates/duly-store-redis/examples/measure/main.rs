@@ -6,18 +6,21 @@
 //! cargo run --release -p duly-store-redis --example measure -- redis://127.0.0.1:7399 200000
 //! ```
 //!
-//! A third number is the only size of payloads that is measured; the word `details` at the end has it
-//! say where the bytes of a timer lie and what the commands inside the scripts took.
+//! A third argument names the only payloads that are measured: their bytes, or from and to
+//! (`500-1500`), with an `r` at the end for letters by chance in the place of orders as JSON
+//! (`1000r`). The word `details` at the end has it say where the bytes of a timer lie and what the
+//! commands inside the scripts took.
 //!
 //! **It empties the server.** The naive design is one member of a sorted set (due time, id) and one
 //! string key (payload), written by a pipelined script that does nothing else. Each row is the
 //! median of three runs, in which the two take turns. `cpu` is what the server's process used of a
 //! processor for each timer, in microseconds; one core does 1,000,000 of them a second.
 
+mod payloads;
+
 use std::{
     collections::BTreeMap,
     error::Error,
-    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -36,6 +39,7 @@ use duly_store::{
 };
 use duly_store_redis::{Check, Options, RedisStore};
 use futures::{StreamExt, stream};
+use payloads::Payloads;
 use redis::{AsyncConnectionConfig, Client, Pipeline, Value, aio::MultiplexedConnection, cmd};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -54,18 +58,19 @@ async fn main() -> Result<()> {
     let count: usize = arguments.next().unwrap_or("100000".to_owned()).parse()?;
     println!("{count} timers, ids of 36 bytes, batches of {BATCH}, {AT_ONCE} at once");
     println!(
-        "payload    | bytes: naive, ours | schedules /s: naive, ours | cpu: naive, ours | claims + acks /s | cpu, of the client"
+        "payload         | bytes: naive, ours | schedules /s: naive, ours | cpu: naive, ours | claims + acks /s | cpu, of the client"
     );
-    let mut sizes =
-        vec![Size::Fixed(0), Size::Fixed(100), Size::Fixed(1_000), Size::Between(500, 1_500)];
-    if let Some(only) = arguments.next().and_then(|bytes| bytes.parse().ok()) {
-        sizes = vec![Size::Fixed(only)];
-    }
-    for size in sizes {
+    let only = arguments.next().filter(|argument| argument != "details");
+    let rows = match only {
+        Some(only) => vec![only.parse()?],
+        None => Payloads::USUAL.to_vec(),
+    };
+    for row in rows {
+        let payloads = row.make(count);
         let mut runs = [const { Vec::new() }; 9];
         for _ in 0..RUNS {
-            let naive = naive(&url, count, size).await?;
-            let ours = ours(&url, count, size).await?;
+            let naive = naive(&url, &payloads).await?;
+            let ours = ours(&url, &payloads).await?;
             let run = [
                 naive.bytes,
                 ours.bytes,
@@ -84,36 +89,11 @@ async fn main() -> Result<()> {
             all[RUNS / 2]
         });
         println!(
-            "{size:10} | {a:12.0} {b:5.0} | {c:19.0} {d:6.0} | {e:10.1} {f:5.1} | {g:16.0} | {h:4.1} {i:15.1}"
+            "{row:15} | {a:12.0} {b:5.0} | {c:19.0} {d:6.0} | {e:10.1} {f:5.1} | {g:16.0} | {h:4.1} {i:15.1}"
         );
     }
     empty(&url).await?;
     Ok(())
-}
-
-/// How large payloads are.
-#[derive(Debug, Clone, Copy)]
-enum Size {
-    Fixed(usize),
-    Between(usize, usize),
-}
-
-impl Size {
-    fn of(self, i: usize) -> usize {
-        match self {
-            Self::Fixed(bytes) => bytes,
-            Self::Between(from, to) => from + i.wrapping_mul(0x9E37_79B9) / 7 % (to - from + 1),
-        }
-    }
-}
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&match self {
-            Self::Fixed(bytes) => bytes.to_string(),
-            Self::Between(from, to) => format!("{from}-{to}"),
-        })
-    }
 }
 
 /// What a run came to: bytes of a timer, how many a second, and microseconds of a processor for each.
@@ -129,14 +109,6 @@ struct Run {
 
 fn name_of(i: usize) -> String {
     format!("{i:08x}-4f2a-4b6e-9d11-{:012x}", i.wrapping_mul(0x9E37_79B9) & 0xffff_ffff_ffff)
-}
-
-fn payload_of(i: usize, bytes: usize) -> Vec<u8> {
-    let text = format!("{{\"order\":{i},\"note\":\"");
-    let mut payload = text.into_bytes();
-    payload.resize(bytes.max(payload.len()), b'x');
-    payload.truncate(bytes);
-    payload
 }
 
 async fn connect(url: &str) -> Result<MultiplexedConnection> {
@@ -233,7 +205,8 @@ fn per_second(count: usize, since: Instant) -> f64 {
     count as f64 / since.elapsed().as_secs_f64()
 }
 
-async fn naive(url: &str, count: usize, size: Size) -> Result<Run> {
+async fn naive(url: &str, payloads: &[Bytes]) -> Result<Run> {
+    let count = payloads.len();
     let before = empty(url).await?;
     let mut connections = Vec::new();
     for _ in 0..4 {
@@ -248,13 +221,13 @@ async fn naive(url: &str, count: usize, size: Size) -> Result<Run> {
         let digest = digest.clone();
         async move {
             let mut pipeline = Pipeline::new();
-            for i in from..(from + BATCH).min(count) {
+            for (i, payload) in payloads.iter().enumerate().skip(from).take(BATCH) {
                 let name = name_of(i);
                 let key = format!("t:{name}");
                 let due = 1_900_000_000_000_u64 + i as u64 * 37;
                 let mut command = cmd("EVALSHA");
                 command.arg(&digest).arg(2).arg("due").arg(key).arg(due).arg(name);
-                command.arg(payload_of(i, size.of(i)));
+                command.arg(&**payload);
                 pipeline.add_command(command);
             }
             pipeline.query_async::<Vec<Value>>(&mut connection).await
@@ -270,7 +243,8 @@ async fn naive(url: &str, count: usize, size: Size) -> Result<Run> {
     Ok(Run { bytes, schedules, cpu, ..Run::default() })
 }
 
-async fn ours(url: &str, count: usize, size: Size) -> Result<Run> {
+async fn ours(url: &str, payloads: &[Bytes]) -> Result<Run> {
+    let count = payloads.len();
     let before = empty(url).await?;
     let mut options = Options::new(url);
     (options.shards, options.allow) = (SHARDS, vec![Check::NoAppendOnly, Check::NoFsync]);
@@ -281,9 +255,11 @@ async fn ours(url: &str, count: usize, size: Size) -> Result<Run> {
     for i in 0..count {
         groups[usize::from(shard_of("shop", &name_of(i), SHARDS).0)].push(i);
     }
-    let mut batches: Vec<(ShardId, Vec<usize>)> = Vec::new();
+    let mut batches: Vec<(ShardId, Vec<(usize, Bytes)>)> = Vec::new();
     for (shard, group) in (0..).zip(&groups) {
-        batches.extend(group.chunks(BATCH).map(|chunk| (ShardId(shard), chunk.to_vec())));
+        batches.extend(group.chunks(BATCH).map(|chunk| {
+            (ShardId(shard), chunk.iter().map(|i| (*i, payloads[*i].clone())).collect())
+        }));
     }
     let details = std::env::args().any(|argument| argument == "details");
     commands(url, None).await?;
@@ -292,12 +268,11 @@ async fn ours(url: &str, count: usize, size: Size) -> Result<Run> {
     let work = batches.into_iter().map(|(shard, batch)| {
         let (store, namespace) = (Arc::clone(&store), namespace.clone());
         tokio::spawn(async move {
-            let commands = batch.into_iter().map(|i| {
+            let commands = batch.into_iter().map(|(i, bytes)| {
                 let id = TimerId::new(&name_of(i)).expect("an id");
                 let after = Millis::from_ms(3_600_000 + i as u64 * 37);
                 let mut schedule = Schedule::new(id, When::After(after));
-                let payload = Bytes::from(payload_of(i, size.of(i)));
-                schedule.payload = Some(Payload { form: Form::Json, bytes: payload });
+                schedule.payload = Some(Payload { form: Form::Json, bytes });
                 let operation =
                     Operation::Schedule { schedule: Box::new(schedule), if_exists: IfExists::Fail };
                 Command { namespace: namespace.clone(), operation, answer: Answer::Brief }
