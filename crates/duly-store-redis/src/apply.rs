@@ -41,6 +41,9 @@ const GROUP: usize = 64;
 /// Most bytes of arguments of one script, unless one schedule alone has more.
 const GROUP_BYTES: usize = 256 << 10;
 
+/// How many arguments each schedule has at least.
+const PARTS: usize = 4;
+
 /// An operation that was sent, with its place in the call.
 type Item = (usize, Command, Option<Sent>);
 
@@ -67,7 +70,7 @@ impl Group {
 #[derive(Default)]
 pub(crate) struct Schedules {
     count: usize,
-    /// Four arguments of each.
+    /// [`PARTS`] arguments of each, the id first.
     each: Vec<Vec<u8>>,
     /// What more there is to say of some: five arguments.
     more: Vec<Vec<u8>>,
@@ -173,7 +176,7 @@ impl Deployment {
         let mut granted = Vec::new();
         for (name, groups) in groups {
             for group in groups {
-                let (pace, grant) = self.granted(shard, &name, group.items.len()).await;
+                let (pace, grant) = self.granted(shard, &name, &group.schedules).await;
                 let (call, items) = group.into_call(&name, pace);
                 granted.extend(grant.map(|grant| (sent.len(), name.clone(), grant)));
                 calls.push(call);
@@ -216,7 +219,7 @@ impl Deployment {
         &self,
         shard: ShardId,
         name: &NamespaceName,
-        count: usize,
+        schedules: &Schedules,
     ) -> (Vec<u8>, Option<Grant>) {
         if self.pace(shard, name) == Pace::Home {
             return (b"home".to_vec(), None);
@@ -225,8 +228,26 @@ impl Deployment {
             return (Vec::new(), None);
         }
         // Without an answer each schedule asks for itself, and says what is wrong.
-        let grant = self.grant(name, count).await.unwrap_or(Grant::nothing());
+        let free = self.free(shard, name, schedules).await.unwrap_or(0);
+        if free == 0 {
+            return (digits(0), None);
+        }
+        let grant = self.grant(name, free).await.unwrap_or(Grant::nothing());
         (digits(grant.count), Some(grant))
+    }
+
+    /// For how many of them the rate is to be asked: one that is made again takes nothing of it.
+    pub(crate) async fn free(
+        &self,
+        shard: ShardId,
+        name: &NamespaceName,
+        all: &Schedules,
+    ) -> Result<usize> {
+        let mut arguments = vec![name.as_str().as_bytes().to_vec()];
+        arguments.extend(all.each.iter().step_by(PARTS).cloned());
+        let mut reply = self.ask(shard, Script::Free, arguments).await?;
+        let _now = reply.time()?;
+        Ok(usize::try_from(reply.number()?).unwrap_or(all.count))
     }
 
     /// Refuses an id of another shard.

@@ -25,13 +25,23 @@ pub(crate) fn shard(store: &RedisStore, text: &str) -> ShardId {
     shard_of(name().as_str(), text, store.deployment.shards)
 }
 
-/// Schedules a timer the quick way; answers the word of the script.
-pub(crate) async fn schedule(store: &RedisStore, text: &str) -> String {
+/// Adds the schedule of a timer to those of a script.
+pub(crate) fn add(schedules: &mut Schedules, text: &str) {
     let schedule = timer(text);
     let record = case::fresh(&schedule, Incarnation(1)).expect("a record");
-    let mut schedules = Schedules::default();
     schedules.add(&schedule, &record, record.pack([0; 8]));
-    let arguments = schedules.arguments(&name(), Vec::new());
+}
+
+/// Schedules a timer the quick way; answers the word of the script.
+pub(crate) async fn schedule(store: &RedisStore, text: &str) -> String {
+    schedule_at(store, text, "").await
+}
+
+/// The same when this answers for the rate.
+pub(crate) async fn schedule_at(store: &RedisStore, text: &str, pace: &str) -> String {
+    let mut schedules = Schedules::default();
+    add(&mut schedules, text);
+    let arguments = schedules.arguments(&name(), pace.into());
     let mut reply = ask(&store.deployment, shard(store, text), Script::Schedule, arguments).await;
     let _now = reply.time().expect("a time");
     reply.text().expect("a word")

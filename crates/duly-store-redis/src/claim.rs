@@ -17,7 +17,7 @@ use crate::{
     record::{Record, run_name},
     reply::Reply,
     script::Script,
-    settings::lane_name,
+    settings::{LUA_MAX, lane_name},
     token::Ticket,
 };
 use duly_core::{Settings, TimerId, Timestamp, shard::ShardId};
@@ -32,9 +32,6 @@ const LANES: usize = 64;
 /// How often it is tried to hand a claim back: for as long as the server knows what it granted.
 const HAND_BACK_TRIES: u32 = 240;
 const HAND_BACK_PAUSE: Duration = Duration::from_millis(250);
-/// The largest number that is the same in Lua.
-const LUA_MAX: u64 = 1 << 53;
-
 /// A claim under way.
 struct Claiming<'a> {
     request: &'a ClaimRequest,

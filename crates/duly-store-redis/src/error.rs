@@ -76,6 +76,15 @@ pub(crate) fn in_doubt(reason: impl Into<String>) -> duly_store::Error {
     duly_store::Error::InDoubt { reason: reason.into() }
 }
 
+/// What comes of a step before the change that was asked for: whatever became of the step, the change
+/// was not done.
+pub(crate) fn before<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
+    step.map_err(|error| match error {
+        duly_store::Error::InDoubt { reason } => unavailable(reason),
+        error => error,
+    })
+}
+
 /// An answer or a record that is not of this format.
 pub(crate) fn damaged(what: impl Into<String>) -> duly_store::Error {
     duly_store::Error::Damaged(what.into())

@@ -3,11 +3,12 @@
 //! A part of the rate for each shard would be no rate: of 10 a second over 64 shards each would take one
 //! in six seconds, so that ids decide who is refused, and all together 64 at once. So the home has one
 //! state for the namespace (`scripts/rate.lua`). In the home itself a schedule takes of it in its own
-//! script. For any other shard the node asks the home first how many it grants, one call for all
-//! schedules of a script; what turns out not to be needed, since the timer was there already, goes back
-//! if nothing was granted in between. What is lost on the way is not made up for: the rate lets through
-//! less than it could then, never more. A namespace without a rate costs nothing: nodes learn of a rate
-//! when a shard tells them to ask.
+//! script. For any other shard the node asks there how many of the ids are free, as a schedule that is
+//! repeated takes nothing of the rate, and then the home how many it grants, one call each for all
+//! schedules of a script; what turns out not to be needed all the same goes back if nothing was granted
+//! in between. What is lost on the way is not made up for: the rate lets through less than it could
+//! then, never more. A namespace without a rate costs nothing: nodes learn of a rate when a shard tells
+//! them to ask.
 
 use std::time::Duration;
 
@@ -117,3 +118,6 @@ pub(crate) fn too_fast(control: &crate::case::Control, wait: Duration) -> Refusa
     let rate = control.settings.limits.schedule_per_second.unwrap_or(0);
     Refusal::schedules_too_fast(&control.name, rate, wait)
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ const ENDED: &str = include_str!("scripts/ended.lua");
 const ADMIT: &str = include_str!("scripts/admit.lua");
 const RATE: &str = include_str!("scripts/rate.lua");
 const QUOTA: &str = include_str!("scripts/quota.lua");
+const USED: &str = include_str!("scripts/used.lua");
 const SEEK: &str = include_str!("scripts/seek.lua");
 
 /// What a script may do.
@@ -56,9 +57,10 @@ scripts! {
     Gate: "gate", Writes, [];
     Names: "names", Reads, [];
     Read: "read", Reads, [];
-    Schedule: "schedule", Grows, [SEEK, BLOCKS, LANES, RATE];
+    Schedule: "schedule", Grows, [SEEK, BLOCKS, LANES, USED, RATE];
+    Free: "free", Reads, [USED];
     Grant: "grant", Writes, [RATE];
-    Shares: "shares", Reads, [QUOTA];
+    Shares: "shares", Writes, [QUOTA];
     Move: "move", Writes, [QUOTA];
     Deal: "deal", Writes, [QUOTA];
     Cancel: "cancel", Writes, [SEEK, BLOCKS, LANES, ENDED];

@@ -12,6 +12,9 @@ use crate::record::{
     fields::{Reader, Result, Unreadable, Writer},
 };
 
+/// The largest whole number up to which Lua counts exactly: as good as no limit.
+pub(crate) const LUA_MAX: u64 = 1 << 53;
+
 const DESTINATION: u8 = 1;
 const FALLBACK: u8 = 2;
 const RETRY: u8 = 3;
@@ -120,12 +123,12 @@ pub(crate) fn lane_key(name: &str) -> Result<LaneKey> {
 ///
 /// Limits are shared out: the shares of `max_pending` and `max_dead` add up to the limit and move
 /// between the shards (`shares.rs`), those of `max_retained` are rounded up and stay. The rate of
-/// schedules is not: the home keeps it whole (`rate.rs`).
+/// schedules is not: the home keeps it whole (`rate.rs`). What is more than [`LUA_MAX`] is as much.
 pub(crate) fn fields(settings: &Settings, shard: u16, shards: u16) -> Vec<(&'static str, Vec<u8>)> {
     let limits = &settings.limits;
-    let text = |value: u64| value.to_string().into_bytes();
+    let text = |value: u64| value.min(LUA_MAX).to_string().into_bytes();
     let (shard, shards) = (u64::from(shard), u64::from(shards.max(1)));
-    let share = |limit: u64| plain_share(limit, shard, shards);
+    let share = |limit: u64| plain_share(limit.min(LUA_MAX), shard, shards);
     let rate = limits.schedule_per_second.map(u64::from);
     vec![
         ("settings", encode(settings)),
@@ -139,8 +142,7 @@ pub(crate) fn fields(settings: &Settings, shard: u16, shards: u16) -> Vec<(&'sta
         ("max_pending", limits.max_pending.map_or_else(Vec::new, text)),
         ("max_dead", text(limits.max_dead)),
         ("a_retained", text(limits.max_retained.div_ceil(shards))),
-        ("rate_us", rate.map_or_else(Vec::new, |rate| text(1_000_000_u64.div_ceil(rate)))),
-        ("rate_burst", rate.map_or_else(Vec::new, text)),
+        ("rate", rate.map_or_else(Vec::new, text)),
     ]
 }
 

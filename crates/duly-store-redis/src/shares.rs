@@ -217,7 +217,10 @@ impl Deployment {
             };
             if !finished && reports.values().any(is_behind) {
                 finished = true;
-                self.finish(home, &format!("put\0{}", quota.name)).await?;
+                // Who cannot take a raised limit now has a smaller one, and the others do without.
+                if let Err(error) = self.finish(home, &format!("put\0{}", quota.name)).await {
+                    tracing::debug!(%error, "not every shard has the present limit");
+                }
                 continue;
             }
             let Some(max) = at_home.max else {
@@ -232,8 +235,7 @@ impl Deployment {
             }
             let plan = plan::plan(home.0, self.shards, &here, wanted);
             if !plan.is_empty() {
-                self.carry_out(quota, home, &at_home.deal, plan).await?;
-                return Ok(true);
+                return self.carry_out(quota, home, at_home, plan).await;
             }
             // Somebody has called in for it meanwhile.
             let has_some =
@@ -255,8 +257,15 @@ impl Deployment {
         Ok(false)
     }
 
-    /// Moves what is to be moved: to the home first, and from there on.
-    async fn carry_out(&self, quota: &Quota, home: ShardId, deal: &str, plan: Plan) -> Result<()> {
+    /// Moves what is to be moved: to the home first, and from there on. Answers whether anything did.
+    async fn carry_out(
+        &self,
+        quota: &Quota,
+        home: ShardId,
+        at_home: &Report,
+        plan: Plan,
+    ) -> Result<bool> {
+        let deal = &at_home.deal;
         let mut told: BTreeMap<u16, u64> = plan.told_home.into_iter().collect();
         let gifts = stream::iter(plan.gifts).map(|(giver, most)| async move {
             (giver, self.shift(ShardId(giver), quota, deal, &[], &[(home.0, most)]).await)
@@ -273,14 +282,20 @@ impl Deployment {
                 Err(error) => tracing::debug!(%error, giver, "a shard gives nothing"),
             }
         }
+        let is_news = |known: &HashMap<u16, u64>, shard: u16, total: u64| {
+            total > known.get(&shard).copied().unwrap_or(0)
+        };
+        let mut moved = !plan.told_others.is_empty()
+            || told.iter().any(|(giver, total)| is_news(&at_home.taken, *giver, *total));
         let told: Vec<_> = told.into_iter().collect();
         let totals = self.shift(home, quota, deal, &told, &plan.onward).await?;
         let onward = plan.onward.iter().map(|(taker, _)| *taker).zip(totals);
         let takers: BTreeMap<u16, u64> = plan.told_others.into_iter().chain(onward).collect();
         for (taker, total) in takers {
+            moved |= is_news(&at_home.given, taker, total);
             self.shift(ShardId(taker), quota, deal, &[(home.0, total)], &[]).await?;
         }
-        Ok(())
+        Ok(moved)
     }
 
     /// Has a shard take what others gave, by their totals, and give what it does not use; answers the

@@ -10,6 +10,7 @@ use crate::{
     case::{self, Control, Step},
     change::{TRIES, Written},
     deployment::{Deployment, Space, Wanted},
+    error::before,
     rate::{Grant, Pace, too_fast},
     script::Script,
     shares::Kind,
@@ -38,8 +39,10 @@ impl Deployment {
         let mut swept = matches!(operation, Operation::GiveUp { .. } | Operation::Import { .. });
         if swept {
             // They are refused by the number of dead letters, which the clock may have raised.
-            self.sweep_all(shard).await?;
+            before(self.sweep_all(shard).await)?;
         }
+        // Room that was called in, and that others were quicker to take.
+        let mut last_limit = None;
         for _ in 0..TRIES {
             let Some(case) = self.case(shard, wanted(command)).await? else {
                 let unknown = Refusal::UnknownNamespace(command.namespace.clone());
@@ -53,11 +56,11 @@ impl Deployment {
                 }
                 // It may be one by the clock, and nobody has written that yet.
                 swept = true;
-                self.sweep_all(shard).await?;
+                before(self.sweep_all(shard).await)?;
                 continue;
             }
             if let Some(draft) = case.due() {
-                self.write(shard, &case, &draft, Script::Change).await?;
+                before(self.write(shard, &case, &draft, Script::Change).await)?;
                 continue;
             }
             let (mut draft, outcome) = match case.decide(operation, incarnation) {
@@ -75,32 +78,40 @@ impl Deployment {
                 | Operation::Redrive { .. } => Script::Grow,
                 _ => Script::Change,
             };
-            match self.write(shard, &case, &draft, script).await? {
+            let written = self.write(shard, &case, &draft, script).await;
+            if let Err(Error::InDoubt { .. }) = written {
+                // It may have been made, and counts.
+                *held = None;
+            }
+            match written? {
                 Written::Done => {
                     *held = None;
                     return Ok(outcome);
                 }
                 Written::Again => {}
-                Written::Closing => self.wait_at_gate(shard, &case.control).await?,
+                Written::Closing => before(self.wait_at_gate(shard, &case.control).await)?,
                 Written::TooMany | Written::TooDead if !swept => {
                     // What has ended by the clock is pending no more.
                     swept = true;
-                    self.sweep_all(shard).await?;
+                    before(self.sweep_all(shard).await)?;
                 }
                 Written::TooMany => {
-                    if !self.call_in(shard, &case.control, Kind::Pending).await? {
-                        return Ok(Outcome::Refused(too_many(&case.control)));
-                    }
-                }
-                Written::TooDead => {
-                    if !self.call_in(shard, &case.control, Kind::Dead).await? {
-                        let max = case.control.settings.limits.max_dead;
-                        let refusal = Refusal::dead_letters_full(&case.control.name, max);
+                    let refusal = too_many(&case.control);
+                    if !before(self.call_in(shard, &case.control, Kind::Pending).await)? {
                         return Ok(Outcome::Refused(refusal));
                     }
+                    last_limit = Some(refusal);
+                }
+                Written::TooDead => {
+                    let max = case.control.settings.limits.max_dead;
+                    let refusal = Refusal::dead_letters_full(&case.control.name, max);
+                    if !before(self.call_in(shard, &case.control, Kind::Dead).await)? {
+                        return Ok(Outcome::Refused(refusal));
+                    }
+                    last_limit = Some(refusal);
                 }
                 Written::AskHome => {
-                    let grant = self.grant(&case.control.name, 1).await?;
+                    let grant = before(self.grant(&case.control.name, 1).await)?;
                     if grant.count == 0 {
                         return Ok(Outcome::Refused(too_fast(&case.control, grant.wait)));
                     }
@@ -111,6 +122,9 @@ impl Deployment {
                     return Ok(Outcome::Refused(too_fast(&case.control, wait)));
                 }
             }
+        }
+        if let Some(refusal) = last_limit {
+            return Ok(Outcome::Refused(refusal));
         }
         Err(Error::Overloaded {
             reason: format!("others kept changing the timer; it was tried {TRIES} times"),

@@ -17,7 +17,7 @@ if ARGV[3] == '' then
   rate_take(rate, count)
   if count < asked then wait = rate_wait(rate) end
 elseif digits(rate.told) == ARGV[3] then
-  write('HSET', K .. 'c:' .. num, 'spoken', digits(rate.told - count * rate.interval))
+  write('HSET', K .. 'c:' .. num, 'spoken', digits(math.ceil(rate.told - count * rate.interval)))
 end
 flush()
 return { 'OK', digits(now), digits(count), digits(rate.spoken), digits(wait) }

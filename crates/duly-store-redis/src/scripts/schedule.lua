@@ -12,7 +12,7 @@
 --       CREATED | SLOW (something has or had this id, or it is past a limit: look again)
 local name = ARGV[1]
 local num = call('HGET', K .. 'nn', name)
-local f = num and call('HMGET', K .. 'n:' .. num, 'gate', 'max_payload', 'max_delay', 'a_pending', 'm_pending', 'rate_us')
+local f = num and call('HMGET', K .. 'n:' .. num, 'gate', 'max_payload', 'max_delay', 'a_pending', 'm_pending', 'rate')
 local word = not num and 'NONE' or f[1] and 'CLOSING' or f[6] and ARGV[2] == '' and 'RATED'
 if word then
   call('INCR', KEYS[1])
@@ -26,15 +26,7 @@ local pending = tonumber(call('HGET', C, 'pending') or '0')
 local count, ids, more = tonumber(ARGV[3]), {}, {}
 for k = 1, count do ids[k] = ARGV[k * 4] end
 for i = 4 + count * 4, #ARGV, 5 do more[tonumber(ARGV[i])] = i end
-local there = call('HMGET', R, unpack(ids))
-
--- What was used before, as far as anything is left of that.
-local stubs = call('EXISTS', K .. 's:' .. num) == 1 and call('HMGET', K .. 's:' .. num, unpack(ids)) or {}
-local letters = call('EXISTS', K .. 'di:' .. num) == 1
-local function was_used(k, id)
-  return stubs[k] or (letters and
-    #call('ZRANGEBYLEX', K .. 'di:' .. num, '[' .. id .. NUL, '[' .. id .. NUL .. char(255), 'LIMIT', 0, 1) > 0)
-end
+local is_used = used_ids(num, ids)
 local out = { digits(now) }
 local created = time_bytes(now)
 local records, payloads, expiries = { 'HSET', R }, { 'HSET', K .. 'p:' .. num }, { 'ZADD', K .. 'exp' }
@@ -51,8 +43,8 @@ for k, id in ipairs(ids) do
   local size = ((s1 * 256 + s2) * 256 + s3) * 256 + s4
   -- Without more to say it is at most as long as with its headers.
   local payload = extra and tonumber(ARGV[extra + 3]) or size
-  local refused = there[k] or payload > max_payload or due > 7258118400000
-    or (max_delay and due - now > max_delay) or (a_pending and pending >= a_pending) or was_used(k, id)
+  local refused = is_used(k) or payload > max_payload or due > 7258118400000
+    or (max_delay and due - now > max_delay) or (a_pending and pending >= a_pending)
     or (granted and made >= granted)
   if refused then
     out[k + 1] = 'SLOW'

@@ -1,4 +1,5 @@
--- What a shard has of a limit, how much of that is used, and what moved between it and the others.
+-- What a shard has of a limit, how much of that is used, and what moved between it and the others. It
+-- writes, so that it waits for replicas where changes do: nobody acts on a gift that could be undone.
 --
 -- KEYS  seq
 -- ARGV  1 namespace  2 number  3 'pending' or 'dead'
@@ -6,6 +7,7 @@
 --       OK now version deal, '1' if dealt, limit of all shards or '', allowance, used, '1' while
 --       something has ended and is not cleared away, then name and value of what moved
 local num = ARGV[2]
+call('INCR', KEYS[1])
 if call('HGET', K .. 'nn', ARGV[1]) ~= num then return { 'NONE', digits(now) } end
 local q = quota_of(num, ARGV[3])
 local out = { 'OK', digits(now), q.ver, q.deal, q.moved and '1' or '0', q.max,

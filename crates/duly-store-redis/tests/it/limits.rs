@@ -161,11 +161,10 @@ async fn p10_two_nodes_together_stay_below_the_limit() {
             let store = if i % 2 == 0 { &first } else { &second };
             async move {
                 let text = format!("r{round}-{i}");
-                // Others may have taken what was called in, again and again: that says nothing.
                 match schedule(store, &text, LATER).await {
                     Outcome::Created(_) => Some(text),
-                    Outcome::Refused(Refusal::Exhausted { limit: Limit::MaxPending, .. })
-                    | Outcome::Failed(duly_store::Error::Overloaded { .. }) => None,
+                    // Also when others have taken what was called in, again and again.
+                    Outcome::Refused(Refusal::Exhausted { limit: Limit::MaxPending, .. }) => None,
                     other => panic!("{other:?}"),
                 }
             }
@@ -290,6 +289,80 @@ async fn p10_a_rate_is_kept_whatever_the_ids_are() {
     let outcomes = store.apply(place, commands).await.expect("an answer");
     let made = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Created(_))).count();
     assert!((10..12).contains(&made), "{made} of a batch");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_schedules_that_are_repeated_leave_the_rate_to_new_ones() {
+    let (_server, store) = store(Settings::default()).await;
+    let place = shard(&store, &id("a")).0;
+    let places: Vec<u16> = (0..4).map(|i| (place + i) % SHARDS).collect();
+    let there: Vec<Vec<String>> =
+        places.iter().map(|place| ids_of(&store, *place).take(40).collect()).collect();
+    for text in there.iter().flatten() {
+        assert_eq!(made(&store, text).await, Ok(()));
+    }
+    put(&store, limited(|limits| limits.schedule_per_second = Some(100))).await;
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let end = Instant::now() + Duration::from_secs(2);
+    let repeats = stream::iter(&there).for_each_concurrent(None, async |ids| {
+        while Instant::now() < end {
+            let commands = ids.iter().map(|text| command(schedule_op(text, LATER))).collect();
+            let outcomes = store.apply(shard(&store, &id(&ids[0])), commands).await;
+            let outcomes = outcomes.expect("an answer");
+            assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Existing(_))));
+        }
+    });
+    let new = async {
+        for i in 0.. {
+            if Instant::now() >= end {
+                break;
+            }
+            assert_eq!(made(&store, &format!("new{i}")).await, Ok(()), "timer {i}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::join!(repeats, new);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_more_than_anybody_counts_is_as_good_as_none() {
+    for shards in [1, 2] {
+        let server = Server::start(&[]);
+        let store = open(&options(&server.url(), shards)).await;
+        put(&store, at_most(5)).await;
+        let most = limited(|limits| {
+            (limits.max_pending, limits.max_dead) = (Some(u64::MAX), u64::MAX);
+            limits.max_retained = u64::MAX;
+        });
+        put(&store, most).await;
+        for i in 0..20 {
+            assert_eq!(made(&store, &format!("t{i}")).await, Ok(()), "{shards} shards, timer {i}");
+        }
+        let namespace = store.get_namespace(name()).await.expect("an answer").expect("it is there");
+        assert_eq!(namespace.settings.limits.max_pending, Some(u64::MAX));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_nothing_is_claimed_where_a_lower_max_dead_is_not_dealt_yet() {
+    let (server, store) = store(limited(|limits| limits.max_dead = 1_000)).await;
+    let place = shard(&store, &id("a"));
+    assert!(matches!(schedule(&store, "a", Millis::ZERO).await, Outcome::Created(_)));
+    // As a change leaves it whose caller died before it dealt.
+    let keys = crate::server::list(server.port(), "KEYS duly:*:n:*");
+    for key in &keys {
+        assert_eq!(tell(server.port(), &format!("HSET {key} m_dead - deal_dead 1")), ":0");
+    }
+    let claim = async || {
+        let claimed = store.claim(place, request(Owner::Consumer { lease: None })).await;
+        claimed.expect("a claim").firings.pop()
+    };
+    assert!(claim().await.is_none(), "nobody knows whether there is room for a dead letter");
+    let firing = until("it is dealt", async || {
+        store.ready(place, None, 100).await.expect("an answer");
+        claim().await
+    });
+    assert_eq!(firing.await.id, id("a"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
