@@ -22,6 +22,15 @@ const SWEEP: usize = 64;
 /// How many such steps a call makes before it answers with what there is.
 pub(crate) const SWEEPS: usize = 64;
 
+/// Does something in many shards, in each whatever becomes of it in the others; the first error if there
+/// was one.
+pub(crate) async fn everywhere<T>(
+    steps: impl Iterator<Item = impl Future<Output = Result<T>>>,
+) -> Result<Vec<T>> {
+    let steps = stream::iter(steps).buffer_unordered(AT_ONCE);
+    steps.collect::<Vec<_>>().await.into_iter().collect()
+}
+
 /// What became of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {

@@ -24,10 +24,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     case::Control,
-    change::{AT_ONCE, TRIES, digits},
+    change::{AT_ONCE, TRIES, digits, everywhere},
     deployment::Deployment,
-    error::{damaged, unavailable},
-    namespaces::in_doubt,
+    error::{after, damaged, unavailable},
     script::Script,
 };
 
@@ -40,8 +39,8 @@ const GATE_PAUSE: Duration = Duration::from_millis(25);
 /// What a shard says of a gate.
 #[derive(Debug)]
 enum Gate {
-    /// There is no such namespace here.
-    Gone,
+    /// There is no such namespace here, and nothing of it is newer than this version.
+    Gone(String),
     Open,
     /// It is the caller's, and the shard holds so many pending timers and dead letters.
     Shut(u64, u64),
@@ -55,8 +54,9 @@ impl Deployment {
         name: &NamespaceName,
         mode: DeleteMode,
     ) -> Result<()> {
-        let unknown = || Error::UnknownNamespace(name.to_string());
-        let control = self.control_of(self.home(name), name).await?.1.ok_or_else(unknown)?;
+        let Some(control) = self.control_of(self.home(name), name).await?.1 else {
+            return self.end_of_nothing(name).await;
+        };
         if mode == DeleteMode::Force {
             return self.end(&control, "", "").await;
         }
@@ -68,12 +68,12 @@ impl Deployment {
         let own = format!("{:016x}", rand::random::<u64>());
         match self.shut_gates(&control, &own).await {
             Ok((0, 0)) => {}
+            // Whoever meets a gate that stays opens it.
             Ok((pending, dead)) => {
-                self.open_gates(&control, &own).await?;
+                let _later = self.open_gates(&control, &own).await;
                 return Err(Error::NamespaceNotEmpty { name: name.to_string(), pending, dead });
             }
             Err(error) => {
-                // Whoever meets a gate that stays opens it.
                 let _later = self.open_gates(&control, &own).await;
                 return Err(error);
             }
@@ -93,7 +93,7 @@ impl Deployment {
                 let ver = reply.text()?;
                 self.end_elsewhere(home, name, &control.num, &ver).await
             }
-            "NONE" => Err(Error::UnknownNamespace(name.to_string())),
+            "NONE" => self.end_of_nothing(name).await,
             "AGAIN" => Err(unavailable("the deletion took too long and was given up; repeat it")),
             "FULL" => {
                 let (pending, dead) = (reply.number()?, reply.number()?);
@@ -101,6 +101,18 @@ impl Deployment {
             }
             other => Err(damaged(format!("an end was answered with {other}"))),
         }
+    }
+
+    /// A namespace that its home does not have: perhaps it has ended there and nowhere else.
+    async fn end_of_nothing(&self, name: &NamespaceName) -> Result<()> {
+        let home = self.home(name);
+        let mut reply = self.ask(home, Script::Left, vec![bytes(name.as_str())]).await?;
+        let _now = reply.time()?;
+        if reply.is_done() {
+            return Err(Error::UnknownNamespace(name.to_string()));
+        }
+        let (num, ver) = (reply.text()?, reply.text()?);
+        self.end_elsewhere(home, name, &num, &ver).await
     }
 
     /// Ends a namespace that its home has ended in all other shards, and says there that it is so.
@@ -112,13 +124,11 @@ impl Deployment {
         ver: &str,
     ) -> Result<()> {
         let arguments = |what: &str| [name.as_str(), num, ver, what].map(bytes).to_vec();
-        let spread = stream::iter(self.others(home)).map(|shard| {
-            let arguments = arguments("");
-            async move { self.ask(shard, Script::Gone, arguments).await.map(drop) }
-        });
-        let spread: Result<()> = spread.buffer_unordered(AT_ONCE).try_collect().await;
-        spread.map_err(in_doubt)?;
-        self.ask(home, Script::Gone, arguments("done")).await.map(drop)
+        let ends = self.others(home).map(|shard| self.ask(shard, Script::Gone, arguments("")));
+        after(everywhere(ends).await)?;
+        // Who does not hear that does it once more.
+        let _done = self.ask(home, Script::Gone, arguments("done")).await;
+        Ok(())
     }
 
     /// Refuses a namespace that holds something in any shard.
@@ -141,10 +151,8 @@ impl Deployment {
     pub(crate) async fn shut_gates(&self, control: &Control, own: &str) -> Result<(u64, u64)> {
         let home = self.home(&control.name);
         let at_home = self.shut_gate(home, control, own).await?;
-        let others = stream::iter(self.others(home))
-            .map(|shard| self.shut_gate(shard, control, own))
-            .buffer_unordered(AT_ONCE);
-        let others: Vec<_> = others.try_collect().await?;
+        let gates = self.others(home).map(|shard| self.shut_gate(shard, control, own));
+        let others = everywhere(gates).await?;
         Ok(others.iter().fold(at_home, |sum, held| (sum.0 + held.0, sum.1 + held.1)))
     }
 
@@ -157,8 +165,11 @@ impl Deployment {
                 }
                 Gate::Held(whose, _) => self.doubt(shard, control, &whose).await?,
                 Gate::Open => {}
+                Gate::Gone(_) if shard == self.home(&control.name) => {
+                    return Err(Error::UnknownNamespace(control.name.to_string()));
+                }
                 // It is to have the namespace, so that it can be shut.
-                Gate::Gone => {
+                Gate::Gone(_) => {
                     let todo = format!("put\0{}", control.name);
                     self.finish(self.home(&control.name), &todo).await?;
                 }
@@ -170,16 +181,15 @@ impl Deployment {
     async fn open_gates(&self, control: &Control, own: &str) -> Result<()> {
         let home = self.home(&control.name);
         self.gate(home, control, "open", own).await?;
-        let others = stream::iter(self.others(home))
-            .map(|shard| async move { self.gate(shard, control, "open", own).await.map(drop) });
-        others.buffer_unordered(AT_ONCE).try_collect().await
+        let gates = self.others(home).map(|shard| self.gate(shard, control, "open", own));
+        everywhere(gates).await.map(drop)
     }
 
     /// Opens a gate whose caller is gone, unless the namespace has ended: then it ends here too.
     pub(crate) async fn doubt(&self, shard: ShardId, control: &Control, whose: &str) -> Result<()> {
         let home = self.home(&control.name);
-        if matches!(self.gate(home, control, "open", whose).await?, Gate::Gone) {
-            let ended = [control.name.as_str(), &control.num, "0", ""].map(bytes).to_vec();
+        if let Gate::Gone(ver) = self.gate(home, control, "open", whose).await? {
+            let ended = [control.name.as_str(), &control.num, &ver, ""].map(bytes).to_vec();
             return self.ask(shard, Script::Gone, ended).await.map(drop);
         }
         self.gate(shard, control, "open", whose).await.map(drop)
@@ -191,7 +201,7 @@ impl Deployment {
             match self.gate(shard, control, "look", "").await? {
                 Gate::Held(whose, true) => self.doubt(shard, control, &whose).await?,
                 Gate::Held(_, false) => tokio::time::sleep(GATE_PAUSE).await,
-                Gate::Gone | Gate::Open | Gate::Shut(..) => return Ok(()),
+                Gate::Gone(_) | Gate::Open | Gate::Shut(..) => return Ok(()),
             }
         }
         Err(unavailable("the namespace is being deleted"))
@@ -209,7 +219,7 @@ impl Deployment {
         let mut reply = self.ask(shard, Script::Gate, arguments).await?;
         let (word, _) = (reply.text()?, reply.time()?);
         Ok(match word.as_str() {
-            "NONE" => Gate::Gone,
+            "NONE" => Gate::Gone(reply.text()?),
             "OPEN" => Gate::Open,
             "SHUT" => Gate::Shut(reply.number()?, reply.number()?),
             "HELD" => Gate::Held(reply.text()?, reply.flag()?),

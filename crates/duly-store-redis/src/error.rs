@@ -85,6 +85,15 @@ pub(crate) fn before<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
     })
 }
 
+/// What comes of a step after the change that was asked for: the change was done, but not everywhere yet,
+/// and the same call again is right.
+pub(crate) fn after<T>(step: duly_store::Result<T>) -> duly_store::Result<T> {
+    step.map_err(|error| match error {
+        error @ duly_store::Error::Damaged(_) => error,
+        error => in_doubt(format!("not every shard has taken the change: {error}")),
+    })
+}
+
 /// An answer or a record that is not of this format.
 pub(crate) fn damaged(what: impl Into<String>) -> duly_store::Error {
     duly_store::Error::Damaged(what.into())

@@ -79,7 +79,15 @@ impl Deployment {
                 let (paused, full) = (reply.number()?, reply.number()?);
                 let todo = reply.text()?;
                 if !todo.is_empty() {
-                    self.finish(shard, &todo).await?;
+                    match self.finish(shard, &todo).await {
+                        Ok(Some(spread)) => self.deal_lowered(&spread).await,
+                        Ok(None) => {}
+                        // It is tried again at the next look.
+                        Err(error) => {
+                            let todo = todo.replace('\0', " ");
+                            tracing::warn!(%error, %todo, "a change is not in every shard yet");
+                        }
+                    }
                 }
                 // Every shard has every namespace.
                 if shard == ShardId(0) {

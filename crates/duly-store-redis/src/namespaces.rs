@@ -2,6 +2,12 @@
 //!
 //! A namespace has a home shard, which orders its changes: a version goes up by one there, and the
 //! other shards take only what is newer. So two changes under way end up as one of them everywhere.
+//!
+//! **A home that has lost its last change**, as a failover may, gives the same version once more, to
+//! another change. A shard that has taken the first one says so, as it remembers when its own was made;
+//! then the home goes past all versions that any shard has heard of, deals limits anew, and all take
+//! that. Numbers of namespaces, which the keys of their timers hold, are never given twice: there is
+//! something by chance in them.
 
 use std::sync::Arc;
 
@@ -17,21 +23,25 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     case::Control,
-    change::{AT_ONCE, TRIES, digits},
+    change::{AT_ONCE, TRIES, digits, everywhere},
     deployment::Deployment,
-    error::damaged,
+    error::{after, damaged, unavailable},
     script::Script,
     settings,
     shares::Deals,
 };
 
 /// What becomes of a namespace.
-struct Next {
-    settings: Arc<Settings>,
-    paused: bool,
-    resumes_at: Option<Timestamp>,
-    /// Whether it is new.
-    new: bool,
+pub(crate) struct Next {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) paused: bool,
+    pub(crate) resumes_at: Option<Timestamp>,
+}
+
+/// A namespace as its home has it, with what the other shards are told besides.
+pub(crate) struct AtHome {
+    pub(crate) control: Control,
+    pub(crate) deals: Deals,
 }
 
 impl Deployment {
@@ -66,13 +76,12 @@ impl Deployment {
                 settings: Arc::new(settings),
                 paused: old.is_some_and(|old| old.paused),
                 resumes_at: old.and_then(|old| old.resumes_at),
-                new: old.is_none(),
             }))
         });
         let (namespace, new) = changed.await?;
         if !new {
             for shard in (0..self.shards).map(ShardId) {
-                while self.trim(shard, name).await? > 0 {}
+                while after(self.trim(shard, name).await)? > 0 {}
             }
         }
         Ok((namespace, new))
@@ -92,7 +101,6 @@ impl Deployment {
                 settings: Arc::clone(&old.settings),
                 paused: after.0,
                 resumes_at: after.1,
-                new: false,
             }))
         });
         Ok(changed.await?.0)
@@ -120,43 +128,18 @@ impl Deployment {
                 let old = old.ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
                 if !self.is_everywhere(&old).await? {
                     let deals = self.deals_of(home, &old).await?;
-                    self.spread(home, &old, &deals).await?;
+                    let spread = self.spread(home, AtHome { control: old.clone(), deals }).await?;
+                    self.deal_lowered(&spread).await;
                 }
                 return Ok((namespace(old), false));
             };
-            let seen =
-                old.as_ref().map_or_else(String::new, |old| format!("{}:{}", old.num, old.ver));
-            let mut arguments = vec![
-                name.as_str().as_bytes().to_vec(),
-                b"home".to_vec(),
-                seen.into_bytes(),
-                digits(home.0),
-            ];
-            let created = old.as_ref().map_or_else(|| b"now".to_vec(), |old| time(old.created_at));
-            let (settings, paused) = (&next.settings, (next.paused, next.resumes_at));
-            arguments.extend(self.fields(settings, paused, home, created, b"now".to_vec()));
-            arguments.extend([b"@shards".to_vec(), digits(self.shards)]);
-            let mut reply = self.ask(home, Script::Put, arguments).await?;
-            let (word, now) = (reply.text()?, reply.time()?);
-            if word != "DONE" {
+            let Some(changed) = self.put_at_home(home, name, old.as_ref(), &next, None).await?
+            else {
                 continue;
-            }
-            let (num, ver) = (reply.text()?, reply.text()?);
-            let deals = Deals { pending: reply.text()?, dead: reply.text()? };
-            let created_at = old.as_ref().map_or(now, |old| old.created_at);
-            let control = Control {
-                name: name.clone(),
-                num,
-                ver,
-                settings: Arc::clone(&next.settings),
-                paused: next.paused,
-                resumes_at: next.resumes_at,
-                created_at,
-                updated_at: now,
             };
-            self.spread(home, &control, &deals).await?;
-            self.deal_lowered(&control, &deals).await;
-            return Ok((namespace(control), next.new));
+            let changed = self.spread(home, changed).await?;
+            self.deal_lowered(&changed).await;
+            return Ok((namespace(changed.control), old.is_none()));
         }
         Err(Error::Overloaded {
             reason: "others kept changing the namespace".to_owned(),
@@ -164,22 +147,109 @@ impl Deployment {
         })
     }
 
-    /// Has every other shard take what the home has, and says there that they have.
-    async fn spread(&self, home: ShardId, control: &Control, deals: &Deals) -> Result<()> {
-        let spread = stream::iter(self.others(home)).map(|shard| self.take(shard, control, deals));
-        let spread: Result<()> = spread.buffer_unordered(AT_ONCE).try_collect().await;
-        spread.map_err(in_doubt)?;
-        let done = [own(control, "take"), vec![b"done".to_vec()]].concat();
-        self.ask(home, Script::Put, done).await.map(drop)
+    /// Changes a namespace at its home, unless it is not `old` any more: then the answer is nothing.
+    pub(crate) async fn put_at_home(
+        &self,
+        home: ShardId,
+        name: &NamespaceName,
+        old: Option<&Control>,
+        next: &Next,
+        above: Option<u64>,
+    ) -> Result<Option<AtHome>> {
+        let seen = old.map_or_else(String::new, |old| format!("{}:{}", old.num, old.ver));
+        let mut arguments = vec![
+            name.as_str().as_bytes().to_vec(),
+            b"home".to_vec(),
+            seen.into_bytes(),
+            digits(home.0),
+        ];
+        let created = old.map_or_else(|| b"now".to_vec(), |old| time(old.created_at));
+        let paused = (next.paused, next.resumes_at);
+        arguments.extend(self.fields(&next.settings, paused, home, created, b"now".to_vec()));
+        arguments.extend([b"@shards".to_vec(), digits(self.shards)]);
+        arguments.extend([b"@tag".to_vec(), digits(rand::random::<u32>() >> 12)]);
+        if let Some(above) = above {
+            arguments.extend([b"@above".to_vec(), digits(above)]);
+        }
+        let mut reply = self.ask(home, Script::Put, arguments).await?;
+        let (word, now) = (reply.text()?, reply.time()?);
+        if word != "DONE" {
+            return Ok(None);
+        }
+        let (num, ver) = (reply.text()?, reply.text()?);
+        let deals = Deals { pending: reply.text()?, dead: reply.text()? };
+        let control = Control {
+            name: name.clone(),
+            num,
+            ver,
+            settings: Arc::clone(&next.settings),
+            paused: next.paused,
+            resumes_at: next.resumes_at,
+            created_at: old.map_or(now, |old| old.created_at),
+            updated_at: now,
+        };
+        Ok(Some(AtHome { control, deals }))
     }
 
-    /// Has a shard take what the home has; what ended elsewhere under this name goes first.
+    /// Has every other shard take what the home has, and says there that they have. Answers what they
+    /// took: a newer version of the same where a shard had heard of this one already.
+    async fn spread(&self, home: ShardId, mut at_home: AtHome) -> Result<AtHome> {
+        for _ in 0..TRIES {
+            let AtHome { control, deals } = &at_home;
+            let takes = self.others(home).map(|shard| self.take(shard, control, deals));
+            let ahead = after(everywhere(takes).await)?.into_iter().flatten().max();
+            let newer = match ahead {
+                Some(ahead) => after(self.put_again(home, control, ahead).await)?,
+                None => {
+                    let done = [own(control, "take"), vec![b"done".to_vec()]].concat();
+                    // Who does not hear that does it once more.
+                    let _done = self.ask(home, Script::Put, done).await;
+                    None
+                }
+            };
+            match newer {
+                Some(newer) => at_home = newer,
+                None => return Ok(at_home),
+            }
+        }
+        after(Err(unavailable("shards kept hearing of newer versions")))
+    }
+
+    /// Goes past a version at home, with nothing changed, and deals limits anew. Answers nothing when the
+    /// namespace has changed meanwhile: whoever did that tells the other shards.
+    async fn put_again(
+        &self,
+        home: ShardId,
+        control: &Control,
+        above: u64,
+    ) -> Result<Option<AtHome>> {
+        let next = Next {
+            settings: Arc::clone(&control.settings),
+            paused: control.paused,
+            resumes_at: control.resumes_at,
+        };
+        self.put_at_home(home, &control.name, Some(control), &next, Some(above)).await
+    }
+
+    /// Begins to deal the limits of a namespace anew, as if it were changed.
+    pub(crate) async fn deal_anew(&self, name: &NamespaceName) -> Result<()> {
+        let home = self.home(name);
+        if let Some(control) = self.control_of(home, name).await?.1
+            && let Some(newer) = self.put_again(home, &control, 0).await?
+        {
+            self.spread(home, newer).await?;
+        }
+        Ok(())
+    }
+
+    /// Has a shard take what the home has; what ended elsewhere under this name goes first. Answers the
+    /// version that the shard has heard of instead, if that is none before this one.
     pub(crate) async fn take(
         &self,
         shard: ShardId,
         control: &Control,
         deals: &Deals,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         for _ in 0..TRIES {
             let mut arguments = own(control, "take");
             let paused = (control.paused, control.resumes_at);
@@ -188,15 +258,27 @@ impl Deployment {
             arguments.extend(deals.fields());
             let mut reply = self.ask(shard, Script::Put, arguments).await?;
             let (word, _) = (reply.text()?, reply.time()?);
-            if word != "OLD" {
-                return Ok(());
+            match word.as_str() {
+                "DONE" => return Ok(None),
+                "AHEAD" => return reply.number().map(Some),
+                "OLD" => self.end_before(shard, control, reply.bytes()?).await?,
+                other => return Err(damaged(format!("a change was answered with {other}"))),
             }
-            let old = reply.bytes()?;
-            let name = control.name.as_str().as_bytes().to_vec();
-            let ended = vec![name, old, b"0".to_vec(), Vec::new()];
-            self.ask(shard, Script::Gone, ended).await?;
         }
         Err(damaged("a namespace that ended does not go"))
+    }
+
+    /// Ends in a shard what had the name of a namespace before. It ended before this version, and of
+    /// what is older nothing is taken there any more.
+    pub(crate) async fn end_before(
+        &self,
+        shard: ShardId,
+        control: &Control,
+        old: Vec<u8>,
+    ) -> Result<()> {
+        let ended = control.ver.parse::<u64>().map_or(0, |ver| ver.saturating_sub(1));
+        let name = control.name.as_str().as_bytes().to_vec();
+        self.ask(shard, Script::Gone, vec![name, old, digits(ended), Vec::new()]).await.map(drop)
     }
 
     /// Whether all shards have taken a namespace as the home has it.
@@ -205,11 +287,15 @@ impl Deployment {
             .map(|shard| async move { self.control_of(shard, &control.name).await })
             .buffer_unordered(AT_ONCE);
         let seen: Vec<_> = seen.try_collect().await?;
-        Ok(seen.iter().all(|(_, own)| own.as_ref().is_some_and(|own| own.ver == control.ver)))
+        let same = |own: &Control| {
+            (&own.num, &own.ver, own.updated_at) == (&control.num, &control.ver, control.updated_at)
+        };
+        Ok(seen.iter().all(|(_, own)| own.as_ref().is_some_and(same)))
     }
 
-    /// Finishes a change of a namespace that somebody left half done, as its home tells it.
-    pub(crate) async fn finish(&self, home: ShardId, todo: &str) -> Result<()> {
+    /// Finishes a change of a namespace that somebody left half done, as its home tells it. Answers what
+    /// all shards have now.
+    pub(crate) async fn finish(&self, home: ShardId, todo: &str) -> Result<Option<AtHome>> {
         let mut parts = todo.split('\0');
         let (kind, name) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
         let name = NamespaceName::new(name).map_err(|_| damaged("a namespace's name"))?;
@@ -217,11 +303,13 @@ impl Deployment {
             ("put", ..) => match self.control_of(home, &name).await?.1 {
                 Some(control) => {
                     let deals = self.deals_of(home, &control).await?;
-                    self.spread(home, &control, &deals).await
+                    self.spread(home, AtHome { control, deals }).await.map(Some)
                 }
-                None => Ok(()),
+                None => Ok(None),
             },
-            ("gone", Some(num), Some(ver)) => self.end_elsewhere(home, &name, num, ver).await,
+            ("gone", Some(num), Some(ver)) => {
+                self.end_elsewhere(home, &name, num, ver).await.map(|()| None)
+            }
             _ => Err(damaged(format!("a change {todo:?} of a namespace"))),
         }
     }
@@ -287,9 +375,4 @@ fn namespace(control: Control) -> Namespace {
         created_at: control.created_at,
         updated_at: control.updated_at,
     }
-}
-
-/// Some shards have taken it: the same call again is right.
-pub(crate) fn in_doubt(error: Error) -> Error {
-    crate::error::in_doubt(format!("not every shard has taken the change: {error}"))
 }

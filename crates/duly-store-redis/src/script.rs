@@ -54,6 +54,7 @@ scripts! {
     Found: "found", Writes, [];
     Put: "put", Writes, [];
     Gone: "gone", Writes, [SEEK, BLOCKS, LANES];
+    Left: "left", Reads, [];
     Gate: "gate", Writes, [];
     Names: "names", Reads, [];
     Read: "read", Reads, [];

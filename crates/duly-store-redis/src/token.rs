@@ -20,7 +20,8 @@ const CHECK: std::ops::Range<usize> = 29..37;
 /// What a token says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ticket {
-    /// Number of the namespace, as the scripts know it.
+    /// Number of the namespace, as the scripts know it: its home, and a count of 28 bits with 20 bits by
+    /// chance (`scripts/put.lua`).
     pub(crate) num: String,
     pub(crate) nonce: u64,
     pub(crate) incarnation: Incarnation,

@@ -1,7 +1,8 @@
 //! Every order of steps, on a real server: callers shut gates shard by shard, give up half way, are
-//! doubted while they go on, and what they sent arrives after that.
+//! doubted while they go on, and what they sent arrives after that; so do changes of the namespace that
+//! its home took before it ended.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use duly_redis_testkit::server::Server;
 use duly_store::{Store, namespaces::Put};
@@ -11,6 +12,8 @@ use super::*;
 use crate::{
     Options, RedisStore,
     by_hand::{self, name},
+    namespaces::{AtHome, Next},
+    shares::Deals,
 };
 
 const SHARDS: u16 = 4;
@@ -23,6 +26,10 @@ enum Message {
     Shut(u16, String),
     /// A gate is opened that was opened at home.
     Open(u16, String),
+    /// A shard hears of a version of the namespace.
+    Take(u16, Box<Control>, Deals),
+    /// A shard hears of the end.
+    End(u16, String),
 }
 
 /// Somebody who deletes: the shards that it has shut and that were empty.
@@ -30,6 +37,14 @@ enum Message {
 struct Caller {
     own: String,
     shut: BTreeSet<u16>,
+}
+
+/// A change that only the home has taken; nothing if there is no such namespace.
+async fn change_at_home(store: &RedisStore, home: ShardId) -> Option<AtHome> {
+    let old = store.deployment.control_of(home, &name()).await.expect("a look").1?;
+    let next = Next { settings: old.settings.clone(), paused: old.paused, resumes_at: None };
+    let changed = store.deployment.put_at_home(home, &name(), Some(&old), &next, None).await;
+    Some(changed.expect("an answer").expect("nobody else changes it"))
 }
 
 struct World {
@@ -78,7 +93,8 @@ impl World {
             40..45 => self.begin().await,
             45..75 => self.go_on().await,
             75..80 => self.give_up().await,
-            80..85 => self.doubt().await,
+            80..84 => self.doubt().await,
+            84..87 => self.change().await,
             _ => self.deliver().await,
         }
     }
@@ -127,7 +143,13 @@ impl World {
             let mut reply = deployment.ask(self.home, Script::Gone, arguments.to_vec()).await;
             let word = reply.as_mut().expect("an answer").text().expect("a word");
             self.log.push(format!("{own} ends it: {word}"));
-            self.ended = word == "DONE";
+            if word == "DONE" {
+                self.ended = true;
+                let mut reply = reply.expect("an answer");
+                let (_now, ver) = (reply.time(), reply.text().expect("a version"));
+                let others = (0..SHARDS).filter(|shard| *shard != self.home.0);
+                self.messages.extend(others.map(|shard| Message::End(shard, ver.clone())));
+            }
             assert!(!self.ended || self.live.is_empty(), "timers are lost: {:#?}", self.log);
             self.callers.remove(place);
             return;
@@ -138,11 +160,8 @@ impl World {
                 self.callers.remove(place);
                 self.open(&own).await;
             }
-            Gate::Held(whose, _) => {
-                self.gate(self.home, "open", &whose).await;
-                self.messages.push(Message::Open(shard, whose));
-            }
-            Gate::Open | Gate::Gone => {}
+            Gate::Held(whose, _) => self.doubt_of(ShardId(shard), whose).await,
+            Gate::Open | Gate::Gone(_) => {}
         }
     }
 
@@ -170,10 +189,31 @@ impl World {
     /// Somebody meets a gate and thinks that it has lasted too long.
     async fn doubt(&mut self) {
         let shard = ShardId(self.random.random_range(0..SHARDS));
-        if let Gate::Held(whose, _) = self.gate(shard, "look", "").await
-            && !matches!(self.gate(self.home, "open", &whose).await, Gate::Gone)
-        {
+        if let Gate::Held(whose, _) = self.gate(shard, "look", "").await {
+            self.doubt_of(shard, whose).await;
+        }
+    }
+
+    /// It opens the gate, or gets half way: at home it is opened, and here it will be.
+    async fn doubt_of(&mut self, shard: ShardId, whose: String) {
+        if self.random.random_bool(0.5) {
+            self.log.push(format!("{} is in doubt of {whose}", shard.0));
+            let deployment = &self.store.deployment;
+            deployment.doubt(shard, &self.control, &whose).await.expect("it is opened");
+        } else if !matches!(self.gate(self.home, "open", &whose).await, Gate::Gone(_)) {
             self.messages.push(Message::Open(shard.0, whose));
+        }
+    }
+
+    /// The home takes a change, and the other shards hear of it in their time.
+    async fn change(&mut self) {
+        let Some(AtHome { control, deals }) = change_at_home(&self.store, self.home).await else {
+            return;
+        };
+        self.log.push(format!("version {}", control.ver));
+        for shard in (0..SHARDS).filter(|shard| *shard != self.home.0) {
+            let control = Box::new(control.clone());
+            self.messages.push(Message::Take(shard, control, deals.clone()));
         }
     }
 
@@ -185,21 +225,45 @@ impl World {
         match self.messages.swap_remove(place) {
             Message::Shut(shard, own) => _ = self.gate(ShardId(shard), "close", &own).await,
             Message::Open(shard, own) => _ = self.gate(ShardId(shard), "open", &own).await,
+            Message::Take(shard, control, deals) => {
+                let taken = self.store.deployment.take(ShardId(shard), &control, &deals).await;
+                self.log.push(format!("{shard} hears of version {}: {taken:?}", control.ver));
+            }
+            Message::End(shard, ver) => {
+                let arguments = [name().as_str(), &self.control.num, &ver, ""].map(bytes).to_vec();
+                let ended = self.store.deployment.ask(ShardId(shard), Script::Gone, arguments);
+                self.log.push(format!("{shard} ends: {:?}", ended.await.is_ok()));
+            }
         }
     }
 
     /// Nobody who deletes is left: whoever meets a gate opens it, or ends what has ended.
     async fn settle(&mut self) {
+        // The end may be lost on its way, and what is older may come after it.
+        if self.random.random_bool(0.5) {
+            self.messages.retain(|message| !matches!(message, Message::End(..)));
+        }
+        while self.random.random_bool(0.9) && !self.messages.is_empty() {
+            self.deliver().await;
+        }
+        self.doubt_all().await;
+        while !self.messages.is_empty() {
+            self.deliver().await;
+        }
+        self.doubt_all().await;
+        for i in 0..20 {
+            let text = format!("settled{i}");
+            let word = by_hand::schedule(&self.store, &text).await;
+            assert_eq!(word, if self.ended { "NONE" } else { "CREATED" }, "{:#?}", self.log);
+        }
+    }
+
+    async fn doubt_all(&mut self) {
         for shard in (0..SHARDS).map(ShardId) {
             if let Gate::Held(whose, _) = self.gate(shard, "look", "").await {
                 let deployment = &self.store.deployment;
                 deployment.doubt(shard, &self.control, &whose).await.expect("it is opened");
             }
-        }
-        for i in 0..20 {
-            let text = format!("settled{i}");
-            let word = by_hand::schedule(&self.store, &text).await;
-            assert_eq!(word, if self.ended { "NONE" } else { "CREATED" }, "{:#?}", self.log);
         }
     }
 }
@@ -222,4 +286,31 @@ async fn p3_no_order_of_steps_loses_a_timer_or_leaves_a_gate() {
         let _gone = store.delete_namespace(name(), DeleteMode::Force).await;
     }
     assert!((20..180).contains(&ended), "{ended} of 200 ended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_what_ended_before_another_took_its_name_does_not_come_back() {
+    let server = Server::start(&["--appendfsync", "everysec"]);
+    let mut options = Options::new(server.url());
+    options.shards = SHARDS;
+    let store = RedisStore::open(&options).await.expect("it opens");
+    let deployment = &store.deployment;
+    store.put_namespace(name(), Put::IfAbsent(Box::default())).await.expect("it is made");
+    let home = deployment.home(&name());
+    let other = deployment.others(home).next().expect("one of three");
+    // A change of it is on its way while it ends, and the next one of this name is made.
+    let late = change_at_home(&store, home).await.expect("it is there");
+    let old = &late.control;
+    let end = [name().as_str(), &old.num, "", "", ""].map(bytes).to_vec();
+    deployment.ask(home, Script::Gone, end).await.expect("it ends at home");
+    let settings = Arc::clone(&old.settings);
+    let next = Next { settings, paused: false, resumes_at: None };
+    let new = deployment.put_at_home(home, &name(), None, &next, None).await;
+    let new = new.expect("an answer").expect("it is made");
+    // Whoever tells a shard of that one gets no further than to the end of the old one.
+    deployment.end_before(other, &new.control, bytes(&old.num)).await.expect("it ends");
+    let taken = deployment.take(other, old, &late.deals).await.expect("an answer");
+    assert!(taken.is_some(), "it has heard of what came later");
+    assert_eq!(deployment.control_of(other, &name()).await.expect("a look").1, None);
+    assert_eq!(deployment.take(other, &new.control, &new.deals).await, Ok(None));
 }

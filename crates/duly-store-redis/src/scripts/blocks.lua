@@ -255,19 +255,25 @@ local function block_count(dir, to, exact)
   return floor(count * blocks / most)
 end
 
--- Takes a whole set away, at most so many blocks of it; answers whether that is all.
-local function unlink_blocks(dir, most)
-  local members = call('ZRANGE', dir, 0, most - 1)
-  if #members == 0 then return true end
+-- Takes a whole set away, as far as the blocks go that one script takes in all; answers whether that is
+-- the end of it.
+local blocks_left = 1000
+local function unlink_blocks(dir)
+  local count = call('ZCARD', dir)
+  local taken = math.min(count, blocks_left)
+  blocks_left = blocks_left - taken
   local keys = { 'UNLINK' }
-  for _, member in ipairs(members) do keys[#keys + 1] = block_key(dir, member) end
-  local all = call('ZCARD', dir) <= most
-  if all then
+  if taken > 0 then
+    for _, member in ipairs(call('ZRANGE', dir, 0, taken - 1)) do keys[#keys + 1] = block_key(dir, member) end
+  end
+  if taken == count then
     keys[#keys + 1] = dir
     keys[#keys + 1] = dir .. ':last'
+  elseif taken > 0 then
+    write('ZREMRANGEBYRANK', dir, 0, taken - 1)
   else
-    write('ZREMRANGEBYRANK', dir, 0, most - 1)
+    return false
   end
   W[#W + 1] = keys
-  return all
+  return taken == count
 end

@@ -19,6 +19,13 @@ local taken = tonumber(call('HGET', K .. 'vers', name) or '0')
 local ver = tonumber(ARGV[3]) or taken + 1
 -- What is taken later and is older than the end revives nothing.
 if ver > taken then write('HSET', K .. 'vers', name, digits(ver)) end
+-- The version of a name that is not used any more is kept for a day: nothing is on its way that long.
+local day_ago = digits(now - 86400000)
+for _, old in ipairs(call('ZRANGEBYSCORE', K .. 'over', '-inf', day_ago, 'LIMIT', 0, 100)) do
+  if call('HEXISTS', K .. 'nn', old) == 0 then write('HDEL', K .. 'vers', old) end
+  write('ZREM', K .. 'over', old)
+end
+write('ZADD', K .. 'over', digits(now), name)
 if call('HGET', K .. 'nn', name) ~= num then
   if ARGV[3] == '' then W = {} end
   flush()
@@ -36,8 +43,8 @@ local count = tonumber(call('HGET', K .. 'nl:' .. num, 'count') or '0')
 for lane = 0, count + 2 do
   for _, class in ipairs({ 'f', 'r' }) do write('ZREM', K .. 'lanes', lane_member(num, lane, class)) end
   write('UNLINK', set_of(num, lane, 'r'))
-  -- What has more blocks than that is cleared away step by step, as if its time had come.
-  if not unlink_blocks(set_of(num, lane, 'f'), 64) then
+  -- What has more blocks than one script takes is cleared away step by step, as if its time had come.
+  if not unlink_blocks(set_of(num, lane, 'f')) then
     write('ZADD', K .. 'exp', 0, num .. NUL .. NUL .. lane)
   end
 end

@@ -33,7 +33,7 @@ for _, member in ipairs(members) do
   local lane = string.match(id, '^%z(%d+)$')
   if lane then
     -- The rest of a namespace that has ended.
-    if unlink_blocks(set_of(num, lane, 'f'), 256) then write('ZREM', K .. 'exp', member) end
+    if unlink_blocks(set_of(num, lane, 'f')) then write('ZREM', K .. 'exp', member) end
   elseif not names[num] then
     write('ZREM', K .. 'leased', member)
     write('ZREM', K .. 'exp', member)

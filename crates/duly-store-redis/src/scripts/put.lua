@@ -4,11 +4,14 @@
 -- ARGV  1 namespace  2 'home' or 'take'  3 home: number:version that was seen, or '' for none;
 --       take: the number  4 home: number of this shard; take: the version
 --       then name and value of each field; 'now' for a time is the time of this step, '' removes;
---       of the fields '@shards', '@deal_pending' and '@deal_dead' the first says how many shards there
---       are, the others (take) at which version the shares of a limit were dealt
+--       of the fields some are for this script. At home: '@shards' is how many there are; '@tag' is 20
+--       bits by chance, so that the number of a new namespace was never given before; '@above' is a
+--       version that is to be exceeded, and has limits dealt anew. To take: '@deal_pending' and
+--       '@deal_dead' are the versions at which the shares of a limit were dealt
 --       then, in place of fields, 'done' alone: the other shards have taken this version
 -- reply DONE now number version deal_pending deal_dead | AGAIN now (something else was there) |
---       OLD now number (take: a namespace of this name that has ended elsewhere is to go first)
+--       OLD now number (take: a namespace of this name that has ended elsewhere is to go first) |
+--       AHEAD now version (take: this shard has heard of this version, and it is not that one)
 local name, home = ARGV[1], ARGV[2] == 'home'
 local num, ver, new
 local unfinished = K .. 'todo'
@@ -19,7 +22,13 @@ if ARGV[5] == 'done' then
   flush()
   return { 'DONE', digits(now), ARGV[3], ARGV[4] }
 end
+local fields = { paused = '0', resumes = '' }
+for i = 5, #ARGV, 2 do
+  if ARGV[i + 1] == 'now' then ARGV[i + 1] = digits(now) end
+  fields[ARGV[i]] = ARGV[i + 1]
+end
 local taken = tonumber(call('HGET', K .. 'vers', name) or '0')
+local above = tonumber(fields['@above'] or '')
 if home then
   num = call('HGET', K .. 'nn', name)
   local seen = ''
@@ -28,31 +37,31 @@ if home then
     call('INCR', KEYS[1])
     return { 'AGAIN', digits(now) }
   end
-  ver = taken + 1
+  ver = math.max(taken, above or 0) + 1
   new = not num
   if new then
     local count = tonumber(call('GET', K .. 'nums') or '0') + 1
     write('SET', K .. 'nums', count)
-    num = ARGV[4] .. '.' .. count
+    num = ARGV[4] .. '.' .. digits(count * 1048576 + tonumber(fields['@tag']))
   end
 else
   num, ver = ARGV[3], tonumber(ARGV[4])
+  local old = call('HGET', K .. 'nn', name)
   if ver <= taken then
     call('INCR', KEYS[1])
+    -- The same version may be another one: of a home that has lost it since (namespaces.rs).
+    local same = ver == taken and old == num and call('HGET', K .. 'n:' .. num, 'updated') == fields.updated
+    if not same then return { 'AHEAD', digits(now), digits(taken) } end
     return { 'DONE', digits(now), num, digits(ver) }
   end
-  local old = call('HGET', K .. 'nn', name)
   if old and old ~= num then
     call('INCR', KEYS[1])
     return { 'OLD', digits(now), old }
   end
 end
-local fields = { paused = '0', resumes = '' }
 local key = K .. 'n:' .. num
 for i = 5, #ARGV, 2 do
   local field, value = ARGV[i], ARGV[i + 1]
-  if value == 'now' then value = digits(now) end
-  fields[field] = value
   if sub(field, 1, 1) == '@' then
     -- It is for this script.
   elseif value == '' then
@@ -72,7 +81,7 @@ for i, kind in ipairs({ 'pending', 'dead' }) do
     local is_lower = max and max < (tonumber(f[2] or '') or math.huge)
     if new or fields['@shards'] == '1' then
       deal = '0'
-    elseif is_lower or not old then
+    elseif is_lower or above or not old then
       deal = digits(ver)
     else
       deal = old

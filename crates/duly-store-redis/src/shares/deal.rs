@@ -10,6 +10,7 @@ use crate::{
     change::TRIES,
     deployment::Deployment,
     error::{damaged, unavailable},
+    namespaces::AtHome,
     script::Script,
     settings::plain_share,
 };
@@ -51,7 +52,7 @@ impl Deployment {
     }
 
     /// Deals what a change has lowered. Should that fail, whoever is refused does it.
-    pub(crate) async fn deal_lowered(&self, control: &Control, deals: &Deals) {
+    pub(crate) async fn deal_lowered(&self, AtHome { control, deals }: &AtHome) {
         for (kind, deal) in [(Kind::Pending, &deals.pending), (Kind::Dead, &deals.dead)] {
             if *deal != control.ver {
                 continue;
@@ -79,6 +80,10 @@ impl Deployment {
             None => {
                 let used = counted(at_home, reports.values().copied());
                 if used.len() < usize::from(self.shards) {
+                    if self.is_lost(quota, at_home, reports).await? {
+                        self.deal_anew(&quota.name).await?;
+                        return Ok(true);
+                    }
                     return Err(unavailable(format!(
                         "a limit of the namespace was changed, and {} of {} shards have taken that",
                         used.len(),
@@ -105,6 +110,23 @@ impl Deployment {
             }
         }
         Ok(true)
+    }
+
+    /// Whether the home has lost what it had settled: another shard was dealt something of it. The home is
+    /// asked once more, as it may have settled it since it was asked.
+    async fn is_lost(
+        &self,
+        quota: &Quota,
+        at_home: &Report,
+        reports: &BTreeMap<u16, &Report>,
+    ) -> Result<bool> {
+        let is_dealt = |report: &&&Report| report.is_dealt && report.deal == at_home.deal;
+        if !reports.values().any(|report| is_dealt(&report)) {
+            return Ok(false);
+        }
+        let now = self.report(self.home(&quota.name), quota).await?;
+        Ok(now
+            .is_some_and(|now| now.deal == at_home.deal && now.settled.is_none() && !now.is_dealt))
     }
 
     /// Writes a deal; answers what is settled, or nothing when there is another deal by now.

@@ -69,6 +69,31 @@ impl Shard {
         self.sets.get(name).cloned().unwrap_or_default()
     }
 
+    /// What is kept of namespaces that are not there, but for lanes that are still to be cleared away.
+    fn of_nobody(&self) -> Vec<String> {
+        let known: BTreeSet<String> = self.hash("nn").values().map(|num| text(num)).collect();
+        let clearing = self.set("exp");
+        let is_cleared = |num: &str, rest: &str| {
+            let lane = rest.split(':').next().unwrap_or_default();
+            rest.contains(":f") && clearing.contains_key(format!("{num}\0\0{lane}").as_bytes())
+        };
+        let names = self.hashes.keys().chain(self.sets.keys()).chain(self.lists.keys());
+        names
+            .chain(self.strings.keys())
+            .filter(|key| {
+                let mut parts = key.splitn(3, ':');
+                let (kind, num) = (parts.next().unwrap_or_default(), parts.next());
+                let rest = parts.next().unwrap_or_default();
+                num.is_some_and(|num| {
+                    OF_NAMESPACES.contains(&kind)
+                        && !known.contains(num)
+                        && !(kind == "d" && is_cleared(num, rest))
+                })
+            })
+            .map(|key| format!("{key} is of no namespace"))
+            .collect()
+    }
+
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let mut heads = BTreeMap::new();
@@ -80,6 +105,7 @@ impl Shard {
             space.look(&mut heads, &mut clocked);
             faults.extend(space.faults.into_iter().map(|fault| format!("{name}: {fault}")));
         }
+        faults.extend(self.of_nobody());
         if heads != self.set("lanes") {
             let lanes = self.set("lanes");
             faults.push(format!("heads of lanes: there are {heads:?}, and `lanes` has {lanes:?}"));
@@ -97,6 +123,11 @@ impl Shard {
         faults
     }
 }
+
+/// Kinds of keys that end with the number of a namespace, or go on after it.
+const OF_NAMESPACES: &[&str] = &[
+    "n", "c", "r", "x", "p", "b", "nl", "dead", "dx", "di", "s", "sl", "bx", "sd", "ix", "q", "d",
+];
 
 /// One namespace in one shard.
 struct Space<'a> {

@@ -15,6 +15,8 @@ use duly_store::{
 };
 use duly_store_redis::{Check, Options, RedisStore};
 
+use crate::server::list;
+
 /// How long a store may take for what it does by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -55,6 +57,12 @@ pub(crate) fn schedule_op(text: &str, after: Millis) -> Operation {
 
 pub(crate) fn command(operation: Operation) -> Command {
     Command { namespace: name(), operation, answer: Answer::Whole }
+}
+
+/// What the keys of a namespace's home begin with, when there is one namespace.
+pub(crate) fn home_keys(port: u16) -> String {
+    let count = list(port, "KEYS duly:*:nums").remove(0);
+    count.strip_suffix("nums").expect("it was asked for").to_owned()
 }
 
 /// Carries one operation out.

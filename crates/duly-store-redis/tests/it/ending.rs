@@ -16,7 +16,7 @@ use futures::future::join_all;
 
 use crate::{
     audit::audit,
-    calls::{apply, id, name, open, options, put, schedule, shard},
+    calls::{apply, home_keys, id, name, open, options, put, schedule, shard},
     server::{Server, list, tell},
 };
 
@@ -32,17 +32,16 @@ async fn delete(store: &RedisStore) -> duly_store::Result<()> {
     store.delete_namespace(name(), DeleteMode::IfEmpty).await
 }
 
-/// Shuts the gate of some shards by hand, as somebody who dies then: the home's first. Answers how many
-/// were shut.
-fn shut(server: &Server, since: Duration, most: usize) -> usize {
-    let home = list(server.port(), "KEYS duly:*:nums").remove(0);
-    let home = home.strip_suffix("nums").expect("it was asked for").to_owned();
+/// Shuts the gate of some shards by hand for so many seconds, as somebody who dies then: the home's first.
+/// Answers how many were shut.
+fn shut(server: &Server, seconds: i64, most: usize) -> usize {
+    let home = home_keys(server.port());
     let mut keys = list(server.port(), "KEYS duly:*:n:*");
     keys.sort_by_key(|key| !key.starts_with(&home));
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let till = (time.expect("after 1970") + Duration::from_secs(5)).saturating_sub(since);
+    let till = time.expect("after 1970").as_millis() as i64 + 1_000 * seconds;
     for key in keys.iter().take(most) {
-        let gate = format!("HSET {key} gate \"{} 00aa00aa00aa00aa\"", till.as_millis());
+        let gate = format!("HSET {key} gate \"{till} 00aa00aa00aa00aa\"");
         assert_eq!(tell(server.port(), &gate), ":1");
     }
     keys.len().min(most)
@@ -110,9 +109,10 @@ async fn p3_no_acknowledged_timer_goes_with_a_namespace_that_was_empty() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gate_whose_caller_died_is_opened() {
     let (server, store) = store(8).await;
-    for most in [8, 3, 1] {
+    // A gate that lasts an hour was shut before the clock stepped back.
+    for (most, over) in [(8, -1), (3, 3_600), (1, -1)] {
         // It lasts a while yet: whoever schedules is told to come again.
-        assert_eq!(shut(&server, Duration::ZERO, most), most);
+        assert_eq!(shut(&server, 5, most), most);
         if most == 8 {
             let outcome = schedule(&store, "early", LATER).await;
             assert!(matches!(outcome, Outcome::Failed(Error::Unavailable { .. })), "{outcome:?}");
@@ -122,7 +122,7 @@ async fn a_gate_whose_caller_died_is_opened() {
             tell(server.port(), &format!("HDEL {key} gate"));
         }
         // And it is over.
-        shut(&server, Duration::from_secs(6), most);
+        shut(&server, over, most);
         for i in 0..100 {
             let outcome = schedule(&store, &format!("{most}-{i}"), LATER).await;
             assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
@@ -134,7 +134,7 @@ async fn a_gate_whose_caller_died_is_opened() {
     // A namespace that was being deleted by somebody who died can be deleted.
     store.delete_namespace(name(), DeleteMode::Force).await.expect("it goes");
     put(&store, Settings::default()).await;
-    shut(&server, Duration::from_secs(6), 5);
+    shut(&server, -1, 5);
     assert_eq!(delete(&store).await, Ok(()));
     assert_eq!(gates(&server), 0);
 }
@@ -142,11 +142,11 @@ async fn a_gate_whose_caller_died_is_opened() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_an_end_that_its_home_has_decided_reaches_whoever_waits_at_a_gate() {
     let (server, store) = store(8).await;
-    shut(&server, Duration::from_secs(6), 8);
-    let home = list(server.port(), "KEYS duly:*:nums").remove(0);
-    let home = home.strip_suffix("nums").expect("it was asked for").to_owned();
+    shut(&server, -1, 8);
+    let home = home_keys(server.port());
     // Its home has ended it, and nobody else has heard of that.
-    assert_eq!(tell(server.port(), &format!("DEL {home}nn {home}names {home}n:0.1")), ":3");
+    let settings = list(server.port(), &format!("KEYS {home}n:*")).remove(0);
+    assert_eq!(tell(server.port(), &format!("DEL {home}nn {home}names {settings}")), ":3");
     let mut unknown = 0;
     for i in 0..40 {
         match schedule(&store, &format!("t{i}"), LATER).await {

@@ -13,6 +13,7 @@ mod harness;
 mod in_order;
 mod limits;
 mod lists;
+mod lost;
 mod model;
 mod shards;
 

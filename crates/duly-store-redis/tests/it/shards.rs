@@ -1,18 +1,22 @@
 //! Several shards: what belongs where, namespaces that all of them have, limits over all.
 
-use duly_core::{Millis, Settings, State, shard::ShardId};
+use duly_core::{
+    Millis, Settings, State,
+    shard::{ShardId, shard_of},
+};
 use duly_store::{
     Error, ListRequest, Operation, Outcome, Refusal, SettleOutcome, SettleVerdict, Store,
-    namespaces::{Activity, DeleteMode},
+    namespaces::{Activity, DeleteMode, Put, Secrets},
     query::ListState,
 };
 use duly_store_redis::RedisStore;
 
 use crate::{
     calls::{
-        apply, claim_all, command, id, name, open, options, put, schedule, schedule_op, settle,
-        shard,
+        apply, claim_all, command, home_keys, id, name, open, options, put, schedule, schedule_op,
+        settle, shard,
     },
+    cluster::Cluster,
     server::{Server, list, tell},
 };
 
@@ -174,8 +178,7 @@ async fn p6_operations_of_one_call_on_one_id_keep_their_order() {
 async fn a_namespace_that_was_left_half_written_is_finished() {
     let (server, store) = store(8).await;
     let keys = |pattern: &str| list(server.port(), &format!("KEYS {pattern}"));
-    let home = keys("duly:*:nums").remove(0);
-    let home = home.strip_suffix("nums").expect("it was asked for").to_owned();
+    let home = home_keys(server.port());
     let everywhere = async || {
         let mut known = 0;
         for place in shards(&store) {
@@ -192,7 +195,7 @@ async fn a_namespace_that_was_left_half_written_is_finished() {
     forget();
     assert_eq!(everywhere().await, 1);
     // The same call again is right.
-    let put = duly_store::namespaces::Put::IfAbsent(Box::default());
+    let put = Put::IfAbsent(Box::default());
     let (_, new) = store.put_namespace(name(), put).await.expect("an answer");
     assert!(!new);
     assert_eq!(everywhere().await, 8);
@@ -211,8 +214,7 @@ async fn p4_a_namespace_that_has_half_ended_ends_before_it_is_made_again() {
     for i in 0..50 {
         schedule(&store, &format!("t{i}"), Millis::ZERO).await;
     }
-    let home = list(server.port(), "KEYS duly:*:nums").remove(0);
-    let home = home.strip_suffix("nums").expect("it was asked for").to_owned();
+    let home = home_keys(server.port());
     // As if its home had ended it and nobody else.
     let forgotten = format!("DEL {home}nn {home}names");
     assert_eq!(tell(server.port(), &forgotten), ":2");
@@ -225,4 +227,42 @@ async fn p4_a_namespace_that_has_half_ended_ends_before_it_is_made_again() {
     assert!(left <= 1, "nothing of the old one is left but at its home, whose end was made up");
     schedule(&store, "new", Millis::ZERO).await;
     assert_eq!(claim_all(&store).await.expect("claims").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_a_raised_limit_reaches_the_shards_that_can_be_reached() {
+    const SHARDS: u16 = 256;
+    let mut cluster = Cluster::start(3, 0);
+    for master in &cluster.masters {
+        tell(master.port(), "CONFIG SET cluster-require-full-coverage no");
+    }
+    let store = open(&options(&cluster.url(), SHARDS)).await;
+    store.delete_namespace(name(), DeleteMode::Force).await.expect("it goes");
+    let at_most = |max| {
+        let mut settings = Settings::default();
+        settings.limits.max_pending = Some(max);
+        Put::Replace { settings: Box::new(settings), secrets: Secrets::Set }
+    };
+    store.put_namespace(name(), at_most(3_000)).await.expect("it is made");
+    let home = shard_of(name().as_str(), "", SHARDS).0;
+    let master = |shard: u16| usize::from(shard) * 3 / usize::from(SHARDS);
+    // Those that are away are told before the last one.
+    let away = usize::from(master(home) == 0);
+    let near = SHARDS - 1 - u16::from(home == SHARDS - 1);
+    cluster.masters[away].kill();
+    let raised = store.put_namespace(name(), at_most(30_000)).await;
+    assert!(matches!(raised, Err(Error::InDoubt { .. })), "{raised:?}");
+    for server in cluster.masters.iter().enumerate().filter(|(i, _)| *i != away).map(|(_, own)| own)
+    {
+        for key in list(server.port(), "KEYS duly:*:n:*") {
+            let limit = tell(server.port(), &format!("HGET {key} max_pending"));
+            assert_eq!(limit, "30000", "{key}");
+        }
+    }
+    // A share of the higher limit, where others cannot be asked for theirs.
+    let ids = (0..).map(|i| format!("x{i}")).filter(|text| shard(&store, &id(text)).0 == near);
+    for text in ids.take(100) {
+        let outcome = schedule(&store, &text, Millis::from_secs(3_600)).await;
+        assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
+    }
 }

@@ -1,0 +1,171 @@
+//! A home that has lost its last changes, as an asynchronous failover may: what it gives next is told from
+//! what the other shards have taken, and the same call again brings all shards to one state.
+
+use duly_core::{
+    Millis, NamespaceName, Settings,
+    shard::{ShardId, shard_of},
+};
+use duly_store::{
+    Error, Operation, Outcome, Owner, Store,
+    namespaces::{Activity, DeleteMode, Put, Secrets},
+};
+use duly_store_redis::RedisStore;
+
+use crate::{
+    audit::audit,
+    calls::{apply, claim_all, home_keys, id, name, open, options, put, request, schedule},
+    server::{Server, list, tell},
+};
+
+const SHARDS: u16 = 4;
+const LATER: Millis = Millis::from_secs(3_600);
+
+async fn store() -> (Server, RedisStore) {
+    let server = Server::start(&[]);
+    let store = open(&options(&server.url(), SHARDS)).await;
+    (server, store)
+}
+
+fn limited(max: u64) -> Settings {
+    let mut settings = Settings::default();
+    settings.limits.max_pending = Some(max);
+    settings
+}
+
+/// The key of what the home has fixed for the namespace, and its version.
+fn settings_at_home(server: &Server) -> (String, u64) {
+    let home = home_keys(server.port());
+    let key = list(server.port(), &format!("KEYS {home}n:*")).remove(0);
+    let ver = tell(server.port(), &format!("HGET {key} ver"));
+    (key, ver.parse().expect("a version"))
+}
+
+/// How many of so many new timers are made.
+async fn made(store: &RedisStore, text: &str, count: usize) -> usize {
+    let mut made = 0;
+    for i in 0..count {
+        made += usize::from(matches!(
+            schedule(store, &format!("{text}{i}"), LATER).await,
+            Outcome::Created(_)
+        ));
+    }
+    made
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_a_change_after_one_that_its_home_lost_reaches_every_shard() {
+    let (server, store) = store().await;
+    let (key, ver) = settings_at_home(&server);
+    let home = home_keys(server.port());
+    let lose = || {
+        assert_eq!(tell(server.port(), &format!("HSET {key} ver {ver} paused 0")), ":0");
+        assert_eq!(tell(server.port(), &format!("HSET {home}vers shop {ver}")), ":0");
+    };
+    for i in 0..40 {
+        schedule(&store, &format!("t{i}"), Millis::ZERO).await;
+    }
+    store.set_activity(name(), Activity::Paused).await.expect("it is paused");
+    // The home has it running again, and is told something else.
+    lose();
+    put(&store, limited(100)).await;
+    assert!(!store.get_namespace(name()).await.expect("a look").expect("it is there").paused);
+    assert_eq!(claim_all(&store).await.expect("claims").len(), 40, "no shard is paused");
+    assert_eq!(made(&store, "x", 80).await, 60, "of 100 with 40 under way");
+    // Nothing else is told, but the same once more: the home says that it is so already.
+    store.set_activity(name(), Activity::Paused).await.expect("it is paused");
+    lose();
+    store.set_activity(name(), Activity::Running).await.expect("it runs");
+    put(&store, Settings::default()).await;
+    assert_eq!(made(&store, "y", 40).await, 40);
+    schedule(&store, "due", Millis::ZERO).await;
+    assert_eq!(claim_all(&store).await.expect("claims").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_no_two_namespaces_have_one_number() {
+    let (server, store) = store().await;
+    let home = shard_of(name().as_str(), "", SHARDS);
+    let alike = |text: &String| shard_of(text, "", SHARDS) == home;
+    let other = (0..).map(|i| format!("shop{i}")).find(alike).expect("one of four");
+    let other = NamespaceName::new(&other).expect("a name that is allowed");
+    for i in 0..40 {
+        schedule(&store, &format!("t{i}"), Millis::ZERO).await;
+    }
+    // All that the home has ever written is lost.
+    let keys = list(server.port(), &format!("KEYS {}*", home_keys(server.port())));
+    tell(server.port(), &format!("DEL {}", keys.join(" ")));
+    let put = Put::Replace { settings: Box::default(), secrets: Secrets::Set };
+    store.put_namespace(other.clone(), put.clone()).await.expect("it is made");
+    for place in (0..SHARDS).map(ShardId) {
+        let mut request = request(Owner::Consumer { lease: None });
+        request.lanes[0].lane.namespace = other.clone();
+        assert_eq!(store.claim(place, request).await.expect("claims").firings, [], "{place:?}");
+    }
+    // Made once more, it is another one, also where the first version was taken already.
+    store.put_namespace(name(), put).await.expect("it is made");
+    assert_eq!(claim_all(&store).await.expect("claims"), []);
+    assert_eq!(made(&store, "n", 40).await, 40);
+    assert_eq!(audit(server.port()), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_a_deal_that_its_home_lost_is_made_anew() {
+    let (server, store) = store().await;
+    put(&store, limited(100)).await;
+    let (key, _) = settings_at_home(&server);
+    let shares = list(server.port(), &format!("KEYS {}q:*pending", home_keys(server.port())));
+    assert_eq!(shares.len(), 1);
+    assert_eq!(tell(server.port(), &format!("DEL {}", shares[0])), ":1");
+    assert_eq!(tell(server.port(), &format!("HSET {key} m_pending -")), ":0");
+    assert_eq!(made(&store, "t", 120).await, 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_a_delete_that_did_not_reach_every_shard_is_finished_by_the_next() {
+    let (server, store) = store().await;
+    for i in 0..40 {
+        schedule(&store, &format!("t{i}"), Millis::ZERO).await;
+    }
+    // As the home has it when whoever deletes dies then.
+    let (key, ver) = settings_at_home(&server);
+    let home = home_keys(server.port());
+    let num = key.split_once(":n:").expect("a number").1;
+    tell(server.port(), &format!("DEL {home}nn {home}names {key}"));
+    let todo = format!("ZADD {home}todo 0 \"gone\\x00shop\\x00{num}\\x00{}\"", ver + 1);
+    assert_eq!(tell(server.port(), &todo), ":1");
+    assert_eq!(store.delete_namespace(name(), DeleteMode::Force).await, Ok(()));
+    assert_eq!(claim_all(&store).await.expect("claims"), []);
+    let again = store.delete_namespace(name(), DeleteMode::Force).await;
+    assert_eq!(again, Err(Error::UnknownNamespace(name().to_string())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_ended_leaves_nothing() {
+    let (server, store) = store().await;
+    for round in 0..3 {
+        put(&store, Settings::default()).await;
+        assert_eq!(made(&store, "t", 60).await, 60);
+        let ids = (0..60).map(|i| id(&format!("t{i}")));
+        for (i, id) in ids.enumerate().filter(|(i, _)| round == 0 || i % 3 == 0) {
+            let cancel = Operation::Cancel { id, if_revision: None };
+            let done = apply(&store, cancel).await.expect("an answer");
+            assert!(matches!(done, Outcome::Cancelled { .. }), "{i}: {done:?}");
+        }
+        let mode = if round == 0 { DeleteMode::IfEmpty } else { DeleteMode::Force };
+        store.delete_namespace(name(), mode).await.expect("it goes");
+        assert_eq!(audit(server.port()), Vec::<String>::new());
+    }
+    // Its versions go a day later, with the end of another one.
+    let known = |key: &String| tell(server.port(), &format!("HEXISTS {key} shop")) == ":1";
+    let versions =
+        || list(server.port(), "KEYS duly:*:vers").iter().filter(|key| known(key)).count();
+    assert_eq!(versions(), usize::from(SHARDS));
+    for key in list(server.port(), "KEYS duly:*:over") {
+        assert_eq!(tell(server.port(), &format!("ZADD {key} 1 shop")), ":0");
+    }
+    let other = NamespaceName::new("other").expect("a name that is allowed");
+    let put = Put::IfAbsent(Box::default());
+    store.put_namespace(other.clone(), put).await.expect("it is made");
+    store.delete_namespace(other, DeleteMode::Force).await.expect("it goes");
+    assert_eq!(versions(), 0);
+}
