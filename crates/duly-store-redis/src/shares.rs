@@ -27,7 +27,8 @@
 //! what they use is counted, which cannot grow meanwhile. If it is less than the limit, the home
 //! settles once what each gets: what it uses, and a plain share of the rest. Everybody takes that once.
 //! As long as more is used than the limit allows nothing is dealt and all refuse. The change itself
-//! deals; should it die, whoever is refused does. (`scripts/put.lua`, `deal.rs`)
+//! deals; should it die, whoever is refused does. A home that has lost what it settled, or a change that
+//! others took, begins another deal. (`scripts/put.lua`, `deal.rs`)
 //!
 //! What this does not stand: a failover that loses a gift after it was taken (`Options::min_replicas`
 //! is for that). Not counted are redrives, which one shard does not refuse either. A shard without a
