@@ -3,13 +3,12 @@
 //! On a machine with Rust, git, a C compiler and python3 it needs nothing else: cargo fetches the
 //! crates, pip the HTTP fuzzer, apt-get the programs that tests of the guide start, and the servers
 //! under test are built here. It builds `duly` and tells the end-to-end tests where it is
-//! (`DULY_BIN`), runs every test of the workspace, doc tests
-//! included, attacks the HTTP interface as its OpenAPI document describes it, and then kills a
-//! release build with -9 for a minute, and three nodes on a Redis Cluster in network namespaces,
-//! which takes root: without it that run is skipped by name, and in CI that is a failure. The last
-//! line is `N passed, N failed`, over all test
-//! binaries, with the fuzzer and each torture run as one more test; the exit code is 1 when
-//! anything failed.
+//! (`DULY_BIN`), runs every test of the workspace, doc tests included, and those of the Redis store
+//! once more on Valkey where that can be had. Then it attacks the HTTP interface as its OpenAPI
+//! document describes it, and kills a release build with -9 for a minute, and three nodes on a
+//! Redis Cluster in network namespaces, which takes root: without it that run is skipped by name,
+//! and in CI that is a failure. The last line is `N passed, N failed`, over all test binaries, with
+//! the fuzzer and each torture run as one more test; the exit code is 1 when anything failed.
 //!
 //! A part that ends without a verdict (a test binary that aborts, a build that breaks) counts as
 //! one failure, so that "0 failed" is never printed over a run that was not whole.
@@ -17,6 +16,7 @@
 mod namespaces;
 mod tally;
 mod tools;
+mod valkey;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -96,15 +96,30 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
     } else {
         None
     };
+    let valkey = "the tests of the Redis store on Valkey";
     let fuzz_http::Options { seed, examples, .. } = SHORT_FUZZ;
     let fuzz = format!("fuzz-http --seed {seed} --examples {examples}");
     let torture = format!("torture {}", SHORT_TORTURE.join(" "));
     let nodes_torture = format!("torture {}", SHORT_NODES_TORTURE.join(" "));
     if let Some(why) = left_out {
+        println!("==> {valkey}: {why}");
         println!("==> {fuzz}: {why}");
         println!("==> {torture}: {why}");
         println!("==> {nodes_torture}: {why}");
         return Ok(());
+    }
+    match steps.run("look for Valkey", || Ok(valkey::find()))? {
+        Ok(server) => {
+            steps.run(valkey, || {
+                for mut command in valkey::tests()? {
+                    command.env(valkey::SERVER_VARIABLE, &server);
+                    command.env(tools::TEST_TOOLS, &tools.found);
+                    count(&mut command, tally, &mut io::stdout())?;
+                }
+                Ok(())
+            })?;
+        }
+        Err(why) => eprintln!("SKIPPED: {valkey}: {why:#}"),
     }
     tally.add(steps.run(&fuzz, || fuzz_http::attack(&SHORT_FUZZ, duly))?);
     tally.add(steps.run(&torture, short_torture)?);

@@ -1,13 +1,6 @@
 //! One server that forgets its scripts, goes away, is set up badly, or has replicas or not.
 
-use std::{
-    io::Write,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use duly_core::{Millis, Settings, State};
 use duly_store::{Error, NodeRun, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store};
@@ -20,6 +13,7 @@ use crate::{
         schedule_op, settle, shard, until,
     },
     server::{Server, free_port, tell},
+    way::Way,
 };
 
 fn url(server: &Server) -> String {
@@ -224,51 +218,35 @@ async fn p10_a_full_memory_refuses_new_timers_and_lets_old_ones_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_broken_connections_leave_no_lease_behind_that_nobody_has() {
     let server = Server::start(&[]);
-    let store = open(&options(&url(&server), 1)).await;
+    let way = Way::to(server.port());
+    let store = open(&options(&way.url(), 1)).await;
     let place = shard(&store, &id("a"));
     for from in (0..20_000).step_by(10_000) {
         let all = (from..from + 10_000).map(|i| schedule_op(&format!("t{i}"), Millis::ZERO));
         let commands = all.map(crate::calls::command).collect();
         store.apply(place, commands).await.expect("they are scheduled");
     }
-    let breaking = Arc::new(AtomicBool::new(true));
-    let breaker = {
-        let (breaking, port) = (Arc::clone(&breaking), server.port());
-        std::thread::spawn(move || {
-            while breaking.load(Ordering::Relaxed) {
-                // While the server is busy a claim comes in, then the end of its connection: the
-                // claim is carried out and its answer is lost.
-                let mut busy =
-                    std::net::TcpStream::connect(("127.0.0.1", port)).expect("it is there");
-                let spin = b"EVAL \"for i = 1, 3000000 do end\" 0\r\n";
-                busy.write_all(spin).expect("it reads");
-                std::thread::sleep(Duration::from_millis(6));
-                tell(port, "CLIENT KILL TYPE normal SKIPME yes");
-            }
-        })
-    };
     // A node's lease has no end: one that nobody knows of would never be given up.
-    let (mut answered, mut cut) = (std::collections::BTreeSet::new(), 0);
-    for _ in 0..900 {
+    let (mut answered, mut cut, mut lost) = (std::collections::BTreeSet::new(), 0, 0);
+    for round in 0..24 {
         let mut request = request(Owner::Node(NodeRun(77)));
         request.total_max = 2_000;
         request.lanes[0].first_max = 2_000;
+        way.breaks_after(round % 8 * 7_000);
         match store.claim(place, request).await {
             Ok(claimed) => {
-                cut += u32::from(claimed.firings.len() < 2_000);
+                cut += u32::from((1..2_000).contains(&claimed.firings.len()));
                 for firing in claimed.firings {
                     assert!(answered.insert(firing.id.to_string()), "{} came twice", firing.id);
                 }
             }
-            Err(error) => assert_ne!(error.retry(), duly_core::error_code::Retry::Never),
-        }
-        if answered.len() > 3_000 && cut > 0 {
-            break;
+            Err(error) => {
+                lost += 1;
+                assert_ne!(error.retry(), duly_core::error_code::Retry::Never);
+            }
         }
     }
-    breaking.store(false, Ordering::Relaxed);
-    breaker.join().expect("it ends");
-    assert!(cut > 0, "some calls were cut short by a broken connection");
+    assert!(cut > 0 && lost > 0, "{cut} were cut short, and {lost} had no answer");
     let known = answered.len() as u64;
     until("only what was answered is in flight", async || {
         let stats = store.stats(place, name()).await.ok()??;

@@ -1,14 +1,7 @@
 //! A server that is far away, and replicas that confirm late: what stands in whose way.
 
 use std::{
-    io::{Read, Write},
-    net::{Shutdown, TcpListener, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-        mpsc,
-    },
-    thread,
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -23,73 +16,8 @@ use futures::future::join_all;
 use crate::{
     calls::{apply, open, options, schedule, schedule_op, until},
     server::Server,
+    way::Way,
 };
-
-/// A way to a server that takes a time in each direction.
-struct Way {
-    port: u16,
-    seen: Arc<Seen>,
-}
-
-#[derive(Default)]
-struct Seen {
-    takes_ms: AtomicU64,
-    /// Bytes of `PING`s that came by.
-    pings: AtomicUsize,
-}
-
-impl Way {
-    /// Takes no time yet.
-    fn to(server: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let seen = Arc::new(Seen::default());
-        let own = Arc::clone(&seen);
-        thread::spawn(move || {
-            for caller in listener.incoming().map_while(Result::ok) {
-                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
-                let again = |stream: &TcpStream| stream.try_clone().expect("a stream");
-                carry(again(&caller), again(&server), Arc::clone(&own));
-                carry(server, caller, Arc::clone(&own));
-            }
-        });
-        Self { port, seen }
-    }
-
-    fn takes(&self, ms: u64) {
-        self.seen.takes_ms.store(ms, Ordering::SeqCst);
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-}
-
-/// Carries bytes in one direction, in order, until one side ends.
-fn carry(mut from: TcpStream, mut to: TcpStream, seen: Arc<Seen>) {
-    to.set_nodelay(true).expect("a socket");
-    let (enter, under_way) = mpsc::channel::<(Instant, Vec<u8>)>();
-    thread::spawn(move || {
-        let mut bytes = vec![0; 1 << 16];
-        while let Ok(count @ 1..) = from.read(&mut bytes) {
-            let pings = bytes[..count].windows(4).filter(|word| word == b"PING").count();
-            seen.pings.fetch_add(pings, Ordering::SeqCst);
-            let takes = Duration::from_millis(seen.takes_ms.load(Ordering::SeqCst));
-            if enter.send((Instant::now() + takes, bytes[..count].to_vec())).is_err() {
-                return;
-            }
-        }
-    });
-    thread::spawn(move || {
-        for (leaves, bytes) in under_way {
-            thread::sleep(leaves.saturating_duration_since(Instant::now()));
-            if to.write_all(&bytes).is_err() {
-                return;
-            }
-        }
-        let _gone = to.shutdown(Shutdown::Both);
-    });
-}
 
 fn beat(run: u64) -> Beat {
     Beat {

