@@ -39,6 +39,20 @@ local function flush()
   end
 end
 
+-- Writes fields of a hash that has so many already. Redis packs short fields, up to 512 as it comes, and
+-- then each look at one begins at the front. So a hash that grows past a few is made a table, by a field
+-- that is too long to be packed, for a moment.
+local FEW = 64
+local function write_fields(command, size)
+  W[#W + 1] = command
+  if size > 512 or size + (#command - 2) / 2 <= FEW then return end
+  local key = command[2]
+  if size > 0 and call('OBJECT', 'ENCODING', key) ~= 'listpack' then return end
+  command[#command + 1] = ''
+  command[#command + 1] = string.rep('-', 100)
+  write('HDEL', key, '')
+end
+
 -- A whole number as its digits.
 local function digits(n)
   return format('%d', n)

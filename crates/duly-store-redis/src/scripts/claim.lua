@@ -252,7 +252,7 @@ for _, lane in ipairs(lanes) do
 end
 for num, ctl in pairs(spaces) do
   if ctl.leased > 0 then
-    W[#W + 1] = ctl.x
+    write_fields(ctl.x, call('HLEN', ctl.x[2]))
     W[#W + 1] = ctl.own
     if ctl.listed and #ctl.listed > 2 then
       W[#W + 1] = ctl.listed

@@ -81,10 +81,11 @@ for number, due in pairs(lanes) do
     wake_for(due, head, ahead())
   end
 end
-for _, several in ipairs({ records, payloads, expiries }) do
+for _, several in ipairs({ payloads, expiries }) do
   if #several > 2 then W[#W + 1] = several end
 end
 if made > 0 then
+  write_fields(records, call('HLEN', R))
   write('HINCRBY', C, 'pending', made)
   write('HINCRBY', C, 'scheduled', made)
   write('HINCRBY', C, 'bytes', bytes)

@@ -11,8 +11,8 @@ use duly_store_redis::RedisStore;
 
 use crate::{
     audit::audit,
-    calls::{command, id, name, open, options, request, shard, until},
-    server::{Server, tell},
+    calls::{command, id, name, open, options, request, schedule_op, shard, until},
+    server::{Server, list as keys, tell},
 };
 
 /// Many more than fit one block, in an order that is neither theirs nor the reverse.
@@ -102,4 +102,40 @@ async fn blocks_of_a_namespace_that_has_ended_are_cleared_away() {
         (left == ":0").then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_holds_more_than_a_few_is_never_looked_through_from_its_front() {
+    let server = Server::start(&["--enable-debug-command", "local"]);
+    let store = open(&options(&server.url(), 1)).await;
+    let only = shard(&store, &id("a"));
+    let schedule = async |from: usize, to: usize| {
+        let all = (from..to).map(|i| command(schedule_op(&format!("t{i:05}"), Millis::ZERO)));
+        let outcomes = store.apply(only, all.collect()).await.expect("an answer");
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Created(_))));
+    };
+    let claim = async |most| {
+        let mut request = request(Owner::Consumer { lease: None });
+        request.lanes[0].first_max = most;
+        let firings = store.claim(only, request).await.expect("a claim").firings;
+        assert_eq!(firings.len(), most);
+    };
+    let form = |kind: &str| {
+        let keys = keys(server.port(), &format!("KEYS duly:*:{kind}:*"));
+        tell(server.port(), &format!("OBJECT ENCODING {}", keys[0]))
+    };
+    schedule(0, 40).await;
+    assert_eq!(form("r"), "listpack");
+    schedule(40, 80).await;
+    assert_eq!(form("r"), "hashtable");
+    claim(40).await;
+    assert_eq!(form("x"), "listpack");
+    claim(40).await;
+    assert_eq!(form("x"), "hashtable");
+    // Redis packs it again when it starts.
+    assert_eq!(tell(server.port(), "DEBUG RELOAD"), "+OK");
+    assert_eq!(form("r"), "listpack");
+    schedule(80, 81).await;
+    assert_eq!(form("r"), "hashtable");
+    assert_eq!(audit(server.port()), Vec::<String>::new());
 }
