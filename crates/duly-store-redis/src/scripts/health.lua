@@ -37,5 +37,6 @@ for i, name in ipairs(names) do
   if letters >= ctl.a_dead then full = full + 1 end
   if i == most then after = name end
 end
-local todo = call('ZRANGE', K .. 'todo', 0, 0)[1] or ''
+-- Any of them: one that cannot be finished now keeps no other waiting.
+local todo = call('ZRANDMEMBER', K .. 'todo') or ''
 return { 'OK', digits(now), after, pending, leased, dead, paused, full, todo }
