@@ -32,6 +32,7 @@ const LANES: usize = 64;
 /// How often it is tried to hand a claim back: for as long as the server knows what it granted.
 const HAND_BACK_TRIES: u32 = 240;
 const HAND_BACK_PAUSE: Duration = Duration::from_millis(250);
+
 /// A claim under way.
 struct Claiming<'a> {
     request: &'a ClaimRequest,

@@ -20,11 +20,10 @@ use std::time::Duration;
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{Error, Result, namespaces::DeleteMode};
-use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     case::Control,
-    change::{AT_ONCE, TRIES, digits, everywhere},
+    change::{TRIES, digits, everywhere},
     deployment::Deployment,
     error::{after, damaged, unavailable},
     script::Script,
@@ -133,9 +132,8 @@ impl Deployment {
 
     /// Refuses a namespace that holds something in any shard.
     async fn expect_empty(&self, name: &NamespaceName) -> Result<()> {
-        let counts = stream::iter((0..self.shards).map(ShardId));
-        let counts = counts.map(|shard| self.stats(shard, name)).buffer_unordered(AT_ONCE);
-        let counts: Vec<_> = counts.try_collect().await?;
+        let counts = (0..self.shards).map(|shard| self.stats(ShardId(shard), name));
+        let counts = everywhere(counts).await?;
         let (mut pending, mut dead) = (0, 0);
         for stats in counts.into_iter().flatten() {
             pending += stats.pending();

@@ -19,11 +19,10 @@ use duly_store::{
     Error, Result,
     namespaces::{Activity, Namespace, Put, Secrets},
 };
-use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     case::Control,
-    change::{AT_ONCE, TRIES, digits, everywhere},
+    change::{TRIES, digits, everywhere},
     deployment::Deployment,
     error::{after, damaged, unavailable},
     script::Script,
@@ -283,10 +282,8 @@ impl Deployment {
 
     /// Whether all shards have taken a namespace as the home has it.
     async fn is_everywhere(&self, control: &Control) -> Result<bool> {
-        let seen = stream::iter((0..self.shards).map(ShardId))
-            .map(|shard| async move { self.control_of(shard, &control.name).await })
-            .buffer_unordered(AT_ONCE);
-        let seen: Vec<_> = seen.try_collect().await?;
+        let seen = (0..self.shards).map(|shard| self.control_of(ShardId(shard), &control.name));
+        let seen = everywhere(seen).await?;
         let same = |own: &Control| {
             (&own.num, &own.ver, own.updated_at) == (&control.num, &control.ver, control.updated_at)
         };

@@ -22,7 +22,7 @@ if ver > taken then write('HSET', K .. 'vers', name, digits(ver)) end
 -- The version of a name that is not used any more is kept for a day: nothing is on its way that long.
 local day_ago = digits(now - 86400000)
 for _, old in ipairs(call('ZRANGEBYSCORE', K .. 'over', '-inf', day_ago, 'LIMIT', 0, 100)) do
-  if call('HEXISTS', K .. 'nn', old) == 0 then write('HDEL', K .. 'vers', old) end
+  if old ~= name and call('HEXISTS', K .. 'nn', old) == 0 then write('HDEL', K .. 'vers', old) end
   write('ZREM', K .. 'over', old)
 end
 write('ZADD', K .. 'over', digits(now), name)

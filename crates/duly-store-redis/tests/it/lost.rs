@@ -163,6 +163,17 @@ async fn a_namespace_that_ended_leaves_nothing() {
     for key in list(server.port(), "KEYS duly:*:over") {
         assert_eq!(tell(server.port(), &format!("ZADD {key} 1 shop")), ":0");
     }
+    // Not that of a name that has just ended once more, in shards that had not heard of it again.
+    put(&store, Settings::default()).await;
+    let home = home_keys(server.port());
+    for key in list(server.port(), "KEYS duly:*:nn").iter().filter(|key| !key.starts_with(&home)) {
+        assert_eq!(tell(server.port(), &format!("HDEL {key} shop")), ":1");
+    }
+    store.delete_namespace(name(), DeleteMode::Force).await.expect("it goes");
+    assert_eq!(versions(), usize::from(SHARDS));
+    for key in list(server.port(), "KEYS duly:*:over") {
+        assert_eq!(tell(server.port(), &format!("ZADD {key} 1 shop")), ":0");
+    }
     let other = NamespaceName::new("other").expect("a name that is allowed");
     let put = Put::IfAbsent(Box::default());
     store.put_namespace(other.clone(), put).await.expect("it is made");
