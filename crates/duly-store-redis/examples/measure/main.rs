@@ -205,6 +205,28 @@ fn per_second(count: usize, since: Instant) -> f64 {
     count as f64 / since.elapsed().as_secs_f64()
 }
 
+/// Schedules so many timers by this work, and measures that; `before` is what the server used.
+async fn scheduled<T, E>(
+    url: &str,
+    count: usize,
+    before: u64,
+    work: impl Iterator<Item = impl Future<Output = std::result::Result<T, E>>>,
+) -> Result<Run>
+where
+    Box<dyn Error + Send + Sync>: From<E>,
+{
+    let cpu = server_cpu(url).await?;
+    let since = Instant::now();
+    let mut work = stream::iter(work).buffer_unordered(AT_ONCE);
+    while let Some(done) = work.next().await {
+        done?;
+    }
+    let schedules = per_second(count, since);
+    let cpu = (server_cpu(url).await? - cpu) * 1e6 / count as f64;
+    let bytes = (used(url).await? - before) as f64 / count as f64;
+    Ok(Run { bytes, schedules, cpu, ..Run::default() })
+}
+
 async fn naive(url: &str, payloads: &[Bytes]) -> Result<Run> {
     let count = payloads.len();
     let before = empty(url).await?;
@@ -214,8 +236,6 @@ async fn naive(url: &str, payloads: &[Bytes]) -> Result<Run> {
     }
     let digest: String =
         cmd("SCRIPT").arg("LOAD").arg(NAIVE).query_async(&mut connections[0]).await?;
-    let cpu = server_cpu(url).await?;
-    let since = Instant::now();
     let work = (0..count).step_by(BATCH).map(|from| {
         let mut connection = connections[from / BATCH % 4].clone();
         let digest = digest.clone();
@@ -233,14 +253,7 @@ async fn naive(url: &str, payloads: &[Bytes]) -> Result<Run> {
             pipeline.query_async::<Vec<Value>>(&mut connection).await
         }
     });
-    let mut work = stream::iter(work).buffer_unordered(AT_ONCE);
-    while let Some(done) = work.next().await {
-        done?;
-    }
-    let schedules = per_second(count, since);
-    let cpu = (server_cpu(url).await? - cpu) * 1e6 / count as f64;
-    let bytes = (used(url).await? - before) as f64 / count as f64;
-    Ok(Run { bytes, schedules, cpu, ..Run::default() })
+    scheduled(url, count, before, work).await
 }
 
 async fn ours(url: &str, payloads: &[Bytes]) -> Result<Run> {
@@ -263,8 +276,6 @@ async fn ours(url: &str, payloads: &[Bytes]) -> Result<Run> {
     }
     let details = std::env::args().any(|argument| argument == "details");
     commands(url, None).await?;
-    let cpu = server_cpu(url).await?;
-    let since = Instant::now();
     let work = batches.into_iter().map(|(shard, batch)| {
         let (store, namespace) = (Arc::clone(&store), namespace.clone());
         tokio::spawn(async move {
@@ -283,13 +294,7 @@ async fn ours(url: &str, payloads: &[Bytes]) -> Result<Run> {
             }
         })
     });
-    let mut work = stream::iter(work).buffer_unordered(AT_ONCE);
-    while let Some(done) = work.next().await {
-        done?;
-    }
-    let schedules = per_second(count, since);
-    let cpu = (server_cpu(url).await? - cpu) * 1e6 / count as f64;
-    let bytes = (used(url).await? - before) as f64 / count as f64;
+    let run = scheduled(url, count, before, work).await?;
     if details {
         commands(url, Some(("us of schedules", count))).await?;
         print_kinds(url, count).await?;
@@ -326,7 +331,7 @@ async fn ours(url: &str, payloads: &[Bytes]) -> Result<Run> {
     if details {
         commands(url, Some(("us of claims and acks", count))).await?;
     }
-    Ok(Run { bytes, schedules, cpu, claims, claims_cpu, client_cpu })
+    Ok(Run { claims, claims_cpu, client_cpu, ..run })
 }
 
 /// Claims and acknowledges all of a shard.
