@@ -79,6 +79,7 @@ pub const OUTCOMES: &[&str] = &[
 /// Limits that operations are refused at, as labels.
 pub const LIMITS: &[&str] =
     &["schedule_per_second", "max_pending", "max_dead", "disk", "memory", "segment"];
+const SHARD_FAULTS: &[&str] = &["missing", "foreign", "rolled_back"];
 const LANE_STATES: &[&str] = &["flowing", "capped", "starved", "throttled", "shut"];
 const BREAKER_STATES: &[&str] = &["closed", "open", "half_open"];
 const FINDINGS: &[&str] =
@@ -131,6 +132,10 @@ metrics! {
         "Namespaces that are paused.";
     NAMESPACES_DEAD_FULL = "duly_namespaces_dead_full" Gauge
         "Namespaces with as many dead letters as limits.max_dead allows: nothing of them is delivered.";
+    STORE_SHARDS_UNAVAILABLE = "duly_store_shards_unavailable" Gauge ["reason": SHARD_FAULTS]
+        "Shards of a store on Redis that take no calls until an operator repairs them. Label: reason (missing, foreign, rolled_back).";
+    STORE_ROLLBACKS_TOTAL = "duly_store_rollbacks_total" Counter
+        "How often a shard of a store on Redis came back with data that was more than 5 s older, as this node noticed.";
     OLDEST_DUE_SECONDS = "duly_oldest_due_seconds" Gauge
         "Age of the oldest due and unclaimed firing.";
     LANES = "duly_lanes" Gauge ["state": LANE_STATES]

@@ -43,6 +43,7 @@ pub(crate) mod problem;
 mod query;
 mod receivers;
 pub(crate) mod refused;
+mod repair;
 pub(crate) mod room;
 pub(crate) mod settle;
 mod taken;
@@ -106,6 +107,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(namespaces::forecast::namespace_forecast))
         .routes(routes!(cluster::cluster))
         .routes(routes!(backup::backup))
+        .routes(routes!(repair::repair))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(metrics::metrics))

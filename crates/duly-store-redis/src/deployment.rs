@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU32},
 };
 
 use duly_core::{
@@ -11,14 +11,18 @@ use duly_core::{
 use duly_store::{Health, Result, deployment::Announcement};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
+    OnRollback,
     case::{Case, Control, Letter, Live, Seen},
     error::damaged,
     keys,
     link::Call,
+    marker::{CoordinatorList, Identity},
     record::{self, Lease, Record},
     reply::Reply,
+    rollback::Rollbacks,
     router::Router,
     script::Script,
     settings,
@@ -36,8 +40,14 @@ const ANNOUNCEMENTS: usize = 1_024;
 pub(crate) struct Deployment {
     pub(crate) router: Router,
     pub(crate) shards: u16,
+    pub(crate) identity: Identity,
     /// Tells tokens of this deployment from those of another.
     pub(crate) seed: u64,
+    /// The coordination shards.
+    pub(crate) list: Mutex<CoordinatorList>,
+    /// Looks in a row for which another list did better.
+    pub(crate) better_for: AtomicU32,
+    pub(crate) rollbacks: Rollbacks,
     pub(crate) wakeups: Vec<watch::Sender<u64>>,
     pub(crate) announced: broadcast::Sender<Announcement>,
     pub(crate) health: Mutex<Health>,
@@ -75,11 +85,21 @@ impl<'a> Wanted<'a> {
 }
 
 impl Deployment {
-    pub(crate) fn new(router: Router, shards: u16, seed: u64) -> Self {
+    pub(crate) fn new(
+        router: Router,
+        identity: Identity,
+        list: CoordinatorList,
+        on_rollback: OnRollback,
+    ) -> Self {
+        let shards = identity.shards;
         Self {
             router,
             shards,
-            seed,
+            seed: xxh3_64(identity.name.as_bytes()),
+            identity,
+            list: Mutex::new(list),
+            better_for: AtomicU32::default(),
+            rollbacks: Rollbacks::new(shards, on_rollback),
             wakeups: (0..shards).map(|_| watch::Sender::new(0)).collect(),
             announced: broadcast::Sender::new(ANNOUNCEMENTS),
             health: Mutex::default(),

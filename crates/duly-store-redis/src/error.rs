@@ -39,7 +39,9 @@ pub enum OpenError {
         name: &'static str,
     },
     /// The database belongs to another version of Duly.
-    #[error("the database has format {found}, and this version reads {known}")]
+    #[error(
+        "the database has format {found}, and this version reads {known}; see the upgrade page"
+    )]
     Format {
         /// What it has.
         found: String,
@@ -55,6 +57,35 @@ pub enum OpenError {
         found: String,
         /// The name that was asked for.
         wanted: String,
+    },
+    /// The database holds keys of a deployment whose record is gone.
+    #[error(
+        "the database at {address} holds timers, and the record of their deployment is gone; restore \
+         the server from a backup, or empty the database if you accept the loss"
+    )]
+    NoRecord {
+        /// Where.
+        address: String,
+    },
+    /// The database holds markers of more than one deployment.
+    #[error(
+        "the database at {address} holds shards of several deployments ({names}); a database may hold \
+         one, so empty the servers that were taken from another Cluster"
+    )]
+    Several {
+        /// Where.
+        address: String,
+        /// Their names.
+        names: String,
+    },
+    /// The database is empty, and this node may not create a deployment.
+    #[error(
+        "the database at {address} is empty, and store.create is \"never\": if its data was lost, restore \
+         it; to create a new deployment, set store.create to \"when_empty\" for one start"
+    )]
+    Empty {
+        /// Where.
+        address: String,
     },
     /// The server refused.
     #[error("Redis at {address} refused: {reason}")]

@@ -3,12 +3,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use duly_core::{Timestamp, shard::ShardId};
+use duly_core::{Millis, shard::ShardId};
 use duly_store::{Health, Result};
+use futures::{StreamExt, stream};
 
 use crate::{
-    change::{digits, flag},
+    change::{AT_ONCE, digits, flag},
     deployment::Deployment,
+    marker::{CoordinatorList, Mark},
     script::Script,
     skew,
 };
@@ -32,89 +34,166 @@ pub(crate) async fn watch(deployment: Arc<Deployment>) {
 }
 
 impl Deployment {
-    /// Looks whether every server answers, and whether their clocks are alike.
+    /// Looks whether the servers answer, whether their clocks are alike, and at shards that take no calls.
     async fn ping(&self) {
-        let mut reasons = Vec::new();
+        let mut silent = Vec::new();
         let mut readings = Vec::new();
         for server in self.router.owners().into_keys() {
             match self.router.clock(&server).await {
                 Ok(reading) => readings.push(reading),
-                Err(reason) => reasons.push(format!("{server} does not answer: {reason}")),
+                Err(reason) => silent.push(format!("{server} does not answer: {reason}")),
             }
         }
-        reasons.extend(skew::too_far_apart(&readings));
-        let before = std::mem::replace(&mut self.health.lock().not_ready, reasons.clone());
-        if before.is_empty() && !reasons.is_empty() {
+        let unavailable = self.unavailable_shards().await;
+        let mut warnings: Vec<_> =
+            unavailable.iter().map(|(shard, mark)| mark.fault(*shard)).collect();
+        let mut reasons = Vec::from_iter(skew::too_far_apart(&readings));
+        // While one server answers, calls for its shards are carried out.
+        if readings.is_empty() { &mut reasons } else { &mut warnings }.append(&mut silent);
+        if unavailable.len() == usize::from(self.shards) {
+            reasons.push(format!("no shard takes calls: {}", warnings.join("; ")));
+        }
+        let mut health = self.health.lock();
+        health.unavailable_shards = unavailable
+            .iter()
+            .filter_map(|(shard, mark)| Some((*shard, mark.as_fault()?)))
+            .collect();
+        health.rollbacks = self.rollbacks.count();
+        if health.not_ready.is_empty() && !reasons.is_empty() {
             tracing::warn!(?reasons, "the store is not ready");
         }
+        (health.not_ready, health.warnings) = (reasons, warnings);
     }
 
-    /// Sums up all shards and keeps what was found.
+    /// The shards that take no calls, after another look at their markers.
+    async fn unavailable_shards(&self) -> Vec<(ShardId, Mark)> {
+        let all = || (0..self.shards).map(ShardId);
+        let marks = all().map(|shard| (shard, self.router.mark(shard)));
+        let looks = stream::iter(marks.filter(|(_, mark)| *mark != Mark::Own));
+        let looks = looks.for_each_concurrent(AT_ONCE, async |(shard, _)| {
+            // A server that is away tells at a later look.
+            let _later = self.look_at_marker(shard).await;
+        });
+        looks.await;
+        all()
+            .map(|shard| (shard, self.router.mark(shard)))
+            .filter(|(_, mark)| *mark != Mark::Own)
+            .collect()
+    }
+
+    /// Sums up the shards that answer, keeps what was found, and finishes what was left half done.
     pub(crate) async fn look(&self) {
-        let found = self.sum().await;
-        let mut health = self.health.lock();
-        match found {
-            Ok(found) => *health = found,
-            Err(error) => health.not_ready = vec![error.to_string()],
-        }
-    }
-
-    async fn sum(&self) -> Result<Health> {
         let servers = self.router.owners().len();
-        let mut health = Health {
-            location: format!("Redis, {} shards on {servers} servers", self.shards),
-            ..Health::default()
-        };
-        let mut oldest: Option<(Timestamp, Timestamp)> = None;
+        let mut sums = Sums::default();
+        let mut newest = self.list.lock().clone();
         for shard in (0..self.shards).map(ShardId) {
-            let mut after = Vec::new();
-            loop {
-                let arguments =
-                    |strict| vec![flag(strict), b"names".to_vec(), after.clone(), digits(PAGE)];
-                let (_, _, mut reply) = self.strictly(shard, Script::Health, arguments).await?;
-                after = reply.bytes()?;
-                health.pending += reply.number()?;
-                health.in_flight += reply.number()?;
-                health.dead += reply.number()?;
-                let (paused, full) = (reply.number()?, reply.number()?);
-                let todo = reply.text()?;
-                if !todo.is_empty() {
-                    match self.finish(shard, &todo).await {
-                        Ok(Some(spread)) => self.deal_lowered(&spread).await,
-                        Ok(None) => {}
-                        // It is tried again at the next look.
-                        Err(error) => {
-                            let todo = todo.replace('\0', " ");
-                            tracing::warn!(%error, %todo, "a change is not in every shard yet");
-                        }
+            match self.sum(shard).await {
+                Ok((own, list)) => {
+                    sums.add(own);
+                    if list.own.version > newest.own.version {
+                        newest = list;
+                    } else if list.own.version < newest.own.version {
+                        // It was away when the list changed. A later look tries again.
+                        let _later = self.accept(shard, &newest).await;
                     }
                 }
-                // Every shard has every namespace.
-                if shard == ShardId(0) {
-                    health.namespaces_paused += paused;
-                }
-                health.namespaces_dead_full = health.namespaces_dead_full.max(full);
-                if after.is_empty() {
-                    break;
-                }
-            }
-            loop {
-                let arguments =
-                    |strict| vec![flag(strict), b"lanes".to_vec(), after.clone(), digits(PAGE)];
-                let (_, now, mut reply) = self.strictly(shard, Script::Health, arguments).await?;
-                after = reply.bytes()?;
-                health.overdue += reply.number()?;
-                if let Some(at) = reply.maybe_time()?
-                    && oldest.is_none_or(|(known, _)| at < known)
-                {
-                    oldest = Some((at, now));
-                }
-                if after.is_empty() {
-                    break;
-                }
+                Err(error) => tracing::debug!(shard = shard.0, %error, "a shard was not counted"),
             }
         }
-        health.oldest_due_age = oldest.map(|(at, now)| now.saturating_since(at));
-        Ok(health)
+        self.keep_list(newest).await;
+        {
+            let mut health = self.health.lock();
+            *health = Health {
+                location: format!("Redis, {} shards on {servers} servers", self.shards),
+                pending: sums.pending,
+                overdue: sums.overdue,
+                in_flight: sums.in_flight,
+                dead: sums.dead,
+                namespaces_paused: sums.namespaces_paused,
+                namespaces_dead_full: sums.namespaces_dead_full,
+                oldest_due_age: sums.oldest_due_age,
+                not_ready: std::mem::take(&mut health.not_ready),
+                warnings: std::mem::take(&mut health.warnings),
+                ..Health::default()
+            };
+        }
+        self.ping().await;
+    }
+
+    /// Sums up one shard.
+    async fn sum(&self, shard: ShardId) -> Result<(Sums, CoordinatorList)> {
+        let mut sums = Sums::default();
+        let mut after = Vec::new();
+        let list = loop {
+            let arguments =
+                |strict| vec![flag(strict), b"names".to_vec(), after.clone(), digits(PAGE)];
+            let (_, _, mut reply) = self.strictly(shard, Script::Health, arguments).await?;
+            after = reply.bytes()?;
+            sums.pending += reply.number()?;
+            sums.in_flight += reply.number()?;
+            sums.dead += reply.number()?;
+            let (paused, full) = (reply.number()?, reply.number()?);
+            let todo = reply.text()?;
+            if !todo.is_empty() {
+                self.finish_later(shard, &todo).await;
+            }
+            sums.namespaces_paused += paused;
+            sums.namespaces_dead_full = sums.namespaces_dead_full.max(full);
+            let list = CoordinatorList::from_reply(&mut reply)?;
+            self.rollbacks.saw(shard, reply.number()?);
+            if after.is_empty() {
+                break list;
+            }
+        };
+        loop {
+            let arguments =
+                |strict| vec![flag(strict), b"lanes".to_vec(), after.clone(), digits(PAGE)];
+            let (_, now, mut reply) = self.strictly(shard, Script::Health, arguments).await?;
+            after = reply.bytes()?;
+            sums.overdue += reply.number()?;
+            let age = reply.maybe_time()?.map(|at| now.saturating_since(at));
+            sums.oldest_due_age = sums.oldest_due_age.max(age);
+            if after.is_empty() {
+                return Ok((sums, list));
+            }
+        }
+    }
+
+    /// Finishes a change of a namespace that was left half done.
+    async fn finish_later(&self, shard: ShardId, todo: &str) {
+        match self.finish(shard, todo).await {
+            Ok(Some(spread)) => self.deal_lowered(&spread).await,
+            Ok(None) => {}
+            // It is tried again at the next look.
+            Err(error) => {
+                let todo = todo.replace('\0', " ");
+                tracing::warn!(%error, %todo, "a change is not in every shard yet");
+            }
+        }
+    }
+}
+
+/// Counts of one shard, or of several.
+#[derive(Debug, Default)]
+struct Sums {
+    pending: u64,
+    overdue: u64,
+    in_flight: u64,
+    dead: u64,
+    /// The most that any shard has: each has every namespace.
+    namespaces_paused: u64,
+    namespaces_dead_full: u64,
+    oldest_due_age: Option<Millis>,
+}
+
+impl Sums {
+    fn add(&mut self, other: Self) {
+        self.pending += other.pending;
+        self.overdue += other.overdue;
+        self.in_flight += other.in_flight;
+        self.dead += other.dead;
+        self.namespaces_paused = self.namespaces_paused.max(other.namespaces_paused);
+        self.namespaces_dead_full = self.namespaces_dead_full.max(other.namespaces_dead_full);
+        self.oldest_due_age = self.oldest_due_age.max(other.oldest_due_age);
     }
 }

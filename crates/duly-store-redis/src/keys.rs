@@ -6,7 +6,8 @@
 //! | key | type | holds |
 //! |---|---|---|
 //! | `seq` | string | counts the scripts that wrote; every script declares it |
-//! | `deployment` | hash | format, number of shards and name (shard 0) |
+//! | `deployment` | hash | format, number of shards, name, deployment id, first list of coordination shards, whether every shard has its marker (shard 0) |
+//! | `marker` | hash | the same, the present list and the one before it, progress, and by how much the shard was rolled back until that is confirmed (`marker.rs`) |
 //! | `nn`, `names`, `vers`, `nums` | hash, zset, hash, string | name → number; names in order; name → version; last number |
 //! | `n:<num>` | hash | what is fixed for a namespace; of `max_pending` and `max_dead` the plain share (`a_`), what moved to it (`m_`, `-` until it is dealt) and the deal; its gate |
 //! | `c:<num>` | hash | counts; at home until when the rate of schedules is spoken for |
@@ -71,8 +72,13 @@ pub(crate) fn key(seq: &str, name: &str) -> String {
 
 /// The tag of a shard: shards are spread evenly over the slots, however many there are.
 fn tag(shard: ShardId, shards: u16) -> &'static str {
-    let place = usize::from(shard.0) * usize::from(SHARDS_MAX) / usize::from(shards.max(1));
-    TAGS[place.min(TAGS.len() - 1)]
+    TAGS[usize::from(place(shard, shards).0)]
+}
+
+/// The shard with the same keys in a deployment of [`SHARDS_MAX`] shards.
+pub(crate) fn place(shard: ShardId, shards: u16) -> ShardId {
+    let place = u32::from(shard.0) * u32::from(SHARDS_MAX) / u32::from(shards.max(1));
+    ShardId(u16::try_from(place).unwrap_or(u16::MAX).min(SHARDS_MAX - 1))
 }
 
 /// The key of a dead letter among the records of its namespace.

@@ -52,18 +52,21 @@
 
 mod address;
 mod apply;
+mod bootstrap;
 #[cfg(test)]
 mod by_hand;
 mod case;
 mod change;
 mod checks;
 mod claim;
+mod coordinators;
 mod deployment;
 mod ending;
 mod error;
 mod health;
 mod keys;
 mod link;
+mod marker;
 mod namespaces;
 mod nodes;
 mod open;
@@ -72,7 +75,9 @@ mod rate;
 mod read;
 mod ready;
 mod record;
+mod repair;
 mod reply;
+mod rollback;
 mod router;
 mod script;
 mod settings;
@@ -87,5 +92,5 @@ pub use address::check_url;
 pub use checks::Check;
 pub use error::OpenError;
 pub use keys::SHARDS_MAX;
-pub use options::Options;
+pub use options::{Create, OnRollback, Options};
 pub use store::RedisStore;

@@ -14,6 +14,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value, aio::Multiplexe
 
 use crate::{
     Options,
+    marker::Mark,
     script::{CLOCK, Script},
 };
 
@@ -50,6 +51,8 @@ pub(crate) enum Said {
     Moved(String),
     /// Not now.
     Later(String),
+    /// The shard does not hold the marker of this deployment; nothing was done.
+    Unmarked(Mark),
     /// It refused; nothing was done.
     Refused(String),
 }
@@ -116,13 +119,13 @@ pub(crate) struct Dial {
 }
 
 impl Dial {
-    /// How to connect with these options.
-    pub(crate) fn new(options: &Options) -> Self {
+    /// How to connect with these options, for the deployment of this id.
+    pub(crate) fn new(options: &Options, deployment: &str) -> Self {
         let clock = options.clock.as_deref().unwrap_or(CLOCK);
         Self {
             connect_within: options.connect_within,
             answer_within: options.answer_within + options.replicas_within,
-            texts: Script::ALL.iter().map(|script| script.text(clock)).collect(),
+            texts: Script::ALL.iter().map(|script| script.text(clock, deployment)).collect(),
         }
     }
 }
@@ -258,6 +261,8 @@ fn heard(value: Value) -> Said {
     match error.code() {
         "NOSCRIPT" => Said::NoScript,
         "MOVED" => Said::Moved(elsewhere()),
+        "UNMARKED" => Said::Unmarked(Mark::Missing),
+        "FOREIGN" => Said::Unmarked(Mark::Foreign),
         // The slot is on its way to another server. That one is never asked before it has the slot for
         // good: a script there would take keys that are not there yet for keys that are not.
         "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" | "BUSY" => {

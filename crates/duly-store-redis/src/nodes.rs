@@ -3,7 +3,7 @@
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{
-    Error, NodeRun, Result, StoreFuture,
+    Error, NodeRun, Repaired, Result, StoreFuture,
     deployment::{Allotment, Announcement, Ask, Beat, Heard, Interest, Member, NAME_MAX, Presence},
 };
 use futures::FutureExt;
@@ -109,6 +109,22 @@ impl duly_store::Deployment for RedisStore {
 
     fn announcements(&self) -> broadcast::Receiver<Announcement> {
         self.deployment.announced.subscribe()
+    }
+
+    fn note_progress(&self, shards: Vec<ShardId>) -> StoreFuture<'_, ()> {
+        async move {
+            self.deployment.note_progress(shards).await;
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn repair(&self, shard: ShardId) -> StoreFuture<'_, Repaired> {
+        async move {
+            self.own(shard)?;
+            self.deployment.repair(shard).await
+        }
+        .boxed()
     }
 }
 

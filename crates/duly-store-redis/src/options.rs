@@ -4,6 +4,26 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use crate::checks::Check;
 
+/// What a node does that finds an empty database. It cannot tell a new database from a lost one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Create {
+    /// It creates a deployment.
+    #[default]
+    WhenEmpty,
+    /// It refuses to start.
+    Never,
+}
+
+/// What follows when a shard comes back with data that is older than what was in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnRollback {
+    /// The nodes report it and go on.
+    #[default]
+    Warn,
+    /// The shard takes no calls until an operator confirms it.
+    Pause,
+}
+
 /// How to reach Redis, and what to ask of it.
 #[derive(Clone)]
 pub struct Options {
@@ -19,6 +39,10 @@ pub struct Options {
     pub deployment: Option<String>,
     /// Shards of a new deployment, 1 to 256; one that is there keeps its own.
     pub shards: u16,
+    /// Whether an empty database gets a new deployment.
+    pub create: Create,
+    /// What follows when a shard comes back with older data.
+    pub on_rollback: OnRollback,
     /// Replicas that must have a change before it is answered; 0 asks for none.
     pub min_replicas: u32,
     /// Whether a change is answered only when it is on the disks of the master and of so many
@@ -49,6 +73,8 @@ impl Options {
             tls_ca: None,
             deployment: None,
             shards: 64,
+            create: Create::default(),
+            on_rollback: OnRollback::default(),
             min_replicas: 0,
             on_disk: false,
             replicas_within: Duration::from_secs(1),

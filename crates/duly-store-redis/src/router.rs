@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU8, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -20,9 +20,11 @@ use redis::{Value, cmd};
 
 use crate::{
     address::Address,
-    error::{in_doubt, unavailable},
+    error::{damaged, in_doubt, unavailable},
     keys,
     link::{Call, Copies, Dial, Link, Lost, Manner, Said},
+    marker::{self, Mark, Marker},
+    script::Script,
     skew::Reading,
 };
 
@@ -43,6 +45,8 @@ pub(crate) struct Router {
     /// The server of each shard.
     owners: Mutex<Vec<String>>,
     copies: Option<Copies>,
+    /// The state of each shard's marker.
+    marks: Vec<AtomicU8>,
     /// Where the connections live: that of whoever opened the store, not of whoever calls it.
     runtime: tokio::runtime::Handle,
 }
@@ -117,6 +121,7 @@ impl Router {
             servers: Mutex::default(),
             owners: Mutex::new(vec![first; usize::from(shards)]),
             copies,
+            marks: (0..shards).map(|_| AtomicU8::default()).collect(),
             address,
             runtime: tokio::runtime::Handle::current(),
         }
@@ -134,6 +139,38 @@ impl Router {
 
     pub(crate) fn seq(&self, shard: ShardId) -> &str {
         &self.seqs[usize::from(shard.0)]
+    }
+
+    /// The state of a shard's marker, as it was seen last.
+    pub(crate) fn mark(&self, shard: ShardId) -> Mark {
+        Mark::from_u8(self.marks[usize::from(shard.0)].load(Ordering::Relaxed))
+    }
+
+    /// Takes note of the state of a shard's marker.
+    pub(crate) fn set_mark(&self, shard: ShardId, mark: Mark) {
+        let before = self.marks[usize::from(shard.0)].swap(mark.as_u8(), Ordering::Relaxed);
+        match (Mark::from_u8(before), mark) {
+            (before, after) if before == after => {}
+            (_, Mark::Own) => tracing::info!(shard = shard.0, "the shard takes calls again"),
+            _ => tracing::error!("{}; until then calls for it are unavailable", mark.fault(shard)),
+        }
+    }
+
+    /// Reads the marker of a shard.
+    pub(crate) async fn marker(&self, shard: ShardId) -> Result<Option<Marker>> {
+        let key = keys::key(self.seq(shard), "marker");
+        let read = cmd("HMGET").arg(key).arg(&marker::FIELDS).clone();
+        let value = self.commands(shard, &[read]).await?.pop();
+        let values = value.map(redis::from_redis_value::<Vec<Option<Vec<u8>>>>).transpose();
+        Marker::read(values.map_err(|error| damaged(error.to_string()))?.unwrap_or_default())
+    }
+
+    /// Whether a shard holds anything of a deployment.
+    pub(crate) async fn holds_anything(&self, shard: ShardId) -> Result<bool> {
+        let keys =
+            ["seq", "marker", "deployment", "nn"].map(|name| keys::key(self.seq(shard), name));
+        let found = self.commands(shard, &[cmd("EXISTS").arg(&keys).clone()]).await?;
+        Ok(found != [Value::Int(0)])
     }
 
     /// Servers that have shards, and which.
@@ -292,9 +329,6 @@ impl Router {
         shard: ShardId,
         wanted: &[(String, Vec<u8>)],
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        let owner = self.owners.lock()[usize::from(shard.0)].clone();
-        let taken = self.take(&owner, Errand::Once).await;
-        let taken = taken.map_err(|error| unavailable(error.to_string()))?;
         let commands: Vec<_> = wanted
             .iter()
             .map(|(name, field)| {
@@ -302,28 +336,35 @@ impl Router {
                 cmd("HGET").arg(key).arg(field.as_slice()).clone()
             })
             .collect();
-        let values = match taken.link.commands(&commands).await {
+        let values = self.commands(shard, &commands).await?.into_iter();
+        Ok(values
+            .map(|value| match value {
+                Value::BulkString(bytes) => Some(bytes),
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// Answers of commands that read keys of a shard.
+    async fn commands(&self, shard: ShardId, commands: &[redis::Cmd]) -> Result<Vec<Value>> {
+        let owner = self.owners.lock()[usize::from(shard.0)].clone();
+        let taken = self.take(&owner, Errand::Once).await;
+        let taken = taken.map_err(|error| unavailable(error.to_string()))?;
+        let values = match taken.link.commands(commands).await {
             Ok(values) => values,
             Err(Lost(reason)) => {
                 taken.drop_link().await;
                 return Err(unavailable(format!("{owner}: {reason}")));
             }
         };
-        let mut fields = Vec::with_capacity(values.len());
-        for value in values {
-            match value {
-                Value::BulkString(bytes) => fields.push(Some(bytes)),
-                Value::Nil => fields.push(None),
-                // The slot is on its way, or somewhere else: that the field is not here says nothing.
-                other => {
-                    if self.address.cluster {
-                        let _unknown = self.look_around().await;
-                    }
-                    return Err(unavailable(format!("{owner}: {other:?}")));
-                }
+        // The slot is on its way, or somewhere else: that a key is not here says nothing.
+        if let Some(error) = values.iter().find(|value| matches!(value, Value::ServerError(_))) {
+            if self.address.cluster {
+                let _unknown = self.look_around().await;
             }
+            return Err(unavailable(format!("{owner}: {error:?}")));
         }
-        Ok(fields)
+        Ok(values)
     }
 
     /// Calls one script.
@@ -335,6 +376,10 @@ impl Router {
     /// Calls scripts of one shard in one go, in order as far as nothing has to be sent again.
     /// Each is answered for itself.
     pub(crate) async fn calls(&self, shard: ShardId, calls: Vec<Call>) -> Vec<Result<Value>> {
+        let mark = self.mark(shard);
+        if mark != Mark::Own && !calls.iter().any(|call| call.script == Script::Mark) {
+            return calls.iter().map(|_| Err(unmarked(shard, mark))).collect();
+        }
         let mut answers: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
         let mut open: Vec<(usize, Manner)> =
             (0..calls.len()).map(|i| (i, Manner::default())).collect();
@@ -437,6 +482,10 @@ impl Router {
                     again.look = true;
                     again.open.push((*i, *manner));
                 }
+                Said::Unmarked(mark) => {
+                    self.set_mark(shard, mark);
+                    answers[*i] = Some(Err(unmarked(shard, mark)));
+                }
                 Said::Refused(reason) => answers[*i] = Some(Err(refused(reason))),
             }
         }
@@ -460,6 +509,11 @@ fn fill(
     for (i, _) in open {
         answers[*i] = Some(Err(error()));
     }
+}
+
+/// The port's error for a call to a shard that takes none; nothing was done.
+fn unmarked(shard: ShardId, mark: Mark) -> Error {
+    Error::Unavailable { reason: mark.fault(shard), retry_after: duly_core::Millis::from_secs(5) }
 }
 
 /// The port's error for a call that a server refused; nothing was done.

@@ -52,6 +52,10 @@ macro_rules! scripts {
 
 scripts! {
     Found: "found", Writes, [];
+    Mark: "mark", Writes, [];
+    Seal: "seal", Writes, [];
+    Accept: "accept", Writes, [];
+    Progress: "progress", Writes, [];
     Put: "put", Writes, [];
     Gone: "gone", Writes, [SEEK, BLOCKS, LANES];
     Left: "left", Reads, [];
@@ -86,15 +90,16 @@ scripts! {
 }
 
 impl Script {
-    /// Its whole text, with this clock.
-    pub(crate) fn text(self, clock: &str) -> String {
+    /// Returns its whole text, with this clock, for the deployment of this id.
+    pub(crate) fn text(self, clock: &str, deployment: &str) -> String {
         let (flags, parts, own) = self.parts();
         let flags = match flags {
             Flags::Grows => "#!lua",
             Flags::Writes => "#!lua flags=allow-oom",
             Flags::Reads => "#!lua flags=no-writes",
         };
-        let mut text = [flags, clock, BASE].join("\n");
+        let deployment = format!("local DEPLOYMENT = '{deployment}'");
+        let mut text = [flags, &deployment, clock, BASE].join("\n");
         for part in parts {
             text.push_str(part);
         }
@@ -110,7 +115,11 @@ impl Script {
     /// Whether nothing is lost when its answer is: it only reads, is said again within a second, or can be
     /// made again.
     pub(crate) const fn is_repeated(self) -> bool {
-        self.only_reads() || matches!(self, Self::Beat | Self::Announce | Self::Allot | Self::Index)
+        self.only_reads()
+            || matches!(
+                self,
+                Self::Beat | Self::Announce | Self::Allot | Self::Index | Self::Progress
+            )
     }
 
     /// Whether what it writes has to be on the replicas before it is answered: not what is over within
@@ -143,7 +152,7 @@ mod tests {
     fn scripts_that_only_read_never_write() {
         for script in Script::ALL {
             let own = script.parts().2;
-            let writes = own.contains("flush()") || own.contains("call('INCR'");
+            let writes = own.contains("flush()") || own.contains("touch_seq()");
             assert_eq!(writes, !script.only_reads(), "{script:?}");
         }
     }

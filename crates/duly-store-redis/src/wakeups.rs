@@ -17,6 +17,9 @@ use crate::{deployment::Deployment, keys};
 /// have moved.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The message that says that a marker has changed: no name of a namespace.
+const LOOK_AT_MARKER: &[u8] = &[0];
+
 /// Listens to all servers until it is aborted. `ready` is told once each server was listened to.
 pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::oneshot::Sender<()>) {
     let mut ready = Some(ready);
@@ -58,7 +61,7 @@ pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::ones
 /// Listens to the channels of some shards on one server until the connection breaks or a shard
 /// moves away.
 async fn listen_to(
-    deployment: &Deployment,
+    deployment: &Arc<Deployment>,
     server: &str,
     shards: &[ShardId],
     told: &mpsc::UnboundedSender<()>,
@@ -93,6 +96,10 @@ async fn listen_to(
                     && let Some(shard) = channels.get(channel)
                 {
                     match data.get(1) {
+                        Some(Value::BulkString(message)) if *message == LOOK_AT_MARKER => {
+                            let (deployment, shard) = (Arc::clone(deployment), *shard);
+                            tokio::spawn(async move { deployment.look_at_marker(shard).await });
+                        }
                         Some(Value::BulkString(message)) => deployment.hear(*shard, message),
                         _ => deployment.wake(*shard),
                     }

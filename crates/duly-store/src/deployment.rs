@@ -12,7 +12,7 @@
 use std::fmt::Debug;
 
 use duly_core::{
-    NamespaceName,
+    Millis, NamespaceName,
     shard::{ShardId, shard_of},
 };
 use tokio::sync::broadcast;
@@ -50,6 +50,50 @@ pub trait Deployment: Debug + Send + Sync {
 
     /// What nodes announce, this one too.
     fn announcements(&self) -> broadcast::Receiver<Announcement>;
+
+    /// Moves the progress of the shards that this node looks after forward, by which a store notices that
+    /// a shard came back with older data. Called every two seconds.
+    fn note_progress(&self, shards: Vec<ShardId>) -> StoreFuture<'_, ()> {
+        let _shards = shards;
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Repairs a shard that takes no calls: accepts that its data is gone, and restores its marker and the
+    /// settings of namespaces from the other shards; or confirms that it came back with older data.
+    ///
+    /// # Errors
+    /// `Invalid` for a shard that belongs to another deployment; `Unavailable` when the shard, or all
+    /// others, do not answer. The same call again is right.
+    fn repair(&self, shard: ShardId) -> StoreFuture<'_, Repaired> {
+        let _shard = shard;
+        Box::pin(async { Ok(Repaired::Nothing) })
+    }
+}
+
+/// What a repair did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repaired {
+    /// There was nothing to repair.
+    Nothing,
+    /// The shard came back with data that was older by so much, and takes calls again.
+    Confirmed {
+        /// The time whose changes are missing.
+        behind: Millis,
+    },
+    /// The shard was empty, and takes calls again.
+    Restored {
+        /// Namespaces whose settings it has again.
+        namespaces: u64,
+    },
+}
+
+/// The shards that keep the members of a deployment. A node acts while a majority of them has confirmed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Coordinators {
+    /// Goes up with every change of the list.
+    pub version: u64,
+    /// One, three or five shards.
+    pub shards: Vec<ShardId>,
 }
 
 /// What a run asks for a lane.

@@ -37,7 +37,7 @@ pub use claim::{
     ClaimRequest, Claimed, Firing, Lane, LaneClaim, NodeRun, Owner, Ready, ReadyCursor, ReadyLane,
 };
 pub use command::{Answer, Command, Operation, Outcome, Refusal};
-pub use deployment::Deployment;
+pub use deployment::{Coordinators, Deployment, Repaired};
 pub use error::{Error, Result};
 pub use forecast::{Forecast, ForecastRequest};
 pub use limit::Limit;

@@ -2,7 +2,7 @@
 
 use duly_core::{
     Incarnation, Millis, NamespaceName, State, Stub, Timer, TimerId, Timestamp,
-    destination::LaneKey, stub::Ended,
+    destination::LaneKey, shard::ShardId, stub::Ended,
 };
 
 /// Most timers of one page.
@@ -314,11 +314,42 @@ pub struct DiskRoom {
     pub reserve_bytes: u64,
 }
 
+/// Why a shard takes no calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShardFault {
+    /// Its data is gone.
+    Missing,
+    /// Its data is that of another deployment.
+    Foreign,
+    /// It came back with older data, and waits for an operator.
+    RolledBack,
+}
+
+impl ShardFault {
+    /// Every fault.
+    pub const ALL: [Self; 3] = [Self::Missing, Self::Foreign, Self::RolledBack];
+
+    /// Its name in metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Foreign => "foreign",
+            Self::RolledBack => "rolled_back",
+        }
+    }
+}
+
 /// How a store feels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Health {
     /// Why it cannot serve; empty when it can. A reason is a sentence for a person.
     pub not_ready: Vec<String>,
+    /// What an operator should mend although it can serve. A warning is a sentence for a person.
+    pub warnings: Vec<String>,
+    /// Shards that take no calls until an operator repairs them, and why.
+    pub unavailable_shards: Vec<(ShardId, ShardFault)>,
+    /// How often a shard came back with older data, as this node noticed.
+    pub rollbacks: u64,
     /// Pending timers in all namespaces.
     pub pending: u64,
     /// Due and unclaimed in all namespaces.

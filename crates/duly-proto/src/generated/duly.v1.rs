@@ -3747,6 +3747,9 @@ pub struct ClusterInfo {
     /// The nodes, as the one that answers sees them; itself among them while it is heard.
     #[prost(message, repeated, tag = "10")]
     pub nodes: ::prost::alloc::vec::Vec<Node>,
+    /// What an operator should mend although it can work, sentence by sentence.
+    #[prost(string, repeated, tag = "11")]
+    pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// A node of the deployment.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

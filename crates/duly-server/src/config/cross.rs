@@ -33,7 +33,7 @@ struct Check {
 
 const URL: &str = "store.url";
 
-const CHECKS: [Check; 18] = [
+const CHECKS: [Check; 20] = [
     Check { key: "store.segment_bytes", other: "store.segment_bytes", check: pages },
     Check { key: "store.backup_dir", other: "store.data", check: outside },
     Check { key: "server.body_bytes_max", other: "server.bodies_bytes_max", check: fits },
@@ -55,6 +55,8 @@ const CHECKS: [Check; 18] = [
     Check { key: "store.ca_file", other: URL, check: for_tls },
     Check { key: "store.deployment", other: URL, check: only_shared },
     Check { key: "store.shards", other: URL, check: only_shared },
+    Check { key: "store.create", other: URL, check: only_shared },
+    Check { key: "store.on_rollback", other: URL, check: only_shared },
     Check { key: "store.min_replicas", other: URL, check: only_shared },
     Check { key: "store.on_disk", other: URL, check: only_shared },
     Check { key: "store.replicas_within", other: URL, check: only_shared },

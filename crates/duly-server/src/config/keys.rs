@@ -200,6 +200,18 @@ pub const KEYS: &[Key] = &[
         doc: "Shards of a new deployment behind `store.url`; one that is there keeps its number. All timers of a shard are on one master, so there should be several times as many as there will ever be masters.",
     },
     Key {
+        name: "store.create",
+        kind: Kind::Choice(&["when_empty", "never"]),
+        default: "when_empty",
+        doc: "What a node does that finds an empty database behind `store.url`: `when_empty` creates a deployment, `never` refuses to start. A node cannot tell a new database from one that was lost, so set `never` after the first start.",
+    },
+    Key {
+        name: "store.on_rollback",
+        kind: Kind::Choice(&["warn", "pause"]),
+        default: "warn",
+        doc: "What follows when a shard behind `store.url` comes back with data that is more than 5 s older than what was in it, as after a restart from an old copy: `warn` reports it and goes on, `pause` makes calls for the shard `unavailable` until `duly store repair` confirms it. A rollback while no node runs cannot be noticed.",
+    },
+    Key {
         name: "store.min_replicas",
         kind: Kind::Integer { low: 0, high: 16, unit: "replicas" },
         default: "0",

@@ -6,7 +6,7 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use duly_core::invalid::shorten;
-use duly_store_redis::{Check, check_url};
+use duly_store_redis::{Check, Create, OnRollback, check_url};
 
 use super::{Origin, effective::Values, keys::KEYS, value::Value};
 
@@ -126,6 +126,10 @@ pub struct Shared {
     pub deployment: Option<String>,
     /// Shards of a new deployment.
     pub shards: u16,
+    /// Whether an empty database gets a new deployment.
+    pub create: Create,
+    /// What follows when a shard comes back with older data.
+    pub on_rollback: OnRollback,
     /// Replicas that must have a change.
     pub min_replicas: u32,
     /// Whether a change must be on disks.
@@ -162,6 +166,14 @@ impl Shared {
                 _ => None,
             },
             shards: u16::try_from(number("store.shards")).unwrap_or(u16::MAX),
+            create: match of("store.create") {
+                Some(Value::Word(word)) if word == "never" => Create::Never,
+                _ => Create::WhenEmpty,
+            },
+            on_rollback: match of("store.on_rollback") {
+                Some(Value::Word(word)) if word == "pause" => OnRollback::Pause,
+                _ => OnRollback::Warn,
+            },
             min_replicas: number("store.min_replicas"),
             on_disk: matches!(of("store.on_disk"), Some(Value::Flag(true))),
             replicas_within: match of("store.replicas_within") {

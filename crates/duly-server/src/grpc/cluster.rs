@@ -37,6 +37,7 @@ impl Cluster for Service {
             dead: cluster.dead,
             protocol: cluster.protocol.into(),
             nodes: cluster.nodes.into_iter().map(node).collect(),
+            warnings: cluster.warnings,
         };
         Ok(read(&self.app, info)?)
     }

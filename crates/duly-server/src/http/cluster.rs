@@ -29,6 +29,7 @@ impl App {
             shards: self.store().shards(),
             ready: reasons.is_empty(),
             reasons,
+            warnings: health.warnings,
             pending: health.pending,
             overdue: health.overdue,
             in_flight: health.in_flight,

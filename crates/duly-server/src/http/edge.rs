@@ -21,6 +21,7 @@ use super::{
     described::Described,
     lease,
     query::Query,
+    repair,
 };
 use crate::{telemetry::UNMATCHED, wire::firing::LEASE_WAIT_MAX};
 
@@ -126,7 +127,7 @@ fn time_for(app: &App, route: &str) -> Duration {
     let limit = app.limits().request_timeout;
     match route {
         lease::PATH => limit.saturating_add(LEASE_WAIT_MAX.to_std()),
-        backup::PATH => BACKUP_MAX,
+        backup::PATH | repair::PATH => BACKUP_MAX,
         _ => limit,
     }
 }

@@ -25,7 +25,7 @@ const ASK_AGAIN: Millis = Millis::from_secs(1);
 )]
 pub(crate) async fn healthz() -> Result<Response, Problem> {
     let status = "alive";
-    answer::ok(&ReadinessOut { status, reasons: Vec::new(), progress: None, retry_after_ms: None })
+    answer::ok(&ReadinessOut { status, ..ReadinessOut::default() })
 }
 
 /// Whether the service can work; if not, why.
@@ -39,10 +39,11 @@ pub(crate) async fn healthz() -> Result<Response, Problem> {
     )
 )]
 pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
-    let reasons = reasons(&app, &app.store().health());
+    let health = app.store().health();
+    let reasons = reasons(&app, &health);
     if reasons.is_empty() {
-        let status = "ready";
-        return answer::ok(&ReadinessOut { status, reasons, progress: None, retry_after_ms: None });
+        let (status, warnings) = ("ready", health.warnings);
+        return answer::ok(&ReadinessOut { status, warnings, ..ReadinessOut::default() });
     }
     not_ready("not_ready", reasons, None)
 }
@@ -54,7 +55,7 @@ pub(super) fn not_ready(
     progress: Option<RecoveryOut>,
 ) -> answer::Answer {
     let retry_after_ms = Some(ASK_AGAIN.ms());
-    let out = ReadinessOut { status, reasons, progress, retry_after_ms };
+    let out = ReadinessOut { status, reasons, progress, retry_after_ms, ..ReadinessOut::default() };
     let mut response = answer::json(StatusCode::SERVICE_UNAVAILABLE, &out)?;
     let seconds = HeaderValue::from(ASK_AGAIN.ms().div_ceil(1_000));
     response.headers_mut().insert(RETRY_AFTER, seconds);

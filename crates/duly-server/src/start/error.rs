@@ -121,7 +121,7 @@ fn hint(error: &io::Error) -> &'static str {
 /// What to do about servers that nodes share.
 fn advice(error: &duly_store_redis::OpenError) -> &'static str {
     use duly_store_redis::OpenError::{
-        Deployment, Format, Refused, Unreachable, Unsafe, Url, Version,
+        Deployment, Empty, Format, NoRecord, Refused, Several, Unreachable, Unsafe, Url, Version,
     };
     match error {
         Unreachable { reason, .. } | Refused { reason, .. } => {
@@ -147,7 +147,7 @@ fn advice(error: &duly_store_redis::OpenError) -> &'static str {
         Unsafe { .. } => " (store.allow)",
         Deployment { .. } => "; correct store.url, or the name in store.deployment",
         Format { .. } => "; use the version of Duly that wrote it, or an empty database",
-        Url(_) | Version { .. } => "",
+        Url(_) | Version { .. } | NoRecord { .. } | Several { .. } | Empty { .. } => "",
     }
 }
 

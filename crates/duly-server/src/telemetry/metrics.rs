@@ -6,7 +6,7 @@
 use std::{sync::OnceLock, time::Duration};
 
 use duly_core::metric_names::{self as names, ALL, Kind, Metric};
-use duly_store::Health;
+use duly_store::{Health, query::ShardFault};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
@@ -121,6 +121,12 @@ fn refresh(health: &Health) {
     set(names::RETAINED, health.retained);
     set(names::NAMESPACES_PAUSED, health.namespaces_paused);
     set(names::NAMESPACES_DEAD_FULL, health.namespaces_dead_full);
+    for fault in ShardFault::ALL {
+        let count = health.unavailable_shards.iter().filter(|(_, own)| *own == fault).count();
+        #[expect(clippy::cast_precision_loss)]
+        gauge!(names::STORE_SHARDS_UNAVAILABLE, "reason" => fault.label()).set(count as f64);
+    }
+    counter!(names::STORE_ROLLBACKS_TOTAL).absolute(health.rollbacks);
     set(names::INDEX_BYTES, health.index_bytes);
     if let Some(bytes) = health.index_bytes_max {
         set(names::INDEX_BYTES_MAX, bytes);

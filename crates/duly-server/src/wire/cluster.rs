@@ -15,6 +15,8 @@ pub struct ClusterOut {
     pub(crate) ready: bool,
     /// Why not, sentence by sentence.
     pub(crate) reasons: Vec<String>,
+    /// What an operator should mend although it can work, sentence by sentence.
+    pub(crate) warnings: Vec<String>,
     /// Pending timers in all namespaces.
     pub(crate) pending: u64,
     /// Due and unclaimed in all namespaces.

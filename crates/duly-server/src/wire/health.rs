@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 /// Whether the service can work.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = Readiness)]
 pub struct ReadinessOut {
     /// `ready`; `recovering` while the store is being opened; or `not_ready`.
@@ -15,6 +15,9 @@ pub struct ReadinessOut {
     /// Why not, sentence by sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
+    /// What an operator should mend although it can work, sentence by sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// How far the opening of the store is; only while it is `recovering` and something is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<RecoveryOut>,

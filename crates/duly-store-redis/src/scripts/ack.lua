@@ -10,7 +10,7 @@ local ctl = control(num)
 local out = { now_text }
 if not ctl or (ARGV[2] ~= '' and ARGV[2] ~= ctl.name) then
   for i = 3, #ARGV, 2 do out[#out + 1] = ctl and 'INVALID' or 'LOST' end
-  call('INCR', KEYS[1])
+  touch_seq()
   return out
 end
 local R, X, C = K .. 'r:' .. num, K .. 'x:' .. num, K .. 'c:' .. num

@@ -4,6 +4,7 @@
 -- KEYS  seq
 -- ARGV  1 run  then for each lane: name of the lane, cap, rate or '', what the run keeps, what it wants
 -- reply 'GONE' (the run was released) | 'OK', then for each lane: slots, rate or ''
+expect_marker()
 local run = ARGV[1]
 if call('HGET', K .. 'runs', run) == 'gone' then return { 'GONE' } end
 

@@ -29,11 +29,33 @@ local function gather(command, key, ...)
   end
   for i = 1, select('#', ...) do one[#one + 1] = (select(i, ...)) end
 end
+
+-- Ends the script unless this shard holds the marker of the deployment that calls. A shard that was
+-- emptied, or belongs to another deployment, has none: what it does not hold says nothing there, and
+-- nothing may be created in it. Called where something is missing or is about to be created.
+local function expect_marker()
+  local id = call('HGET', K .. 'marker', 'id')
+  if id == DEPLOYMENT then return end
+  error({ err = id and 'FOREIGN ' .. id or 'UNMARKED' })
+end
+
+-- The number of a namespace; nil when there is none of this name here.
+local function num_of(name)
+  local num = call('HGET', K .. 'nn', name)
+  if not num then expect_marker() end
+  return num
+end
+
+-- Counts a call that writes nothing else. A call that waits for replicas waits for what its connection
+-- wrote, so something always is written.
+local function touch_seq()
+  if call('EXISTS', KEYS[1]) == 0 then expect_marker() end
+  call('INCR', KEYS[1])
+end
 local settle_sets
 local function flush()
   if settle_sets then settle_sets() end
-  -- Whoever waits for replicas waits for what this connection wrote: so something always is.
-  if #W == 0 then call('INCR', KEYS[1]) end
+  if #W == 0 then touch_seq() end
   for _, command in ipairs(W) do
     call(unpack(command))
   end

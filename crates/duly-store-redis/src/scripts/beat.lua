@@ -7,7 +7,8 @@
 --       then for each dead member: run, its count of beats
 -- reply 'OVER' (the run is no member) | 'MEMBERS', then for each: run, beats, '1' when it leaves,
 --       oldest and newest protocol, name, what it waits for
-local key, run, presence = K .. 'members', ARGV[1], ARGV[2]
+expect_marker()
+local key, run, presence = K .. 'heartbeats', ARGV[1], ARGV[2]
 local members = {}
 local all = call('HGETALL', key)
 for i = 1, #all, 2 do members[all[i]] = all[i + 1] end

@@ -4,7 +4,7 @@
 -- ARGV  1 namespace  2 id
 -- reply now, then CANCELLED core | NONE (no such namespace) | SLOW (anything else is to be looked at)
 local name, id = ARGV[1], ARGV[2]
-local num = call('HGET', K .. 'nn', name)
+local num = num_of(name)
 if not num then return { digits(now), 'NONE' } end
 local ctl = control(num)
 local record = call('HGET', K .. 'r:' .. num, id)
@@ -14,7 +14,7 @@ if not slow and may_expire(record) then
   slow = expires and tonumber(expires) < now
 end
 if slow then
-  call('INCR', KEYS[1])
+  touch_seq()
   return { digits(now), 'SLOW' }
 end
 

@@ -25,7 +25,7 @@ local num, id = A.num, A.id
 local R, X, P, C = K .. 'r:' .. num, K .. 'x:' .. num, K .. 'p:' .. num, K .. 'c:' .. num
 
 local function answer(...)
-  call('INCR', KEYS[1])
+  touch_seq()
   return { ..., digits(now) }
 end
 local ctl = control(num)
@@ -49,7 +49,7 @@ if ctl.closing and (A.one_more or A.one_letter) then return answer('CLOSING') en
 local refused = A.one_more and admit_one_more(ctl) or A.one_letter and admit_one_letter(ctl)
   or A.rate and admit_schedule(ctl, A.rate)
 if refused then
-  call('INCR', KEYS[1])
+  touch_seq()
   return refused
 end
 local first = ahead()

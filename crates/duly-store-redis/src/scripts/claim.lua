@@ -89,7 +89,7 @@ local spaces, named = {}, {}
 local function space_of(name)
   local num = named[name]
   if num == nil then
-    num = call('HGET', K .. 'nn', name) or false
+    num = num_of(name) or false
     named[name] = num
     local ctl = num and control(num)
     if ctl and not ctl.paused and call('ZCARD', K .. 'dead:' .. num) < ctl.a_dead then

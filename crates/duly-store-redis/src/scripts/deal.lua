@@ -8,9 +8,9 @@
 -- reply OTHER now (something has changed: look again) | DONE now what_was_settled
 local num, kind, ver = ARGV[2], ARGV[3], ARGV[5]
 local q = quota_of(num, kind)
-local here = call('HGET', K .. 'nn', ARGV[1]) == num and q.deal == ARGV[4]
+local here = num_of(ARGV[1]) == num and q.deal == ARGV[4]
 if not here or (ver ~= '' and q.ver ~= ver) then
-  call('INCR', KEYS[1])
+  touch_seq()
   return { 'OTHER', digits(now) }
 end
 local settled = ARGV[6]

@@ -16,7 +16,7 @@ local hold = not refused and call('HGET', K .. 'x:' .. num, id)
 local lease = hold and lease_of(hold)
 if not refused and (not lease or lease.nonce ~= ARGV[3] or is_over(lease)) then refused = 'SLOW' end
 if refused then
-  call('INCR', KEYS[1])
+  touch_seq()
   return { digits(now), refused }
 end
 if lease.who == 'C' then

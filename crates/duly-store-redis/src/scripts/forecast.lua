@@ -7,7 +7,7 @@
 -- reply OWED now | NONE now |
 --       OK now, next lane or '', in flight, overdue, later, then number and count of each bucket
 if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
-local num = call('HGET', K .. 'nn', ARGV[2])
+local num = num_of(ARGV[2])
 if not num or not control(num) then return { 'NONE', digits(now) } end
 local seen, bucket, count = tonumber(ARGV[3]) or now, tonumber(ARGV[4]), tonumber(ARGV[5])
 local from = math.floor(seen / bucket) * bucket

@@ -3,7 +3,7 @@
 -- KEYS  seq
 -- ARGV  1 namespace, then ids
 -- reply now, how many
-local num = call('HGET', K .. 'nn', ARGV[1])
+local num = num_of(ARGV[1])
 local ids, free = {}, 0
 for i = 2, #ARGV do ids[i - 1] = ARGV[i] end
 if num then

@@ -7,7 +7,7 @@
 --       SHUT now pending dead (close: it is the caller's) |
 --       HELD now whose, '1' when it has lasted too long, or longer than any by a clock that has stepped back
 local name, num, what, who = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local current = call('HGET', K .. 'nn', name)
+local current = num_of(name)
 local here = current == num
 local gate = here and call('HGET', K .. 'n:' .. num, 'gate')
 local till, whose = match(gate or '', '^(%d+) (%x+)$')

@@ -7,6 +7,7 @@
 --       4 'empty' to refuse while it holds pending timers or dead letters; 'done' at home: the
 --       other shards have ended it  5 whose gate it has to be (gate.lua), or ''
 -- reply DONE now version | NONE now | FULL now pending dead | AGAIN now (the gate is open)
+expect_marker()
 local name, num = ARGV[1], ARGV[2]
 if ARGV[4] == 'done' then
   write('ZREM', K .. 'todo', 'gone' .. NUL .. name .. NUL .. num .. NUL .. ARGV[3])
@@ -32,11 +33,11 @@ if call('HGET', K .. 'nn', name) ~= num then
   return { 'NONE', digits(now) }
 end
 if (ARGV[5] or '') ~= '' and match(call('HGET', K .. 'n:' .. num, 'gate') or '', '%x+$') ~= ARGV[5] then
-  call('INCR', KEYS[1])
+  touch_seq()
   return { 'AGAIN', digits(now) }
 end
 if ARGV[4] == 'empty' and pending + dead > 0 then
-  call('INCR', KEYS[1])
+  touch_seq()
   return { 'FULL', digits(now), digits(pending), dead }
 end
 local count = tonumber(call('HGET', K .. 'nl:' .. num, 'count') or '0')

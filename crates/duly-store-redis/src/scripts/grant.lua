@@ -4,10 +4,10 @@
 -- KEYS  seq
 -- ARGV  1 namespace  2 how many  3 '' or, to give back, the mark of the grant
 -- reply NONE now | FREE now (there is no limit) | OK now granted mark wait_ms
-local num = call('HGET', K .. 'nn', ARGV[1])
+local num = num_of(ARGV[1])
 local rate = num and rate_of(num)
 if not rate then
-  call('INCR', KEYS[1])
+  touch_seq()
   return { num and 'FREE' or 'NONE', digits(now) }
 end
 local count, wait = tonumber(ARGV[2]), 0

@@ -5,7 +5,8 @@
 --       3 name or rank to begin after  4 most
 -- reply OWED now | OK now next ('' at the end), then
 --       names: pending in_flight dead paused dead_full todo (a change of a namespace that is half done
---       at its home, or '')  lanes: due oldest
+--       at its home, or '')  list of coordination shards and the one before it, progress
+--       lanes: due oldest
 if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
 local most = tonumber(ARGV[4])
 if ARGV[2] == 'lanes' then
@@ -25,6 +26,7 @@ local from = '-'
 if ARGV[3] ~= '' then from = '(' .. ARGV[3] end
 local pending, leased, dead, paused, full, after = 0, 0, 0, 0, 0, ''
 local names = call('ZRANGEBYLEX', K .. 'names', from, '+', 'LIMIT', 0, most)
+if not names[1] and from == '-' then expect_marker() end
 for i, name in ipairs(names) do
   local num = call('HGET', K .. 'nn', name)
   local ctl = control(num)
@@ -39,4 +41,6 @@ for i, name in ipairs(names) do
 end
 -- Any of them: one that cannot be finished now keeps no other waiting.
 local todo = call('ZRANDMEMBER', K .. 'todo') or ''
-return { 'OK', digits(now), after, pending, leased, dead, paused, full, todo }
+local marker = call('HMGET', K .. 'marker', 'list', 'prev', 'progress')
+return { 'OK', digits(now), after, pending, leased, dead, paused, full, todo,
+  marker[1] or '', marker[2] or '', marker[3] or '0' }

@@ -9,9 +9,9 @@
 -- ARGV  1 namespace  2 'l': bx:<num>, leased first attempts; 's': sd:<num>:F and :C, stubs
 --       3 about how many to look at
 -- reply now, then NONE (no such namespace) | MORE (call again) | DONE
-local num, what = call('HGET', K .. 'nn', ARGV[1]), ARGV[2]
+local num, what = num_of(ARGV[1]), ARGV[2]
 if not num then
-  call('INCR', KEYS[1])
+  touch_seq()
   return { digits(now), 'NONE' }
 end
 local state, source, sets = K .. 'ix:' .. num .. ':' .. what, K .. 's:' .. num, {}

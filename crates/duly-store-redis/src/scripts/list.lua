@@ -9,7 +9,7 @@
 --       row: due at, key, record or stub, lease
 if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
 local name, kind, most = ARGV[2], ARGV[3], tonumber(ARGV[8])
-local num = call('HGET', K .. 'nn', name)
+local num = num_of(name)
 local ctl = num and control(num)
 if not ctl then return { 'NONE', digits(now) } end
 local from, to = tonumber(ARGV[4]), tonumber(ARGV[5])

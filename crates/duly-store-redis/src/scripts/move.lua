@@ -8,8 +8,8 @@
 --       OK now, then for each that was to get something: total that it was given
 local num, kind = ARGV[2], ARGV[3]
 local q = quota_of(num, kind)
-if call('HGET', K .. 'nn', ARGV[1]) ~= num or q.deal ~= ARGV[4] or not q.moved or not q.share then
-  call('INCR', KEYS[1])
+if num_of(ARGV[1]) ~= num or q.deal ~= ARGV[4] or not q.moved or not q.share then
+  touch_seq()
   return { 'OTHER', digits(now) }
 end
 local gifts_from = 6 + 2 * tonumber(ARGV[5])

@@ -6,6 +6,7 @@
 --       updated at
 local from = '-'
 if ARGV[1] ~= '' then from = '(' .. ARGV[1] end
+if from == '-' then expect_marker() end
 local out = { digits(now) }
 for _, name in ipairs(call('ZRANGEBYLEX', K .. 'names', from, '+', 'LIMIT', 0, ARGV[2])) do
   local num = call('HGET', K .. 'nn', name)

@@ -7,6 +7,7 @@
 local most, run = tonumber(ARGV[1]), ARGV[2]
 local members
 if run ~= '' then
+  expect_marker()
   members = call('ZRANGE', K .. 'own:' .. run, 0, most - 1)
   write('HSET', K .. 'runs', run, 'gone')
   for _, lane in ipairs(call('SMEMBERS', K .. 'allots:' .. run)) do

@@ -12,6 +12,7 @@
 -- reply DONE now number version deal_pending deal_dead | AGAIN now (something else was there) |
 --       OLD now number (take: a namespace of this name that has ended elsewhere is to go first) |
 --       AHEAD now version (take: this shard has heard of this version, and it is not that one)
+expect_marker()
 local name, home = ARGV[1], ARGV[2] == 'home'
 local num, ver, new
 local unfinished = K .. 'todo'
@@ -34,7 +35,7 @@ if home then
   local seen = ''
   if num then seen = num .. ':' .. call('HGET', K .. 'n:' .. num, 'ver') end
   if seen ~= ARGV[3] then
-    call('INCR', KEYS[1])
+    touch_seq()
     return { 'AGAIN', digits(now) }
   end
   ver = math.max(taken, above or 0) + 1
@@ -48,14 +49,14 @@ else
   num, ver = ARGV[3], tonumber(ARGV[4])
   local old = call('HGET', K .. 'nn', name)
   if ver <= taken then
-    call('INCR', KEYS[1])
+    touch_seq()
     -- The same version may be another one: of a home that has lost it since (namespaces.rs).
     local same = ver == taken and old == num and call('HGET', K .. 'n:' .. num, 'updated') == fields.updated
     if not same then return { 'AHEAD', digits(now), digits(taken) } end
     return { 'DONE', digits(now), num, digits(ver) }
   end
   if old and old ~= num then
-    call('INCR', KEYS[1])
+    touch_seq()
     return { 'OLD', digits(now), old }
   end
 end

@@ -12,10 +12,13 @@ local num
 if string.sub(ARGV[1], 1, 1) == '#' then
   num = string.sub(ARGV[1], 2)
 else
-  num = call('HGET', K .. 'nn', ARGV[1])
+  num = num_of(ARGV[1])
 end
 local f = num and call('HMGET', K .. 'n:' .. num, 'ver', 'settings', 'paused', 'resumes', 'created', 'updated', 'name')
-if not num or not f[1] then return { digits(now) } end
+if not num or not f[1] then
+  expect_marker()
+  return { digits(now) }
+end
 local settings = ''
 if ARGV[5] ~= num .. ':' .. f[1] then settings = f[2] end
 local R, P = K .. 'r:' .. num, K .. 'p:' .. num

@@ -11,6 +11,7 @@ local lanes, most = K .. 'lanes', tonumber(ARGV[4])
 local from = 0
 if ARGV[2] ~= '' then from = seek(lanes, tonumber(ARGV[2]), ARGV[3]) end
 local found = call('ZRANGE', lanes, from, from + most, 'WITHSCORES')
+if not found[1] then expect_marker() end
 local spaces, rows, full = {}, {}, {}
 local score, last = '', ''
 for i = 1, #found, 2 do

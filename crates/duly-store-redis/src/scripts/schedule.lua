@@ -11,11 +11,11 @@
 --       for each:
 --       CREATED | SLOW (something has or had this id, or it is past a limit: look again)
 local name = ARGV[1]
-local num = call('HGET', K .. 'nn', name)
+local num = num_of(name)
 local f = num and call('HMGET', K .. 'n:' .. num, 'gate', 'max_payload', 'max_delay', 'a_pending', 'm_pending', 'rate')
 local word = not num and 'NONE' or f[1] and 'CLOSING' or f[6] and ARGV[2] == '' and 'RATED'
 if word then
-  call('INCR', KEYS[1])
+  touch_seq()
   return { digits(now), word }
 end
 local R, C = K .. 'r:' .. num, K .. 'c:' .. num

@@ -7,8 +7,8 @@
 --       OK now version deal, '1' if dealt, limit of all shards or '', allowance, used, '1' while
 --       something has ended and is not cleared away, then name and value of what moved
 local num = ARGV[2]
-call('INCR', KEYS[1])
-if call('HGET', K .. 'nn', ARGV[1]) ~= num then return { 'NONE', digits(now) } end
+touch_seq()
+if num_of(ARGV[1]) ~= num then return { 'NONE', digits(now) } end
 local q = quota_of(num, ARGV[3])
 local out = { 'OK', digits(now), q.ver, q.deal, q.moved and '1' or '0', q.max,
   digits(math.max((q.share or 0) + (q.moved or 0), 0)), digits(q.used), owed() and '1' or '0' }

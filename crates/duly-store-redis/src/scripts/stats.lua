@@ -7,7 +7,7 @@
 --       counts: pending leased bytes scheduled fired delivered failed cancelled rescheduled dead
 --       lane: key, due, later, retries due, retries, in flight
 if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
-local num = call('HGET', K .. 'nn', ARGV[2])
+local num = num_of(ARGV[2])
 local ctl = num and control(num)
 if not ctl then return { 'NONE', digits(now) } end
 if ARGV[1] == '1' then

@@ -3,7 +3,7 @@
 -- KEYS  seq
 -- ARGV  1 namespace  2 most to look at
 -- reply how many were dropped
-local num = call('HGET', K .. 'nn', ARGV[1])
+local num = num_of(ARGV[1])
 local ctl = num and control(num)
 if not ctl then return 0 end
 local dropped = trim_stubs(ctl, 0, nil, tonumber(ARGV[2]))

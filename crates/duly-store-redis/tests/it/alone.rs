@@ -282,7 +282,7 @@ async fn a_database_of_another_format_is_refused_and_one_that_is_empty_is_founde
     drop(opened);
     assert_eq!(tell(server.port(), "HSET duly:{17q}:deployment format 99"), ":0");
     let said = refused(&options(&url(&server), 8)).await;
-    assert!(said.contains("format 99") && said.contains("reads 4"), "{said}");
+    assert!(said.contains("format 99") && said.contains("reads 5"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

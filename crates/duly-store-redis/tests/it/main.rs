@@ -14,6 +14,7 @@ mod in_order;
 mod limits;
 mod lists;
 mod lost;
+mod marker;
 mod model;
 mod shards;
 mod way;

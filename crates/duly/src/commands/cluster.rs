@@ -23,6 +23,7 @@ struct Cluster {
     shards: u64,
     ready: bool,
     reasons: Vec<String>,
+    warnings: Vec<String>,
     pending: u64,
     overdue: u64,
     in_flight: u64,
@@ -57,7 +58,9 @@ pub(crate) async fn run(_: Args, session: &Session) -> Outcome {
         ];
         let counts = counts.map(|(name, value)| (name.to_owned(), value));
         let counts = table::of_pairs(printer.screen(), counts);
-        Ok(format!("{counts}\n{}", nodes(&cluster.nodes).text(printer.screen())))
+        let warnings = cluster.warnings.iter().map(|warning| format!("warning: {warning}\n"));
+        let nodes = nodes(&cluster.nodes).text(printer.screen());
+        Ok(format!("{}{counts}\n{nodes}", warnings.collect::<String>()))
     })
 }
 

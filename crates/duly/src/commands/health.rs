@@ -37,6 +37,8 @@ pub(super) struct Readiness {
     status: String,
     #[serde(default)]
     reasons: Vec<String>,
+    #[serde(default)]
+    warnings: Vec<String>,
     progress: Option<Progress>,
 }
 
@@ -63,7 +65,8 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     printer.answer(&answer, || {
         let tone = if readiness.is_ready() { Tone::Good } else { Tone::Bad };
         let status = text::preview(&readiness.status.replace('_', " "), usize::MAX);
-        Ok(printer.paint(tone, &status))
+        let warnings = readiness.warnings.iter().map(|warning| format!("\nwarning: {warning}"));
+        Ok(printer.paint(tone, &status) + &warnings.collect::<String>())
     })?;
     if readiness.is_ready() { Ok(()) } else { Err(readiness.failure()) }
 }

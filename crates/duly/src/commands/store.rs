@@ -1,10 +1,11 @@
 //! `duly store`: checks, copies and restores a data directory.
 //!
 //! `check` and `restore` work on directories that no server has open; `backup` asks the server that
-//! has it open.
+//! has it open, and `repair` one that keeps its timers on Redis.
 
 mod backup;
 mod check;
+mod repair;
 mod restore;
 mod shown;
 
@@ -39,6 +40,16 @@ enum Action {
         /// The directory, on the server's machine
         path: PathBuf,
     },
+    /// Have shards of a store on Redis take calls again, and accept what they have lost
+    ///
+    /// A shard that was emptied gets its marker and the settings of namespaces from the other shards; its
+    /// timers are gone. A shard that came back with older data is confirmed. Restore the server from a
+    /// backup first if you have one.
+    Repair {
+        /// Number of the shard, as the error names it; may be given several times
+        #[arg(long = "shard", value_name = "N", required = true)]
+        shards: Vec<u16>,
+    },
     /// Make a data directory from a backup, with every namespace paused
     ///
     /// The backup stays as it is. Nothing fires from the restored directory before its namespaces are
@@ -64,6 +75,7 @@ pub(crate) fn run(
     match args.action {
         Action::Check { data } => check::run(&data, printer),
         Action::Backup { path } => block_on(backup::run(&path, &session()?)),
+        Action::Repair { shards } => block_on(repair::run(&shards, &session()?)),
         Action::Restore { from, data } => restore::run(&from, &data, printer),
     }
 }

@@ -73,6 +73,8 @@ fn options(config: &Config, shared: &Shared) -> Result<Options, StartError> {
         tls_ca: shared.ca_file.clone(),
         deployment: shared.deployment.clone(),
         shards: shared.shards,
+        create: shared.create,
+        on_rollback: shared.on_rollback,
         min_replicas: shared.min_replicas,
         on_disk: shared.on_disk,
         replicas_within: shared.replicas_within,

@@ -1,0 +1,38 @@
+//! `POST /v1/store/repair`: shards of a store on Redis take calls again.
+
+use axum::{extract::State, response::Response};
+use duly_core::{Code, shard::ShardId};
+
+use super::{App, Problem, answer, body::JsonBody, problem::Refusals};
+use crate::wire::{RepairIn, RepairOut, RepairedShardOut};
+
+/// Its path; a repair reads and writes every namespace.
+pub(super) const PATH: &str = "/v1/store/repair";
+
+/// Accept that shards have lost data, so that they take calls again.
+///
+/// A shard that was emptied gets its marker and the settings of namespaces from the other shards; its timers
+/// are gone. A shard that came back with older data is confirmed. Shards that take calls stay as they are.
+#[utoipa::path(
+    post,
+    path = "/v1/store/repair",
+    tag = "service",
+    request_body(content = RepairIn, content_type = "application/json"),
+    responses((status = 200, description = "The shards take calls.", body = RepairOut), Refusals)
+)]
+pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> Result<Response, Problem> {
+    let wanted = body.parse::<RepairIn>().await?.shards;
+    let store = app.store();
+    let Some(deployment) = store.deployment() else {
+        let detail = "there is nothing to repair here: this server keeps its timers in a directory \
+                      of its own, which `duly store check` verifies";
+        return Err(Problem::new(Code::PermissionDenied, detail));
+    };
+    let mut shards = Vec::with_capacity(wanted.len());
+    for shard in wanted.into_iter().map(ShardId) {
+        let repaired = deployment.repair(shard).await?;
+        tracing::warn!(shard = shard.0, ?repaired, "an operator has repaired a shard");
+        shards.push(RepairedShardOut::new(shard, repaired));
+    }
+    answer::ok(&RepairOut { shards })
+}

@@ -1,0 +1,243 @@
+//! Finding the deployment in a database, creating one in an empty database, or adopting one of an older
+//! build that has no markers.
+//!
+//! Creation takes four steps. A node may die after each of them, and any number of nodes may take them at
+//! once: what one has begun, the next one finishes.
+//!
+//! 1. Nothing is found: every shard that any deployment could have is asked whether it holds a key. One
+//!    that does not answer may hold something, so the node waits for it.
+//! 2. One script in shard 0 writes the record of the deployment, unless there is one. The record that is
+//!    there then counts for every node.
+//! 3. Each shard gets its marker. A marker of another deployment ends this: the node does not start.
+//! 4. The record says that it is complete. From then on a missing marker means lost data, and no node
+//!    writes one again by itself.
+//!
+//! Adoption takes steps 2 to 4 in a database whose record has no deployment id yet.
+
+use std::collections::HashMap;
+
+use duly_core::shard::ShardId;
+use duly_store::{Error, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::{
+    OpenError, Options,
+    change::{AT_ONCE, flag},
+    coordinators,
+    error::damaged,
+    keys::{SHARDS_MAX, place},
+    link::Call,
+    marker::{CoordinatorList, FORMAT, Identity, Marker, UNMARKED_FORMAT},
+    options::Create,
+    reply::Reply,
+    router::Router,
+    script::Script,
+};
+
+/// The shard that holds the record of the deployment, in the same slot whatever the number of shards.
+const FIRST: ShardId = ShardId(0);
+
+/// The record of a deployment.
+struct Record {
+    format: String,
+    identity: Identity,
+    /// Text of the first list of coordination shards.
+    list: String,
+    is_complete: bool,
+}
+
+/// Finds out which deployment a database holds, and creates one where it may. `router` has [`SHARDS_MAX`]
+/// shards: whatever the number of a deployment's shards, theirs are among them ([`place`]).
+///
+/// # Errors
+/// The database belongs to another deployment or format, is empty and may not be, has lost its record, or
+/// does not answer.
+pub(crate) async fn identify(
+    router: &Router,
+    options: &Options,
+) -> std::result::Result<Identity, OpenError> {
+    let address = router.address().servers[0].clone();
+    let unreachable = |reason| OpenError::Unreachable { address: address.clone(), reason };
+    let failed = |error: Error| match error {
+        Error::Unavailable { reason, .. } => unreachable(reason),
+        error => OpenError::Refused { address: address.clone(), reason: error.to_string() },
+    };
+    let mut record = match read(router, &["read"]).await {
+        Ok(Some(record)) => Some(vetted(record, options, &address)?),
+        found => {
+            let survives = surviving(router, &address).await;
+            // Another node may have created it meanwhile.
+            match read(router, &["read"]).await {
+                Ok(Some(record)) => Some(vetted(record, options, &address)?),
+                _ => {
+                    if let Some(identity) = survives? {
+                        expect_name(&identity, options, &address)?;
+                        return Ok(identity);
+                    }
+                    found.map_err(failed)?
+                }
+            }
+        }
+    };
+    if record.is_none() && options.create == Create::Never {
+        return Err(OpenError::Empty { address });
+    }
+    if record.as_ref().is_none_or(|record| record.identity.id.is_empty()) {
+        let shards = record.map_or(options.shards, |record| record.identity.shards);
+        let shards = shards.clamp(1, SHARDS_MAX);
+        let [list, _] = coordinators::first(&owners(router, shards)).texts();
+        let name = options.deployment.clone().unwrap_or_else(chance);
+        let texts = [chance(), FORMAT.to_string(), shards.to_string(), name, list];
+        let [id, format, shards, name, list] = texts.each_ref().map(String::as_str);
+        let claim = ["claim", id, format, shards, name, list];
+        record = read(router, &claim).await.map_err(failed)?;
+    }
+    let record = record.ok_or_else(|| failed(damaged("a deployment without a record")))?;
+    let Record { identity, list, is_complete, .. } = vetted(record, options, &address)?;
+    if !is_complete {
+        let list = CoordinatorList::read(&list, "").map_err(failed)?;
+        mark_all(router, &identity, &list).await.map_err(failed)?;
+        read(router, &["complete", &identity.id]).await.map_err(failed)?;
+    }
+    Ok(identity)
+}
+
+/// Refuses a deployment of another format or name.
+fn vetted(
+    record: Record,
+    options: &Options,
+    address: &str,
+) -> std::result::Result<Record, OpenError> {
+    if ![FORMAT, UNMARKED_FORMAT].iter().any(|known| known.to_string() == record.format) {
+        return Err(OpenError::Format { found: record.format, known: FORMAT });
+    }
+    expect_name(&record.identity, options, address)?;
+    Ok(record)
+}
+
+/// Refuses a deployment of another name than the one that the operator asked for.
+fn expect_name(
+    identity: &Identity,
+    options: &Options,
+    address: &str,
+) -> std::result::Result<(), OpenError> {
+    match &options.deployment {
+        Some(wanted) if *wanted != identity.name => Err(OpenError::Deployment {
+            address: address.to_owned(),
+            found: identity.name.clone(),
+            wanted: wanted.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Looks for a deployment by the markers of the shards that answer, where its record is not to be had.
+/// Returns nothing only if every shard answers and is empty.
+async fn surviving(
+    router: &Router,
+    address: &str,
+) -> std::result::Result<Option<Identity>, OpenError> {
+    let unreachable = |reason| OpenError::Unreachable { address: address.to_owned(), reason };
+    let looks = stream::iter((0..SHARDS_MAX).map(ShardId)).map(async |shard| {
+        let marker = router.marker(shard).await?;
+        Ok::<_, Error>((router.holds_anything(shard).await?, marker))
+    });
+    let looks: Vec<_> = looks.buffer_unordered(AT_ONCE).collect().await;
+    let found = || looks.iter().filter_map(|look| look.as_ref().ok());
+    let markers = || found().filter_map(|(_, marker)| marker.clone());
+    if let Some(marker) = markers().find(|marker| marker.format != FORMAT) {
+        return Err(OpenError::Format { found: marker.format.to_string(), known: FORMAT });
+    }
+    let mut identities: Vec<Identity> = markers().map(|marker| marker.identity).collect();
+    identities.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+    identities.dedup();
+    if identities.len() > 1 {
+        let names: Vec<_> = identities.into_iter().map(|identity| identity.name).collect();
+        return Err(OpenError::Several { address: address.to_owned(), names: names.join(", ") });
+    }
+    if let Some(identity) = identities.pop() {
+        return Ok(Some(identity));
+    }
+    if let Some(error) = looks.iter().find_map(|look| look.as_ref().err()) {
+        return Err(unreachable(error.to_string()));
+    }
+    if found().any(|(holds, _)| *holds) {
+        return Err(OpenError::NoRecord { address: address.to_owned() });
+    }
+    Ok(None)
+}
+
+/// Writes the marker of every shard that has none.
+async fn mark_all(router: &Router, identity: &Identity, list: &CoordinatorList) -> Result<()> {
+    let marks = (0..identity.shards).map(|shard| mark(router, ShardId(shard), identity, list));
+    stream::iter(marks).buffer_unordered(AT_ONCE).try_collect::<()>().await
+}
+
+async fn mark(
+    router: &Router,
+    shard: ShardId,
+    identity: &Identity,
+    list: &CoordinatorList,
+) -> Result<()> {
+    let call = Call::new(Script::Mark, arguments(identity, list, [false, false]));
+    let mut reply = Reply::list(router.call(place(shard, identity.shards), call).await?)?;
+    if reply.text()? == "OK" {
+        return Ok(());
+    }
+    let other = reply.text()?;
+    let reason = format!("shard {} belongs to another deployment, of id {other}", shard.0);
+    Err(damaged(reason))
+}
+
+/// Arguments of `mark.lua`; `confirms` a rollback, `restores` the record of the deployment.
+pub(crate) fn arguments(
+    identity: &Identity,
+    list: &CoordinatorList,
+    [confirms, restores]: [bool; 2],
+) -> Vec<Vec<u8>> {
+    let [own, before] = list.texts();
+    let texts = [identity.id.clone(), identity.shards.to_string(), FORMAT.to_string()];
+    let texts = texts.into_iter().chain([identity.name.clone(), own, before]);
+    let flags = [confirms, restores].map(flag);
+    texts.map(String::into_bytes).chain(flags).collect()
+}
+
+/// Which server has which of `shards` shards.
+fn owners(router: &Router, shards: u16) -> HashMap<String, Vec<ShardId>> {
+    let owners = router.owners();
+    let has = |owned: &[ShardId]| -> Vec<ShardId> {
+        let all = (0..shards).map(ShardId);
+        all.filter(|shard| owned.contains(&place(*shard, shards))).collect()
+    };
+    let owners = owners.into_iter().map(|(server, owned)| (server, has(&owned)));
+    owners.filter(|(_, shards)| !shards.is_empty()).collect()
+}
+
+/// Reads the markers of all shards.
+pub(crate) async fn markers(
+    router: &Router,
+    shards: u16,
+) -> Vec<(ShardId, Result<Option<Marker>>)> {
+    let shards = (0..shards).map(ShardId);
+    let looks = stream::iter(shards).map(async |shard| (shard, router.marker(shard).await));
+    looks.buffer_unordered(AT_ONCE).collect().await
+}
+
+async fn read(router: &Router, arguments: &[&str]) -> Result<Option<Record>> {
+    let mut padded: Vec<_> = arguments.iter().map(|text| text.as_bytes().to_vec()).collect();
+    padded.resize(6, Vec::new());
+    let mut reply = Reply::list(router.call(FIRST, Call::new(Script::Found, padded)).await?)?;
+    if reply.is_done() {
+        return Ok(None);
+    }
+    let (format, shards, name) = (reply.text()?, reply.number()?, reply.text()?);
+    let shards = u16::try_from(shards).ok().filter(|shards| (1..=SHARDS_MAX).contains(shards));
+    let shards = shards.ok_or_else(|| damaged("it names an impossible number of shards"))?;
+    let identity = Identity { id: reply.text()?, shards, name };
+    let list = reply.text()?;
+    Ok(Some(Record { format, identity, list, is_complete: reply.flag()? }))
+}
+
+fn chance() -> String {
+    format!("{:032x}", rand::random::<u128>())
+}

@@ -1,0 +1,184 @@
+//! The marker of a shard: which deployment its data belongs to, and what follows when it does not.
+//!
+//! 1. Every shard holds a marker from before its first timer on. It says the deployment id, the number of
+//!    shards, the format, the name and the coordination shards.
+//! 2. A script that finds something missing, or is about to create something, looks at the marker first
+//!    (`expect_marker` in `scripts/base.lua`). What happens on the way of a timer that is there does not.
+//! 3. A shard whose marker is missing, foreign or held takes no calls: each is `unavailable` and names the
+//!    repair command. Nothing is created in it. The other shards go on.
+//! 4. Only `duly store repair` writes a marker into a shard of a deployment that was complete.
+
+use duly_core::shard::ShardId;
+use duly_store::{Coordinators, Result, query::ShardFault};
+
+use crate::{error::damaged, reply::Reply};
+
+/// Version of the layout of keys in a deployment. Records have a version of their own.
+pub(crate) const FORMAT: u8 = 5;
+
+/// The version without markers, which is adopted.
+pub(crate) const UNMARKED_FORMAT: u8 = 4;
+
+/// Fields of a marker, in the order in which [`Marker::read`] takes their values.
+pub(crate) const FIELDS: [&str; 8] =
+    ["id", "shards", "format", "name", "list", "prev", "progress", "held"];
+
+/// A deployment, as each of its markers tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Chosen by chance when the deployment was created or adopted.
+    pub(crate) id: String,
+    pub(crate) shards: u16,
+    pub(crate) name: String,
+}
+
+/// The marker of one shard.
+#[derive(Debug, Clone)]
+pub(crate) struct Marker {
+    pub(crate) identity: Identity,
+    pub(crate) format: u8,
+    pub(crate) list: CoordinatorList,
+    /// See `rollback.rs`.
+    pub(crate) progress: u64,
+    /// By how many milliseconds the shard was rolled back, until an operator confirms it.
+    pub(crate) held: Option<u64>,
+}
+
+/// The coordination shards, with the list that they followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CoordinatorList {
+    pub(crate) own: Coordinators,
+    /// A majority of it has accepted `own`; `None` for the first list.
+    pub(crate) before: Option<Coordinators>,
+}
+
+impl Marker {
+    /// Takes the values of [`FIELDS`]; `None` when there is no marker.
+    pub(crate) fn read(values: Vec<Option<Vec<u8>>>) -> Result<Option<Self>> {
+        let mut values = values.into_iter().map(|value| {
+            let text = value.map(String::from_utf8).transpose();
+            text.map_err(|_| damaged("a marker that is not UTF-8"))
+        });
+        let mut next = || values.next().transpose().map(Option::flatten);
+        let Some(id) = next()? else { return Ok(None) };
+        let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
+        let (shards, format) = (number(next()?), number(next()?));
+        let name = next()?.unwrap_or_default();
+        let (list, before) = (next()?.unwrap_or_default(), next()?.unwrap_or_default());
+        let shards = shards.and_then(|shards| u16::try_from(shards).ok());
+        let format = format.and_then(|format| u8::try_from(format).ok());
+        let (Some(shards), Some(format)) = (shards, format) else {
+            return Err(damaged("the marker of a shard"));
+        };
+        let identity = Identity { id, shards, name };
+        let list = CoordinatorList::read(&list, &before)?;
+        let progress = number(next()?).unwrap_or(0);
+        Ok(Some(Self { identity, format, list, progress, held: number(next()?) }))
+    }
+}
+
+impl CoordinatorList {
+    /// Takes the texts of a list and of the one before it.
+    pub(crate) fn read(own: &str, before: &str) -> Result<Self> {
+        let own = parse(own).ok_or_else(|| damaged("the coordination shards of a marker"))?;
+        Ok(Self { own, before: parse(before) })
+    }
+
+    /// The texts of the list and of the one before it.
+    pub(crate) fn texts(&self) -> [String; 2] {
+        [text(&self.own), self.before.as_ref().map(text).unwrap_or_default()]
+    }
+
+    /// Takes both texts from the answer of a script.
+    pub(crate) fn from_reply(reply: &mut Reply) -> Result<Self> {
+        let (own, before) = (reply.text()?, reply.text()?);
+        Self::read(&own, &before)
+    }
+}
+
+/// A list as text: `<version>:<shard>,<shard>,…`.
+fn text(list: &Coordinators) -> String {
+    let shards: Vec<_> = list.shards.iter().map(|shard| shard.0.to_string()).collect();
+    format!("{}:{}", list.version, shards.join(","))
+}
+
+fn parse(text: &str) -> Option<Coordinators> {
+    let (version, shards) = text.split_once(':')?;
+    let shards: Option<Vec<_>> =
+        shards.split(',').map(|shard| shard.parse().ok().map(ShardId)).collect();
+    Some(Coordinators { version: version.parse().ok()?, shards: shards? })
+}
+
+/// The state of a shard's marker, as this node saw it last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Mark {
+    /// It is that of this deployment.
+    #[default]
+    Own,
+    /// There is none: the shard was emptied.
+    Missing,
+    /// It is that of another deployment.
+    Foreign,
+    /// It is ours, and the shard was rolled back and waits for an operator.
+    RolledBack,
+}
+
+impl Mark {
+    /// The mark that a marker means for the deployment of this id.
+    pub(crate) fn of(marker: Option<&Marker>, id: &str) -> Self {
+        match marker {
+            None => Self::Missing,
+            Some(marker) if marker.identity.id != id => Self::Foreign,
+            Some(marker) if marker.held.is_some() => Self::RolledBack,
+            Some(_) => Self::Own,
+        }
+    }
+
+    /// The fault of a shard that takes no calls.
+    pub(crate) const fn as_fault(self) -> Option<ShardFault> {
+        match self {
+            Self::Own => None,
+            Self::Missing => Some(ShardFault::Missing),
+            Self::Foreign => Some(ShardFault::Foreign),
+            Self::RolledBack => Some(ShardFault::RolledBack),
+        }
+    }
+
+    pub(crate) const fn from_u8(number: u8) -> Self {
+        match number {
+            1 => Self::Missing,
+            2 => Self::Foreign,
+            3 => Self::RolledBack,
+            _ => Self::Own,
+        }
+    }
+
+    pub(crate) const fn as_u8(self) -> u8 {
+        match self {
+            Self::Own => 0,
+            Self::Missing => 1,
+            Self::Foreign => 2,
+            Self::RolledBack => 3,
+        }
+    }
+
+    /// The fault of a shard, and its remedy.
+    pub(crate) fn fault(self, shard: ShardId) -> String {
+        let shard = shard.0;
+        let (fault, remedy) = match self {
+            Self::Own => return format!("shard {shard} holds the data of this deployment"),
+            Self::Missing => (
+                "has lost its data (it holds no marker)",
+                "restore its server from a backup, or accept the loss",
+            ),
+            Self::Foreign => (
+                "holds the data of another deployment",
+                "give each deployment a database of its own, or empty the shard and accept the loss",
+            ),
+            Self::RolledBack => {
+                ("came back with older data and is held", "look at what is missing, and confirm it")
+            }
+        };
+        format!("shard {shard} {fault}: {remedy} with `duly store repair --shard {shard}`")
+    }
+}

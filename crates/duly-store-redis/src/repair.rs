@@ -1,0 +1,119 @@
+//! Repairing a shard that takes no calls, at the word of an operator.
+
+use duly_core::{Invalid, Millis, NamespaceName, shard::ShardId};
+use duly_store::{Repaired, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::{
+    bootstrap,
+    change::{AT_ONCE, digits},
+    deployment::Deployment,
+    error::damaged,
+    marker::{CoordinatorList, Mark},
+    script::Script,
+};
+
+/// Names of one page.
+const PAGE: usize = 100;
+
+impl Deployment {
+    pub(crate) async fn repair(&self, shard: ShardId) -> Result<Repaired> {
+        let marker = self.router.marker(shard).await?;
+        let held = marker.as_ref().and_then(|marker| marker.held);
+        match Mark::of(marker.as_ref(), &self.identity.id) {
+            Mark::Own => {
+                self.router.set_mark(shard, Mark::Own);
+                Ok(Repaired::Nothing)
+            }
+            Mark::Foreign => {
+                let allowed = "a shard of this deployment; empty it first if the data of the other \
+                               deployment is not needed";
+                Err(Invalid::new("shard", shard.0, allowed.to_owned()).into())
+            }
+            Mark::RolledBack => {
+                let list = self.list.lock().clone();
+                self.mark(shard, &list, true).await?;
+                Ok(Repaired::Confirmed { behind: Millis::from_ms(held.unwrap_or(0)) })
+            }
+            Mark::Missing => {
+                let list = self.newest_list().await;
+                self.mark(shard, &list, false).await?;
+                let namespaces = self.restore_namespaces(shard).await?;
+                Ok(Repaired::Restored { namespaces })
+            }
+        }
+    }
+
+    /// Looks at the marker of a shard, and whether it takes calls.
+    pub(crate) async fn look_at_marker(&self, shard: ShardId) -> Result<()> {
+        let marker = self.router.marker(shard).await?;
+        self.router.set_mark(shard, Mark::of(marker.as_ref(), &self.identity.id));
+        Ok(())
+    }
+
+    /// Writes the marker of a shard.
+    async fn mark(&self, shard: ShardId, list: &CoordinatorList, confirms: bool) -> Result<()> {
+        let restores = shard == ShardId(0);
+        let arguments = bootstrap::arguments(&self.identity, list, [confirms, restores]);
+        let mut reply = self.ask(shard, Script::Mark, arguments).await?;
+        if reply.text()? != "OK" {
+            return Err(damaged("another deployment has taken the shard meanwhile"));
+        }
+        self.router.set_mark(shard, Mark::Own);
+        Ok(())
+    }
+
+    /// The newest list of coordination shards that any shard or this node knows.
+    async fn newest_list(&self) -> CoordinatorList {
+        let own = self.list.lock().clone();
+        let markers = bootstrap::markers(&self.router, self.shards).await;
+        let markers = markers.into_iter().filter_map(|(_, marker)| marker.ok().flatten());
+        let lists = markers.filter(|m| m.identity == self.identity).map(|m| m.list);
+        lists.chain([own]).max_by_key(|list| list.own.version).expect("there is this node's own")
+    }
+
+    /// Gives a shard the settings of all namespaces that the other shards have. What moved of their limits
+    /// between it and the others is gone, so limits are dealt again once every shard takes calls.
+    async fn restore_namespaces(&self, shard: ShardId) -> Result<u64> {
+        let names = self.names_elsewhere(shard).await?;
+        let count = names.len() as u64;
+        let is_last = (0..self.shards).all(|shard| self.router.mark(ShardId(shard)) == Mark::Own);
+        let work = stream::iter(names).map(async |name| {
+            let home = self.home(&name);
+            if self.router.mark(home) != Mark::Own {
+                // It comes with the repair of that shard.
+                return Ok(());
+            }
+            let Some(control) = self.control_of(home, &name).await?.1 else { return Ok(()) };
+            let deals = self.deals_of(home, &control).await?;
+            self.take(shard, &control, &deals).await?;
+            if is_last { self.deal_anew(&name).await } else { Ok(()) }
+        });
+        work.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        Ok(count)
+    }
+
+    /// The names of all namespaces, of a shard that has not lost them.
+    async fn names_elsewhere(&self, shard: ShardId) -> Result<Vec<NamespaceName>> {
+        let others = (0..self.shards).map(ShardId).filter(|other| *other != shard);
+        let Some(other) = others.into_iter().find(|other| self.router.mark(*other) == Mark::Own)
+        else {
+            return Ok(Vec::new());
+        };
+        let mut names = Vec::new();
+        loop {
+            let after =
+                names.last().map_or_else(Vec::new, |name: &NamespaceName| name.as_str().into());
+            let mut reply = self.ask(other, Script::Names, vec![after, digits(PAGE)]).await?;
+            let _now = reply.time()?;
+            let before = names.len();
+            while !reply.is_done() {
+                let name = reply.items()?.text()?;
+                names.push(NamespaceName::new(&name).map_err(|_| damaged("a namespace's name"))?);
+            }
+            if names.len() < before + PAGE {
+                return Ok(names);
+            }
+        }
+    }
+}

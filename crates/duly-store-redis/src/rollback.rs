@@ -1,0 +1,83 @@
+//! Noticing that a shard came back with older data, as after a restart from an old backup or a failover to
+//! a replica that was far behind.
+//!
+//! The node that looks after a shard moves a count of milliseconds forward in its marker every two seconds.
+//! Every node remembers the highest count that it has seen of each shard; a lower one in the shard means
+//! that what was written in between is gone. A rollback while no node runs cannot be noticed: nobody
+//! remembers the count.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use duly_core::shard::ShardId;
+use duly_store::Result;
+use futures::{StreamExt, stream};
+
+use crate::{
+    OnRollback,
+    change::{AT_ONCE, digits, flag},
+    deployment::Deployment,
+    marker::Mark,
+    script::Script,
+};
+
+/// A shard that is behind by more was rolled back, in milliseconds.
+const BEHIND_MAX_MS: u64 = 5_000;
+
+/// The progress of each shard as far as this node knows, and how often one went back.
+#[derive(Debug)]
+pub(crate) struct Rollbacks {
+    then: OnRollback,
+    seen: Vec<AtomicU64>,
+    count: AtomicU64,
+}
+
+impl Rollbacks {
+    pub(crate) fn new(shards: u16, then: OnRollback) -> Self {
+        let seen = (0..shards).map(|_| AtomicU64::default()).collect();
+        Self { then, seen, count: AtomicU64::default() }
+    }
+
+    /// How often a shard came back with older data.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of the progress of a shard.
+    pub(crate) fn saw(&self, shard: ShardId, progress: u64) {
+        self.seen[usize::from(shard.0)].fetch_max(progress, Ordering::Relaxed);
+    }
+}
+
+impl Deployment {
+    /// Moves the progress of shards forward. One that does not answer is left to the next time.
+    pub(crate) async fn note_progress(&self, shards: Vec<ShardId>) {
+        let moves = stream::iter(shards).map(async |shard| (shard, self.progress(shard).await));
+        let moves: Vec<_> = moves.buffer_unordered(AT_ONCE).collect().await;
+        for (shard, moved) in moves {
+            if let Err(error) = moved {
+                tracing::debug!(shard = shard.0, %error, "the progress of a shard did not move");
+            }
+        }
+    }
+
+    async fn progress(&self, shard: ShardId) -> Result<()> {
+        let seen = self.rollbacks.seen[usize::from(shard.0)].load(Ordering::Relaxed);
+        let pauses = self.rollbacks.then == OnRollback::Pause;
+        let arguments = vec![digits(seen), digits(BEHIND_MAX_MS), flag(pauses)];
+        let mut reply = self.ask(shard, Script::Progress, arguments).await?;
+        let (progress, behind_ms) = (reply.number()?, reply.number()?);
+        self.rollbacks.saw(shard, progress);
+        if behind_ms > 0 {
+            self.rollbacks.count.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(
+                shard = shard.0,
+                behind_ms,
+                "the shard came back with older data: what was written in this time is gone"
+            );
+            if pauses {
+                self.router.set_mark(shard, Mark::RolledBack);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+-- Writes the marker of a shard, unless it has one.
+--
+-- KEYS  seq
+-- ARGV  1 deployment id  2 shards  3 format  4 name  5 list of coordination shards  6 the list before it,
+--       or ''  7 '1' to confirm a rollback: the shard takes calls again
+--       8 '1' to restore the record of the deployment, in shard 0
+-- reply OK | FOREIGN id (the shard belongs to another deployment)
+local key, id = K .. 'marker', ARGV[1]
+local found = call('HGET', key, 'id')
+if found and found ~= id then return { 'FOREIGN', found } end
+if not found then
+  write('HSET', key, 'id', id, 'shards', ARGV[2], 'format', ARGV[3], 'name', ARGV[4], 'list', ARGV[5], 'prev', ARGV[6])
+end
+if ARGV[7] == '1' then write('HDEL', key, 'held') end
+if ARGV[8] == '1' then
+  write('HSET', K .. 'deployment', 'format', ARGV[3], 'shards', ARGV[2], 'name', ARGV[4], 'id', id, 'state', 'complete')
+  write('SET', K .. 'members', 'sealed')
+end
+if #W > 0 then
+  -- Every node looks at the marker again.
+  write('SPUBLISH', K .. 'wake', NUL)
+  flush()
+end
+return { 'OK' }

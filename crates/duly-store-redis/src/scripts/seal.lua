@@ -1,0 +1,29 @@
+-- Takes the membership over from nodes of an older build, once the last of them has left or was evicted.
+-- They keep members in a hash of shard 0; a value of another type there makes their heartbeats fail, so
+-- none of them acts again, and the format refuses those that start later.
+--
+-- KEYS  seq (of shard 0)
+-- ARGV  1 format  then for each older member to evict: member id, its count of beats
+-- reply nothing (sealed), or for each older member: member id, count of beats, name
+local key = K .. 'members'
+if call('TYPE', key).ok == 'string' then return {} end
+expect_marker()
+local all, members, out = call('HGETALL', key), {}, {}
+for i = 1, #all, 2 do members[all[i]] = all[i + 1] end
+for i = 2, #ARGV, 2 do
+  local member = members[ARGV[i]]
+  if member and match(member, '^(%d+)') == ARGV[i + 1] then
+    members[ARGV[i]] = nil
+    write('HDEL', key, ARGV[i])
+  end
+end
+for run, member in pairs(members) do
+  out[#out + 1] = { run, match(member, '^(%d+)'), match(member, '^%d+%z%d%z%d+%z%d+%z%x*%z(.*)$') or '' }
+end
+if not out[1] then
+  W = {}
+  write('SET', key, 'sealed')
+  write('HSET', K .. 'deployment', 'format', ARGV[1])
+end
+flush()
+return out
