@@ -26,6 +26,9 @@ pub struct NodeHealth {
     /// Set while the node may begin nothing because no other can know that it is alive: how long ago it
     /// was last heard.
     pub cut_off_for: Option<Duration>,
+    /// Names of nodes of an older version that are members still: until they have left the node begins
+    /// nothing. It is ready all the same, so that a rolling upgrade goes on.
+    pub waits_for: Vec<String>,
 }
 
 /// One loop.

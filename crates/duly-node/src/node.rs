@@ -272,6 +272,7 @@ impl Handle {
             restarts: self.0.watch.restarts(),
             neglected: self.0.watch.neglected.lock().clone(),
             cut_off_for: self.0.nodes.cut_off_for(boot),
+            waits_for: self.0.nodes.waits_for(),
         }
     }
 

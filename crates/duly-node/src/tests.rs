@@ -11,6 +11,7 @@ use crate::Activity;
 mod backlog;
 mod by_hand;
 mod clock_steps;
+mod coordinators;
 mod drain;
 mod expected;
 mod flaky;

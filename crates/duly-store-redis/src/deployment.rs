@@ -45,6 +45,8 @@ pub(crate) struct Deployment {
     pub(crate) seed: u64,
     /// The coordination shards.
     pub(crate) list: Mutex<CoordinatorList>,
+    /// Held while this node and a shard settle on one of two lists.
+    pub(crate) settling_list: Arc<tokio::sync::Mutex<()>>,
     /// Looks in a row for which another list did better.
     pub(crate) better_for: AtomicU32,
     pub(crate) rollbacks: Rollbacks,
@@ -98,6 +100,7 @@ impl Deployment {
             seed: xxh3_64(identity.name.as_bytes()),
             identity,
             list: Mutex::new(list),
+            settling_list: Arc::default(),
             better_for: AtomicU32::default(),
             rollbacks: Rollbacks::new(shards, on_rollback),
             wakeups: (0..shards).map(|_| watch::Sender::new(0)).collect(),

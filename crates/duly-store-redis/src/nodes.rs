@@ -1,54 +1,43 @@
-//! Nodes that share the deployment: members at home in shard 0, holders of leases in each shard, and
-//! what is told to all by the channels of the shards.
+//! Nodes that share the deployment: members in the coordination shards, holders of leases in each
+//! shard, and what is told to all by the channels of the shards.
+
+use std::sync::Arc;
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{
     Error, NodeRun, Repaired, Result, StoreFuture,
-    deployment::{Allotment, Announcement, Ask, Beat, Heard, Interest, Member, NAME_MAX, Presence},
+    deployment::{
+        Allotment, Announcement, Ask, Beat, Coordinators, Heard, Interest, Member, NAME_MAX,
+        Presence,
+    },
 };
 use futures::FutureExt;
 use tokio::sync::broadcast;
 
 use crate::{
-    change::digits, error::damaged, record::run_name, reply::Reply, script::Script,
-    settings::lane_name, store::RedisStore,
+    change::digits, error::damaged, marker::CoordinatorList, record::run_name, reply::Reply,
+    script::Script, settings::lane_name, store::RedisStore,
 };
 
-/// Where members are at home.
-const HOME: ShardId = ShardId(0);
-
 impl duly_store::Deployment for RedisStore {
-    fn beat(&self, beat: Beat) -> StoreFuture<'_, Heard> {
+    fn coordinators(&self) -> Coordinators {
+        self.deployment.list.lock().own.clone()
+    }
+
+    fn beat(&self, coordinator: ShardId, beat: Beat) -> StoreFuture<'_, Heard> {
         async move {
-            let presence = match beat.presence {
-                Presence::Joining => "joining",
-                Presence::Here => "here",
-                Presence::Leaving => "leaving",
-                Presence::Left => "left",
-            };
-            let mut name = beat.name;
-            name.truncate(name.floor_char_boundary(NAME_MAX));
-            let mut arguments = vec![
-                run_name(beat.run).into_bytes(),
-                presence.into(),
-                digits(beat.protocols.0),
-                digits(beat.protocols.1),
-                name.into_bytes(),
-                beat.waits.to_text().into_bytes(),
-            ];
-            for (run, beats) in beat.dead {
-                arguments.extend([run_name(run).into_bytes(), digits(beats)]);
+            self.own(coordinator)?;
+            let arguments = arguments(beat);
+            let mut reply = self.deployment.ask(coordinator, Script::Beat, arguments).await?;
+            match reply.text()?.as_str() {
+                "EVICTED" => Ok(Heard::Evicted),
+                "SUPERSEDED" => {
+                    self.settle_list(coordinator, CoordinatorList::from_reply(&mut reply)?);
+                    Ok(Heard::Superseded)
+                }
+                "WAITING" => waiting(&mut reply),
+                _ => members(&mut reply),
             }
-            let mut reply = self.deployment.ask(HOME, Script::Beat, arguments).await?;
-            if reply.text()? == "OVER" {
-                return Ok(Heard::Over);
-            }
-            let mut members = Vec::new();
-            while !reply.is_done() {
-                members.push(member(&mut reply.items()?)?);
-            }
-            members.sort_unstable_by_key(|member| member.run);
-            Ok(Heard::Members(members))
         }
         .boxed()
     }
@@ -128,9 +117,84 @@ impl duly_store::Deployment for RedisStore {
     }
 }
 
+impl RedisStore {
+    /// Brings a shard and this node to one list of coordination shards, where a heartbeat has found that
+    /// they have different ones: beside the heartbeats, and once at a time.
+    fn settle_list(&self, shard: ShardId, list: CoordinatorList) {
+        let Ok(settling) = Arc::clone(&self.deployment.settling_list).try_lock_owned() else {
+            return;
+        };
+        let deployment = Arc::clone(&self.deployment);
+        tokio::spawn(async move {
+            let _settling = settling;
+            let own = deployment.list.lock().clone();
+            let settled = if list.own.version > own.own.version {
+                deployment.use_list(list).await
+            } else {
+                deployment.accept(shard, &own).await.map(|_| ())
+            };
+            if let Err(error) = settled {
+                tracing::debug!(%error, "the list of coordination shards is not settled yet");
+            }
+        });
+    }
+}
+
+fn arguments(beat: Beat) -> Vec<Vec<u8>> {
+    let presence = match beat.presence {
+        Presence::Joining => "joining",
+        Presence::Here => "here",
+        Presence::Leaving => "leaving",
+        Presence::Left => "left",
+    };
+    let mut name = beat.name;
+    name.truncate(name.floor_char_boundary(NAME_MAX));
+    let mut arguments = vec![
+        run_name(beat.run).into_bytes(),
+        presence.into(),
+        digits(beat.protocols.0),
+        digits(beat.protocols.1),
+        name.into_bytes(),
+        beat.waits.to_text().into_bytes(),
+        digits(beat.list),
+        digits(beat.number),
+    ];
+    for (run, last_seen) in beat.dead {
+        arguments.extend([run_name(run).into_bytes(), last_seen.map_or_else(Vec::new, digits)]);
+    }
+    arguments
+}
+
+fn waiting(reply: &mut Reply) -> Result<Heard> {
+    let mut names = Vec::new();
+    while !reply.is_done() {
+        names.push(reply.text()?);
+    }
+    Ok(Heard::Waiting(names))
+}
+
+fn members(reply: &mut Reply) -> Result<Heard> {
+    let (mut evicted, mut members) = (Vec::new(), Vec::new());
+    let mut runs = reply.items()?;
+    while !runs.is_done() {
+        evicted.push(run_of(&runs.text()?)?);
+    }
+    while !reply.is_done() {
+        members.push(member(&mut reply.items()?)?);
+    }
+    evicted.sort_unstable();
+    members.sort_unstable_by_key(|member: &Member| member.run);
+    Ok(Heard::Members { members, evicted })
+}
+
 fn member(reply: &mut Reply) -> Result<Member> {
-    let run = run_of(&reply.text()?)?;
-    let (beats, is_leaving) = (reply.number()?, reply.flag()?);
+    let (run, beats) = (run_of(&reply.text()?)?, reply.number()?);
+    let presence = match reply.text()?.as_str() {
+        "0" => Presence::Here,
+        "1" => Presence::Leaving,
+        "2" => Presence::Joining,
+        _ => return Err(damaged("the stage of a member")),
+    };
     let mut protocol = || {
         let version = reply.number()?;
         u16::try_from(version).map_err(|_| damaged("the protocol of a member"))
@@ -138,7 +202,7 @@ fn member(reply: &mut Reply) -> Result<Member> {
     let protocols = (protocol()?, protocol()?);
     let name = reply.text()?;
     let waits = Interest::from_text(&reply.text()?);
-    Ok(Member { run, name, protocols, is_leaving, beats, waits })
+    Ok(Member { run, name, protocols, presence, beats, waits })
 }
 
 fn run_of(name: &str) -> Result<NodeRun> {

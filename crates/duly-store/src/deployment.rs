@@ -4,10 +4,12 @@
 //! fenced by its token. It spares nodes looking for the same work, and brings back the leases of a
 //! node that is no more. See `docs/adr/0004-nodes-of-one-deployment.md`.
 //!
-//! **No clock is asked who is dead.** A member's beats are counted; whoever has seen a count stand
-//! still for long enough by its own monotonic clock says so together with the count, and the store
-//! ends the member only if it has not beaten since. So neither a step of the store's clock nor an
-//! observer that stood still itself can end a node that is alive.
+//! **Coordination shards.** Members are kept in one, three or five shards, each of which knows nothing
+//! of the others. A node counts for as long as a majority of them hears it, and is gone when a majority
+//! has evicted it: see [`heartbeat`] for the rules of one such shard.
+
+pub mod heartbeat;
+mod interest;
 
 use std::fmt::Debug;
 
@@ -17,16 +19,26 @@ use duly_core::{
 };
 use tokio::sync::broadcast;
 
+pub use self::{
+    heartbeat::{Beat, Coordinators, Heard, Member, NAME_MAX, Presence},
+    interest::Interest,
+};
 use crate::{Lane, NodeRun, StoreFuture};
-
-/// Longest name of a member, in bytes.
-pub const NAME_MAX: usize = 256;
 
 /// The calls of a store that several nodes share; see [`crate::Store::deployment`].
 pub trait Deployment: Debug + Send + Sync {
-    /// Says that this run is alive, and hears who else is. Its other news are carried out first.
-    /// Not kept like timers are: a failover may forget members, who then begin new runs.
-    fn beat(&self, beat: Beat) -> StoreFuture<'_, Heard>;
+    /// Returns the coordination shards as this store knows them now; never waits.
+    ///
+    /// A list is returned only once a majority of the shards of the list before it accepts it, and
+    /// so refuses heartbeats by the list before it: two lists never have a majority each.
+    fn coordinators(&self) -> Coordinators;
+
+    /// Tells a coordination shard that this run is alive, and which are not, and returns who is a
+    /// member there.
+    ///
+    /// Members are not kept like timers are: a failover may forget some, which the next heartbeat of
+    /// each repairs. An eviction is kept for a day.
+    fn beat(&self, coordinator: ShardId, beat: Beat) -> StoreFuture<'_, Heard>;
 
     /// Runs of nodes that hold leases in a shard, alive or not.
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>>;
@@ -85,15 +97,6 @@ pub enum Repaired {
         /// Namespaces whose settings it has again.
         namespaces: u64,
     },
-}
-
-/// The shards that keep the members of a deployment. A node acts while a majority of them has confirmed it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Coordinators {
-    /// Goes up with every change of the list.
-    pub version: u64,
-    /// One, three or five shards.
-    pub shards: Vec<ShardId>,
 }
 
 /// What a run asks for a lane.
@@ -163,134 +166,9 @@ fn among(rest: &[(NodeRun, u32)]) -> u32 {
 /// The namespace has something for pulling consumers in the shard.
 pub type Announcement = (ShardId, NamespaceName);
 
-/// What a member says of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beat {
-    /// Which run of which node.
-    pub run: NodeRun,
-    /// For people; at most [`NAME_MAX`] bytes.
-    pub name: String,
-    /// Oldest and newest version of what nodes agree on that it understands.
-    pub protocols: (u16, u16),
-    /// Whether it comes, is there, or goes.
-    pub presence: Presence,
-    /// Namespaces for which consumers wait here.
-    pub waits: Interest,
-    /// Members whose count of beats has stood still at this number for too long. They are members no
-    /// more, unless they have beaten since.
-    pub dead: Vec<(NodeRun, u64)>,
-}
-
-/// Where a member stands between coming and going.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
-    /// It is new. A run joins once: one whose answer was lost comes as another run.
-    Joining,
-    /// It works.
-    Here,
-    /// It begins nothing any more, and ends what it has begun.
-    Leaving,
-    /// It holds nothing any more.
-    Left,
-}
-
-/// What a member hears.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
-    /// The run is no member any more: others end its leases. The node goes on as a new run.
-    Over,
-    /// Everybody who is a member, this run too unless it has left, by their runs.
-    Members(Vec<Member>),
-}
-
-/// Another node, or this one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
-    /// Which run.
-    pub run: NodeRun,
-    /// As it calls itself.
-    pub name: String,
-    /// Versions that it understands.
-    pub protocols: (u16, u16),
-    /// Whether it begins nothing any more.
-    pub is_leaving: bool,
-    /// How often it has beaten.
-    pub beats: u64,
-    /// Namespaces for which consumers wait there.
-    pub waits: Interest,
-}
-
-/// A set of namespaces in 256 bytes that may hold more than was put in, and never less: one bit for
-/// each of 2,048 classes of names (a Bloom filter of one hash).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Interest {
-    /// Empty, or [`Interest::BYTES`] long.
-    bits: Vec<u8>,
-}
-
-impl Interest {
-    const BYTES: usize = 256;
-
-    /// Puts a namespace in.
-    pub fn insert(&mut self, namespace: &NamespaceName) {
-        let (byte, bit) = Self::place(namespace);
-        self.bits.resize(Self::BYTES, 0);
-        self.bits[byte] |= bit;
-    }
-
-    /// Whether the namespace may be in it.
-    pub fn contains(&self, namespace: &NamespaceName) -> bool {
-        let (byte, bit) = Self::place(namespace);
-        self.bits.get(byte).is_some_and(|held| held & bit != 0)
-    }
-
-    /// Whether it holds nothing.
-    pub fn is_empty(&self) -> bool {
-        self.bits.is_empty()
-    }
-
-    /// As text: hexadecimal digits, none when it holds nothing.
-    pub fn to_text(&self) -> String {
-        self.bits.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    /// From text; what is no such text holds nothing.
-    pub fn from_text(text: &str) -> Self {
-        let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
-        let bits: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
-        Self { bits: bits.filter(|bits| bits.len() == Self::BYTES).unwrap_or_default() }
-    }
-
-    /// Every node has to place a name alike: FNV-1a, 64 bits.
-    fn place(namespace: &NamespaceName) -> (usize, u8) {
-        let hash = namespace.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        let bit = (hash ^ (hash >> 32)) % (Self::BYTES as u64 * 8);
-        (usize::try_from(bit / 8).unwrap_or(0), 1 << (bit % 8))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_interest_holds_what_was_put_in_and_little_else() {
-        let name = |i: u32| NamespaceName::new(&format!("tenant-{i}")).unwrap();
-        let mut interest = Interest::default();
-        assert!(interest.is_empty() && !interest.contains(&name(1)));
-        for i in 0..50 {
-            interest.insert(&name(i));
-        }
-        assert!((0..50).all(|i| interest.contains(&name(i))));
-        let more = (50..1_050).filter(|i| interest.contains(&name(*i))).count();
-        assert!(more < 60, "{more} of 1,000");
-        assert_eq!(Interest::from_text(&interest.to_text()), interest);
-        for text in ["", "0", "zz", "00", "\u{e4}\u{e4}"] {
-            assert!(Interest::from_text(text).is_empty(), "{text}");
-        }
-    }
 
     #[test]
     fn parts_are_fair_and_add_up() {
@@ -316,14 +194,5 @@ mod tests {
                 assert!(parts.iter().zip(wants).all(|(part, want)| *part <= want));
             }
         }
-    }
-
-    #[test]
-    fn the_place_of_a_name_is_frozen() {
-        let mut interest = Interest::default();
-        interest.insert(&NamespaceName::new("orders").unwrap());
-        let text = interest.to_text();
-        let at = text.find(|digit| digit != '0').unwrap();
-        assert_eq!((at, &text[at..=at]), (438, "4"));
     }
 }

@@ -32,6 +32,7 @@ use crate::{
 mod apply;
 mod claim;
 mod clock;
+mod coordinator;
 mod import;
 mod lanes;
 mod letters;
@@ -44,6 +45,7 @@ mod space;
 mod state;
 
 use clock::{Clocks, Now};
+pub use coordinator::Coordinator;
 use members::Members;
 use state::State;
 

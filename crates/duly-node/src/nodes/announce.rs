@@ -1,9 +1,9 @@
 //! What is told to other nodes' waiting calls, and what they are told of ours. Pure.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use duly_core::{NamespaceName, shard::ShardId};
-use duly_store::deployment::Interest;
+use duly_store::deployment::{Coordinators, Interest};
 use rustc_hash::FxHashMap;
 
 /// Shortest time between two announcements of one namespace and shard.
@@ -32,7 +32,9 @@ pub(crate) struct Announced {
     last: FxHashMap<(ShardId, NamespaceName), Duration>,
     /// When calls last waited for a namespace.
     waited: FxHashMap<NamespaceName, Duration>,
-    said: Interest,
+    /// By coordination shard. The others know what a majority knows, as they too hear a majority.
+    said: BTreeMap<ShardId, Interest>,
+    majority: usize,
     /// Since when the others know of it.
     told_since: FxHashMap<NamespaceName, Duration>,
 }
@@ -61,7 +63,11 @@ impl Announced {
 
     /// A call waits for a namespace: whether the others have to be told.
     pub(crate) fn waits(&self, namespace: &NamespaceName) -> bool {
-        !self.said.contains(namespace)
+        !self.is_said(namespace)
+    }
+
+    fn is_said(&self, namespace: &NamespaceName) -> bool {
+        is_said(&self.said, self.majority, namespace)
     }
 
     /// What the next beat says that this node waits for.
@@ -77,19 +83,28 @@ impl Announced {
         interest
     }
 
-    /// A beat that said this was answered. Whether it says anything that was not known before: what
-    /// became claimable meanwhile was told to nobody.
-    pub(crate) fn told(&mut self, interest: Interest, now: Duration) -> bool {
-        self.told_since.retain(|namespace, _| interest.contains(namespace));
+    /// A coordination shard of this list has heard a beat that said this. Whether the others know
+    /// anything by it that was not known before: what became claimable meanwhile was told to nobody.
+    pub(crate) fn told(
+        &mut self,
+        shard: ShardId,
+        list: &Coordinators,
+        interest: Interest,
+        now: Duration,
+    ) -> bool {
+        self.majority = list.majority();
+        self.said.insert(shard, interest);
+        self.said.retain(|shard, _| list.shards.contains(shard));
+        let Self { said, majority, waited, told_since, .. } = self;
+        told_since.retain(|namespace, _| is_said(said, *majority, namespace));
         let mut is_new = false;
-        for namespace in self.waited.keys() {
-            if interest.contains(namespace) && !self.told_since.contains_key(namespace) {
+        for namespace in waited.keys().filter(|name| is_said(said, *majority, name)) {
+            if !told_since.contains_key(namespace) {
                 // The others hear of it with their next beat.
-                self.told_since.insert(namespace.clone(), now + HEARD_WITHIN);
+                told_since.insert(namespace.clone(), now + HEARD_WITHIN);
                 is_new = true;
             }
         }
-        self.said = interest;
         is_new
     }
 
@@ -100,9 +115,15 @@ impl Announced {
 
     /// The others may have forgotten all that they were told.
     pub(crate) fn forgotten(&mut self) {
-        self.said = Interest::default();
+        self.said.clear();
         self.told_since.clear();
     }
+}
+
+/// Whether a majority of the coordination shards knows that calls wait for a namespace.
+fn is_said(said: &BTreeMap<ShardId, Interest>, majority: usize, namespace: &NamespaceName) -> bool {
+    let count = said.values().filter(|said| said.contains(namespace)).count();
+    count > 0 && count >= majority
 }
 
 #[cfg(test)]
@@ -129,8 +150,12 @@ mod tests {
         let interest = announced.interest(vec![name.clone()], Duration::ZERO);
         assert!(announced.waits(&name), "nobody has heard of it yet");
         let at = Duration::from_secs(1);
-        assert!(announced.told(interest.clone(), at), "it is news");
-        assert!(!announced.waits(&name) && !announced.told(interest, at));
+        let list = Coordinators { version: 1, shards: vec![ShardId(0), ShardId(4), ShardId(9)] };
+        let mut told = |shard| announced.told(ShardId(shard), &list, interest.clone(), at);
+        assert!(!told(0) && !told(0), "one of three knows");
+        assert!(told(9), "it is news to a majority");
+        assert!(!told(4) && !told(0));
+        assert!(!announced.waits(&name));
         assert_eq!(announced.told_since(&name), Some(at + HEARD_WITHIN));
         announced.forgotten();
         assert!(announced.waits(&name) && announced.told_since(&name).is_none());

@@ -1,113 +1,72 @@
 //! Who holds leases in our shards and is no member: the leases of such a run are to be ended.
 //!
-//! A shard is asked beside the beats, so that one that does not answer silences nobody; what it says
-//! counts with the answer to a beat that was sent afterwards.
+//! A shard is asked beside the beats, so that one that does not answer silences nobody. A holder that
+//! is no member is watched like one that stands still: it is gone when a majority of the coordination
+//! shards has evicted it.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use duly_core::shard::ShardId;
-use duly_store::{Deployment, NodeRun};
 use futures::{StreamExt, stream};
-use tokio::{sync::oneshot, time::timeout};
+use parking_lot::Mutex;
+use tokio::time::timeout;
 
-use super::{AT_ONCE, Part, membership::ACTS_FOR};
+use super::{Part, beats::AT_ONCE, membership::ACTS_FOR};
 use crate::state::Shared;
 
-/// Holders of leases that were no members when they were seen.
+/// Shards to look at, and whether a look is under way.
 #[derive(Debug, Default)]
-pub(super) struct Suspects {
-    /// Shards to look at.
-    wanted: Vec<ShardId>,
-    /// A look that is under way.
-    looking: Option<oneshot::Receiver<Looked>>,
-    seen: Option<Looked>,
-}
+pub(super) struct Suspects(Arc<Mutex<Looks>>);
 
-/// What came of a look.
-#[derive(Debug)]
-struct Looked {
-    /// When, by the clock of the beats.
-    at: Duration,
-    /// Who held leases where.
-    holders: Vec<(ShardId, NodeRun)>,
-    /// Shards that did not answer.
-    unanswered: Vec<ShardId>,
+#[derive(Debug, Default)]
+struct Looks {
+    wanted: Vec<ShardId>,
+    is_looking: bool,
 }
 
 impl Suspects {
-    pub(super) fn look_at(&mut self, shards: impl IntoIterator<Item = ShardId>) {
-        self.wanted.extend(shards);
-    }
-
-    /// Those seen before this beat was sent who are no members after it.
-    pub(super) fn still_suspect(
-        &mut self,
-        shared: &Shared,
-        sent_at: Duration,
-    ) -> Vec<(ShardId, NodeRun)> {
-        match self.looking.as_mut().map(oneshot::Receiver::try_recv) {
-            None | Some(Err(oneshot::error::TryRecvError::Empty)) => {}
-            Some(looked) => {
-                (self.looking, self.seen) = (None, looked.ok());
-                let unanswered = self.seen.iter().flat_map(|looked| &looked.unanswered);
-                self.wanted.extend(unanswered);
-            }
-        }
-        let Some(Looked { holders: seen, .. }) = self.seen.take_if(|looked| looked.at < sent_at)
-        else {
-            return Vec::new();
-        };
-        let Some(nodes) = &shared.nodes.shared else {
-            return Vec::new();
-        };
-        let nodes = nodes.lock();
-        seen.into_iter()
-            .filter(|(shard, run)| nodes.owns(*shard) && !nodes.is_alive(*run))
-            .collect()
+    pub(super) fn look_at(&self, shards: impl IntoIterator<Item = ShardId>) {
+        self.0.lock().wanted.extend(shards);
     }
 
     /// Begins to ask who holds leases in those of the wanted shards that are ours.
-    pub(super) fn look(&mut self, shared: &Arc<Shared>) {
-        if self.wanted.is_empty() || self.looking.is_some() || self.seen.is_some() {
-            return;
-        }
-        let mut wanted = std::mem::take(&mut self.wanted);
+    pub(super) fn look(&self, shared: &Arc<Shared>) {
+        let mut wanted = {
+            let mut looks = self.0.lock();
+            if looks.wanted.is_empty() || looks.is_looking {
+                return;
+            }
+            looks.is_looking = true;
+            std::mem::take(&mut looks.wanted)
+        };
         wanted.sort_unstable();
         wanted.dedup();
         let now = shared.clock.boot();
         wanted.retain(|shard| shared.nodes.part(*shard, now) == Part::Ours);
-        let (told, looking) = oneshot::channel();
-        self.looking = Some(looking);
-        let shared = Arc::clone(shared);
+        let (shared, looks) = (Arc::clone(shared), Arc::clone(&self.0));
         tokio::spawn(async move {
-            let Some(deployment) = shared.store.deployment() else { return };
-            let looked = Looked::at(wanted, deployment, &shared).await;
-            // The node may have left.
-            let _gone = told.send(looked);
+            let unanswered = suspect_holders(wanted, &shared).await;
+            let mut looks = looks.lock();
+            looks.is_looking = false;
+            looks.wanted.extend(unanswered);
         });
     }
 }
 
-impl Looked {
-    async fn at(wanted: Vec<ShardId>, deployment: &dyn Deployment, shared: &Shared) -> Self {
-        let asked = stream::iter(wanted).map(async |shard| {
-            let holders = timeout(ACTS_FOR, deployment.holders(shard)).await;
-            match holders {
-                Ok(Ok(holders)) => (shard, Some(holders)),
-                _ => (shard, None),
-            }
-        });
-        let answers: Vec<_> = asked.buffer_unordered(AT_ONCE).collect().await;
-        let at = shared.clock.boot();
-        let mut looked = Self { at, holders: Vec::new(), unanswered: Vec::new() };
-        for (shard, holders) in answers {
-            match holders {
-                Some(holders) => {
-                    looked.holders.extend(holders.into_iter().map(|run| (shard, run)));
-                }
-                None => looked.unanswered.push(shard),
-            }
+/// Watches the holders of leases in these shards; returns the shards that did not answer.
+async fn suspect_holders(wanted: Vec<ShardId>, shared: &Shared) -> Vec<ShardId> {
+    let (Some(deployment), Some(nodes)) = (shared.store.deployment(), &shared.nodes.shared) else {
+        return Vec::new();
+    };
+    let asked = stream::iter(wanted).map(async |shard| {
+        let Ok(Ok(holders)) = timeout(ACTS_FOR, deployment.holders(shard)).await else {
+            return Some(shard);
+        };
+        let mut nodes = nodes.lock();
+        for run in holders {
+            nodes.suspect(run);
         }
-        looked
-    }
+        None
+    });
+    asked.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{
-    NodeRun,
+    NodeRun, Store,
     deployment::{Beat, Interest, Presence},
 };
 
@@ -79,8 +79,10 @@ async fn what_a_node_expects_for_a_call_that_has_gone_it_tells_the_others() {
     let mut waits = Interest::default();
     waits.insert(&namespace);
     // A third node has calls that wait, and no shard.
-    let third = |presence| Beat {
+    let third = |number, presence| Beat {
         run: NodeRun(4_713),
+        number,
+        list: 1,
         name: "third".to_owned(),
         protocols: (1, 1),
         presence,
@@ -88,8 +90,8 @@ async fn what_a_node_expects_for_a_call_that_has_gone_it_tells_the_others() {
         dead: Vec::new(),
     };
     let deployment = nodes.store.deployment().unwrap();
-    deployment.beat(third(Presence::Joining)).await.unwrap();
-    deployment.beat(third(Presence::Leaving)).await.unwrap();
+    deployment.beat(ShardId(0), third(1, Presence::Here)).await.unwrap();
+    deployment.beat(ShardId(0), third(2, Presence::Leaving)).await.unwrap();
     nodes.pass(300).await;
     nodes.worlds[other].schedule_pull("x", ms(50)).await;
     nodes.worlds[other].schedule_pull("y", ms(200)).await;

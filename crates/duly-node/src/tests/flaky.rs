@@ -1,6 +1,7 @@
 //! A store, mostly the reference, with failures on demand.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -13,7 +14,7 @@ use duly_store::{
     ClaimRequest, Claimed, Deployment, Error, NodeRun, Ready, ReadyCursor, SettleOutcome,
     SettleVerdict, Settlement, Store, StoreFuture,
     conformance::{ManualClock, StandIn},
-    deployment::{Allotment, Announcement, Ask, Beat, Heard},
+    deployment::{Allotment, Announcement, Ask, Beat, Coordinators, Heard},
     namespaces::Put,
 };
 use parking_lot::Mutex;
@@ -33,6 +34,19 @@ pub(super) struct Flaky {
     faults: [Mutex<Option<Fault>>; 4],
     looks: AtomicUsize,
     is_cut_off: AtomicBool,
+    coordinators: Mutex<BTreeMap<ShardId, Cut>>,
+    waits_for: Mutex<Option<Vec<String>>>,
+}
+
+/// What becomes of heartbeats between this node and a coordination shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// None arrives, and none is answered.
+    Both,
+    /// They arrive, and no answer comes back.
+    Replies,
+    /// The server refuses them at once.
+    Refused,
 }
 
 /// What becomes of a call instead of an answer.
@@ -91,6 +105,8 @@ impl Flaky {
             faults: Default::default(),
             looks: AtomicUsize::default(),
             is_cut_off: AtomicBool::default(),
+            coordinators: Mutex::default(),
+            waits_for: Mutex::default(),
         }
     }
 
@@ -169,6 +185,21 @@ impl Flaky {
         self.is_cut_off.store(is_cut_off, Ordering::Relaxed);
     }
 
+    /// From now on heartbeats fare like this at a coordination shard, or well.
+    pub(super) fn cut_from(&self, coordinator: ShardId, cut: Option<Cut>) {
+        let mut coordinators = self.coordinators.lock();
+        match cut {
+            Some(cut) => coordinators.insert(coordinator, cut),
+            None => coordinators.remove(&coordinator),
+        };
+    }
+
+    /// From now on coordination shards say that nodes of an older version are members, or none.
+    pub(super) fn waits_for(&self, names: Option<&[&str]>) {
+        let names = names.map(|names| names.iter().map(ToString::to_string).collect());
+        *self.waits_for.lock() = names;
+    }
+
     fn through(&self) -> Result<(), Error> {
         if self.is_cut_off.load(Ordering::Relaxed) { Err(unavailable()) } else { Ok(()) }
     }
@@ -190,11 +221,27 @@ impl Flaky {
 }
 
 impl Deployment for Flaky {
-    fn beat(&self, beat: Beat) -> StoreFuture<'_, Heard> {
-        match self.through() {
-            Ok(()) => self.shared().beat(beat),
-            Err(error) => Box::pin(async { Err(error) }),
-        }
+    fn coordinators(&self) -> Coordinators {
+        self.shared().coordinators()
+    }
+
+    fn beat(&self, coordinator: ShardId, beat: Beat) -> StoreFuture<'_, Heard> {
+        Box::pin(async move {
+            self.through()?;
+            if let Some(names) = self.waits_for.lock().clone() {
+                return Ok(Heard::Waiting(names));
+            }
+            let cut = self.coordinators.lock().get(&coordinator).copied();
+            match cut {
+                None => self.shared().beat(coordinator, beat).await,
+                Some(Cut::Refused) => Err(unavailable()),
+                Some(Cut::Both) => std::future::pending().await,
+                Some(Cut::Replies) => {
+                    self.shared().beat(coordinator, beat).await?;
+                    std::future::pending().await
+                }
+            }
+        })
     }
 
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {

@@ -20,14 +20,18 @@ const RESUMED_WITHIN: u64 = 3_000;
 /// Nodes on one store and one clock.
 pub(super) struct Together {
     pub(super) clock: ManualClock,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<MemoryStore>,
     pub(super) worlds: Vec<World>,
 }
 
 impl Together {
     pub(super) async fn start(count: usize) -> Self {
+        Self::coordinated_by(&[ShardId(0)], count).await
+    }
+
+    pub(super) async fn coordinated_by(coordinators: &[ShardId], count: usize) -> Self {
         let clock = ManualClock::default();
-        let memory = MemoryStore::new(Arc::new(clock.clone()), 1).shared_by_nodes();
+        let memory = MemoryStore::new(Arc::new(clock.clone()), 1).coordinated_by(coordinators);
         let mut together = Self { clock, store: Arc::new(memory), worlds: Vec::new() };
         for _ in 0..count {
             together.join().await;
@@ -51,6 +55,14 @@ impl Together {
             tokio::time::advance(Duration::from_millis(50)).await;
             self.worlds[0].quiet().await;
         }
+    }
+
+    /// Which node looks after the only shard, as one of them sees it.
+    pub(super) fn owner_seen_by(&self, node: usize) -> usize {
+        let members = self.worlds[node].handle.members();
+        let owner = members.iter().find(|member| member.shards == 1).expect("it has an owner");
+        let is = |world: &World| world.handle.0.nodes.run() == owner.run;
+        self.worlds.iter().position(is).expect("the owner is one of them")
     }
 
     /// Which node looks after the only shard.
@@ -242,7 +254,7 @@ async fn p3_leases_of_nodes_that_died_while_nobody_saw_it_come_back() {
     let claimed = nodes.store.claim(ShardId(0), request).await.unwrap();
     assert_eq!(claimed.firings.len(), 1);
     nodes.join().await;
-    nodes.pass(1_000).await;
+    nodes.pass(RESUMED_WITHIN).await;
     let call = nodes.worlds[1].call().await;
     assert_eq!((call.envelope.id.as_str(), call.envelope.attempt), ("a", 2));
 }
@@ -251,8 +263,10 @@ async fn p3_leases_of_nodes_that_died_while_nobody_saw_it_come_back() {
 async fn p3_the_leases_of_a_member_that_dies_end_in_shards_that_were_never_its_own() {
     let mut nodes = Together::start(1).await;
     let dies = NodeRun(4_712);
-    let beat = |presence| Beat {
+    let beat = |number, presence| Beat {
         run: dies,
+        number,
+        list: 1,
         name: "dies".to_owned(),
         protocols: (1, 1),
         presence,
@@ -260,9 +274,9 @@ async fn p3_the_leases_of_a_member_that_dies_end_in_shards_that_were_never_its_o
         dead: Vec::new(),
     };
     let deployment = nodes.store.deployment().unwrap();
-    deployment.beat(beat(Presence::Joining)).await.unwrap();
+    deployment.beat(ShardId(0), beat(1, Presence::Here)).await.unwrap();
     // It owns nothing, so the shard does not move when it dies.
-    deployment.beat(beat(Presence::Leaving)).await.unwrap();
+    deployment.beat(ShardId(0), beat(2, Presence::Leaving)).await.unwrap();
     nodes.pass(500).await;
     assert_eq!(nodes.worlds[0].handle.members().len(), 2);
     let origin = LaneKey::Origin(Arc::from(A));

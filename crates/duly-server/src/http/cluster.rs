@@ -3,8 +3,13 @@
 use axum::{extract::State, response::Response};
 
 use duly_node::MemberView;
+use duly_store::deployment::Presence;
 
-use super::{App, Problem, answer, health::reasons, problem::Refusals};
+use super::{
+    App, Problem, answer,
+    health::{reasons, warnings},
+    problem::Refusals,
+};
 use crate::wire::{ClusterOut, NodeOut};
 
 /// How the service is: version, shards, whether it can work, counts over all namespaces.
@@ -29,7 +34,7 @@ impl App {
             shards: self.store().shards(),
             ready: reasons.is_empty(),
             reasons,
-            warnings: health.warnings,
+            warnings: warnings(self, health.warnings),
             pending: health.pending,
             overdue: health.overdue,
             in_flight: health.in_flight,
@@ -45,7 +50,11 @@ fn node(member: MemberView) -> NodeOut {
         name: member.name,
         run: format!("{:016x}", member.run.0),
         this: member.is_this,
-        state: if member.is_leaving { "leaving" } else { "here" },
+        state: match member.presence {
+            Presence::Joining => "joining",
+            Presence::Here => "here",
+            Presence::Leaving | Presence::Left => "leaving",
+        },
         shards: member.shards,
         silent_for_ms: u64::try_from(member.silent_for.as_millis()).unwrap_or(u64::MAX),
     }

@@ -42,7 +42,7 @@ pub(crate) async fn readyz(State(app): State<App>) -> Result<Response, Problem> 
     let health = app.store().health();
     let reasons = reasons(&app, &health);
     if reasons.is_empty() {
-        let (status, warnings) = ("ready", health.warnings);
+        let (status, warnings) = ("ready", warnings(&app, health.warnings));
         return answer::ok(&ReadinessOut { status, warnings, ..ReadinessOut::default() });
     }
     not_ready("not_ready", reasons, None)
@@ -62,6 +62,23 @@ pub(super) fn not_ready(
     Ok(response)
 }
 
+/// What an operator should know of a service that can work: the warnings of its store, and which nodes it
+/// waits for.
+///
+/// Nodes of an older version leave one by one in a rolling upgrade, each after the node before it is
+/// ready again: so one that waits for them has to be ready.
+pub(crate) fn warnings(app: &App, mut of_store: Vec<String>) -> Vec<String> {
+    let names = app.node().health().waits_for;
+    if !names.is_empty() {
+        of_store.push(format!(
+            "nodes of an older version are members still: {}; until they have stopped, this node takes \
+             calls and begins nothing: upgrade them",
+            names.join(", ")
+        ));
+    }
+    of_store
+}
+
 /// Why the service cannot work; nothing when it can.
 pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     let mut reasons = health.not_ready.clone();
@@ -71,7 +88,8 @@ pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     }
     reasons.extend(node.cut_off_for.map(|silent| {
         format!(
-            "no beat of this node was answered for {silent:.1?}: until one is, it begins nothing"
+            "no majority of the coordination shards has answered this node's heartbeats for \
+             {silent:.1?}: until one does, it begins nothing"
         )
     }));
     let stuck = node.loops.iter().filter(|l| l.idle_for > IDLE_MAX);

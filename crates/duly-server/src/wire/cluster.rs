@@ -41,7 +41,8 @@ pub struct NodeOut {
     pub(crate) run: String,
     /// Whether it is the node that answers.
     pub(crate) this: bool,
-    /// `here`, or `leaving`: it begins nothing any more.
+    /// `here`; `joining`: no majority of the coordination shards hears it, so it begins nothing; or
+    /// `leaving`: it begins nothing any more.
     pub(crate) state: &'static str,
     /// Shards that it looks after.
     pub(crate) shards: usize,

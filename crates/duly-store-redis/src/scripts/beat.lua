@@ -1,45 +1,62 @@
--- A member says that it is alive and which others are not, and hears who is there. No clock is asked:
--- a member that is said to be dead ends only if it has not beaten since.
+-- A heartbeat at a coordination shard; deployment/heartbeat.rs of duly-store has its rules. No clock is
+-- asked who is alive: a run that is named dead is evicted only if it still stands where it was seen.
 --
--- KEYS  seq (of shard 0)
+-- Keys: `heartbeats` (hash, run -> its member), `evicted` (sorted set, time -> run), `marker` (hash; its
+-- field `list` begins with the version of the list that this shard accepts, and a colon).
+--
+-- KEYS  seq
 -- ARGV  1 run  2 'joining', 'here', 'leaving' or 'left'  3 oldest 4 newest protocol  5 name
---       6 what it waits for
---       then for each dead member: run, its count of beats
--- reply 'OVER' (the run is no member) | 'MEMBERS', then for each: run, beats, '1' when it leaves,
---       oldest and newest protocol, name, what it waits for
+--       6 what it waits for  7 version of the list  8 number of the heartbeat
+--       then for each run that is named dead: run, number of its last heartbeat or '' (not listed)
+-- reply 'SUPERSEDED', the list that this shard has, and the one before it | 'EVICTED' (the run is, here)
+--       | 'MEMBERS', list of the runs evicted lately, then for each member: run, number of its last
+--       heartbeat, '0' here '1' leaving '2' joining, oldest and newest protocol, name, what it waits for
 expect_marker()
-local key, run, presence = K .. 'heartbeats', ARGV[1], ARGV[2]
-local members = {}
+local key, evictions, run, presence = K .. 'heartbeats', K .. 'evicted', ARGV[1], ARGV[2]
+-- Most evictions that are told; the newest count.
+local TOLD_MAX = 1000
+local lists = call('HMGET', K .. 'marker', 'list', 'prev')
+if match(lists[1], '^(%d+):') ~= ARGV[7] then
+  return { 'SUPERSEDED', lists[1], lists[2] or '' }
+end
+if call('ZSCORE', evictions, run) then
+  return { 'EVICTED' }
+end
+local members, evicted = {}, {}
 local all = call('HGETALL', key)
 for i = 1, #all, 2 do members[all[i]] = all[i + 1] end
--- Beats and the rest, with NUL between.
-local function beats_of(member)
-  return string.match(member, '^(%d+)')
+local lately = call('ZRANGE', evictions, '+inf', digits(now - 60000), 'BYSCORE', 'REV', 'LIMIT', '0', digits(TOLD_MAX))
+for _, other in ipairs(lately) do evicted[other] = true end
+local old = call('ZRANGE', evictions, '-inf', digits(now - 86400000), 'BYSCORE', 'LIMIT', '0', '100')
+if #old > 0 then write('ZREM', evictions, unpack(old)) end
+-- The number and the rest, with NUL between.
+local function number_of(member)
+  return match(member, '^(%d+)')
 end
-for i = 7, #ARGV, 2 do
+local function evict(other)
+  members[other] = nil
+  evicted[other] = true
+  write('HDEL', key, other)
+  write('ZADD', evictions, now_text, other)
+end
+for i = 9, #ARGV, 2 do
   local member = members[ARGV[i]]
-  if member and beats_of(member) == ARGV[i + 1] then
-    members[ARGV[i]] = nil
-    write('HDEL', key, ARGV[i])
-  end
+  if (member and number_of(member) or '') == ARGV[i + 1] then evict(ARGV[i]) end
 end
 if presence == 'left' then
-  members[run] = nil
-  write('HDEL', key, run)
-elseif not members[run] and presence ~= 'joining' then
-  flush()
-  return { 'OVER' }
-else
-  local beats = tonumber(members[run] and beats_of(members[run]) or '0') + 1
-  local leaves = presence == 'leaving' and '1' or '0'
-  members[run] = table.concat({ digits(beats), leaves, ARGV[3], ARGV[4], ARGV[6], ARGV[5] }, NUL)
+  evict(run)
+elseif not members[run] or tonumber(number_of(members[run])) < tonumber(ARGV[8]) then
+  local stage = presence == 'here' and '0' or presence == 'leaving' and '1' or '2'
+  members[run] = table.concat({ ARGV[8], stage, ARGV[3], ARGV[4], ARGV[6], ARGV[5] }, NUL)
   write('HSET', key, run, members[run])
 end
 flush()
-local out = { 'MEMBERS' }
+local runs = {}
+for other in pairs(evicted) do runs[#runs + 1] = other end
+local out = { 'MEMBERS', runs }
 for other, member in pairs(members) do
-  local beats, leaves, oldest, newest, waits, name =
-    string.match(member, '^(%d+)%z(%d)%z(%d+)%z(%d+)%z(%x*)%z(.*)$')
-  out[#out + 1] = { other, beats, leaves, oldest, newest, name, waits }
+  local number, stage, oldest, newest, waits, name =
+    match(member, '^(%d+)%z(%d)%z(%d+)%z(%d+)%z(%x*)%z(.*)$')
+  out[#out + 1] = { other, number, stage, oldest, newest, name, waits }
 end
 return out

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use duly_core::Millis;
+use duly_core::{Millis, shard::ShardId};
 use duly_store::{
     Error, NodeRun, Outcome, Store,
     deployment::{Beat, Interest, Presence},
@@ -22,6 +22,8 @@ use crate::{
 fn beat(run: u64) -> Beat {
     Beat {
         run: NodeRun(run),
+        number: 1,
+        list: 1,
         name: "n".to_owned(),
         protocols: (1, 1),
         presence: Presence::Joining,
@@ -32,7 +34,7 @@ fn beat(run: u64) -> Beat {
 
 async fn joins(store: &RedisStore, run: u64) -> bool {
     let nodes = store.deployment().expect("nodes share it");
-    nodes.beat(beat(run)).await.is_ok()
+    nodes.beat(ShardId(0), beat(run)).await.is_ok()
 }
 
 #[tokio::test(flavor = "multi_thread")]

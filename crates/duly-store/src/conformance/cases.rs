@@ -179,7 +179,9 @@ macro_rules! conformance_cases {
             }
             deployment {
                 p3_members_hear_of_each_other,
-                p3_a_member_ends_only_if_its_count_stands_still,
+                p3_only_a_run_that_stands_still_is_evicted,
+                p3_evictions_are_told_for_a_minute_and_kept,
+                p3_another_list_of_coordinators_is_refused,
                 p3_who_holds_leases_is_known,
                 p8_a_run_that_was_released_claims_nothing,
                 p9_an_announcement_reaches_every_listener,

@@ -15,28 +15,48 @@ use crate::{
 /// Runs of these cases: no other case uses them, as a run is never used again.
 const A: NodeRun = NodeRun(0xA1);
 const B: NodeRun = NodeRun(0xB2);
+const C: NodeRun = NodeRun(0xC4);
 
 /// A message takes no longer.
 const SOON: std::time::Duration = std::time::Duration::from_secs(10);
 
-async fn beat(deployment: &dyn Deployment, run: NodeRun, presence: Presence) -> Heard {
-    say(deployment, run, presence, Vec::new()).await
+/// A heartbeat at the first coordination shard, which calls itself by the last digits of the run.
+fn beat_of(deployment: &dyn Deployment, run: NodeRun, number: u64, presence: Presence) -> Beat {
+    let (name, list) = (node_name(run), deployment.coordinators().version);
+    let (protocols, waits, dead) = ((1, 3), waits(run), Vec::new());
+    Beat { run, number, list, name, protocols, presence, waits, dead }
 }
 
-async fn say(
+async fn beat(deployment: &dyn Deployment, run: NodeRun, number: u64, presence: Presence) -> Heard {
+    say(deployment, beat_of(deployment, run, number, presence)).await
+}
+
+async fn say(deployment: &dyn Deployment, beat: Beat) -> Heard {
+    let coordinator = deployment.coordinators().shards[0];
+    deployment.beat(coordinator, beat).await.expect("a heartbeat is heard")
+}
+
+/// A heartbeat that names others dead.
+async fn accuse(
     deployment: &dyn Deployment,
     run: NodeRun,
-    presence: Presence,
-    dead: Vec<(NodeRun, u64)>,
+    number: u64,
+    dead: &[(NodeRun, Option<u64>)],
 ) -> Heard {
-    let name = format!("node {}: \u{e4}", run.0);
-    let beat = Beat { run, name, protocols: (1, 3), presence, waits: waits(run), dead };
-    deployment.beat(beat).await.expect("a beat is heard")
+    let beat = beat_of(deployment, run, number, Presence::Here);
+    say(deployment, Beat { dead: dead.to_vec(), ..beat }).await
 }
 
-fn member(run: NodeRun, beats: u64, is_leaving: bool) -> Member {
-    let name = format!("node {}: \u{e4}", run.0);
-    Member { run, name, protocols: (1, 3), is_leaving, beats, waits: waits(run) }
+fn node_name(run: NodeRun) -> String {
+    format!("node {}: \u{e4}", run.0)
+}
+
+fn member(run: NodeRun, beats: u64, presence: Presence) -> Member {
+    Member { run, name: node_name(run), protocols: (1, 3), presence, beats, waits: waits(run) }
+}
+
+fn members<const N: usize>(members: [Member; N], evicted: &[NodeRun]) -> Heard {
+    Heard::Members { members: members.to_vec(), evicted: evicted.to_vec() }
 }
 
 /// A waits for something.
@@ -58,41 +78,88 @@ macro_rules! deployment_of {
 }
 
 pub(super) async fn p3_members_hear_of_each_other(harness: &dyn Harness) -> Ran {
+    use Presence::{Here, Joining, Leaving, Left};
     let store = harness.store();
     let deployment = deployment_of!(store);
-    let heard = beat(deployment, A, Presence::Here).await;
-    assert_eq!(heard, Heard::Over, "who has not joined is no member");
-    let heard = beat(deployment, A, Presence::Joining).await;
-    assert_eq!(heard, Heard::Members(vec![member(A, 1, false)]));
-    let heard = beat(deployment, B, Presence::Joining).await;
-    assert_eq!(heard, Heard::Members(vec![member(A, 1, false), member(B, 1, false)]));
-    let heard = beat(deployment, A, Presence::Here).await;
-    assert_eq!(heard, Heard::Members(vec![member(A, 2, false), member(B, 1, false)]));
-    let heard = beat(deployment, A, Presence::Leaving).await;
-    assert_eq!(heard, Heard::Members(vec![member(A, 3, true), member(B, 1, false)]));
-    let heard = beat(deployment, A, Presence::Left).await;
-    assert_eq!(heard, Heard::Members(vec![member(B, 1, false)]));
-    assert_eq!(beat(deployment, A, Presence::Here).await, Heard::Over, "it has left");
+    let heard = beat(deployment, A, 1, Joining).await;
+    assert_eq!(heard, members([member(A, 1, Joining)], &[]));
+    let heard = beat(deployment, B, 40, Here).await;
+    let joined = [member(A, 1, Joining), member(B, 40, Here)];
+    assert_eq!(heard, members(joined, &[]), "no shard asks a run to join first");
+    let heard = beat(deployment, A, 7, Here).await;
+    assert_eq!(heard, members([member(A, 7, Here), member(B, 40, Here)], &[]));
+    let heard = beat(deployment, A, 6, Joining).await;
+    let late = [member(A, 7, Here), member(B, 40, Here)];
+    assert_eq!(heard, members(late, &[]), "a late heartbeat changes nothing");
+    let heard = beat(deployment, A, 8, Leaving).await;
+    assert_eq!(heard, members([member(A, 8, Leaving), member(B, 40, Here)], &[]));
+    let heard = beat(deployment, A, 9, Left).await;
+    assert_eq!(heard, members([member(B, 40, Here)], &[A]));
+    assert_eq!(beat(deployment, A, 10, Here).await, Heard::Evicted, "it has left");
     Ran::Whole
 }
 
-pub(super) async fn p3_a_member_ends_only_if_its_count_stands_still(harness: &dyn Harness) -> Ran {
+pub(super) async fn p3_only_a_run_that_stands_still_is_evicted(harness: &dyn Harness) -> Ran {
+    use Presence::Here;
     let store = harness.store();
     let deployment = deployment_of!(store);
-    beat(deployment, A, Presence::Joining).await;
-    beat(deployment, B, Presence::Joining).await;
-    beat(deployment, B, Presence::Here).await;
-    let heard = say(deployment, A, Presence::Here, vec![(B, 1)]).await;
-    assert_eq!(
-        heard,
-        Heard::Members(vec![member(A, 2, false), member(B, 2, false)]),
-        "it has beaten since"
-    );
-    let heard = say(deployment, A, Presence::Here, vec![(B, 2), (NodeRun(9), 1)]).await;
-    assert_eq!(heard, Heard::Members(vec![member(A, 3, false)]));
-    assert_eq!(beat(deployment, B, Presence::Here).await, Heard::Over);
-    let heard = beat(deployment, A, Presence::Here).await;
-    assert_eq!(heard, Heard::Members(vec![member(A, 4, false)]), "a beat too late changes nothing");
+    beat(deployment, A, 1, Here).await;
+    beat(deployment, B, 1, Here).await;
+    beat(deployment, B, 2, Here).await;
+    let both = |beats| [member(A, beats, Here), member(B, 2, Here)];
+    let heard = accuse(deployment, A, 2, &[(B, Some(1))]).await;
+    assert_eq!(heard, members(both(2), &[]), "B has beaten since");
+    let heard = accuse(deployment, A, 3, &[(B, None)]).await;
+    assert_eq!(heard, members(both(3), &[]), "B is listed");
+    let heard = accuse(deployment, A, 4, &[(C, Some(1))]).await;
+    assert_eq!(heard, members(both(4), &[]), "C is not listed");
+    let heard = accuse(deployment, A, 5, &[(B, Some(2)), (C, None)]).await;
+    assert_eq!(heard, members([member(A, 5, Here)], &[B, C]));
+    assert_eq!(beat(deployment, B, 3, Here).await, Heard::Evicted);
+    assert_eq!(beat(deployment, C, 1, Here).await, Heard::Evicted, "before its first heartbeat");
+    let heard = beat(deployment, A, 6, Here).await;
+    assert_eq!(heard, members([member(A, 6, Here)], &[B, C]), "an evicted run changes nothing");
+    Ran::Whole
+}
+
+pub(super) async fn p3_evictions_are_told_for_a_minute_and_kept(harness: &dyn Harness) -> Ran {
+    use Presence::Here;
+    let store = harness.store();
+    let deployment = deployment_of!(store);
+    accuse(deployment, A, 1, &[(B, None), (C, None)]).await;
+    harness.advance(Millis::from_secs(50)).await;
+    let Heard::Members { evicted, .. } = beat(deployment, A, 2, Here).await else {
+        panic!("A is a member")
+    };
+    assert_eq!(evicted, [B, C]);
+    // B is named again: so its eviction is a recent one.
+    accuse(deployment, A, 3, &[(B, None)]).await;
+    harness.advance(Millis::from_secs(55)).await;
+    let Heard::Members { evicted, .. } = beat(deployment, A, 4, Here).await else {
+        panic!("A is a member")
+    };
+    assert!(evicted.contains(&B), "{evicted:?}");
+    harness.advance(Millis::from_secs(3_600)).await;
+    for run in [B, C] {
+        assert_eq!(beat(deployment, run, 9, Here).await, Heard::Evicted, "{run:?}");
+    }
+    Ran::Whole
+}
+
+pub(super) async fn p3_another_list_of_coordinators_is_refused(harness: &dyn Harness) -> Ran {
+    let store = harness.store();
+    let deployment = deployment_of!(store);
+    let list = deployment.coordinators();
+    assert!(matches!(list.shards.len(), 1 | 3 | 5), "{list:?}");
+    beat(deployment, A, 1, Presence::Here).await;
+    let other = Beat {
+        list: list.version + 1,
+        dead: vec![(A, Some(1))],
+        ..beat_of(deployment, B, 1, Presence::Here)
+    };
+    assert_eq!(say(deployment, other).await, Heard::Superseded);
+    let heard = beat(deployment, A, 2, Presence::Here).await;
+    assert_eq!(heard, members([member(A, 2, Presence::Here)], &[]), "it changed nothing");
     Ran::Whole
 }
 

@@ -7,10 +7,10 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
-use super::{MemoryStore, own};
+use super::{Coordinator, MemoryStore, own};
 use crate::{
     Deployment, Error, Lane, NodeRun, Owner, Result, StoreFuture,
-    deployment::{Allotment, Announcement, Ask, Beat, Heard, Member, Presence, part_of},
+    deployment::{Allotment, Announcement, Ask, Beat, Coordinators, Heard, part_of},
 };
 
 /// Announcements that are kept for a listener that is behind.
@@ -22,7 +22,8 @@ type Parts = BTreeMap<NodeRun, (u32, u32)>;
 /// Who shares the store.
 #[derive(Debug)]
 pub(super) struct Members {
-    alive: Mutex<BTreeMap<NodeRun, Member>>,
+    list: Mutex<Coordinators>,
+    coordinators: Mutex<BTreeMap<ShardId, Coordinator>>,
     /// Runs that were released: they claim nothing any more.
     released: Mutex<BTreeSet<NodeRun>>,
     announced: broadcast::Sender<Announcement>,
@@ -30,18 +31,19 @@ pub(super) struct Members {
     allotted: Mutex<BTreeMap<Lane, Parts>>,
 }
 
-impl Default for Members {
-    fn default() -> Self {
+impl Members {
+    fn new(coordinators: &[ShardId]) -> Self {
+        let list = Coordinators { version: 1, shards: coordinators.to_vec() };
+        let kept = list.shards.iter().map(|shard| (*shard, Coordinator::new(list.version)));
         Self {
-            alive: Mutex::default(),
+            coordinators: Mutex::new(kept.collect()),
+            list: Mutex::new(list),
             released: Mutex::default(),
             announced: broadcast::Sender::new(ANNOUNCEMENTS),
             allotted: Mutex::default(),
         }
     }
-}
 
-impl Members {
     pub(super) fn may_claim(&self, owner: Owner) -> Result<()> {
         match owner {
             Owner::Node(run) if self.released.lock().contains(&run) => Err(Error::RunOver),
@@ -74,42 +76,50 @@ impl Members {
         }
         Allotment { slots, per_second }
     }
-
-    fn beat(&self, beat: Beat) -> Heard {
-        let mut alive = self.alive.lock();
-        for (run, beats) in beat.dead {
-            if alive.get(&run).is_some_and(|member| member.beats == beats) {
-                alive.remove(&run);
-            }
-        }
-        if beat.presence == Presence::Left {
-            alive.remove(&beat.run);
-            return Heard::Members(alive.values().cloned().collect());
-        }
-        let known = alive.get(&beat.run).map(|member| member.beats);
-        let beats = match known {
-            None if beat.presence != Presence::Joining => return Heard::Over,
-            known => known.unwrap_or(0) + 1,
-        };
-        let member = Member {
-            run: beat.run,
-            name: beat.name,
-            protocols: beat.protocols,
-            is_leaving: beat.presence == Presence::Leaving,
-            beats,
-            waits: beat.waits,
-        };
-        alive.insert(beat.run, member);
-        Heard::Members(alive.values().cloned().collect())
-    }
 }
 
 impl MemoryStore {
-    /// The same store, for several nodes of this process.
+    /// The same store, for several nodes of this process, with one coordination shard.
     #[must_use]
-    pub fn shared_by_nodes(mut self) -> Self {
-        self.members = Some(Members::default());
+    pub fn shared_by_nodes(self) -> Self {
+        self.coordinated_by(&[ShardId(0)])
+    }
+
+    /// The same store, for several nodes of this process, with these coordination shards. They are
+    /// apart from its timers, which are all in shard 0.
+    #[must_use]
+    pub fn coordinated_by(mut self, coordinators: &[ShardId]) -> Self {
+        self.members = Some(Members::new(coordinators));
         self
+    }
+
+    /// Changes the list of coordination shards. Shards of the list before it refuse that one from now
+    /// on.
+    ///
+    /// # Errors
+    /// `Unavailable` if the store belongs to one node.
+    pub fn change_coordinators(&self, coordinators: &[ShardId]) -> Result<()> {
+        let members = self.members()?;
+        let mut list = members.list.lock();
+        *list = Coordinators { version: list.version + 1, shards: coordinators.to_vec() };
+        let mut kept = members.coordinators.lock();
+        for shard in coordinators {
+            kept.entry(*shard).or_default();
+        }
+        for coordinator in kept.values_mut() {
+            coordinator.accept_list(list.version);
+        }
+        Ok(())
+    }
+
+    /// Has a coordination shard forget its members, as a failover may.
+    ///
+    /// # Errors
+    /// `Unavailable` if the store belongs to one node.
+    pub fn forget_members(&self, coordinator: ShardId) -> Result<()> {
+        let mut kept = self.members()?.coordinators.lock();
+        kept.entry(coordinator).and_modify(Coordinator::forget_members);
+        Ok(())
     }
 
     fn members(&self) -> Result<&Members> {
@@ -121,8 +131,18 @@ impl MemoryStore {
 }
 
 impl Deployment for MemoryStore {
-    fn beat(&self, beat: Beat) -> StoreFuture<'_, Heard> {
-        async move { Ok(self.members()?.beat(beat)) }.boxed()
+    fn coordinators(&self) -> Coordinators {
+        let list = self.members.as_ref().map(|members| members.list.lock().clone());
+        list.unwrap_or(Coordinators { version: 1, shards: vec![ShardId(0)] })
+    }
+
+    fn beat(&self, coordinator: ShardId, beat: Beat) -> StoreFuture<'_, Heard> {
+        async move {
+            let mut kept = self.members()?.coordinators.lock();
+            let kept = kept.get_mut(&coordinator);
+            Ok(kept.map_or(Heard::Superseded, |kept| kept.beat(beat)))
+        }
+        .boxed()
     }
 
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {

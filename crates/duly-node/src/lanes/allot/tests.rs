@@ -214,3 +214,35 @@ fn what_all_shards_want_is_asked_for_at_once() {
         assert_eq!(planned.iter().map(|p| p.load().sum()).sum::<usize>(), 3);
     }
 }
+
+#[test]
+fn p10_an_allotment_outlasts_a_home_that_is_away() {
+    let mut nodes = Nodes::new(2);
+    nodes.plan(0, share(4, None), 9);
+    nodes.ask(0, true);
+    nodes.hear(0);
+    // The home answers nobody any more.
+    for _ in 0..60 {
+        nodes.end(0, usize::MAX);
+        nodes.plan(0, share(4, None), 9);
+        assert_eq!(nodes.under_way, [4, 0], "a lane in use keeps what it has");
+        nodes.plan(1, share(4, None), 9);
+        assert_eq!(nodes.under_way, [4, 0], "a node that has nothing of the lane begins nothing");
+        for node in [0, 1] {
+            nodes.ask(node, false);
+            nodes.hear(node);
+        }
+        nodes.clock.advance(Millis::from_secs(1));
+    }
+    nodes.end(0, usize::MAX);
+    nodes.clock.advance(Millis::from_secs(5));
+    nodes.ask(0, false);
+    nodes.hear(0);
+    nodes.plan(0, share(4, None), 9);
+    assert_eq!(nodes.under_way, [0, 0], "what was not in use for 5 s is given up, heard or not");
+    nodes.clock.advance(Millis::from_secs(1));
+    nodes.ask(0, true);
+    nodes.hear(0);
+    nodes.plan(0, share(4, None), 9);
+    assert_eq!(nodes.under_way, [4, 0], "the home is back");
+}

@@ -1,9 +1,18 @@
 use super::*;
 
+mod simulated;
+
 const SHARDS: u16 = 64;
+const FIRST: ShardId = ShardId(0);
+const SECOND: ShardId = ShardId(20);
+const THIRD: ShardId = ShardId(40);
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
+}
+
+fn list(version: u64, shards: &[ShardId]) -> Coordinators {
+    Coordinators { version, shards: shards.to_vec() }
 }
 
 fn member(run: u64, beats: u64) -> Member {
@@ -11,41 +20,79 @@ fn member(run: u64, beats: u64) -> Member {
         run: NodeRun(run),
         name: format!("n{run}"),
         protocols: PROTOCOLS,
-        is_leaving: false,
+        presence: Presence::Here,
         beats,
         waits: Interest::default(),
     }
 }
 
-fn heard(members: &[(u64, u64)]) -> Heard {
-    Heard::Members(members.iter().map(|(run, beats)| member(*run, *beats)).collect())
+fn heard(members: &[(u64, u64)], evicted: &[u64]) -> Heard {
+    Heard::Members {
+        members: members.iter().map(|(run, beats)| member(*run, *beats)).collect(),
+        evicted: evicted.iter().copied().map(NodeRun).collect(),
+    }
 }
 
-/// A member of this run since `at`, alone.
+/// A beat that is sent and answered in no time.
+fn told(node: &mut Membership, shard: ShardId, at: Duration, heard: Heard) -> Changes {
+    let (sent, _) = node.beat(shard, at, "me", Interest::default());
+    node.heard(sent, at, heard)
+}
+
+/// A member of this run since `at`, alone, of one coordination shard.
 fn alone(run: u64, at: Duration) -> Membership {
-    let mut node = Membership::new(SHARDS);
-    let beat = node.beat(NodeRun(run), "me", Interest::default());
-    assert_eq!((beat.run, beat.presence), (NodeRun(run), Presence::Joining));
-    node.heard(at, at, heard(&[(run, 1)]));
+    let mut node = Membership::new(SHARDS, list(1, &[FIRST]), NodeRun(run));
+    told(&mut node, FIRST, at, heard(&[(run, 1)], &[]));
     node
+}
+
+/// One that knows run 8, of three coordination shards.
+fn of_three() -> Membership {
+    let mut node = Membership::new(SHARDS, list(1, &[FIRST, SECOND, THIRD]), NodeRun(7));
+    for shard in [FIRST, SECOND, THIRD] {
+        told(&mut node, shard, ms(0), heard(&[(7, 1), (8, 1)], &[]));
+    }
+    node
+}
+
+fn presence(node: &mut Membership, at: Duration) -> Presence {
+    node.beat(FIRST, at, "me", Interest::default()).1.presence
 }
 
 #[test]
 fn nobody_acts_before_it_is_a_member() {
-    let node = Membership::new(SHARDS);
+    let mut node = Membership::new(SHARDS, list(1, &[FIRST]), NodeRun(7));
     assert!(!node.may_act(ms(0)) && (0..SHARDS).all(|s| !node.owns(ShardId(s))));
-    let node = alone(7, ms(10));
+    assert_eq!(presence(&mut node, ms(0)), Presence::Joining);
+    let mut node = alone(7, ms(10));
     assert!(node.may_act(ms(10)) && (0..SHARDS).all(|s| node.owns(ShardId(s))));
+    assert_eq!(presence(&mut node, ms(10)), Presence::Here);
+}
+
+#[test]
+fn a_node_acts_while_a_majority_hears_it() {
+    let mut node = Membership::new(SHARDS, list(1, &[FIRST, SECOND, THIRD]), NodeRun(7));
+    told(&mut node, FIRST, ms(0), heard(&[(7, 1)], &[]));
+    assert!(!node.may_act(ms(1)), "one of three");
+    assert_eq!(node.silent_for(ms(1)), None);
+    let changes = told(&mut node, THIRD, ms(500), heard(&[(7, 2)], &[]));
+    assert!(changes.acts_again && node.may_act(ms(500)));
+    assert_eq!(node.silent_for(ms(600)), Some(ms(600)));
+    told(&mut node, SECOND, ms(1_000), heard(&[(7, 3)], &[]));
+    assert!(node.may_act(ms(1_999)), "by the second and the third");
+    assert!(!node.may_act(ms(2_000)));
+    assert_eq!(presence(&mut node, ms(2_000)), Presence::Joining);
 }
 
 #[test]
 fn t16_a_node_that_stood_still_notices_before_it_acts() {
     let mut node = alone(7, ms(1_000));
     // The answer came late: what counts is when the beat was sent.
-    node.heard(ms(1_250), ms(2_600), heard(&[(7, 2)]));
+    let (sent, _) = node.beat(FIRST, ms(1_250), "me", Interest::default());
+    node.heard(sent, ms(2_600), heard(&[(7, 2)], &[]));
     assert!(node.may_act(ms(2_749)));
     assert!(!node.may_act(ms(2_750)), "1.5 s after the beat was sent");
-    let changes = node.heard(ms(3_000), ms(3_001), heard(&[(7, 3)]));
+    let changes = told(&mut node, FIRST, ms(3_000), heard(&[(7, 3)], &[]));
     assert!(changes.acts_again && node.may_act(ms(3_002)));
     assert_eq!(changes.gone, []);
 }
@@ -54,10 +101,9 @@ fn t16_a_node_that_stood_still_notices_before_it_acts() {
 fn every_shard_has_one_owner_and_only_those_of_the_dead_move() {
     let runs = [11, 22, 33];
     let view = |me: u64, alive: &[u64]| {
-        let mut node = Membership::new(SHARDS);
-        node.beat(NodeRun(me), "", Interest::default());
+        let mut node = Membership::new(SHARDS, list(1, &[FIRST]), NodeRun(me));
         let members: Vec<_> = alive.iter().map(|run| (*run, 1)).collect();
-        node.heard(ms(0), ms(0), heard(&members));
+        told(&mut node, FIRST, ms(0), heard(&members, &[]));
         (0..SHARDS).filter(|shard| node.owns(ShardId(*shard))).collect::<Vec<_>>()
     };
     let mut all: Vec<u16> = runs.iter().flat_map(|me| view(*me, &runs)).collect();
@@ -75,57 +121,201 @@ fn every_shard_has_one_owner_and_only_those_of_the_dead_move() {
 }
 
 #[test]
+fn a_node_that_no_majority_hears_looks_after_nothing() {
+    let mut node = alone(7, ms(0));
+    let mut joining = member(8, 5);
+    joining.presence = Presence::Joining;
+    let members = vec![member(7, 2), joining];
+    told(&mut node, FIRST, ms(250), Heard::Members { members, evicted: Vec::new() });
+    assert!((0..SHARDS).all(|shard| node.owns(ShardId(shard))));
+    assert_eq!(node.others().count(), 1, "it is a member all the same");
+}
+
+#[test]
 fn t15_a_count_that_stands_still_is_said_to_be_dead_with_its_count() {
     let mut node = alone(7, ms(0));
-    let changes = node.heard(ms(250), ms(251), heard(&[(7, 2), (8, 40)]));
+    let changes = told(&mut node, FIRST, ms(250), heard(&[(7, 2), (8, 40)], &[]));
     assert_eq!(changes.joined, [NodeRun(8)]);
-    for beat in 2..9 {
-        let at = ms(250 * beat);
-        assert!(!node.has_dead(), "at {at:?}");
-        node.heard(at, at, heard(&[(7, beat + 1), (8, 40)]));
+    for beat in 2..8 {
+        told(&mut node, FIRST, ms(250 * beat), heard(&[(7, beat + 1), (8, 40)], &[]));
+        assert!(!node.has_dead(FIRST), "at beat {beat}");
     }
-    assert!(node.has_dead());
-    let beat = node.beat(NodeRun(0), "", Interest::default());
-    assert_eq!((beat.run, beat.dead), (NodeRun(7), vec![(NodeRun(8), 40)]));
-    let changes = node.heard(ms(2_250), ms(2_250), heard(&[(7, 10)]));
+    told(&mut node, FIRST, ms(2_000), heard(&[(7, 9), (8, 40)], &[]));
+    assert!(node.has_dead(FIRST));
+    let (_, beat) = node.beat(FIRST, ms(2_250), "", Interest::default());
+    assert_eq!((beat.run, beat.dead), (NodeRun(7), vec![(NodeRun(8), Some(40))]));
+    let changes = told(&mut node, FIRST, ms(2_250), heard(&[(7, 10)], &[8]));
     assert_eq!(changes.gone, [NodeRun(8)]);
     assert!(!changes.gained.is_empty() && (0..SHARDS).all(|s| node.owns(ShardId(s))));
+    let changes = told(&mut node, FIRST, ms(2_500), heard(&[(7, 11)], &[8]));
+    assert_eq!(changes, Changes::default(), "once");
+}
+
+#[test]
+fn t16_time_counts_from_the_reply_that_showed_a_count_first() {
+    let mut node = alone(7, ms(0));
+    // The heartbeat that is seen may have come in just before the reply was sent.
+    let (sent, _) = node.beat(FIRST, ms(250), "me", Interest::default());
+    node.heard(sent, ms(650), heard(&[(7, 2), (8, 40)], &[]));
+    for beat in 0..7 {
+        let at = ms(650 + 290 * beat);
+        told(&mut node, FIRST, at, heard(&[(7, beat + 3), (8, 40)], &[]));
+        assert!(!node.has_dead(FIRST), "1.74 s after that reply at most: {at:?}");
+    }
+    told(&mut node, FIRST, ms(2_400), heard(&[(7, 10), (8, 40)], &[]));
+    assert!(node.has_dead(FIRST));
 }
 
 #[test]
 fn t16_an_outage_or_a_pause_of_ours_kills_nobody() {
     let mut node = alone(7, ms(0));
-    node.heard(ms(250), ms(251), heard(&[(7, 2), (8, 40)]));
+    for beat in 1..7 {
+        told(&mut node, FIRST, ms(250 * beat), heard(&[(7, beat + 1), (8, 40)], &[]));
+    }
+    assert_eq!(node.still_for(NodeRun(8)), ms(1_250));
     // No answer for a minute; the other had none either.
-    node.heard(ms(60_000), ms(60_001), heard(&[(7, 3), (8, 40)]));
-    assert!(!node.has_dead());
-    node.heard(ms(60_250), ms(60_250), heard(&[(7, 4), (8, 41)]));
-    assert!(node.others().all(|other| other.still_for.is_zero()));
+    told(&mut node, FIRST, ms(60_000), heard(&[(7, 30), (8, 40)], &[]));
+    assert!(node.still_for(NodeRun(8)).is_zero(), "it counts from the start");
+    told(&mut node, FIRST, ms(60_700), heard(&[(7, 31), (8, 40)], &[]));
+    assert_eq!(node.still_for(NodeRun(8)), GAP_MAX);
+    told(&mut node, FIRST, ms(60_950), heard(&[(7, 32), (8, 41)], &[]));
+    assert!(node.still_for(NodeRun(8)).is_zero());
 }
 
 #[test]
-fn a_run_that_is_over_goes_on_as_another() {
+fn a_run_is_gone_only_by_a_fresh_majority_of_evictions() {
+    let mut node = of_three();
+    let changes = told(&mut node, FIRST, ms(2_000), heard(&[(7, 4)], &[8]));
+    assert_eq!(changes.gone, [], "one of three");
+    let changes = told(&mut node, SECOND, ms(2_000), heard(&[(7, 5)], &[]));
+    assert_eq!(changes.gone, [], "it is not seen, and that is no eviction");
+    assert!(node.others().next().is_none());
+    let changes = told(&mut node, THIRD, ms(3_500), heard(&[(7, 6)], &[8]));
+    assert_eq!(changes.gone, [], "what the first said is old");
+    let changes = told(&mut node, FIRST, ms(3_600), heard(&[(7, 7)], &[8]));
+    assert_eq!(changes.gone, [NodeRun(8)]);
+    // A shard that has not heard of it lists it still.
+    let changes = told(&mut node, SECOND, ms(3_700), heard(&[(7, 8), (8, 90)], &[]));
+    assert_eq!(changes.joined, []);
+    assert!(node.others().next().is_none() && !node.watched.contains(&NodeRun(8)));
+}
+
+#[test]
+fn a_known_run_that_a_shard_does_not_list_is_named_dead_there() {
+    let mut node = of_three();
+    for beat in 1..9 {
+        let at = ms(250 * beat);
+        told(&mut node, FIRST, at, heard(&[(7, 10 + beat), (8, beat + 1)], &[]));
+        told(&mut node, SECOND, at, heard(&[(7, 20 + beat)], &[]));
+    }
+    assert!(node.has_dead(SECOND) && !node.has_dead(FIRST));
+    let (_, beat) = node.beat(SECOND, ms(2_250), "", Interest::default());
+    assert_eq!(beat.dead, [(NodeRun(8), None)]);
+    assert_eq!(node.others().count(), 1, "it is alive by the first shard");
+}
+
+#[test]
+fn a_holder_that_nobody_knows_is_watched() {
     let mut node = alone(7, ms(0));
-    let changes = node.heard(ms(250), ms(250), Heard::Over);
-    assert!(changes.is_over && changes.lost == usize::from(SHARDS));
-    assert!(!node.may_act(ms(250)) && !node.owns(ShardId(0)) && !node.is_alive(NodeRun(7)));
-    let beat = node.beat(NodeRun(9), "", Interest::default());
-    assert_eq!((beat.run, beat.presence), (NodeRun(9), Presence::Joining));
-    let beat = node.beat(NodeRun(10), "", Interest::default());
-    assert_eq!(beat.run, NodeRun(10), "each try to join is a run of its own");
+    node.suspect(NodeRun(9));
+    node.suspect(NodeRun(7));
+    for beat in 1..9 {
+        told(&mut node, FIRST, ms(250 * beat), heard(&[(7, beat + 1)], &[]));
+    }
+    let (_, beat) = node.beat(FIRST, ms(2_250), "", Interest::default());
+    assert_eq!(beat.dead, [(NodeRun(9), None)]);
+    let changes = told(&mut node, FIRST, ms(2_250), heard(&[(7, 10)], &[9]));
+    assert_eq!(changes.gone, [NodeRun(9)]);
+    // Another shard of ours has leases of it too.
+    node.suspect(NodeRun(9));
+    let changes = told(&mut node, FIRST, ms(2_500), heard(&[(7, 11)], &[9]));
+    assert_eq!(changes.gone, [NodeRun(9)], "again");
+}
+
+#[test]
+fn a_run_that_a_majority_evicted_goes_on_as_another() {
+    let mut node = of_three();
+    told(&mut node, FIRST, ms(250), Heard::Evicted);
+    assert_eq!(node.rejoin_if_due(ms(250), NodeRun(9)), None);
+    assert!(node.may_act(ms(250)), "by the other two");
+    told(&mut node, THIRD, ms(300), Heard::Evicted);
+    assert!(!node.may_act(ms(300)), "by one of three");
+    assert_eq!(node.rejoin_if_due(ms(300), NodeRun(9)), Some(Rejoin::Evicted));
+    assert_eq!(node.run(), NodeRun(9));
+    assert!(!node.owns(FIRST) && node.watched.contains(&NodeRun(7)), "its old run may hold leases");
+    let (late, _) = of_three().beat(SECOND, ms(200), "", Interest::default());
+    node.heard(late, ms(310), heard(&[(7, 1)], &[]));
+    assert_eq!(node.silent_for(ms(310)), None, "a reply to the old run says nothing");
+}
+
+#[test]
+fn a_run_that_a_minority_evicted_goes_on_and_rejoins_later() {
+    let mut node = of_three();
+    for at in (250..10_000).step_by(250) {
+        told(&mut node, FIRST, ms(at), Heard::Evicted);
+        told(&mut node, SECOND, ms(at), heard(&[(7, at), (8, at)], &[]));
+        told(&mut node, THIRD, ms(at), heard(&[(7, at), (8, at)], &[]));
+        assert_eq!(node.rejoin_if_due(ms(at), NodeRun(9)), None, "at {at} ms");
+        assert!(node.may_act(ms(at)));
+    }
+    assert_eq!(node.rejoin_if_due(ms(10_249), NodeRun(9)), None);
+    assert_eq!(node.rejoin_if_due(ms(10_250), NodeRun(9)), Some(Rejoin::EvictedByMinority));
+}
+
+#[test]
+fn a_run_that_could_not_act_for_long_is_given_up() {
+    let mut node = of_three();
+    told(&mut node, FIRST, ms(59_000), heard(&[(7, 5)], &[]));
+    assert_eq!(node.rejoin_if_due(ms(59_999), NodeRun(9)), None);
+    assert_eq!(node.rejoin_if_due(ms(60_000), NodeRun(9)), Some(Rejoin::Idle));
+    assert_eq!(
+        node.rejoin_if_due(ms(200_000), NodeRun(10)),
+        None,
+        "a run that never acted is kept"
+    );
+}
+
+#[test]
+fn another_list_is_another_run_and_counts_from_the_start() {
+    let mut node = of_three();
+    let (sent, _) = node.beat(FIRST, ms(100), "", Interest::default());
+    assert_eq!(node.follow(list(1, &[FIRST, SECOND, THIRD]), NodeRun(9)), None);
+    let next = list(2, &[FIRST, ShardId(50), ShardId(60)]);
+    assert_eq!(node.follow(next, NodeRun(9)), Some(Rejoin::NewList));
+    node.heard(sent, ms(200), heard(&[(7, 1)], &[]));
+    assert_eq!((node.run(), node.silent_for(ms(200))), (NodeRun(9), None));
+    assert!(node.watched.contains(&NodeRun(8)), "the others are watched still");
+    let (_, beat) = node.beat(FIRST, ms(200), "", Interest::default());
+    assert_eq!((beat.list, beat.run), (2, NodeRun(9)));
+}
+
+#[test]
+fn a_node_that_waits_for_old_ones_does_not_act() {
+    let mut node = of_three();
+    told(&mut node, FIRST, ms(250), Heard::Waiting(vec!["old".to_owned()]));
+    assert!(!node.may_act(ms(250)) && node.is_waiting());
+    assert_eq!(node.waits_for(), ["old"]);
+    // That shard is silent: the old ones may act still.
+    told(&mut node, SECOND, ms(9_000), heard(&[(7, 9)], &[]));
+    told(&mut node, THIRD, ms(9_000), heard(&[(7, 9)], &[]));
+    assert!(!node.may_act(ms(9_000)));
+    told(&mut node, FIRST, ms(9_250), heard(&[(7, 10)], &[]));
+    assert!(node.may_act(ms(9_250)) && !node.is_waiting());
 }
 
 #[test]
 fn who_leaves_owns_nothing_and_is_heard_until_it_has_left() {
     let mut node = alone(7, ms(0));
-    node.heard(ms(250), ms(250), heard(&[(7, 2), (8, 1)]));
+    told(&mut node, FIRST, ms(250), heard(&[(7, 2), (8, 1)], &[]));
     node.leave();
     assert!((0..SHARDS).all(|s| !node.owns(ShardId(s))));
-    assert_eq!(node.beat(NodeRun(0), "", Interest::default()).presence, Presence::Leaving);
+    assert_eq!(presence(&mut node, ms(250)), Presence::Leaving);
     let mut other = alone(8, ms(0));
     let mut leaving = member(7, 3);
-    leaving.is_leaving = true;
-    other.heard(ms(500), ms(500), Heard::Members(vec![leaving, member(8, 2)]));
+    leaving.presence = Presence::Leaving;
+    let members = vec![leaving, member(8, 2)];
+    told(&mut other, FIRST, ms(500), Heard::Members { members, evicted: Vec::new() });
     assert!((0..SHARDS).all(|s| other.owns(ShardId(s))));
-    assert!(other.is_alive(NodeRun(7)), "its leases are good");
+    let changes = told(&mut other, FIRST, ms(750), heard(&[(8, 3)], &[7]));
+    assert_eq!(changes.gone, [NodeRun(7)], "its leases were good until now");
 }

@@ -1,0 +1,275 @@
+//! The loops of beats, one for each coordination shard, and what follows from the replies.
+
+use std::{sync::Arc, time::Duration};
+
+use duly_core::shard::ShardId;
+use duly_store::{
+    Deployment, NodeRun,
+    deployment::{Beat, Heard, Interest, Presence},
+};
+use futures::{
+    StreamExt,
+    future::{join_all, select_all},
+    stream,
+};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{broadcast, watch},
+    time::timeout,
+};
+
+use super::{
+    Part, fresh_run,
+    membership::{BEAT_EVERY, Changes, Membership, Rejoin},
+    suspects::Suspects,
+};
+use crate::{phase::Phase, pull, state::Shared};
+
+/// A beat that takes longer is given up.
+const BEAT_WITHIN: Duration = Duration::from_secs(1);
+/// Shortest time between two beats at one shard.
+const BEAT_PAUSE: Duration = Duration::from_millis(20);
+/// Time between two looks of a waiting node at the shards of others.
+const STRANGERS_EVERY: Duration = Duration::from_secs(1);
+/// Time between two looks at who holds leases in our shards.
+const HOLDERS_EVERY: Duration = Duration::from_secs(30);
+/// Shards that are asked at once.
+pub(super) const AT_ONCE: usize = 16;
+
+/// The loops of beats; they end when the node has left. Nothing to do where the store is not shared.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let (Some(deployment), Some(nodes)) = (shared.store.deployment(), &shared.nodes.shared) else {
+        return;
+    };
+    let beats = Beats {
+        shared: &shared,
+        deployment,
+        nodes,
+        suspects: Suspects::default(),
+        looked: Mutex::default(),
+    };
+    while shared.phases.now() != Phase::Left {
+        let list = deployment.coordinators();
+        beats.rejoined(nodes.lock().follow(list.clone(), fresh_run()));
+        // A shard that hangs holds up no other. All end when one sees that the list has changed. There
+        // is at least one shard, as `select_all` wants.
+        let loops = list.shards.iter().map(|shard| Box::pin(beats.at(*shard, list.version)));
+        select_all(loops).await;
+    }
+}
+
+/// What the loops of one node have in common.
+struct Beats<'a> {
+    shared: &'a Arc<Shared>,
+    deployment: &'a dyn Deployment,
+    nodes: &'a Mutex<Membership>,
+    suspects: Suspects,
+    looked: Mutex<Looked>,
+}
+
+/// When shards were last looked at.
+#[derive(Debug, Default)]
+struct Looked {
+    strangers_at: Duration,
+    holders_at: Option<Duration>,
+}
+
+impl Beats<'_> {
+    /// Beats at one coordination shard, until the node has left or the list is another one.
+    async fn at(&self, shard: ShardId, list: u64) {
+        let mut now = self.shared.nodes.now.subscribe();
+        while self.shared.phases.now() != Phase::Left
+            && self.deployment.coordinators().version == list
+        {
+            let sent_at = self.shared.clock.boot();
+            now.mark_unchanged();
+            if !self.beat(shard, sent_at).await {
+                self.pause(sent_at, &mut now).await;
+            }
+        }
+    }
+
+    /// Sends a beat and takes the reply; returns whether the next is to be sent at once.
+    async fn beat(&self, shard: ShardId, sent_at: Duration) -> bool {
+        let Self { shared, nodes, .. } = self;
+        if shared.phases.now() != Phase::Running {
+            nodes.lock().leave();
+        }
+        let waits = shared.pull.waited_for();
+        let waits = shared.nodes.announced.lock().interest(waits, sent_at);
+        let (sent, beat) = nodes.lock().beat(shard, sent_at, &shared.nodes.name, waits.clone());
+        let mut is_news = false;
+        let mut is_heard = false;
+        if let Some(heard) = heard(shared, self.deployment, shard, beat).await {
+            is_heard = matches!(heard, Heard::Members { .. });
+            let now = shared.clock.boot();
+            let (changes, list) = {
+                let mut nodes = nodes.lock();
+                (nodes.heard(sent, now, heard), nodes.list().clone())
+            };
+            if is_heard {
+                is_news = shared.nodes.announced.lock().told(shard, &list, waits, now);
+            }
+            self.follow(changes, now);
+        }
+        self.rejoined(nodes.lock().rejoin_if_due(shared.clock.boot(), fresh_run()));
+        self.look(sent_at, is_news);
+        // The dead are named at once.
+        is_heard && nodes.lock().has_dead(shard)
+    }
+
+    /// The time between two beats, shorter when there is something to say.
+    async fn pause(&self, sent_at: Duration, now: &mut watch::Receiver<()>) {
+        let since = || self.shared.clock.boot().saturating_sub(sent_at);
+        tokio::select! {
+            () = tokio::time::sleep(BEAT_EVERY.saturating_sub(since())) => {}
+            _ = now.changed() => tokio::time::sleep(BEAT_PAUSE.saturating_sub(since())).await,
+        }
+    }
+
+    /// Carries out what follows from a reply, or begins to.
+    fn follow(&self, changes: Changes, now: Duration) {
+        let Changes { gone, gained, lost, joined, acts_again } = changes;
+        if !gone.is_empty() || !joined.is_empty() || !gained.is_empty() || lost > 0 {
+            let (gained, lost) = (gained.len(), lost);
+            let name = |run: &NodeRun| format!("{:016x}", run.0);
+            let joined: Vec<_> = joined.iter().map(name).collect();
+            let left: Vec<_> = gone.iter().map(name).collect();
+            tracing::info!(
+                ?joined,
+                ?left,
+                gained,
+                lost,
+                "the members of the deployment have changed"
+            );
+        }
+        let ours = self.shared.shards().filter(|s| self.shared.nodes.part(*s, now) == Part::Ours);
+        let ended: Vec<_> =
+            ours.flat_map(|shard| gone.iter().map(move |run| (shard, *run))).collect();
+        if !ended.is_empty() {
+            tokio::spawn(released(Arc::clone(self.shared), ended));
+        }
+        if acts_again {
+            self.shared.ring_all();
+            // The others give us shards when they hear it.
+            self.shared.nodes.beat_now();
+        }
+        for shard in &gained {
+            self.shared.bell(*shard).ring_due();
+        }
+        self.suspects.look_at(gained);
+        self.suspects.look(self.shared);
+    }
+
+    /// Looks at shards now and then: for calls that wait here, and for holders of leases.
+    fn look(&self, now: Duration, is_news: bool) {
+        let mut looked = self.looked.lock();
+        let every = if is_news { BEAT_EVERY } else { STRANGERS_EVERY };
+        if self.shared.pull.waiting() > 0 && now.saturating_sub(looked.strangers_at) >= every {
+            looked.strangers_at = now;
+            ring_strangers(self.shared, now);
+        }
+        if looked.holders_at.is_none_or(|at| now.saturating_sub(at) >= HOLDERS_EVERY) {
+            looked.holders_at = Some(now);
+            self.suspects.look_at(self.shared.shards());
+        }
+    }
+
+    /// Says that the node goes on as a new run.
+    fn rejoined(&self, why: Option<Rejoin>) {
+        let Some(why) = why else { return };
+        let why = match why {
+            Rejoin::Evicted => "a majority of the coordination shards did not hear it in time",
+            Rejoin::EvictedByMinority => "a coordination shard did not hear it in time",
+            Rejoin::Idle => "no majority of the coordination shards heard it for a minute",
+            Rejoin::NewList => "the list of coordination shards has changed",
+        };
+        tracing::warn!(why, "the node goes on as a new run");
+        self.shared.nodes.is_forgotten();
+    }
+}
+
+/// Has the shards of other nodes looked at for calls that wait here.
+fn ring_strangers(shared: &Shared, now: Duration) {
+    for shard in shared.shards().filter(|shard| shared.nodes.part(*shard, now) == Part::Others) {
+        shared.bell(shard).ring_due();
+    }
+}
+
+/// Sends a beat; `None` when nobody answered in time.
+async fn heard(
+    shared: &Shared,
+    deployment: &dyn Deployment,
+    shard: ShardId,
+    beat: Beat,
+) -> Option<Heard> {
+    match timeout(BEAT_WITHIN, deployment.beat(shard, beat)).await {
+        Ok(Ok(heard)) => Some(heard),
+        Ok(Err(error)) => {
+            shared.log_store_error("beat", &error);
+            None
+        }
+        Err(_elapsed) => None,
+    }
+}
+
+/// Says goodbye: this node holds nothing any more.
+pub(crate) async fn leave(shared: &Shared) {
+    let (Some(deployment), Some(nodes)) = (shared.store.deployment(), &shared.nodes.shared) else {
+        return;
+    };
+    let now = shared.clock.boot();
+    let goodbyes: Vec<_> = {
+        let mut nodes = nodes.lock();
+        let shards = nodes.list().shards.clone();
+        let beat = |shard| {
+            let (_sent, beat) = nodes.beat(shard, now, &shared.nodes.name, Interest::default());
+            (shard, Beat { presence: Presence::Left, dead: Vec::new(), ..beat })
+        };
+        shards.into_iter().map(beat).collect()
+    };
+    // Where it is not heard the others wait for its silence.
+    let said = goodbyes.into_iter().map(|(shard, left)| heard(shared, deployment, shard, left));
+    join_all(said).await;
+}
+
+async fn released(shared: Arc<Shared>, ended: Vec<(ShardId, NodeRun)>) {
+    stream::iter(ended)
+        .for_each_concurrent(AT_ONCE, async |(shard, run)| {
+            match shared.store.release_owner(shard, run).await {
+                Ok(0) => {}
+                Ok(released) => {
+                    tracing::info!(
+                        shard = shard.0,
+                        released,
+                        "firings of a node that is gone are due again"
+                    );
+                }
+                // The next look at who holds leases finds them.
+                Err(error) => shared.log_store_error("release of a node that is gone", &error),
+            }
+            shared.bell(shard).ring_due();
+        })
+        .await;
+}
+
+/// Passes on what other nodes announce to the calls that wait here.
+pub(crate) async fn listen(shared: Arc<Shared>) {
+    let Some(deployment) = shared.store.deployment() else {
+        return;
+    };
+    let mut announcements = deployment.announcements();
+    loop {
+        tokio::select! {
+            announced = announcements.recv() => match announced {
+                Ok((shard, namespace)) => pull::ready(&shared, shard, &namespace),
+                Err(broadcast::error::RecvError::Lagged(_)) => {
+                    // Nobody knows what was told.
+                    shared.nodes.announced.lock().forgotten();
+                }
+                Err(broadcast::error::RecvError::Closed) => return,
+            },
+            () = shared.phases.reached(Phase::Draining) => return,
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Nodes and coordination shards under random losses, delays, pauses, failovers and changes of the
+//! list: no run ever acts that another node holds for gone. Bugs that are planted are noticed.
+
+use std::collections::BTreeMap;
+
+use duly_store::memory::Coordinator;
+
+use super::*;
+
+const NODES: usize = 3;
+const STEP: u64 = 10;
+/// Worlds that are tried.
+const SEEDS: u64 = 100;
+/// Lists that follow one another: each changes some of the shards.
+const LISTS: [[u16; 3]; 4] = [[0, 1, 2], [0, 1, 3], [4, 3, 1], [4, 5, 6]];
+
+/// A fault of the protocol that the property has to notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bug {
+    None,
+    /// A run that no fresh reply of a majority lists is held for gone.
+    AbsenceIsGone,
+    /// A shard takes an evicted run in again.
+    EvictedRejoins,
+    /// A reply counts from its arrival.
+    CountsFromReply,
+    /// A run goes on in another list.
+    RunOutlivesList,
+}
+
+/// Random numbers: splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// What is on its way.
+enum Message {
+    Beat { sent: Sent, beat: Beat },
+    Reply { sent: Sent, heard: Heard },
+}
+
+/// The way between a node and a shard.
+#[derive(Debug, Clone, Copy, Default)]
+struct Way {
+    loses_beats: bool,
+    loses_replies: bool,
+    is_slow: bool,
+}
+
+struct Node {
+    membership: Membership,
+    /// By shard: when its beat was sent that has no reply yet, or the next is due.
+    waits: BTreeMap<ShardId, (Option<Sent>, u64)>,
+    paused_until: u64,
+    /// The list that its store knows.
+    list: Coordinators,
+}
+
+struct World {
+    bug: Bug,
+    random: Random,
+    now: u64,
+    nodes: Vec<Node>,
+    shards: BTreeMap<ShardId, Coordinator>,
+    /// What a replica of the shard has, and until when nobody answers for it.
+    replicas: BTreeMap<ShardId, (Coordinator, u64)>,
+    ways: BTreeMap<(usize, ShardId), Way>,
+    /// By arrival and node.
+    messages: Vec<(u64, usize, Message)>,
+    current: usize,
+    /// Runs that some node holds for gone.
+    gone: BTreeSet<NodeRun>,
+    runs: u64,
+    acted: u64,
+}
+
+impl World {
+    fn new(seed: u64, bug: Bug) -> Self {
+        let list = list(1, &LISTS[0].map(ShardId));
+        let nodes = (0..NODES).map(|i| Node {
+            membership: Membership::new(4, list.clone(), NodeRun(i as u64 + 1)),
+            waits: BTreeMap::new(),
+            paused_until: 0,
+            list: list.clone(),
+        });
+        Self {
+            bug,
+            random: Random(seed),
+            now: 0,
+            nodes: nodes.collect(),
+            shards: (0..7).map(|i| (ShardId(i), Coordinator::new(1))).collect(),
+            replicas: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            messages: Vec::new(),
+            current: 0,
+            gone: BTreeSet::new(),
+            runs: NODES as u64,
+            acted: 0,
+        }
+    }
+
+    fn fresh_run(&mut self) -> NodeRun {
+        self.runs += 1;
+        NodeRun(self.runs)
+    }
+
+    /// Runs for so long; returns the run that acted though it was held for gone.
+    fn run(&mut self, ms: u64, faults: bool) -> Result<(), NodeRun> {
+        for _ in 0..ms / STEP {
+            self.now += STEP;
+            if faults {
+                self.trouble();
+            }
+            self.fail_over();
+            self.carry();
+            for i in 0..NODES {
+                if self.nodes[i].paused_until <= self.now {
+                    self.turn(i);
+                }
+                let node = &self.nodes[i].membership;
+                if node.may_act(super::ms(self.now)) {
+                    self.acted += 1;
+                    if self.gone.contains(&node.run()) {
+                        return Err(node.run());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn trouble(&mut self) {
+        let node = usize::try_from(self.random.below(NODES as u64)).unwrap_or(0);
+        let place = usize::try_from(self.random.below(3)).unwrap_or(0);
+        let shard = ShardId(LISTS[self.current][place]);
+        match self.random.below(400) {
+            0..=7 => {
+                let mut flip = || self.random.one_in(3);
+                let way = Way { loses_beats: flip(), loses_replies: flip(), is_slow: flip() };
+                self.ways.insert((node, shard), way);
+            }
+            8..=9 => self.ways.clear(),
+            10 => {
+                let length = self.random.below(4_000);
+                self.nodes[node].paused_until = self.now + length;
+            }
+            11 if !self.replicas.contains_key(&shard) => {
+                // The replica has all evictions and lacks the last heartbeats; nobody answers for as
+                // long as those count.
+                let mut replica = self.shards[&shard].clone();
+                if self.random.one_in(2) {
+                    replica.forget_members();
+                }
+                let silent = ACTS_FOR.as_millis() as u64 + self.random.below(2_000);
+                self.replicas.insert(shard, (replica, self.now + silent));
+            }
+            12 if self.random.one_in(4) => self.change_list(),
+            _ => {}
+        }
+    }
+
+    /// A majority of the list accepts another one; then nodes come to know it.
+    fn change_list(&mut self) {
+        if self.current + 1 == LISTS.len() {
+            return;
+        }
+        let version = self.current as u64 + 2;
+        let left_out = usize::try_from(self.random.below(4)).unwrap_or(0);
+        for (place, shard) in LISTS[self.current].iter().enumerate() {
+            if place != left_out {
+                self.accept(ShardId(*shard), version);
+            }
+        }
+        self.current += 1;
+        for shard in LISTS[self.current] {
+            self.accept(ShardId(shard), version);
+        }
+    }
+
+    fn accept(&mut self, shard: ShardId, version: u64) {
+        self.shards.entry(shard).and_modify(|kept| kept.accept_list(version));
+        self.replicas.entry(shard).and_modify(|(kept, _)| kept.accept_list(version));
+    }
+
+    fn fail_over(&mut self) {
+        let due = self.replicas.iter().filter(|(_, (_, at))| *at <= self.now);
+        for shard in due.map(|(shard, _)| *shard).collect::<Vec<_>>() {
+            if let Some((replica, _)) = self.replicas.remove(&shard) {
+                self.shards.insert(shard, replica);
+            }
+        }
+    }
+
+    /// Takes messages to where they go.
+    fn carry(&mut self) {
+        let mut order: Vec<usize> = (0..self.messages.len()).collect();
+        order.retain(|i| {
+            let (at, node, message) = &self.messages[*i];
+            let stands = matches!(message, Message::Reply { .. });
+            *at <= self.now && !(stands && self.nodes[*node].paused_until > self.now)
+        });
+        let mut arrived: Vec<_> =
+            order.into_iter().rev().map(|i| self.messages.swap_remove(i)).collect();
+        arrived.sort_by_key(|(at, node, _)| (*at, *node));
+        for (_, node, message) in arrived {
+            match message {
+                Message::Beat { sent, beat } => self.at_shard(node, sent, beat),
+                Message::Reply { sent, heard } => self.at_node(node, sent, heard),
+            }
+        }
+    }
+
+    fn delay(&mut self, way: Way) -> u64 {
+        if way.is_slow { self.random.below(1_500) } else { self.random.below(30) }
+    }
+
+    fn at_shard(&mut self, node: usize, sent: Sent, mut beat: Beat) {
+        let way = self.ways.get(&(node, sent.shard)).copied().unwrap_or_default();
+        if way.loses_beats || self.replicas.contains_key(&sent.shard) {
+            return;
+        }
+        let Some(shard) = self.shards.get_mut(&sent.shard) else { return };
+        let mut heard = shard.beat(beat.clone());
+        if heard == Heard::Evicted && self.bug == Bug::EvictedRejoins {
+            // As a shard that keeps no evictions: the run is listed, and nobody hears that it was not.
+            beat.dead.clear();
+            heard = Heard::Members { members: Vec::new(), evicted: Vec::new() };
+        }
+        if !way.loses_replies {
+            let at = self.now + self.delay(way);
+            self.messages.push((at, node, Message::Reply { sent, heard }));
+        }
+    }
+
+    fn at_node(&mut self, node: usize, sent: Sent, heard: Heard) {
+        let now = super::ms(self.now);
+        let waits = self.nodes[node].waits.get(&sent.shard);
+        if waits.is_none_or(|(open, _)| *open != Some(sent)) {
+            // It was given up.
+            return;
+        }
+        let is_heard = matches!(heard, Heard::Members { .. });
+        let membership = &mut self.nodes[node].membership;
+        let counts_from = if self.bug == Bug::CountsFromReply { now } else { sent.at };
+        let changes = membership.heard(Sent { at: counts_from, ..sent }, now, heard);
+        self.gone.extend(changes.gone);
+        if self.bug == Bug::AbsenceIsGone && membership.may_act(now) {
+            let seen: Vec<_> = membership.others().map(|member| member.run).collect();
+            let absent = membership.watched.iter().filter(|run| !seen.contains(run));
+            self.gone.extend(absent);
+        }
+        let next = if is_heard && membership.has_dead(sent.shard) { 0 } else { 250 };
+        let sent_at = u64::try_from(sent.at.as_millis()).unwrap_or(0);
+        self.nodes[node].waits.insert(sent.shard, (None, sent_at + next));
+    }
+
+    fn turn(&mut self, i: usize) {
+        let now = super::ms(self.now);
+        let fresh = self.fresh_run();
+        let known = list(self.current as u64 + 1, &LISTS[self.current].map(ShardId));
+        // A store comes to know the list at some time.
+        if self.nodes[i].list != known && self.random.one_in(50) {
+            self.nodes[i].list = known;
+        }
+        let node = &mut self.nodes[i];
+        let before = node.membership.run();
+        if node.membership.follow(node.list.clone(), fresh).is_some() {
+            node.waits.clear();
+            if self.bug == Bug::RunOutlivesList {
+                node.membership.run = before;
+            }
+        }
+        node.membership.rejoin_if_due(now, fresh);
+        for shard in node.membership.list().shards.clone() {
+            let (open, due) = self.nodes[i].waits.get(&shard).copied().unwrap_or_default();
+            let is_given_up = open.is_some_and(|sent| now.saturating_sub(sent.at) >= ms(1_000));
+            if !is_given_up && (open.is_some() || due > self.now) {
+                continue;
+            }
+            let membership = &mut self.nodes[i].membership;
+            let (sent, beat) = membership.beat(shard, now, "n", Interest::default());
+            self.nodes[i].waits.insert(shard, (Some(sent), 0));
+            let way = self.ways.get(&(i, shard)).copied().unwrap_or_default();
+            // Now and then a beat is sent twice, and one that was given up may arrive much later.
+            for _ in 0..=u64::from(self.random.one_in(10)) {
+                let at = self.now + self.delay(way);
+                let beat = beat.clone();
+                self.messages.push((at, i, Message::Beat { sent, beat }));
+            }
+        }
+    }
+}
+
+/// Runs a world; returns the run that acted though it was held for gone.
+fn simulate(seed: u64, bug: Bug) -> Result<World, NodeRun> {
+    let mut world = World::new(seed, bug);
+    world.run(60_000, true)?;
+    world.ways.clear();
+    for node in &mut world.nodes {
+        node.paused_until = 0;
+    }
+    world.run(30_000, false)?;
+    Ok(world)
+}
+
+#[test]
+fn t16_no_run_acts_that_another_node_holds_for_gone() {
+    let (mut evicted, mut changed, mut acted) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let world = simulate(seed, Bug::None);
+        let world = world.unwrap_or_else(|run| panic!("seed {seed}: {run:?} acted and is gone"));
+        // When the trouble is over all act and see each other.
+        for node in &world.nodes {
+            assert!(node.membership.may_act(ms(world.now)), "seed {seed}");
+            let runs: BTreeSet<_> = node.membership.others().map(|member| member.run).collect();
+            let others = world.nodes.iter().map(|node| node.membership.run());
+            let others: BTreeSet<_> = others.filter(|run| *run != node.membership.run()).collect();
+            assert_eq!(runs, others, "seed {seed}");
+        }
+        evicted += world.gone.len();
+        changed += world.current;
+        acted += world.acted;
+    }
+    // It is not for want of trouble, nor of work.
+    assert!(evicted > 300 && changed > 30, "{evicted} gone, {changed} changes of the list");
+    let all = SEEDS * 3 * 90_000 / STEP;
+    assert!(acted > all / 2, "nodes acted in {acted} of {all} steps");
+}
+
+#[test]
+fn t16_the_simulation_notices_planted_bugs() {
+    let bugs =
+        [Bug::AbsenceIsGone, Bug::EvictedRejoins, Bug::CountsFromReply, Bug::RunOutlivesList];
+    for bug in bugs {
+        let noticed = (0..2_000).find(|seed| simulate(*seed, bug).is_err());
+        assert!(noticed.is_some(), "{bug:?}");
+        println!("{bug:?}: seed {noticed:?}");
+    }
+}

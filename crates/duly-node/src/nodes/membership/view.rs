@@ -1,0 +1,143 @@
+//! The view of one coordination shard: who is a member there, and for how long each has stood still.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use duly_core::shard::ShardId;
+use duly_store::{
+    NodeRun,
+    deployment::{Heard, Member},
+};
+
+use super::{ACTS_FOR, DEAD_AFTER, GAP_MAX};
+
+/// The replies of one coordination shard to one run of this node.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) shard: ShardId,
+    /// When the heartbeat was sent whose reply named the members last.
+    heard_at: Option<Duration>,
+    members: Vec<Member>,
+    evicted: BTreeSet<NodeRun>,
+    stands: BTreeMap<NodeRun, Stand>,
+    /// When this node heard first that its run is evicted here.
+    pub(super) evicted_us_at: Option<Duration>,
+    /// Nodes of an older version, while they are members.
+    pub(super) waits_for: Option<Vec<String>>,
+}
+
+/// A run that has not moved: since when, and how much of that time counts.
+#[derive(Debug, Clone, Copy)]
+struct Stand {
+    /// Number of its last heartbeat here; none while it is not listed.
+    number: Option<u64>,
+    /// A moment that the shard's last reply is not older than.
+    counted_to: Duration,
+    still_for: Duration,
+}
+
+impl View {
+    pub(super) const fn new(shard: ShardId) -> Self {
+        Self {
+            shard,
+            heard_at: None,
+            members: Vec::new(),
+            evicted: BTreeSet::new(),
+            stands: BTreeMap::new(),
+            evicted_us_at: None,
+            waits_for: None,
+        }
+    }
+
+    /// Takes the reply to a heartbeat. `watched` are runs whose absence counts as standing still.
+    pub(super) fn heard(
+        &mut self,
+        sent_at: Duration,
+        now: Duration,
+        heard: Heard,
+        us: NodeRun,
+        watched: &BTreeSet<NodeRun>,
+    ) {
+        match heard {
+            Heard::Superseded => {}
+            Heard::Evicted => {
+                let since = self.evicted_us_at.unwrap_or(now);
+                *self = Self { evicted_us_at: Some(since), ..Self::new(self.shard) };
+            }
+            Heard::Waiting(names) => {
+                *self = Self { waits_for: Some(names), ..Self::new(self.shard) };
+            }
+            Heard::Members { mut members, evicted } => {
+                members.retain(|member| member.run != us);
+                self.waits_for = None;
+                self.evicted = evicted.into_iter().collect();
+                self.count_stands(sent_at, now, &members, watched);
+                self.members = members;
+                self.heard_at = Some(sent_at);
+            }
+        }
+    }
+
+    /// Time counts from the moment at which a run was first seen where it stands, not from before: its
+    /// heartbeat may have come in until the reply was sent. A shard that was silent counts from the
+    /// start, as it may have forgotten heartbeats meanwhile.
+    fn count_stands(
+        &mut self,
+        sent_at: Duration,
+        now: Duration,
+        members: &[Member],
+        watched: &BTreeSet<NodeRun>,
+    ) {
+        if !self.is_fresh(sent_at) {
+            self.stands.clear();
+        }
+        let mut before = std::mem::take(&mut self.stands);
+        let listed = members.iter().map(|member| (member.run, Some(member.beats)));
+        let absent = watched.iter().filter(|run| !self.evicted.contains(run));
+        // A run that is listed too takes the place of its absence.
+        for (run, number) in absent.map(|run| (*run, None)).chain(listed) {
+            let stand = match before.get_mut(&run) {
+                Some(stand) if stand.number == number => Stand {
+                    still_for: stand.still_for
+                        + sent_at.saturating_sub(stand.counted_to).min(GAP_MAX),
+                    counted_to: sent_at,
+                    ..*stand
+                },
+                _ => Stand { number, counted_to: now, still_for: Duration::ZERO },
+            };
+            self.stands.insert(run, stand);
+        }
+    }
+
+    /// How long ago the heartbeat was sent whose reply named the members last.
+    pub(super) fn silent_for(&self, now: Duration) -> Option<Duration> {
+        Some(now.saturating_sub(self.heard_at?))
+    }
+
+    /// Whether its last reply counts.
+    pub(super) fn is_fresh(&self, now: Duration) -> bool {
+        self.silent_for(now).is_some_and(|silent| silent < ACTS_FOR)
+    }
+
+    /// Members other than this node.
+    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter()
+    }
+
+    pub(super) const fn evicted(&self) -> &BTreeSet<NodeRun> {
+        &self.evicted
+    }
+
+    /// How long a run has not moved here.
+    pub(super) fn still_for(&self, run: NodeRun) -> Option<Duration> {
+        Some(self.stands.get(&run)?.still_for)
+    }
+
+    /// Runs to be named dead here, each where it stands.
+    pub(super) fn dead(&self) -> impl Iterator<Item = (NodeRun, Option<u64>)> {
+        let dead = self.stands.iter().filter(|(_, stand)| stand.still_for >= DEAD_AFTER);
+        dead.map(|(run, stand)| (*run, stand.number))
+    }
+}

@@ -1,0 +1,256 @@
+//! Several nodes and three coordination shards: lost, cut off from one node, changed.
+
+use duly_core::shard::ShardId;
+use duly_store::NodeRun;
+
+use super::flaky::Cut;
+use super::nodes::Together;
+use super::*;
+
+const COORDINATORS: [ShardId; 3] = [ShardId(0), ShardId(1), ShardId(2)];
+
+impl Together {
+    async fn of_three() -> Self {
+        Self::coordinated_by(&COORDINATORS, 3).await
+    }
+
+    fn runs(&self) -> Vec<NodeRun> {
+        self.worlds.iter().map(|world| world.handle.0.nodes.run()).collect()
+    }
+
+    /// Whether each node may begin something.
+    fn acting(&self) -> Vec<bool> {
+        self.worlds.iter().map(|world| world.handle.health().cut_off_for.is_none()).collect()
+    }
+
+    /// How many members each node sees.
+    fn seen(&self) -> Vec<usize> {
+        self.worlds.iter().map(|world| world.handle.members().len()).collect()
+    }
+
+    /// Has the heartbeats of every node fare like this.
+    fn cut_all(&self, coordinator: ShardId, cut: Option<Cut>) {
+        for world in &self.worlds {
+            world.flaky.cut_from(coordinator, cut);
+        }
+    }
+
+    /// Schedules a timer that is due, and ends it.
+    async fn fires(&mut self, id: &str) {
+        self.worlds[0].schedule(id, ms(0), A).await;
+        self.pass(500).await;
+        let mut calls: Vec<_> = self.worlds.iter_mut().filter_map(World::try_call).collect();
+        assert_eq!(calls.len(), 1, "{id} is sent once");
+        calls.remove(0).answer(Delivery::Confirmed);
+        self.pass(100).await;
+        assert_eq!(self.worlds[0].state(id).await, State::Finished);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_one_coordination_shard_may_be_lost() {
+    let mut nodes = Together::of_three().await;
+    let before = nodes.runs();
+    for lost in COORDINATORS {
+        for cut in [Cut::Refused, Cut::Both, Cut::Replies] {
+            nodes.cut_all(lost, Some(cut));
+            for _ in 0..100 {
+                nodes.pass(50).await;
+                assert_eq!(nodes.acting(), [true; 3], "without {lost:?}, {cut:?}");
+            }
+            assert_eq!(nodes.seen(), [3; 3]);
+            nodes.fires(&format!("without-{}-{cut:?}", lost.0)).await;
+            nodes.cut_all(lost, None);
+            nodes.pass(12_000).await;
+            assert_eq!(nodes.runs(), before, "nobody was evicted: {lost:?}, {cut:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_acts_without_a_majority_and_all_resume() {
+    let mut nodes = Together::of_three().await;
+    let before = nodes.runs();
+    nodes.cut_all(COORDINATORS[0], Some(Cut::Refused));
+    nodes.cut_all(COORDINATORS[2], Some(Cut::Both));
+    nodes.pass(1_550).await;
+    assert_eq!(nodes.acting(), [false; 3]);
+    nodes.worlds[0].schedule("a", ms(0), A).await;
+    nodes.pass(10_000).await;
+    assert!(nodes.worlds.iter_mut().all(|world| world.try_call().is_none()));
+    nodes.cut_all(COORDINATORS[2], None);
+    // A heartbeat that hangs is given up after a second.
+    nodes.pass(1_500).await;
+    assert_eq!((nodes.acting(), nodes.seen()), (vec![true; 3], vec![3; 3]));
+    let calls = nodes.worlds.iter_mut().filter_map(World::try_call).count();
+    assert_eq!((calls, nodes.runs()), (1, before));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t16_a_network_cut_between_one_node_and_one_master_stops_nothing() {
+    for cut in [Cut::Both, Cut::Replies, Cut::Refused] {
+        let mut nodes = Together::of_three().await;
+        let (before, owner) = (nodes.runs(), nodes.owner());
+        nodes.worlds[owner].schedule("long", ms(0), A).await;
+        nodes.pass(50).await;
+        let call = nodes.worlds[owner].call().await;
+        nodes.worlds[owner].flaky.cut_from(COORDINATORS[1], Some(cut));
+        for _ in 0..200 {
+            nodes.pass(50).await;
+            assert_eq!(nodes.acting(), [true; 3], "{cut:?}");
+        }
+        assert_eq!((nodes.seen(), nodes.owner()), (vec![3; 3], owner), "{cut:?}");
+        assert!(nodes.worlds.iter_mut().all(|world| world.try_call().is_none()));
+        let view = nodes.worlds[owner].view("long").await;
+        assert_eq!((view.state, view.attempts()), (State::InFlight, 1), "nobody ended its lease");
+        call.answer(Delivery::Confirmed);
+        nodes.fires("next").await;
+        nodes.worlds[owner].flaky.cut_from(COORDINATORS[1], None);
+        nodes.pass(5_000).await;
+        assert_eq!(nodes.runs(), before, "{cut:?}");
+        nodes.pass(7_000).await;
+        let is_new = nodes.runs()[owner] != before[owner];
+        assert_eq!(is_new, cut != Cut::Replies, "a shard evicted it: it counts that one again");
+        nodes.pass(3_000).await;
+        assert_eq!((nodes.acting(), nodes.seen()), (vec![true; 3], vec![3; 3]));
+        nodes.fires("last").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t16_a_node_without_a_majority_stops_and_others_go_on() {
+    let mut nodes = Together::of_three().await;
+    let owner = nodes.owner();
+    nodes.worlds[owner].schedule("sent", ms(0), A).await;
+    nodes.pass(50).await;
+    let sent = nodes.worlds[owner].call().await;
+    // This one is claimed, and the answer is on its way back.
+    let claimed = nodes.worlds[owner].flaky.hold_claim();
+    nodes.worlds[owner].schedule("claimed", ms(0), B).await;
+    nodes.pass(50).await;
+    for coordinator in &COORDINATORS[..2] {
+        nodes.worlds[owner].flaky.cut_from(*coordinator, Some(Cut::Both));
+    }
+    nodes.pass(1_550).await;
+    let acting: Vec<_> = (0..3).map(|i| i != owner).collect();
+    assert_eq!(nodes.acting(), acting);
+    claimed.notify_one();
+    nodes.pass(1_450).await;
+    assert!(nodes.worlds[owner].try_call().is_none(), "what it had claimed it does not send");
+    let mut calls: Vec<_> =
+        nodes.worlds.iter_mut().flat_map(|world| std::iter::from_fn(|| world.try_call())).collect();
+    calls.sort_by(|a, b| a.envelope.id.cmp(&b.envelope.id));
+    let ids: Vec<_> = calls.iter().map(|call| call.envelope.id.as_str()).collect();
+    assert_eq!(ids, ["claimed", "sent"], "the others send it within 3 s");
+    assert_eq!(calls[1].envelope.attempt, 2);
+    assert!(nodes.worlds[0].view("sent").await.maybe_delivered());
+    for call in calls {
+        call.answer(Delivery::Confirmed);
+    }
+    sent.answer(Delivery::Rejected { reason: "too late".to_owned() });
+    nodes.pass(100).await;
+    for id in ["claimed", "sent"] {
+        assert_eq!(nodes.worlds[0].state(id).await, State::Finished);
+    }
+    // It can say so at the third shard still.
+    assert_ne!(nodes.owner_seen_by((owner + 1) % 3), owner);
+    for coordinator in &COORDINATORS[..2] {
+        nodes.worlds[owner].flaky.cut_from(*coordinator, None);
+    }
+    nodes.pass(4_000).await;
+    assert_eq!((nodes.acting(), nodes.seen()), (vec![true; 3], vec![3; 3]));
+    nodes.fires("last").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_no_majority_hears_keeps_no_shard_to_itself() {
+    let mut nodes = Together::of_three().await;
+    let owner = nodes.owner();
+    // One master is away for all, and one for the owner: nothing can be evicted by a majority.
+    nodes.cut_all(COORDINATORS[0], Some(Cut::Refused));
+    nodes.worlds[owner].flaky.cut_from(COORDINATORS[1], Some(Cut::Both));
+    nodes.pass(3_000).await;
+    nodes.worlds[owner].schedule("a", ms(0), A).await;
+    nodes.pass(1_000).await;
+    let calls: Vec<_> = (0..3).filter(|i| nodes.worlds[*i].try_call().is_some()).collect();
+    assert!(calls.len() == 1 && calls != [owner], "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_forgot_its_members_takes_them_in_again() {
+    let mut nodes = Together::of_three().await;
+    let before = nodes.runs();
+    for forgets in COORDINATORS {
+        nodes.store.forget_members(forgets).unwrap();
+        for _ in 0..60 {
+            nodes.pass(50).await;
+            assert_eq!(nodes.acting(), [true; 3]);
+        }
+    }
+    // All at once, as when every server failed over.
+    for forgets in COORDINATORS {
+        nodes.store.forget_members(forgets).unwrap();
+    }
+    nodes.pass(12_000).await;
+    assert_eq!((nodes.seen(), nodes.runs()), (vec![3; 3], before));
+    nodes.fires("a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_list_of_coordinators_makes_new_runs() {
+    let mut nodes = Together::of_three().await;
+    let before = nodes.runs();
+    nodes.worlds[nodes.owner()].schedule("long", ms(0), A).await;
+    nodes.pass(50).await;
+    let owner = nodes.owner();
+    let old = nodes.worlds[owner].call().await;
+    nodes.store.change_coordinators(&[ShardId(3), ShardId(4), ShardId(1)]).unwrap();
+    nodes.pass(1_000).await;
+    assert_eq!(nodes.acting(), [true; 3]);
+    assert!(nodes.runs().iter().zip(&before).all(|(now, before)| now != before));
+    assert_eq!(nodes.worlds[0].view("long").await.attempts(), 1, "its lease is good for a while");
+    nodes.pass(2_500).await;
+    assert_eq!(nodes.seen(), [3; 3], "the old runs are evicted");
+    let mut again: Vec<_> = nodes.worlds.iter_mut().filter_map(World::try_call).collect();
+    assert_eq!(again.len(), 1);
+    assert_eq!(again[0].envelope.attempt, 2);
+    again.remove(0).answer(Delivery::Confirmed);
+    drop(old);
+    nodes.pass(100).await;
+    assert_eq!(nodes.worlds[0].state("long").await, State::Finished);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_waits_for_old_nodes_is_ready_and_begins_nothing() {
+    let mut nodes = Together::coordinated_by(&COORDINATORS, 1).await;
+    nodes.worlds[0].flaky.waits_for(Some(&["old-1", "old-2"]));
+    nodes.pass(2_000).await;
+    let health = nodes.worlds[0].handle.health();
+    assert_eq!(
+        (health.cut_off_for, health.waits_for),
+        (None, vec!["old-1".into(), "old-2".into()])
+    );
+    nodes.worlds[0].schedule("a", ms(0), A).await;
+    nodes.pass(3_000).await;
+    assert!(nodes.worlds[0].try_call().is_none());
+    nodes.worlds[0].flaky.waits_for(None);
+    nodes.pass(1_000).await;
+    nodes.worlds[0].call().await.answer(Delivery::Confirmed);
+    assert_eq!(nodes.worlds[0].handle.health().waits_for, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_says_goodbye_to_every_coordination_shard() {
+    let nodes = Together::of_three().await;
+    let gone = nodes.runs()[0];
+    // One does not answer, and that keeps it no longer than a heartbeat may take.
+    nodes.worlds[0].flaky.cut_from(COORDINATORS[1], Some(Cut::Both));
+    let handle = nodes.worlds[0].handle.clone();
+    let drain = tokio::spawn(async move { handle.drain().await });
+    nodes.pass(1_100).await;
+    assert!(drain.is_finished());
+    for world in &nodes.worlds[1..] {
+        let members = world.handle.members();
+        assert!(members.len() == 2 && members.iter().all(|member| member.run != gone));
+    }
+}

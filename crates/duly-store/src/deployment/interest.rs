@@ -1,0 +1,85 @@
+//! Which namespaces calls wait for at a node, in a few bytes.
+
+use duly_core::NamespaceName;
+
+/// A set of namespaces in 256 bytes that may hold more than was put in, and never less: one bit for
+/// each of 2,048 classes of names (a Bloom filter of one hash).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// Empty, or [`Interest::BYTES`] long.
+    bits: Vec<u8>,
+}
+
+impl Interest {
+    const BYTES: usize = 256;
+
+    /// Puts a namespace in.
+    pub fn insert(&mut self, namespace: &NamespaceName) {
+        let (byte, bit) = Self::place(namespace);
+        self.bits.resize(Self::BYTES, 0);
+        self.bits[byte] |= bit;
+    }
+
+    /// Whether the namespace may be in it.
+    pub fn contains(&self, namespace: &NamespaceName) -> bool {
+        let (byte, bit) = Self::place(namespace);
+        self.bits.get(byte).is_some_and(|held| held & bit != 0)
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.bits.is_empty()
+    }
+
+    /// As text: hexadecimal digits, none when it holds nothing.
+    pub fn to_text(&self) -> String {
+        self.bits.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// From text; what is no such text holds nothing.
+    pub fn from_text(text: &str) -> Self {
+        let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+        let bits: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+        Self { bits: bits.filter(|bits| bits.len() == Self::BYTES).unwrap_or_default() }
+    }
+
+    /// Every node has to place a name alike: FNV-1a, 64 bits.
+    fn place(namespace: &NamespaceName) -> (usize, u8) {
+        let hash = namespace.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let bit = (hash ^ (hash >> 32)) % (Self::BYTES as u64 * 8);
+        (usize::try_from(bit / 8).unwrap_or(0), 1 << (bit % 8))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interest_holds_what_was_put_in_and_little_else() {
+        let name = |i: u32| NamespaceName::new(&format!("tenant-{i}")).unwrap();
+        let mut interest = Interest::default();
+        assert!(interest.is_empty() && !interest.contains(&name(1)));
+        for i in 0..50 {
+            interest.insert(&name(i));
+        }
+        assert!((0..50).all(|i| interest.contains(&name(i))));
+        let more = (50..1_050).filter(|i| interest.contains(&name(*i))).count();
+        assert!(more < 60, "{more} of 1,000");
+        assert_eq!(Interest::from_text(&interest.to_text()), interest);
+        for text in ["", "0", "zz", "00", "\u{e4}\u{e4}"] {
+            assert!(Interest::from_text(text).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_place_of_a_name_is_frozen() {
+        let mut interest = Interest::default();
+        interest.insert(&NamespaceName::new("orders").unwrap());
+        let text = interest.to_text();
+        let at = text.find(|digit| digit != '0').unwrap();
+        assert_eq!((at, &text[at..=at]), (438, "4"));
+    }
+}
