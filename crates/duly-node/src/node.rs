@@ -135,6 +135,8 @@ impl Node {
         let guarded = Arc::clone(&shared);
         supervise::spawn("beats".to_owned(), guarded, Arc::default(), nodes::run);
         let guarded = Arc::clone(&shared);
+        let noting = Arc::clone(&shared);
+        supervise::spawn("progress".to_owned(), noting, Arc::default(), nodes::progress::run);
         supervise::spawn("allotments".to_owned(), Arc::clone(&shared), Arc::default(), allot::run);
         supervise::spawn("announcements".to_owned(), guarded, Arc::default(), nodes::listen);
         shared.ring_all();

@@ -17,6 +17,7 @@
 mod announce;
 mod beats;
 pub(crate) mod membership;
+pub(crate) mod progress;
 mod suspects;
 
 use std::{

@@ -93,10 +93,10 @@ pub(crate) async fn identify(
         record = read(router, &claim).await.map_err(failed)?;
     }
     let record = record.ok_or_else(|| failed(damaged("a deployment without a record")))?;
-    let Record { identity, list, is_complete, .. } = vetted(record, options, &address)?;
+    let Record { format, identity, list, is_complete } = vetted(record, options, &address)?;
     if !is_complete {
         let list = CoordinatorList::read(&list, "").map_err(failed)?;
-        mark_all(router, &identity, &list).await.map_err(failed)?;
+        mark_all(router, &identity, &list, format == FORMAT.to_string()).await.map_err(failed)?;
         read(router, &["complete", &identity.id]).await.map_err(failed)?;
     }
     Ok(identity)
@@ -168,37 +168,50 @@ async fn surviving(
 }
 
 /// Writes the marker of every shard that has none.
-async fn mark_all(router: &Router, identity: &Identity, list: &CoordinatorList) -> Result<()> {
-    let marks = (0..identity.shards).map(|shard| mark(router, ShardId(shard), identity, list));
+async fn mark_all(
+    router: &Router,
+    identity: &Identity,
+    list: &CoordinatorList,
+    is_sealed: bool,
+) -> Result<()> {
+    let note = Note { is_sealed, ..Note::default() };
+    let marks = (0..identity.shards).map(ShardId).map(|shard| {
+        let call = Call::new(Script::Mark, arguments(identity, list, note));
+        marked(router, place(shard, identity.shards), call)
+    });
     stream::iter(marks).buffer_unordered(AT_ONCE).try_collect::<()>().await
 }
 
-async fn mark(
-    router: &Router,
-    shard: ShardId,
-    identity: &Identity,
-    list: &CoordinatorList,
-) -> Result<()> {
-    let call = Call::new(Script::Mark, arguments(identity, list, [false, false]));
-    let mut reply = Reply::list(router.call(place(shard, identity.shards), call).await?)?;
+/// Writes a marker.
+///
+/// # Errors
+/// The shard belongs to another deployment, or does not answer.
+pub(crate) async fn marked(router: &Router, shard: ShardId, call: Call) -> Result<()> {
+    let mut reply = Reply::list(router.call(shard, call).await?)?;
     if reply.text()? == "OK" {
         return Ok(());
     }
     let other = reply.text()?;
-    let reason = format!("shard {} belongs to another deployment, of id {other}", shard.0);
-    Err(damaged(reason))
+    Err(damaged(format!("a shard belongs to another deployment, of id {other}")))
 }
 
-/// Arguments of `mark.lua`; `confirms` a rollback, `restores` the record of the deployment.
-pub(crate) fn arguments(
-    identity: &Identity,
-    list: &CoordinatorList,
-    [confirms, restores]: [bool; 2],
-) -> Vec<Vec<u8>> {
+/// What is noted in a marker besides.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Note {
+    /// An operator confirms that the shard was rolled back.
+    pub(crate) confirms: bool,
+    /// The record of the deployment is restored, in shard 0.
+    pub(crate) restores: bool,
+    /// No node of an older build can act any more.
+    pub(crate) is_sealed: bool,
+}
+
+/// Arguments of `mark.lua`.
+pub(crate) fn arguments(identity: &Identity, list: &CoordinatorList, note: Note) -> Vec<Vec<u8>> {
     let [own, before] = list.texts();
     let texts = [identity.id.clone(), identity.shards.to_string(), FORMAT.to_string()];
     let texts = texts.into_iter().chain([identity.name.clone(), own, before]);
-    let flags = [confirms, restores].map(flag);
+    let flags = [note.confirms, note.restores, note.is_sealed].map(flag);
     texts.map(String::into_bytes).chain(flags).collect()
 }
 

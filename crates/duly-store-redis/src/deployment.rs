@@ -20,6 +20,7 @@ use crate::{
     keys,
     link::Call,
     marker::{CoordinatorList, Identity},
+    older::Older,
     record::{self, Lease, Record},
     reply::Reply,
     rollback::Rollbacks,
@@ -49,6 +50,7 @@ pub(crate) struct Deployment {
     pub(crate) settling_list: Arc<tokio::sync::Mutex<()>>,
     /// Looks in a row for which another list did better.
     pub(crate) better_for: AtomicU32,
+    pub(crate) older: Older,
     pub(crate) rollbacks: Rollbacks,
     pub(crate) wakeups: Vec<watch::Sender<u64>>,
     pub(crate) announced: broadcast::Sender<Announcement>,
@@ -91,6 +93,7 @@ impl Deployment {
         router: Router,
         identity: Identity,
         list: CoordinatorList,
+        is_sealed: bool,
         on_rollback: OnRollback,
     ) -> Self {
         let shards = identity.shards;
@@ -102,6 +105,7 @@ impl Deployment {
             list: Mutex::new(list),
             settling_list: Arc::default(),
             better_for: AtomicU32::default(),
+            older: Older::new(is_sealed),
             rollbacks: Rollbacks::new(shards, on_rollback),
             wakeups: (0..shards).map(|_| watch::Sender::new(0)).collect(),
             announced: broadcast::Sender::new(ANNOUNCEMENTS),

@@ -69,6 +69,7 @@ mod link;
 mod marker;
 mod namespaces;
 mod nodes;
+mod older;
 mod open;
 mod options;
 mod rate;

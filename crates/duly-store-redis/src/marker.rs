@@ -20,8 +20,8 @@ pub(crate) const FORMAT: u8 = 5;
 pub(crate) const UNMARKED_FORMAT: u8 = 4;
 
 /// Fields of a marker, in the order in which [`Marker::read`] takes their values.
-pub(crate) const FIELDS: [&str; 8] =
-    ["id", "shards", "format", "name", "list", "prev", "progress", "held"];
+pub(crate) const FIELDS: [&str; 9] =
+    ["id", "shards", "format", "name", "list", "prev", "progress", "held", "sealed"];
 
 /// A deployment, as each of its markers tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub(crate) struct Marker {
     pub(crate) progress: u64,
     /// By how many milliseconds the shard was rolled back, until an operator confirms it.
     pub(crate) held: Option<u64>,
+    /// No node of an older build can act any more (`older.rs`).
+    pub(crate) is_sealed: bool,
 }
 
 /// The coordination shards, with the list that they followed.
@@ -73,7 +75,8 @@ impl Marker {
         let identity = Identity { id, shards, name };
         let list = CoordinatorList::read(&list, &before)?;
         let progress = number(next()?).unwrap_or(0);
-        Ok(Some(Self { identity, format, list, progress, held: number(next()?) }))
+        let (held, is_sealed) = (number(next()?), next()?.is_some());
+        Ok(Some(Self { identity, format, list, progress, held, is_sealed }))
     }
 }
 

@@ -27,6 +27,10 @@ impl duly_store::Deployment for RedisStore {
     fn beat(&self, coordinator: ShardId, beat: Beat) -> StoreFuture<'_, Heard> {
         async move {
             self.own(coordinator)?;
+            let older = self.deployment.older_members().await?;
+            if !older.is_empty() {
+                return Ok(Heard::Waiting(older));
+            }
             let arguments = arguments(beat);
             let mut reply = self.deployment.ask(coordinator, Script::Beat, arguments).await?;
             match reply.text()?.as_str() {
@@ -35,7 +39,6 @@ impl duly_store::Deployment for RedisStore {
                     self.settle_list(coordinator, CoordinatorList::from_reply(&mut reply)?);
                     Ok(Heard::Superseded)
                 }
-                "WAITING" => waiting(&mut reply),
                 _ => members(&mut reply),
             }
         }
@@ -163,14 +166,6 @@ fn arguments(beat: Beat) -> Vec<Vec<u8>> {
         arguments.extend([run_name(run).into_bytes(), last_seen.map_or_else(Vec::new, digits)]);
     }
     arguments
-}
-
-fn waiting(reply: &mut Reply) -> Result<Heard> {
-    let mut names = Vec::new();
-    while !reply.is_done() {
-        names.push(reply.text()?);
-    }
-    Ok(Heard::Waiting(names))
 }
 
 fn members(reply: &mut Reply) -> Result<Heard> {

@@ -35,7 +35,7 @@ pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError
         .look_around()
         .await
         .map_err(|reason| OpenError::Unreachable { address: address.servers[0].clone(), reason })?;
-    let (mut lists, mut progress) = (Vec::new(), Vec::new());
+    let (mut lists, mut progress, mut is_sealed) = (Vec::new(), Vec::new(), false);
     for (shard, marker) in bootstrap::markers(&router, identity.shards).await {
         // A shard that does not answer is looked at again while the node runs.
         if let Ok(marker) = marker {
@@ -43,6 +43,7 @@ pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError
             if let Some(marker) = marker.filter(|marker| marker.identity == identity) {
                 lists.push(marker.list);
                 progress.push((shard, marker.progress));
+                is_sealed |= marker.is_sealed;
             }
         }
     }
@@ -51,7 +52,7 @@ pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError
         address: address.servers[0].clone(),
         reason: "no shard tells which are the coordination shards".to_owned(),
     })?;
-    let deployment = Deployment::new(router, identity, list, options.on_rollback);
+    let deployment = Deployment::new(router, identity, list, is_sealed, options.on_rollback);
     for (shard, progress) in progress {
         deployment.rollbacks.saw(shard, progress);
     }

@@ -5,10 +5,11 @@ use duly_store::{Repaired, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
-    bootstrap,
+    bootstrap::{self, Note},
     change::{AT_ONCE, digits},
     deployment::Deployment,
     error::damaged,
+    link::Call,
     marker::{CoordinatorList, Mark},
     script::Script,
 };
@@ -54,11 +55,9 @@ impl Deployment {
     /// Writes the marker of a shard.
     async fn mark(&self, shard: ShardId, list: &CoordinatorList, confirms: bool) -> Result<()> {
         let restores = shard == ShardId(0);
-        let arguments = bootstrap::arguments(&self.identity, list, [confirms, restores]);
-        let mut reply = self.ask(shard, Script::Mark, arguments).await?;
-        if reply.text()? != "OK" {
-            return Err(damaged("another deployment has taken the shard meanwhile"));
-        }
+        let note = Note { confirms, restores, is_sealed: restores || self.older.is_sealed() };
+        let arguments = bootstrap::arguments(&self.identity, list, note);
+        bootstrap::marked(&self.router, shard, Call::new(Script::Mark, arguments)).await?;
         self.router.set_mark(shard, Mark::Own);
         Ok(())
     }

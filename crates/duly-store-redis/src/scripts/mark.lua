@@ -3,7 +3,8 @@
 -- KEYS  seq
 -- ARGV  1 deployment id  2 shards  3 format  4 name  5 list of coordination shards  6 the list before it,
 --       or ''  7 '1' to confirm a rollback: the shard takes calls again
---       8 '1' to restore the record of the deployment, in shard 0
+--       8 '1' to restore the record of the deployment, in shard 0  9 '1' when no node of an older build can
+--       act any more
 -- reply OK | FOREIGN id (the shard belongs to another deployment)
 local key, id = K .. 'marker', ARGV[1]
 local found = call('HGET', key, 'id')
@@ -12,6 +13,7 @@ if not found then
   write('HSET', key, 'id', id, 'shards', ARGV[2], 'format', ARGV[3], 'name', ARGV[4], 'list', ARGV[5], 'prev', ARGV[6])
 end
 if ARGV[7] == '1' then write('HDEL', key, 'held') end
+if ARGV[9] == '1' then write('HSET', key, 'sealed', '1') end
 if ARGV[8] == '1' then
   write('HSET', K .. 'deployment', 'format', ARGV[3], 'shards', ARGV[2], 'name', ARGV[4], 'id', id, 'state', 'complete')
   write('SET', K .. 'members', 'sealed')

@@ -16,6 +16,7 @@ mod lists;
 mod lost;
 mod marker;
 mod model;
+mod older;
 mod shards;
 mod way;
 

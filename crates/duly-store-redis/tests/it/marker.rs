@@ -16,7 +16,7 @@ const LATER: Millis = Millis::from_secs(3_600);
 const SHARDS: u16 = 8;
 
 /// The record of the deployment, in shard 0.
-const RECORD: &str = "duly:{17q}:deployment";
+pub(crate) const RECORD: &str = "duly:{17q}:deployment";
 
 fn nodes(store: &RedisStore) -> &dyn Deployment {
     Store::deployment(store).expect("nodes share it")
@@ -28,7 +28,7 @@ fn markers(port: u16) -> Vec<String> {
 }
 
 /// Makes the database one of a build that knew no markers.
-fn make_older(port: u16) {
+pub(crate) fn make_older(port: u16) {
     for marker in markers(port) {
         assert_eq!(tell(port, &format!("DEL {marker}")), ":1");
     }

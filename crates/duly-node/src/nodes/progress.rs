@@ -1,0 +1,29 @@
+//! Moves the progress of this node's shards forward, by which a store notices that a shard came back with
+//! older data.
+
+use std::{sync::Arc, time::Duration};
+
+use super::Part;
+use crate::{phase::Phase, state::Shared};
+
+/// Time between two moves. A rollback that is reported is longer.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// The loop; ends when the node stops. Nothing to do where the store is not shared.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let Some(deployment) = shared.store.deployment() else {
+        return;
+    };
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(EVERY) => {}
+            () = shared.phases.reached(Phase::Draining) => return,
+        }
+        let now = shared.clock.boot();
+        let is_ours = |shard: &_| shared.nodes.part(*shard, now) == Part::Ours;
+        let ours = shared.shards().filter(is_ours).collect();
+        if let Err(error) = deployment.note_progress(ours).await {
+            shared.log_store_error("progress of shards", &error);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The upgrade from nodes of format 4, which keep members in shard 0 and know no markers.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use duly_store::{
+    NodeRun, Store,
+    deployment::{Beat, Heard, Interest, Presence},
+};
+use duly_store_redis::{OpenError, RedisStore};
+
+use crate::{
+    calls::{open, options, refused, until},
+    marker::{RECORD, make_older},
+    server::{Server, tell},
+};
+
+/// The script by which a node of format 4 says that it is alive.
+const HEARTBEAT: &str = include_str!("../golden/format-4-heartbeat.lua");
+
+/// A node of format 4.
+struct OldNode {
+    connection: redis::aio::MultiplexedConnection,
+    run: u64,
+}
+
+impl OldNode {
+    async fn new(server: &Server, run: u64) -> Self {
+        let client = redis::Client::open(server.url()).expect("a URL");
+        let connection = client.get_multiplexed_async_connection().await;
+        Self { connection: connection.expect("the server is there"), run }
+    }
+
+    /// Sends a heartbeat; an error means that the node may not act.
+    async fn beat(&mut self, presence: &str) -> Result<(), redis::RedisError> {
+        let mut call = redis::cmd("EVAL");
+        call.arg(HEARTBEAT).arg(1).arg("duly:{17q}:seq");
+        call.arg(format!("{:016x}", self.run)).arg(presence).arg(1).arg(1).arg("old-node").arg("");
+        call.query_async::<redis::Value>(&mut self.connection).await.map(drop)
+    }
+}
+
+/// A heartbeat of a node of this build.
+async fn heard(store: &RedisStore, run: u64) -> Heard {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    let nodes = Store::deployment(store).expect("nodes share it");
+    let list = nodes.coordinators();
+    let beat = Beat {
+        list: list.version,
+        number: NUMBER.fetch_add(1, Ordering::Relaxed),
+        run: NodeRun(run),
+        name: "new-node".to_owned(),
+        protocols: (2, 2),
+        presence: Presence::Here,
+        waits: Interest::default(),
+        dead: Vec::new(),
+    };
+    nodes.beat(list.shards[0], beat).await.expect("it is answered")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_and_new_nodes_never_act_at_the_same_time() {
+    let server = Server::start(&[]);
+    drop(open(&options(&server.url(), 4)).await);
+    make_older(server.port());
+    let mut leaves = OldNode::new(&server, 1).await;
+    let mut dies = OldNode::new(&server, 2).await;
+    let mut is_cut_off = OldNode::new(&server, 3).await;
+    for node in [&mut leaves, &mut dies, &mut is_cut_off] {
+        node.beat("joining").await.expect("it joins");
+    }
+    let store = open(&options(&server.url(), 4)).await;
+    // While an old node beats, no new one is a member, however long that is.
+    for _ in 0..20 {
+        let Heard::Waiting(names) = heard(&store, 10).await else { panic!("an old node acts") };
+        assert!(names.iter().any(|name| name == "old-node"), "{names:?}");
+        for node in [&mut leaves, &mut dies] {
+            node.beat("here").await.expect("it goes on");
+        }
+        tokio::time::sleep(Duration::from_millis(120)).await;
+    }
+    assert_eq!(tell(server.port(), &format!("HGET {RECORD} format")), "4", "they may start again");
+    // One that says nothing any more was evicted, and the others stay.
+    let Heard::Waiting(names) = heard(&store, 10).await else { panic!("an old node acts") };
+    assert_eq!(names.len(), 2);
+    leaves.beat("left").await.expect("it leaves");
+    let Heard::Waiting(_) = heard(&store, 10).await else { panic!("an old node acts") };
+    until("the one that died is evicted", async || {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        matches!(heard(&store, 10).await, Heard::Members { .. }).then_some(())
+    })
+    .await;
+    // From now on none of them comes back, whatever it tries.
+    for node in [&mut leaves, &mut dies, &mut is_cut_off] {
+        for presence in ["joining", "here", "leaving"] {
+            node.beat(presence).await.expect_err("it never acts again");
+        }
+    }
+    assert_eq!(tell(server.port(), &format!("HGET {RECORD} format")), "5", "none starts again");
+    // A node that starts later knows it from any shard.
+    let second = RedisStore::open(&options(&server.url(), 4)).await.expect("it opens");
+    assert!(
+        matches!(heard(&second, 11).await, Heard::Members { members, .. } if members.len() == 2)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_of_a_format_that_nobody_here_reads_is_refused() {
+    let server = Server::start(&[]);
+    drop(open(&options(&server.url(), 4)).await);
+    for format in ["3", "6"] {
+        tell(server.port(), &format!("HSET {RECORD} format {format}"));
+        let error = RedisStore::open(&options(&server.url(), 4)).await.expect_err("it is refused");
+        assert!(matches!(error, OpenError::Format { .. }), "{error}");
+    }
+    let said = refused(&options(&server.url(), 4)).await;
+    assert!(said.contains("format 6"), "{said}");
+}
