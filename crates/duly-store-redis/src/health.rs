@@ -45,8 +45,13 @@ impl Deployment {
             }
         }
         let unavailable = self.unavailable_shards().await;
-        let mut warnings: Vec<_> =
-            unavailable.iter().map(|(shard, mark)| mark.fault(*shard)).collect();
+        let mut warnings: Vec<_> = unavailable
+            .chunk_by(|(_, before), (_, after)| before == after)
+            .map(|alike| {
+                let shards: Vec<_> = alike.iter().map(|(shard, _)| *shard).collect();
+                alike[0].1.fault(&shards)
+            })
+            .collect();
         let mut reasons = Vec::from_iter(skew::too_far_apart(&readings));
         // While one server answers, calls for its shards are carried out.
         if readings.is_empty() { &mut reasons } else { &mut warnings }.append(&mut silent);
@@ -75,10 +80,10 @@ impl Deployment {
             let _later = self.look_at_marker(shard).await;
         });
         looks.await;
-        all()
-            .map(|shard| (shard, self.router.mark(shard)))
-            .filter(|(_, mark)| *mark != Mark::Own)
-            .collect()
+        let marks = all().map(|shard| (shard, self.router.mark(shard)));
+        let mut unavailable: Vec<_> = marks.filter(|(_, mark)| *mark != Mark::Own).collect();
+        unavailable.sort_by_key(|(_, mark)| mark.as_u8());
+        unavailable
     }
 
     /// Sums up the shards that answer, keeps what was found, and finishes what was left half done.

@@ -165,23 +165,25 @@ impl Mark {
         }
     }
 
-    /// The fault of a shard, and its remedy.
-    pub(crate) fn fault(self, shard: ShardId) -> String {
-        let shard = shard.0;
+    /// The fault of these shards, and its remedy.
+    pub(crate) fn fault(self, shards: &[ShardId]) -> String {
+        let list: Vec<_> = shards.iter().map(|shard| shard.0.to_string()).collect();
+        let list = list.join(",");
         let (fault, remedy) = match self {
-            Self::Own => return format!("shard {shard} holds the data of this deployment"),
+            Self::Own => return format!("shard {list}: its data is that of this deployment"),
             Self::Missing => (
-                "has lost its data (it holds no marker)",
-                "restore its server from a backup, or accept the loss",
+                "no marker, so the data is lost",
+                "restore the server from a backup, or accept the loss",
             ),
             Self::Foreign => (
-                "holds the data of another deployment",
+                "data of another deployment",
                 "give each deployment a database of its own, or empty the shard and accept the loss",
             ),
-            Self::RolledBack => {
-                ("came back with older data and is held", "look at what is missing, and confirm it")
-            }
+            Self::RolledBack => (
+                "older data than before, so the shard is held",
+                "look at what is missing, and confirm it",
+            ),
         };
-        format!("shard {shard} {fault}: {remedy} with `duly store repair --shard {shard}`")
+        format!("shard {list}: {fault}; {remedy} with `duly store repair --shard {list}`")
     }
 }

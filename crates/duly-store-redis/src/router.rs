@@ -152,7 +152,9 @@ impl Router {
         match (Mark::from_u8(before), mark) {
             (before, after) if before == after => {}
             (_, Mark::Own) => tracing::info!(shard = shard.0, "the shard takes calls again"),
-            _ => tracing::error!("{}; until then calls for it are unavailable", mark.fault(shard)),
+            _ => {
+                tracing::error!("{}; until then calls for it are unavailable", mark.fault(&[shard]))
+            }
         }
     }
 
@@ -513,7 +515,10 @@ fn fill(
 
 /// The port's error for a call to a shard that takes none; nothing was done.
 fn unmarked(shard: ShardId, mark: Mark) -> Error {
-    Error::Unavailable { reason: mark.fault(shard), retry_after: duly_core::Millis::from_secs(5) }
+    Error::Unavailable {
+        reason: mark.fault(&[shard]),
+        retry_after: duly_core::Millis::from_secs(5),
+    }
 }
 
 /// The port's error for a call that a server refused; nothing was done.

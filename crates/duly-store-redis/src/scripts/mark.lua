@@ -10,7 +10,8 @@ local key, id = K .. 'marker', ARGV[1]
 local found = call('HGET', key, 'id')
 if found and found ~= id then return { 'FOREIGN', found } end
 if not found then
-  write('HSET', key, 'id', id, 'shards', ARGV[2], 'format', ARGV[3], 'name', ARGV[4], 'list', ARGV[5], 'prev', ARGV[6])
+  write('HSET', key, 'id', id, 'shards', ARGV[2], 'format', ARGV[3], 'name', ARGV[4], 'list', ARGV[5], 'prev', ARGV[6],
+    'progress', now_text)
 end
 if ARGV[7] == '1' then write('HDEL', key, 'held') end
 if ARGV[9] == '1' then write('HSET', key, 'sealed', '1') end

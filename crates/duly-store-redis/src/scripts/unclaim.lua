@@ -4,6 +4,7 @@
 -- KEYS  seq
 -- ARGV  1 nonce of the claim
 -- reply now, then for each: number of the namespace, id
+expect_marker()
 local out = { digits(now) }
 for _, member in ipairs(call('LRANGE', K .. 'u:' .. ARGV[1], 0, -1)) do
   local num, id = string.match(member, '^([^%z]*)%z(.*)$')

@@ -46,8 +46,8 @@ enum Action {
     /// timers are gone. A shard that came back with older data is confirmed. Restore the server from a
     /// backup first if you have one.
     Repair {
-        /// Number of the shard, as the error names it; may be given several times
-        #[arg(long = "shard", value_name = "N", required = true)]
+        /// Numbers of the shards, as the error names them
+        #[arg(long = "shard", value_name = "N,…", required = true, value_delimiter = ',')]
         shards: Vec<u16>,
     },
     /// Make a data directory from a backup, with every namespace paused
