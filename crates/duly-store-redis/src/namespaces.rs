@@ -20,11 +20,14 @@ use duly_store::{
     namespaces::{Activity, Namespace, Put, Secrets},
 };
 
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+
 use crate::{
     case::Control,
     change::{TRIES, digits, everywhere},
     deployment::Deployment,
     error::{after, damaged, unavailable},
+    marker::Mark,
     script::Script,
     settings,
     shares::Deals,
@@ -332,7 +335,30 @@ impl Deployment {
     }
 
     pub(crate) async fn get_namespace(&self, name: &NamespaceName) -> Result<Option<Namespace>> {
-        Ok(self.control_of(self.home(name), name).await?.1.map(namespace))
+        let home = self.home(name);
+        let found = match self.control_of(home, name).await {
+            Err(away @ Error::Unavailable { .. }) if self.router.mark(home) == Mark::Own => {
+                Some(self.control_elsewhere(home, name).await.ok_or(away)?)
+            }
+            found => found?.1,
+        };
+        Ok(found.map(namespace))
+    }
+
+    /// Returns a namespace as another server has it, while that of its home does not answer: it may be
+    /// one change behind. That none has it says nothing.
+    async fn control_elsewhere(&self, home: ShardId, name: &NamespaceName) -> Option<Control> {
+        let owners = self.router.owners();
+        let others = owners.values().filter(|shards| !shards.contains(&home));
+        let shards: Vec<_> = others.filter_map(|shards| shards.first().copied()).collect();
+        let looks = shards.into_iter().map(|shard| self.control_of(shard, name).boxed());
+        let mut looks = FuturesUnordered::from_iter(looks);
+        while let Some(found) = looks.next().await {
+            if let Ok((_, Some(control))) = found {
+                return Some(control);
+            }
+        }
+        None
     }
 
     pub(crate) async fn list_namespaces(

@@ -15,6 +15,7 @@ mod limits;
 mod lists;
 mod lost;
 mod marker;
+mod members;
 mod model;
 mod older;
 mod shards;

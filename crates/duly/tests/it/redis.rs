@@ -3,6 +3,7 @@
 
 mod away;
 mod cannot_start;
+mod coordinators;
 mod documented;
 mod moving;
 mod nodes;

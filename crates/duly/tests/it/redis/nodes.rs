@@ -89,7 +89,7 @@ fn members(node: &Server) -> Vec<(String, u64)> {
 }
 
 /// Waits until the nodes see so many members that share all shards.
-fn agree(nodes: &[&Server], count: usize) {
+pub(super) fn agree(nodes: &[&Server], count: usize) {
     for _ in 0..600 {
         let seen: Vec<_> = nodes.iter().map(|node| members(node)).collect();
         let all = |members: &[(String, u64)]| {

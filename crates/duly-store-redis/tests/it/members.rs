@@ -1,0 +1,122 @@
+//! Heartbeats at the coordination shards of real servers.
+
+use duly_core::shard::ShardId;
+use duly_store::{
+    Deployment, NodeRun, Store,
+    deployment::{Beat, Coordinators, Heard, Interest, Presence},
+};
+use duly_store_redis::RedisStore;
+
+use crate::{
+    calls::{open, options, until},
+    cluster::Cluster,
+    server::{Server, tell},
+};
+
+const MARKER: &str = "duly:{17q}:marker";
+
+fn nodes(store: &RedisStore) -> &dyn Deployment {
+    Store::deployment(store).expect("nodes share it")
+}
+
+fn beat(run: u64, number: u64, list: u64) -> Beat {
+    Beat {
+        run: NodeRun(run),
+        number,
+        list,
+        name: "n".to_owned(),
+        protocols: (2, 2),
+        presence: Presence::Here,
+        waits: Interest::default(),
+        dead: Vec::new(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_heartbeat_finds_a_newer_list_and_the_node_uses_it() {
+    let server = Server::start(&[]);
+    let (store, other) =
+        (open(&options(&server.url(), 8)).await, open(&options(&server.url(), 8)).await);
+    assert_eq!(nodes(&store).coordinators(), Coordinators { version: 1, shards: vec![ShardId(0)] });
+    // As another node does when slots have moved: the only voter has accepted it.
+    assert_eq!(tell(server.port(), &format!("HSET {MARKER} list 2:3 prev 1:0")), ":0");
+    for store in [&store, &other] {
+        let heard = nodes(store).beat(ShardId(0), beat(1, 1, 1)).await;
+        assert_eq!(heard, Ok(Heard::Superseded));
+        until("the node uses the list", async || {
+            (nodes(store).coordinators().version == 2).then_some(())
+        })
+        .await;
+        assert_eq!(nodes(store).coordinators().shards, [ShardId(3)]);
+        // That shard has it too: the first of them told it.
+        until("shard 3 has the list", async || {
+            let heard = nodes(store).beat(ShardId(3), beat(1, 2, 2)).await;
+            matches!(heard, Ok(Heard::Members { .. })).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_missed_a_list_hears_of_it_by_a_heartbeat() {
+    let server = Server::start(&[]);
+    let store = open(&options(&server.url(), 8)).await;
+    assert_eq!(tell(server.port(), &format!("HSET {MARKER} list 2:0 prev 1:0")), ":0");
+    nodes(&store).beat(ShardId(0), beat(1, 1, 1)).await.expect("it is heard");
+    until("the node uses the list", async || {
+        (nodes(&store).coordinators().version == 2).then_some(())
+    })
+    .await;
+    assert_eq!(tell(server.port(), &format!("HSET {MARKER} list 1:0 prev \"\"")), ":0");
+    until("shard 0 has the list again", async || {
+        let heard = nodes(&store).beat(ShardId(0), beat(1, 2, 2)).await;
+        matches!(heard, Ok(Heard::Members { .. })).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_masters_have_three_coordination_shards_of_their_own() {
+    let mut cluster = Cluster::start(3, 0);
+    for master in &cluster.masters {
+        tell(master.port(), "CONFIG SET cluster-require-full-coverage no");
+    }
+    let store = open(&options(&cluster.url(), 16)).await;
+    let list = nodes(&store).coordinators();
+    assert_eq!(list.shards.len(), 3, "{list:?}");
+    for shard in &list.shards {
+        let heard = nodes(&store).beat(*shard, beat(7, 1, list.version)).await;
+        let Ok(Heard::Members { members, .. }) = heard else { panic!("{heard:?}") };
+        assert_eq!(members.len(), 1, "no shard knows what another one knows");
+    }
+    cluster.masters[1].kill();
+    let mut heard = 0;
+    for shard in &list.shards {
+        let beat = nodes(&store).beat(*shard, beat(7, 2, list.version));
+        let beat = tokio::time::timeout(std::time::Duration::from_secs(1), beat).await;
+        heard += usize::from(matches!(beat, Ok(Ok(Heard::Members { .. }))));
+    }
+    assert_eq!(heard, 2, "the loss of a master costs one of them");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn evictions_are_forgotten_after_a_day_and_not_before() {
+    let server = Server::start(&[]);
+    let store = open(&options(&server.url(), 1)).await;
+    let dead = Beat { dead: vec![(NodeRun(2), None)], ..beat(1, 1, 1) };
+    nodes(&store).beat(ShardId(0), dead).await.expect("it is heard");
+    let key = "duly:{17q}:evicted";
+    assert_eq!(tell(server.port(), &format!("ZCARD {key}")), ":1");
+    let day_ago = |more_ms: i64| {
+        let now = tell(server.port(), &format!("ZSCORE {key} 0000000000000002"));
+        let now: i64 = now.parse().expect("a time");
+        now - 86_400_000 + more_ms
+    };
+    let young = day_ago(60_000);
+    tell(server.port(), &format!("ZADD {key} {young} 0000000000000002"));
+    nodes(&store).beat(ShardId(0), beat(1, 2, 1)).await.expect("it is heard");
+    assert_eq!(nodes(&store).beat(ShardId(0), beat(2, 1, 1)).await, Ok(Heard::Evicted));
+    tell(server.port(), &format!("ZADD {key} {} 0000000000000002", young - 120_000));
+    nodes(&store).beat(ShardId(0), beat(1, 3, 1)).await.expect("it is heard");
+    assert_eq!(tell(server.port(), &format!("ZCARD {key}")), ":0");
+}
