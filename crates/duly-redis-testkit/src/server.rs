@@ -75,6 +75,20 @@ impl Server {
         assert!(self.up(), "it does not come up again: {}", self.log());
     }
 
+    /// Removes all that it keeps, while it is down: it comes back without data, and in a Cluster as the
+    /// same server.
+    pub fn lose_data(&self) {
+        assert!(self.child.is_none(), "only a server that is down loses its data");
+        let files = std::fs::read_dir(self.directory.path()).expect("its directory is there");
+        for file in files.map(|file| file.expect("it can be listed").path()) {
+            if file.is_dir() {
+                std::fs::remove_dir_all(&file).expect("it can be removed");
+            } else if file.extension().is_some_and(|kind| kind == "rdb" || kind == "aof") {
+                std::fs::remove_file(&file).expect("it can be removed");
+            }
+        }
+    }
+
     fn log(&self) -> String {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }

@@ -15,7 +15,7 @@ use duly_core::{
     schedule::When,
     shard::{ShardId, shard_of},
 };
-use duly_store::{Command, Operation, Outcome, Refusal, Result, TimerView};
+use duly_store::{Command, Error, Operation, Outcome, Refusal, Result, TimerView};
 use futures::{StreamExt, stream};
 use redis::Value;
 
@@ -23,8 +23,9 @@ use crate::{
     case::{self, Live},
     change::{AT_ONCE, digits},
     deployment::Deployment,
-    error::{damaged, unavailable},
+    error::{before, damaged, unavailable},
     link::Call,
+    namespaces::Absence,
     rate::{Grant, Pace},
     record::{self, Packed, Record},
     reply::Reply,
@@ -137,12 +138,20 @@ impl Deployment {
     async fn round(&self, shard: ShardId, round: Vec<(usize, Command)>) -> Vec<(usize, Outcome)> {
         let mut done = Vec::with_capacity(round.len());
         let mut slow = Vec::new();
+        let mut absent: HashMap<NamespaceName, Vec<(usize, Command)>> = HashMap::new();
+        let unrepaired = self.unrepaired(&round).await;
         let mut sent = Vec::new();
         let mut calls = Vec::new();
         let mut groups: HashMap<NamespaceName, Vec<Group>> = HashMap::new();
         for (i, command) in round {
             if let Some(foreign) = self.foreign(shard, &command) {
                 done.push((i, Outcome::Refused(foreign)));
+                continue;
+            }
+            let creates =
+                matches!(command.operation, Operation::Schedule { .. } | Operation::Import { .. });
+            if let Some(error) = unrepaired.get(&command.namespace).filter(|_| creates) {
+                done.push((i, Outcome::Failed(error.clone())));
                 continue;
             }
             match &command.operation {
@@ -193,14 +202,31 @@ impl Deployment {
             let (done_before, namespace) =
                 (done.len(), items.first().map(|item| &item.1.namespace));
             let namespace = namespace.cloned();
-            let rated = take_answers(items, answer, &mut done, &mut slow);
-            if let (true, Some(name)) = (rated, namespace) {
-                self.has_rate(&name);
+            let mut closer = Vec::new();
+            let word = take_answers(items, answer, &mut done, &mut closer);
+            match (word.as_deref(), namespace) {
+                (Some("NONE"), Some(name)) => absent.entry(name).or_default().extend(closer),
+                (Some("RATED"), Some(name)) => {
+                    self.has_rate(&name);
+                    slow.extend(closer);
+                }
+                _ => slow.extend(closer),
             }
             if let Some((_, name, grant)) = granted.iter().find(|(own, ..)| *own == place) {
                 let used = done[done_before..].iter().filter(|(_, outcome)| takes_rate(outcome));
                 self.give_back(name, grant, grant.count.saturating_sub(used.count())).await;
             }
+        }
+        for (name, commands) in absent {
+            let outcome = match before(self.absent(shard, &name).await) {
+                Ok(Absence::Taken) => {
+                    slow.extend(commands);
+                    continue;
+                }
+                Ok(Absence::Nowhere) => Outcome::Refused(Refusal::UnknownNamespace(name)),
+                Err(error) => Outcome::Failed(error),
+            };
+            done.extend(commands.into_iter().map(|(i, _)| (i, outcome.clone())));
         }
         let work = slow.into_iter().map(|(i, command)| async move {
             let outcome = self.slowly(shard, &command).await.unwrap_or_else(Outcome::Failed);
@@ -211,6 +237,25 @@ impl Deployment {
             done.push(outcome);
         }
         done
+    }
+
+    /// The errors of namespaces in which nothing may be made until they are repaired.
+    async fn unrepaired(&self, round: &[(usize, Command)]) -> HashMap<NamespaceName, Error> {
+        let names: HashSet<&NamespaceName> = {
+            let known = self.to_repair.lock();
+            if known.is_empty() {
+                return HashMap::new();
+            }
+            let names = round.iter().map(|(_, command)| &command.namespace);
+            names.filter(|name| known.contains(*name)).collect()
+        };
+        let mut errors = HashMap::new();
+        for name in names {
+            if let Err(error) = before(self.absent(self.home(name), name).await) {
+                errors.insert(name.clone(), error);
+            }
+        }
+        errors
     }
 
     /// What answers for so many schedules keeping to the rate of their namespace, and what its home
@@ -286,14 +331,14 @@ fn next_round(waiting: &mut VecDeque<(usize, Command)>) -> Vec<(usize, Command)>
     round
 }
 
-/// Takes the answer of a script apart: what it carried out, and what wants a closer look. Answers
-/// whether it said that the namespace has a rate.
+/// Takes the answer of a script apart: what it carried out, and what wants a closer look. Returns the word
+/// that was about all of them, if there was one.
 fn take_answers(
     items: Vec<Item>,
     answer: Result<Value>,
     done: &mut Vec<(usize, Outcome)>,
-    slow: &mut Vec<(usize, Command)>,
-) -> bool {
+    closer: &mut Vec<(usize, Command)>,
+) -> Option<String> {
     let mut told = answer.and_then(|value| {
         let mut reply = Reply::list(value)?;
         Ok((reply.time()?, reply))
@@ -307,10 +352,10 @@ fn take_answers(
         };
         match outcome.unwrap_or_else(|error| Some(Outcome::Failed(error))) {
             Some(outcome) => done.push((i, outcome.answering(command.answer))),
-            None => slow.push((i, command)),
+            None => closer.push((i, command)),
         }
     }
-    about_all.is_some_and(|word| word == "RATED")
+    about_all
 }
 
 /// Whether an outcome of a schedule counts for the rate: one in doubt does, as it may have been made.
@@ -331,12 +376,8 @@ fn answered(
         None => reply.text()?,
     };
     Ok(match (word.as_str(), &command.operation, how) {
-        ("NONE", ..) => {
-            *about_all = Some(word);
-            Some(Outcome::Refused(Refusal::UnknownNamespace(command.namespace.clone())))
-        }
-        // There it waits for the gate to open, or asks the home.
-        ("CLOSING" | "RATED", ..) => {
+        // There it waits for the gate to open, asks the home, or finds out why there is none.
+        ("NONE" | "CLOSING" | "RATED", ..) => {
             *about_all = Some(word);
             None
         }

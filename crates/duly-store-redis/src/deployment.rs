@@ -1,7 +1,7 @@
 //! What all calls of a store share: the way to the servers, and what is known of namespaces.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, atomic::AtomicU32},
 };
 
@@ -20,6 +20,7 @@ use crate::{
     keys,
     link::Call,
     marker::{CoordinatorList, Identity},
+    namespaces::Absences,
     older::Older,
     record::{self, Lease, Record},
     reply::Reply,
@@ -59,6 +60,10 @@ pub(crate) struct Deployment {
     pub(crate) call_ins: CallIns,
     /// Namespaces that have a rate of schedules, as far as that was noticed.
     pub(crate) rated: Mutex<HashSet<NamespaceName>>,
+    /// Names that no shard had a moment ago.
+    pub(crate) absences: Absences,
+    /// Namespaces that want repair, as far as that was noticed.
+    pub(crate) to_repair: Mutex<BTreeSet<NamespaceName>>,
     /// Settings by the number of their namespace, with their version.
     known: Mutex<HashMap<String, (String, Arc<Settings>)>>,
 }
@@ -112,6 +117,8 @@ impl Deployment {
             health: Mutex::default(),
             call_ins: CallIns::default(),
             rated: Mutex::default(),
+            absences: Absences::default(),
+            to_repair: Mutex::default(),
             known: Mutex::default(),
         }
     }

@@ -1,7 +1,12 @@
 //! The end of a namespace, in all shards.
 //!
-//! The home decides, the other shards follow, and a note in the home's `todo` has whoever finds it
-//! finish what was left half done.
+//! The coordinator shard decides and writes an *end record* of the number, the other shards follow, and a
+//! note in the coordinator's `todo` has any node that finds it finish what was left half done.
+//!
+//! 1. **Only an end record allows a shard to remove what it holds under a number.** That a record is
+//!    missing means nothing: the coordinator shard may have lost it with everything else. Numbers are never
+//!    used again, so a removal that comes late removes only what was recorded.
+//! 2. The end record stays until every shard has confirmed the end, and for a day after that.
 //!
 //! An end on condition that the namespace is empty needs all shards to be empty at one moment. So each
 //! gets a *gate* first, the home before the others: while it is shut the shard takes nothing that would
@@ -26,6 +31,8 @@ use crate::{
     change::{TRIES, digits, everywhere},
     deployment::Deployment,
     error::{after, damaged, unavailable},
+    namespaces::unrecorded,
+    reply::Reply,
     script::Script,
 };
 
@@ -38,8 +45,8 @@ const GATE_PAUSE: Duration = Duration::from_millis(25);
 /// What a shard says of a gate.
 #[derive(Debug)]
 enum Gate {
-    /// There is no such namespace here, and nothing of it is newer than this version.
-    Gone(String),
+    /// This shard has no such namespace.
+    Absent,
     Open,
     /// It is the caller's, and the shard holds so many pending timers and dead letters.
     Shut(u64, u64),
@@ -84,8 +91,7 @@ impl Deployment {
     async fn end(&self, control: &Control, condition: &str, gate: &str) -> Result<()> {
         let name = &control.name;
         let home = self.home(name);
-        let arguments = [name.as_str(), &control.num, "", condition, gate].map(bytes).to_vec();
-        let mut reply = self.ask(home, Script::Gone, arguments).await?;
+        let mut reply = self.end_at_home(name, &control.num, condition, gate).await?;
         let (word, _) = (reply.text()?, reply.time()?);
         match word.as_str() {
             "DONE" => {
@@ -102,16 +108,51 @@ impl Deployment {
         }
     }
 
+    /// Records the end of a number at the coordinator shard of its name, on conditions, and removes what
+    /// that shard holds of it.
+    pub(crate) async fn end_at_home(
+        &self,
+        name: &NamespaceName,
+        num: &str,
+        condition: &str,
+        gate: &str,
+    ) -> Result<Reply> {
+        let arguments = [name.as_str(), num, "", condition, gate].map(bytes).to_vec();
+        self.ask(self.home(name), Script::Gone, arguments).await
+    }
+
     /// A namespace that its home does not have: perhaps it has ended there and nowhere else.
     async fn end_of_nothing(&self, name: &NamespaceName) -> Result<()> {
-        let home = self.home(name);
-        let mut reply = self.ask(home, Script::Left, vec![bytes(name.as_str())]).await?;
-        let _now = reply.time()?;
-        if reply.is_done() {
-            return Err(Error::UnknownNamespace(name.to_string()));
+        match self.records(name, &[]).await?.half_done {
+            Some((num, ver)) => self.end_elsewhere(self.home(name), name, &num, &ver).await,
+            None => Err(self.no_namespace(name).await),
         }
-        let (num, ver) = (reply.text()?, reply.text()?);
-        self.end_elsewhere(home, name, &num, &ver).await
+    }
+
+    /// Removes in a shard what it holds under a number, provided that the end of the number is recorded.
+    pub(crate) async fn end_recorded(
+        &self,
+        shard: ShardId,
+        name: &NamespaceName,
+        num: &str,
+    ) -> Result<()> {
+        let records = self.records(name, &[num]).await?;
+        match records.ended.first().and_then(Option::as_deref) {
+            Some(ver) => self.end_in(shard, name, num, ver).await,
+            None => Err(unrecorded(name)),
+        }
+    }
+
+    /// Removes in a shard what it holds under a number whose end is recorded with this version.
+    pub(crate) async fn end_in(
+        &self,
+        shard: ShardId,
+        name: &NamespaceName,
+        num: &str,
+        ver: &str,
+    ) -> Result<()> {
+        let arguments = [name.as_str(), num, ver, ""].map(bytes).to_vec();
+        self.ask(shard, Script::Gone, arguments).await.map(drop)
     }
 
     /// Ends a namespace that its home has ended in all other shards, and says there that it is so.
@@ -122,11 +163,11 @@ impl Deployment {
         num: &str,
         ver: &str,
     ) -> Result<()> {
-        let arguments = |what: &str| [name.as_str(), num, ver, what].map(bytes).to_vec();
-        let ends = self.others(home).map(|shard| self.ask(shard, Script::Gone, arguments("")));
+        let ends = self.others(home).map(|shard| self.end_in(shard, name, num, ver));
         after(everywhere(ends).await)?;
-        // Who does not hear that does it once more.
-        let _done = self.ask(home, Script::Gone, arguments("done")).await;
+        // If this is lost, a background pass ends it once more.
+        let done = [name.as_str(), num, ver, "done"].map(bytes).to_vec();
+        let _done = self.ask(home, Script::Gone, done).await;
         Ok(())
     }
 
@@ -163,11 +204,11 @@ impl Deployment {
                 }
                 Gate::Held(whose, _) => self.doubt(shard, control, &whose).await?,
                 Gate::Open => {}
-                Gate::Gone(_) if shard == self.home(&control.name) => {
-                    return Err(Error::UnknownNamespace(control.name.to_string()));
+                Gate::Absent if shard == self.home(&control.name) => {
+                    return Err(self.no_namespace(&control.name).await);
                 }
                 // It is to have the namespace, so that it can be shut.
-                Gate::Gone(_) => {
+                Gate::Absent => {
                     let todo = format!("put\0{}", control.name);
                     self.finish(self.home(&control.name), &todo).await?;
                 }
@@ -186,9 +227,8 @@ impl Deployment {
     /// Opens a gate whose caller is gone, unless the namespace has ended: then it ends here too.
     pub(crate) async fn doubt(&self, shard: ShardId, control: &Control, whose: &str) -> Result<()> {
         let home = self.home(&control.name);
-        if let Gate::Gone(ver) = self.gate(home, control, "open", whose).await? {
-            let ended = [control.name.as_str(), &control.num, &ver, ""].map(bytes).to_vec();
-            return self.ask(shard, Script::Gone, ended).await.map(drop);
+        if let Gate::Absent = self.gate(home, control, "open", whose).await? {
+            return self.end_recorded(shard, &control.name, &control.num).await;
         }
         self.gate(shard, control, "open", whose).await.map(drop)
     }
@@ -199,7 +239,7 @@ impl Deployment {
             match self.gate(shard, control, "look", "").await? {
                 Gate::Held(whose, true) => self.doubt(shard, control, &whose).await?,
                 Gate::Held(_, false) => tokio::time::sleep(GATE_PAUSE).await,
-                Gate::Gone(_) | Gate::Open | Gate::Shut(..) => return Ok(()),
+                Gate::Absent | Gate::Open | Gate::Shut(..) => return Ok(()),
             }
         }
         Err(unavailable("the namespace is being deleted"))
@@ -217,7 +257,7 @@ impl Deployment {
         let mut reply = self.ask(shard, Script::Gate, arguments).await?;
         let (word, _) = (reply.text()?, reply.time()?);
         Ok(match word.as_str() {
-            "NONE" => Gate::Gone(reply.text()?),
+            "NONE" => Gate::Absent,
             "OPEN" => Gate::Open,
             "SHUT" => Gate::Shut(reply.number()?, reply.number()?),
             "HELD" => Gate::Held(reply.text()?, reply.flag()?),

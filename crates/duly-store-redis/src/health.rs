@@ -1,7 +1,8 @@
 //! How the store feels: looked at again and again, so that the answer is at once, also when no server
-//! answers. The look also finishes changes of namespaces that somebody left half done.
+//! answers. The look also finishes changes of namespaces that somebody left half done, and compares the
+//! shards' namespaces.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use duly_core::{Millis, shard::ShardId};
 use duly_store::{Health, Result};
@@ -91,9 +92,11 @@ impl Deployment {
         let servers = self.router.owners().len();
         let mut sums = Sums::default();
         let mut newest = self.list.lock().clone();
+        let mut digests = BTreeSet::new();
         for shard in (0..self.shards).map(ShardId) {
             match self.sum(shard).await {
                 Ok((own, list)) => {
+                    digests.insert(own.digest);
                     sums.add(own);
                     if list.own.version > newest.own.version {
                         newest = list;
@@ -106,6 +109,12 @@ impl Deployment {
             }
         }
         self.keep_list(newest).await;
+        // Namespaces that want repair stop no other: they are counted, and the store stays ready.
+        if digests.len() <= 1 {
+            self.remember_lost(BTreeSet::new());
+        } else if let Err(error) = self.reconcile().await {
+            tracing::debug!(%error, "namespaces of the shards are not compared");
+        }
         {
             let mut health = self.health.lock();
             *health = Health {
@@ -116,6 +125,7 @@ impl Deployment {
                 dead: sums.dead,
                 namespaces_paused: sums.namespaces_paused,
                 namespaces_dead_full: sums.namespaces_dead_full,
+                namespaces_to_repair: self.to_repair.lock().len() as u64,
                 oldest_due_age: sums.oldest_due_age,
                 not_ready: std::mem::take(&mut health.not_ready),
                 warnings: std::mem::take(&mut health.warnings),
@@ -139,6 +149,7 @@ impl Deployment {
             sums.dead += reply.number()?;
             let (paused, full) = (reply.number()?, reply.number()?);
             let todo = reply.text()?;
+            sums.digest = sums.digest.wrapping_add(reply.number()?);
             if !todo.is_empty() {
                 self.finish_later(shard, &todo).await;
             }
@@ -189,6 +200,8 @@ struct Sums {
     namespaces_paused: u64,
     namespaces_dead_full: u64,
     oldest_due_age: Option<Millis>,
+    /// Of the names and numbers of its namespaces; means nothing in a sum.
+    digest: u64,
 }
 
 impl Sums {

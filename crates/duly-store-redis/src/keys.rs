@@ -13,6 +13,8 @@
 //! | `c:<num>` | hash | counts; at home until when the rate of schedules is spoken for |
 //! | `q:<num>:pending`, `q:<num>:dead` | hash | `>shard`, `<shard` → total that was given to it and taken from it in this deal; `=` → what the home settled that each gets |
 //! | `todo` | zset | changes of namespaces that are half done (at their home) |
+//! | `ends`, `ended` | hash, zset | number → version NUL name of its recorded end; when every shard had confirmed it, or the end was last seen half done (at its home; for a day) |
+//! | `over` | zset | names by when one ended here: their versions go a day later |
 //! | `r:<num>` | hash | id → record; `id NUL inc16 NUL occ8` → record of a dead letter |
 //! | `p:<num>` | hash | the same keys → payloads that lie apart |
 //! | `x:<num>` | hash | id → lease |

@@ -8,6 +8,10 @@
 //! then the home goes past all versions that any shard has heard of, deals limits anew, and all take
 //! that. Numbers of namespaces, which the keys of their timers hold, are never given twice: there is
 //! something by chance in them.
+//!
+//! **A home that has lost its record** says that there is no such namespace. That is never taken for a
+//! deletion: the other shards are asked first (`absent.rs`), and an operator has the record restored from
+//! them (`repair.rs`). A background pass finds such namespaces (`reconcile.rs`).
 
 use std::sync::Arc;
 
@@ -33,11 +37,28 @@ use crate::{
     shares::Deals,
 };
 
+mod absent;
+mod reconcile;
+mod repair;
+
+pub(crate) use absent::{Absence, Absences, unrecorded};
+
 /// What becomes of a namespace.
 pub(crate) struct Next {
     pub(crate) settings: Arc<Settings>,
     pub(crate) paused: bool,
     pub(crate) resumes_at: Option<Timestamp>,
+}
+
+/// How a namespace is written at its coordinator shard.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Write<'a> {
+    /// With its next version.
+    Plain,
+    /// With a version above this one, and limits are dealt anew.
+    Above(u64),
+    /// With the number that another shard holds, and a version above all that any shard has heard of.
+    Restored { lost: &'a Control, above: u64 },
 }
 
 /// A namespace as its home has it, with what the other shards are told besides.
@@ -126,6 +147,10 @@ impl Deployment {
         let home = self.home(name);
         for _ in 0..TRIES {
             let (now, old) = self.control_of(home, name).await?;
+            if old.is_none() {
+                // Looked at before each creation: the coordinator shard may have lost its record.
+                self.expect_nowhere(name).await?;
+            }
             let Some(next) = next(old.as_ref(), now)? else {
                 let old = old.ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
                 if !self.is_everywhere(&old).await? {
@@ -135,8 +160,8 @@ impl Deployment {
                 }
                 return Ok((namespace(old), false));
             };
-            let Some(changed) = self.put_at_home(home, name, old.as_ref(), &next, None).await?
-            else {
+            let changed = self.put_at_home(home, name, old.as_ref(), &next, Write::Plain).await?;
+            let Some(changed) = changed else {
                 continue;
             };
             let changed = self.spread(home, changed).await?;
@@ -156,7 +181,7 @@ impl Deployment {
         name: &NamespaceName,
         old: Option<&Control>,
         next: &Next,
-        above: Option<u64>,
+        write: Write<'_>,
     ) -> Result<Option<AtHome>> {
         let seen = old.map_or_else(String::new, |old| format!("{}:{}", old.num, old.ver));
         let mut arguments = vec![
@@ -165,13 +190,22 @@ impl Deployment {
             seen.into_bytes(),
             digits(home.0),
         ];
-        let created = old.map_or_else(|| b"now".to_vec(), |old| time(old.created_at));
+        let created_at = match write {
+            Write::Restored { lost, .. } => Some(lost.created_at),
+            _ => old.map(|old| old.created_at),
+        };
+        let created = created_at.map_or_else(|| b"now".to_vec(), time);
         let paused = (next.paused, next.resumes_at);
         arguments.extend(self.fields(&next.settings, paused, home, created, b"now".to_vec()));
         arguments.extend([b"@shards".to_vec(), digits(self.shards)]);
         arguments.extend([b"@tag".to_vec(), digits(rand::random::<u32>() >> 12)]);
-        if let Some(above) = above {
-            arguments.extend([b"@above".to_vec(), digits(above)]);
+        match write {
+            Write::Plain => {}
+            Write::Above(above) => arguments.extend([b"@above".to_vec(), digits(above)]),
+            Write::Restored { lost, above } => {
+                arguments.extend([b"@above".to_vec(), digits(above)]);
+                arguments.extend([b"@num".to_vec(), lost.num.clone().into_bytes()]);
+            }
         }
         let mut reply = self.ask(home, Script::Put, arguments).await?;
         let (word, now) = (reply.text()?, reply.time()?);
@@ -187,7 +221,7 @@ impl Deployment {
             settings: Arc::clone(&next.settings),
             paused: next.paused,
             resumes_at: next.resumes_at,
-            created_at: old.map_or(now, |old| old.created_at),
+            created_at: created_at.unwrap_or(now),
             updated_at: now,
         };
         Ok(Some(AtHome { control, deals }))
@@ -195,7 +229,7 @@ impl Deployment {
 
     /// Has every other shard take what the home has, and says there that they have. Answers what they
     /// took: a newer version of the same where a shard had heard of this one already.
-    async fn spread(&self, home: ShardId, mut at_home: AtHome) -> Result<AtHome> {
+    pub(crate) async fn spread(&self, home: ShardId, mut at_home: AtHome) -> Result<AtHome> {
         for _ in 0..TRIES {
             let AtHome { control, deals } = &at_home;
             let takes = self.others(home).map(|shard| self.take(shard, control, deals));
@@ -230,7 +264,7 @@ impl Deployment {
             paused: control.paused,
             resumes_at: control.resumes_at,
         };
-        self.put_at_home(home, &control.name, Some(control), &next, Some(above)).await
+        self.put_at_home(home, &control.name, Some(control), &next, Write::Above(above)).await
     }
 
     /// Begins to deal the limits of a namespace anew, as if it were changed.
@@ -244,8 +278,9 @@ impl Deployment {
         Ok(())
     }
 
-    /// Has a shard take what the home has; what ended elsewhere under this name goes first. Answers the
-    /// version that the shard has heard of instead, if that is none before this one.
+    /// Has a shard take what the home has. What the shard holds under another number goes first, if the end
+    /// of that number is recorded; otherwise nothing is taken. Answers the version that the shard has heard
+    /// of instead, if that is none before this one.
     pub(crate) async fn take(
         &self,
         shard: ShardId,
@@ -263,24 +298,11 @@ impl Deployment {
             match word.as_str() {
                 "DONE" => return Ok(None),
                 "AHEAD" => return reply.number().map(Some),
-                "OLD" => self.end_before(shard, control, reply.bytes()?).await?,
+                "OLD" => self.end_recorded(shard, &control.name, &reply.text()?).await?,
                 other => return Err(damaged(format!("a change was answered with {other}"))),
             }
         }
         Err(damaged("a namespace that ended does not go"))
-    }
-
-    /// Ends in a shard what had the name of a namespace before. It ended before this version, and of
-    /// what is older nothing is taken there any more.
-    pub(crate) async fn end_before(
-        &self,
-        shard: ShardId,
-        control: &Control,
-        old: Vec<u8>,
-    ) -> Result<()> {
-        let ended = control.ver.parse::<u64>().map_or(0, |ver| ver.saturating_sub(1));
-        let name = control.name.as_str().as_bytes().to_vec();
-        self.ask(shard, Script::Gone, vec![name, old, digits(ended), Vec::new()]).await.map(drop)
     }
 
     /// Whether all shards have taken a namespace as the home has it.
@@ -342,7 +364,13 @@ impl Deployment {
             }
             found => found?.1,
         };
-        Ok(found.map(namespace))
+        if let Some(control) = found {
+            return Ok(Some(namespace(control)));
+        }
+        match self.absent(home, name).await? {
+            Absence::Nowhere => Ok(None),
+            Absence::Taken => Ok(self.control_of(home, name).await?.1.map(namespace)),
+        }
     }
 
     /// Returns a namespace as another server has it, while that of its home does not answer: it may be
@@ -389,7 +417,7 @@ fn time(at: Timestamp) -> Vec<u8> {
     digits(at.unix_ms())
 }
 
-fn namespace(control: Control) -> Namespace {
+pub(crate) fn namespace(control: Control) -> Namespace {
     Namespace {
         name: control.name,
         settings: control.settings,

@@ -69,7 +69,10 @@ impl Deployment {
         match word.as_str() {
             // The shard says what it knows of the namespace, and has the limit no more once it has
             // taken the change.
-            "NONE" | "FREE" => {
+            word @ ("NONE" | "FREE") => {
+                if word == "NONE" {
+                    self.absent(self.home(name), name).await?;
+                }
                 self.rated.lock().remove(name);
                 Ok(Grant { count, ..Grant::nothing() })
             }

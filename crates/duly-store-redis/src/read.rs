@@ -13,6 +13,7 @@ use crate::{
     deployment::{Deployment, Space, Wanted},
     error::damaged,
     keys,
+    namespaces::Absence,
     record::{self, Lease, Record},
     reply::Reply,
     script::Script,
@@ -43,8 +44,10 @@ impl Deployment {
         name: &NamespaceName,
         id: &TimerId,
     ) -> Result<Option<TimerView>> {
-        let case = self.case(shard, Wanted::new(name, id)).await?;
-        Ok(case.and_then(|case| case.view_by_clock()))
+        match self.case(shard, Wanted::new(name, id)).await? {
+            Some(case) => Ok(case.view_by_clock()),
+            None => self.absent(shard, name).await.map(|_| None),
+        }
     }
 
     pub(crate) async fn list(&self, shard: ShardId, request: &ListRequest) -> Result<Page> {
@@ -132,7 +135,12 @@ impl Deployment {
             match word.as_str() {
                 "OK" => break (now, reply),
                 "INDEX" => self.make_index(shard, &request.namespace, reply.text()?).await?,
-                _ => return Err(Error::UnknownNamespace(request.namespace.to_string())),
+                _ => {
+                    let name = &request.namespace;
+                    if self.absent(shard, name).await? == Absence::Nowhere {
+                        return Err(Error::UnknownNamespace(name.to_string()));
+                    }
+                }
             }
         };
         let (num, ver, blob) = (reply.text()?, reply.text()?, reply.bytes()?);
@@ -221,7 +229,11 @@ impl Deployment {
             let arguments = |swept: bool| vec![flag(swept && strict), own.clone()];
             let (word, _, mut reply) = self.strictly(shard, Script::Stats, arguments).await?;
             match word.as_str() {
-                "NONE" => return Ok(None),
+                "NONE" => {
+                    if self.absent(shard, name).await? == Absence::Nowhere {
+                        return Ok(None);
+                    }
+                }
                 "TRIM" => {
                     self.trim(shard, name).await?;
                 }
@@ -264,7 +276,10 @@ impl Deployment {
             };
             let (word, now, mut reply) = self.strictly(shard, Script::Forecast, arguments).await?;
             if word == "NONE" {
-                return Ok(None);
+                if self.absent(shard, &request.namespace).await? == Absence::Nowhere {
+                    return Ok(None);
+                }
+                continue;
             }
             let next = reply.maybe_number()?;
             let in_flight = reply.number()?;

@@ -59,6 +59,8 @@ scripts! {
     Put: "put", Writes, [];
     Gone: "gone", Writes, [SEEK, BLOCKS, LANES];
     Left: "left", Reads, [];
+    Held: "held", Reads, [];
+    Numbers: "numbers", Reads, [];
     Gate: "gate", Writes, [];
     Names: "names", Reads, [];
     Read: "read", Reads, [];

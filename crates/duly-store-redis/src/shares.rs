@@ -210,8 +210,8 @@ impl Deployment {
                 return Err(unavailable("the home of the namespace does not answer"));
             };
             let Some(at_home) = at_home else {
-                // The namespace has ended.
-                return Ok(true);
+                // The namespace has ended, unless its record is lost.
+                return self.absent(home, &quota.name).await.map(|_| true);
             };
             let is_behind = |report: &Option<Report>| {
                 report.as_ref().is_none_or(|report| report.ver != at_home.ver)

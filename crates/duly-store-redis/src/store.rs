@@ -7,7 +7,7 @@ use duly_store::{
     ClaimRequest, Claimed, Command, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
     Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
     StoreFuture, TimerView, claim, command,
-    namespaces::{Activity, DeleteMode, Namespace, Put},
+    namespaces::{Activity, DeleteMode, Namespace, Put, Repaired},
     settle,
 };
 use futures::FutureExt;
@@ -188,6 +188,14 @@ impl Store for RedisStore {
 
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
         async move { self.deployment.delete_namespace(&name, mode).await }.boxed()
+    }
+
+    fn repair_namespace(
+        &self,
+        name: NamespaceName,
+        keep: Option<String>,
+    ) -> StoreFuture<'_, Repaired> {
+        async move { self.deployment.repair_namespace(&name, keep.as_deref()).await }.boxed()
     }
 
     fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {

@@ -82,3 +82,23 @@ pub enum DeleteMode {
     /// Drop them too.
     Force,
 }
+
+/// Result of a repair of a namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Repaired {
+    /// The namespace as it is now.
+    pub namespace: Namespace,
+    /// Whether its record was missing and is restored.
+    pub restored: bool,
+    /// Pending timers that were given up.
+    pub pending_lost: u64,
+    /// Dead letters that were given up.
+    pub dead_lost: u64,
+}
+
+impl Repaired {
+    /// A namespace that wanted no repair.
+    pub const fn not_needed(namespace: Namespace) -> Self {
+        Self { namespace, restored: false, pending_lost: 0, dead_lost: 0 }
+    }
+}

@@ -366,6 +366,9 @@ pub struct Health {
     pub namespaces_paused: u64,
     /// Namespaces with as many dead letters as they may have: nothing of them is delivered.
     pub namespaces_dead_full: u64,
+    /// Namespaces whose record the shard that orders their changes has lost while other shards hold them:
+    /// calls for them are refused until they are repaired.
+    pub namespaces_to_repair: u64,
     /// Heap bytes of the index.
     pub index_bytes: u64,
     /// What they may be at most before new timers are refused, where there is a bound.

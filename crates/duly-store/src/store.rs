@@ -3,14 +3,14 @@
 use std::fmt::Debug;
 
 use duly_core::{NamespaceName, TimerId, shard::ShardId};
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::watch;
 
 use crate::{
-    ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
-    NodeRun, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats,
-    TimerView,
-    namespaces::{Activity, DeleteMode, Namespace, Put},
+    ClaimRequest, Claimed, Command, Deployment, Error, Forecast, ForecastRequest, Health,
+    ListRequest, NodeRun, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement,
+    Stats, TimerView,
+    namespaces::{Activity, DeleteMode, Namespace, Put, Repaired},
 };
 
 /// Future of a call to a store.
@@ -137,6 +137,23 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Ends a namespace with all its timers, stubs and dead letters.
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()>;
+
+    /// Restores the record of a namespace that the shard which orders its changes has lost, from the other
+    /// shards. Where these hold it under several numbers, only one can be kept: the repair is refused with a
+    /// list of them unless `keep` names one; the timers under the others are given up then. A namespace that
+    /// wants no repair stays as it is, and none of a store that loses all or nothing ever does.
+    fn repair_namespace(
+        &self,
+        name: NamespaceName,
+        _keep: Option<String>,
+    ) -> StoreFuture<'_, Repaired> {
+        async move {
+            let namespace = self.get_namespace(name.clone()).await?;
+            let namespace = namespace.ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
+            Ok(Repaired::not_needed(namespace))
+        }
+        .boxed()
+    }
 
     /// A count that grows when something became claimable in a shard, or will, earlier than the
     /// last `next_due_in` said; only that it changed means something. A lost change costs at most

@@ -11,6 +11,7 @@ use crate::{
     change::{TRIES, Written},
     deployment::{Deployment, Space, Wanted},
     error::before,
+    namespaces::Absence,
     rate::{Grant, Pace, too_fast},
     script::Script,
     shares::Kind,
@@ -45,6 +46,9 @@ impl Deployment {
         let mut last_limit = None;
         for _ in 0..TRIES {
             let Some(case) = self.case(shard, wanted(command)).await? else {
+                if before(self.absent(shard, &command.namespace).await)? == Absence::Taken {
+                    continue;
+                }
                 let unknown = Refusal::UnknownNamespace(command.namespace.clone());
                 return Ok(Outcome::Refused(unknown));
             };

@@ -12,9 +12,11 @@ use super::*;
 use crate::{
     Options, RedisStore,
     by_hand::{self, name},
-    namespaces::{AtHome, Next},
+    namespaces::{AtHome, Next, Write},
     shares::Deals,
 };
+
+mod emptied;
 
 const SHARDS: u16 = 4;
 const STEPS: usize = 120;
@@ -43,7 +45,8 @@ struct Caller {
 async fn change_at_home(store: &RedisStore, home: ShardId) -> Option<AtHome> {
     let old = store.deployment.control_of(home, &name()).await.expect("a look").1?;
     let next = Next { settings: old.settings.clone(), paused: old.paused, resumes_at: None };
-    let changed = store.deployment.put_at_home(home, &name(), Some(&old), &next, None).await;
+    let changed =
+        store.deployment.put_at_home(home, &name(), Some(&old), &next, Write::Plain).await;
     Some(changed.expect("an answer").expect("nobody else changes it"))
 }
 
@@ -161,7 +164,7 @@ impl World {
                 self.open(&own).await;
             }
             Gate::Held(whose, _) => self.doubt_of(ShardId(shard), whose).await,
-            Gate::Open | Gate::Gone(_) => {}
+            Gate::Open | Gate::Absent => {}
         }
     }
 
@@ -200,7 +203,7 @@ impl World {
             self.log.push(format!("{} is in doubt of {whose}", shard.0));
             let deployment = &self.store.deployment;
             deployment.doubt(shard, &self.control, &whose).await.expect("it is opened");
-        } else if !matches!(self.gate(self.home, "open", &whose).await, Gate::Gone(_)) {
+        } else if !matches!(self.gate(self.home, "open", &whose).await, Gate::Absent) {
             self.messages.push(Message::Open(shard.0, whose));
         }
     }
@@ -305,10 +308,10 @@ async fn p3_what_ended_before_another_took_its_name_does_not_come_back() {
     deployment.ask(home, Script::Gone, end).await.expect("it ends at home");
     let settings = Arc::clone(&old.settings);
     let next = Next { settings, paused: false, resumes_at: None };
-    let new = deployment.put_at_home(home, &name(), None, &next, None).await;
+    let new = deployment.put_at_home(home, &name(), None, &next, Write::Plain).await;
     let new = new.expect("an answer").expect("it is made");
     // Whoever tells a shard of that one gets no further than to the end of the old one.
-    deployment.end_before(other, &new.control, bytes(&old.num)).await.expect("it ends");
+    deployment.end_recorded(other, &name(), &old.num).await.expect("it ends");
     let taken = deployment.take(other, old, &late.deals).await.expect("an answer");
     assert!(taken.is_some(), "it has heard of what came later");
     assert_eq!(deployment.control_of(other, &name()).await.expect("a look").1, None);

@@ -3,12 +3,11 @@
 --
 -- KEYS  seq
 -- ARGV  1 namespace  2 number  3 'close', 'open' or 'look'  4 whose gate it is  5 how many ms it may last
--- reply NONE now version (no such namespace here, and what is of it is not newer than this) | OPEN now |
+-- reply NONE now (this shard has no such namespace) | OPEN now |
 --       SHUT now pending dead (close: it is the caller's) |
 --       HELD now whose, '1' when it has lasted too long, or longer than any by a clock that has stepped back
 local name, num, what, who = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local current = num_of(name)
-local here = current == num
+local here = num_of(name) == num
 local gate = here and call('HGET', K .. 'n:' .. num, 'gate')
 local till, whose = match(gate or '', '^(%d+) (%x+)$')
 local pending = call('HGET', K .. 'c:' .. num, 'pending') or '0'
@@ -22,10 +21,7 @@ elseif here and what == 'close' and not whose then
   whose = who
 end
 flush()
-if not here then
-  local ver = tonumber(call('HGET', K .. 'vers', name) or '0')
-  return { 'NONE', digits(now), digits(current and ver - 1 or ver) }
-end
+if not here then return { 'NONE', digits(now) } end
 if not whose then return { 'OPEN', digits(now) } end
 if what == 'close' and whose == who then return { 'SHUT', digits(now), pending, dead } end
 local lasts = tonumber(till) - now

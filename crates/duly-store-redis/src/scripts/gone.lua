@@ -3,14 +3,20 @@
 -- comes, and the blocks of a large lane at the next sweeps.
 --
 -- KEYS  seq
--- ARGV  1 namespace  2 number  3 version of the end, or '' for the next (at home)
---       4 'empty' to refuse while it holds pending timers or dead letters; 'done' at home: the
---       other shards have ended it  5 whose gate it has to be (gate.lua), or ''
+-- ARGV  1 namespace  2 number  3 version of the end, or '' for the next (at the coordinator shard)
+--       4 'empty' to refuse while it holds pending timers or dead letters; at the coordinator shard
+--       also 'done': the other shards have ended it, and 'lost': its end is recorded although this shard
+--       does not have it (an operator has given up what other shards hold under this number)
+--       5 whose gate it has to be (gate.lua), or ''
 -- reply DONE now version | NONE now | FULL now pending dead | AGAIN now (the gate is open)
 expect_marker()
 local name, num = ARGV[1], ARGV[2]
+-- The coordinator shard keeps an end record of each number, for a day after every shard has confirmed it:
+-- nothing else allows a shard to remove what it holds under a number (ending.rs).
+local day_ago = digits(now - 86400000)
 if ARGV[4] == 'done' then
   write('ZREM', K .. 'todo', 'gone' .. NUL .. name .. NUL .. num .. NUL .. ARGV[3])
+  if call('HEXISTS', K .. 'ends', num) == 1 then write('ZADD', K .. 'ended', digits(now), num) end
   flush()
   return { 'DONE', digits(now), ARGV[3] }
 end
@@ -21,13 +27,13 @@ local ver = tonumber(ARGV[3]) or taken + 1
 -- What is taken later and is older than the end revives nothing.
 if ver > taken then write('HSET', K .. 'vers', name, digits(ver)) end
 -- The version of a name that is not used any more is kept for a day: nothing is on its way that long.
-local day_ago = digits(now - 86400000)
 for _, old in ipairs(call('ZRANGEBYSCORE', K .. 'over', '-inf', day_ago, 'LIMIT', 0, 100)) do
   if old ~= name and call('HEXISTS', K .. 'nn', old) == 0 then write('HDEL', K .. 'vers', old) end
   write('ZREM', K .. 'over', old)
 end
 write('ZADD', K .. 'over', digits(now), name)
-if call('HGET', K .. 'nn', name) ~= num then
+local here = call('HGET', K .. 'nn', name) == num
+if not here and ARGV[4] ~= 'lost' then
   if ARGV[3] == '' then W = {} end
   flush()
   return { 'NONE', digits(now) }
@@ -39,6 +45,27 @@ end
 if ARGV[4] == 'empty' and pending + dead > 0 then
   touch_seq()
   return { 'FULL', digits(now), digits(pending), dead }
+end
+if ARGV[3] == '' then
+  -- An end that a shard has not confirmed is half done: the record stays, and is looked at a day later.
+  for _, old in ipairs(call('ZRANGEBYSCORE', K .. 'ended', '-inf', day_ago, 'LIMIT', 0, 100)) do
+    local ended_ver, ended_name = match(call('HGET', K .. 'ends', old) or '', '^(%d+)%z(.*)$')
+    local half_done = ended_ver and 'gone' .. NUL .. ended_name .. NUL .. old .. NUL .. ended_ver
+    if half_done and call('ZSCORE', K .. 'todo', half_done) then
+      write('ZADD', K .. 'ended', digits(now), old)
+    else
+      write('HDEL', K .. 'ends', old)
+      write('ZREM', K .. 'ended', old)
+    end
+  end
+  write('HSET', K .. 'ends', num, digits(ver) .. NUL .. name)
+  write('ZADD', K .. 'ended', digits(now), num)
+  -- Any node that finds this at the coordinator shard finishes what was left half done.
+  write('ZADD', K .. 'todo', 0, 'gone' .. NUL .. name .. NUL .. num .. NUL .. digits(ver))
+end
+if not here then
+  flush()
+  return { 'DONE', digits(now), digits(ver) }
 end
 local count = tonumber(call('HGET', K .. 'nl:' .. num, 'count') or '0')
 for lane = 0, count + 2 do
@@ -59,9 +86,5 @@ write('HDEL', K .. 'nn', name)
 write('ZREM', K .. 'names', name)
 write('ZREM', K .. 'resume', num)
 write('ZREM', K .. 'todo', 'put' .. NUL .. name)
--- Whoever finds this at home finishes what was left half done.
-if ARGV[3] == '' then
-  write('ZADD', K .. 'todo', 0, 'gone' .. NUL .. name .. NUL .. num .. NUL .. digits(ver))
-end
 flush()
 return { 'DONE', digits(now), digits(ver) }

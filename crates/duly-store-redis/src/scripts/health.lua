@@ -5,7 +5,8 @@
 --       3 name or rank to begin after  4 most
 -- reply OWED now | OK now next ('' at the end), then
 --       names: pending in_flight dead paused dead_full todo (a change of a namespace that is half done
---       at its home, or '')  list of coordination shards and the one before it, progress
+--       at its coordinator shard, or '') digest (of the page's names and numbers)  list of coordination
+--       shards and the one before it, progress
 --       lanes: due oldest
 if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
 local most = tonumber(ARGV[4])
@@ -24,7 +25,7 @@ if ARGV[2] == 'lanes' then
 end
 local from = '-'
 if ARGV[3] ~= '' then from = '(' .. ARGV[3] end
-local pending, leased, dead, paused, full, after = 0, 0, 0, 0, 0, ''
+local pending, leased, dead, paused, full, after, digest = 0, 0, 0, 0, 0, '', 0
 local names = call('ZRANGEBYLEX', K .. 'names', from, '+', 'LIMIT', 0, most)
 if not names[1] and from == '-' then expect_marker() end
 for i, name in ipairs(names) do
@@ -37,10 +38,12 @@ for i, name in ipairs(names) do
   dead = dead + letters
   if ctl.paused then paused = paused + 1 end
   if letters >= ctl.a_dead then full = full + 1 end
+  -- Of 44 bits, so that the sum over a page is exact.
+  digest = digest + tonumber(sub(redis.sha1hex(name .. NUL .. num), 1, 11), 16)
   if i == most then after = name end
 end
 -- Any of them: one that cannot be finished now keeps no other waiting.
 local todo = call('ZRANDMEMBER', K .. 'todo') or ''
 local marker = call('HMGET', K .. 'marker', 'list', 'prev', 'progress')
-return { 'OK', digits(now), after, pending, leased, dead, paused, full, todo,
+return { 'OK', digits(now), after, pending, leased, dead, paused, full, todo, digits(digest),
   marker[1] or '', marker[2] or '', marker[3] or '0' }

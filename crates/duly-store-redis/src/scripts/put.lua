@@ -6,8 +6,9 @@
 --       then name and value of each field; 'now' for a time is the time of this step, '' removes;
 --       of the fields some are for this script. At home: '@shards' is how many there are; '@tag' is 20
 --       bits by chance, so that the number of a new namespace was never given before; '@above' is a
---       version that is to be exceeded, and has limits dealt anew. To take: '@deal_pending' and
---       '@deal_dead' are the versions at which the shares of a limit were dealt
+--       version that is to be exceeded, and has limits dealt anew; '@num' is the number of a namespace
+--       whose record is restored. To take: '@deal_pending' and '@deal_dead' are the versions at which the
+--       shares of a limit were dealt
 --       then, in place of fields, 'done' alone: the other shards have taken this version
 -- reply DONE now number version deal_pending deal_dead | AGAIN now (something else was there) |
 --       OLD now number (take: a namespace of this name that has ended elsewhere is to go first) |
@@ -34,13 +35,16 @@ if home then
   num = call('HGET', K .. 'nn', name)
   local seen = ''
   if num then seen = num .. ':' .. call('HGET', K .. 'n:' .. num, 'ver') end
-  if seen ~= ARGV[3] then
+  -- A restore that comes late does not revive a number whose end is recorded.
+  if seen ~= ARGV[3] or call('HEXISTS', K .. 'ends', fields['@num'] or '') == 1 then
     touch_seq()
     return { 'AGAIN', digits(now) }
   end
   ver = math.max(taken, above or 0) + 1
   new = not num
-  if new then
+  if new and fields['@num'] then
+    num = fields['@num']
+  elseif new then
     local count = tonumber(call('GET', K .. 'nums') or '0') + 1
     write('SET', K .. 'nums', count)
     num = ARGV[4] .. '.' .. digits(count * 1048576 + tonumber(fields['@tag']))
@@ -80,7 +84,7 @@ for i, kind in ipairs({ 'pending', 'dead' }) do
   local deal = fields['@deal_' .. kind]
   if home then
     local is_lower = max and max < (tonumber(f[2] or '') or math.huge)
-    if new or fields['@shards'] == '1' then
+    if (new and not above) or fields['@shards'] == '1' then
       deal = '0'
     elseif is_lower or above or not old then
       deal = digits(ver)

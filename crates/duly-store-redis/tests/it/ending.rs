@@ -144,8 +144,10 @@ async fn p4_an_end_that_its_home_has_decided_reaches_whoever_waits_at_a_gate() {
     let (server, store) = store(8).await;
     shut(&server, -1, 8);
     let home = home_keys(server.port());
-    // Its home has ended it, and nobody else has heard of that.
+    // Its home has ended it on record, and no other shard has heard of that.
     let settings = list(server.port(), &format!("KEYS {home}n:*")).remove(0);
+    let (_, num) = settings.split_once(":n:").expect("a number");
+    assert_eq!(tell(server.port(), &format!("HSET {home}ends {num} \"9\\x00shop\"")), ":1");
     assert_eq!(tell(server.port(), &format!("DEL {home}nn {home}names {settings}")), ":3");
     let mut unknown = 0;
     for i in 0..40 {

@@ -6,14 +6,16 @@ use duly_core::{
     shard::{ShardId, shard_of},
 };
 use duly_store::{
-    Error, Operation, Outcome, Owner, Store,
+    Error, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store,
     namespaces::{Activity, DeleteMode, Put, Secrets},
 };
 use duly_store_redis::RedisStore;
 
 use crate::{
     audit::audit,
-    calls::{apply, claim_all, home_keys, id, name, open, options, put, request, schedule},
+    calls::{
+        apply, claim_all, home_keys, id, name, open, options, put, request, schedule, settle, shard,
+    },
     server::{Server, list, tell},
 };
 
@@ -102,7 +104,18 @@ async fn p4_no_two_namespaces_have_one_number() {
         request.lanes[0].lane.namespace = other.clone();
         assert_eq!(store.claim(place, request).await.expect("claims").firings, [], "{place:?}");
     }
-    // Made once more, it is another one, also where the first version was taken already.
+    // It is not made once more while other shards hold it, and they keep what they hold.
+    let refused = store.put_namespace(name(), put.clone()).await;
+    assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
+    store.repair_namespace(name(), None).await.expect("it is restored");
+    let left = claim_all(&store).await.expect("claims");
+    for firing in &left {
+        assert_eq!(settle(&store, firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
+    }
+    let elsewhere = (0..40).filter(|i| shard(&store, &id(&format!("t{i}"))) != home).count();
+    assert_eq!(left.len(), elsewhere, "what the home held is lost, and nothing else");
+    // Made once more after it has ended, it is another one.
+    store.delete_namespace(name(), DeleteMode::Force).await.expect("it goes");
     store.put_namespace(name(), put).await.expect("it is made");
     assert_eq!(claim_all(&store).await.expect("claims"), []);
     assert_eq!(made(&store, "n", 40).await, 40);

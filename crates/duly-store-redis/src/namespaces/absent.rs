@@ -1,0 +1,197 @@
+//! The one place where it is decided that there is no namespace of a name.
+//!
+//! A shard that does not have a namespace may never have heard of it, or may have lost it with all its
+//! data. So a script's answer "there is none" is only the beginning:
+//!
+//! 1. If the coordinator shard has the namespace, the shard takes it (again).
+//! 2. If it does not, all other shards are asked. One that holds the name under a number whose end is not
+//!    recorded shows that the coordinator shard has lost its record: the call is refused (`unavailable`)
+//!    until `duly namespace repair`, and nothing is made or removed.
+//! 3. A shard that does not answer leaves it open: the call is refused too.
+//!
+//! A schedule, claim or acknowledgement in a shard that has the namespace asks none of this. Within [`REST`]
+//! the other shards are not asked again, unless something is to be created.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use duly_core::{Millis, NamespaceName, Timestamp, shard::ShardId};
+use duly_store::{Error, Result};
+use futures::{StreamExt, stream};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::{
+    change::AT_ONCE,
+    deployment::{Deployment, KNOWN_MAX},
+    script::Script,
+};
+
+/// How long other shards are not asked again for a name that its coordinator shard does not have.
+const REST: Duration = Duration::from_secs(1);
+/// When a call for a namespace that wants repair may be tried again.
+const REPAIR_WAIT: Millis = Millis::from_secs(5);
+
+/// Why a shard does not have a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Absence {
+    /// There is no such namespace.
+    Nowhere,
+    /// There is, and the shard has taken it now.
+    Taken,
+}
+
+/// Names that their coordinator shards did not have: one look at a time for each.
+#[derive(Debug, Default)]
+pub(crate) struct Absences(Mutex<HashMap<NamespaceName, Arc<Look>>>);
+
+/// When the other shards were last asked, and what came of it.
+type Look = tokio::sync::Mutex<Option<(Instant, Result<()>)>>;
+
+impl Absences {
+    fn of(&self, name: &NamespaceName) -> Arc<Look> {
+        let mut all = self.0.lock();
+        if all.len() >= KNOWN_MAX {
+            all.clear();
+        }
+        Arc::clone(all.entry(name.clone()).or_default())
+    }
+}
+
+/// What a shard has of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) num: String,
+    pub(crate) ver: u64,
+    pub(crate) created_at: Timestamp,
+    pub(crate) pending: u64,
+    pub(crate) dead: u64,
+}
+
+/// What the coordinator shard has on record of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Records {
+    /// The number that has the name now.
+    pub(crate) current: Option<String>,
+    /// Number and version of an end that not every shard has confirmed.
+    pub(crate) half_done: Option<(String, String)>,
+    /// The version of the recorded end of each number that was asked for.
+    pub(crate) ended: Vec<Option<String>>,
+}
+
+impl Deployment {
+    /// Finds out why a shard does not have a namespace. The one answer "there is no such namespace" to a
+    /// caller comes from here.
+    pub(crate) async fn absent(&self, shard: ShardId, name: &NamespaceName) -> Result<Absence> {
+        let home = self.home(name);
+        if let Some(control) = self.control_of(home, name).await?.1 {
+            self.to_repair.lock().remove(name);
+            if shard == home {
+                return Ok(Absence::Taken);
+            }
+            let deals = self.deals_of(home, &control).await?;
+            if self.take(shard, &control, &deals).await?.is_some() {
+                self.finish(home, &format!("put\0{name}")).await?;
+            }
+            return Ok(Absence::Taken);
+        }
+        let look = self.absences.of(name);
+        let mut last = look.lock().await;
+        if let Some((_, found)) = last.as_ref().filter(|(at, _)| at.elapsed() < REST) {
+            return found.clone().map(|()| Absence::Nowhere);
+        }
+        let found = self.expect_nowhere(name).await;
+        *last = Some((Instant::now(), found.clone()));
+        found.map(|()| Absence::Nowhere)
+    }
+
+    /// The error of a call for a namespace that its coordinator shard does not have.
+    pub(crate) async fn no_namespace(&self, name: &NamespaceName) -> Error {
+        match self.absent(self.home(name), name).await {
+            Ok(_) => Error::UnknownNamespace(name.to_string()),
+            Err(error) => error,
+        }
+    }
+
+    /// Refuses a name whose record its coordinator shard does not have, unless no other shard holds it
+    /// either, but for what has ended on record.
+    pub(crate) async fn expect_nowhere(&self, name: &NamespaceName) -> Result<()> {
+        let home = self.home(name);
+        let answers = self.held_by(name, self.others(home)).await;
+        let mut nums: Vec<&str> = Vec::new();
+        let mut silent = None;
+        for (_, answer) in &answers {
+            match answer {
+                Ok(held) => nums.extend(held.as_ref().map(|held| held.num.as_str())),
+                Err(error) => silent = Some(error),
+            }
+        }
+        nums.sort_unstable();
+        nums.dedup();
+        if !nums.is_empty() {
+            let records = self.records(name, &nums).await?;
+            if records.is_any_unrecorded(&nums) {
+                self.to_repair.lock().insert(name.clone());
+                return Err(unrecorded(name));
+            }
+        }
+        silent.map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Asks shards what they have of a namespace; each answers for itself.
+    pub(crate) async fn held_by(
+        &self,
+        name: &NamespaceName,
+        shards: impl Iterator<Item = ShardId>,
+    ) -> Vec<(ShardId, Result<Option<Held>>)> {
+        let asked = shards.map(|shard| async move { (shard, self.held(shard, name).await) });
+        stream::iter(asked).buffer_unordered(AT_ONCE).collect().await
+    }
+
+    async fn held(&self, shard: ShardId, name: &NamespaceName) -> Result<Option<Held>> {
+        let mut reply = self.ask(shard, Script::Held, vec![name.as_str().into()]).await?;
+        let _now = reply.time()?;
+        if reply.is_done() {
+            return Ok(None);
+        }
+        Ok(Some(Held {
+            num: reply.text()?,
+            ver: reply.number()?,
+            created_at: reply.time()?,
+            pending: reply.number()?,
+            dead: reply.number()?,
+        }))
+    }
+
+    /// Asks the coordinator shard of a name what it has on record of the name and these numbers.
+    pub(crate) async fn records(&self, name: &NamespaceName, nums: &[&str]) -> Result<Records> {
+        let mut arguments: Vec<Vec<u8>> = vec![name.as_str().into()];
+        arguments.extend(nums.iter().map(|num| num.as_bytes().to_vec()));
+        let mut reply = self.ask(self.home(name), Script::Left, arguments).await?;
+        let _now = reply.time()?;
+        let mut text = || reply.text().map(|text| Some(text).filter(|text| !text.is_empty()));
+        let current = text()?;
+        let half_done = text()?.zip(text()?);
+        let ended = nums.iter().map(|_| text()).collect::<Result<_>>()?;
+        Ok(Records { current, half_done, ended })
+    }
+}
+
+impl Records {
+    /// Says whether one of the numbers that were asked for neither has the name now nor an end on record.
+    pub(crate) fn is_any_unrecorded(&self, nums: &[&str]) -> bool {
+        let mut pairs = nums.iter().zip(&self.ended);
+        pairs.any(|(num, ended)| ended.is_none() && self.current.as_deref() != Some(*num))
+    }
+}
+
+/// The refusal of a call for a namespace that shards hold under a number of which the coordinator shard
+/// knows nothing.
+pub(crate) fn unrecorded(name: &NamespaceName) -> Error {
+    Error::Unavailable {
+        reason: format!(
+            "the coordinator shard of namespace {name} has lost its record, and other shards hold it; \
+             nothing was removed. Restore the record with `duly namespace repair {name}`"
+        ),
+        retry_after: REPAIR_WAIT,
+    }
+}

@@ -1,0 +1,180 @@
+//! Restoring the record of a namespace that its coordinator shard has lost, at an operator's command.
+//!
+//! The settings are those of the shard with the latest version. If the shards hold the name under several
+//! numbers, as after a coordinator shard was rolled back, only one of them can be kept, and the operator
+//! names it. The timers under the others are given up: their end is recorded first, like that of any
+//! namespace, and they are removed after that.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use duly_core::{Invalid, NamespaceName, Timestamp, shard::ShardId};
+use duly_store::{Error, Result, namespaces::Repaired};
+
+use super::{Next, Write, absent::Held, namespace};
+use crate::{
+    deployment::Deployment,
+    error::{after, damaged, unavailable},
+};
+
+/// What the shards hold under one number.
+#[derive(Debug)]
+struct Found {
+    num: String,
+    shards: Vec<ShardId>,
+    /// The shard with the latest version.
+    latest: (u64, ShardId),
+    created_at: Timestamp,
+    pending: u64,
+    dead: u64,
+}
+
+impl Found {
+    fn new(num: String, shard: ShardId) -> Self {
+        Self {
+            num,
+            shards: Vec::new(),
+            latest: (0, shard),
+            created_at: Timestamp::MIN,
+            pending: 0,
+            dead: 0,
+        }
+    }
+
+    fn add(&mut self, shard: ShardId, held: &Held) {
+        self.shards.push(shard);
+        self.latest = self.latest.max((held.ver, shard));
+        self.created_at = self.created_at.max(held.created_at);
+        self.pending += held.pending;
+        self.dead += held.dead;
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} (made {}, {} pending timers and {} dead letters in {} shards)",
+            self.num,
+            self.created_at,
+            self.pending,
+            self.dead,
+            self.shards.len()
+        )
+    }
+}
+
+impl Deployment {
+    pub(crate) async fn repair_namespace(
+        &self,
+        name: &NamespaceName,
+        keep: Option<&str>,
+    ) -> Result<Repaired> {
+        let home = self.home(name);
+        let mut numbers: BTreeMap<String, Found> = BTreeMap::new();
+        let mut above = 0;
+        let mut silent = None;
+        for (shard, answer) in self.held_by(name, (0..self.shards).map(ShardId)).await {
+            match answer {
+                Ok(Some(held)) => {
+                    above = above.max(held.ver);
+                    let new = || Found::new(held.num.clone(), shard);
+                    numbers.entry(held.num.clone()).or_insert_with(new).add(shard, &held);
+                }
+                Ok(None) => {}
+                Err(error) if shard == home => return Err(error),
+                // It takes what is restored when it is back.
+                Err(error) => silent = Some(error),
+            }
+        }
+        let nums: Vec<&str> = numbers.keys().map(String::as_str).collect();
+        let records = self.records(name, &nums).await?;
+        let mut found = Vec::new();
+        for (number, ended) in numbers.into_values().zip(records.ended) {
+            match ended {
+                Some(ver) => {
+                    for shard in &number.shards {
+                        self.end_in(*shard, name, &number.num, &ver).await?;
+                    }
+                }
+                None => found.push(number),
+            }
+        }
+        if found.is_empty() {
+            return Err(silent.unwrap_or_else(|| Error::UnknownNamespace(name.to_string())));
+        }
+        let place = match keep {
+            Some(keep) => found.iter().position(|number| number.num == keep),
+            None => Some(0).filter(|_| found.len() == 1),
+        };
+        let Some(place) = place else {
+            return Err(choice(keep, &found));
+        };
+        let kept = found.remove(place);
+        let (mut pending_lost, mut dead_lost) = (0, 0);
+        for number in &found {
+            tracing::warn!(namespace = %name, %number, "repair gives up what shards hold");
+            self.give_up(name, &number.num).await?;
+            pending_lost += number.pending;
+            dead_lost += number.dead;
+        }
+        let is_lost = records.current.as_deref() != Some(kept.num.as_str());
+        if is_lost {
+            self.restore(name, &kept, above).await?;
+            tracing::warn!(namespace = %name, number = %kept, "record of the namespace restored");
+        } else {
+            after(self.finish(home, &format!("put\0{name}")).await)?;
+        }
+        self.to_repair.lock().remove(name);
+        let control = self.control_of(home, name).await?.1;
+        let control = control.ok_or_else(|| unavailable("the namespace ended meanwhile"))?;
+        Ok(Repaired { namespace: namespace(control), restored: is_lost, pending_lost, dead_lost })
+    }
+
+    /// Records the end of a number, and removes what shards hold under it. A shard that does not answer
+    /// follows when it is back.
+    async fn give_up(&self, name: &NamespaceName, num: &str) -> Result<()> {
+        let mut reply = self.end_at_home(name, num, "lost", "").await?;
+        let (word, _) = (reply.text()?, reply.time()?);
+        if word != "DONE" {
+            return Err(damaged(format!("an end was answered with {word}")));
+        }
+        let ver = reply.text()?;
+        if let Err(error) = self.end_elsewhere(self.home(name), name, num, &ver).await {
+            tracing::warn!(namespace = %name, num, %error, "not every shard has confirmed the end");
+        }
+        Ok(())
+    }
+
+    /// Writes at the coordinator shard what another shard has, with a later version, and has all shards
+    /// take it.
+    async fn restore(&self, name: &NamespaceName, kept: &Found, above: u64) -> Result<()> {
+        let changed = || unavailable("the namespace changed while it was repaired; repeat it");
+        let lost = self.control_of(kept.latest.1, name).await?.1;
+        let lost = lost.filter(|lost| lost.num == kept.num).ok_or_else(changed)?;
+        let next = Next {
+            settings: Arc::clone(&lost.settings),
+            paused: lost.paused,
+            resumes_at: lost.resumes_at,
+        };
+        let home = self.home(name);
+        let write = Write::Restored { lost: &lost, above };
+        let restored = self.put_at_home(home, name, None, &next, write).await?;
+        let spread = self.spread(home, restored.ok_or_else(changed)?).await?;
+        self.deal_lowered(&spread).await;
+        Ok(())
+    }
+}
+
+/// The refusal of a repair that does not say which of the numbers is kept.
+fn choice(keep: Option<&str>, found: &[Found]) -> Error {
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let allowed = format!(
+        "the number under which the namespace is kept, as its shards do not agree: {}. The timers under \
+         any other number are given up",
+        found.join("; or ")
+    );
+    Error::Invalid(match keep {
+        Some(keep) => Invalid::new("keep", keep, allowed),
+        None => Invalid::unseen("keep", allowed),
+    })
+}

@@ -1,0 +1,10 @@
+-- Says what a shard has of a namespace.
+--
+-- KEYS  seq
+-- ARGV  1 namespace
+-- reply now, then nothing when it has none, else: number, version, created at, pending timers, dead letters
+local num = num_of(ARGV[1])
+if not num then return { now_text } end
+local f = call('HMGET', K .. 'n:' .. num, 'ver', 'created')
+return { now_text, num, f[1] or '0', f[2] or '0', call('HGET', K .. 'c:' .. num, 'pending') or '0',
+  digits(call('ZCARD', K .. 'dead:' .. num)) }
