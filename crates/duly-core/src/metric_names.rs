@@ -136,6 +136,8 @@ metrics! {
         "Shards of a store on Redis that take no calls until an operator repairs them. Label: reason (missing, foreign, rolled_back).";
     STORE_ROLLBACKS_TOTAL = "duly_store_rollbacks_total" Counter
         "How often a shard of a store on Redis came back with data that was more than 5 s older, as this node noticed.";
+    NAMESPACES_TO_REPAIR = "duly_namespaces_to_repair" Gauge
+        "Namespaces whose coordinator shard in Redis has lost their record, or whose shards do not agree on it: calls for them are refused until `duly namespace repair`.";
     OLDEST_DUE_SECONDS = "duly_oldest_due_seconds" Gauge
         "Age of the oldest due and unclaimed firing.";
     LANES = "duly_lanes" Gauge ["state": LANE_STATES]

@@ -103,6 +103,7 @@ fn routes() -> OpenApiRouter<App> {
         ))
         .routes(routes!(namespaces::activity::pause_namespace))
         .routes(routes!(namespaces::activity::resume_namespace))
+        .routes(routes!(namespaces::repair::repair_namespace))
         .routes(routes!(namespaces::stats::namespace_stats))
         .routes(routes!(namespaces::forecast::namespace_forecast))
         .routes(routes!(cluster::cluster))

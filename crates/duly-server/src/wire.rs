@@ -54,7 +54,7 @@ pub use forecast::ForecastOut;
 pub use headers::{Headers, HeadersOut};
 pub use letters::{PurgeIn, PurgedOut, RedriveIn, RedrivenOut};
 pub use limits::{LimitsIn, LimitsOut};
-pub use namespace::{NamespaceIn, NamespaceOut, NamespacesOut, ResumeIn};
+pub use namespace::{NamespaceIn, NamespaceOut, NamespacesOut, RepairedOut, ResumeIn};
 pub use number::Integer;
 pub use overdue::{GivenUpOut, OverdueIn};
 pub use patch::PatchIn;

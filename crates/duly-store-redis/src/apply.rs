@@ -15,7 +15,7 @@ use duly_core::{
     schedule::When,
     shard::{ShardId, shard_of},
 };
-use duly_store::{Command, Error, Operation, Outcome, Refusal, Result, TimerView};
+use duly_store::{Command, Operation, Outcome, Refusal, Result, TimerView};
 use futures::{StreamExt, stream};
 use redis::Value;
 
@@ -139,7 +139,7 @@ impl Deployment {
         let mut done = Vec::with_capacity(round.len());
         let mut slow = Vec::new();
         let mut absent: HashMap<NamespaceName, Vec<(usize, Command)>> = HashMap::new();
-        let unrepaired = self.unrepaired(&round).await;
+        let unrepaired = self.unrepaired(round.iter().map(|(_, command)| &command.namespace)).await;
         let mut sent = Vec::new();
         let mut calls = Vec::new();
         let mut groups: HashMap<NamespaceName, Vec<Group>> = HashMap::new();
@@ -237,25 +237,6 @@ impl Deployment {
             done.push(outcome);
         }
         done
-    }
-
-    /// The errors of namespaces in which nothing may be made until they are repaired.
-    async fn unrepaired(&self, round: &[(usize, Command)]) -> HashMap<NamespaceName, Error> {
-        let names: HashSet<&NamespaceName> = {
-            let known = self.to_repair.lock();
-            if known.is_empty() {
-                return HashMap::new();
-            }
-            let names = round.iter().map(|(_, command)| &command.namespace);
-            names.filter(|name| known.contains(*name)).collect()
-        };
-        let mut errors = HashMap::new();
-        for name in names {
-            if let Err(error) = before(self.absent(self.home(name), name).await) {
-                errors.insert(name.clone(), error);
-            }
-        }
-        errors
     }
 
     /// What answers for so many schedules keeping to the rate of their namespace, and what its home

@@ -28,9 +28,9 @@ use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 
 use crate::{
     case::Control,
-    change::{TRIES, digits, everywhere},
+    change::{TRIES, digits},
     deployment::Deployment,
-    error::{after, damaged, unavailable},
+    error::after,
     marker::Mark,
     script::Script,
     settings,
@@ -40,8 +40,11 @@ use crate::{
 mod absent;
 mod reconcile;
 mod repair;
+mod spread;
 
 pub(crate) use absent::{Absence, Absences, unrecorded};
+#[cfg(test)]
+pub(crate) use spread::own;
 
 /// What becomes of a namespace.
 pub(crate) struct Next {
@@ -227,30 +230,6 @@ impl Deployment {
         Ok(Some(AtHome { control, deals }))
     }
 
-    /// Has every other shard take what the home has, and says there that they have. Answers what they
-    /// took: a newer version of the same where a shard had heard of this one already.
-    pub(crate) async fn spread(&self, home: ShardId, mut at_home: AtHome) -> Result<AtHome> {
-        for _ in 0..TRIES {
-            let AtHome { control, deals } = &at_home;
-            let takes = self.others(home).map(|shard| self.take(shard, control, deals));
-            let ahead = after(everywhere(takes).await)?.into_iter().flatten().max();
-            let newer = match ahead {
-                Some(ahead) => after(self.put_again(home, control, ahead).await)?,
-                None => {
-                    let done = [own(control, "take"), vec![b"done".to_vec()]].concat();
-                    // Who does not hear that does it once more.
-                    let _done = self.ask(home, Script::Put, done).await;
-                    None
-                }
-            };
-            match newer {
-                Some(newer) => at_home = newer,
-                None => return Ok(at_home),
-            }
-        }
-        after(Err(unavailable("shards kept hearing of newer versions")))
-    }
-
     /// Goes past a version at home, with nothing changed, and deals limits anew. Answers nothing when the
     /// namespace has changed meanwhile: whoever did that tells the other shards.
     async fn put_again(
@@ -276,64 +255,6 @@ impl Deployment {
             self.spread(home, newer).await?;
         }
         Ok(())
-    }
-
-    /// Has a shard take what the home has. What the shard holds under another number goes first, if the end
-    /// of that number is recorded; otherwise nothing is taken. Answers the version that the shard has heard
-    /// of instead, if that is none before this one.
-    pub(crate) async fn take(
-        &self,
-        shard: ShardId,
-        control: &Control,
-        deals: &Deals,
-    ) -> Result<Option<u64>> {
-        for _ in 0..TRIES {
-            let mut arguments = own(control, "take");
-            let paused = (control.paused, control.resumes_at);
-            let (created, updated) = (time(control.created_at), time(control.updated_at));
-            arguments.extend(self.fields(&control.settings, paused, shard, created, updated));
-            arguments.extend(deals.fields());
-            let mut reply = self.ask(shard, Script::Put, arguments).await?;
-            let (word, _) = (reply.text()?, reply.time()?);
-            match word.as_str() {
-                "DONE" => return Ok(None),
-                "AHEAD" => return reply.number().map(Some),
-                "OLD" => self.end_recorded(shard, &control.name, &reply.text()?).await?,
-                other => return Err(damaged(format!("a change was answered with {other}"))),
-            }
-        }
-        Err(damaged("a namespace that ended does not go"))
-    }
-
-    /// Whether all shards have taken a namespace as the home has it.
-    async fn is_everywhere(&self, control: &Control) -> Result<bool> {
-        let seen = (0..self.shards).map(|shard| self.control_of(ShardId(shard), &control.name));
-        let seen = everywhere(seen).await?;
-        let same = |own: &Control| {
-            (&own.num, &own.ver, own.updated_at) == (&control.num, &control.ver, control.updated_at)
-        };
-        Ok(seen.iter().all(|(_, own)| own.as_ref().is_some_and(same)))
-    }
-
-    /// Finishes a change of a namespace that somebody left half done, as its home tells it. Answers what
-    /// all shards have now.
-    pub(crate) async fn finish(&self, home: ShardId, todo: &str) -> Result<Option<AtHome>> {
-        let mut parts = todo.split('\0');
-        let (kind, name) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
-        let name = NamespaceName::new(name).map_err(|_| damaged("a namespace's name"))?;
-        match (kind, parts.next(), parts.next()) {
-            ("put", ..) => match self.control_of(home, &name).await?.1 {
-                Some(control) => {
-                    let deals = self.deals_of(home, &control).await?;
-                    self.spread(home, AtHome { control, deals }).await.map(Some)
-                }
-                None => Ok(None),
-            },
-            ("gone", Some(num), Some(ver)) => {
-                self.end_elsewhere(home, &name, num, ver).await.map(|()| None)
-            }
-            _ => Err(damaged(format!("a change {todo:?} of a namespace"))),
-        }
     }
 
     fn fields(
@@ -404,13 +325,6 @@ impl Deployment {
         }
         Ok(found)
     }
-}
-
-/// How a shard is told of a namespace: name, how, number, version.
-pub(crate) fn own(control: &Control, how: &str) -> Vec<Vec<u8>> {
-    [control.name.as_str(), how, &control.num, &control.ver]
-        .map(|text| text.as_bytes().to_vec())
-        .to_vec()
 }
 
 fn time(at: Timestamp) -> Vec<u8> {

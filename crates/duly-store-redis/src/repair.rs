@@ -1,7 +1,7 @@
 //! Repairing a shard that takes no calls, at the word of an operator.
 
 use duly_core::{Invalid, Millis, NamespaceName, shard::ShardId};
-use duly_store::{Repaired, Result};
+use duly_store::{Error, Repaired, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
@@ -71,8 +71,9 @@ impl Deployment {
         lists.chain([own]).max_by_key(|list| list.own.version).expect("there is this node's own")
     }
 
-    /// Gives a shard the settings of all namespaces that the other shards have. What moved of their limits
-    /// between it and the others is gone, so limits are dealt again once every shard takes calls.
+    /// Gives a shard the settings of all namespaces that the other shards have. Once every shard takes calls,
+    /// records that coordinator shards have lost are restored, and limits are dealt again: what moved of
+    /// them between the shards is gone.
     async fn restore_namespaces(&self, shard: ShardId) -> Result<u64> {
         let names = self.names_elsewhere(shard).await?;
         let count = names.len() as u64;
@@ -83,10 +84,21 @@ impl Deployment {
                 // It comes with the repair of that shard.
                 return Ok(());
             }
-            let Some(control) = self.control_of(home, &name).await?.1 else { return Ok(()) };
-            let deals = self.deals_of(home, &control).await?;
-            self.take(shard, &control, &deals).await?;
-            if is_last { self.deal_anew(&name).await } else { Ok(()) }
+            match self.control_of(home, &name).await?.1 {
+                Some(control) => {
+                    let deals = self.deals_of(home, &control).await?;
+                    self.take(shard, &control, &deals).await?;
+                    if is_last { self.deal_anew(&name).await } else { Ok(()) }
+                }
+                None if is_last => match self.repair_namespace(&name, None).await {
+                    Err(error @ Error::Invalid(_)) => {
+                        tracing::warn!(namespace = %name, %error, "an operator has to choose");
+                        Ok(())
+                    }
+                    repaired => repaired.map(drop),
+                },
+                None => Ok(()),
+            }
         });
         work.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
         Ok(count)

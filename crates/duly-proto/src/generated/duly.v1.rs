@@ -2616,6 +2616,32 @@ pub struct ResumeRequest {
     #[prost(message, optional, tag = "2")]
     pub at: ::core::option::Option<::prost_types::Timestamp>,
 }
+/// Which namespace to repair.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RepairNamespaceRequest {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    /// Where the shards hold it under several numbers, the one under which it is kept: the timers under
+    /// the others are given up.
+    #[prost(string, optional, tag = "2")]
+    pub keep: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// It wants no repair any more.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RepairNamespaceResponse {
+    /// The namespace as it is now.
+    #[prost(message, optional, tag = "1")]
+    pub namespace: ::core::option::Option<Namespace>,
+    /// Whether its record was missing and is restored.
+    #[prost(bool, tag = "2")]
+    pub restored: bool,
+    /// Pending timers that were given up with the numbers that are not kept.
+    #[prost(uint64, tag = "3")]
+    pub pending_lost: u64,
+    /// Dead letters that were given up with them.
+    #[prost(uint64, tag = "4")]
+    pub dead_lost: u64,
+}
 /// Which namespace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatsRequest {
@@ -3076,6 +3102,31 @@ pub mod namespaces_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Namespaces", "Resume"));
             self.inner.unary(req, path, codec).await
         }
+        /// Restore the record of a namespace that its coordinator shard has lost, from the other shards.
+        /// Without a lost record nothing changes.
+        pub async fn repair(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RepairNamespaceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RepairNamespaceResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duly.v1.Namespaces/Repair",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duly.v1.Namespaces", "Repair"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Counts of a namespace.
         pub async fn stats(
             &mut self,
@@ -3181,6 +3232,15 @@ pub mod namespaces_server {
             &self,
             request: tonic::Request<super::ResumeRequest>,
         ) -> std::result::Result<tonic::Response<super::Namespace>, tonic::Status>;
+        /// Restore the record of a namespace that its coordinator shard has lost, from the other shards.
+        /// Without a lost record nothing changes.
+        async fn repair(
+            &self,
+            request: tonic::Request<super::RepairNamespaceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RepairNamespaceResponse>,
+            tonic::Status,
+        >;
         /// Counts of a namespace.
         async fn stats(
             &self,
@@ -3568,6 +3628,51 @@ pub mod namespaces_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ResumeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duly.v1.Namespaces/Repair" => {
+                    #[allow(non_camel_case_types)]
+                    struct RepairSvc<T: Namespaces>(pub Arc<T>);
+                    impl<
+                        T: Namespaces,
+                    > tonic::server::UnaryService<super::RepairNamespaceRequest>
+                    for RepairSvc<T> {
+                        type Response = super::RepairNamespaceResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RepairNamespaceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Namespaces>::repair(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RepairSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

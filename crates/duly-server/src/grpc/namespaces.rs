@@ -111,6 +111,22 @@ impl Namespaces for Service {
         Ok(made(&self.app, self.set(&request.namespace, activity).await?))
     }
 
+    async fn repair(
+        &self,
+        request: Request<v1::RepairNamespaceRequest>,
+    ) -> Result<Response<v1::RepairNamespaceResponse>, Status> {
+        let request = request.into_inner();
+        let name = namespace(&request.namespace)?;
+        let repaired = self.app.repair_namespace(name, request.keep.as_deref()).await?;
+        let response = v1::RepairNamespaceResponse {
+            namespace: Some(namespace_out(&repaired.namespace)),
+            restored: repaired.restored,
+            pending_lost: repaired.pending_lost,
+            dead_lost: repaired.dead_lost,
+        };
+        Ok(made(&self.app, response))
+    }
+
     async fn stats(
         &self,
         request: Request<v1::StatsRequest>,

@@ -6,4 +6,5 @@ pub(crate) mod forecast;
 pub(crate) mod get;
 pub(crate) mod patch;
 pub(crate) mod put;
+pub(crate) mod repair;
 pub(crate) mod stats;

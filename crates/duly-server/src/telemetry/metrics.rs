@@ -127,6 +127,7 @@ fn refresh(health: &Health) {
         gauge!(names::STORE_SHARDS_UNAVAILABLE, "reason" => fault.label()).set(count as f64);
     }
     counter!(names::STORE_ROLLBACKS_TOTAL).absolute(health.rollbacks);
+    set(names::NAMESPACES_TO_REPAIR, health.namespaces_to_repair);
     set(names::INDEX_BYTES, health.index_bytes);
     if let Some(bytes) = health.index_bytes_max {
         set(names::INDEX_BYTES_MAX, bytes);

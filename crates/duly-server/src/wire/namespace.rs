@@ -13,7 +13,7 @@ use duly_core::{
     },
 };
 use duly_core::{Millis, schedule::Change};
-use duly_store::namespaces::{Namespace, Put, Secrets};
+use duly_store::namespaces::{Namespace, Put, Repaired, Secrets};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -237,6 +237,31 @@ impl<'a> From<&'a Namespace> for NamespaceOut<'a> {
             limits: (&settings.limits).into(),
             created_at: namespace.created_at.into(),
             updated_at: namespace.updated_at.into(),
+        }
+    }
+}
+
+/// Result of a repair of a namespace.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = NamespaceRepaired)]
+pub struct RepairedOut<'a> {
+    /// The namespace as it is now.
+    namespace: NamespaceOut<'a>,
+    /// Whether its record was missing and is restored.
+    restored: bool,
+    /// Pending timers that were given up with the numbers that are not kept.
+    pending_lost: u64,
+    /// Dead letters that were given up with them.
+    dead_lost: u64,
+}
+
+impl<'a> From<&'a Repaired> for RepairedOut<'a> {
+    fn from(repaired: &'a Repaired) -> Self {
+        Self {
+            namespace: NamespaceOut::from(&repaired.namespace),
+            restored: repaired.restored,
+            pending_lost: repaired.pending_lost,
+            dead_lost: repaired.dead_lost,
         }
     }
 }

@@ -88,4 +88,6 @@ async fn a_paused_namespace_goes_on_at_its_time() {
     assert_eq!(problem["field"], "at");
     bench.post(&resume, r#"{"until":0}"#).await.problem("invalid_argument");
     bench.post(&resume, "{}").await.expect(200);
+    let repaired = bench.post(&format!("{NS}/repair"), "").await.expect(200);
+    assert_eq!((&repaired["restored"], &repaired["pending_lost"]), (&json!(false), &json!(0)));
 }

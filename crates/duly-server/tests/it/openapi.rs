@@ -40,6 +40,7 @@ fn every_path_of_the_contract_is_described() {
         ("get put patch delete", ""),
         ("post", "/pause"),
         ("post", "/resume"),
+        ("post", "/repair"),
         ("get", "/stats"),
         ("get", "/forecast"),
         ("get", "/export"),

@@ -12,7 +12,11 @@
 //! A schedule, claim or acknowledgement in a shard that has the namespace asks none of this. Within [`REST`]
 //! the other shards are not asked again, unless something is to be created.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use duly_core::{Millis, NamespaceName, Timestamp, shard::ShardId};
 use duly_store::{Error, Result};
@@ -23,6 +27,7 @@ use tokio::time::Instant;
 use crate::{
     change::AT_ONCE,
     deployment::{Deployment, KNOWN_MAX},
+    error::before,
     script::Script,
 };
 
@@ -110,6 +115,28 @@ impl Deployment {
             Ok(_) => Error::UnknownNamespace(name.to_string()),
             Err(error) => error,
         }
+    }
+
+    /// Returns the errors of those of these namespaces that are known to want repair and still do: nothing is
+    /// made in them, also not in shards that have them.
+    pub(crate) async fn unrepaired(
+        &self,
+        names: impl Iterator<Item = &NamespaceName>,
+    ) -> HashMap<NamespaceName, Error> {
+        let names: BTreeSet<&NamespaceName> = {
+            let known = self.to_repair.lock();
+            if known.is_empty() {
+                return HashMap::new();
+            }
+            names.filter(|name| known.contains(*name)).collect()
+        };
+        let mut errors = HashMap::new();
+        for name in names {
+            if let Err(error) = before(self.absent(self.home(name), name).await) {
+                errors.insert(name.clone(), error);
+            }
+        }
+        errors
     }
 
     /// Refuses a name whose record its coordinator shard does not have, unless no other shard holds it

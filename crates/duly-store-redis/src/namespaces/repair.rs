@@ -72,19 +72,12 @@ impl Deployment {
         let home = self.home(name);
         let mut numbers: BTreeMap<String, Found> = BTreeMap::new();
         let mut above = 0;
-        let mut silent = None;
+        // Limits are dealt anew, which stops deliveries until every shard has taken it. So all have to answer.
         for (shard, answer) in self.held_by(name, (0..self.shards).map(ShardId)).await {
-            match answer {
-                Ok(Some(held)) => {
-                    above = above.max(held.ver);
-                    let new = || Found::new(held.num.clone(), shard);
-                    numbers.entry(held.num.clone()).or_insert_with(new).add(shard, &held);
-                }
-                Ok(None) => {}
-                Err(error) if shard == home => return Err(error),
-                // It takes what is restored when it is back.
-                Err(error) => silent = Some(error),
-            }
+            let Some(held) = answer? else { continue };
+            above = above.max(held.ver);
+            let new = || Found::new(held.num.clone(), shard);
+            numbers.entry(held.num.clone()).or_insert_with(new).add(shard, &held);
         }
         let nums: Vec<&str> = numbers.keys().map(String::as_str).collect();
         let records = self.records(name, &nums).await?;
@@ -100,7 +93,7 @@ impl Deployment {
             }
         }
         if found.is_empty() {
-            return Err(silent.unwrap_or_else(|| Error::UnknownNamespace(name.to_string())));
+            return Err(Error::UnknownNamespace(name.to_string()));
         }
         let place = match keep {
             Some(keep) => found.iter().position(|number| number.num == keep),
@@ -130,8 +123,7 @@ impl Deployment {
         Ok(Repaired { namespace: namespace(control), restored: is_lost, pending_lost, dead_lost })
     }
 
-    /// Records the end of a number, and removes what shards hold under it. A shard that does not answer
-    /// follows when it is back.
+    /// Records the end of a number, and removes what shards hold under it.
     async fn give_up(&self, name: &NamespaceName, num: &str) -> Result<()> {
         let mut reply = self.end_at_home(name, num, "lost", "").await?;
         let (word, _) = (reply.text()?, reply.time()?);
@@ -139,10 +131,7 @@ impl Deployment {
             return Err(damaged(format!("an end was answered with {word}")));
         }
         let ver = reply.text()?;
-        if let Err(error) = self.end_elsewhere(self.home(name), name, num, &ver).await {
-            tracing::warn!(namespace = %name, num, %error, "not every shard has confirmed the end");
-        }
-        Ok(())
+        self.end_elsewhere(self.home(name), name, num, &ver).await
     }
 
     /// Writes at the coordinator shard what another shard has, with a later version, and has all shards

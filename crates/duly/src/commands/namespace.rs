@@ -4,6 +4,7 @@ mod activity;
 mod forecast;
 mod list;
 mod remove;
+mod repair;
 mod secret;
 mod set;
 mod settings;
@@ -43,6 +44,7 @@ enum Action {
     Delete(remove::Args),
     Pause(activity::PauseArgs),
     Resume(activity::ResumeArgs),
+    Repair(repair::Args),
     /// Show what is pending, what was done, and what each lane does
     Stats(Named),
     /// Show what each lane does: its receiver, breaker, backlog and limits
@@ -69,6 +71,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         Action::Delete(args) => remove::run(args, session).await,
         Action::Pause(args) => activity::pause(args, session).await,
         Action::Resume(args) => activity::resume(args, session).await,
+        Action::Repair(args) => repair::run(args, session).await,
         Action::Stats(named) => stats::stats(&named.namespace, session).await,
         Action::Lanes(named) => stats::lanes(&named.namespace, session).await,
         Action::Forecast(args) => forecast::run(&args, session).await,

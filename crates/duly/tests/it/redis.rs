@@ -5,6 +5,7 @@ mod away;
 mod cannot_start;
 mod coordinators;
 mod documented;
+mod emptied;
 mod moving;
 mod nodes;
 mod secrets;

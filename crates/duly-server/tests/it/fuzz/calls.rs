@@ -141,6 +141,7 @@ fn namespaces(given: &Given) -> Vec<Call> {
             "/v1/namespaces/{namespace}/resume",
             Sent::Document(json!({"at": "2100-01-01T00:00:00Z"})),
         ),
+        asking(call("POST", "/v1/namespaces/{namespace}/repair", Sent::Nothing), "keep=1.1048577"),
         call("GET", "/v1/namespaces/{namespace}/stats", Sent::Nothing),
         call("GET", "/v1/cluster", Sent::Nothing),
         asking(forecast, "bucket=1m&count=3"),

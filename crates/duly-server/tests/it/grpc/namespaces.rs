@@ -56,7 +56,12 @@ async fn a_namespace_lives_its_whole_life_over_grpc() {
     assert_eq!((forecast.buckets.len(), forecast.pending), (3, 1));
     assert_eq!(forecast.buckets.iter().map(|bucket| bucket.due).sum::<u64>(), 1);
     let resumed = namespaces.resume(v1::ResumeRequest { namespace: name(), at: None }).await;
-    assert!(!resumed.unwrap().into_inner().paused);
+    let resumed = resumed.unwrap().into_inner();
+    assert!(!resumed.paused);
+    let request = v1::RepairNamespaceRequest { namespace: name(), keep: None };
+    let repaired = namespaces.repair(request).await.unwrap().into_inner();
+    assert_eq!((repaired.namespace, repaired.restored), (Some(resumed), false));
+    assert_eq!((repaired.pending_lost, repaired.dead_lost), (0, 0));
 
     let request = v1::DeleteNamespaceRequest { namespace: name(), force: true };
     namespaces.delete(request).await.unwrap();

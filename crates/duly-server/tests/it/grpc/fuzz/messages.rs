@@ -199,6 +199,8 @@ fn namespaces(namespace: String) -> Vec<Message> {
         namespace: namespace(),
         at: Some(prost_types::Timestamp { seconds: 4_102_444_800, nanos: 0 }),
     };
+    let repair =
+        v1::RepairNamespaceRequest { namespace: namespace(), keep: Some("1.1048577".to_owned()) };
     let forecast = v1::ForecastRequest {
         namespace: namespace(),
         bucket: Some(lasting(60_000)),
@@ -219,6 +221,7 @@ fn namespaces(namespace: String) -> Vec<Message> {
         ),
         message("/duly.v1.Namespaces/Pause", &v1::PauseRequest { namespace: namespace() }),
         message("/duly.v1.Namespaces/Resume", &resume),
+        message("/duly.v1.Namespaces/Repair", &repair),
         message("/duly.v1.Namespaces/Stats", &v1::StatsRequest { namespace: namespace() }),
         message("/duly.v1.Namespaces/Forecast", &forecast),
     ]

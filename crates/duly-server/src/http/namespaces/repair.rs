@@ -1,0 +1,50 @@
+//! `POST /v1/namespaces/{namespace}/repair`: the record of a namespace, restored.
+
+use axum::{extract::State, response::Response};
+use duly_core::NamespaceName;
+use duly_store::namespaces::Repaired;
+use http::Uri;
+
+use crate::{
+    http::{
+        App, Problem, answer, body::NoBody, path::InNamespace, problem::Refusals, query::Query,
+    },
+    wire::RepairedOut,
+};
+
+/// Restore the record of a namespace that its coordinator shard has lost, from the other shards.
+///
+/// Without a lost record nothing changes. Where the shards hold the namespace under several numbers, `keep`
+/// names the one that is kept; the timers under the others are given up.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces/{namespace}/repair",
+    tag = "namespaces",
+    params(
+        ("namespace" = String, Path, description = "Name of the namespace"),
+        ("keep" = Option<String>, Query, description = "Number under which the namespace is kept")
+    ),
+    responses((status = 200, description = "It wants no repair any more.", body = RepairedOut), Refusals)
+)]
+pub(crate) async fn repair_namespace(
+    State(app): State<App>,
+    InNamespace(name): InNamespace,
+    uri: Uri,
+    _body: NoBody,
+) -> Result<Response, Problem> {
+    let query = Query::read(&uri, &["keep"])?;
+    let repaired = app.repair_namespace(name, query.get("keep")).await?;
+    answer::ok(&RepairedOut::from(&repaired))
+}
+
+impl App {
+    /// Restores the record of a namespace.
+    pub(crate) async fn repair_namespace(
+        &self,
+        name: NamespaceName,
+        keep: Option<&str>,
+    ) -> Result<Repaired, Problem> {
+        let _turn = self.patches().lock().await;
+        Ok(self.store().repair_namespace(name, keep.map(str::to_owned)).await?)
+    }
+}

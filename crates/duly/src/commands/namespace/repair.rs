@@ -1,0 +1,60 @@
+//! `duly namespace repair`.
+
+use reqwest::Method;
+use serde::Deserialize;
+
+use crate::{
+    Outcome,
+    args::{confirm::Confirm, named::Named},
+    cli::Session,
+    output::text,
+};
+
+/// Restore the record of a namespace that its coordinator shard in Redis has lost
+///
+/// The other shards have the settings, and their timers are kept; what a lost shard held is gone.
+/// Without a lost record nothing changes. Where the shards hold the namespace under several numbers,
+/// as after a master of Redis was rolled back, the refusal lists them, and `--keep` names one.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    named: Named,
+    /// Keep the namespace under this number and give up the timers under any other; at a terminal you
+    /// are asked
+    #[arg(long, value_name = "NUMBER")]
+    keep: Option<String>,
+    #[command(flatten)]
+    confirm: Confirm,
+}
+
+/// Result of a repair.
+#[derive(Deserialize)]
+struct Repaired {
+    restored: bool,
+    pending_lost: u64,
+    dead_lost: u64,
+}
+
+/// Runs it.
+pub(super) async fn run(args: Args, session: &Session) -> Outcome {
+    let namespace = &args.named.namespace;
+    if let Some(keep) = args.keep.as_ref().filter(|_| args.confirm.is_needed()) {
+        Confirm::ask(&format!(
+            "Keep {namespace} under number {keep} and give up its timers under any other?"
+        ))?;
+    }
+    let keep: Vec<_> = args.keep.map(|keep| ("keep", keep)).into_iter().collect();
+    let call = session.http.namespace(Method::POST, namespace, &["repair"]);
+    let answer = call.query(&keep).send().await?;
+    session.printer.answer(&answer, || {
+        let repaired: Repaired = answer.parse()?;
+        let done = if repaired.restored { "record restored" } else { "its record was there" };
+        let mut line = format!("{namespace}  {done}");
+        if repaired.pending_lost + repaired.dead_lost > 0 {
+            let pending = text::count(repaired.pending_lost, "pending timer");
+            let dead = text::count(repaired.dead_lost, "dead letter");
+            line.push_str(&format!(", {pending} and {dead} given up"));
+        }
+        Ok(line)
+    })
+}

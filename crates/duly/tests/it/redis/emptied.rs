@@ -1,0 +1,64 @@
+//! A master of a Cluster that comes back without its data, as an operator sees it.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use duly_redis_testkit::cluster::Cluster;
+
+use crate::harness::{DEADLINE, Server};
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "it never came that {what}");
+    }
+}
+
+#[test]
+fn a_namespace_whose_record_is_lost_is_counted_and_repaired() {
+    let mut cluster = Cluster::start(3, 0);
+    let node = Server::on_store(&cluster.url());
+    let schedule = |id: &str| node.run(&["schedule", "shop", id, "--in", "0"]);
+    let ids: BTreeSet<String> = (0..30).map(|i| format!("t{i}")).collect();
+    for id in &ids {
+        schedule(id).ok();
+    }
+    let place = (0..3).find(|place| {
+        let port = cluster.masters[*place].port();
+        // Numbers are counted in the coordinator shard alone.
+        !duly_redis_testkit::server::list(port, "KEYS duly:*:nums").is_empty()
+    });
+    let master = &mut cluster.masters[place.expect("one of three")];
+    master.kill();
+    master.lose_data();
+    master.start_again();
+    cluster.wait_until_whole();
+    until("the coordinator shard is known to have lost it", || {
+        let ran = node.run(&["--output", "json", "namespace", "get", "shop"]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        ran.stderr.contains(r#""code":"unavailable""#)
+            && ran.stderr.contains("`duly namespace repair shop`")
+    });
+    let ran = schedule("new");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("`duly namespace repair shop`"), "{ran:?}");
+    let counted = || {
+        let said = node.run(&["metrics", "duly_namespaces_to_repair"]).ok();
+        said.split_whitespace().last().map(str::to_owned)
+    };
+    until("it is counted", || counted().as_deref() == Some("1"));
+    until("the node is ready all the same", || node.run(&["health"]).code == Some(0));
+    assert_eq!(node.run(&["namespace", "repair", "shop"]).ok(), "shop  record restored\n");
+    assert_eq!(node.run(&["namespace", "repair", "shop"]).ok(), "shop  its record was there\n");
+    let mut fired = BTreeSet::new();
+    while let Some(firing) = node.json(&["lease", "shop", "--max", "100"])["firings"]
+        .as_array()
+        .filter(|firings| !firings.is_empty())
+    {
+        let id = |firing: &serde_json::Value| firing["id"].as_str().expect("an id").to_owned();
+        fired.extend(firing.iter().map(id));
+    }
+    assert!(fired.is_subset(&ids) && (5..30).contains(&fired.len()), "{fired:?}");
+    schedule("after").ok();
+    until("it is counted no more", || counted().as_deref() == Some("0"));
+    node.run(&["namespace", "repair", "other"]).refused(1);
+}
