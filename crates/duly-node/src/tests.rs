@@ -21,6 +21,8 @@ mod lanes;
 mod nodes;
 mod pull;
 mod settings;
+mod sharded;
+mod shards;
 mod watchdog;
 mod world;
 

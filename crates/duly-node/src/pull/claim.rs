@@ -7,6 +7,7 @@ use duly_store::{ClaimRequest, Claimed, Firing, Lane, LaneClaim, Owner, Result};
 
 use super::{
     LeaseRequest, expect,
+    hints::Hint,
     waiters::{Head, Order, Patience},
     walk_unless,
 };
@@ -38,7 +39,7 @@ pub(super) async fn claim(shared: &Shared, head: &Head<LeaseRequest>) -> Result<
     let began_at = shared.clock.boot();
     let shards = shared.store.shards().max(1);
     let begin = shared.pull.next_shard.fetch_add(1, Ordering::Relaxed) % shards;
-    let all: Vec<ShardId> = (0..shards).map(|i| ShardId((begin + i) % shards)).collect();
+    let all: Vec<_> = (0..shards).map(|i| Hint::of(ShardId((begin + i) % shards))).collect();
     for some in all.chunks(at_once) {
         let firings = claim_from(shared, some, head).await?;
         if !firings.is_empty() {
@@ -55,15 +56,17 @@ pub(super) async fn claim(shared: &Shared, head: &Head<LeaseRequest>) -> Result<
 /// failure is answered as granted.
 async fn claim_from(
     shared: &Shared,
-    shards: &[ShardId],
+    shards: &[Hint],
     head: &Head<LeaseRequest>,
 ) -> Result<Vec<Firing>> {
-    let count = shards.len();
-    let claims = shards.iter().enumerate().map(|(place, shard)| {
+    let parts = parts(head.request.max, shards);
+    let claims = shards.iter().zip(parts).map(|(hint, max)| {
         let mut part = head.clone();
-        part.request.max = head.request.max / count + usize::from(place < head.request.max % count);
-        part.request.bytes_max = head.request.bytes_max / count as u64;
-        async move { claim_in(shared, *shard, &part).await }
+        let bytes = u128::from(head.request.bytes_max) * max as u128;
+        let bytes = bytes / head.request.max.max(1) as u128;
+        part.request.max = max;
+        part.request.bytes_max = u64::try_from(bytes).unwrap_or(u64::MAX);
+        async move { claim_in(shared, *hint, &part).await }
     });
     let mut firings = Vec::new();
     let mut failed = None;
@@ -79,30 +82,38 @@ async fn claim_from(
     }
 }
 
-async fn claim_in(
-    shared: &Shared,
-    shard: ShardId,
-    head: &Head<LeaseRequest>,
-) -> Result<Vec<Firing>> {
+/// Splits this many firings over shards: each gets one, and of the rest a part by its weight.
+fn parts(max: usize, shards: &[Hint]) -> Vec<usize> {
+    let others = max.saturating_sub(shards.len());
+    let weights: usize = shards.iter().map(|hint| hint.weight).sum();
+    let part = |hint: &Hint| 1 + others * hint.weight / weights.max(1);
+    let mut parts: Vec<usize> = shards.iter().map(part).collect();
+    let left = max.saturating_sub(parts.iter().sum());
+    parts.iter_mut().take(left).for_each(|part| *part += 1);
+    parts
+}
+
+async fn claim_in(shared: &Shared, hint: Hint, head: &Head<LeaseRequest>) -> Result<Vec<Firing>> {
     let max = head.request.max;
     if head.order == Order::FirstAttempts || !looks_for_retries(shared, &head.request.namespace) {
-        return Ok(claim_kinds(shared, shard, &head.request, max, max).await?.firings);
+        return Ok(claim_kinds(shared, hint, &head.request, max, max).await?.firings);
     }
     // The store gives first attempts before retries, so now and then a call gets retries only.
-    let retries = claim_kinds(shared, shard, &head.request, 0, max).await?;
+    let retries = claim_kinds(shared, hint, &head.request, 0, max).await?;
     if !retries.firings.is_empty() {
         return Ok(retries.firings);
     }
-    Ok(claim_kinds(shared, shard, &head.request, max, max).await?.firings)
+    Ok(claim_kinds(shared, hint, &head.request, max, max).await?.firings)
 }
 
 async fn claim_kinds(
     shared: &Shared,
-    shard: ShardId,
+    hint: Hint,
     request: &LeaseRequest,
     first_max: usize,
     retry_max: usize,
 ) -> Result<Claimed> {
+    let shard = hint.shard;
     let lane = Lane { namespace: request.namespace.clone(), key: LaneKey::Pull };
     let claim = ClaimRequest {
         lanes: vec![LaneClaim { lane, first_max, retry_max }],
@@ -114,7 +125,7 @@ async fn claim_kinds(
     walk_unless(shared, shard, claimed.as_ref().is_ok_and(|claimed| claimed.nothing_else));
     let claimed = claimed?;
     if !claimed.more.is_empty() && shared.nodes.is_shared() {
-        shared.pull.hints.lock().add(&request.namespace, shard);
+        shared.pull.hints.lock().add_more(&request.namespace, hint);
     }
     let wall = shared.clock.wall();
     if let Some(next_here) = claimed.next_here
@@ -135,4 +146,24 @@ async fn claim_kinds(
 fn looks_for_retries(shared: &Shared, namespace: &NamespaceName) -> bool {
     !shared.nodes.is_shared()
         || shared.pull.hints.lock().has_retries(namespace, shared.clock.boot())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_add_up_to_what_is_asked_for() {
+        let hint = |weight| Hint { shard: ShardId(0), weight };
+        let check = |max: usize, weights: &[usize], expected: &[usize]| {
+            let shards: Vec<Hint> = weights.iter().copied().map(hint).collect();
+            assert_eq!(parts(max, &shards), expected, "{max} by {weights:?}");
+            assert_eq!(expected.iter().sum::<usize>(), max);
+        };
+        check(1, &[64], &[1]);
+        check(2, &[64, 1], &[1, 1]);
+        check(8, &[1, 1, 1], &[3, 3, 2]);
+        check(24, &[1, 1, 4], &[5, 4, 15]);
+        check(1_000, &[64, 1], &[984, 16]);
+    }
 }

@@ -5,7 +5,7 @@
 //! told, by our own walks or by an announcement. What is lost on the way comes back with the looks that
 //! are made once a second.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use duly_core::{NamespaceName, shard::ShardId};
 use rustc_hash::FxHashMap;
@@ -16,13 +16,36 @@ const REMEMBERED_MAX: usize = 4_096;
 /// How long it is remembered that a namespace has retries: every shard is looked at as often.
 const RETRIES_FOR: Duration = Duration::from_secs(2);
 
+/// Largest weight of a shard.
+const WEIGHT_MAX: usize = 64;
+
+/// A shard that has something, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hint {
+    pub(super) shard: ShardId,
+    /// Part of a call that it gets, in proportion to the other shards: doubled each time that a claim
+    /// left something there, 1 again once a claim left nothing. So a shard with more timers than others
+    /// is not later than they are.
+    pub(super) weight: usize,
+}
+
+impl Hint {
+    /// Of a shard of which nothing else is known.
+    pub(super) const fn of(shard: ShardId) -> Self {
+        Self { shard, weight: 1 }
+    }
+}
+
 /// What is known of where something is.
 #[derive(Debug, Default)]
 pub(super) struct Hints(FxHashMap<NamespaceName, Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    shards: BTreeSet<ShardId>,
+    /// With the weight of each.
+    shards: BTreeMap<ShardId, usize>,
+    /// Where the next take starts: shards take turns.
+    turn: ShardId,
     /// When a look at every shard began that found nothing.
     empty_at: Option<Duration>,
     /// When a retry was last seen.
@@ -32,7 +55,14 @@ struct Known {
 impl Hints {
     /// Something may be claimable there.
     pub(super) fn add(&mut self, namespace: &NamespaceName, shard: ShardId) {
-        self.known(namespace).shards.insert(shard);
+        self.known(namespace).shards.entry(shard).or_insert(1);
+    }
+
+    /// A claim has left something there.
+    pub(super) fn add_more(&mut self, namespace: &NamespaceName, left: Hint) {
+        let weight = (left.weight * 2).min(WEIGHT_MAX);
+        let known = self.known(namespace).shards.entry(left.shard).or_insert(weight);
+        *known = weight.max(*known);
     }
 
     /// It has retries.
@@ -53,17 +83,25 @@ impl Hints {
         self.0.entry(namespace.clone()).or_default()
     }
 
-    /// Takes up to `most` shards that have something, as far as is known.
-    pub(super) fn take(&mut self, namespace: &NamespaceName, most: usize) -> Vec<ShardId> {
-        let Some(known) = self.0.get_mut(namespace) else {
+    /// Takes up to `most` shards that have something, as far as is known, round-robin: from the one after
+    /// the last that was taken. So low numbers that always have something do not starve high ones.
+    pub(super) fn take(&mut self, namespace: &NamespaceName, most: usize) -> Vec<Hint> {
+        let Some(Known { shards, turn, .. }) = self.0.get_mut(namespace) else {
             return Vec::new();
         };
-        std::iter::from_fn(|| known.shards.pop_first()).take(most).collect()
+        let in_turn = shards.range(*turn..).chain(shards.range(..*turn));
+        let hint = |(shard, weight): (&ShardId, &usize)| Hint { shard: *shard, weight: *weight };
+        let taken: Vec<Hint> = in_turn.map(hint).take(most).collect();
+        for hint in &taken {
+            shards.remove(&hint.shard);
+            *turn = ShardId(hint.shard.0.wrapping_add(1));
+        }
+        taken
     }
 
     /// Shards that have something, as far as is known.
     pub(super) fn shards(&self, namespace: &NamespaceName) -> Vec<ShardId> {
-        self.0.get(namespace).map_or_else(Vec::new, |known| known.shards.iter().copied().collect())
+        self.0.get(namespace).map_or_else(Vec::new, |known| known.shards.keys().copied().collect())
     }
 
     /// A look at every shard that began then has found nothing.
@@ -101,8 +139,44 @@ mod tests {
             hints.add(&name, ShardId(shard));
         }
         assert_eq!(hints.shards(&name), [3, 5, 9].map(ShardId));
-        assert_eq!(hints.take(&name, 2), [ShardId(3), ShardId(5)]);
-        assert_eq!(hints.take(&name, 9), [ShardId(9)]);
+        assert_eq!(hints.take(&name, 2), [ShardId(3), ShardId(5)].map(Hint::of));
+        assert_eq!(hints.take(&name, 9), [Hint::of(ShardId(9))]);
+    }
+
+    #[test]
+    fn p9_shards_that_always_have_something_take_turns() {
+        let name = NamespaceName::new("a").unwrap();
+        let mut hints = Hints::default();
+        let mut taken = Vec::new();
+        for _ in 0..4 {
+            for shard in [1, 4, 9] {
+                hints.add(&name, ShardId(shard));
+            }
+            taken.extend(hints.take(&name, 2));
+        }
+        assert_eq!(taken, [1, 4, 9, 1, 4, 9, 1, 4].map(|shard| Hint::of(ShardId(shard))));
+        hints.add(&name, ShardId(u16::MAX));
+        hints.take(&name, 9);
+        hints.add(&name, ShardId(0));
+        assert_eq!(hints.take(&name, 1), [Hint::of(ShardId(0))], "the turn goes round");
+    }
+
+    #[test]
+    fn p9_a_shard_gets_more_while_claims_leave_something_there() {
+        let name = NamespaceName::new("a").unwrap();
+        let mut hints = Hints::default();
+        let mut left = Hint::of(ShardId(7));
+        let mut weights = Vec::new();
+        for _ in 0..8 {
+            hints.add_more(&name, left);
+            // What is told besides takes nothing from it.
+            hints.add(&name, left.shard);
+            left = hints.take(&name, 1)[0];
+            weights.push(left.weight);
+        }
+        assert_eq!(weights, [2, 4, 8, 16, 32, 64, 64, 64]);
+        hints.add(&name, left.shard);
+        assert_eq!(hints.take(&name, 1), [Hint::of(left.shard)], "nothing was left");
     }
 
     #[test]

@@ -1,0 +1,146 @@
+//! A store of several shards, each a reference store. Its calls take time, as those to another machine do.
+
+use std::{sync::Arc, time::Duration};
+
+use duly_core::{Millis, NamespaceName, TimerId, shard::ShardId};
+use duly_store::{
+    ClaimRequest, Claimed, Command, Deployment, Error, Forecast, ForecastRequest, Health,
+    ListRequest, NodeRun, Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats,
+    Store, StoreFuture, TimerView, Token,
+    conformance::ManualClock,
+    deployment::{Allotment, Announcement, Ask, Beat, Heard},
+    memory::MemoryStore,
+    namespaces::{Activity, DeleteMode, Namespace, Put},
+};
+use tokio::{
+    sync::{broadcast, watch},
+    time::sleep,
+};
+
+/// The only shard of a reference store.
+const ONLY: ShardId = ShardId(0);
+
+#[derive(Debug)]
+pub(super) struct Sharded {
+    shards: Vec<MemoryStore>,
+    takes: Duration,
+}
+
+impl Sharded {
+    /// Creates a store of this many shards, whose looks, claims and settlements each take this long.
+    pub(super) fn new(clock: &ManualClock, shards: u16, takes: Duration) -> Self {
+        let one =
+            |seed| MemoryStore::new(Arc::new(clock.clone()), u64::from(seed) + 1).shared_by_nodes();
+        Self { shards: (0..shards).map(one).collect(), takes }
+    }
+
+    fn of(&self, shard: ShardId) -> &MemoryStore {
+        &self.shards[usize::from(shard.0)]
+    }
+
+    fn first(&self) -> &MemoryStore {
+        self.of(ONLY)
+    }
+}
+
+#[rustfmt::skip]
+impl Store for Sharded {
+    fn shards(&self) -> u16 {
+        u16::try_from(self.shards.len()).expect("a test has few")
+    }
+    fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
+        self.of(shard).apply(ONLY, commands)
+    }
+    fn ready(&self, shard: ShardId, after: Option<ReadyCursor>, limit: usize) -> StoreFuture<'_, Ready> {
+        Box::pin(async move {
+            sleep(self.takes).await;
+            self.of(shard).ready(ONLY, after, limit).await
+        })
+    }
+    fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+        Box::pin(async move {
+            sleep(self.takes).await;
+            let mut claimed = self.of(shard).claim(ONLY, request).await?;
+            for firing in &mut claimed.firings {
+                firing.token = Token::new(shard, firing.token.own());
+            }
+            Ok(claimed)
+        })
+    }
+    fn settle(&self, shard: ShardId, mut settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        Box::pin(async move {
+            sleep(self.takes).await;
+            for settlement in &mut settlements {
+                settlement.token = Token::new(ONLY, settlement.token.own());
+            }
+            self.of(shard).settle(ONLY, settlements).await
+        })
+    }
+    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+        self.of(shard).release_owner(ONLY, run)
+    }
+    fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId) -> StoreFuture<'_, Option<TimerView>> {
+        self.of(shard).get(ONLY, namespace, id)
+    }
+    fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
+        self.of(shard).list(ONLY, request)
+    }
+    fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
+        self.of(shard).stats(ONLY, namespace)
+    }
+    fn forecast(&self, shard: ShardId, request: ForecastRequest) -> StoreFuture<'_, Option<Forecast>> {
+        self.of(shard).forecast(ONLY, request)
+    }
+    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
+        Box::pin(async move {
+            for other in &self.shards[1..] {
+                other.put_namespace(name.clone(), put.clone()).await?;
+            }
+            self.first().put_namespace(name, put).await
+        })
+    }
+    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
+        self.first().get_namespace(name)
+    }
+    fn list_namespaces(&self, after: Option<NamespaceName>, limit: usize) -> StoreFuture<'_, Vec<Namespace>> {
+        self.first().list_namespaces(after, limit)
+    }
+    fn set_activity(&self, _: NamespaceName, _: Activity) -> StoreFuture<'_, Namespace> {
+        Box::pin(async { Err(not_here()) })
+    }
+    fn delete_namespace(&self, _: NamespaceName, _: DeleteMode) -> StoreFuture<'_, ()> {
+        Box::pin(async { Err(not_here()) })
+    }
+    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
+        self.of(shard).wakeups(ONLY)
+    }
+    fn health(&self) -> Health {
+        self.first().health()
+    }
+    fn deployment(&self) -> Option<&dyn Deployment> {
+        Some(self)
+    }
+}
+
+fn not_here() -> Error {
+    Error::Unavailable { reason: "no test needs it".to_owned(), retry_after: Millis::from_secs(1) }
+}
+
+#[rustfmt::skip]
+impl Deployment for Sharded {
+    fn beat(&self, beat: Beat) -> StoreFuture<'_, Heard> {
+        self.first().beat(beat)
+    }
+    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {
+        self.of(shard).holders(ONLY)
+    }
+    fn allot(&self, shard: ShardId, run: NodeRun, asks: Vec<Ask>) -> StoreFuture<'_, Vec<Allotment>> {
+        self.of(shard).allot(ONLY, run, asks)
+    }
+    fn announce(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, ()> {
+        self.first().announce(shard, namespace)
+    }
+    fn announcements(&self) -> broadcast::Receiver<Announcement> {
+        self.first().announcements()
+    }
+}

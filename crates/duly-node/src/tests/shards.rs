@@ -1,0 +1,139 @@
+//! The shards of a busy node: none is much later than the others, whatever its number and its load.
+
+use std::{sync::Arc, time::Duration};
+
+use duly_core::{
+    Destination, Millis, NamespaceName, Schedule, Settings, TimerId,
+    schedule::{IfExists, When},
+    shard::ShardId,
+};
+use duly_store::{
+    Answer, Command, Operation, Outcome, SettleVerdict, Settlement, Store, conformance::ManualClock,
+};
+use parking_lot::Mutex;
+
+use super::{pull::request, sharded::Sharded, *};
+
+const SHARDS: u16 = 16;
+/// Duration of the load, in which each shard has at least 1,000 firings.
+const LOAD_MS: u64 = 10_000;
+/// Firings a second of most shards, and of each [`HEAVY_EVERY`]th one.
+const PER_SECOND: [u64; 2] = [100, 300];
+const HEAVY_EVERY: u16 = 5;
+/// Duration of one call to the store.
+const CALL: Duration = Duration::from_millis(8);
+
+/// A node on a store of several shards, in virtual time: the clock goes by itself when all wait.
+struct Busy {
+    world: World,
+    store: Arc<Sharded>,
+    late_ms: Arc<Mutex<Vec<Vec<u64>>>>,
+}
+
+impl Busy {
+    async fn start(settings: Settings) -> Self {
+        let clock = ManualClock::default();
+        let store = Arc::new(Sharded::new(&clock, SHARDS, CALL));
+        let shared: Arc<dyn Store> = Arc::<Sharded>::clone(&store);
+        let world = World::start_on(clock.clone(), shared, |_| {}).await;
+        world.put(settings).await;
+        let waker = world.waker.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                clock.advance(ms(1));
+                waker.ring_due();
+            }
+        });
+        // By then the node is a member and has all shards.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let late_ms = Arc::new(Mutex::new(vec![Vec::new(); usize::from(SHARDS)]));
+        Self { world, store, late_ms }
+    }
+
+    /// Schedules timers for [`LOAD_MS`] and waits until all have fired.
+    async fn load(&self, destination: &Destination) {
+        let mut number = 0_u64;
+        for now in (0..LOAD_MS).step_by(10) {
+            for shard in 0..SHARDS {
+                let heavy = usize::from(shard % HEAVY_EVERY == HEAVY_EVERY - 1);
+                let due = |ms: u64| ms * PER_SECOND[heavy] / 1_000;
+                for _ in due(now)..due(now + 10) {
+                    let id = TimerId::new(&format!("t{number}s{shard}")).unwrap();
+                    let delay = ms(50 + number * 7_919 % 10);
+                    let mut schedule = Schedule::new(id, When::After(delay));
+                    schedule.destination = Some(destination.clone());
+                    self.apply(ShardId(shard), schedule).await;
+                    number += 1;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let all = || self.late_ms.lock().iter().map(Vec::len).sum::<usize>() as u64;
+        while all() < number {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn apply(&self, shard: ShardId, schedule: Schedule) {
+        let schedule = Box::new(schedule);
+        let operation = Operation::Schedule { schedule, if_exists: IfExists::Fail };
+        let namespace: NamespaceName = self.world.namespace.clone();
+        let command = Command { namespace, operation, answer: Answer::Whole };
+        let outcome = self.store.apply(shard, vec![command]).await.unwrap().remove(0);
+        assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
+    }
+
+    /// The highest p99 of a shard is at most twice the median of all.
+    #[track_caller]
+    fn check(&self) {
+        let mut p99s: Vec<u64> = Vec::new();
+        for late_ms in self.late_ms.lock().iter_mut() {
+            assert!(late_ms.len() >= 1_000, "{} firings say little", late_ms.len());
+            late_ms.sort_unstable();
+            p99s.push(late_ms[late_ms.len() * 99 / 100]);
+        }
+        let mut sorted = p99s.clone();
+        sorted.sort_unstable();
+        let (median, highest) = (sorted[sorted.len() / 2], sorted[sorted.len() - 1]);
+        assert!(highest <= 2 * median, "the median is {median} ms: {p99s:?}");
+    }
+}
+
+/// Leases and acknowledges firings, one call after the other.
+async fn consume(busy: &Busy) {
+    let (handle, clock) = (busy.world.handle.clone(), busy.world.clock.clone());
+    let wanted = request(&busy.world, 24, Duration::from_secs(1));
+    let late_ms = Arc::clone(&busy.late_ms);
+    tokio::spawn(async move {
+        loop {
+            let leased = handle.lease(wanted.clone()).await.unwrap();
+            let now = duly_core::env::Clock::now(&clock);
+            let mut acks = Vec::new();
+            for firing in &leased.firings {
+                let late = now.saturating_since(firing.due_at).ms();
+                late_ms.lock()[usize::from(firing.token.shard().0)].push(late);
+                acks.push(Settlement {
+                    token: firing.token.clone(),
+                    namespace: Some(firing.namespace.clone()),
+                    verdict: SettleVerdict::Ack,
+                });
+            }
+            leased.delivered();
+            let handle = handle.clone();
+            tokio::spawn(async move { handle.settle(acks).await.unwrap() });
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_lease_calls_serve_all_shards_alike() {
+    let mut settings = world::settings();
+    settings.retention = Millis::ZERO;
+    let busy = Busy::start(settings).await;
+    for _ in 0..4 {
+        consume(&busy).await;
+    }
+    busy.load(&Destination::Pull).await;
+    busy.check();
+}
