@@ -57,11 +57,7 @@ pub(crate) async fn identify(
     options: &Options,
 ) -> std::result::Result<Identity, OpenError> {
     let address = router.address().servers[0].clone();
-    let unreachable = |reason| OpenError::Unreachable { address: address.clone(), reason };
-    let failed = |error: Error| match error {
-        Error::Unavailable { reason, .. } => unreachable(reason),
-        error => OpenError::Refused { address: address.clone(), reason: error.to_string() },
-    };
+    let failed = |error: Error| OpenError::of_script(&address, &error);
     let mut record = match read(router, &["read"]).await {
         Ok(Some(record)) => Some(vetted(record, options, &address)?),
         found => {
@@ -137,7 +133,6 @@ async fn surviving(
     router: &Router,
     address: &str,
 ) -> std::result::Result<Option<Identity>, OpenError> {
-    let unreachable = |reason| OpenError::Unreachable { address: address.to_owned(), reason };
     let looks = stream::iter((0..SHARDS_MAX).map(ShardId)).map(async |shard| {
         let marker = router.marker(shard).await?;
         Ok::<_, Error>((router.holds_anything(shard).await?, marker))
@@ -159,7 +154,7 @@ async fn surviving(
         return Ok(Some(identity));
     }
     if let Some(error) = looks.iter().find_map(|look| look.as_ref().err()) {
-        return Err(unreachable(error.to_string()));
+        return Err(OpenError::of_script(address, error));
     }
     if found().any(|(holds, _)| *holds) {
         return Err(OpenError::NoRecord { address: address.to_owned() });

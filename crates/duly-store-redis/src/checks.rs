@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use redis::{Value, cmd};
 
-use crate::{OpenError, Options, link::Link};
+use crate::{OpenError, Options, address::Address, link::Link};
 
 /// A setting that would lose timers silently, by the name it is allowed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +20,14 @@ pub enum Check {
     NoFsync,
     /// `CONFIG GET` is refused: nothing is known of the settings.
     Unknown,
+    /// `min_replicas` is 0 on a Cluster: a failover loses acknowledged changes.
+    NoReplicas,
 }
 
 impl Check {
     /// Every check.
-    pub const ALL: [Self; 4] = [Self::NoAppendOnly, Self::Eviction, Self::NoFsync, Self::Unknown];
+    pub const ALL: [Self; 5] =
+        [Self::NoAppendOnly, Self::Eviction, Self::NoFsync, Self::Unknown, Self::NoReplicas];
 
     /// Its name.
     pub const fn as_str(self) -> &'static str {
@@ -33,6 +36,7 @@ impl Check {
             Self::Eviction => "eviction",
             Self::NoFsync => "no_fsync",
             Self::Unknown => "unknown_settings",
+            Self::NoReplicas => "no_replicas",
         }
     }
 }
@@ -88,12 +92,48 @@ pub(crate) fn judge(settings: &HashMap<String, String>, min_replicas: u32) -> Fi
     found
 }
 
-/// Looks at a server; refuses what is not allowed.
+/// Refuses a Cluster whose failover would lose acknowledged changes. Returns the warning where it is
+/// allowed.
 ///
 /// # Errors
-/// When it is too old, or a setting would lose timers and is not allowed by name.
-pub(crate) async fn check(link: &Link, address: &str, options: &Options) -> Result<(), OpenError> {
-    let version = version(link).await;
+/// `Unsafe` where changes wait for no replica and [`Check::NoReplicas`] is not allowed.
+pub(crate) fn check_failover(
+    address: &Address,
+    options: &Options,
+) -> Result<Option<String>, OpenError> {
+    if !address.cluster || options.min_replicas > 0 {
+        return Ok(None);
+    }
+    let reason = "min_replicas is 0 on a Cluster: a failover loses changes that were acknowledged; \
+                  set it to 1, with a replica for each master";
+    allow(&address.servers[0], Check::NoReplicas, reason.to_owned(), options).map(Some)
+}
+
+/// Returns the warning about an unsafe setting that is allowed, and refuses any other.
+fn allow(
+    address: &str,
+    check: Check,
+    reason: String,
+    options: &Options,
+) -> Result<String, OpenError> {
+    let name = check.as_str();
+    if options.allow.contains(&check) {
+        return Ok(format!("{address}: {reason} (allowed by name: {name})"));
+    }
+    Err(OpenError::Unsafe { address: address.to_owned(), reason, name })
+}
+
+/// Looks at a server and refuses what is not allowed. Returns warnings about weak settings.
+///
+/// # Errors
+/// When it is too old, a setting would lose timers and is not allowed by name, or it cannot take
+/// changes yet for want of replicas.
+pub(crate) async fn check(
+    link: &Link,
+    address: &str,
+    options: &Options,
+) -> Result<Vec<String>, OpenError> {
+    let version = version(link, address).await?;
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let speaks = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     // `WAITAOF` is younger than the rest.
@@ -106,32 +146,52 @@ pub(crate) async fn check(link: &Link, address: &str, options: &Options) -> Resu
         ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy", "min-replicas-to-write"];
     let settings = match link.command(cmd("CONFIG").arg("GET").arg(&names)).await {
         Ok(value) => pairs(value),
-        Err(_) => HashMap::new(),
+        Err(error) => match OpenError::of(address, &error) {
+            // A command that the user may not run, or that the server does not have.
+            OpenError::Denied { .. } | OpenError::Refused { .. } => HashMap::new(),
+            error => return Err(error),
+        },
     };
-    let found = judge(&settings, options.min_replicas);
-    for (check, reason) in found.unsafe_ones {
-        if !options.allow.contains(&check) {
-            let (address, name) = (address.to_owned(), check.as_str());
-            return Err(OpenError::Unsafe { address, reason, name });
-        }
-        tracing::warn!(%address, allowed = check.as_str(), "{reason}");
+    let Findings { unsafe_ones, weak_ones } = judge(&settings, options.min_replicas);
+    let mut warnings: Vec<_> =
+        weak_ones.into_iter().map(|reason| format!("{address}: {reason}")).collect();
+    for (check, reason) in unsafe_ones {
+        warnings.push(allow(address, check, reason, options)?);
     }
-    for reason in found.weak_ones {
-        tracing::warn!(%address, "{reason}");
+    let replication = info(link, address, "replication").await?;
+    match lacks_replicas(&replication, options.min_replicas) {
+        Some(reason) => Err(OpenError::NotReady { address: address.to_owned(), reason }),
+        None => Ok(warnings),
     }
-    Ok(())
+}
+
+/// Returns why a server cannot take changes that wait for this many replicas, by its `INFO replication`.
+fn lacks_replicas(replication: &str, min_replicas: u32) -> Option<String> {
+    if replication.lines().any(|line| line.trim() == "role:slave") {
+        return Some("it is a replica, and takes no changes".to_owned());
+    }
+    let is_there = |line: &&str| line.starts_with("slave") && line.contains("state=online");
+    let there = replication.lines().filter(is_there).count();
+    (there < usize::try_from(min_replicas).unwrap_or(usize::MAX)).then(|| {
+        format!("{there} of the {min_replicas} replicas that min_replicas asks for follow it")
+    })
+}
+
+/// A section of `INFO`.
+async fn info(link: &Link, address: &str, section: &str) -> Result<String, OpenError> {
+    match link.command(cmd("INFO").arg(section)).await {
+        Ok(Value::BulkString(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Ok(Value::VerbatimString { text, .. }) => Ok(text),
+        Ok(_) => Ok(String::new()),
+        Err(error) => Err(OpenError::of(address, &error)),
+    }
 }
 
 /// The version that a server names; Valkey names the Redis that it speaks like.
-async fn version(link: &Link) -> String {
-    let info = link.command(cmd("INFO").arg("server")).await;
-    let text = match info {
-        Ok(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
-        Ok(Value::VerbatimString { text, .. }) => text,
-        _ => String::new(),
-    };
+async fn version(link: &Link, address: &str) -> Result<String, OpenError> {
+    let text = info(link, address, "server").await?;
     let line = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
-    line.unwrap_or("unknown").trim().to_owned()
+    Ok(line.unwrap_or("unknown").trim().to_owned())
 }
 
 fn pairs(value: Value) -> HashMap<String, String> {
@@ -169,6 +229,23 @@ mod tests {
         let found = judge(&settings, min_replicas);
         let checks = found.unsafe_ones.into_iter().map(|(check, _)| check).collect();
         (checks, found.weak_ones.len())
+    }
+
+    #[test]
+    fn replicas_that_follow_are_counted() {
+        let check = |text: &str, min_replicas, expected: Option<&str>| {
+            let found = lacks_replicas(text, min_replicas);
+            assert_eq!(found.is_some(), expected.is_some(), "{text}: {found:?}");
+            assert!(found.unwrap_or_default().contains(expected.unwrap_or_default()), "{text}");
+        };
+        let two = "role:master\r\nconnected_slaves:2\r\n\
+                   slave0:ip=10.0.0.1,port=1,state=online,offset=9,lag=0\r\n\
+                   slave1:ip=10.0.0.2,port=2,state=wait_bgsave,offset=0,lag=0\r\n";
+        check(two, 0, None);
+        check(two, 1, None);
+        check(two, 2, Some("1 of the 2 replicas"));
+        check("role:master\r\nconnected_slaves:0\r\n", 1, Some("0 of the 1 replicas"));
+        check("role:slave\r\nmaster_link_status:up\r\n", 0, Some("it is a replica"));
     }
 
     #[test]

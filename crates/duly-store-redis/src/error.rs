@@ -1,10 +1,16 @@
 //! Why a store could not be opened, and how the server's errors become the port's.
 
-use duly_core::Millis;
+use std::{error::Error as _, io, sync::Arc};
+
+use duly_core::{Millis, error_code::Retry};
+use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::record::fields::Unreadable;
 
-/// Why a store could not be opened.
+/// How long to wait before a store that may come is opened again.
+const OPEN_AGAIN: Millis = Millis::from_secs(1);
+
+/// Why a store could not be opened. [`OpenError::retry`] tells which of these pass by themselves.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The URL is not one that this store understands.
@@ -13,6 +19,31 @@ pub enum OpenError {
     /// The server did not answer.
     #[error("cannot reach Redis at {address}: {reason}")]
     Unreachable {
+        /// Where.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// The server answers and cannot be used yet: it is loading its data, lacks replicas, or does not
+    /// serve its slots.
+    #[error("Redis at {address} is not ready: {reason}")]
+    NotReady {
+        /// Where.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// The server refused the user, the password, or a command that the user may not run.
+    #[error("Redis at {address} denied access: {reason}")]
+    Denied {
+        /// Where.
+        address: String,
+        /// What it said.
+        reason: String,
+    },
+    /// The two sides do not agree on TLS, or the certificate is not trusted.
+    #[error("no TLS connection to Redis at {address}: {reason}")]
+    Tls {
         /// Where.
         address: String,
         /// Why.
@@ -96,6 +127,79 @@ pub enum OpenError {
         reason: String,
     },
 }
+
+impl OpenError {
+    /// Returns whether the same call can succeed later without a change of settings: `After` where the
+    /// servers may come back by themselves, else `Never`.
+    pub const fn retry(&self) -> Retry {
+        match self {
+            Self::Unreachable { .. } | Self::NotReady { .. } => Retry::After(OPEN_AGAIN),
+            Self::Url(_)
+            | Self::Denied { .. }
+            | Self::Tls { .. }
+            | Self::Version { .. }
+            | Self::Unsafe { .. }
+            | Self::Format { .. }
+            | Self::Deployment { .. }
+            | Self::NoRecord { .. }
+            | Self::Several { .. }
+            | Self::Empty { .. }
+            | Self::Refused { .. } => Retry::Never,
+        }
+    }
+
+    /// Sorts an error of a connection, or of a command, by what helps against it.
+    pub(crate) fn of(address: &str, error: &RedisError) -> Self {
+        let address = address.to_owned();
+        let reason = first_of_pipeline(&error.to_string()).to_owned();
+        match (error.kind(), error.code()) {
+            (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
+                Self::Denied { address, reason }
+            }
+            (
+                ErrorKind::Server(
+                    ServerErrorKind::BusyLoading
+                    | ServerErrorKind::ClusterDown
+                    | ServerErrorKind::MasterDown
+                    | ServerErrorKind::TryAgain,
+                ),
+                _,
+            ) => Self::NotReady { address, reason },
+            (ErrorKind::Io, _) if is_about_tls(error) => Self::Tls { address, reason },
+            (ErrorKind::Io, _) => Self::Unreachable { address, reason },
+            _ => Self::Refused { address, reason },
+        }
+    }
+
+    /// Sorts the error of a script that the opening needs.
+    pub(crate) fn of_script(address: &str, error: &duly_store::Error) -> Self {
+        let (address, reason) = (address.to_owned(), error.to_string());
+        if reason.contains("NOPERM") {
+            Self::Denied { address, reason }
+        } else if error.retry() == Retry::Never {
+            Self::Refused { address, reason }
+        } else {
+            Self::NotReady { address, reason }
+        }
+    }
+}
+
+/// The text of the first command of a pipeline that failed; the others say the same.
+fn first_of_pipeline(reason: &str) -> &str {
+    let first = reason.split_once("(Index 0, error: ").map_or(reason, |(_, first)| first);
+    first.split_once("), (Index ").map_or(first, |(first, _)| first)
+}
+
+/// Whether TLS itself failed: its errors arrive as input that is not valid. A connection that breaks in
+/// the middle of the handshake is not one of them.
+fn is_about_tls(error: &RedisError) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<Shared>());
+    let io = source.and_then(|source| source.downcast_ref::<io::Error>());
+    io.is_some_and(|error| error.kind() == io::ErrorKind::InvalidData)
+}
+
+/// How the client keeps the cause of an error.
+type Shared = Arc<dyn std::error::Error + Send + Sync>;
 
 /// Nothing was done; it may work later.
 pub(crate) fn unavailable(reason: impl Into<String>) -> duly_store::Error {

@@ -1,7 +1,8 @@
 //! Opening a store: connect, look at the servers' settings, create the deployment or join it.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
+use duly_core::error_code::Retry;
 use redis::cmd;
 
 use crate::{
@@ -18,6 +19,8 @@ use crate::{
 /// Connects and joins.
 pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError> {
     let address = Address::new(options)?;
+    let mut warnings = BTreeSet::new();
+    warnings.extend(checks::check_failover(&address, options)?);
     let copies = (options.min_replicas > 0 || options.on_disk).then_some(Copies {
         replicas: options.min_replicas,
         on_disk: options.on_disk,
@@ -28,13 +31,10 @@ pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError
         Router::new(address, dial, options.connections, shards, copies)
     };
     let first = router(SHARDS_MAX, "");
-    reach(&first, &address, options).await?;
+    warnings.extend(reach(&first, &address, options).await?);
     let identity = bootstrap::identify(&first, options).await?;
     let router = router(identity.shards, &identity.id);
-    router
-        .look_around()
-        .await
-        .map_err(|reason| OpenError::Unreachable { address: address.servers[0].clone(), reason })?;
+    router.look_around().await?;
     let (mut lists, mut progress, mut is_sealed) = (Vec::new(), Vec::new(), false);
     for (shard, marker) in bootstrap::markers(&router, identity.shards).await {
         // A shard that does not answer is looked at again while the node runs.
@@ -56,42 +56,56 @@ pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError
     for (shard, progress) in progress {
         deployment.rollbacks.saw(shard, progress);
     }
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
     Ok(Arc::new(deployment))
 }
 
-/// Finds the servers and looks at the settings of those that answer.
-async fn reach(router: &Router, address: &Address, options: &Options) -> Result<(), OpenError> {
-    let unreachable = |address: &str, reason: String| OpenError::Unreachable {
-        address: address.to_owned(),
-        reason: once(&reason).to_owned(),
-    };
-    router.look_around().await.map_err(|reason| unreachable(&address.servers[0], reason))?;
-    let mut silent = None;
-    let mut has_answered = false;
+/// Finds the servers and looks at the settings of those that can be used. Returns warnings: about weak
+/// settings, and about servers that cannot be used yet.
+///
+/// # Errors
+/// An error that does not pass by itself, of any server; another one where no server can be used.
+async fn reach(
+    router: &Router,
+    address: &Address,
+    options: &Options,
+) -> Result<Vec<String>, OpenError> {
+    router.look_around().await?;
+    let mut warnings = Vec::new();
+    let mut waits_for = None;
+    let mut is_usable = false;
     for server in router.owners().into_keys() {
-        let link = match router.link(&server).await {
-            Ok(link) => link,
-            Err(error) => {
-                let error = unreachable(&server, error.to_string());
-                tracing::warn!(%error, "a server is away: its settings are not known");
-                silent = Some(error);
-                continue;
+        match look_at(router, address, options, &server).await {
+            Ok(weak) => {
+                warnings.extend(weak);
+                is_usable = true;
             }
-        };
-        has_answered = true;
-        checks::check(&link, &server, options).await?;
-        if !address.cluster && is_cluster(&link).await {
-            let text = format!("{server} is part of a Cluster: use redis-cluster://");
-            return Err(OpenError::Url(text));
+            Err(error) if error.retry() == Retry::Never => return Err(error),
+            Err(error) => {
+                warnings.push(format!("a server cannot be used yet: {error}"));
+                waits_for = Some(error);
+            }
         }
     }
-    silent.filter(|_| !has_answered).map_or(Ok(()), Err)
+    waits_for.filter(|_| !is_usable).map_or(Ok(warnings), Err)
 }
 
-/// What is said of each command of a pipeline, once.
-fn once(reason: &str) -> &str {
-    let first = reason.split_once("(Index 0, error: ").map_or(reason, |(_, first)| first);
-    first.split_once("), (Index ").map_or(first, |(first, _)| first)
+/// Connects to a server and looks at its settings. Returns warnings about weak ones.
+async fn look_at(
+    router: &Router,
+    address: &Address,
+    options: &Options,
+    server: &str,
+) -> Result<Vec<String>, OpenError> {
+    let link = router.link(server).await.map_err(|error| OpenError::of(server, &error))?;
+    let warnings = checks::check(&link, server, options).await?;
+    if !address.cluster && is_cluster(&link).await {
+        let text = format!("{server} is part of a Cluster: use redis-cluster://");
+        return Err(OpenError::Url(text));
+    }
+    Ok(warnings)
 }
 
 async fn is_cluster(link: &crate::link::Link) -> bool {

@@ -13,12 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use duly_core::shard::ShardId;
+use duly_core::{error_code::Retry, shard::ShardId};
 use duly_store::{Error, Result};
 use parking_lot::Mutex;
 use redis::{Value, cmd};
 
 use crate::{
+    OpenError,
     address::Address,
     error::{damaged, in_doubt, unavailable},
     keys,
@@ -184,8 +185,9 @@ impl Router {
         found
     }
 
-    /// Asks the Cluster which master has which slot.
-    pub(crate) async fn look_around(&self) -> std::result::Result<(), String> {
+    /// Asks the Cluster which master has which slot. Of several errors it returns one that does not pass
+    /// by itself, if there is one.
+    pub(crate) async fn look_around(&self) -> std::result::Result<(), OpenError> {
         if !self.address.cluster {
             return Ok(());
         }
@@ -194,7 +196,7 @@ impl Router {
         known.extend(self.servers.lock().keys().cloned());
         known.sort_unstable();
         known.dedup();
-        let mut last = String::from("no server is known");
+        let mut failed: Option<OpenError> = None;
         for server in known {
             let asked = match self.take(&server, Errand::Once).await {
                 Ok(taken) => {
@@ -206,13 +208,19 @@ impl Router {
                 }
                 Err(error) => Err(error),
             };
-            match asked.map(|value| self.learn(&value, &server)) {
+            let error = match asked.map(|value| self.learn(&value, &server)) {
                 Ok(true) => return Ok(()),
-                Ok(false) => last = format!("{server} does not know an owner of every slot"),
-                Err(error) => last = format!("{server}: {error}"),
+                Ok(false) => {
+                    let reason = "it does not know an owner of every slot".to_owned();
+                    OpenError::NotReady { address: server, reason }
+                }
+                Err(error) => OpenError::of(&server, &error),
+            };
+            if failed.as_ref().is_none_or(|failed| failed.retry() != Retry::Never) {
+                failed = Some(error);
             }
         }
-        Err(last)
+        failed.map_or(Ok(()), Err)
     }
 
     /// Takes what `CLUSTER SLOTS` said; whether every shard has an owner now.
@@ -318,7 +326,7 @@ impl Router {
             Err(error) => {
                 taken.drop_link().await;
                 if self.address.cluster {
-                    self.look_around().await?;
+                    self.look_around().await.map_err(|error| error.to_string())?;
                 }
                 Err(error.to_string())
             }

@@ -33,7 +33,7 @@ struct Check {
 
 const URL: &str = "store.url";
 
-const CHECKS: [Check; 20] = [
+const CHECKS: [Check; 21] = [
     Check { key: "store.segment_bytes", other: "store.segment_bytes", check: pages },
     Check { key: "store.backup_dir", other: "store.data", check: outside },
     Check { key: "server.body_bytes_max", other: "server.bodies_bytes_max", check: fits },
@@ -58,6 +58,7 @@ const CHECKS: [Check; 20] = [
     Check { key: "store.create", other: URL, check: only_shared },
     Check { key: "store.on_rollback", other: URL, check: only_shared },
     Check { key: "store.min_replicas", other: URL, check: only_shared },
+    Check { key: "store.min_replicas", other: "store.allow", check: survives_failover },
     Check { key: "store.on_disk", other: URL, check: only_shared },
     Check { key: "store.replicas_within", other: URL, check: only_shared },
     Check { key: "store.connections", other: URL, check: only_shared },
@@ -202,6 +203,22 @@ fn only_shared(values: &Values, check: &Check) -> Option<Wrong> {
     (store_url(values).is_none() && *found != default).then(|| Wrong {
         seen: toml_text(key.kind, found),
         allowed: format!("left out, or set together with {}, which is empty", check.other),
+    })
+}
+
+/// On a Cluster a change waits for a replica, unless its loss in a failover is allowed by name.
+fn survives_failover(values: &Values, check: &Check) -> Option<Wrong> {
+    let name = duly_store_redis::Check::NoReplicas.as_str();
+    let is_cluster = store_url(values).is_some_and(StoreUrl::is_cluster);
+    let is_allowed = matches!(value(values, check.other), Some(Value::Texts(names))
+        if names.iter().any(|it| it == name));
+    (is_cluster && number(values, check.key) == Some(0) && !is_allowed).then(|| Wrong {
+        seen: "0".to_owned(),
+        allowed: format!(
+            "at least 1 on a Cluster, whose failover otherwise loses acknowledged changes; if you \
+             accept that, add {name:?} to {}",
+            check.other
+        ),
     })
 }
 

@@ -18,6 +18,7 @@ const REDIS_CHECKS: &[&str] = &[
     Check::Eviction.as_str(),
     Check::NoFsync.as_str(),
     Check::Unknown.as_str(),
+    Check::NoReplicas.as_str(),
 ];
 
 /// A key of the configuration.
@@ -215,7 +216,7 @@ pub const KEYS: &[Key] = &[
         name: "store.min_replicas",
         kind: Kind::Integer { low: 0, high: 16, unit: "replicas" },
         default: "0",
-        doc: "Replicas of a master of `store.url` that must have a change before it is answered (`WAIT`). With 0 a failover loses what was answered and had not reached a replica yet.",
+        doc: "Replicas of a master of `store.url` that must have a change before it is answered (`WAIT`). With 0 a failover loses what was answered and had not reached a replica yet, so a Cluster takes at least 1 unless `store.allow` names `no_replicas`. A node waits at its start while all masters have fewer replicas.",
     },
     Key {
         name: "store.on_disk",
@@ -239,7 +240,7 @@ pub const KEYS: &[Key] = &[
         name: "store.allow",
         kind: Kind::Words(REDIS_CHECKS),
         default: "",
-        doc: "Settings of the servers of `store.url` that lose timers without a word, and with which the server does not start unless they are named here: `no_append_only` (`appendonly no`), `eviction` (a `maxmemory-policy` other than `noeviction` with a `maxmemory`), `no_fsync` (`appendfsync no`), `unknown_settings` (`CONFIG GET` is refused).",
+        doc: "Settings of the servers of `store.url` that lose timers without a word, and with which the server does not start unless they are named here: `no_append_only` (`appendonly no`), `eviction` (a `maxmemory-policy` other than `noeviction` with a `maxmemory`), `no_fsync` (`appendfsync no`), `unknown_settings` (`CONFIG GET` is refused), `no_replicas` (`store.min_replicas` is 0 on a Cluster).",
     },
     Key {
         name: "delivery.workers_max",

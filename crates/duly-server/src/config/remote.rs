@@ -53,6 +53,10 @@ impl StoreUrl {
     pub(super) fn is_tls(&self) -> bool {
         self.0.starts_with("rediss")
     }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        self.0.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with("-cluster"))
+    }
 }
 
 impl fmt::Display for StoreUrl {

@@ -121,33 +121,41 @@ fn hint(error: &io::Error) -> &'static str {
 /// What to do about servers that nodes share.
 fn advice(error: &duly_store_redis::OpenError) -> &'static str {
     use duly_store_redis::OpenError::{
-        Deployment, Empty, Format, NoRecord, Refused, Several, Unreachable, Unsafe, Url, Version,
+        Denied, Deployment, Empty, Format, NoRecord, NotReady, Refused, Several, Tls, Unreachable,
+        Unsafe, Url, Version,
     };
+    let says = |reason: &str, words: &[&str]| words.iter().any(|word| reason.contains(word));
     match error {
-        Unreachable { reason, .. } | Refused { reason, .. } => {
-            let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-            if says(&["NOAUTH", "NoAuth"]) {
-                "; put its password into a file and name that with store.password_file"
-            } else if says(&["WRONGPASS", "authentication failed", "AuthenticationFailed"]) {
-                "; correct the user in store.url or the password (store.password_file)"
-            } else if says(&["NOPERM", "has no permissions", "NoPerm"]) {
-                "; the rights that its user needs are in docs/operate/cluster.md"
-            } else if says(&["ertificate", "UnknownIssuer"]) {
-                "; name the authority of its certificate with store.ca_file"
-            } else if says(&["cluster support disabled"]) {
-                "; it is no Cluster: use redis:// in place of redis-cluster://"
-            } else if says(&["owner of every slot"]) {
-                "; the Cluster is not whole: see `redis-cli --cluster check`"
-            } else if matches!(error, Unreachable { .. }) {
-                "; start it, or correct --store"
-            } else {
-                ""
-            }
+        Unreachable { .. } => "; start it, or correct --store",
+        NotReady { reason, .. } if says(reason, &["owner of every slot", "CLUSTERDOWN"]) => {
+            "; the Cluster is not whole: see `redis-cli --cluster check`"
+        }
+        NotReady { reason, .. } if says(reason, &["replicas"]) => {
+            "; start its replicas, or correct store.min_replicas"
+        }
+        NotReady { .. } => "",
+        Denied { reason, .. } if says(reason, &["NOAUTH", "NoAuth"]) => {
+            "; put its password into a file and name that with store.password_file"
+        }
+        Denied { reason, .. } if says(reason, &["NOPERM", "no permissions", "NoPerm"]) => {
+            "; the rights that its user needs are in docs/operate/cluster.md"
+        }
+        Denied { .. } => "; correct the user in store.url or the password (store.password_file)",
+        Tls { .. } => {
+            "; name the authority of its certificate with store.ca_file, or correct store.url"
+        }
+        Refused { reason, .. } if says(reason, &["cluster support disabled"]) => {
+            "; it is no Cluster: use redis:// in place of redis-cluster://"
         }
         Unsafe { .. } => " (store.allow)",
         Deployment { .. } => "; correct store.url, or the name in store.deployment",
         Format { .. } => "; use the version of Duly that wrote it, or an empty database",
-        Url(_) | Version { .. } | NoRecord { .. } | Several { .. } | Empty { .. } => "",
+        Refused { .. }
+        | Url(_)
+        | Version { .. }
+        | NoRecord { .. }
+        | Several { .. }
+        | Empty { .. } => "",
     }
 }
 

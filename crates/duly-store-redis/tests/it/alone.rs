@@ -9,8 +9,8 @@ use futures::FutureExt;
 
 use crate::{
     calls::{
-        allowing, apply, claim_all, id, name, open, options, put, refused, request, schedule,
-        schedule_op, settle, shard, until,
+        allowing, apply, claim_all, id, name, open, open_whose_replica_is_lost, options, put,
+        refused, request, schedule, schedule_op, settle, shard, until,
     },
     server::{Server, free_port, tell},
     way::Way,
@@ -98,7 +98,7 @@ async fn p1_replicas_that_are_asked_for_and_missing_leave_it_in_doubt() {
     let mut wanted = options(&url(&server), 2);
     let store = open(&wanted).await;
     (wanted.min_replicas, wanted.replicas_within) = (1, Duration::from_millis(100));
-    let careful = RedisStore::open(&wanted).await.expect("it opens");
+    let careful = open_whose_replica_is_lost(&server, &wanted).await;
     let outcome = schedule(&careful, "a", Millis::from_secs(60)).await;
     assert!(matches!(outcome, Outcome::Failed(Error::InDoubt { .. })), "{outcome:?}");
     let view = careful.get(shard(&careful, &id("a")), name(), id("a")).await;
@@ -301,7 +301,7 @@ async fn p1_a_change_can_be_asked_to_be_on_disk_before_it_is_answered() {
     let store = open(&wanted).await;
     assert!(matches!(schedule(&store, "a", Millis::ZERO).await, Outcome::Created(_)));
     (wanted.min_replicas, wanted.replicas_within) = (1, Duration::from_millis(100));
-    let careful = RedisStore::open(&wanted).await.expect("it opens");
+    let careful = open_whose_replica_is_lost(&server, &wanted).await;
     let outcome = schedule(&careful, "b", Millis::ZERO).await;
     assert!(matches!(outcome, Outcome::Failed(Error::InDoubt { .. })), "{outcome:?}");
 }

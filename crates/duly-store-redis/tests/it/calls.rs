@@ -15,7 +15,7 @@ use duly_store::{
 };
 use duly_store_redis::{Check, Options, RedisStore};
 
-use crate::server::list;
+use crate::server::{Server, list};
 
 /// How long a store may take for what it does by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -28,9 +28,11 @@ pub(crate) fn id(text: &str) -> TimerId {
     TimerId::new(text).expect("an id that is allowed")
 }
 
+/// Options that allow a Cluster without replicas, as most tests have.
 pub(crate) fn options(url: &str, shards: u16) -> Options {
     let mut options = Options::new(url);
     options.shards = shards;
+    options.allow = vec![Check::NoReplicas];
     options
 }
 
@@ -38,6 +40,14 @@ pub(crate) fn options(url: &str, shards: u16) -> Options {
 pub(crate) async fn open(options: &Options) -> RedisStore {
     let store = RedisStore::open(options).await.expect("the store opens");
     put(&store, Settings::default()).await;
+    store
+}
+
+/// Opens a store that waits for replicas, of which there are none any more.
+pub(crate) async fn open_whose_replica_is_lost(server: &Server, options: &Options) -> RedisStore {
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &server.port().to_string()]);
+    let store = until("the replica follows", async || RedisStore::open(options).await.ok()).await;
+    drop(replica);
     store
 }
 

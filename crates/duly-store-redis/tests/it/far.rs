@@ -14,7 +14,7 @@ use duly_store_redis::RedisStore;
 use futures::future::join_all;
 
 use crate::{
-    calls::{apply, open, options, schedule, schedule_op, until},
+    calls::{apply, open, open_whose_replica_is_lost, options, schedule, schedule_op, until},
     server::Server,
     way::Way,
 };
@@ -103,7 +103,7 @@ async fn a_beat_is_not_held_up_by_a_change_that_waits_for_replicas() {
     (wanted.connections, wanted.replicas_within) = (1, Duration::from_secs(5));
     open(&wanted).await;
     wanted.min_replicas = 1;
-    let store = RedisStore::open(&wanted).await.expect("the store opens");
+    let store = open_whose_replica_is_lost(&server, &wanted).await;
     assert!(joins(&store, 1).await);
     let change = apply(&store, schedule_op("t", Millis::ZERO));
     let mut change = std::pin::pin!(change);

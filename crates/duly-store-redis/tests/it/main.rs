@@ -19,6 +19,7 @@ mod marker;
 mod members;
 mod model;
 mod older;
+mod opening;
 mod shards;
 mod way;
 

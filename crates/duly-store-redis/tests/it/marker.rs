@@ -171,7 +171,7 @@ async fn an_older_database_is_not_adopted_while_a_master_is_away() {
     assert_eq!(tell(first, &format!("HSET {RECORD} format 4")), ":0");
     cluster.masters[2].kill();
     let refused = RedisStore::open(&wanted).await.expect_err("a master is away");
-    assert!(matches!(refused, OpenError::Unreachable { .. }), "{refused}");
+    assert!(matches!(refused, OpenError::NotReady { .. }), "{refused}");
     cluster.masters[2].start_again();
     until("it is adopted", async || RedisStore::open(&wanted).await.ok()).await;
 }

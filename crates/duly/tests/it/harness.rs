@@ -195,15 +195,21 @@ impl Server {
         Self::on(TempDir::new().expect("a temporary directory"))
     }
 
-    /// Starts a node of the deployment at this URL.
+    /// Starts a node of the deployment at this URL. A Cluster may lack replicas.
     pub(crate) fn on_store(url: &str) -> Self {
-        Self::with(&["serve", "--store", url, "--listen", "127.0.0.1:0"])
+        let mut command = duly();
+        command.args(["serve", "--store", url, "--listen", "127.0.0.1:0"]);
+        command.env("DULY_STORE__ALLOW", "no_replicas");
+        Self::of(Process::of(command))
     }
 
     /// Starts one that keeps nothing in a directory, with these arguments.
     pub(crate) fn with(args: &[&str]) -> Self {
+        Self::of(Process::start(args))
+    }
+
+    fn of(mut process: Process) -> Self {
         let directory = TempDir::new().expect("a temporary directory");
-        let mut process = Process::start(args);
         let (url, opening) = process.address();
         Self { process, url, opening, directory }
     }

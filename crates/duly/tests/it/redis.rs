@@ -9,3 +9,4 @@ mod emptied;
 mod moving;
 mod nodes;
 mod secrets;
+mod waits;

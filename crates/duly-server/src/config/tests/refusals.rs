@@ -235,6 +235,30 @@ fn the_url_of_a_store_is_refused_without_its_password_and_with_the_reason() {
 }
 
 #[test]
+fn p1_a_cluster_without_replicas_is_refused_unless_it_is_allowed() {
+    let cluster = "[store]\nurl = \"redis-cluster://h\"\n";
+    let wanted = "at least 1 on a Cluster";
+    for (more, place) in [
+        ("", "store.min_replicas (default)"),
+        ("min_replicas = 0", "store.min_replicas (duly.toml:3)"),
+        ("allow = [\"no_fsync\"]", "store.min_replicas (default)"),
+    ] {
+        let said = said_of_file(&format!("{cluster}{more}"));
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with(place) && said[0].contains(wanted), "{said:?}");
+        assert!(said[0].contains("add \"no_replicas\" to store.allow"), "{said:?}");
+    }
+    for fine in [
+        &format!("{cluster}min_replicas = 1"),
+        &format!("{cluster}allow = [\"no_replicas\"]"),
+        "[store]\nurl = \"redis://h\"",
+    ] {
+        let (_keep, source) = file(fine);
+        assert!(load(&source).is_ok(), "{fine}");
+    }
+}
+
+#[test]
 fn keys_of_one_kind_of_store_do_not_stand_beside_the_other_unnoticed() {
     for (name, value) in [
         ("DULY_STORE__SHARDS", "8"),

@@ -1,12 +1,16 @@
 //! Opens the store that nodes share.
 //!
-//! Servers that are not there, or refuse, end the start with one message: whoever started it hears
-//! what is wrong. Servers that are still reading what they kept are waited for, as they will be
-//! there.
+//! Servers that are away, loading, or short of replicas may come back by themselves, so the node waits
+//! for them: it tries again with back-off, logs the reason of each attempt, and gives it in `/readyz`.
+//! Every other error ends the start with one message, because only a person can put it right.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use duly_store_redis::{OpenError, Options, RedisStore};
+use duly_core::error_code::Retry;
+use duly_store_redis::{Options, RedisStore};
 use tokio::{sync::watch, time::sleep};
 
 use super::StartError;
@@ -15,48 +19,45 @@ use crate::{
     http::Awaited,
 };
 
-/// How long servers that are reading are left alone.
-const LOADING_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause between two attempts; the first is what the error asks for, and each doubles it.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a server may take to answer one call. With the longest wait for replicas it stays below
 /// the time after which a loop of the node counts as stuck.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Opens it; `waits_for` is told what is awaited.
+///
+/// Cancellation safe: dropped, it leaves nothing behind.
 pub(super) async fn open(
     config: &Config,
     shared: &Shared,
     waits_for: watch::Sender<Awaited>,
 ) -> Result<Arc<RedisStore>, StartError> {
     let options = options(config, shared)?;
-    let mut is_said = false;
+    let began = Instant::now();
+    let mut pause = Duration::ZERO;
     loop {
-        match RedisStore::open(&options).await {
-            Ok(store) => return Ok(Arc::new(store)),
-            Err(error) if is_loading(&error) => {
-                let sentence = format!("{} is reading what it kept", shared.url);
-                if !is_said {
-                    tracing::info!("{sentence}");
-                    is_said = true;
+        let source = match RedisStore::open(&options).await {
+            Ok(store) => {
+                if !pause.is_zero() {
+                    tracing::info!(store = %shared.url, after = ?began.elapsed(), "store opened");
                 }
-                waits_for.send_replace(Awaited { sentence, progress: None });
-                sleep(LOADING_PAUSE).await;
+                return Ok(Arc::new(store));
             }
-            Err(source) => {
-                return Err(StartError::Shared {
-                    url: shared.url.clone(),
-                    origin: config.origin("store.url"),
-                    source: Box::new(source),
-                });
-            }
-        }
+            Err(source) => Box::new(source),
+        };
+        let retry = source.retry();
+        let (url, origin) = (shared.url.clone(), config.origin("store.url"));
+        let error = StartError::Shared { url, origin, source };
+        let Retry::After(first) = retry else {
+            return Err(error);
+        };
+        pause = (pause * 2).clamp(first.to_std(), PAUSE_MAX);
+        tracing::warn!(reason = %error, retry_in = ?pause, "store not opened, will try again");
+        waits_for.send_replace(Awaited { sentence: error.to_string(), progress: None });
+        sleep(pause).await;
     }
-}
-
-/// Whether the servers will be there once they have read what they kept.
-fn is_loading(error: &OpenError) -> bool {
-    matches!(error, OpenError::Unreachable { reason, .. } | OpenError::Refused { reason, .. }
-        if reason.contains("loading the dataset"))
 }
 
 fn options(config: &Config, shared: &Shared) -> Result<Options, StartError> {

@@ -58,23 +58,32 @@ fn the_rights_of_the_page_are_enough() {
     assert_eq!(tell(port, "ACL LOG 1"), "*0", "nothing was refused");
 }
 
-#[test]
-fn the_settings_of_the_page_are_settings_of_redis_and_raise_no_warning() {
-    let bus = free_port().to_string();
-    let mut args = vec!["--cluster-port".to_owned(), bus];
+/// A server with the settings of the page.
+fn with_settings_of_the_page() -> Server {
+    let mut args = vec!["--cluster-port".to_owned(), free_port().to_string()];
     let settings = block("cluster-enabled yes");
     for line in settings.lines().filter(|line| !line.starts_with('#')) {
         let (name, value) = line.split_once(' ').expect("a name and a value");
         args.extend([format!("--{name}"), value.trim_matches('"').to_owned()]);
     }
     let args: Vec<_> = args.iter().map(String::as_str).collect();
-    let server = Server::start(&args);
-    // Of its own Cluster it has every slot, and no replica: that is not looked at.
+    Server::start(&args)
+}
+
+#[test]
+fn the_settings_of_the_page_are_settings_of_redis_and_raise_no_warning() {
+    let (server, replica) = (with_settings_of_the_page(), with_settings_of_the_page());
     assert_eq!(tell(server.port(), "CLUSTER ADDSLOTSRANGE 0 16383"), "+OK");
-    assert_eq!(tell(server.port(), "CONFIG SET min-replicas-to-write 0"), "+OK");
-    while !tell(server.port(), "CLUSTER INFO").contains("cluster_state:ok") {}
+    let (port, bus) = (replica.port(), replica.bus_port());
+    assert_eq!(tell(server.port(), &format!("CLUSTER MEET 127.0.0.1 {port} {bus}")), "+OK");
+    let id = tell(server.port(), "CLUSTER MYID");
+    while tell(port, &format!("CLUSTER REPLICATE {id}")) != "+OK" {}
+    // The node waits until the replica follows.
     let url = format!("redis-cluster://127.0.0.1:{}", server.port());
-    let mut node = Process::start(&["serve", "--listen", "127.0.0.1:0", "--store", &url]);
+    let mut command = duly();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &url]);
+    command.env("DULY_STORE__MIN_REPLICAS", "1");
+    let mut node = Process::of(command);
     node.address();
     node.signal(rustix::process::Signal::TERM);
     let (_, stderr) = node.ended();

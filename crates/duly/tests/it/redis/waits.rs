@@ -1,0 +1,151 @@
+//! A node whose store may come back by itself waits for it: it lives, is not ready, says why, and stops
+//! at once when it is told to.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
+    thread,
+    time::{Duration, Instant},
+};
+
+use duly_redis_testkit::server::{Server, free_port, tell};
+use rustix::process::Signal;
+
+use crate::harness::{DEADLINE, Process, duly, run};
+
+/// Longest time from a signal to the end of a node that waits.
+const STOPS_WITHIN: Duration = Duration::from_secs(5);
+
+/// A node that waits for its store.
+struct Waiting {
+    process: Process,
+    url: String,
+}
+
+impl Waiting {
+    fn start(store: &str, env: &[(&str, &str)]) -> Self {
+        let listen = format!("127.0.0.1:{}", free_port());
+        let mut command = duly();
+        command.args(["serve", "--listen", &listen, "--store", store]);
+        command.envs(env.iter().copied());
+        Self { process: Process::of(command), url: format!("http://{listen}") }
+    }
+
+    /// Waits until `/readyz` gives all of these as a reason; until then the node is alive.
+    #[track_caller]
+    fn says(&self, parts: &[&str]) {
+        let until = Instant::now() + DEADLINE;
+        loop {
+            let ran = run(&["--server", &self.url, "--output", "json", "health"]);
+            let said = format!("{}{}", ran.stdout, ran.stderr);
+            if parts.iter().all(|part| said.contains(part)) {
+                assert!(said.contains("recovering"), "{said}");
+                assert!(!said.contains("secret"), "{said}");
+                return;
+            }
+            assert!(Instant::now() < until, "it lacks one of {parts:?}: {said}");
+        }
+    }
+
+    /// Waits until it is ready.
+    fn is_ready(&self) {
+        run(&["--server", &self.url, "health", "--wait", "60s"]).ok();
+    }
+
+    /// Stops it by this signal; returns what it logged.
+    #[track_caller]
+    fn stop(mut self, signal: Signal) -> String {
+        let told = Instant::now();
+        self.process.signal(signal);
+        let (status, stderr) = self.process.ended();
+        assert_eq!(status.code(), Some(0), "{stderr}");
+        assert!(told.elapsed() < STOPS_WITHIN, "it took {:?}", told.elapsed());
+        stderr
+    }
+}
+
+#[test]
+fn a_node_waits_for_a_store_that_is_away_and_says_why() {
+    let mut server = Server::start(&[]);
+    server.kill();
+    let node = Waiting::start(&server.url(), &[]);
+    let reason = format!("cannot reach Redis at 127.0.0.1:{}", server.port());
+    node.says(&[&reason, "start it, or correct --store"]);
+    let mut curl = std::process::Command::new("curl");
+    let alive = curl.args(["-s", &format!("{}/healthz", node.url)]).output().expect("curl runs");
+    assert!(String::from_utf8_lossy(&alive.stdout).contains("alive"), "{alive:?}");
+    let refused = run(&["--server", &node.url, "schedule", "n", "t", "--in", "1h"]).refused(1);
+    assert!(refused.contains("the server is starting"), "{refused}");
+    server.start_again();
+    node.is_ready();
+    run(&["--server", &node.url, "schedule", "n", "t", "--in", "1h"]).ok();
+    let logged = node.stop(Signal::TERM);
+    for part in ["store not opened, will try again", &reason, "retry_in=1s", "store opened"] {
+        assert!(logged.contains(part), "the log lacks {part}: {logged}");
+    }
+}
+
+#[test]
+fn a_node_that_waits_stops_at_once() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let url = format!("redis://u:secret@127.0.0.1:{}", free_port());
+        let node = Waiting::start(&url, &[]);
+        node.says(&["cannot reach Redis", "redis://u:***@127.0.0.1"]);
+        let logged = node.stop(signal);
+        assert!(logged.contains("stopped before the store was open"), "{logged}");
+        assert!(!logged.contains("secret"), "{logged}");
+    }
+    Waiting::start("redis://nobody.invalid", &[]).says(&["nobody.invalid:6379"]);
+}
+
+#[test]
+fn a_node_waits_for_replicas_and_for_a_whole_cluster() {
+    let server = Server::start(&[]);
+    let node = Waiting::start(&server.url(), &[("DULY_STORE__MIN_REPLICAS", "1")]);
+    node.says(&["0 of the 1 replicas", "start its replicas"]);
+    let _replica = Server::start(&["--replicaof", "127.0.0.1", &server.port().to_string()]);
+    node.is_ready();
+    node.stop(Signal::TERM);
+    let bus = free_port().to_string();
+    let member = Server::start(&["--cluster-enabled", "yes", "--cluster-port", &bus]);
+    let url = format!("redis-cluster://127.0.0.1:{}", member.port());
+    let node = Waiting::start(&url, &[("DULY_STORE__ALLOW", "no_replicas")]);
+    node.says(&["does not know an owner of every slot", "not whole"]);
+    assert_eq!(tell(member.port(), "CLUSTER ADDSLOTSRANGE 0 16383"), "+OK");
+    node.is_ready();
+    node.stop(Signal::TERM);
+}
+
+#[test]
+fn a_wait_ends_when_the_reason_becomes_one_for_a_person() {
+    let mut server = Server::start(&["--requirepass", "secret"]);
+    server.kill();
+    let mut node = Waiting::start(&server.url(), &[]);
+    node.says(&["cannot reach Redis"]);
+    server.start_again();
+    let (status, stderr) = node.process.ended();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    let last = stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("error: ") && last.contains("NOAUTH"), "{stderr}");
+}
+
+#[test]
+fn servers_that_are_reading_are_waited_for() {
+    let loading = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("redis://{}", loading.local_addr().expect("bound"));
+    thread::spawn(move || {
+        for stream in loading.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let mut answers = stream.try_clone().expect("a second handle");
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    // Each command begins with the number of its words.
+                    let says = b"-LOADING Redis is loading the dataset in memory\r\n";
+                    if line.starts_with('*') && answers.write_all(says).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    Waiting::start(&url, &[]).says(&["is not ready", "loading the dataset"]);
+}
