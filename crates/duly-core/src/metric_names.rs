@@ -166,6 +166,10 @@ metrics! {
         "Free bytes of the file system that the data directory is on.";
     DISK_RESERVE_BYTES = "duly_disk_reserve_bytes" Gauge
         "Free bytes below which new timers are refused (store.min_free_bytes, store.min_free_percent).";
+    DISK_FREE_INODES = "duly_disk_free_inodes" Gauge
+        "Free inodes of the file system that the data directory is on, where it counts them: every file takes one.";
+    DISK_RESERVE_INODES = "duly_disk_reserve_inodes" Gauge
+        "Free inodes below which new timers are refused.";
     REWRITE_BACKLOG_BYTES = "duly_rewrite_backlog_bytes" Gauge
         "Bytes of journal segments that are old enough to be rewritten and still wait for it.";
     REPLAY_BYTES = "duly_replay_bytes" Gauge

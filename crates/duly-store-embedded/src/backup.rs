@@ -152,7 +152,9 @@ impl Target {
     /// Takes away what was made. It was empty before, so all of it was.
     fn clear(&self) {
         // Without its manifest it is no store, whatever else stays.
-        let cleared = remove_file(&self.path.join(manifest::NAME)).and_then(|()| {
+        let names = [manifest::COPY, manifest::NAME];
+        let forgotten = names.iter().try_for_each(|name| remove_file(&self.path.join(name)));
+        let cleared = forgotten.and_then(|()| {
             if self.is_new {
                 return fs::remove_dir_all(&self.path);
             }

@@ -61,8 +61,16 @@ pub fn check_disk(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, OpenError> {
     let mut report = Report { location: disk.describe(), ..Report::default() };
-    let manifest = match Manifest::read(disk.as_ref()) {
-        Ok(manifest) => manifest.ok_or_else(|| OpenError::NoStore(disk.describe()))?,
+    let manifest = match Manifest::read_both(disk.as_ref()) {
+        Ok(kept) => {
+            let kept = kept.ok_or_else(|| OpenError::NoStore(disk.describe()))?;
+            if let Some((file, what)) = kept.fault {
+                let means = "the other file of the manifest is whole: nothing is lost, and the next \
+                             start writes both; look at the disk";
+                report.find(Finding { file: file.to_owned(), offset: 0, what, means });
+            }
+            kept.manifest
+        }
         Err(OpenError::Damaged { file, offset, what }) => {
             let means = "without the manifest nothing else can be checked: restore a backup";
             report.find(Finding { file, offset, what, means });

@@ -70,7 +70,8 @@ pub trait Disk: Send + Sync + Debug {
     fn space(&self) -> Result<Space, Error>;
 
     /// Takes the exclusive lock of this directory, held until the answer is dropped or the process
-    /// ends, however it ends. Does not wait: [`Error::Locked`] when somebody holds it.
+    /// ends, however it ends. Does not wait: [`Error::Locked`] when another process holds it. The lock
+    /// outlives the file [`LOCK_NAME`]: a directory whose lock file was removed stays locked.
     fn lock(&self) -> Result<Lock, Error>;
 
     /// Whether a file has a name outside this directory too, such as in a backup: then it must not
@@ -181,6 +182,10 @@ pub trait File: Send + Sync + Debug {
     /// Says that the range will be read soon. Only a hint: nothing can fail.
     fn will_need(&self, _offset: u64, _len: u64) {}
 
+    /// Has the next read of the range ask the disk, where memory holds what was read before. Only a
+    /// hint: nothing can fail.
+    fn drop_cached(&self, _offset: u64, _len: u64) {}
+
     /// Bytes that the file really takes on the disk: less than its length where it has holes, more
     /// where room is given out in large blocks.
     fn allocated_bytes(&self) -> Result<u64, Error> {
@@ -217,6 +222,17 @@ pub struct Space {
     pub free_bytes: u64,
     /// Bytes that could be written if the file system were empty.
     pub total_bytes: u64,
+    /// Its inodes, one of which every file takes; `None` where it does not count any.
+    pub inodes: Option<Inodes>,
+}
+
+/// Inodes of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inodes {
+    /// Files that can still be made.
+    pub free: u64,
+    /// All of them.
+    pub total: u64,
 }
 
 /// The exclusive lock of a data directory; dropping it releases it.

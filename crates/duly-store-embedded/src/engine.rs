@@ -379,7 +379,7 @@ impl Engine {
             return Err(Stop::Poisoned);
         }
         self.publish_durable();
-        self.space.spare_asked = false;
+        self.space.note_segment();
         self.rewriter.is_wanted = true;
         Ok(())
     }

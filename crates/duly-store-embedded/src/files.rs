@@ -385,8 +385,27 @@ impl Files {
         self.iter().map(|(_, file, _)| file.bytes()).sum()
     }
 
-    /// Reads a record back, checking it.
+    /// Reads a record back, checking it. What does not hold is read once more, from the disk: a bit
+    /// that flipped on the way, or in memory, is no damage, and a caller gives up what is damaged.
     pub(crate) fn read(&self, location: Location) -> Result<Decoded, ReadError> {
+        let read = self.read_once(location);
+        if let Err(first @ ReadError::Damaged { .. }) = &read
+            && let Some(file) = self.get(location.slot())
+        {
+            file.file.drop_cached(location.unit() * ALIGN, location.bytes_max());
+            let again = self.read_once(location);
+            if again.is_ok() {
+                tracing::warn!(
+                    error = %first,
+                    "a record could be read at the second try only: look at the disk and the memory"
+                );
+            }
+            return again;
+        }
+        read
+    }
+
+    fn read_once(&self, location: Location) -> Result<Decoded, ReadError> {
         let slot = location.slot();
         let file = self.get(slot).ok_or(ReadError::NoFile(slot))?;
         let offset = location.unit() * ALIGN;

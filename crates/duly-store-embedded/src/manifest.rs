@@ -12,9 +12,16 @@
 //! 72  crc          u32      over bytes 0..72
 //! ```
 //!
-//! It is replaced whole: written beside, synced, renamed, directory synced. Its first 76 bytes have
-//! this layout in every version to come, so that an older build can name what it cannot read;
-//! bytes behind them are for later versions and are not looked at.
+//! It is kept twice, as `MANIFEST` and as `MANIFEST.copy`: one damaged file costs nothing. Rules:
+//!
+//! 1. A change is written over the older of the two, synced, and then over the other. So one of them
+//!    is whole at every moment, and what both hold is the same before any frame is written.
+//! 2. A file that is there is written in place: an opening needs no free block and no free inode. One
+//!    that is missing or too short is written beside, synced and renamed.
+//! 3. Of two that are whole the one with the later epoch counts.
+//!
+//! The 76 bytes have this layout in every version to come, so that an older build can name what it
+//! cannot read; bytes behind them are for later versions and are not looked at.
 
 use crate::{
     checkpoint,
@@ -35,6 +42,8 @@ pub(crate) const EPOCH_BEFORE_JOURNAL: u64 = 1;
 
 /// Name of the file.
 pub(crate) const NAME: &str = "MANIFEST";
+/// Name of its copy.
+pub(crate) const COPY: &str = "MANIFEST.copy";
 /// A file that says that the directory was restored from a backup: the next opening pauses every
 /// namespace, durably, and removes it.
 pub(crate) const RESTORED: &str = "RESTORED";
@@ -66,48 +75,97 @@ fn first_in_use(disk: &dyn Disk) -> Result<Option<&'static str>, disk::Error> {
     Ok(None)
 }
 
-impl Manifest {
-    /// Reads and checks it; `None` when the directory has none and nothing else of a store.
-    pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Self>, OpenError> {
-        let file = match disk.open(NAME) {
-            Ok(file) => file,
-            Err(error) if error.is_not_found() => {
-                let Some(dir) = first_in_use(disk)? else {
-                    return Ok(None);
-                };
-                return Err(OpenError::Damaged {
-                    file: NAME.into(),
-                    offset: 0,
-                    what: format!(
-                        "the manifest is missing although there are files in {dir}/, as after a \
-                         backup or a restore that was interrupted (remove that and make another)"
-                    ),
-                });
-            }
-            Err(error) => return Err(error.into()),
-        };
+/// The reason why one of the two files counts for nothing.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error("it is missing")]
+    Missing,
+    #[error("it is not a whole manifest")]
+    Damaged,
+    #[error("{0}")]
+    Unreadable(disk::Error),
+}
+
+/// Reads one of the two files. Fails where the other one cannot help.
+fn read_side(disk: &dyn Disk, name: &str) -> Result<Result<Manifest, Fault>, disk::Error> {
+    let read = disk.open(name).and_then(|file| {
         let length = usize::try_from(file.len()?.min(4096)).unwrap_or(4096);
         let mut bytes = vec![0; length];
         file.read_exact_at(0, &mut bytes)?;
-        let manifest = Self::decode(&bytes).ok_or_else(|| OpenError::Damaged {
-            file: NAME.into(),
-            offset: 0,
-            what: "it is not a whole manifest".into(),
-        })?;
-        if manifest.reader_min > format::VERSION || manifest.features & !format::FEATURES != 0 {
+        Ok(bytes)
+    });
+    match read {
+        Ok(bytes) => Ok(Manifest::decode(&bytes).ok_or(Fault::Damaged)),
+        Err(error) if error.is_not_found() => Ok(Err(Fault::Missing)),
+        Err(error @ disk::Error::Io { .. }) => Ok(Err(Fault::Unreadable(error))),
+        Err(error) => Err(error),
+    }
+}
+
+/// A manifest, and what is wrong with one of its two files.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) manifest: Manifest,
+    /// The file that counts for nothing, and the reason.
+    pub(crate) fault: Option<(&'static str, String)>,
+}
+
+fn damaged(what: String) -> OpenError {
+    OpenError::Damaged { file: NAME.into(), offset: 0, what }
+}
+
+impl Manifest {
+    /// Reads and checks it; `None` when the directory has none and nothing else of a store.
+    pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Self>, OpenError> {
+        Ok(Self::read_both(disk)?.map(|kept| kept.manifest))
+    }
+
+    /// The same, with what is wrong with one of the files.
+    pub(crate) fn read_both(disk: &dyn Disk) -> Result<Option<Kept>, OpenError> {
+        let kept = |manifest, fault| Kept { manifest, fault };
+        let kept = match (read_side(disk, NAME)?, read_side(disk, COPY)?) {
+            (Ok(file), Ok(copy)) if file.store != copy.store => {
+                let what = format!(
+                    "it is of another store than {COPY}: remove the one that does not belong here"
+                );
+                return Err(damaged(what));
+            }
+            (Ok(file), Ok(copy)) => kept(if file.epoch >= copy.epoch { file } else { copy }, None),
+            // Older builds keep no copy.
+            (Ok(file), Err(Fault::Missing)) => kept(file, None),
+            (Ok(file), Err(fault)) => kept(file, Some((COPY, fault.to_string()))),
+            (Err(fault), Ok(copy)) => kept(copy, Some((NAME, fault.to_string()))),
+            (Err(Fault::Unreadable(error)), Err(_)) | (Err(_), Err(Fault::Unreadable(error))) => {
+                return Err(error.into());
+            }
+            (Err(fault @ Fault::Damaged), Err(_)) => return Err(damaged(fault.to_string())),
+            (Err(Fault::Missing), Err(_)) => {
+                let Some(dir) = first_in_use(disk)? else {
+                    return Ok(None);
+                };
+                return Err(damaged(format!(
+                    "the manifest is missing although there are files in {dir}/, as after a backup \
+                     or a restore that was interrupted (remove that and make another)"
+                )));
+            }
+        };
+        kept.manifest.check_readable()?;
+        Ok(Some(kept))
+    }
+
+    /// Refuses what this build cannot read.
+    fn check_readable(&self) -> Result<(), OpenError> {
+        if self.reader_min > format::VERSION || self.features & !format::FEATURES != 0 {
             return Err(OpenError::Newer {
-                found: manifest.version,
+                found: self.version,
                 known: format::VERSION,
-                features: manifest.features & !format::FEATURES,
+                features: self.features & !format::FEATURES,
             });
         }
-        if manifest.version < format::VERSION_READ_MIN {
-            return Err(OpenError::Older {
-                found: manifest.version,
-                oldest: format::VERSION_READ_MIN,
-            });
+        if self.version < format::VERSION_READ_MIN {
+            return Err(OpenError::Older { found: self.version, oldest: format::VERSION_READ_MIN });
         }
-        Ok(Some(manifest))
+        Ok(())
     }
 
     /// What the checksums of this store's frames start from.
@@ -124,8 +182,26 @@ impl Manifest {
         self.features |= format::FEATURES;
     }
 
-    /// Replaces it.
+    /// Replaces it, durably. The file that holds less goes first: until it is durable, the other
+    /// is the only one.
     pub(crate) fn write(&self, disk: &dyn Disk) -> Result<(), disk::Error> {
+        let epoch = |name| -> Result<Option<u64>, disk::Error> {
+            Ok(read_side(disk, name)?.ok().map(|manifest| manifest.epoch))
+        };
+        let is_behind = epoch(NAME)? < epoch(COPY)?;
+        let order = if is_behind { [NAME, COPY] } else { [COPY, NAME] };
+        order.into_iter().try_for_each(|name| self.write_to(disk, name))
+    }
+
+    fn write_to(&self, disk: &dyn Disk, name: &str) -> Result<(), disk::Error> {
+        match disk.open(name) {
+            Ok(file) if file.len()? >= BYTES as u64 => {
+                file.write_at(0, &self.encode())?;
+                return file.sync_all();
+            }
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
         match disk.remove(TEMPORARY) {
             Err(error) if !error.is_not_found() => return Err(error),
             _ => {}
@@ -133,7 +209,7 @@ impl Manifest {
         let file = disk.create(TEMPORARY)?;
         file.write_at(0, &self.encode())?;
         file.sync_all()?;
-        disk.rename(TEMPORARY, NAME)?;
+        disk.rename(TEMPORARY, name)?;
         disk.sync_dir("")
     }
 

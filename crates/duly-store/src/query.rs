@@ -312,6 +312,17 @@ pub struct DiskRoom {
     pub free_bytes: u64,
     /// Free bytes below which new timers are refused.
     pub reserve_bytes: u64,
+    /// The same for inodes, where the file system counts them.
+    pub inodes: Option<InodeRoom>,
+}
+
+/// Inodes of the disk: every file takes one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InodeRoom {
+    /// Files that can still be made.
+    pub free: u64,
+    /// Free inodes below which new timers are refused.
+    pub reserve: u64,
 }
 
 /// Why a shard takes no calls.

@@ -137,6 +137,10 @@ fn refresh(health: &Health) {
     if let Some(room) = health.disk_room {
         set(names::DISK_FREE_BYTES, room.free_bytes);
         set(names::DISK_RESERVE_BYTES, room.reserve_bytes);
+        if let Some(inodes) = room.inodes {
+            set(names::DISK_FREE_INODES, inodes.free);
+            set(names::DISK_RESERVE_INODES, inodes.reserve);
+        }
     }
     set(names::REWRITE_BACKLOG_BYTES, health.rewrite_backlog_bytes);
     set(names::REPLAY_BYTES, health.replay_bytes);

@@ -59,6 +59,7 @@ fn left_over(dir: &str, name: &str) -> Option<&'static str> {
     let known = [
         LOCK_NAME,
         manifest::NAME,
+        manifest::COPY,
         manifest::RESTORED,
         journal::DIR,
         runs::FILES.dir,

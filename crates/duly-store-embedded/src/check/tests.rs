@@ -149,6 +149,7 @@ fn damage_is_named_with_file_and_byte() {
     };
     check("MANIFEST", 3, "MANIFEST", 0);
     check("MANIFEST", 60, "MANIFEST", 0);
+    check("MANIFEST.copy", 60, "MANIFEST.copy", 0);
     check(FIRST, 20, FIRST, 0);
     check(FIRST, 64 + 40, FIRST, 64);
     check(&segment_name(2), 40, &segment_name(2), 0);

@@ -5,21 +5,27 @@
 //! directory only to look at it ([`RealDisk::open_existing`]) cannot change anything through it.
 
 use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock, statvfs};
+use rustix::{
+    fs::{FlockOperation, flock, statvfs},
+    io::Errno,
+};
 
 use self::file::RealFile;
 use super::error::At;
-use super::{Disk, Error, File, LOCK_NAME, Lock, Operation, Space, check_dir, split_name};
+use super::{Disk, Error, File, Inodes, LOCK_NAME, Lock, Operation, Space, check_dir, split_name};
 
 mod file;
 
 #[cfg(test)]
 mod tests;
+
+/// Digits of a process id in the lock file, with spaces behind shorter ones.
+const LOCK_DIGITS: usize = 10;
 
 /// A directory of the machine this runs on.
 #[derive(Debug)]
@@ -118,6 +124,13 @@ impl RealDisk {
         })
     }
 
+    /// Another process holds the lock; its id is in the lock file, where that can be read.
+    fn locked(&self) -> Error {
+        let text = std::fs::read_to_string(self.root.join(LOCK_NAME)).ok();
+        let holder_pid = text.and_then(|text| text.trim().parse().ok());
+        Error::Locked { path: self.describe(), holder_pid }
+    }
+
     fn error(&self, operation: Operation, name: &str, source: io::Error) -> Error {
         Error::from_io(At { operation, directory: &self.shown, name }, source)
     }
@@ -197,13 +210,23 @@ impl Disk for RealDisk {
         Ok(Space {
             free_bytes: answer.f_bavail.saturating_mul(answer.f_frsize),
             total_bytes: total_blocks.saturating_mul(answer.f_frsize),
+            // File systems that make inodes as they need them answer 0.
+            inodes: (answer.f_files > 0)
+                .then_some(Inodes { free: answer.f_favail, total: answer.f_files }),
         })
     }
 
-    /// A directory that was opened only to look at it is locked where it has a lock file; one
-    /// without was never served by anybody.
+    /// Locks the directory itself, and then the lock file, which is all that older builds look at. A
+    /// directory that was opened only to look at it may have no lock file.
     fn lock(&self) -> Result<Lock, Error> {
         let failed = |e: io::Error| self.error(Operation::Lock, LOCK_NAME, e);
+        let directory = std::fs::File::open(&self.root).map_err(failed)?;
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(self.locked()),
+            // Network file systems lock what is open for writing, which no directory can be.
+            Err(Errno::BADF | Errno::OPNOTSUPP | Errno::NOLCK) => {}
+            locked => locked.map_err(|e| failed(e.into()))?,
+        }
         let writable = self.access == Access::ReadWrite;
         let opened = OpenOptions::new()
             .read(true)
@@ -212,24 +235,25 @@ impl Disk for RealDisk {
             .truncate(false)
             .mode(0o600)
             .open(self.root.join(LOCK_NAME));
-        let mut file = match opened {
-            Err(e) if e.kind() == io::ErrorKind::NotFound && !writable => return Ok(Lock::new(())),
+        let file = match opened {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !writable => {
+                return Ok(Lock::new(directory));
+            }
             opened => opened.map_err(failed)?,
         };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut text = String::new();
-                // Only for the message: an unreadable process id makes it vaguer, nothing else.
-                let holder_pid = file.read_to_string(&mut text).ok().and(text.trim().parse().ok());
-                return Err(Error::Locked { path: self.describe(), holder_pid });
-            }
+            Err(Errno::WOULDBLOCK) => return Err(self.locked()),
             locked => locked.map_err(|e| failed(e.into()))?,
         }
         if writable {
-            let text = format!("{}\n", std::process::id());
-            file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(failed)?;
+            // Only for messages, so a full disk is no reason not to start. The same number of bytes
+            // each time: written in place they need no room.
+            let text = format!("{:<LOCK_DIGITS$}\n", std::process::id());
+            file.write_all_at(text.as_bytes(), 0)
+                .and_then(|()| file.set_len(text.len() as u64))
+                .ok();
         }
-        Ok(Lock::new(file))
+        Ok(Lock::new((directory, file)))
     }
 
     fn is_shared(&self, name: &str) -> Result<bool, Error> {

@@ -79,6 +79,11 @@ impl SimDisk {
         self.state.lock().set_free_bytes(free_bytes);
     }
 
+    /// Sets how many files can still be made.
+    pub fn set_free_inodes(&self, free: u64) {
+        self.state.lock().set_free_inodes(free);
+    }
+
     /// Operations so far that changed something or tried to: create, rename, remove, make_dir,
     /// write, set_len, punch_hole, write_back and every sync.
     pub fn ops(&self) -> u64 {
@@ -140,7 +145,7 @@ impl Disk for SimDisk {
                 Some(Errno::NOENT)
             } else if state.names.inode(name).is_some() || state.names.is_dir(name) {
                 Some(Errno::EXIST)
-            } else if state.free_bytes() == 0 {
+            } else if state.free_bytes() == 0 || state.inodes().free == 0 {
                 Some(Errno::NOSPC)
             } else {
                 None
@@ -229,7 +234,8 @@ impl Disk for SimDisk {
     fn space(&self) -> Result<Space, Error> {
         let state = self.state.lock();
         state.check_up(Operation::Space, "")?;
-        Ok(Space { free_bytes: state.free_bytes(), total_bytes: state.total_bytes() })
+        let (free_bytes, total_bytes) = (state.free_bytes(), state.total_bytes());
+        Ok(Space { free_bytes, total_bytes, inodes: Some(state.inodes()) })
     }
 
     fn lock(&self) -> Result<Lock, Error> {

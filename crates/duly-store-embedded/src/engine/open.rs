@@ -38,10 +38,18 @@ impl Engine {
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<(Self, OpenReport), OpenError> {
         let mut random = Self::random_from(options.random_seed);
-        let found = Manifest::read(disk.as_ref())?;
-        let is_new = found.is_none();
+        let kept = Manifest::read_both(disk.as_ref())?;
+        let is_new = kept.is_none();
+        if let Some((file, reason)) = kept.as_ref().and_then(|kept| kept.fault.as_ref()) {
+            tracing::warn!(
+                file,
+                reason,
+                "one of the two files of the manifest is damaged; the other one is used, and this \
+                 opening writes both: look at the disk"
+            );
+        }
         let wall_ms = ms(clock.wall());
-        let mut manifest = found.unwrap_or_else(|| Manifest {
+        let mut manifest = kept.map(|kept| kept.manifest).unwrap_or_else(|| Manifest {
             version: format::VERSION,
             reader_min: format::READER_MIN,
             features: format::FEATURES,

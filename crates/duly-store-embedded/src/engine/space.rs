@@ -3,9 +3,12 @@
 //! Past a limit new timers are refused with what to do; cancels, settles and reads go on.
 
 use duly_core::Millis;
-use duly_store::{Limit, Refusal, query::DiskRoom};
+use duly_store::{
+    Limit, Refusal,
+    query::{DiskRoom, InodeRoom},
+};
 
-use crate::disk;
+use crate::disk::{self, Inodes};
 
 use super::{Engine, work::Pace};
 
@@ -16,6 +19,11 @@ const CHECK_EVERY_MS: u64 = 1_000;
 const BEHIND: u64 = 4;
 /// Times the young generation that may wait for it before new timers are refused.
 const FAR_BEHIND: u64 = 32;
+
+/// Inodes that are kept free for segments, checkpoints and sorted runs: a journal of 64 GiB.
+const RESERVE_INODES: u64 = 1_024;
+/// Of a file system with few inodes, this part of them is kept at most.
+const RESERVE_INODES_PART: u64 = 8;
 
 /// What is known of the machine's room.
 #[derive(Debug, Default)]
@@ -29,7 +37,7 @@ pub(super) struct Space {
     /// room there is.
     full_until_ms: u64,
     /// Whether the spare segment for the next roll has been asked for.
-    pub(super) spare_asked: bool,
+    spare_asked: bool,
     /// Whether there was no room for it: what is left of the active segment then belongs to cancels
     /// and settles.
     spare_failed: bool,
@@ -43,6 +51,11 @@ impl Space {
         now_ms < self.full_until_ms
     }
 
+    /// A segment was made.
+    pub(super) const fn note_segment(&mut self) {
+        (self.spare_asked, self.spare_failed) = (false, false);
+    }
+
     /// A segment could not be made for want of room.
     pub(super) fn note_full(&mut self, now_ms: u64) {
         self.full_until_ms = now_ms + CHECK_EVERY_MS;
@@ -50,8 +63,8 @@ impl Space {
     }
 }
 
-const DISK_FULL: &str = "the disk is full: no journal segment can be made; free space or move the \
-                         data directory to a larger disk";
+const DISK_FULL: &str = "the disk is full: no journal segment can be made; free space (bytes and inodes), or \
+                         move the data directory to a larger disk";
 
 pub(super) fn disk_full() -> Refusal {
     let retry_after = Some(Millis::from_secs(10));
@@ -72,10 +85,8 @@ impl Engine {
         let index_bytes = self.namespaces.sums().index_bytes;
         let index_max = self.options.index_memory_max_bytes;
         self.space.room = self.room();
-        if self.space.spare_failed
-            && self.space.room.is_some_and(|room| room.free_bytes >= self.options.segment_bytes)
-        {
-            (self.space.spare_failed, self.space.spare_asked) = (false, false);
+        if self.space.spare_failed && self.space.room.is_some_and(|room| self.fits_spare(room)) {
+            self.space.spare_asked = false;
         }
         self.space.low = if self.space.spare_failed {
             Some((Limit::Disk, DISK_FULL.into()))
@@ -116,16 +127,33 @@ impl Engine {
         let space = self.disk.space().ok()?;
         let by_share = space.total_bytes / 100 * u64::from(self.options.min_free_percent);
         let reserve_bytes = self.options.min_free_bytes.max(by_share);
-        Some(DiskRoom { free_bytes: space.free_bytes, reserve_bytes })
+        let inodes = space.inodes.map(|Inodes { free, total }| {
+            let reserve = RESERVE_INODES.min(total / RESERVE_INODES_PART);
+            InodeRoom { free, reserve }
+        });
+        Some(DiskRoom { free_bytes: space.free_bytes, reserve_bytes, inodes })
+    }
+
+    /// Whether a spare that could not be made is worth another try.
+    fn fits_spare(&self, room: DiskRoom) -> bool {
+        room.free_bytes >= self.options.segment_bytes
+            && room.inodes.is_none_or(|inodes| inodes.free > 0)
     }
 
     fn low_disk(&self) -> Option<String> {
-        let DiskRoom { free_bytes, reserve_bytes } = self.space.room?;
-        (free_bytes < reserve_bytes).then(|| {
-            format!(
+        let DiskRoom { free_bytes, reserve_bytes, inodes } = self.space.room?;
+        if free_bytes < reserve_bytes {
+            return Some(format!(
                 "the disk has {free_bytes} bytes free and Duly keeps {reserve_bytes} in reserve \
                  (store.min_free_bytes, store.min_free_percent); free space or move the data \
                  directory"
+            ));
+        }
+        let InodeRoom { free, reserve } = inodes?;
+        (free < reserve).then(|| {
+            format!(
+                "the file system has {free} inodes free and Duly keeps {reserve} in reserve: every \
+                 file takes one (df -i); remove files or move the data directory"
             )
         })
     }

@@ -79,6 +79,10 @@ impl File for Sticky {
         self.file.will_need(offset, len);
     }
 
+    fn drop_cached(&self, offset: u64, len: u64) {
+        self.file.drop_cached(offset, len);
+    }
+
     fn allocated_bytes(&self) -> Result<u64, Error> {
         self.file.allocated_bytes()
     }

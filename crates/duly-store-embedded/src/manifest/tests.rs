@@ -109,28 +109,107 @@ fn a_missing_manifest_is_a_new_store_only_where_there_is_no_journal() {
     assert!(is_damaged(&Manifest::read(&disk)));
 }
 
+/// A disk on which both files say this.
+fn written(seed: u64, manifest: &Manifest) -> SimDisk {
+    let disk = SimDisk::new(seed);
+    manifest.write(&disk).expect("written");
+    disk
+}
+
+#[test]
+fn p1_damage_to_one_of_the_two_files_costs_nothing() {
+    let bytes = MANIFEST.encode();
+    for name in [NAME, COPY] {
+        for bit in 0..bytes.len() * 8 {
+            let disk = written(1, &MANIFEST);
+            disk.corrupt(name, bit as u64 / 8, 1 << (bit % 8));
+            let kept = Manifest::read_both(&disk).expect("the other one is whole").expect("there");
+            assert_eq!(kept.manifest, MANIFEST, "bit {bit} of {name}");
+            assert_eq!(kept.fault.expect("it is said").0, name, "bit {bit}");
+            let next = Manifest { epoch: 4, ..MANIFEST };
+            next.write(&disk).expect("written");
+            let kept = Manifest::read_both(&disk).expect("whole").expect("there");
+            assert!(kept.manifest == next && kept.fault.is_none(), "both are whole again");
+        }
+        let disk = written(1, &MANIFEST);
+        disk.remove(name).expect("it is there");
+        assert_eq!(Manifest::read(&disk).expect("the other one is there"), Some(MANIFEST));
+    }
+    let disk = written(1, &MANIFEST);
+    [NAME, COPY].iter().for_each(|name| disk.corrupt(name, 60, 1));
+    assert!(is_damaged(&Manifest::read(&disk)), "without a whole one it is refused");
+}
+
+#[test]
+fn p10_it_is_replaced_without_a_free_byte_or_inode() {
+    let disk = written(1, &MANIFEST);
+    disk.set_free_bytes(0);
+    disk.set_free_inodes(0);
+    let next = Manifest { epoch: 4, ..MANIFEST };
+    next.write(&disk).expect("it is written over what is there");
+    assert_eq!(Manifest::read(&disk.crash()).expect("whole"), Some(next));
+}
+
+#[test]
+fn a_manifest_of_another_store_beside_it_is_refused() {
+    let disk = written(1, &MANIFEST);
+    let other = Manifest { store: 9, epoch: 70, ..MANIFEST };
+    disk.open(COPY).expect("there").write_at(0, &other.encode()).expect("written");
+    let error = Manifest::read(&disk).expect_err("two stores");
+    assert!(error.to_string().contains("another store than MANIFEST.copy"), "{error}");
+}
+
 #[test]
 fn a_power_cut_while_it_is_replaced_leaves_the_old_or_the_new_one() {
     let next = Manifest { epoch: 4, ..MANIFEST };
-    let mut outcomes = [0, 0];
-    for seed in 0..40 {
-        let disk = SimDisk::new(seed);
-        MANIFEST.write(&disk).expect("written");
-        // What an earlier crash left behind is no obstacle.
-        disk.create(TEMPORARY).expect("made").write_at(0, b"half").expect("written");
-        let before = disk.ops();
-        next.write(&disk).expect("written");
-        for crash_at in 1..=disk.ops() - before {
-            let disk = SimDisk::new(seed);
-            MANIFEST.write(&disk).expect("written");
+    // As a new build finds them: both files, that of an older build alone, one that is damaged.
+    let prepare: [(&str, fn(&SimDisk)); 4] = [
+        ("both", |_| {}),
+        ("no copy", |disk| disk.remove(COPY).expect("it is there")),
+        ("a damaged copy", |disk| disk.corrupt(COPY, 60, 1)),
+        ("a damaged file", |disk| disk.corrupt(NAME, 60, 1)),
+    ];
+    for (what, prepare) in prepare {
+        let begun = |seed| {
+            let disk = written(seed, &MANIFEST);
+            prepare(&disk);
+            // What an earlier crash left behind is no obstacle.
             disk.create(TEMPORARY).expect("made").write_at(0, b"half").expect("written");
-            disk.plan(Fault::CrashAtOp(crash_at));
-            assert!(next.write(&disk).is_err(), "the power went at {crash_at}");
-            let found = Manifest::read(&disk.crash()).expect("whole").expect("there");
-            assert!(found == MANIFEST || found == next, "{found:?}");
-            outcomes[usize::from(found == next)] += 1;
+            disk.sync_dir("").expect("synced");
+            disk
+        };
+        let mut outcomes = [0, 0];
+        for seed in 0..40 {
+            let disk = begun(seed);
+            let before = disk.ops();
+            next.write(&disk).expect("written");
+            for crash_at in 1..=disk.ops() - before {
+                let disk = begun(seed);
+                disk.plan(Fault::CrashAtOp(crash_at));
+                assert!(next.write(&disk).is_err(), "{what}: the power went at {crash_at}");
+                let left = disk.crash();
+                let found = Manifest::read(&left).expect("whole").expect("there");
+                assert!(found == MANIFEST || found == next, "{what}: {found:?}");
+                outcomes[usize::from(found == next)] += 1;
+                let last = Manifest { epoch: 5, ..MANIFEST };
+                last.write(&left).expect("written");
+                assert_eq!(Manifest::read(&left.crash()).expect("whole"), Some(last), "{what}");
+            }
+            assert_eq!(Manifest::read(&disk.crash()).expect("whole"), Some(next));
         }
-        assert_eq!(Manifest::read(&disk.crash()).expect("whole"), Some(next));
+        assert!(outcomes[0] > 0 && outcomes[1] > 0, "{what}: both were seen: {outcomes:?}");
     }
-    assert!(outcomes[0] > 0 && outcomes[1] > 0, "both were seen: {outcomes:?}");
+}
+
+#[test]
+fn a_power_cut_while_the_first_one_is_written_leaves_it_or_nothing() {
+    let disk = SimDisk::new(0);
+    MANIFEST.write(&disk).expect("written");
+    for (seed, crash_at) in (0..40).flat_map(|seed| (1..=disk.ops()).map(move |at| (seed, at))) {
+        let disk = SimDisk::new(seed);
+        disk.plan(Fault::CrashAtOp(crash_at));
+        assert!(MANIFEST.write(&disk).is_err(), "the power went");
+        let found = Manifest::read(&disk.crash()).expect("nothing is damaged");
+        assert!(found.is_none() || found == Some(MANIFEST), "{found:?}");
+    }
 }

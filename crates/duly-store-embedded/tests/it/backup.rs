@@ -262,7 +262,9 @@ fn what_a_killed_process_left_of_a_backup_is_no_store() {
     let target = dir.path().join("backup");
     back_up(&store, &target);
     // The manifest is what is written last.
-    fs::remove_file(target.join("MANIFEST")).expect("removed");
+    for name in ["MANIFEST", "MANIFEST.copy"] {
+        fs::remove_file(target.join(name)).expect("removed");
+    }
     let disk = Arc::new(RealDisk::open_or_create(&target).expect("a directory"));
     let error = open(Shell::Inline, disk, &clock, busy(2)).expect_err("half a backup");
     assert!(error.to_string().contains("the manifest is missing"), "{error}");

@@ -24,6 +24,21 @@ pub(crate) enum Answers {
     Full,
     /// EMFILE.
     TooManyFiles,
+    /// Other bytes than are there; of reads only.
+    Garbled,
+}
+
+impl Answers {
+    fn error(self, operation: Operation, name: &str) -> Error {
+        let name = name.to_owned();
+        match self {
+            Self::Full => Error::NoSpace { operation, name },
+            Self::TooManyFiles => Error::TooManyFiles { operation, name },
+            Self::Broken | Self::Garbled => {
+                Error::Io { operation, name, source: io::Error::from_raw_os_error(5) }
+            }
+        }
+    }
 }
 
 /// Which operations fail.
@@ -84,6 +99,11 @@ impl FaultyDisk {
     }
 
     fn check(&self, operation: Operation, name: &str) -> Result<(), Error> {
+        self.fault(operation, name).map_or(Ok(()), |answers| Err(answers.error(operation, name)))
+    }
+
+    /// The rule that this operation meets, if it meets one.
+    fn fault(&self, operation: Operation, name: &str) -> Option<Answers> {
         for rule in self.rules.lock().iter_mut() {
             if rule.operation != operation || !name.contains(rule.name) || rule.times == 0 {
                 continue;
@@ -93,16 +113,9 @@ impl FaultyDisk {
                 continue;
             }
             rule.times -= 1;
-            let name = name.to_owned();
-            return Err(match rule.answers {
-                Answers::Broken => {
-                    Error::Io { operation, name, source: io::Error::from_raw_os_error(5) }
-                }
-                Answers::Full => Error::NoSpace { operation, name },
-                Answers::TooManyFiles => Error::TooManyFiles { operation, name },
-            });
+            return Some(rule.answers);
         }
-        Ok(())
+        None
     }
 
     fn wrap(&self, file: Arc<dyn File>) -> Arc<dyn File> {
@@ -168,8 +181,14 @@ struct FaultyFile {
 
 impl File for FaultyFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
-        self.disk.check(Operation::Read, self.name())?;
+        let fault = self.disk.fault(Operation::Read, self.name());
+        if let Some(answers) = fault.filter(|answers| *answers != Answers::Garbled) {
+            return Err(answers.error(Operation::Read, self.name()));
+        }
         let got = self.file.read_at(offset, buf)?;
+        if fault == Some(Answers::Garbled) {
+            buf[..got].iter_mut().for_each(|byte| *byte ^= 0x20);
+        }
         self.disk.read_bytes.fetch_add(got as u64, Ordering::Relaxed);
         Ok(got)
     }

@@ -2,18 +2,14 @@
 
 use duly_core::{Millis, State, error_code::Code};
 use duly_store::{Error, Outcome, Refusal, SettleOutcome, SettleVerdict};
-use duly_store_embedded::{
-    OpenError,
-    disk::{Disk, Operation, SimDisk},
-};
+use duly_store_embedded::disk::{Operation, SimDisk};
 
 use crate::{
     faulty::{Answers, FaultyDisk, Rule},
     harness::Shell,
     snapshot::Snapshot,
-    stage::{Stage, open},
+    stage::Stage,
     steps::{Step, apply, cancel, claim, get, schedule, settle},
-    twins::small,
     workload::{LARGE_BYTES, settings},
 };
 
@@ -113,24 +109,30 @@ fn p10_room_brings_everything_back() {
 }
 
 #[test]
-fn p10_what_was_taken_before_the_disk_was_full_survives_a_power_loss() {
+fn p10_a_restart_needs_neither_a_free_byte_nor_a_free_inode() {
     for shell in SHELLS {
-        let (mut stage, _) = filled(shell);
+        let (mut stage, taken) = filled(shell);
         let shown = Snapshot::of(stage.store());
-        // Opening writes a manifest: without room for it the answer is clear, and harmless.
-        let left = stage.disk.sim.crash();
-        left.set_free_bytes(0);
-        let before: Vec<_> = left.names();
-        let disk: std::sync::Arc<dyn Disk> = std::sync::Arc::new(left.clone());
-        match open(shell, disk, &stage.clock, small(9)) {
-            Err(OpenError::Disk(error)) => assert!(error.is_no_space(), "{error}"),
-            other => panic!("{shell:?}: without any room it answers {other:?}"),
+        for is_power_lost in [true, false, true] {
+            let left = if is_power_lost { stage.disk.sim.crash() } else { stage.disk.sim.kill() };
+            left.set_free_bytes(0);
+            left.set_free_inodes(0);
+            stage.restart_on(left);
+            assert_eq!(Snapshot::of(stage.store()), shown, "{shell:?}: nothing is lost");
         }
-        assert_eq!(left.names(), before, "{shell:?}");
-        left.set_free_bytes(1 << 30);
-        stage.disk = FaultyDisk::new(left);
-        stage.restart_killed();
-        assert_eq!(Snapshot::of(stage.store()), shown, "{shell:?}");
+        let refused = apply(stage.store(), "shop", vec![schedule("more", 0, LARGE_BYTES)]);
+        let refused = refused.expect("it is answered");
+        let is_refused = matches!(refused[..], [Outcome::Refused(Refusal::Exhausted { .. })]);
+        assert!(is_refused, "{shell:?}: new timers wait: {refused:?}");
+        let outcomes = apply(stage.store(), "shop", vec![cancel(&taken[0])]);
+        let outcomes = outcomes.expect("it is answered");
+        assert!(matches!(outcomes[..], [Outcome::Cancelled { .. }]), "{shell:?}: {outcomes:?}");
+        let fired = claim(stage.store(), "shop", 2).expect("timers fire");
+        assert_eq!(fired.len(), 2, "{shell:?}");
+        for firing in fired {
+            let settled = settle(stage.store(), "shop", &firing.token, SettleVerdict::Ack);
+            assert_eq!(settled, Ok(SettleOutcome::Ok), "{shell:?}");
+        }
     }
 }
 

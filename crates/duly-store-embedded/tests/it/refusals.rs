@@ -37,7 +37,7 @@ fn with_manifest(change: impl FnOnce(&mut [u8])) -> SimDisk {
     let end = bytes.len() - 4;
     let checksum = crc32c::crc32c(&bytes[..end]).to_le_bytes();
     bytes[end..].copy_from_slice(&checksum);
-    put(&disk, "MANIFEST", &bytes);
+    MANIFESTS.iter().for_each(|name| put(&disk, name, &bytes));
     disk
 }
 
@@ -76,27 +76,49 @@ fn a_newer_segment_is_refused_by_its_number() {
     assert!(matches!(error, OpenError::Newer { found, .. } if found == FORMAT_VERSION + 1));
 }
 
+/// The two files of the manifest.
+const MANIFESTS: [&str; 2] = ["MANIFEST", "MANIFEST.copy"];
+
 #[test]
-fn p1_a_damaged_manifest_is_refused_wherever_it_is_damaged() {
+fn p1_one_damaged_file_of_the_manifest_costs_nothing() {
     let good = directory();
     let bytes = good.read_file("MANIFEST");
-    for at in 0..bytes.len() {
+    assert_eq!(bytes.len(), 76);
+    for (at, name) in (0..bytes.len()).flat_map(|at| MANIFESTS.map(|name| (at, name))) {
         let disk = copy(&good, 2);
-        disk.corrupt("MANIFEST", at as u64, 1);
+        disk.corrupt(name, at as u64, 1);
+        let store = open_inline(&disk, &ManualClock::default(), 9);
+        let store = store.unwrap_or_else(|error| panic!("byte {at} of {name}: {error}"));
+        assert!(get(&store, "shop", "t13").is_some(), "byte {at} of {name}");
+        drop(store);
+        assert_eq!(disk.read_file("MANIFEST"), disk.read_file("MANIFEST.copy"), "both are whole");
+    }
+    for name in MANIFESTS {
+        let disk = copy(&good, 2);
+        disk.remove(name).expect("it is there");
+        let store = open_inline(&disk, &ManualClock::default(), 9).expect("the other is there");
+        assert!(get(&store, "shop", "t13").is_some(), "without {name}");
+    }
+}
+
+#[test]
+fn p1_a_manifest_with_both_files_damaged_is_refused() {
+    let good = directory();
+    for at in 0..76 {
+        let disk = copy(&good, 2);
+        MANIFESTS.iter().for_each(|name| disk.corrupt(name, at, 1));
         let error = refused(&disk);
         let OpenError::Damaged { file, .. } = &error else {
             panic!("byte {at}: {error}");
         };
         assert_eq!(file, "MANIFEST", "byte {at}: {error}");
     }
-}
-
-#[test]
-fn p1_a_short_manifest_is_refused() {
     for length in [0, 1, 75] {
         let disk = directory();
-        let file = disk.open("MANIFEST").expect("it is there");
-        file.set_len(length).expect("a healthy disk cuts it");
+        for name in MANIFESTS {
+            let file = disk.open(name).expect("it is there");
+            file.set_len(length).expect("a healthy disk cuts it");
+        }
         let message = refused(&disk).to_string();
         assert!(message.contains("MANIFEST"), "{message}");
     }
@@ -105,7 +127,7 @@ fn p1_a_short_manifest_is_refused() {
 #[test]
 fn p1_a_journal_without_a_manifest_is_refused() {
     let disk = directory();
-    disk.remove("MANIFEST").expect("it was there");
+    MANIFESTS.iter().for_each(|name| disk.remove(name).expect("it was there"));
     let message = refused(&disk).to_string();
     assert!(message.contains("MANIFEST") && message.contains("missing"), "{message}");
 }

@@ -202,3 +202,37 @@ fn p10_below_the_free_disk_that_is_kept_new_timers_are_refused_and_all_else_work
         assert_eq!(scene.refusal(), None, "room brings new timers back");
     }
 }
+
+#[test]
+fn p10_below_the_free_inodes_that_are_kept_new_timers_are_refused_and_all_else_works() {
+    let mut scene = prepared(small(1), settings());
+    assert_eq!(scene.refusal(), None);
+    scene.disk.set_free_inodes(3);
+    scene.wait();
+    let reason = scene.refusal().expect("new timers are refused");
+    assert!(reason.contains("has 3 inodes free and Duly keeps"), "{reason}");
+    let room = scene.store.health().disk_room.and_then(|room| room.inodes);
+    let room = room.expect("the disk counts them");
+    assert!(room.free == 3 && room.reserve > 3, "{room:?}");
+    scene.all_else_works();
+    scene.disk.set_free_inodes(1 << 20);
+    scene.wait();
+    assert_eq!(scene.refusal(), None, "inodes bring new timers back");
+}
+
+/// New timers that go on filling the segment leave no room for anything else.
+#[test]
+fn p10_without_a_free_inode_what_is_left_of_the_segment_is_for_cancels_and_firings() {
+    for free in [0, 3] {
+        let mut scene = prepared(small(1), settings());
+        scene.disk.set_free_inodes(free);
+        scene.wait();
+        let mut refused = 0;
+        for _ in 0..200 {
+            refused += usize::from(scene.refusal().is_some());
+            scene.wait();
+        }
+        assert_eq!(refused, 200, "with {free} free inodes every new timer is refused");
+        scene.all_else_works();
+    }
+}

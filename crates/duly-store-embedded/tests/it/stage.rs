@@ -89,7 +89,8 @@ impl Stage {
         self.restart_on(left);
     }
 
-    fn restart_on(&mut self, left: SimDisk) {
+    /// Starts again on what is left of a disk.
+    pub(crate) fn restart_on(&mut self, left: SimDisk) {
         self.store = None;
         self.disk = FaultyDisk::new(left);
         self.open();

@@ -18,8 +18,8 @@ use crate::{
     snapshot::Snapshot,
     stage::{Stage, open},
     steps::{
-        SHARD, Step, apply, cancel, claim, claim_request, due, give_up, name, payload, put_timer,
-        redrive, schedule, settle, timer_id, wait,
+        SHARD, Step, apply, cancel, claim, claim_request, due, get, give_up, name, payload,
+        put_timer, redrive, schedule, settle, timer_id, wait,
     },
     twins::{busy, copy},
     workload::{LARGE_BYTES, forgetful, settings},
@@ -383,4 +383,47 @@ fn p1_t14_a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before_it() {
     disk.fail(reads_fail(".ckp", 0, u64::MAX));
     let message = try_to_open(&disk, &stage).expect_err("both are needed").to_string();
     assert!(message.contains("cannot read") && message.contains(newest), "{message}");
+}
+
+/// A bit that flips on the way from the disk is no damage to what stands there.
+#[test]
+fn p6_one_failed_read_of_a_tombstone_does_not_forget_it() {
+    let garbled = |times| Rule {
+        operation: Operation::Read,
+        name: ".log",
+        answers: Answers::Garbled,
+        after: 0,
+        times,
+    };
+    let call = || vec![schedule("ended", 0, 300)];
+    let stage = || {
+        let mut stage = Stage::with(Shell::Inline, FaultyDisk::new(SimDisk::new(1)), busy);
+        stage.take(&Step::Put("shop", Box::new(settings())));
+        stage.take(&Step::Apply("shop", call()));
+        let firing = claim(stage.store(), "shop", 1).expect("it is due").remove(0);
+        settle(stage.store(), "shop", &firing.token, SettleVerdict::Ack).expect("settled");
+        stage
+    };
+    let is_there = |stage: &Stage| {
+        get(stage.store(), "shop", "ended").is_some_and(|view| view.state == State::Finished)
+    };
+    let once = stage();
+    once.disk.fail(garbled(1));
+    assert!(is_there(&once), "a look that reads it wrong once finds it");
+    once.disk.fail(garbled(1));
+    let again = apply(once.store(), "shop", call()).expect("it is answered");
+    assert!(matches!(again[0], Outcome::Existing(_)), "it does not fire again: {again:?}");
+    once.disk.fail(garbled(1));
+    let finished = ListRequest::new(name("shop"), ListState::Only(State::Finished));
+    assert_eq!(pages(&once, finished), (vec!["ended".to_owned()], None), "a list has it");
+    assert_eq!(once.disk.times_left(), 0, "each of them read it");
+    assert!(is_there(&once), "and it is still there");
+
+    // What is read wrong each time is damaged.
+    let always = stage();
+    always.disk.fail(garbled(u64::MAX));
+    let look = wait(always.store().get(SHARD, name("shop"), timer_id("ended")));
+    assert!(matches!(look, Err(Error::Damaged(_))), "{look:?}");
+    always.disk.heal();
+    assert!(!is_there(&always), "it was given up");
 }

@@ -9,7 +9,7 @@ use std::{fs, path::Path};
 use duly_store_embedded::disk::LOCK_NAME;
 
 /// What says that a directory is a store's, whole or damaged: the store judges it.
-const OF_A_STORE: [&str; 2] = ["MANIFEST", "journal"];
+const OF_A_STORE: [&str; 3] = ["MANIFEST", "MANIFEST.copy", "journal"];
 /// What a directory without a store may hold: what a first start leaves behind that was cut off,
 /// and what a fresh file system has at its root.
 const HARMLESS: [&str; 3] = [LOCK_NAME, "MANIFEST.tmp", "lost+found"];
@@ -48,6 +48,7 @@ mod tests {
         check(&[], None);
         check(&["LOCK", "MANIFEST.tmp", "lost+found"], None);
         check(&["MANIFEST", "notes.txt"], None);
+        check(&["MANIFEST.copy", "notes.txt"], None);
         check(&["journal", "notes.txt"], None);
         check(&["LOCK", "b.txt", "a.txt"], Some("a.txt"));
         check(&[".bashrc"], Some(".bashrc"));

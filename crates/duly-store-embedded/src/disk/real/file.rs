@@ -113,6 +113,10 @@ impl File for RealFile {
         will_need(&self.file, offset, len);
     }
 
+    fn drop_cached(&self, offset: u64, len: u64) {
+        drop_cached(&self.file, offset, len);
+    }
+
     fn allocated_bytes(&self) -> Result<u64, Error> {
         let metadata = self.file.metadata().map_err(|e| self.error(Operation::Length, e))?;
         // The unit of `st_blocks`, whatever the file system's own blocks are.
@@ -243,3 +247,20 @@ fn will_need(file: &std::fs::File, offset: u64, len: u64) {
 
 #[cfg(not(target_os = "linux"))]
 fn will_need(_file: &std::fs::File, _offset: u64, _len: u64) {}
+
+#[cfg(target_os = "linux")]
+fn drop_cached(file: &std::fs::File, offset: u64, len: u64) {
+    use rustix::fs::{Advice, fadvise};
+
+    // Only whole pages go, so those that the range begins and ends in are asked for as well.
+    let page = super::super::BLOCK_BYTES as u64;
+    let start = offset / page * page;
+    let end = offset.saturating_add(len).next_multiple_of(page);
+    if let Some(len) = std::num::NonZeroU64::new(end - start) {
+        // A hint that is not taken changes nothing.
+        fadvise(file, start, Some(len), Advice::DontNeed).ok();
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn drop_cached(_file: &std::fs::File, _offset: u64, _len: u64) {}

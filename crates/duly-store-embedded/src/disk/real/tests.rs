@@ -102,6 +102,44 @@ fn a_looker_sees_the_lock_of_a_server() {
     drop(server.lock().unwrap());
 }
 
+/// Flock follows the file, and the name can be given to another one.
+#[test]
+fn p1_a_removed_lock_file_lets_no_second_server_in() {
+    let dir = temp_dir();
+    let server = RealDisk::open_or_create(dir.path()).unwrap();
+    let lock = server.lock().unwrap();
+    for is_emptied in [false, true] {
+        std::fs::remove_file(dir.path().join(LOCK_NAME)).unwrap();
+        if is_emptied {
+            std::fs::write(dir.path().join(LOCK_NAME), "").unwrap();
+        }
+        for second in [RealDisk::open_or_create(dir.path()), RealDisk::open_existing(dir.path())] {
+            let error = second.unwrap().lock().unwrap_err();
+            assert!(matches!(error, Error::Locked { holder_pid: None, .. }), "{error}");
+        }
+        std::fs::write(dir.path().join(LOCK_NAME), "").unwrap();
+    }
+    drop(lock);
+    drop(server.lock().unwrap());
+}
+
+/// Older builds lock the lock file alone.
+#[test]
+fn an_older_build_keeps_this_one_out_and_the_other_way_round() {
+    let dir = temp_dir();
+    let disk = RealDisk::open_or_create(dir.path()).unwrap();
+    drop(disk.lock().unwrap());
+    let older = OpenOptions::new().write(true).open(dir.path().join(LOCK_NAME)).unwrap();
+    let lock = |file| flock(file, FlockOperation::NonBlockingLockExclusive);
+    lock(&older).unwrap();
+    assert!(matches!(disk.lock().unwrap_err(), Error::Locked { .. }));
+    flock(&older, FlockOperation::Unlock).unwrap();
+    let held = disk.lock().unwrap();
+    assert_eq!(lock(&older), Err(Errno::WOULDBLOCK));
+    drop(held);
+    lock(&older).unwrap();
+}
+
 #[test]
 fn a_lock_file_without_a_process_id_still_locks() {
     let dir = temp_dir();

@@ -14,10 +14,13 @@ use super::content::{Content, SECTOR_BYTES};
 use super::fault::Plan;
 use super::names::{Inode, Names};
 use crate::disk::error::At;
-use crate::disk::{Error, Operation};
+use crate::disk::{Error, Inodes, Operation};
 
 /// Room on a simulated disk on which nobody sets any other.
 const TOTAL_BYTES: u64 = 1 << 40;
+
+/// Inodes of a simulated disk.
+const TOTAL_FILES: u64 = 1 << 20;
 
 /// Longest simulated file: they are held in memory.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -34,6 +37,8 @@ pub(super) struct State {
     pub(super) ops: u64,
     total_bytes: u64,
     used_bytes: u64,
+    /// Inodes that are not in use elsewhere.
+    files_max: u64,
     pub(super) locked: Locked,
     power: Power,
     pub(super) shown: String,
@@ -83,6 +88,7 @@ impl State {
             ops: 0,
             total_bytes: TOTAL_BYTES,
             used_bytes,
+            files_max: TOTAL_FILES,
             locked: Locked::No,
             power: Power::On,
             shown,
@@ -114,7 +120,8 @@ impl State {
 
     fn successor(&self, rng: SmallRng, names: Names, contents: BTreeMap<Inode, Content>) -> Self {
         let next = Self::with(self.shown.clone(), rng, names, contents);
-        Self { total_bytes: self.total_bytes.max(next.used_bytes), ..next }
+        let total_bytes = self.total_bytes.max(next.used_bytes);
+        Self { total_bytes, files_max: self.files_max, ..next }
     }
 
     pub(super) fn is_down(&self) -> bool {
@@ -223,6 +230,16 @@ impl State {
 
     pub(super) fn set_free_bytes(&mut self, free_bytes: u64) {
         self.total_bytes = self.used_bytes.saturating_add(free_bytes);
+    }
+
+    /// Inodes: every file with a name takes one.
+    pub(super) fn inodes(&self) -> Inodes {
+        let used = self.names.files().count() as u64;
+        Inodes { free: self.files_max.saturating_sub(used), total: TOTAL_FILES }
+    }
+
+    pub(super) fn set_free_inodes(&mut self, free: u64) {
+        self.files_max = self.names.files().count() as u64 + free;
     }
 
     /// Gives the room of a file back that is about to lose its name.

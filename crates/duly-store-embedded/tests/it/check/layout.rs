@@ -69,7 +69,8 @@ pub(super) const ALL: &[&str] = &[
 ];
 
 pub(super) fn is_known(name: &str) -> bool {
-    name == "MANIFEST" || [".log", ".run", ".ckp"].iter().any(|suffix| name.ends_with(suffix))
+    name.starts_with("MANIFEST")
+        || [".log", ".run", ".ckp"].iter().any(|suffix| name.ends_with(suffix))
 }
 
 /// The parts of a file, in order.
