@@ -7,7 +7,7 @@
 //!   restore  copies all of it; the first opening pauses every namespace
 //! ```
 //!
-//! * A directory with a `MANIFEST` is a whole backup: it is written last, when everything else is
+//! * A directory with a manifest is a whole backup: it is written last, when everything else is
 //!   durable. A backup that fails takes away what it made.
 //! * Files that are linked are never written again by the store that they come from; a segment that
 //!   has another name is not recycled ([`Disk::is_shared`]).

@@ -163,16 +163,16 @@ fn a_manifest_of_another_store_beside_it_is_refused() {
 fn a_power_cut_while_it_is_replaced_leaves_the_old_or_the_new_one() {
     let next = Manifest { epoch: 4, ..MANIFEST };
     // As a new build finds them: both files, that of an older build alone, one that is damaged.
-    let prepare: [(&str, fn(&SimDisk)); 4] = [
-        ("both", |_| {}),
-        ("no copy", |disk| disk.remove(COPY).expect("it is there")),
-        ("a damaged copy", |disk| disk.corrupt(COPY, 60, 1)),
-        ("a damaged file", |disk| disk.corrupt(NAME, 60, 1)),
-    ];
-    for (what, prepare) in prepare {
+    let prepare = |what: &str, disk: &SimDisk| match what {
+        "both" => {}
+        "no copy" => disk.remove(COPY).expect("it is there"),
+        "a damaged copy" => disk.corrupt(COPY, 60, 1),
+        _ => disk.corrupt(NAME, 60, 1),
+    };
+    for what in ["both", "no copy", "a damaged copy", "a damaged file"] {
         let begun = |seed| {
             let disk = written(seed, &MANIFEST);
-            prepare(&disk);
+            prepare(what, &disk);
             // What an earlier crash left behind is no obstacle.
             disk.create(TEMPORARY).expect("made").write_at(0, b"half").expect("written");
             disk.sync_dir("").expect("synced");

@@ -32,7 +32,8 @@ pub(super) fn run(data: &Path, printer: Printer) -> Outcome {
     Err(Failure::coded(
         "damaged",
         format_args!(
-            "{} is not clean: see above; restore it from a backup with `duly store restore`",
+            "{} is not clean: see above; what is lost comes back from a backup only (`duly store \
+             restore`)",
             data.display()
         ),
     ))
