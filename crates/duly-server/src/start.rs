@@ -23,7 +23,7 @@ use duly_core::env::Clock;
 use duly_node::Node;
 use duly_sink::http::HttpSink;
 use duly_store::{Error, Store};
-use duly_store_embedded::SystemClock;
+use duly_store_embedded::{SystemClock, Tail};
 use tokio::{net::TcpListener, sync::watch};
 
 pub use error::StartError;
@@ -57,8 +57,8 @@ pub struct StartReport {
     pub namespaces: u64,
     /// How long opening the store took.
     pub open_time: Duration,
-    /// Whether an unfinished write was cut off the end of the journal.
-    pub torn_tail: bool,
+    /// How the journal ended; [`Tail::Closed`] where the store is shared.
+    pub tail: Tail,
 }
 
 /// A server that runs. Dropped without [`Running::stop`], it ends with the runtime.
@@ -159,7 +159,7 @@ async fn open_and_run(
     let open_time = began.elapsed();
     let port = store.port();
     let report = match report(&*port, listen, open_time).await {
-        Ok(report) => StartReport { data: store.place(), torn_tail: store.torn_tail(), ..report },
+        Ok(report) => StartReport { data: store.place(), tail: store.tail(), ..report },
         Err(error) => {
             store.close().await?;
             return Err(error.into());
@@ -242,6 +242,6 @@ async fn report(
         dead: health.dead,
         namespaces,
         open_time,
-        torn_tail: false,
+        tail: Tail::Closed,
     })
 }

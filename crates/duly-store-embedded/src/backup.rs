@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   backup   checkpoint, runs, sealed segments ── hard links (copies across file systems) ─┐
-//!            active segment up to what is durable ── copy ────────────────────────────────┤
+//!            active segment up to what is durable, and a closing frame ── copy ───────────┤
 //!            RESTORED, then MANIFEST ─────────────────────────────────────────────────────┴─► target
 //!   restore  copies all of it; the first opening pauses every namespace
 //! ```
@@ -186,7 +186,7 @@ pub(crate) fn copy(
     is_closed: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(BackupProgress),
 ) -> Result<BackupReport, BackupError> {
-    let Plan { checkpoint, whole, active, active_end, lsn, pace } = plan;
+    let Plan { checkpoint, whole, active, active_end, closing, lsn, pace } = plan;
     let names = whole.iter().map(|id| id.name());
     let names: Vec<String> = names.chain([checkpoint::FILES.name(*checkpoint)]).collect();
     let active = active.name();
@@ -197,7 +197,7 @@ pub(crate) fn copy(
         for name in &names {
             copying.link(name)?;
         }
-        copying.copy_up_to(&active, *active_end)?;
+        copying.copy_up_to(&active, *active_end, closing)?;
         let manifest = Manifest::read(source.as_ref())?;
         let manifest = manifest.ok_or_else(|| OpenError::NoStore(source.describe()))?;
         let (files, bytes, copied_bytes) = copying.end();

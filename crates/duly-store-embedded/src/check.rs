@@ -111,7 +111,7 @@ impl Check<'_> {
         let disk = Arc::clone(&self.disk);
         match Inspection::load(disk, &self.manifest, clock, &mut told) {
             Ok(state) => {
-                self.report.torn_tail = state.found.torn;
+                self.report.tail = state.found.tail;
                 self.report.checkpoint = state.checkpoint();
                 self.report.namespaces = state.holdings();
                 // What an opening does first to a restored store.

@@ -77,6 +77,7 @@ pub(crate) mod settle;
 mod space;
 mod stats;
 mod step_back;
+mod stop;
 mod stubs;
 pub(crate) mod survey;
 mod time;
@@ -108,6 +109,7 @@ pub(crate) struct Engine {
     /// The files that locations point into.
     files: Files,
     checkpoints: checkpoint::Checkpoints,
+    stopping: stop::Stopping,
     rewriter: rewrite::Rewriter,
     puncher: punch::Puncher,
     /// When namespaces whose time to go on could not be written are tried again, by the boot-time clock.
@@ -204,9 +206,12 @@ impl Engine {
         self.busy = false;
         if self.poisoned.is_none() {
             self.checkpoint_step();
-            self.rewrite_step();
-            self.punch_step();
-            self.tick();
+            // What is written from the last checkpoint on would have to be read back.
+            if !self.stopping.is_begun() {
+                self.rewrite_step();
+                self.punch_step();
+                self.tick();
+            }
         }
     }
 
@@ -217,12 +222,11 @@ impl Engine {
             return Err(Error::InDoubt { reason: reason.clone() });
         }
         match self.journal.commit(self.now.steady_ms) {
-            Ok(mark) => {
-                if mark.is_some() {
-                    self.journal_grew_ms = self.now.boot_ms;
-                }
-                Ok(mark)
+            Ok(Some(mark)) => {
+                self.journal_grew_ms = self.now.boot_ms;
+                Ok(Some(mark))
             }
+            Ok(None) => self.close_journal(),
             Err(error) => Err(self.poison(&error)),
         }
     }

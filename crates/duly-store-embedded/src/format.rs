@@ -32,8 +32,10 @@ pub const VERSION: u32 = 1;
 pub(crate) const VERSION_READ_MIN: u32 = 1;
 /// Oldest version whose builds may read what this build writes; raised when they could not.
 pub(crate) const READER_MIN: u32 = 1;
+/// Feature bit: the journal has closing frames ([`frame`]), which older builds take for its end.
+const CLOSING_FRAMES: u64 = 1;
 /// Feature bits this build understands.
-pub const FEATURES: u64 = 0;
+pub const FEATURES: u64 = CLOSING_FRAMES;
 
 /// Records start at multiples of this; an index entry counts offsets in it.
 pub(crate) const ALIGN: u64 = 16;

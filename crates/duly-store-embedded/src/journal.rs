@@ -8,7 +8,9 @@
 //!
 //! * A location is known when the record is appended, so the index can point at it before it is
 //!   written; [`Journal::under_construction`] is where it is read from then.
-//! * A frame is written by one call and never empty. Only the active segment has unsynced bytes:
+//! * A frame is written by one call. One without records is a closing frame
+//!   ([`Journal::write_closing_frame`]); every segment has room for it behind its last frame.
+//! * Only the active segment has unsynced bytes:
 //!   [`Journal::roll`] syncs the old segment, and the header of the new one, first.
 //! * A write or sync that fails leaves the file in an unknown state; the caller stops for good.
 //!
@@ -26,6 +28,7 @@ use crate::{
     },
     index::Location,
     manifest::Manifest,
+    open::Tail,
 };
 
 pub(crate) mod recovery;
@@ -93,7 +96,13 @@ pub(crate) struct Journal {
     durable_lsn: u64,
     durable: Position,
     bytes_written: u64,
+    /// Whether something shows that the last frame was durable: a closing frame, or the header of the
+    /// next segment.
+    is_closed: bool,
 }
+
+/// Bytes of a closing frame.
+pub(crate) const CLOSING_BYTES: u64 = frame::HEADER_BYTES as u64;
 
 impl Journal {
     /// A journal without segments.
@@ -112,6 +121,7 @@ impl Journal {
             durable_lsn: 0,
             durable: Position::default(),
             bytes_written: 0,
+            is_closed: true,
         }
     }
 
@@ -121,6 +131,7 @@ impl Journal {
         self.next_lsn = found.next_lsn;
         self.durable_lsn = found.next_lsn - 1;
         self.bytes_written = found.bytes;
+        self.is_closed = found.tail == Tail::Closed;
         if let Some(last) = found.segments.into_iter().next_back() {
             self.end = last.end;
             self.durable = Position { sequence: last.sequence, offset: self.end };
@@ -205,10 +216,10 @@ impl Journal {
         let bytes = record::encode(&mut self.frame, namespace, record);
         let (slot, length) =
             self.active.as_ref().map_or((0, 0), |active| (active.slot, active.length));
-        if self.end + self.frame.len() as u64 > length {
+        if self.end + self.frame.len() as u64 + CLOSING_BYTES > length {
             let frame_bytes = (self.frame.len() - start + frame::HEADER_BYTES) as u64;
             self.frame.truncate(reserved);
-            let bytes_max = self.segment_bytes - segment::HEADER_BYTES;
+            let bytes_max = self.segment_bytes - segment::HEADER_BYTES - CLOSING_BYTES;
             return Err(if frame_bytes > bytes_max {
                 AppendError::TooLarge { bytes: frame_bytes, bytes_max }
             } else {
@@ -230,28 +241,77 @@ impl Journal {
         if self.frame_records == 0 {
             return Ok(None);
         }
-        let lsn = self.next_lsn;
-        let identity = frame::Identity {
+        let identity = self.next_identity(steady_ms);
+        frame::seal(&mut self.frame, self.seed, identity);
+        let frame = std::mem::take(&mut self.frame);
+        let mark = self.write_frame(&frame)?;
+        self.frame = frame;
+        self.frame.clear();
+        self.frame_records = 0;
+        self.is_closed = false;
+        Ok(Some(mark))
+    }
+
+    /// Writes a closing frame behind the last one, if that is durable and nothing shows it yet.
+    /// Returns what has to be synced.
+    pub(crate) fn write_closing_frame(
+        &mut self,
+        steady_ms: u64,
+    ) -> Result<Option<Mark>, disk::Error> {
+        if !self.wants_closing_frame() || self.durable_lsn < self.written_lsn() {
+            return Ok(None);
+        }
+        let mark = self.write_frame(&frame::closing(self.seed, self.next_identity(steady_ms)))?;
+        self.is_closed = true;
+        Ok(Some(mark))
+    }
+
+    /// Whether nothing shows that the last frame was durable, and a closing frame can.
+    pub(crate) fn wants_closing_frame(&self) -> bool {
+        // Segments of older builds may be full to the end.
+        let has_room =
+            self.active.as_ref().is_some_and(|active| self.end + CLOSING_BYTES <= active.length);
+        !self.is_closed && self.frame_records == 0 && has_room
+    }
+
+    /// The closing frame that a copy of the journal up to [`Journal::durable`] ends with; `None`
+    /// where it needs none.
+    pub(crate) fn closing_frame_of_copy(&self, steady_ms: u64) -> Option<Vec<u8>> {
+        let length = self.active.as_ref()?.length;
+        let is_closed = self.is_closed && self.durable_lsn == self.written_lsn();
+        if is_closed || self.durable.offset + CLOSING_BYTES > length {
+            return None;
+        }
+        let lsn = self.durable_lsn + 1;
+        let identity = frame::Identity { lsn, count: 0, ..self.next_identity(steady_ms) };
+        Some(frame::closing(self.seed, identity))
+    }
+
+    /// Names the frame that comes next.
+    const fn next_identity(&self, steady_ms: u64) -> frame::Identity {
+        frame::Identity {
             epoch: self.epoch,
-            lsn,
+            lsn: self.next_lsn,
             count: self.frame_records,
             durable_lsn: self.durable_lsn,
             steady_ms,
-        };
-        frame::seal(&mut self.frame, self.seed, identity);
-        let active = self.active.as_ref().expect("append checked the room in it");
-        active.file.write_at(self.end, &self.frame)?;
-        self.end += self.frame.len() as u64;
-        self.bytes_written += self.frame.len() as u64;
+        }
+    }
+
+    /// Writes a sealed frame behind the last one.
+    fn write_frame(&mut self, frame: &[u8]) -> Result<Mark, disk::Error> {
+        let active = self.active.as_ref().expect("the caller checked the room in it");
+        active.file.write_at(self.end, frame)?;
+        let lsn = self.next_lsn;
+        self.end += frame.len() as u64;
+        self.bytes_written += frame.len() as u64;
         debug_assert_eq!(self.end, align_up(self.end), "frames end aligned");
         self.next_lsn += 1;
-        self.frame.clear();
-        self.frame_records = 0;
-        Ok(Some(Mark {
+        Ok(Mark {
             lsn,
             position: Position { sequence: active.sequence, offset: self.end },
             file: Arc::clone(&active.file),
-        }))
+        })
     }
 
     /// Takes note that everything up to the mark is durable.
@@ -292,6 +352,8 @@ impl Journal {
         self.active = Some(Active { sequence, slot, file, length });
         self.end = segment::HEADER_BYTES;
         self.durable = Position { sequence, offset: self.end };
+        // A segment begins when all before it is durable, and its header says with which frame.
+        self.is_closed = true;
         Ok(())
     }
 }

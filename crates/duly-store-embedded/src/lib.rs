@@ -37,6 +37,6 @@ mod store;
 
 pub use clock::SystemClock;
 pub use format::{FEATURES, VERSION as FORMAT_VERSION};
-pub use open::{OpenError, OpenProgress, OpenReport};
+pub use open::{OpenError, OpenProgress, OpenReport, Tail};
 pub use options::{OnClockJump, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use store::EmbeddedStore;

@@ -102,13 +102,55 @@ impl From<recovery::Progress> for OpenProgress {
     }
 }
 
+/// How the journal of a store ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tail {
+    /// Its last frame is confirmed: by a closing frame, by a checkpoint, or by a segment that begins
+    /// behind it.
+    #[default]
+    Closed,
+    /// Its last frame is whole, and nothing stands behind it, as a process leaves it that was killed.
+    /// If another one followed, and nothing is left of it, that cannot be told.
+    Open,
+    /// Bytes follow that are no whole frame. They are cut off: mostly a frame that a crash left half
+    /// written and that was never acknowledged, but it cannot be told from one that was damaged since.
+    Unknown,
+}
+
+impl Tail {
+    /// Returns the tail in a word, for programs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Returns a sentence about a last frame that nothing confirms.
+    pub const fn warning(self) -> Option<&'static str> {
+        match self {
+            Self::Closed => None,
+            Self::Open => Some(
+                "the journal ends without a closing frame, as after kill -9: whether another frame \
+                 followed is unknown",
+            ),
+            Self::Unknown => Some(
+                "the journal ends in bytes that are no whole frame, and they are cut off: whether \
+                 they were acknowledged is unknown. After a crash or a power loss they were not; \
+                 else look at the disk, and compare with a backup",
+            ),
+        }
+    }
+}
+
 /// What opening found and did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenReport {
     /// The directory was empty.
     pub is_new: bool,
-    /// Unacknowledged bytes were cut off the end of the journal.
-    pub torn_tail: bool,
+    /// How the journal ended.
+    pub tail: Tail,
     /// Frames read.
     pub frames: u64,
     /// Records read.

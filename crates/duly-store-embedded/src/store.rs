@@ -120,14 +120,21 @@ impl EmbeddedStore {
         self.report
     }
 
-    /// Finishes what was asked, syncs and stops the threads. Later calls are refused.
+    /// Finishes what was asked, ends the journal with a closing frame, takes a last checkpoint and
+    /// stops the threads. Later calls are refused.
     pub fn close(&self) {
-        if let Mode::Threads { shared, engine } = &self.mode {
-            shared.inbox.close();
-            if let Some(thread) = engine.lock().take()
-                && thread.join().is_err()
-            {
-                tracing::error!("the engine's thread panicked");
+        match &self.mode {
+            Mode::Threads { shared, engine } => {
+                shared.inbox.close();
+                if let Some(thread) = engine.lock().take()
+                    && thread.join().is_err()
+                {
+                    tracing::error!("the engine's thread panicked");
+                }
+            }
+            Mode::Inline { engine, .. } => {
+                let mut engine = engine.lock();
+                while !engine.stop() && settle_down(&mut engine).is_ok() {}
             }
         }
     }
@@ -160,9 +167,13 @@ impl EmbeddedStore {
     }
 }
 
+/// Threads are stopped as by [`EmbeddedStore::close`]. Without any a store ends as it stands, as its
+/// process would by kill -9.
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        self.close();
+        if matches!(self.mode, Mode::Threads { .. }) {
+            self.close();
+        }
     }
 }
 

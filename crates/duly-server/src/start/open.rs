@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use duly_core::env::Clock;
 use duly_store::Store;
-use duly_store_embedded::EmbeddedStore;
+use duly_store_embedded::{EmbeddedStore, Tail};
 use duly_store_redis::RedisStore;
 use tokio::{sync::watch, task};
 
@@ -77,11 +77,11 @@ impl Opened {
         }
     }
 
-    /// Whether an unfinished write was cut off.
-    pub(super) fn torn_tail(&self) -> bool {
+    /// How its journal ended.
+    pub(super) fn tail(&self) -> Tail {
         match self {
-            Self::Embedded(store) => store.report().torn_tail,
-            Self::Shared(..) => false,
+            Self::Embedded(store) => store.report().tail,
+            Self::Shared(..) => Tail::Closed,
         }
     }
 

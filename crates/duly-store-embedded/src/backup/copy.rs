@@ -64,11 +64,16 @@ impl<'a> Copying<'a> {
     /// Copies a whole file.
     pub(super) fn copy(&mut self, name: &str) -> Result<(), BackupError> {
         let length = self.source.open(name)?.len()?;
-        self.copy_up_to(name, length)
+        self.copy_up_to(name, length, &[])
     }
 
-    /// Copies a file up to a byte; behind it are zeros.
-    pub(super) fn copy_up_to(&mut self, name: &str, end: u64) -> Result<(), BackupError> {
+    /// Copies a file up to a byte; behind it are these bytes, and then zeros.
+    pub(super) fn copy_up_to(
+        &mut self,
+        name: &str,
+        end: u64,
+        behind: &[u8],
+    ) -> Result<(), BackupError> {
         let from = self.source.open(name)?;
         let to = self.target.create(name)?;
         let length = from.len()?;
@@ -91,6 +96,7 @@ impl<'a> Copying<'a> {
             self.copied_bytes += count;
             self.tell(count);
         }
+        to.write_at(end, behind)?;
         to.set_len(length)?;
         to.sync_all()?;
         self.files += 1;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::open::Tail;
+
 /// Findings that are kept; with more, only their number is.
 const FINDINGS_MAX: usize = 200;
 /// Namespaces that are shown one by one.
@@ -32,8 +34,8 @@ pub struct Report {
     pub findings_left_out: u64,
     /// Files that nothing needs: traces of a crash, or somebody else's.
     pub left_overs: Vec<LeftOver>,
-    /// Unacknowledged bytes at the end that the next opening cuts off.
-    pub torn_tail: bool,
+    /// How the journal ends.
+    pub tail: Tail,
 }
 
 /// All files of one kind.
@@ -104,8 +106,8 @@ pub struct LeftOver {
 }
 
 impl Report {
-    /// Whether nothing is wrong. A torn tail and left-overs are what a crash leaves; they are not
-    /// wrong.
+    /// Whether nothing is known to be wrong. Left-overs and a tail that nothing confirms are what a
+    /// crash leaves; [`Report::tail`] says what cannot be told of it.
     pub const fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
@@ -154,8 +156,8 @@ impl fmt::Display for Report {
         }
         writeln!(f)?;
         self.tables(f)?;
-        if self.torn_tail {
-            writeln!(f, "tail            unacknowledged bytes, cut off at the next start")?;
+        if let Some(warning) = self.tail.warning() {
+            writeln!(f, "tail            {warning}")?;
         }
         for LeftOver { name, what } in &self.left_overs {
             writeln!(f, "left over       {name}: {what}")?;
@@ -168,7 +170,12 @@ impl fmt::Display for Report {
             writeln!(f, "DAMAGED         and {} more places", self.findings_left_out)?;
         }
         if self.is_clean() {
-            return write!(f, "verdict         clean: every checksum, number and order holds");
+            let verdict = match self.tail {
+                Tail::Closed => "clean: every checksum, number and order holds",
+                Tail::Open => "clean up to the last frame: every checksum, number and order holds",
+                Tail::Unknown => "UNKNOWN at the end: all before it holds",
+            };
+            return write!(f, "verdict         {verdict}");
         }
         let places = self.findings.len() as u64 + self.findings_left_out;
         write!(f, "verdict         DAMAGED in {places} places")

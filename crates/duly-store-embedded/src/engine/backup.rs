@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     /// The active segment, and where what is durable of it ends.
     pub(crate) active: FileId,
     pub(crate) active_end: u64,
+    /// The closing frame behind it, unless there is one already.
+    pub(crate) closing: Vec<u8>,
     /// Newest frame that is in it.
     pub(crate) lsn: u64,
     /// How fast it may be copied.
@@ -102,6 +104,7 @@ impl Engine {
             whole: whole.collect(),
             active,
             active_end: end.offset,
+            closing: self.journal.closing_frame_of_copy(self.now.steady_ms).unwrap_or_default(),
             lsn,
             pace: self.pace,
         }

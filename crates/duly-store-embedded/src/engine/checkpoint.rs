@@ -99,6 +99,9 @@ impl Engine {
     }
 
     fn wants_checkpoint(&self) -> bool {
+        if self.stopping.is_begun() {
+            return self.wants_last_checkpoint();
+        }
         if self.backups.is_waiting() {
             return true;
         }
@@ -134,6 +137,7 @@ impl Engine {
     fn begin_checkpoint(&mut self) {
         let number = self.checkpoints.latest + 1;
         self.checkpoints.latest = number;
+        self.note_checkpoint_begun();
         self.files.checkpoint_begins(number);
         let replay = self.journal.replay_point();
         let buffers = std::mem::take(&mut self.checkpoints.buffers);
@@ -176,9 +180,12 @@ impl Engine {
     fn give_up_checkpoint(&mut self, error: &disk::Error) {
         tracing::warn!(%error, "a checkpoint could not be written; it is tried again");
         self.checkpoints.taking = None;
+        self.note_checkpoint_ended();
         self.checkpoints.not_before_ms = self.now.boot_ms + AGAIN_MS;
         self.fail_backups(error);
-        let can_drop = self.checkpoints.kept.len() == KEPT && !self.backups.is_held();
+        let can_drop = self.checkpoints.kept.len() == KEPT
+            && !self.backups.is_held()
+            && !self.stopping.is_begun();
         if error.is_no_space() && can_drop {
             // The newer one is enough to open with; its elder's room may be all there is.
             self.drop_oldest_checkpoint();
@@ -238,6 +245,7 @@ impl Engine {
                     self.checkpoints.buffers = taking.into_buffers();
                 }
                 self.checkpoints.bytes = bytes;
+                self.note_checkpoint_ended();
                 self.checkpoints.kept.push_back(kept);
                 self.rewriter.is_wanted = true;
                 self.answer_backups(kept);

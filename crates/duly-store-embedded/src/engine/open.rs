@@ -86,6 +86,7 @@ impl Engine {
             anchor,
             journal,
             checkpoints: super::checkpoint::Checkpoints::default(),
+            stopping: super::stop::Stopping::default(),
             rewriter: super::rewrite::Rewriter::default(),
             resume_not_before_ms: 0,
             journal_grew_ms: 0,
@@ -134,7 +135,10 @@ impl Engine {
         let found = self.load(manifest, progress)?;
         self.go_on_from_steady();
         let disk = Arc::clone(&self.disk);
-        let (torn, frames, records) = (found.torn, found.frames, found.records);
+        let (tail, frames, records) = (found.tail, found.frames, found.records);
+        if let Some(warning) = tail.warning() {
+            tracing::warn!(tail = tail.as_str(), "{warning}");
+        }
 
         // From here on things are written.
         let begins_journal = found.segments.is_empty();
@@ -191,7 +195,7 @@ impl Engine {
         self.begin_step();
         self.check_writable()?;
         let epoch = manifest.epoch;
-        Ok(OpenReport { is_new, torn_tail: torn, frames, records, released, paused, epoch })
+        Ok(OpenReport { is_new, tail, frames, records, released, paused, epoch })
     }
 
     /// Refuses the opening when something could not be written.

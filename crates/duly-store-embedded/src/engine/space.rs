@@ -51,7 +51,7 @@ impl Space {
         now_ms < self.full_until_ms
     }
 
-    /// A segment was made.
+    /// A segment was made, or could be.
     pub(super) const fn note_segment(&mut self) {
         (self.spare_asked, self.spare_failed) = (false, false);
     }
@@ -86,7 +86,7 @@ impl Engine {
         let index_max = self.options.index_memory_max_bytes;
         self.space.room = self.room();
         if self.space.spare_failed && self.space.room.is_some_and(|room| self.fits_spare(room)) {
-            self.space.spare_asked = false;
+            self.space.note_segment();
         }
         self.space.low = if self.space.spare_failed {
             Some((Limit::Disk, DISK_FULL.into()))

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0  magic       u32   "DLYf"
-//!  4  length      u32   bytes of the records that follow (multiple of 16, never 0)
+//!  4  length      u32   bytes of the records that follow (multiple of 16; 0: a closing frame)
 //!  8  header_crc  u32   over bytes 0..8 and 12..48, seeded by the store
 //! 12  crc         u32   over the records, seeded by the store
 //! 16  lsn         u64   number of the frame, +1 each, from 1
@@ -21,6 +21,11 @@
 //! `lag` is what tells a torn tail from damage. Frames written since the last fsync may be lost in
 //! any combination by a power cut; a bad frame is therefore cut off only when no later frame says
 //! that it had been on disk. See [`crate::journal::recovery`].
+//!
+//! A **closing frame** has no records. It stands behind a frame that was durable when it was written,
+//! and says so by its `lag` of 1: so damage to that frame is known for what it is, also when no other
+//! one follows. It has nothing to lose itself. Written at a clean stop, and once when nothing has been
+//! written for a while.
 //!
 //! The checksums start from a [`Seed`] that only the store knows. Payloads are the callers' bytes:
 //! without it a payload could hold whole frames, which would be believed where a torn frame, or a
@@ -90,8 +95,13 @@ impl Header {
             count: reader.u32().ok()?,
             lag: reader.u32().ok()?,
         };
-        let has_records = header.length != 0 && header.length.is_multiple_of(16);
-        has_records.then_some(header)
+        let has_room = header.length != 0 || header.count == 0;
+        (header.length.is_multiple_of(16) && has_room).then_some(header)
+    }
+
+    /// Whether this is a closing frame.
+    pub(crate) const fn is_closing(&self) -> bool {
+        self.length == 0
     }
 
     /// The newest lsn that was on disk when this frame was written; 0 when the frame cannot say.
@@ -117,13 +127,20 @@ pub(crate) struct Identity {
     pub(crate) steady_ms: u64,
 }
 
+/// A closing frame.
+pub(crate) fn closing(seed: Seed, identity: Identity) -> Vec<u8> {
+    let mut frame = vec![0; HEADER_BYTES];
+    seal(&mut frame, seed, Identity { count: 0, ..identity });
+    frame
+}
+
 /// Fills in the header of `frame`, whose first [`HEADER_BYTES`] are reserved.
 pub(crate) fn seal(frame: &mut [u8], seed: Seed, identity: Identity) {
     let Identity { epoch, lsn, count, durable_lsn, steady_ms } = identity;
     let (header, records) = frame.split_at_mut(HEADER_BYTES);
     let length =
         u32::try_from(records.len()).expect("a frame fits its segment, which is at most 256 MiB");
-    assert!(length > 0 && length.is_multiple_of(16), "an empty frame would end the journal");
+    assert!(length.is_multiple_of(16) && (length > 0 || count == 0), "records take room");
     let lag = u32::try_from(lsn - durable_lsn).unwrap_or(u32::MAX);
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
     let mut writer = Writer(&mut bytes);
@@ -145,6 +162,12 @@ pub(crate) fn seal(frame: &mut [u8], seed: Seed, identity: Identity) {
 pub(super) fn seal_header(header: &mut [u8], seed: Seed) {
     let crc = seed.crc_around(&header[..HEADER_BYTES], HEADER_CRC_AT);
     header[HEADER_CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Whether bytes look like a damaged frame of this number. Only one of the two fields that are looked
+/// at has to be as it was.
+pub(crate) fn resembles(bytes: &[u8], lsn: u64) -> bool {
+    bytes.starts_with(&MAGIC.to_le_bytes()) || bytes.get(16..24) == Some(&lsn.to_le_bytes())
 }
 
 /// Whether the records of a frame whose header holds agree with their checksum.

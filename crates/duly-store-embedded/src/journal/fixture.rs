@@ -134,9 +134,9 @@ fn text_of(found: &recovery::Found) -> String {
         .iter()
         .map(|found| (found.sequence, found.slot, found.length, found.end, found.unsure_from))
         .collect();
-    let recovery::Found { segments: _, next_lsn, steady_ms, unused, torn, frames, bytes, records } =
+    let recovery::Found { segments: _, next_lsn, steady_ms, unused, tail, frames, bytes, records } =
         found;
-    format!("{segments:?} {next_lsn} {steady_ms:?} {unused:?} {torn} {frames} {bytes} {records}")
+    format!("{segments:?} {next_lsn} {steady_ms:?} {unused:?} {tail:?} {frames} {bytes} {records}")
 }
 
 impl Fixture {
@@ -210,6 +210,13 @@ impl Fixture {
     /// Writes the frame under construction and makes it durable.
     pub(crate) fn sync(&mut self) {
         let mark = self.commit();
+        mark.file.sync_data().expect("synced");
+        self.journal.synced(mark.lsn, mark.position);
+    }
+
+    /// Writes a closing frame and makes it durable.
+    pub(crate) fn close(&mut self) {
+        let mark = self.journal.write_closing_frame(0).expect("written").expect("it is wanted");
         mark.file.sync_data().expect("synced");
         self.journal.synced(mark.lsn, mark.position);
     }

@@ -6,7 +6,8 @@
 //!   synced whole before the next one begins). Otherwise it is damage: refuse.
 //! * In the last segment it is a **torn tail** and is cut, unless a later valid frame of the same
 //!   life says that the bad one had already been on disk (`lag`, see [`crate::format::frame`]).
-//!   Then acknowledged data is missing: refuse.
+//!   Then acknowledged data is missing: refuse. A closing frame is such a one. Of what is cut with no
+//!   frame behind it nobody can tell whether it was acknowledged ([`Tail::Unknown`]).
 //! * A frame of an older epoch than the one before it is left over from before a cut: not valid.
 //! * Epochs of frames end at the manifest's; beyond it the manifest is an old copy, and what would
 //!   be written next would be taken for left-overs: refuse.
@@ -26,7 +27,7 @@ use crate::{
     disk::{self, Disk, File},
     format::segment,
     manifest::Manifest,
-    open::OpenError,
+    open::{OpenError, Tail},
 };
 #[cfg(test)]
 use crate::{format::record, index::Location};
@@ -43,6 +44,9 @@ pub(crate) use pipeline::{Replayed, recover};
 #[cfg(test)]
 use walk::{Halt, Visitor, WholeFrame, walk};
 
+/// Bytes of a cut that are written at once.
+const CUT_BYTES: usize = 1 << 20;
+
 /// A segment that recovery read.
 #[derive(Debug)]
 pub(crate) struct FoundSegment {
@@ -54,13 +58,21 @@ pub(crate) struct FoundSegment {
     pub(crate) end: u64,
     /// Where the frames begin that may never have been synced.
     pub(super) unsure_from: u64,
+    /// Where the bytes end that are cut off behind its last frame.
+    pub(super) cut_until: u64,
 }
 
 impl FoundSegment {
     /// Makes durable what was read: it may only be in the page cache. After a failed sync it would
     /// even stay there, shown to every reader and written by no later sync, so what may be
-    /// concerned is written again first.
+    /// concerned is written again first. What is cut off becomes zeros, or the rest of it would look
+    /// like another cut behind the next frame.
     pub(crate) fn make_durable(&self) -> Result<(), disk::Error> {
+        let zeros = vec![0; CUT_BYTES];
+        for from in (self.end..self.cut_until).step_by(CUT_BYTES) {
+            let count = usize::try_from(self.cut_until - from).unwrap_or(CUT_BYTES).min(CUT_BYTES);
+            self.file.write_at(from, &zeros[..count])?;
+        }
         for range in [0..segment::HEADER_BYTES, self.unsure_from..self.end] {
             let length = usize::try_from(range.end - range.start).expect("a segment fits memory");
             let mut bytes = vec![0; length];
@@ -80,8 +92,8 @@ pub(crate) struct Found {
     pub(crate) steady_ms: Option<u64>,
     /// A last segment that was made but never used; to be removed.
     pub(crate) unused: Option<String>,
-    /// Bytes that were cut off the tail.
-    pub(crate) torn: bool,
+    /// How the last segment ends.
+    pub(crate) tail: Tail,
     /// Frames, their bytes, and records that were read.
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
@@ -96,7 +108,7 @@ impl Found {
             next_lsn: 1,
             steady_ms: None,
             unused: None,
-            torn: false,
+            tail: Tail::Closed,
             frames: 0,
             bytes: 0,
             records: 0,

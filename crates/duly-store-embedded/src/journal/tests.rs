@@ -87,14 +87,41 @@ fn a_record_that_fits_no_segment_is_told_from_one_that_does_not_fit_this_one() {
         fixture.journal.append(NAMESPACE, &pending("a", payload_bytes)).err()
     };
     let too_large = check(&mut fixture, 70_000);
-    assert!(matches!(too_large, Some(AppendError::TooLarge { bytes_max: 65_472, .. })));
+    assert!(matches!(too_large, Some(AppendError::TooLarge { bytes_max: 65_424, .. })));
     // The largest one that fits an empty segment.
     let fits = (0..70_000).rev().find(|bytes| check(&mut fixture, *bytes).is_none());
     fixture.sync();
-    assert_eq!(fixture.journal.end, SEGMENT_BYTES_MIN, "{fits:?}");
+    assert_eq!(fixture.journal.end + CLOSING_BYTES, SEGMENT_BYTES_MIN, "{fits:?}");
+    assert_eq!(reread(&fixture.disk, &fixture.manifest).expect("whole").ids(), ["a"]);
+    fixture.close();
+    assert_eq!(fixture.journal.end, SEGMENT_BYTES_MIN, "a closing frame has room behind any frame");
     assert_eq!(reread(&fixture.disk, &fixture.manifest).expect("whole").ids(), ["a"]);
     let full = check(&mut fixture, 0);
     assert!(matches!(full, Some(AppendError::Full)));
+}
+
+#[test]
+fn a_closing_frame_stands_once_behind_what_is_durable() {
+    let mut fixture = Fixture::new(1);
+    let closes = |fixture: &mut Fixture| {
+        fixture.journal.write_closing_frame(0).expect("a healthy disk takes it")
+    };
+    assert!(closes(&mut fixture).is_none(), "there is nothing to confirm");
+    fixture.append(&pending("1", 0));
+    assert!(closes(&mut fixture).is_none(), "a record waits to be written");
+    let mark = fixture.commit();
+    assert!(closes(&mut fixture).is_none(), "a frame waits to be durable");
+    mark.file.sync_data().expect("synced");
+    fixture.journal.synced(mark.lsn, mark.position);
+    let mark = closes(&mut fixture).expect("it is durable");
+    assert_eq!(mark.lsn, 2);
+    assert!(closes(&mut fixture).is_none(), "there is one");
+    fixture.journal.synced(mark.lsn, mark.position);
+    fixture.frame("2", 0);
+    fixture.roll().expect("room");
+    assert!(closes(&mut fixture).is_none(), "the header of the segment confirms what is before it");
+    let found = reread(&fixture.disk, &fixture.manifest).expect("whole").found;
+    assert_eq!((found.next_lsn, found.tail), (4, Tail::Closed));
 }
 
 /// The pace of a spare whose segment is full.

@@ -44,6 +44,11 @@ impl Background {
         }
     }
 
+    /// Whether the thread has ended, by a panic.
+    pub(super) fn is_gone(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Lets the thread finish what it is at, and ends it.
     pub(super) fn stop(&mut self) {
         drop(self.work.take());

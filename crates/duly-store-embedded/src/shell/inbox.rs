@@ -53,6 +53,8 @@ pub(super) struct Intake {
     pub(super) synced: Option<(u64, Position)>,
     pub(super) failed: Option<crate::disk::Error>,
     pub(super) closed: bool,
+    /// Whether the engine thread knows that.
+    closed_told: bool,
     /// Requests that the engine thread holds.
     held: usize,
     abandoned: bool,
@@ -159,7 +161,7 @@ impl Inbox {
             state.requests.is_empty()
                 && state.synced.is_none()
                 && state.failed.is_none()
-                && !state.closed
+                && state.closed == state.closed_told
         };
         state.held = held;
         if is_empty(&state) && !patience.is_zero() {
@@ -167,12 +169,14 @@ impl Inbox {
         }
         let requests = std::mem::take(&mut state.requests);
         state.held = held + requests.len();
+        state.closed_told = state.closed;
         Intake {
             requests,
             held: 0,
             synced: state.synced.take(),
             failed: state.failed.take(),
             closed: state.closed,
+            closed_told: true,
             abandoned: false,
         }
     }

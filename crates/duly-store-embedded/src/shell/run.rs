@@ -187,7 +187,11 @@ impl Shell {
             self.spare.advance(&mut self.engine);
             self.send_work();
             self.refresh_health();
-            if closing && self.is_done() && self.shared.inbox.is_empty() {
+            if closing
+                && self.is_done()
+                && self.shared.inbox.is_empty()
+                && (self.engine.stop() || self.background.is_gone())
+            {
                 self.last_sync();
                 return;
             }

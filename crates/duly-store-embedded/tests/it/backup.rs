@@ -14,7 +14,7 @@ use std::{
 use duly_core::State;
 use duly_store::{Outcome, SettleVerdict, Store, conformance::ManualClock, namespaces::Activity};
 use duly_store_embedded::{
-    EmbeddedStore, Options,
+    EmbeddedStore, Options, Tail,
     backup::{BackupError, BackupReport, restore},
     check::check,
     disk::{Disk, RealDisk, SimDisk},
@@ -253,6 +253,34 @@ fn a_backup_that_fails_leaves_nothing_and_holds_nothing() {
         let left = fs::read_dir(&target).map(Iterator::count).unwrap_or(0);
         assert_eq!((left, target.exists()), (0, is_there), "{}", target.display());
     }
+}
+
+/// A backup lies for long: damage to its last frame is found, and not cut off at a restore.
+#[test]
+fn p1_the_last_frame_of_a_backup_is_protected() {
+    let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
+    let store = worked(Arc::new(SimDisk::new(1)), &clock);
+    let target = dir.path().join("backup");
+    back_up(&store, &target);
+    let report = check(&target, &mut |_| {}).expect("it can be checked");
+    assert!(report.is_clean() && report.tail == Tail::Closed, "{report}");
+    let segments = fs::read_dir(target.join("journal")).expect("listed");
+    let last = segments.map(|entry| entry.expect("listed").path()).max().expect("a segment");
+    let bytes = fs::read(&last).expect("read");
+    let (mut frames, mut at) = (Vec::new(), 64);
+    while bytes[at..].starts_with(b"DLYf") {
+        let length = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().expect("four bytes"));
+        frames.push((at, length));
+        at += 48 + length as usize;
+    }
+    let (last_two, closing) = (&frames[frames.len() - 2..], frames[frames.len() - 1]);
+    assert_eq!(closing.1, 0, "it ends with a closing frame");
+    assert!(bytes[at..].iter().all(|byte| *byte == 0), "and nothing behind it");
+    let mut damaged = bytes.clone();
+    damaged[last_two[0].0 + 20] ^= 1;
+    fs::write(&last, &damaged).expect("written");
+    let report = check(&target, &mut |_| {}).expect("it can be checked");
+    assert!(!report.is_clean(), "{report}");
 }
 
 #[test]

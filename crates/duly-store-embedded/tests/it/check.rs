@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use duly_core::{env::Clock, schedule::IfExists};
 use duly_store::conformance::ManualClock;
 use duly_store_embedded::{
+    Tail,
     check::{Finding, Report, check_disk},
     disk::{Disk, Fault, Operation, SimDisk},
 };
@@ -83,7 +84,10 @@ fn names(disk: &SimDisk, suffix: &str) -> Vec<String> {
 fn a_whole_store_is_clean_and_its_numbers_add_up() {
     let (disk, clock) = store();
     let report = checked(&disk, &clock);
-    assert!(report.is_clean() && !report.torn_tail && report.left_overs.is_empty(), "{report}");
+    assert!(
+        report.is_clean() && report.tail != Tail::Unknown && report.left_overs.is_empty(),
+        "{report}"
+    );
     assert!(report.checkpoint.is_some());
     let held: u64 =
         report.namespaces.iter().map(|held| held.pending + held.stubs + held.dead).sum();
@@ -170,7 +174,7 @@ fn check_is_found(report: &Report, whole: &Report, name: &str, what: &str) {
     // The last frame, changed, looks like one that a crash cut off, or like what a recycled segment held
     // before; behind it that is what there is; and zeros that fill up to where the next thing begins mean
     // nothing.
-    let is_last = report.torn_tail || report.frames + 1 == whole.frames;
+    let is_last = report.tail == Tail::Unknown || report.frames + 1 == whole.frames;
     let is_nothing = report.is_clean() && (is_last || is_behind(report, whole));
     assert!(is_found || is_nothing, "{what}: {report}");
 }

@@ -270,7 +270,6 @@ fn retries_after_a_correction(ahead_ms: u64, from: From) {
         let filler = schedule(&format!("f{i}"), ahead_ms + 90_000_000, 1_000);
         apply(&store, "shop", vec![filler]).expect("it is taken");
     }
-    store.close();
     drop(store);
     clock.step_wall(-step_ms);
 

@@ -1,7 +1,7 @@
 //! Golden directories: what released formats wrote must open, and give exactly what is listed.
 //!
-//! `tests/golden/vN/` is a data directory of format N and `tests/golden/vN.txt` everything that is
-//! in it, as text. A directory is written once, by
+//! `tests/golden/vN-fM/` is a data directory of format N with the feature bits M (`vN`: with none) and
+//! the text file beside it everything that is in it. A directory is written once, by
 //!
 //! ```text
 //! DULY_WRITE_GOLDEN=1 cargo test -p duly-store-embedded --test it golden
@@ -17,17 +17,19 @@ use std::{
 };
 
 use duly_core::{Millis, env::Clock};
-use duly_store::conformance::ManualClock;
-use duly_store_embedded::{EmbeddedStore, FORMAT_VERSION, Options, check::check, disk::RealDisk};
+use duly_store::{Store, conformance::ManualClock};
+use duly_store_embedded::{
+    EmbeddedStore, FEATURES, FORMAT_VERSION, Options, Tail, check::check, disk::RealDisk,
+};
 
-use crate::harness::options;
+use crate::{harness::options, steps::wait};
 
 mod complete;
 mod listing;
 mod script;
 
 /// The formats that this build reads.
-const READABLE: &[&str] = &["v1"];
+const READABLE: &[&str] = &["v1", "v1-f1"];
 /// How long after the last write the directories are opened.
 const LATER: Millis = Millis::from_secs(60);
 
@@ -35,8 +37,9 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
+/// The version, and the feature bits.
 fn present() -> String {
-    format!("v{FORMAT_VERSION}")
+    format!("v{FORMAT_VERSION}-f{FEATURES:x}")
 }
 
 fn open(path: &Path, clock: &ManualClock, seed: u64) -> EmbeddedStore {
@@ -77,7 +80,10 @@ fn list_copy(name: &str) -> String {
     let records = report.records;
     text += &format!(
         "format {} epoch {} frames {} torn {}\n",
-        report.format, report.epoch, report.frames, report.torn_tail
+        report.format,
+        report.epoch,
+        report.frames,
+        report.tail == Tail::Unknown
     );
     for files in &report.files {
         text += &format!("{} {} with {} records\n", files.count, files.kind, files.records);
@@ -104,6 +110,9 @@ fn write_present() {
     let clock = ManualClock::default();
     let store = open(&dir, &clock, 1);
     script::run(&store, &clock, &dir);
+    // Its journal ends with a closing frame.
+    clock.advance(Millis::from_secs(2));
+    wait(store.list_namespaces(None, 1)).expect("it is answered");
     drop(store);
     // Names a process, and an opening makes it anew.
     fs::remove_file(dir.join("LOCK")).expect("removed");

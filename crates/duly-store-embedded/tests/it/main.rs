@@ -17,6 +17,7 @@ mod check;
 mod checkpoint_crashes;
 mod clock_jumps;
 mod clock_steps;
+mod closing;
 mod conformance;
 mod crash_points;
 mod downtime;

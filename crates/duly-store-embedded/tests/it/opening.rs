@@ -65,7 +65,6 @@ fn p10_what_an_opening_reads_back_is_bounded_however_short_the_lives_before_it_w
         let operations = (0..10).map(|i| schedule(&format!("{life} {i}"), 3_600_000, 6_000));
         let step = Step::Apply("shop", operations.collect());
         perform(&store, &step, &mut Tokens::new()).expect("taken");
-        store.close();
     }
     assert!((100..400).contains(&most), "{most} records of 6 kB are read back; 170 are a MiB");
 }

@@ -24,7 +24,7 @@ fn directory() -> SimDisk {
         let operation = schedule(&format!("t{i}"), 9_000, LARGE_BYTES);
         apply(&store, "shop", vec![operation]).expect("a healthy disk takes it");
     }
-    store.close();
+    drop(store);
     assert!(disk.names().contains(&"journal/0000000000000002.log".to_owned()));
     copy(&disk, 1)
 }

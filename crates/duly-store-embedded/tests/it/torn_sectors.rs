@@ -96,7 +96,6 @@ fn journal(under: Under) -> Journal {
     assert!(frame.len() > 10_000, "{frame:?}");
     let is_over_old = before.0[frame.clone()].iter().any(|byte| *byte != 0);
     assert_eq!(is_over_old, under == Under::OldFrames, "{under:?}");
-    store.close();
     drop(store);
     let bytes = [before.0, with.0, behind.0];
     let shown = [before.1, with.1, behind.1];
@@ -164,7 +163,6 @@ fn any_part_is_lost(under: Under) {
             // A frame of the same length takes its place.
             apply(&store, "shop", changes()).expect("it goes on");
             let shown = Snapshot::of(&store);
-            store.close();
             drop(store);
             let again = open_inline(&disk.crash(), &clock, 10);
             let again = again.unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -160,7 +160,7 @@ fn document(report: &StartReport) -> serde_json::Value {
         "overdue": report.overdue,
         "dead": report.dead,
         "namespaces": report.namespaces,
-        "torn_tail": report.torn_tail,
+        "tail": report.tail.as_str(),
     })
 }
 
@@ -179,12 +179,7 @@ fn opening(report: &StartReport) -> String {
             text::count(report.namespaces, "namespace")
         ),
     ];
-    if report.torn_tail {
-        lines.push(
-            "the last write before a crash was unfinished and never acknowledged; it was dropped"
-                .to_owned(),
-        );
-    }
+    lines.extend(report.tail.warning().map(str::to_owned));
     let server = if report.listen.port() == DEFAULT_PORT {
         String::new()
     } else {

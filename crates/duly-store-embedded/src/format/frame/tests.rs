@@ -138,3 +138,24 @@ proptest! {
         prop_assert_eq!(reads(&bytes), None, "a checksum does not match by chance");
     }
 }
+
+#[test]
+fn a_closing_frame_has_no_records_and_says_that_the_one_before_it_is_durable() {
+    let identity = Identity { epoch: 3, lsn: 8, count: 5, durable_lsn: 7, steady_ms: 9 };
+    let frame = closing(SEED, identity);
+    assert_eq!(frame.len(), HEADER_BYTES);
+    let header = reads(&frame).expect("it is whole");
+    assert!(header.is_closing());
+    assert_eq!((header.length, header.count, header.lsn, header.durable_lsn()), (0, 0, 8, 7));
+    assert!(!reads(&sample()).expect("whole").is_closing());
+    for bit in 0..frame.len() * 8 {
+        let mut damaged = frame.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(reads(&damaged), None, "bit {bit}");
+    }
+    // Records take room.
+    let mut counted = frame;
+    counted[36] = 1;
+    seal_header(&mut counted, SEED);
+    assert_eq!(reads(&counted), None);
+}

@@ -5,7 +5,7 @@ use crate::{
     format::{self, ALIGN, segment},
     journal::{DIR, segment_name},
     manifest::Manifest,
-    open::OpenError,
+    open::{OpenError, Tail},
     options::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN},
 };
 
@@ -110,9 +110,9 @@ pub(super) fn check_point(
     Err(damaged(name, offset, &what))
 }
 
-/// Whether something was cut off the tail; refuses when a later frame shows that it had been
-/// durable.
-pub(super) fn check_tail(name: &str, scan: &mut Scan<'_>) -> Result<bool, OpenError> {
+/// Returns how the frames of a segment end, and where the bytes end that are cut off behind them;
+/// refuses when a later frame shows that the missing one had been durable.
+pub(super) fn check_tail(name: &str, scan: &mut Scan<'_>) -> Result<(Tail, u64), OpenError> {
     let missing = scan.lsn;
     if let Some(witness) = scan.later_frame(|header| header.durable_lsn() >= missing)? {
         let what = format!(
@@ -122,5 +122,13 @@ pub(super) fn check_tail(name: &str, scan: &mut Scan<'_>) -> Result<bool, OpenEr
         );
         return Err(damaged(name, scan.at, &what));
     }
-    scan.has_leftovers()
+    if let Some(until) = scan.leftovers_until()? {
+        return Ok((Tail::Unknown, until));
+    }
+    let tail = match scan.last() {
+        Some(header) if !header.is_closing() => Tail::Open,
+        // Without a frame it is confirmed by what the segment was begun after, or by the checkpoint.
+        _ => Tail::Closed,
+    };
+    Ok((tail, scan.at))
 }

@@ -58,6 +58,8 @@ pub(super) struct Scan<'a> {
     pub(super) epoch: u32,
     /// Number of the next frame.
     pub(super) lsn: u64,
+    /// The last valid frame.
+    last: Option<frame::Header>,
     /// Number and start of the latest frames that no later one says to be durable.
     unsure: VecDeque<(u64, u64)>,
 }
@@ -72,7 +74,8 @@ impl<'a> Scan<'a> {
         lsn: u64,
     ) -> Self {
         let window = Window { file, length, start: 0, bytes: Vec::new() };
-        Self { window, seed, at: segment::HEADER_BYTES, epoch, lsn, unsure: VecDeque::new() }
+        let at = segment::HEADER_BYTES;
+        Self { window, seed, at, epoch, lsn, last: None, unsure: VecDeque::new() }
     }
 
     /// Goes to a place where frame `lsn` begins, or would.
@@ -100,7 +103,13 @@ impl<'a> Scan<'a> {
         self.at += frame.header.frame_bytes();
         self.lsn += 1;
         self.epoch = frame.header.epoch;
+        self.last = Some(frame.header);
         Ok(Some(frame))
+    }
+
+    /// The last frame that was read here.
+    pub(super) const fn last(&self) -> Option<frame::Header> {
+        self.last
     }
 
     /// The bytes of a frame, header included.
@@ -146,15 +155,27 @@ impl<'a> Scan<'a> {
         Ok(None)
     }
 
-    /// Whether something that was begun and not finished stands where the next frame would: neither
-    /// zeros nor what the file held before it became this segment.
-    pub(super) fn has_leftovers(&mut self) -> Result<bool, OpenError> {
-        let next = self.window.slice(self.at, frame::HEADER_BYTES as u64)?;
+    /// Returns the end of the bytes that stand where the next frame would and are no whole frame:
+    /// neither zeros nor what the file held before it became this segment. Where it was another one
+    /// before, nobody can tell where they end: then it is where they begin.
+    pub(super) fn leftovers_until(&mut self) -> Result<Option<u64>, OpenError> {
+        let (at, lsn) = (self.at, self.lsn);
+        let next = self.window.slice(at, frame::HEADER_BYTES as u64)?;
         if next.iter().all(|byte| *byte == 0) {
-            return Ok(false);
+            return Ok(None);
         }
-        let lsn = self.lsn;
-        Ok(self.frame_behind(|header| header.lsn < lsn)?.is_none())
+        let resembles = frame::resembles(next, lsn) && self.frame_at(at, |_| true)?.is_none();
+        if self.frame_behind(|header| header.lsn < lsn)?.is_some() {
+            return Ok(resembles.then_some(at));
+        }
+        let (mut from, mut until) = (at, at);
+        while from < self.window.length {
+            let part = self.window.slice(from, WINDOW_BYTES)?;
+            let last = part.iter().rposition(|byte| *byte != 0);
+            until = last.map_or(until, |last| from + last as u64 + 1);
+            from += WINDOW_BYTES;
+        }
+        Ok(Some(until))
     }
 
     /// The valid frame at this place, if its header is as wanted.

@@ -42,7 +42,7 @@ fn an_empty_journal_is_read_as_one() {
     let fixture = Fixture::new(1);
     let reread = read(&fixture).expect("whole");
     assert_eq!((reread.found.segments.len(), reread.found.next_lsn), (1, 1));
-    assert!(!reread.found.torn && reread.found.unused.is_none());
+    assert!(reread.found.tail == Tail::Closed && reread.found.unused.is_none());
     let nothing = self::reread(&SimDisk::new(1), &fixture.manifest).expect("nothing");
     assert_eq!((nothing.found.segments.len(), nothing.found.next_lsn), (0, 1));
 }
@@ -58,7 +58,7 @@ fn a_last_frame_that_ends_anywhere_is_a_torn_tail() {
         let changed = whole != fixture.disk.read_file(FIRST);
         let reread = read(&fixture).expect("a torn tail is no damage");
         assert_eq!(reread.ids().len(), if changed { 1 } else { 2 }, "zeros from {cut}");
-        assert_eq!(reread.found.torn, changed && cut > from, "zeros from {cut}");
+        assert_eq!(reread.found.tail == Tail::Unknown, changed && cut > from, "zeros from {cut}");
         assert_eq!(reread.found.next_lsn, if changed { 2 } else { 3 });
         put(&fixture.disk, FIRST, &whole);
     }
@@ -72,7 +72,7 @@ fn a_flipped_bit_in_the_last_frame_is_a_torn_tail() {
     for bit in from * 8..to * 8 {
         fixture.disk.corrupt(FIRST, bit / 8, 1 << (bit % 8));
         let reread = read(&fixture).expect("a torn tail is no damage");
-        assert_eq!((reread.ids(), reread.found.torn), (vec!["kept"], true), "bit {bit}");
+        assert_eq!((reread.ids(), reread.found.tail), (vec!["kept"], Tail::Unknown), "bit {bit}");
         fixture.disk.corrupt(FIRST, bit / 8, 1 << (bit % 8));
     }
     assert_eq!(read(&fixture).expect("whole").ids(), ["kept", "torn"]);
@@ -90,6 +90,31 @@ fn a_flipped_bit_before_a_witness_is_damage_and_named() {
         assert!(error.to_string().contains("frame 1 is damaged although frame 2"), "{error}");
         fixture.disk.corrupt(FIRST, bit / 8, 1 << (bit % 8));
     }
+}
+
+#[test]
+fn a_flipped_bit_before_a_closing_frame_is_damage_and_named() {
+    let mut fixture = Fixture::new(1);
+    fixture.frame("kept", 10);
+    let (from, to) = fixture.frame("damaged", 10);
+    fixture.close();
+    let whole = read(&fixture).expect("whole");
+    assert_eq!((whole.ids(), whole.found.tail), (vec!["kept", "damaged"], Tail::Closed));
+    for bit in from * 8..to * 8 {
+        fixture.disk.corrupt(FIRST, bit / 8, 1 << (bit % 8));
+        let error = read(&fixture).expect_err("acknowledged data is missing");
+        assert!(is_damage(&error, FIRST, from), "bit {bit}: {error}");
+        fixture.disk.corrupt(FIRST, bit / 8, 1 << (bit % 8));
+    }
+    for bit in to * 8..(to + frame::HEADER_BYTES as u64) * 8 {
+        fixture.disk.corrupt(FIRST, bit / 8, 1 << (bit % 8));
+        let reread = read(&fixture).expect("nothing is missing");
+        let tail = reread.found.tail;
+        assert_eq!((reread.ids(), tail), (vec!["kept", "damaged"], Tail::Unknown), "bit {bit}");
+        fixture.disk.corrupt(FIRST, bit / 8, 1 << (bit % 8));
+    }
+    fixture.disk.zero(FIRST, to..to + frame::HEADER_BYTES as u64);
+    assert_eq!(read(&fixture).expect("whole").found.tail, Tail::Open);
 }
 
 #[test]
@@ -137,7 +162,7 @@ fn a_frame_left_over_from_before_a_cut_is_not_read_again() {
     assert_eq!((mark.lsn, mark.position.offset), (2, torn_to));
     let reread = read(&fixture).expect("whole");
     assert_eq!(reread.ids(), ["kept", "anew"]);
-    assert!(reread.found.torn, "something lies behind the end");
+    assert_eq!(reread.found.tail, Tail::Unknown, "something lies behind the end");
     // It is no witness either, once the new frame is torn in turn.
     fixture.disk.corrupt(FIRST, torn_to - 20, 1);
     assert_eq!(read(&fixture).expect("torn").ids(), ["kept"]);
@@ -170,7 +195,7 @@ fn torn_around_forged_frames(seed: frame::Seed) -> Result<Reread, OpenError> {
 #[test]
 fn frames_within_a_payload_are_neither_witnesses_nor_frames() {
     let foreign = torn_around_forged_frames(frame::Seed::of(0)).expect("nothing is missing");
-    assert_eq!((foreign.ids(), foreign.found.torn), (vec!["kept"], true));
+    assert_eq!((foreign.ids(), foreign.found.tail == Tail::Unknown), (vec!["kept"], true));
     // Who knew the store's own key could stop it from opening.
     let own = manifest_of_fixtures().frame_seed();
     let error = torn_around_forged_frames(own).expect_err("believed");
@@ -341,6 +366,6 @@ fn random_bytes_behind_a_header_are_a_torn_tail() {
         }
         fixture.disk.open(FIRST).expect("there").write_at(64, &noise).expect("written");
         let reread = read(&fixture).expect("no frame is among them");
-        assert!(reread.records.is_empty() && reread.found.torn);
+        assert!(reread.records.is_empty() && reread.found.tail == Tail::Unknown);
     }
 }

@@ -238,13 +238,22 @@ impl Walk<'_> {
         }
         // The header of the next segment is checked against this lsn; but a crash in a roll leaves
         // one without a header.
-        self.found.torn = check_tail(&name, &mut scan)?;
+        let (tail, cut_until) = check_tail(&name, &mut scan)?;
+        self.found.tail = tail;
         self.found.next_lsn = scan.lsn;
         self.epoch = scan.epoch;
         self.check_epoch(&name)?;
         let (end, unsure_from) = (scan.at, scan.unsure_from());
         self.found.bytes += end - begun_at;
-        self.found.segments.push(FoundSegment { sequence, slot, file, length, end, unsure_from });
+        self.found.segments.push(FoundSegment {
+            sequence,
+            slot,
+            file,
+            length,
+            end,
+            unsure_from,
+            cut_until,
+        });
         self.tell(place + 1, bytes_before + length - begin)?;
         Ok(true)
     }

@@ -87,6 +87,20 @@ fn every_kind_of_record_stands_in_the_journal_and_every_cause_there_or_in_a_run(
 }
 
 #[test]
+fn a_closing_frame_stands_in_the_journal() {
+    let mut closing = 0;
+    for segment in files("journal", "log") {
+        let mut at = SEGMENT_HEADER_BYTES;
+        while segment.get(at..at + 4) == Some(b"DLYf") {
+            let records = u32_at(&segment, at + 4);
+            closing += u32::from(records == 0);
+            at += FRAME_HEADER_BYTES + records;
+        }
+    }
+    assert!(closing > 0, "there is none");
+}
+
+#[test]
 fn every_kind_of_block_stands_in_a_checkpoint() {
     let checkpoints = files("checkpoints", "ckp");
     let found: BTreeSet<u32> = checkpoints.iter().flat_map(|it| kinds_in_checkpoint(it)).collect();

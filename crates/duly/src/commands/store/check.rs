@@ -88,6 +88,6 @@ fn document(report: &check::Report) -> Value {
         "findings": findings.collect::<Vec<_>>(),
         "findings_left_out": report.findings_left_out,
         "left_overs": left_overs.collect::<Vec<_>>(),
-        "torn_tail": report.torn_tail,
+        "tail": report.tail.as_str(),
     })
 }

@@ -1,11 +1,14 @@
 //! A segment that was recycled still holds the frames of its first life, whole and of the same epoch.
 
+use std::ops::Range;
+
 use crate::{
-    format::segment,
+    format::{frame, segment},
     journal::{
         fixture::{FIRST, Fixture},
         segment_name, spare,
     },
+    open::{OpenError, Tail},
     options::SEGMENT_BYTES_MIN,
 };
 
@@ -41,7 +44,7 @@ fn an_old_frame_of_a_recycled_segment_is_not_taken_for_a_new_one() {
     let (from, to) = fixture.frame("8", 0);
     let reread = read(&fixture).expect("whole");
     assert_eq!((reread.ids(), reread.found.next_lsn), (vec!["6", "7", "8"], 9));
-    assert!(!reread.found.torn, "nothing was begun behind it");
+    assert_eq!(reread.found.tail, Tail::Open, "nothing was begun behind it");
     let whole = fixture.disk.read_file(&segment_name(3));
     // Torn it goes, alone, and what it left of the first old frame shows none of the others.
     for cut in (from..to).step_by(8) {
@@ -69,5 +72,40 @@ fn each_new_frame_of_a_recycled_segment_can_be_the_last() {
         fixture.frame(id, 0);
         expected.push(id);
         assert_eq!(read(&fixture).expect("whole").ids(), expected);
+    }
+}
+
+/// A bit of each byte, each time another one.
+fn one_of_each_byte(bytes: Range<u64>) -> impl Iterator<Item = u64> {
+    bytes.map(|byte| byte * 8 + byte % 8)
+}
+
+/// Behind a damaged frame stand old ones, and a bit of it is no reason to take it for one of them.
+#[test]
+fn a_damaged_last_frame_of_a_recycled_segment_is_unknown_or_damage() {
+    let mut fixture = recycled();
+    let segment = segment_name(3);
+    let (from, to) = fixture.frame("8", 0);
+    for bit in one_of_each_byte(from..to) {
+        fixture.disk.corrupt(&segment, bit / 8, 1 << (bit % 8));
+        let reread = read(&fixture).expect("nothing shows that it was durable");
+        let tail = reread.found.tail;
+        assert_eq!((reread.ids(), tail), (vec!["6", "7"], Tail::Unknown), "bit {bit}");
+        fixture.disk.corrupt(&segment, bit / 8, 1 << (bit % 8));
+    }
+    fixture.close();
+    assert_eq!(read(&fixture).expect("whole").found.tail, Tail::Closed);
+    for bit in one_of_each_byte(from..to) {
+        fixture.disk.corrupt(&segment, bit / 8, 1 << (bit % 8));
+        let error = read(&fixture).expect_err("the closing frame shows that it was durable");
+        assert!(matches!(error, OpenError::Damaged { offset, .. } if offset == from), "{error}");
+        fixture.disk.corrupt(&segment, bit / 8, 1 << (bit % 8));
+    }
+    for bit in one_of_each_byte(to..to + frame::HEADER_BYTES as u64) {
+        fixture.disk.corrupt(&segment, bit / 8, 1 << (bit % 8));
+        let reread = read(&fixture).expect("nothing is missing");
+        let tail = reread.found.tail;
+        assert_eq!((reread.ids(), tail), (vec!["6", "7", "8"], Tail::Unknown), "bit {bit}");
+        fixture.disk.corrupt(&segment, bit / 8, 1 << (bit % 8));
     }
 }

@@ -7,6 +7,8 @@ use crate::{
     journal::{Position, fixture::FIRST, segment_name},
 };
 
+use crate::open::Tail;
+
 use super::*;
 
 /// Where the journal ends now.
@@ -81,7 +83,7 @@ fn only_what_is_behind_the_point_is_read_and_needed() {
         found.segments.iter().map(|segment| (segment.sequence, segment.slot)).collect();
     assert_eq!(places, [(3, 0), (4, 1)]);
     assert_eq!(found.segments[1].end, fixture.journal.end);
-    assert!(!found.torn && found.unused.is_none());
+    assert!(found.tail != Tail::Unknown && found.unused.is_none());
 
     // What lies before it may be damaged, have gaps, or be gone.
     fixture.disk.corrupt(FIRST, 70, 1);
@@ -183,7 +185,7 @@ fn damage_behind_the_point_is_damage_and_a_torn_tail_is_cut() {
     assert_eq!(from, point.offset);
     fixture.disk.corrupt(FIRST, to - 20, 1);
     let (read, found) = keys(&fixture.disk, &fixture, point).expect("a torn tail");
-    assert!(read.is_empty() && found.torn);
+    assert!(read.is_empty() && found.tail == Tail::Unknown);
     assert_eq!((found.next_lsn, found.segments[0].end), (point.lsn, from));
 }
 
@@ -207,7 +209,7 @@ fn what_is_left_over_from_an_earlier_epoch_is_not_read_at_the_point() {
     assert_eq!((point.offset, point.epoch), (torn_to, 2));
     assert_eq!(mark.position, Position { sequence: 1, offset: torn_to });
     let (read, found) = keys(&fixture.disk, &fixture, point).expect("whole");
-    assert!(read.is_empty() && found.torn, "something lies behind the end");
+    assert!(read.is_empty() && found.tail == Tail::Unknown, "something lies behind the end");
     let careless = ReplayPoint { epoch: 1, ..point };
     let (read, _) = keys(&fixture.disk, &fixture, careless).expect("whole");
     assert_eq!(read, [key("left over")], "it is the epoch that tells");
