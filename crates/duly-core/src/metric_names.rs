@@ -188,8 +188,8 @@ metrics! {
         "Steps of the wall clock against the boot-time clock that were noticed.";
     WATCHDOG_RESTARTS_TOTAL = "duly_watchdog_restarts_total" Counter
         "Loops, calls and deliveries that stood still or broke and were begun again.";
-    POISONED = "duly_poisoned" Gauge
-        "1 after a failed write or fsync; the process must be restarted.";
+    STORE_FAILED = "duly_store_failed" Gauge
+        "1 after a terminal error: the store has ended, and the process exits with code 74.";
     HTTP_REQUESTS_TOTAL = "duly_http_requests_total" Counter ["route": ANY, "status": ANY]
         "HTTP requests answered. Labels: route, status.";
     HTTP_SECONDS = "duly_http_seconds" Histogram ["route": ANY]

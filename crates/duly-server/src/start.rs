@@ -24,7 +24,7 @@ use duly_node::Node;
 use duly_sink::http::HttpSink;
 use duly_store::{Error, Store};
 use duly_store_embedded::{SystemClock, Tail};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{net::TcpListener, sync::watch, time::sleep};
 
 pub use error::StartError;
 
@@ -36,6 +36,9 @@ use crate::{
     serve::{Serving, Settings},
     telemetry::Metrics,
 };
+
+/// How long callers may take the answers of a server whose store has ended.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Namespaces that are counted for the report in one call.
 const NAMESPACES_PAGE: usize = 1_000;
@@ -197,24 +200,37 @@ impl Running {
         self.node.health().waiters
     }
 
-    /// Runs until `signal` is done, then stops.
+    /// Runs until `signal` is done or the store has ended, then stops.
     ///
     /// # Errors
     /// As [`Running::stop`].
     pub async fn wait_for_stop(self, signal: impl Future<Output = ()>) -> Result<(), StartError> {
-        signal.await;
+        tokio::select! {
+            () = signal => {}
+            _ = self.store.ended() => {}
+        }
         self.stop().await
     }
 
-    /// Takes no new connections, drains, closes the store.
+    /// Takes no new connections, drains, closes the store. Where the store has ended there is nothing
+    /// to drain: callers get a moment to take their answers.
     ///
     /// # Errors
-    /// When the store's threads end in a way they should not.
+    /// When the store has ended for good, or its threads end in a way they should not.
     pub async fn stop(self) -> Result<(), StartError> {
-        self.app.stop();
+        let Self { serving, app, node, store, .. } = self;
+        app.stop();
         // Together: a drain answers the lease calls that wait, and so lets connections end.
-        tokio::join!(self.serving.stop(), self.node.drain());
-        self.store.close().await
+        let drained = async { tokio::join!(serving.stop(), node.drain()) };
+        let cut_off = async {
+            store.ended().await;
+            sleep(LAST_ANSWERS).await;
+        };
+        tokio::select! {
+            _ = drained => {}
+            () = cut_off => {}
+        }
+        store.close().await
     }
 }
 

@@ -80,6 +80,7 @@ mod step_back;
 mod stop;
 mod stubs;
 pub(crate) mod survey;
+pub(crate) mod terminal;
 mod time;
 mod view;
 pub(crate) mod work;
@@ -88,6 +89,7 @@ use clock_watch::ClockWatch;
 use leases::Leases;
 use namespaces::Namespaces;
 use space::Space;
+use terminal::Terminal;
 
 /// The state of an open store.
 #[derive(Debug)]
@@ -145,8 +147,10 @@ pub(crate) struct Engine {
     popped: Vec<(u64, PackedKey)>,
     graves: graves::Graves,
     space: Space,
-    /// Set when a write or sync failed: nothing is done any more.
-    poisoned: Option<String>,
+    /// Set when the store has ended for good: nothing is done any more.
+    terminal_error: Option<String>,
+    /// The same, for those who wait for it.
+    terminal: Terminal,
     /// Due retries that wait for the wall clock to reach their due time again, after it stepped
     /// back behind it.
     held_back: BTreeSet<HeldBack>,
@@ -195,8 +199,8 @@ enum Stop {
     Refused(Refusal),
     /// A record that this item needs, and that may be well, cannot be read now; nothing was done.
     Unread(Error),
-    /// A write failed: the store is poisoned.
-    Poisoned,
+    /// The store has ended for good.
+    Terminal,
 }
 
 impl Engine {
@@ -204,7 +208,7 @@ impl Engine {
     pub(crate) fn begin_step(&mut self) {
         self.now = self.read_times();
         self.busy = false;
-        if self.poisoned.is_none() {
+        if self.terminal_error.is_none() {
             self.checkpoint_step();
             // What is written from the last checkpoint on would have to be read back.
             if !self.stopping.is_begun() {
@@ -218,7 +222,7 @@ impl Engine {
     /// Writes what the step appended. Answers what has to be synced. After a failure nothing is
     /// written any more: not even what the disk would take now.
     pub(crate) fn commit(&mut self) -> Result<Option<Mark>, Error> {
-        if let Some(reason) = &self.poisoned {
+        if let Some(reason) = &self.terminal_error {
             return Err(Error::InDoubt { reason: reason.clone() });
         }
         match self.journal.commit(self.now.steady_ms) {
@@ -227,7 +231,7 @@ impl Engine {
                 Ok(Some(mark))
             }
             Ok(None) => self.close_journal(),
-            Err(error) => Err(self.poison(&error)),
+            Err(error) => Err(self.end(&error)),
         }
     }
 
@@ -270,28 +274,26 @@ impl Engine {
         }
     }
 
-    /// Stops for good: what the disk holds is no longer known.
-    pub(crate) fn poison(&mut self, error: &disk::Error) -> Error {
-        self.poison_because(&error.to_string())
+    /// Ends the store for good: the disk may hold a part of what was written last.
+    pub(crate) fn end(&mut self, error: &disk::Error) -> Error {
+        self.end_because(&error.to_string())
     }
 
-    fn poison_because(&mut self, what: &str) -> Error {
-        let reason = format!(
-            "writing to the data directory failed ({what}); the server must be restarted: it \
-             checks what is on disk when it opens"
-        );
-        tracing::error!(%reason, "the store is poisoned");
-        metrics::gauge!(duly_core::metric_names::POISONED).set(1.0);
+    fn end_because(&mut self, what: &str) -> Error {
+        let reason = self.terminal.set(format!(
+            "the store has ended: writing the journal failed ({what}); the server must be \
+             restarted, or the store opened again: recovery checks what is on the disk"
+        ));
         self.backups.fail(&reason);
-        self.poisoned = Some(reason.clone());
+        self.terminal_error = Some(reason.clone());
         let error = Error::InDoubt { reason };
         self.fail_surveys(&error);
         error
     }
 
-    /// Refuses when poisoned.
+    /// Refuses when the store has ended for good.
     pub(crate) fn check_usable(&self) -> Result<(), Error> {
-        match &self.poisoned {
+        match &self.terminal_error {
             None => Ok(()),
             Some(reason) => Err(Error::Unavailable {
                 reason: reason.clone(),
@@ -300,9 +302,14 @@ impl Engine {
         }
     }
 
+    /// Why the store has ended, for those who wait for it.
+    pub(crate) fn terminal(&self) -> Terminal {
+        self.terminal.clone()
+    }
+
     /// Whether there is more to do without waiting for anything.
     pub(crate) const fn is_busy(&self) -> bool {
-        self.busy && self.poisoned.is_none()
+        self.busy && self.terminal_error.is_none()
     }
 
     /// Whether a waiting claimer should look again; answers once.
@@ -340,8 +347,8 @@ impl Engine {
     /// would fill the segment that a failed roll has given a successor, and with that no opening would
     /// find its frames in order.
     fn append(&mut self, namespace: u32, record: &Record) -> Result<Location, Stop> {
-        if self.poisoned.is_some() {
-            return Err(Stop::Poisoned);
+        if self.terminal_error.is_some() {
+            return Err(Stop::Terminal);
         }
         match self.journal.append(namespace, record) {
             Ok(location) => return Ok(location),
@@ -369,8 +376,8 @@ impl Engine {
             return Err(Stop::Refused(space::disk_full()));
         }
         if let Err(error) = self.journal.commit(self.now.steady_ms) {
-            self.poison(&error);
-            return Err(Stop::Poisoned);
+            self.end(&error);
+            return Err(Stop::Terminal);
         }
         if let Err(error) = self.journal.roll(&mut self.files) {
             if error.is_no_space() {
@@ -379,8 +386,8 @@ impl Engine {
                 self.space.note_full(self.now.boot_ms);
                 return Err(Stop::Refused(space::disk_full()));
             }
-            self.poison(&error);
-            return Err(Stop::Poisoned);
+            self.end(&error);
+            return Err(Stop::Terminal);
         }
         self.publish_durable();
         self.space.note_segment();

@@ -19,6 +19,7 @@ use crate::{
         list::Listing,
         settle::{Releasing, Settling},
         survey::Question,
+        terminal::Terminal,
     },
     open::{OpenError, OpenProgress, OpenReport},
     options::Options,
@@ -34,6 +35,7 @@ pub struct EmbeddedStore {
     mode: Mode,
     disk: Arc<dyn Disk>,
     report: OpenReport,
+    terminal: Terminal,
     /// Held by the backup under way.
     backup: Mutex<()>,
     _lock: Lock,
@@ -87,11 +89,13 @@ impl EmbeddedStore {
             inbox: Arc::new(Inbox::new(queue_max)),
             wakeups: Arc::new(watch::Sender::new(0)),
             health: Arc::new(Mutex::new(engine.health())),
+            terminal: engine.terminal(),
         };
         let thread = shell::start(engine, Arc::clone(&disk), segment_bytes, shared.clone())
             .map_err(OpenError::no_thread)?;
+        let terminal = shared.terminal.clone();
         let mode = Mode::Threads { shared, engine: Mutex::new(Some(thread)) };
-        Ok(Self { mode, disk, report, backup: Mutex::new(()), _lock: lock })
+        Ok(Self { mode, disk, report, terminal, backup: Mutex::new(()), _lock: lock })
     }
 
     /// Opens a disk without any thread: each call is carried out, written and synced before it
@@ -105,11 +109,13 @@ impl EmbeddedStore {
         clock: Arc<dyn Clock>,
     ) -> std::result::Result<Self, OpenError> {
         let (engine, report, lock) = open_engine(&disk, options, clock, &mut |_| {})?;
+        let terminal = engine.terminal();
         let engine = Arc::new(Mutex::new(engine));
         Ok(Self {
             mode: Mode::Inline { engine, wakeups: watch::Sender::new(0) },
             disk,
             report,
+            terminal,
             backup: Mutex::new(()),
             _lock: lock,
         })
@@ -118,6 +124,17 @@ impl EmbeddedStore {
     /// What opening found.
     pub const fn report(&self) -> OpenReport {
         self.report
+    }
+
+    /// Waits until the store has ended for good and returns why: an error may have left a part of a
+    /// write in the journal, or the engine met an internal error. Never done if the store is closed
+    /// before.
+    ///
+    /// Every call fails from then on. Nothing that was acknowledged is lost: [`close`](Self::close)
+    /// the store, drop it and open the directory again. Recovery rewrites what may not have reached
+    /// the disk before it trusts it.
+    pub fn ended(&self) -> impl Future<Output = String> + Send + 'static {
+        self.terminal.wait()
     }
 
     /// Finishes what was asked, ends the journal with a closing frame, takes a last checkpoint and
@@ -240,7 +257,7 @@ fn settle_down(engine: &mut Engine) -> Result<()> {
 fn write_durably(engine: &mut Engine) -> Result<()> {
     if let Some(mark) = engine.commit()? {
         if let Err(error) = mark.file.sync_data() {
-            return Err(engine.poison(&error));
+            return Err(engine.end(&error));
         }
         engine.synced(mark.lsn, mark.position);
     }
@@ -417,6 +434,10 @@ impl Store for EmbeddedStore {
             Mode::Threads { shared, .. } => shared.wakeups.subscribe(),
             Mode::Inline { wakeups, .. } => wakeups.subscribe(),
         }
+    }
+
+    fn terminal_error(&self) -> Option<String> {
+        self.terminal.get()
     }
 
     fn health(&self) -> Health {

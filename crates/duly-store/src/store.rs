@@ -163,6 +163,12 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// How the store feels; answers at once, also while it is busy. Counts may be some seconds old.
     fn health(&self) -> Health;
 
+    /// Returns why the store has ended for good, if it has: every call fails until it is opened again.
+    /// A store that other processes keep does not end.
+    fn terminal_error(&self) -> Option<String> {
+        None
+    }
+
     /// Where several nodes share this store: how they find each other. `None` for a store that belongs
     /// to one process.
     fn deployment(&self) -> Option<&dyn Deployment> {

@@ -17,6 +17,8 @@ use crate::output::{
 const FAILED: u8 = 1;
 /// Exit code of what was typed wrong.
 const USAGE: u8 = 2;
+/// Exit code of a server whose store has ended: `EX_IOERR` of `sysexits.h`.
+const STORE_ENDED: u8 = 74;
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub(crate) enum Failure {
         /// For people.
         message: String,
     },
+    /// The store of a server has ended for this reason, which is logged and not printed.
+    StoreEnded(String),
     /// Nobody reads the output any more: not an error.
     OutputClosed,
 }
@@ -85,8 +89,10 @@ impl Failure {
 
     /// Prints the message and names the exit code.
     pub(crate) fn report(self, reader: Reader) -> ExitCode {
-        if matches!(self, Self::OutputClosed) {
-            return ExitCode::SUCCESS;
+        match self {
+            Self::OutputClosed => return ExitCode::SUCCESS,
+            Self::StoreEnded(_) => return ExitCode::from(STORE_ENDED),
+            _ => {}
         }
         let screen = Screen::stderr();
         let text = match reader {
@@ -106,6 +112,7 @@ impl Failure {
         match self {
             Self::Usage(message) => format!("{message}\n\nFor more information, try '--help'."),
             Self::Failed { message, .. } | Self::Refused { message, .. } => message.clone(),
+            Self::StoreEnded(reason) => reason.clone(),
             Self::OutputClosed => String::new(),
         }
     }
@@ -116,6 +123,7 @@ impl Failure {
             Self::Refused { problem, .. } => return text::one_line(problem),
             Self::Usage(message) => ("usage", "It was typed wrong", message.as_str()),
             Self::Failed { code, message } => (*code, "It failed", message.as_str()),
+            Self::StoreEnded(reason) => ("failed", "The store has ended", reason.as_str()),
             Self::OutputClosed => ("failed", "It failed", ""),
         };
         let document = Document { code, title, detail };

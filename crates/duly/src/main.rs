@@ -8,9 +8,10 @@
 //!                                                └─► duly-server, duly-store-embedded: in process
 //! ```
 //!
-//! * It promises: what was typed wrong exits 2, what was refused or failed exits 1, each with one
-//!   message that says what to do, as JSON where JSON was asked for; everything else exits 0. A
-//!   closed pipe ends it quietly. Nothing that comes from elsewhere drives the terminal.
+//! * It promises: what was typed wrong exits 2, what was refused or failed exits 1, a server whose store
+//!   has ended exits 74, each with one message that says what to do, as JSON where JSON was asked
+//!   for; everything else exits 0. A closed pipe ends it quietly. Nothing that comes from elsewhere
+//!   drives the terminal.
 //! * It refuses to hold logic: what a timer is stands in `duly-core`, what a server is in
 //!   `duly-server`.
 //!

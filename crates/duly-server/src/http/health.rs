@@ -1,4 +1,4 @@
-//! `GET /healthz` (the process lives) and `GET /readyz` (it can work, or says why not).
+//! `GET /healthz` (the process is to go on) and `GET /readyz` (it can work, or says why not).
 
 use std::time::Duration;
 
@@ -16,14 +16,25 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 /// When a service that cannot work may be asked again.
 const ASK_AGAIN: Millis = Millis::from_secs(1);
 
-/// Whether the process lives.
+/// Whether the process is to go on; not when its store has ended, until it is started again.
 #[utoipa::path(
     get,
     path = "/healthz",
     tag = "service",
-    responses((status = 200, description = "It lives.", body = ReadinessOut))
+    responses(
+        (status = 200, description = "It lives.", body = ReadinessOut),
+        (status = 503, description = "Its store has ended: start it again.", body = ReadinessOut)
+    )
 )]
-pub(crate) async fn healthz() -> Result<Response, Problem> {
+pub(crate) async fn healthz(State(app): State<App>) -> Result<Response, Problem> {
+    match app.store().terminal_error() {
+        None => alive().await,
+        Some(reason) => not_ready("failed", vec![reason], None),
+    }
+}
+
+/// Answers that the process lives, before there is a store.
+pub(super) async fn alive() -> Result<Response, Problem> {
     let status = "alive";
     answer::ok(&ReadinessOut { status, ..ReadinessOut::default() })
 }

@@ -44,7 +44,7 @@ pub(crate) struct Opening {
 /// Everything that is answered while the store opens.
 pub(crate) fn router(opening: Opening) -> Router {
     Router::new()
-        .route("/healthz", routing::get(health::healthz))
+        .route("/healthz", routing::get(health::alive))
         .route("/readyz", routing::get(readyz))
         .route("/metrics", routing::get(scrape))
         .route("/openapi.json", routing::get(openapi::openapi))

@@ -12,6 +12,11 @@ use crate::config::{Origin, StoreUrl};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// The store of a server that ran has ended for good: see [`EmbeddedStore::ended`].
+    ///
+    /// [`EmbeddedStore::ended`]: duly_store_embedded::EmbeddedStore::ended
+    #[error("{0}")]
+    StoreEnded(String),
     /// The port cannot be had.
     #[error("cannot listen on {address} (server.listen, from {origin}): {source}{}", hint(source))]
     Listen {

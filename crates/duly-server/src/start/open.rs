@@ -95,10 +95,22 @@ impl Opened {
         }
     }
 
+    /// Waits until the store has ended for good and returns why. What nodes share does not end.
+    pub(super) async fn ended(&self) -> String {
+        match self {
+            Self::Embedded(store) => store.ended().await,
+            Self::Shared(..) => std::future::pending().await,
+        }
+    }
+
     /// Ends it. What other nodes share goes on; its connections end with the process.
     pub(super) async fn close(self) -> Result<(), StartError> {
         match self {
-            Self::Embedded(store) => Ok(task::spawn_blocking(move || store.close()).await?),
+            Self::Embedded(store) => {
+                let closes = Arc::clone(&store);
+                task::spawn_blocking(move || closes.close()).await?;
+                store.terminal_error().map_or(Ok(()), |reason| Err(StartError::StoreEnded(reason)))
+            }
             Self::Shared(store, _) => {
                 drop(store);
                 Ok(())

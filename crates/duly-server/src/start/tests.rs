@@ -5,7 +5,10 @@
 use std::{net::SocketAddr, sync::mpsc, time::Duration};
 
 use duly_proto::v1::{GetClusterRequest, cluster_client::ClusterClient};
-use duly_store_embedded::{OpenError, OpenProgress};
+use duly_store_embedded::{
+    EmbeddedStore, OpenError, OpenProgress,
+    disk::{Fault, SimDisk},
+};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -28,6 +31,8 @@ struct Bench {
 enum Tell {
     Progress(OpenProgress),
     Open,
+    /// On another disk.
+    OpenOn(SimDisk),
     Fail,
 }
 
@@ -55,6 +60,9 @@ impl Bench {
                 match told.recv().unwrap() {
                     Tell::Progress(how_far) => progress(how_far),
                     Tell::Open => return open::directory(path, options, clock, progress),
+                    Tell::OpenOn(disk) => {
+                        return EmbeddedStore::open(Arc::new(disk), options, clock, progress);
+                    }
                     Tell::Fail => return Err(OpenError::Unwritable("a planted fault".into())),
                 }
             }
@@ -202,6 +210,37 @@ async fn a_start_that_is_given_up_while_the_store_opens_frees_the_port() {
     assert!(starting.await.unwrap_err().is_cancelled());
     is_freed(address).await;
     tell.send(Tell::Fail).unwrap();
+}
+
+#[tokio::test]
+async fn a_server_whose_store_has_ended_is_not_alive_and_stops_by_itself() {
+    let bench = Bench::start().await;
+    let disk = SimDisk::new(1);
+    bench.tell.send(Tell::OpenOn(disk.clone())).unwrap();
+    let address = bench.address;
+    let running = bench.starting.await.unwrap().unwrap();
+    let ask = async |method, path| {
+        call(&mut TcpStream::connect(address).await.unwrap(), address, method, path).await
+    };
+    let (head, _) = ask("GET", "/healthz").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+
+    disk.plan(Fault::ErrorAtSync(1));
+    let (head, problem) = ask("POST", TIMERS).await;
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    assert_eq!(problem["code"], "aborted");
+    let (head, health) = ask("GET", "/healthz").await;
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    assert_eq!(health["status"], "failed");
+    let reason = health["reasons"][0].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("the store has ended: "), "{reason}");
+    let (_, ready) = ask("GET", "/readyz").await;
+    assert_eq!(ready["reasons"][0], reason.as_str());
+
+    let never = std::future::pending();
+    let ended = running.wait_for_stop(never).await.unwrap_err();
+    assert!(matches!(&ended, StartError::StoreEnded(why) if *why == reason), "{ended}");
+    is_freed(address).await;
 }
 
 async fn is_freed(address: SocketAddr) {

@@ -89,7 +89,7 @@ fn describe() {
         }
         begin_at_zero(metric);
     }
-    gauge!(names::POISONED).set(0.0);
+    gauge!(names::STORE_FAILED).set(0.0);
 }
 
 /// A counter that appears with its first count has never grown, as Prometheus sees it: an alert on

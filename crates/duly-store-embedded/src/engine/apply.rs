@@ -82,8 +82,8 @@ impl Engine {
             Ok(outcome) => outcome.answering(answer),
             Err(Stop::Refused(refusal)) => Outcome::Refused(refusal),
             Err(Stop::Unread(error)) => Outcome::Failed(error),
-            Err(Stop::Poisoned) => Outcome::Failed(duly_store::Error::InDoubt {
-                reason: self.poisoned.clone().unwrap_or_else(|| "a write failed".into()),
+            Err(Stop::Terminal) => Outcome::Failed(duly_store::Error::InDoubt {
+                reason: self.terminal_error.clone().unwrap_or_else(|| "a write failed".into()),
             }),
         }
     }

@@ -64,9 +64,9 @@ impl Engine {
             };
             for kind in [Kind::First, Kind::Retry] {
                 let taken = self.claim_kind(number, lane, kind, request, &mut room, &mut claimed);
-                // What was granted before a full disk is handed out; a poisoned store hands out
+                // What was granted before a full disk is handed out; a store that has ended hands out
                 // nothing.
-                if taken.is_err() && (self.poisoned.is_some() || claimed.firings.is_empty()) {
+                if taken.is_err() && (self.terminal_error.is_some() || claimed.firings.is_empty()) {
                     return taken.map(|()| claimed);
                 }
             }
@@ -317,7 +317,7 @@ impl Engine {
                 retry_after: duly_core::Millis::from_secs(1),
             },
             Stop::Unread(error) => error,
-            Stop::Poisoned => self
+            Stop::Terminal => self
                 .check_usable()
                 .err()
                 .unwrap_or_else(|| Error::InDoubt { reason: "a write failed".into() }),

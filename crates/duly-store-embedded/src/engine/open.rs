@@ -26,7 +26,7 @@ use crate::{
     runs,
 };
 
-use super::{Engine, Stop, space::Space, work::Pace};
+use super::{Engine, Stop, space::Space, terminal::Terminal, work::Pace};
 
 impl Engine {
     /// Opens the store on `disk`, which the caller has locked. Nothing is written until all of it
@@ -109,7 +109,8 @@ impl Engine {
             popped: Vec::new(),
             graves: super::graves::Graves::default(),
             space: Space::default(),
-            poisoned: None,
+            terminal_error: None,
+            terminal: Terminal::default(),
             held_back: BTreeSet::new(),
             aside: super::aside::Aside::default(),
             retry_due_max_ms: 0,
@@ -200,7 +201,7 @@ impl Engine {
 
     /// Refuses the opening when something could not be written.
     fn check_writable(&self) -> Result<(), OpenError> {
-        match &self.poisoned {
+        match &self.terminal_error {
             None => Ok(()),
             Some(reason) => Err(OpenError::Unwritable(reason.clone())),
         }
@@ -238,7 +239,7 @@ impl Engine {
                 OpenError::Unwritable(match stop {
                     Stop::Refused(refusal) => refusal.to_string(),
                     Stop::Unread(error) => error.to_string(),
-                    Stop::Poisoned => self.poisoned.clone().unwrap_or_default(),
+                    Stop::Terminal => self.terminal_error.clone().unwrap_or_default(),
                 })
             })?;
         }

@@ -75,7 +75,7 @@ impl Engine {
             oldest_ms.map(|at| Millis::from_ms(self.now.wall_ms.saturating_sub(at)));
         health.audit_findings = self.auditor.findings;
         health.audited_at = self.auditor.audited_at;
-        health.not_ready.extend(self.poisoned.clone());
+        health.not_ready.extend(self.terminal_error.clone());
         health.not_ready.extend(self.low_space().map(str::to_owned));
         health.not_ready.extend(self.clock_reason());
         health

@@ -408,6 +408,6 @@ fn again_after_ms(written: &Result<(), Stop>) -> Option<u64> {
     match written {
         Err(Stop::Refused(_)) => Some(AGAIN_MS),
         Err(Stop::Unread(_)) => Some(aside::LATER_MS),
-        Ok(()) | Err(Stop::Poisoned) => None,
+        Ok(()) | Err(Stop::Terminal) => None,
     }
 }

@@ -78,8 +78,9 @@ impl Engine {
         self.pace = pace;
     }
 
-    /// The work that was handed over since the last call.
+    /// Returns the work that was handed over since the last call; none of a store that has ended.
     pub(crate) fn take_work(&mut self) -> Vec<Work> {
-        std::mem::take(&mut self.outbox.0)
+        let work = std::mem::take(&mut self.outbox.0);
+        if self.terminal_error.is_some() { Vec::new() } else { work }
     }
 }

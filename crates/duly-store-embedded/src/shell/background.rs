@@ -4,6 +4,7 @@
 use std::{
     sync::{
         Arc,
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, Sender},
     },
     thread::{self, JoinHandle},
@@ -16,14 +17,21 @@ use super::{Answer, Inbox};
 /// A handle of the thread.
 pub(super) struct Background {
     work: Option<Sender<Work>>,
+    /// Set when work that was not begun is not wanted any more.
+    is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Background {
     pub(super) fn start(inbox: Arc<Inbox>) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::channel::<Work>();
+        let is_over = Arc::<AtomicBool>::default();
+        let skips = Arc::clone(&is_over);
         let thread = thread::Builder::new().name("duly-background".into()).spawn(move || {
             for work in receiver {
+                if skips.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let sequel = work();
                 inbox.push_always(Box::new(move |engine| {
                     sequel(engine);
@@ -31,7 +39,7 @@ impl Background {
                 }));
             }
         })?;
-        Ok(Self { work: Some(sender), thread: Some(thread) })
+        Ok(Self { work: Some(sender), is_over, thread: Some(thread) })
     }
 
     /// Queues a piece of work. One that finds the thread gone is dropped: a panic in it was logged,
@@ -57,5 +65,13 @@ impl Background {
         {
             tracing::error!("the background thread panicked");
         }
+    }
+}
+
+/// After a panic of the engine too: what opens the directory next must be alone with its files.
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.stop();
     }
 }

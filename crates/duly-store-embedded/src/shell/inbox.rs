@@ -57,7 +57,7 @@ pub(super) struct Intake {
     closed_told: bool,
     /// Requests that the engine thread holds.
     held: usize,
-    abandoned: bool,
+    abandoned: Option<Error>,
 }
 
 /// The queue, bounded.
@@ -82,6 +82,9 @@ impl Inbox {
     /// Queues a request; hands back the reason when it cannot.
     pub(crate) fn push(&self, request: Request) -> Result<()> {
         let mut state = self.state.lock();
+        if let Some(error) = &state.abandoned {
+            return Err(error.clone());
+        }
         if state.closed {
             return Err(closed());
         }
@@ -100,7 +103,7 @@ impl Inbox {
     /// Queues a request whatever the length of the queue: for what returns room.
     pub(crate) fn push_always(&self, call: Call) {
         let mut state = self.state.lock();
-        if state.abandoned {
+        if state.abandoned.is_some() {
             return;
         }
         state.requests.push_back(Request::Call(call));
@@ -111,17 +114,17 @@ impl Inbox {
     /// Queues the slices of a list that was begun.
     pub(crate) fn push_list(&self, listing: Box<Listing>, reply: oneshot::Sender<Result<Page>>) {
         let mut state = self.state.lock();
-        if state.abandoned {
+        if state.abandoned.is_some() {
             return;
         }
         state.requests.push_back(Request::List { listing, reply });
     }
 
-    /// The engine thread has ended: nobody will take anything any more.
-    pub(super) fn abandon(&self) {
+    /// Refuses everything from now on, with this error: the engine thread has ended.
+    pub(super) fn abandon(&self, error: Error) {
         let mut state = self.state.lock();
         state.closed = true;
-        state.abandoned = true;
+        state.abandoned = Some(error);
         let left = std::mem::take(&mut state.requests);
         drop(state);
         drop(left);
@@ -177,7 +180,7 @@ impl Inbox {
             failed: state.failed.take(),
             closed: state.closed,
             closed_told: true,
-            abandoned: false,
+            abandoned: None,
         }
     }
 }

@@ -7,14 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use duly_core::metric_names;
+use duly_core::{Millis, metric_names};
 use duly_store::{Error, Health};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
     disk::{self, Disk},
-    engine::{Engine, work::Pace},
+    engine::{Engine, terminal::Terminal, work::Pace},
     journal,
 };
 
@@ -54,6 +54,7 @@ pub(crate) struct Shared {
     /// Grows when something may have become claimable earlier than was said.
     pub(crate) wakeups: Arc<watch::Sender<u64>>,
     pub(crate) health: Arc<Mutex<Health>>,
+    pub(crate) terminal: Terminal,
 }
 
 /// Starts the threads over an opened engine.
@@ -64,55 +65,80 @@ pub(crate) fn start(
     shared: Shared,
 ) -> std::io::Result<JoinHandle<()>> {
     let syncer = Arc::new(Syncer::default());
-    let sync_thread = {
-        let (syncer, inbox) = (Arc::clone(&syncer), Arc::clone(&shared.inbox));
-        thread::Builder::new().name("duly-sync".into()).spawn(move || {
-            let panic_watch = SyncWatch { syncer: &syncer, inbox: &inbox };
-            syncer.run(&inbox);
-            drop(panic_watch);
-        })?
-    };
+    let sync_thread = SyncThread::start(&syncer, &shared.inbox)?;
     engine.set_pace(Pace::BytesPerSecond(BACKGROUND_BYTES_PER_SECOND));
     let background = Background::start(Arc::clone(&shared.inbox))?;
     thread::Builder::new().name("duly-engine".into()).spawn(move || {
-        let _watch = EngineWatch { shared: shared.clone(), syncer: Arc::clone(&syncer) };
+        let _watch = EngineWatch { shared: shared.clone() };
         let spare = SpareWriter::new(disk, segment_bytes, Arc::clone(&shared.inbox));
         let mut shell = Shell {
             engine,
             shared,
-            syncer: Arc::clone(&syncer),
+            syncer,
             work: Turns::default(),
             lists: VecDeque::new(),
             health_at: Instant::now(),
             health_stale: false,
             spare,
             background,
+            _sync_thread: sync_thread,
         };
         shell.run();
         shell.background.stop();
-        syncer.stop();
-        if sync_thread.join().is_err() {
-            tracing::error!("the syncing thread panicked");
-        }
-        shell.spare.stop();
     })
 }
 
-/// Lets nobody wait for an engine that is gone, in order or by a panic.
+/// Refuses what comes when the engine thread is gone; a panic of it ends the store as a failed write
+/// does.
 struct EngineWatch {
     shared: Shared,
-    syncer: Arc<Syncer>,
 }
 
 impl Drop for EngineWatch {
     fn drop(&mut self) {
-        self.shared.inbox.abandon();
+        let Shared { inbox, health, terminal, .. } = &self.shared;
+        let panicked = || thread::panicking().then(|| PANICKED.to_owned());
+        let Some(reason) = terminal.get().or_else(panicked) else {
+            inbox.abandon(super::closed());
+            return;
+        };
+        // Before the terminal error is told: what is asked after that is answered with it.
+        let retry_after = Millis::from_secs(10);
+        inbox.abandon(Error::Unavailable { reason: reason.clone(), retry_after });
         if thread::panicking() {
-            let reason = "the engine stopped after an internal error (see the log); restart the \
-                          server";
-            tracing::error!("{reason}");
-            self.shared.health.lock().not_ready.push(reason.to_owned());
-            self.syncer.stop();
+            health.lock().not_ready.push(terminal.set(reason));
+        }
+    }
+}
+
+const PANICKED: &str = "the store has ended: its engine met an internal error (a panic, see the \
+                        log); the server must be restarted, or the store opened again";
+
+/// The thread that syncs. Dropped, also by a panic of the engine, it ends.
+struct SyncThread {
+    syncer: Arc<Syncer>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SyncThread {
+    fn start(syncer: &Arc<Syncer>, inbox: &Arc<Inbox>) -> std::io::Result<Self> {
+        let (syncs, inbox) = (Arc::clone(syncer), Arc::clone(inbox));
+        let thread = thread::Builder::new().name("duly-sync".into()).spawn(move || {
+            let panic_watch = SyncWatch { syncer: &syncs, inbox: &inbox };
+            syncs.run(&inbox);
+            drop(panic_watch);
+        })?;
+        Ok(Self { syncer: Arc::clone(syncer), thread: Some(thread) })
+    }
+}
+
+impl Drop for SyncThread {
+    fn drop(&mut self) {
+        self.syncer.stop();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the syncing thread panicked");
         }
     }
 }
@@ -148,6 +174,8 @@ struct Shell {
     health_stale: bool,
     spare: SpareWriter,
     background: Background,
+    /// Behind the others: what they still wait for may need a sync.
+    _sync_thread: SyncThread,
 }
 
 /// Answers of one step, by when they may leave.
@@ -215,7 +243,7 @@ impl Shell {
             self.engine.synced(lsn, position);
         }
         if let Some(error) = intake.failed {
-            drop(self.engine.poison(&error));
+            drop(self.engine.end(&error));
         }
         for request in intake.requests {
             match request {

@@ -81,6 +81,13 @@ impl SpareWriter {
     }
 }
 
+/// After a panic of the engine too, as [`super::background::Background`].
+impl Drop for SpareWriter {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 impl AtWork {
     fn tell(&mut self, filled_bytes: u64) {
         self.told_bytes = filled_bytes;

@@ -73,7 +73,7 @@ impl Drop for Held<'_> {
                 Answer::Now(Box::new(|_| {}))
             })),
             Mode::Inline { engine, wakeups } => {
-                // A store that is poisoned gives nothing back.
+                // A store that has ended gives nothing back.
                 let unpin = |engine: &mut Engine| {
                     engine.unpin();
                     Ok(())

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The store has failed for good: every call says so, and so does its health.
-fn assert_poisoned(stage: &Stage) {
+fn assert_ended(stage: &Stage) {
     let store = stage.store();
     let steps = [
         Step::Apply("shop", vec![schedule("later", 10, 10)]),
@@ -36,7 +36,7 @@ fn assert_poisoned(stage: &Stage) {
 }
 
 /// `fails` at the next change; nothing of it is acknowledged, ever, though the disk heals at once.
-fn poisons(shell: Shell, fails: Rule, operations: Vec<duly_store::Operation>) {
+fn ends(shell: Shell, fails: Rule, operations: Vec<duly_store::Operation>) {
     let shown = format!("{shell:?} {fails:?}");
     let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(3)));
     stage.take(&Step::Put("shop", Box::new(settings())));
@@ -53,7 +53,7 @@ fn poisons(shell: Shell, fails: Rule, operations: Vec<duly_store::Operation>) {
         Err(other) => panic!("{shown}: {other}"),
     }
     stage.disk.heal();
-    assert_poisoned(&stage);
+    assert_ended(&stage);
     for _ in 0..3 {
         stage.restart_killed();
         let found = Snapshot::of(stage.store());
@@ -80,14 +80,14 @@ fn one() -> Vec<duly_store::Operation> {
 #[test]
 fn p1_a_failed_sync_acknowledges_nobody_and_stops_the_store() {
     for shell in [Shell::Inline, Shell::Threads] {
-        poisons(shell, rule(Operation::Sync, ".log", 0), one());
+        ends(shell, rule(Operation::Sync, ".log", 0), one());
     }
 }
 
 #[test]
 fn p1_a_failed_write_acknowledges_nobody_and_stops_the_store() {
     for shell in [Shell::Inline, Shell::Threads] {
-        poisons(shell, rule(Operation::Write, ".log", 0), one());
+        ends(shell, rule(Operation::Write, ".log", 0), one());
     }
 }
 
@@ -97,12 +97,12 @@ fn p1_any_failure_within_a_roll_stops_the_store() {
         for operation in [Operation::Write, Operation::Sync] {
             // The frame before the roll; the old segment; the new one's header or first frame.
             for after in 0..2 {
-                poisons(shell, rule(operation, ".log", after), many());
+                ends(shell, rule(operation, ".log", after), many());
             }
         }
-        poisons(shell, rule(Operation::SyncDir, "journal", 0), many());
-        poisons(shell, rule(Operation::Rename, ".log", 0), many());
-        poisons(shell, rule(Operation::Open, "002.log", 0), many());
+        ends(shell, rule(Operation::SyncDir, "journal", 0), many());
+        ends(shell, rule(Operation::Rename, ".log", 0), many());
+        ends(shell, rule(Operation::Open, "002.log", 0), many());
     }
 }
 
@@ -110,8 +110,8 @@ fn p1_any_failure_within_a_roll_stops_the_store() {
 fn p1_a_sync_that_finds_no_room_is_a_failed_sync() {
     for shell in [Shell::Inline, Shell::Threads] {
         let full = Rule { answers: Answers::Full, ..rule(Operation::Sync, ".log", 0) };
-        poisons(shell, full.clone(), one());
-        poisons(shell, full, many());
+        ends(shell, full.clone(), one());
+        ends(shell, full, many());
     }
 }
 
@@ -154,7 +154,7 @@ fn p1_nothing_is_written_behind_a_failed_roll_by_the_rest_of_a_pass() {
         break_rolls(&stage.disk, 0);
         stage.clock.advance(Millis::from_secs(3_600));
         stage.attempt(&Step::Tick).ok();
-        stage.attempt(&Step::Apply("shop", one())).expect_err("it is poisoned");
+        stage.attempt(&Step::Apply("shop", one())).expect_err("it has ended");
         let times_left = stage.disk.times_left();
         stage.restart_killed();
         assert_all_there(&stage);

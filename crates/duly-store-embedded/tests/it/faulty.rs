@@ -12,7 +12,9 @@ use std::{
     },
 };
 
-use duly_store_embedded::disk::{Disk, Error, File, Lock, Operation, Punched, SimDisk, Space};
+use duly_store_embedded::disk::{
+    Disk, Error, Fault, File, Lock, Operation, Punched, SimDisk, Space,
+};
 use parking_lot::Mutex;
 
 /// What an operation answers instead of being done.
@@ -24,6 +26,10 @@ pub(crate) enum Answers {
     Full,
     /// EMFILE.
     TooManyFiles,
+    /// EINTR.
+    Interrupted,
+    /// Nothing: the thread panics.
+    Panics,
     /// Other bytes than are there; of reads only.
     Garbled,
 }
@@ -37,6 +43,10 @@ impl Answers {
             Self::Broken | Self::Garbled => {
                 Error::Io { operation, name, source: io::Error::from_raw_os_error(5) }
             }
+            Self::Interrupted => {
+                Error::Io { operation, name, source: io::Error::from_raw_os_error(4) }
+            }
+            Self::Panics => panic!("the test wants a panic at {operation} {name}"),
         }
     }
 }
@@ -118,6 +128,23 @@ impl FaultyDisk {
         None
     }
 
+    /// Syncs. One that fails gives up what it should have made durable, as Linux does; one that had no
+    /// file descriptor was not begun.
+    fn sync(
+        &self,
+        checked: Result<(), Error>,
+        sync: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if let Err(error) = checked {
+            if !matches!(error, Error::TooManyFiles { .. }) {
+                self.sim.plan(Fault::ErrorAtSync(1));
+                sync().expect_err("it was planned");
+            }
+            return Err(error);
+        }
+        sync()
+    }
+
     fn wrap(&self, file: Arc<dyn File>) -> Arc<dyn File> {
         Arc::new(FaultyFile { file, disk: self.clone() })
     }
@@ -155,8 +182,8 @@ impl Disk for FaultyDisk {
     }
 
     fn sync_dir(&self, dir: &str) -> Result<(), Error> {
-        self.check(Operation::SyncDir, dir)?;
-        self.sim.sync_dir(dir)
+        let checked = self.check(Operation::SyncDir, dir);
+        self.sync(checked, || self.sim.sync_dir(dir))
     }
 
     fn space(&self) -> Result<Space, Error> {
@@ -203,13 +230,13 @@ impl File for FaultyFile {
     }
 
     fn sync_data(&self) -> Result<(), Error> {
-        self.disk.check(Operation::Sync, self.name())?;
-        self.file.sync_data()
+        let checked = self.disk.check(Operation::Sync, self.name());
+        self.disk.sync(checked, || self.file.sync_data())
     }
 
     fn sync_all(&self) -> Result<(), Error> {
-        self.disk.check(Operation::Sync, self.name())?;
-        self.file.sync_all()
+        let checked = self.disk.check(Operation::Sync, self.name());
+        self.disk.sync(checked, || self.file.sync_all())
     }
 
     fn len(&self) -> Result<u64, Error> {

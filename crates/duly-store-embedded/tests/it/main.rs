@@ -21,6 +21,7 @@ mod closing;
 mod conformance;
 mod crash_points;
 mod downtime;
+mod ended;
 mod enospc;
 mod failed_disk;
 mod faulty;

@@ -12,7 +12,7 @@ use duly_store_embedded::{
 use crate::{
     faulty::FaultyDisk,
     harness::Shell,
-    steps::{Answer, Step, Tokens, perform},
+    steps::{Answer, Step, Tokens, perform, wait},
     twins::small,
 };
 
@@ -64,6 +64,18 @@ impl Stage {
 
     pub(crate) fn store(&self) -> &dyn Store {
         self.store.as_ref().expect("a store is open between restarts")
+    }
+
+    /// Closes the store and opens it again in the same process: what the disk holds in memory stays.
+    pub(crate) fn reopen(&mut self) {
+        self.store = None;
+        self.open();
+    }
+
+    /// The error that ended the store, when it has.
+    pub(crate) fn ended(&self) -> String {
+        let store = self.store.as_ref().expect("a store is open between restarts");
+        wait(store.ended())
     }
 
     /// Takes a step, if the store can.

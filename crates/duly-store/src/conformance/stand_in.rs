@@ -103,6 +103,9 @@ impl<T: StandIn> Store for T {
     fn health(&self) -> Health {
         self.behind().health()
     }
+    fn terminal_error(&self) -> Option<String> {
+        self.behind().terminal_error()
+    }
     fn deployment(&self) -> Option<&dyn Deployment> {
         StandIn::deployment(self)
     }

@@ -34,6 +34,9 @@ Refused or failed.
 .TP
 2
 Typed wrong: nothing was sent.
+.TP
+74
+duly serve: the store has ended; the last line of the log says why.
 .SH ENVIRONMENT
 .TP
 DULY_SERVER

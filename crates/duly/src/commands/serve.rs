@@ -1,13 +1,14 @@
 //! `duly serve`: runs a server until it is told to stop.
 //!
 //! The first SIGINT or SIGTERM lets requests and attempts finish and exits 0; a second one exits
-//! at once, which loses nothing that was acknowledged. What it says to the person who started it
+//! at once, which loses nothing that was acknowledged. When the store has ended it exits with a code
+//! of its own, for its supervisor to start it again. What it says to the person who started it
 //! goes to stdout, logs go to stderr.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use duly_server::{
-    StartReport,
+    StartError, StartReport,
     config::{self, Config, Flag, Source},
     telemetry::logging,
 };
@@ -23,6 +24,8 @@ use crate::{
 
 /// Exit code of a server that was told to stop twice.
 const STOPPED_AT_ONCE: i32 = 1;
+/// How long tasks may take to end when the store has ended.
+const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
 /// Open files that are no connections: standard ones, the runtime's, and a small store's.
 const FILES_BESIDES: u64 = 256;
 
@@ -57,6 +60,12 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
         .build()
         .map_err(|error| Failure::new(format_args!("cannot start: {error}")))?;
     let outcome = runtime.block_on(serve(config, printer));
+    if let Err(Failure::StoreEnded(reason)) = &outcome {
+        // The cause is the last line: nothing else runs that could log.
+        runtime.shutdown_timeout(TASKS_END_WITHIN);
+        tracing::error!("{reason}");
+        return outcome;
+    }
     // A store that is being opened is not waited for: it is cut off as by a crash, which is safe.
     runtime.shutdown_background();
     outcome
@@ -113,14 +122,19 @@ async fn serve(config: Config, printer: Printer) -> Outcome {
     // A closed stdout is no reason to stop serving.
     let document = document(running.report()).to_string();
     printer.document(&document, || Ok(opening(running.report()))).ok();
-    stop.requested().await;
-    tracing::info!("stopping; a second signal stops at once");
-    tokio::spawn(async move {
+    let told_to_stop = async move {
         stop.requested().await;
-        tracing::warn!("stopped at once; unfinished attempts will be made again");
-        std::process::exit(STOPPED_AT_ONCE);
-    });
-    running.stop().await.map_err(Failure::new)
+        tracing::info!("stopping; a second signal stops at once");
+        tokio::spawn(async move {
+            stop.requested().await;
+            tracing::warn!("stopped at once; unfinished attempts will be made again");
+            std::process::exit(STOPPED_AT_ONCE);
+        });
+    };
+    running.wait_for_stop(told_to_stop).await.map_err(|error| match error {
+        StartError::StoreEnded(reason) => Failure::StoreEnded(reason),
+        error => Failure::new(error),
+    })
 }
 
 /// The signals that stop a server.

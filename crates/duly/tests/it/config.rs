@@ -218,6 +218,11 @@ fn the_systemd_unit_calls_commands_that_exist_and_waits_for_a_drain() {
         }
         run(&args).ok();
     }
+    for (unit, name) in [(&unit, "duly"), (&page("../../deploy/duly-node.service"), "duly-node")] {
+        for line in ["StartLimitIntervalSec=0", "Restart=on-failure", "RestartSec=5"] {
+            assert!(unit.lines().any(|known| known == line), "{name}: it starts again: {line}");
+        }
+    }
     let stop_s: u64 = value("TimeoutStopSec=").parse().expect("seconds");
     let shown = run(&["config", "show"]).ok();
     assert!(shown.contains("within = \"25s\"") && stop_s > 2 * 25, "{stop_s}: {shown}");

@@ -8,9 +8,9 @@ use std::{
     time::SystemTime,
 };
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 
-use crate::harness::{Process, Server, duly, run, text};
+use crate::harness::{Process, Ran, Server, duly, run, text};
 
 #[test]
 fn it_says_where_it_listens_where_the_data_is_and_what_is_pending() {
@@ -96,6 +96,39 @@ fn after_kill_9_every_acknowledged_timer_is_there() {
     assert_eq!(server.json(&["get", "n", "gone"])["state"], "cancelled");
     let leased = server.json(&["lease", "n", "--wait", "20s"]);
     assert_eq!(leased["firings"][0]["id"], "near");
+}
+
+#[test]
+fn a_store_that_ended_makes_it_exit_74_with_the_cause_as_its_last_line() {
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let data = directory.path().join("data");
+    let data = text(&data);
+    // Where the process may write no files the signal would kill it; so a write fails.
+    let mut shell = std::process::Command::new("sh");
+    shell.env_clear().args(["-c", "trap '' 25; exec \"$0\" \"$@\""]).arg(duly().get_program());
+    shell.args(["serve", "--listen", "127.0.0.1:0", "--data", data]);
+    let mut server = Process::of(shell);
+    let (url, _) = server.address();
+    let call = |args: &[&str]| -> Ran {
+        duly().args(args).env("DULY_SERVER", &url).output().expect("duly starts").into()
+    };
+    call(&["schedule", "n", "before", "--in", "1h"]).ok();
+    let none = Rlimit { current: Some(0), maximum: Some(1 << 40) };
+    let pid = Pid::from_raw(i32::try_from(server.id()).expect("a pid is an i32"));
+    rustix::process::prlimit(pid, Resource::Fsize, none).expect("the child is ours");
+    let refused = call(&["schedule", "n", "after", "--in", "1h"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+
+    let (status, stderr) = server.ended();
+    assert_eq!(status.code(), Some(74), "{stderr}");
+    let last = stderr.lines().last().expect("it logs");
+    let cause = "the store has ended: writing the journal failed (cannot write to";
+    assert!(last.contains("ERROR") && last.contains(cause), "{stderr}");
+
+    let mut server = Process::start(&["serve", "--data", data, "--listen", "127.0.0.1:0"]);
+    let (url, _) = server.address();
+    let found = duly().args(["get", "n", "before"]).env("DULY_SERVER", url).output();
+    Ran::from(found.expect("duly starts")).ok();
 }
 
 #[test]

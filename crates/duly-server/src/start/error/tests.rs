@@ -9,6 +9,7 @@ use crate::config::Error as ConfigError;
 
 error_sections! {
     STARTING: StartError;
+    StoreEnded => "### The store has ended",
     Listen => "### The port cannot be had",
     Make => "### The data directory cannot be made",
     Foreign => "### The data directory is something else",

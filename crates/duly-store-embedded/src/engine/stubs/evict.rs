@@ -161,7 +161,7 @@ impl Engine {
                 self.stub_passes.crowded.not_before_ms = self.now.boot_ms + AGAIN_MS;
                 return 0;
             }
-            Err(Stop::Poisoned) => return 0,
+            Err(Stop::Terminal) => return 0,
         }
         before - self.namespaces.get(number).map_or(0, |namespace| namespace.stubs.len())
     }

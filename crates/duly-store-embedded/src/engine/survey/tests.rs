@@ -136,7 +136,7 @@ fn a_small_namespace_does_not_wait_for_a_large_one() {
 }
 
 #[test]
-fn a_crowd_is_refused_and_nobody_waits_for_a_poisoned_store() {
+fn a_crowd_is_refused_and_nobody_waits_for_a_store_that_ended() {
     let mut bench = Bench::new();
     let mut answers: Vec<_> =
         (0..=ASKERS_MAX).map(|_| ask(&mut bench, request(Millis::from_secs(1), 1))).collect();
@@ -144,7 +144,7 @@ fn a_crowd_is_refused_and_nobody_waits_for_a_poisoned_store() {
     let refusal = last.expect("one too many").expect("answered at once").expect_err("refused");
     assert_eq!(refusal.code().as_str(), "resource_exhausted");
     answers.truncate(1);
-    bench.engine.poison_because("a test says so");
+    bench.engine.end_because("a test says so");
     let failed = answers[0].try_recv().expect("answered").expect_err("it failed");
     assert!(failed.to_string().contains("a test says so"), "{failed}");
 }
