@@ -76,6 +76,7 @@ const STRIDE_MODULES: &[&str] = &[
     "check::",
     "checkpoint_crashes::",
     "enospc::",
+    "every_error::",
     "holes::",
     "rolls::",
     "rot::",

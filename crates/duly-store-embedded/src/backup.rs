@@ -98,6 +98,17 @@ pub enum BackupError {
     Open(#[from] OpenError),
 }
 
+impl BackupError {
+    /// Whether another try can succeed: a disk failed, or has no room, at present.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Disk(error) => error.may_pass(),
+            Self::Store(error) => matches!(error, duly_store::Error::Unavailable { .. }),
+            _ => false,
+        }
+    }
+}
+
 /// A directory to be filled.
 pub(crate) struct Target {
     path: PathBuf,

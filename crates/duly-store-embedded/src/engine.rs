@@ -46,6 +46,7 @@ mod allowance;
 mod apply;
 mod aside;
 mod audit;
+mod backoff;
 pub(crate) mod backup;
 mod cancel;
 mod change;
@@ -72,9 +73,11 @@ mod ready;
 mod reclaim;
 mod refill;
 mod rewrite;
+mod roll;
 mod schedule;
 pub(crate) mod settle;
 mod space;
+mod stall;
 mod stats;
 mod step_back;
 mod stop;
@@ -147,6 +150,8 @@ pub(crate) struct Engine {
     popped: Vec<(u64, PackedKey)>,
     graves: graves::Graves,
     space: Space,
+    rolls: roll::Rolls,
+    stall: stall::Stall,
     /// Set when the store has ended for good: nothing is done any more.
     terminal_error: Option<String>,
     /// The same, for those who wait for it.
@@ -199,6 +204,8 @@ enum Stop {
     Refused(Refusal),
     /// A record that this item needs, and that may be well, cannot be read now; nothing was done.
     Unread(Error),
+    /// The store cannot write it now, and tries again; nothing was done.
+    NotNow(Error),
     /// The store has ended for good.
     Terminal,
 }
@@ -208,7 +215,7 @@ impl Engine {
     pub(crate) fn begin_step(&mut self) {
         self.now = self.read_times();
         self.busy = false;
-        if self.terminal_error.is_none() {
+        if self.terminal_error.is_none() && !self.is_stalled() {
             self.checkpoint_step();
             // What is written from the last checkpoint on would have to be read back.
             if !self.stopping.is_begun() {
@@ -225,14 +232,11 @@ impl Engine {
         if let Some(reason) = &self.terminal_error {
             return Err(Error::InDoubt { reason: reason.clone() });
         }
-        match self.journal.commit(self.now.steady_ms) {
-            Ok(Some(mark)) => {
-                self.journal_grew_ms = self.now.boot_ms;
-                Ok(Some(mark))
-            }
-            Ok(None) => self.close_journal(),
-            Err(error) => Err(self.end(&error)),
+        if let Some(mark) = self.write_frame()? {
+            self.journal_grew_ms = self.now.boot_ms;
+            return Ok(Some(mark));
         }
+        self.close_journal()
     }
 
     /// Takes note that frames up to `lsn` are durable: their timers become claimable.
@@ -291,10 +295,10 @@ impl Engine {
         error
     }
 
-    /// Refuses when the store has ended for good.
+    /// Refuses when the store has ended for good, or the journal waits for room.
     pub(crate) fn check_usable(&self) -> Result<(), Error> {
         match &self.terminal_error {
-            None => Ok(()),
+            None => self.check_stall(),
             Some(reason) => Err(Error::Unavailable {
                 reason: reason.clone(),
                 retry_after: duly_core::Millis::from_secs(10),
@@ -309,7 +313,7 @@ impl Engine {
 
     /// Whether there is more to do without waiting for anything.
     pub(crate) const fn is_busy(&self) -> bool {
-        self.busy && self.terminal_error.is_none()
+        self.busy && self.terminal_error.is_none() && !self.is_stalled()
     }
 
     /// Whether a waiting claimer should look again; answers once.
@@ -350,6 +354,7 @@ impl Engine {
         if self.terminal_error.is_some() {
             return Err(Stop::Terminal);
         }
+        self.check_stall().map_err(Stop::NotNow)?;
         match self.journal.append(namespace, record) {
             Ok(location) => return Ok(location),
             Err(AppendError::Full) => self.roll()?,
@@ -368,31 +373,6 @@ impl Engine {
                 retry_after: None,
             }),
         })
-    }
-
-    /// Begins a new segment; the old one is synced.
-    fn roll(&mut self) -> Result<(), Stop> {
-        if self.space.is_full(self.now.boot_ms) {
-            return Err(Stop::Refused(space::disk_full()));
-        }
-        if let Err(error) = self.journal.commit(self.now.steady_ms) {
-            self.end(&error);
-            return Err(Stop::Terminal);
-        }
-        if let Err(error) = self.journal.roll(&mut self.files) {
-            if error.is_no_space() {
-                // The old segment was synced before: what it holds can fire.
-                self.publish_durable();
-                self.space.note_full(self.now.boot_ms);
-                return Err(Stop::Refused(space::disk_full()));
-            }
-            self.end(&error);
-            return Err(Stop::Terminal);
-        }
-        self.publish_durable();
-        self.space.note_segment();
-        self.rewriter.is_wanted = true;
-        Ok(())
     }
 
     /// Reads a record, wherever it stands.

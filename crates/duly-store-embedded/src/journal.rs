@@ -18,6 +18,8 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::{
     disk::{self, Disk, File},
     files::{DataFile, Files},
@@ -69,13 +71,42 @@ pub(crate) enum AppendError {
     TooLarge { bytes: u64, bytes_max: u64 },
 }
 
+/// Held from giving a segment its name to the sync of the directory, and over every other sync of it.
+///
+/// A sync that fails gives up all changes of names that wait for one. Were it another thread's, between
+/// the two, then the sync behind it would succeed and prove nothing.
+pub(crate) type Naming = Arc<Mutex<()>>;
+
+/// Makes the names of segments durable, from a thread that gives none.
+pub(crate) fn sync_names(disk: &dyn Disk, naming: &Naming) -> Result<(), disk::Error> {
+    let _alone = naming.lock();
+    disk.sync_dir(DIR)
+}
+
+/// Why no segment could be begun.
+#[derive(Debug)]
+pub(crate) enum RollError {
+    /// Nothing of the journal was written: another try can succeed.
+    Again(disk::Error),
+    /// A sync of the old segment found no room: see [`Journal::rewrite_unsynced`].
+    Unsynced(disk::Error),
+    /// Nobody knows what of the journal is durable.
+    Terminal(disk::Error),
+}
+
 /// The segment that is written to.
 #[derive(Debug)]
 struct Active {
     sequence: u64,
     slot: u16,
-    file: Arc<dyn File>,
+    file: Arc<sticky::Sticky>,
     length: u64,
+}
+
+impl Active {
+    fn shared(&self) -> Arc<dyn File> {
+        Arc::<sticky::Sticky>::clone(&self.file)
+    }
 }
 
 /// The journal of an open store.
@@ -88,8 +119,12 @@ pub(crate) struct Journal {
     segment_bytes: u64,
     /// The segment that is written to; `None` before the first one.
     active: Option<Active>,
+    naming: Naming,
     /// Where the next frame begins in the active segment.
     end: u64,
+    /// Whether the active segment takes no frame any more: the next one may have its name, and begins
+    /// with the next frame.
+    is_sealed: bool,
     frame: Vec<u8>,
     frame_records: u32,
     next_lsn: u64,
@@ -114,7 +149,9 @@ impl Journal {
             epoch: 0,
             segment_bytes,
             active: None,
+            naming: Naming::default(),
             end: segment::HEADER_BYTES,
+            is_sealed: false,
             frame: Vec::new(),
             frame_records: 0,
             next_lsn: 1,
@@ -132,6 +169,7 @@ impl Journal {
         self.durable_lsn = found.next_lsn - 1;
         self.bytes_written = found.bytes;
         self.is_closed = found.tail == Tail::Closed;
+        self.is_sealed = found.unused.is_some();
         if let Some(last) = found.segments.into_iter().next_back() {
             self.end = last.end;
             self.durable = Position { sequence: last.sequence, offset: self.end };
@@ -139,6 +177,11 @@ impl Journal {
             let file = sticky::sticky(last.file);
             self.active = Some(Active { sequence, slot, file, length });
         }
+    }
+
+    /// The lock of the names, for other threads.
+    pub(crate) fn naming(&self) -> Naming {
+        Arc::clone(&self.naming)
     }
 
     /// Number of the active segment; 0 before the first one.
@@ -216,7 +259,7 @@ impl Journal {
         let bytes = record::encode(&mut self.frame, namespace, record);
         let (slot, length) =
             self.active.as_ref().map_or((0, 0), |active| (active.slot, active.length));
-        if self.end + self.frame.len() as u64 + CLOSING_BYTES > length {
+        if self.is_sealed || self.end + self.frame.len() as u64 + CLOSING_BYTES > length {
             let frame_bytes = (self.frame.len() - start + frame::HEADER_BYTES) as u64;
             self.frame.truncate(reserved);
             let bytes_max = self.segment_bytes - segment::HEADER_BYTES - CLOSING_BYTES;
@@ -244,8 +287,10 @@ impl Journal {
         let identity = self.next_identity(steady_ms);
         frame::seal(&mut self.frame, self.seed, identity);
         let frame = std::mem::take(&mut self.frame);
-        let mark = self.write_frame(&frame)?;
+        let written = self.write_frame(&frame);
+        // A frame for which there was no room is written again.
         self.frame = frame;
+        let mark = written?;
         self.frame.clear();
         self.frame_records = 0;
         self.is_closed = false;
@@ -271,7 +316,7 @@ impl Journal {
         // Segments of older builds may be full to the end.
         let has_room =
             self.active.as_ref().is_some_and(|active| self.end + CLOSING_BYTES <= active.length);
-        !self.is_closed && self.frame_records == 0 && has_room
+        !self.is_closed && !self.is_sealed && self.frame_records == 0 && has_room
     }
 
     /// The closing frame that a copy of the journal up to [`Journal::durable`] ends with; `None`
@@ -310,7 +355,7 @@ impl Journal {
         Ok(Mark {
             lsn,
             position: Position { sequence: active.sequence, offset: self.end },
-            file: Arc::clone(&active.file),
+            file: active.shared(),
         })
     }
 
@@ -320,17 +365,67 @@ impl Journal {
         self.durable = self.durable.max(position);
     }
 
+    /// Makes everything that was written durable after a sync that found no room, by writing it again:
+    /// what that sync gave up is in the operating system's memory at best. Fails with
+    /// [`disk::Error::NoSpace`] while there is no room, and otherwise for good.
+    pub(crate) fn rewrite_unsynced(&mut self) -> Result<(), disk::Error> {
+        let Some(active) = &self.active else {
+            return Ok(());
+        };
+        let is_here = self.durable.sequence == active.sequence;
+        let from = if is_here { self.durable.offset } else { segment::HEADER_BYTES };
+        let mut bytes = vec![0; usize::try_from(self.end - from).expect("a segment fits memory")];
+        active.file.read_exact_at(from, &mut bytes)?;
+        if !self.are_unsynced_frames(&bytes) {
+            return Err(disk::Error::Io {
+                operation: disk::Operation::Read,
+                name: active.file.name().to_owned(),
+                source: std::io::Error::other("what was written is not there any more"),
+            });
+        }
+        active.file.rewrite(from, &bytes)?;
+        let position = Position { sequence: active.sequence, offset: self.end };
+        self.synced(self.written_lsn(), position);
+        Ok(())
+    }
+
+    /// Whether these are all frames that were written and not synced, each as it was written.
+    fn are_unsynced_frames(&self, bytes: &[u8]) -> bool {
+        let (mut at, mut lsn) = (0, self.durable_lsn + 1);
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let header = frame::Header::read(rest, self.seed).filter(|header| header.lsn == lsn);
+            let Some(header) = header else {
+                return false;
+            };
+            let length = usize::try_from(header.frame_bytes()).unwrap_or(usize::MAX);
+            let whole = rest.get(..length);
+            if !whole.is_some_and(|frame| frame::is_intact(frame, self.seed, &header)) {
+                return false;
+            }
+            (at, lsn) = (at + length, lsn + 1);
+        }
+        lsn == self.next_lsn
+    }
+
     /// Whether what stands at this place of a segment is durable.
     pub(crate) fn is_durable(&self, sequence: u64, offset: u64) -> bool {
         Position { sequence, offset } < self.durable
     }
 
     /// Begins a new segment; the frame under construction must have been committed. On success
-    /// everything before is durable. Where there is no room for a segment, nothing has changed.
-    pub(crate) fn roll(&mut self, files: &mut Files) -> Result<(), disk::Error> {
+    /// everything before is durable.
+    ///
+    /// Nothing of the journal is written before the new segment has its name, so a roll that fails up
+    /// to there is begun again from the start. From the rename on the name may be there, also where it
+    /// failed: the old segment takes no frame any more, and the next try replaces the file.
+    pub(crate) fn roll(&mut self, files: &mut Files) -> Result<(), RollError> {
         assert_eq!(self.frame_records, 0, "a frame never spans segments");
         if let Some(old) = &self.active {
-            old.file.sync_data()?;
+            old.file.sync_data().map_err(|error| match error {
+                error @ disk::Error::NoSpace { .. } => RollError::Unsynced(error),
+                error => RollError::Terminal(error),
+            })?;
             let position = Position { sequence: old.sequence, offset: self.end };
             self.synced(self.written_lsn(), position);
         }
@@ -344,12 +439,26 @@ impl Journal {
             base_lsn: self.next_lsn,
             length,
         };
-        files.check_room()?;
-        spare::take(self.disk.as_ref(), &header, &name)?;
-        let file = sticky::sticky(self.disk.open(&name)?);
-        self.disk.sync_dir(DIR)?;
-        let slot = files.add(DataFile::segment(sequence, Arc::clone(&file), length))?;
+        files.check_room().map_err(RollError::Again)?;
+        spare::prepare(self.disk.as_ref(), &header).map_err(RollError::Again)?;
+        let alone = self.naming.lock();
+        if let Err(error) = self.disk.rename(spare::NEXT_TEMPORARY, &name) {
+            self.is_sealed |= !error.is_no_space();
+            return Err(RollError::Again(error));
+        }
+        self.is_sealed = true;
+        let file = sticky::sticky(self.disk.open(&name).map_err(RollError::Again)?);
+        self.disk.sync_dir(DIR).map_err(|error| match error {
+            // The directory was not opened, or the next try gives the name anew: that sync counts.
+            error if error.is_shortage() => RollError::Again(error),
+            error @ disk::Error::NoSpace { .. } => RollError::Again(error),
+            error => RollError::Terminal(error),
+        })?;
+        drop(alone);
+        let segment = DataFile::segment(sequence, Arc::<sticky::Sticky>::clone(&file), length);
+        let slot = files.add(segment).map_err(RollError::Again)?;
         self.active = Some(Active { sequence, slot, file, length });
+        self.is_sealed = false;
         self.end = segment::HEADER_BYTES;
         self.durable = Position { sequence, offset: self.end };
         // A segment begins when all before it is durable, and its header says with which frame.

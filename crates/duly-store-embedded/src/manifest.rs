@@ -207,9 +207,10 @@ impl Manifest {
             _ => {}
         }
         let file = disk.create(TEMPORARY)?;
-        file.write_at(0, &self.encode())?;
-        file.sync_all()?;
-        disk.rename(TEMPORARY, name)?;
+        let written = file.write_at(0, &self.encode()).and_then(|()| file.sync_all());
+        written.and_then(|()| disk.rename(TEMPORARY, name)).inspect_err(|_| {
+            drop(disk.remove(TEMPORARY));
+        })?;
         disk.sync_dir("")
     }
 

@@ -227,6 +227,11 @@ fn run_inline<T>(
     wakeups: &watch::Sender<u64>,
     work: impl FnOnce(&mut Engine) -> Result<T>,
 ) -> Result<T> {
+    if engine.is_stalled() {
+        engine.begin_step();
+        // Without room the store is not usable, which is said next.
+        write_durably(engine).ok();
+    }
     engine.check_usable()?;
     settle_down(engine)?;
     let result = work(engine);
@@ -257,7 +262,7 @@ fn settle_down(engine: &mut Engine) -> Result<()> {
 fn write_durably(engine: &mut Engine) -> Result<()> {
     if let Some(mark) = engine.commit()? {
         if let Err(error) = mark.file.sync_data() {
-            return Err(engine.end(&error));
+            return Err(engine.sync_failed(&error));
         }
         engine.synced(mark.lsn, mark.position);
     }

@@ -45,7 +45,7 @@ impl Check<'_> {
         let files = files.filter(|id| !state.knows(*id)).map(FileId::name);
         let checkpoints = checkpoints.into_iter().filter(|number| !state.keeps_checkpoint(*number));
         let checkpoints = checkpoints.map(|number| checkpoint::FILES.name(number));
-        let unused = state.found.unused.clone();
+        let unused = state.found.unused.map(journal::segment_name);
         let mut names: Vec<String> = files.chain(checkpoints).chain(unused).collect();
         names.sort_unstable();
         names.dedup();

@@ -220,6 +220,16 @@ impl Error {
         }
     }
 
+    /// Whether the same operation can succeed later without a person: the operating system refused it
+    /// for what may pass.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => source.raw_os_error().is_some(),
+            Self::NoSpace { .. } | Self::TooManyFiles { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Sorts an answer of the operating system by cause.
     pub(super) fn from_io(at: At<'_>, source: io::Error) -> Self {
         let At { operation, directory, name } = at;

@@ -81,7 +81,7 @@ impl Engine {
         match self.try_apply(key, command) {
             Ok(outcome) => outcome.answering(answer),
             Err(Stop::Refused(refusal)) => Outcome::Refused(refusal),
-            Err(Stop::Unread(error)) => Outcome::Failed(error),
+            Err(Stop::Unread(error) | Stop::NotNow(error)) => Outcome::Failed(error),
             Err(Stop::Terminal) => Outcome::Failed(duly_store::Error::InDoubt {
                 reason: self.terminal_error.clone().unwrap_or_else(|| "a write failed".into()),
             }),

@@ -21,7 +21,7 @@ use crate::{
     open::OpenError,
 };
 
-use super::Engine;
+use super::{Engine, backoff::Backoff};
 
 mod walk;
 
@@ -35,8 +35,8 @@ const REPLAY_BYTES: u64 = 1 << 30;
 const PIECES_BYTES_MAX: usize = 4 << 20;
 /// How long nothing is written before it counts as quiet.
 const QUIET_MS: u64 = 2_000;
-/// When a checkpoint that failed is tried again.
-const AGAIN_MS: u64 = 10_000;
+/// The pause before a checkpoint that failed is tried again, at first and at most.
+const PAUSES_MS: (u64, u64) = (1_000, 60_000);
 
 /// A checkpoint that can be loaded.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,7 @@ pub(super) struct Kept {
 }
 
 /// What there is of checkpoints.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Checkpoints {
     /// Oldest first.
     pub(super) kept: VecDeque<Kept>,
@@ -61,10 +61,25 @@ pub(super) struct Checkpoints {
     begun_at_bytes: u64,
     /// Bytes of the latest that was taken.
     pub(super) bytes: u64,
-    /// Not before, by the boot-time clock.
-    not_before_ms: u64,
+    /// After one that failed.
+    backoff: Backoff,
     /// Whether files are being removed.
     pub(super) is_reclaiming: bool,
+}
+
+impl Default for Checkpoints {
+    fn default() -> Self {
+        Self {
+            kept: VecDeque::new(),
+            latest: 0,
+            taking: None,
+            buffers: Vec::new(),
+            begun_at_bytes: 0,
+            bytes: 0,
+            backoff: Backoff::new(PAUSES_MS.0, PAUSES_MS.1),
+            is_reclaiming: false,
+        }
+    }
 }
 
 impl Checkpoints {
@@ -106,7 +121,7 @@ impl Engine {
             return true;
         }
         let checkpoints = &self.checkpoints;
-        if self.now.boot_ms < checkpoints.not_before_ms {
+        if !checkpoints.backoff.is_over(self.now.boot_ms) {
             return false;
         }
         let grown = self.replay_bytes();
@@ -178,10 +193,11 @@ impl Engine {
     }
 
     fn give_up_checkpoint(&mut self, error: &disk::Error) {
-        tracing::warn!(%error, "a checkpoint could not be written; it is tried again");
         self.checkpoints.taking = None;
         self.note_checkpoint_ended();
-        self.checkpoints.not_before_ms = self.now.boot_ms + AGAIN_MS;
+        self.checkpoints.backoff.failed(self.now.boot_ms);
+        let pause_ms = self.checkpoints.backoff.left_ms(self.now.boot_ms);
+        tracing::warn!(%error, pause_ms, "a checkpoint could not be written; it is tried again");
         self.fail_backups(error);
         let can_drop = self.checkpoints.kept.len() == KEPT
             && !self.backups.is_held()
@@ -246,6 +262,7 @@ impl Engine {
                 }
                 self.checkpoints.bytes = bytes;
                 self.note_checkpoint_ended();
+                self.checkpoints.backoff = Backoff::new(PAUSES_MS.0, PAUSES_MS.1);
                 self.checkpoints.kept.push_back(kept);
                 self.rewriter.is_wanted = true;
                 self.answer_backups(kept);

@@ -316,7 +316,7 @@ impl Engine {
                 reason: refusal.to_string(),
                 retry_after: duly_core::Millis::from_secs(1),
             },
-            Stop::Unread(error) => error,
+            Stop::Unread(error) | Stop::NotNow(error) => error,
             Stop::Terminal => self
                 .check_usable()
                 .err()

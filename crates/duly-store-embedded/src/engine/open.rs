@@ -3,6 +3,8 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use duly_core::env::Clock;
@@ -19,7 +21,7 @@ use crate::{
         self,
         record::{NamespaceRecord, Record},
     },
-    journal::{DIR, Journal, recovery, segment_name},
+    journal::{DIR, Journal, RollError, recovery, segment_name},
     manifest::{self, Manifest},
     open::{OpenError, OpenProgress, OpenReport},
     options::Options,
@@ -27,6 +29,10 @@ use crate::{
 };
 
 use super::{Engine, Stop, space::Space, terminal::Terminal, work::Pace};
+
+/// The pauses before another try to write the manifest.
+const MANIFEST_PAUSES: [Duration; 3] =
+    [Duration::from_millis(10), Duration::from_millis(100), Duration::from_millis(400)];
 
 impl Engine {
     /// Opens the store on `disk`, which the caller has locked. Nothing is written until all of it
@@ -109,6 +115,8 @@ impl Engine {
             popped: Vec::new(),
             graves: super::graves::Graves::default(),
             space: Space::default(),
+            rolls: super::roll::Rolls::new(),
+            stall: super::stall::Stall::new(),
             terminal_error: None,
             terminal: Terminal::default(),
             held_back: BTreeSet::new(),
@@ -150,9 +158,13 @@ impl Engine {
         for dir in [DIR, runs::FILES.dir, checkpoint::FILES.dir] {
             disk.make_dir(dir)?;
         }
-        manifest.write(disk.as_ref())?;
-        if let Some(unused) = &found.unused {
-            disk.remove(unused)?;
+        self.write_manifest(manifest)?;
+        if let Some(unused) = found.unused {
+            // Its number is used again.
+            if let Some(slot) = self.files.slot_of(FileId::Segment(unused)) {
+                self.files.remove(slot);
+            }
+            disk.remove(&segment_name(unused))?;
         }
         // A process that ended between naming a segment and syncing the name leaves a name that
         // everybody sees and a power loss takes back.
@@ -171,10 +183,14 @@ impl Engine {
         let slot = found.segments.last().map_or(0, |last| last.slot);
         self.journal.adopt(epoch, found, slot);
         if begins_journal {
-            self.journal.roll(&mut self.files)?;
+            self.journal.roll(&mut self.files).map_err(|error| match error {
+                RollError::Again(error)
+                | RollError::Unsynced(error)
+                | RollError::Terminal(error) => error,
+            })?;
             // From now on a store without segments has lost them.
             manifest.begin_epoch();
-            manifest.write(disk.as_ref())?;
+            self.write_manifest(manifest)?;
         }
         self.replaying = false;
         self.namespaces.settle_lanes();
@@ -184,12 +200,15 @@ impl Engine {
         let is_restored = disk.list("")?.iter().any(|name| name == manifest::RESTORED);
         let paused = if is_restored { self.pause_all()? } else { 0 };
         self.check_writable()?;
-        let mark = self.journal.commit(self.now.steady_ms)?;
-        if let Some(mark) = mark {
-            mark.file.sync_data()?;
-            self.synced(mark.lsn, mark.position);
+        // Where there is no room it stays in memory, and the store opens and waits for some.
+        if let Ok(Some(mark)) = self.write_frame() {
+            match mark.file.sync_data() {
+                Ok(()) => self.synced(mark.lsn, mark.position),
+                Err(error) => drop(self.sync_failed(&error)),
+            }
         }
-        if is_restored {
+        self.check_writable()?;
+        if is_restored && !self.is_stalled() {
             disk.remove(manifest::RESTORED)?;
             disk.sync_dir("")?;
         }
@@ -197,6 +216,23 @@ impl Engine {
         self.check_writable()?;
         let epoch = manifest.epoch;
         Ok(OpenReport { is_new, tail, frames, records, released, paused, epoch })
+    }
+
+    /// Replaces the manifest; again from the start where that fails and may pass.
+    fn write_manifest(&self, manifest: &Manifest) -> Result<(), OpenError> {
+        let mut pauses = MANIFEST_PAUSES.iter();
+        loop {
+            match manifest.write(self.disk.as_ref()) {
+                Err(error) if error.may_pass() => {
+                    let Some(pause) = pauses.next() else {
+                        return Err(error.into());
+                    };
+                    tracing::warn!(%error, ?pause, "the manifest could not be written; trying again");
+                    thread::sleep(*pause);
+                }
+                written => return Ok(written?),
+            }
+        }
     }
 
     /// Refuses the opening when something could not be written.
@@ -238,7 +274,7 @@ impl Engine {
             self.write(number, &Record::Namespace(Box::new(record))).map_err(|stop| {
                 OpenError::Unwritable(match stop {
                     Stop::Refused(refusal) => refusal.to_string(),
-                    Stop::Unread(error) => error.to_string(),
+                    Stop::Unread(error) | Stop::NotNow(error) => error.to_string(),
                     Stop::Terminal => self.terminal_error.clone().unwrap_or_default(),
                 })
             })?;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use crate::{
     disk::{self, Disk, room},
     files::FileId,
-    journal, runs,
+    journal::{self, Naming},
+    runs,
 };
 
 use super::Engine;
@@ -43,10 +44,11 @@ impl Engine {
             return;
         }
         self.checkpoints.is_reclaiming = true;
-        let (disk, segment_bytes) = (Arc::clone(&self.disk), self.options.segment_bytes);
+        let (disk, naming) = (Arc::clone(&self.disk), self.journal.naming());
+        let segment_bytes = self.options.segment_bytes;
         self.in_background(
             move || {
-                let removed = remove(disk.as_ref(), &gone, segment_bytes);
+                let removed = remove(disk.as_ref(), &naming, &gone, segment_bytes);
                 (gone, removed)
             },
             |engine, (gone, removed)| engine.reclaimed(&gone, removed),
@@ -77,20 +79,22 @@ impl Engine {
 /// Removes files, or keeps them as spares; answers the slots of those whose room is to go.
 fn remove(
     disk: &dyn Disk,
+    naming: &Naming,
     gone: &[(u16, FileId)],
     segment_bytes: u64,
 ) -> Result<Vec<u16>, disk::Error> {
     let mut nameless = Vec::new();
     for (slot, id) in gone {
         let name = id.name();
-        if matches!(id, FileId::Segment(_)) && journal::recycle(disk, &name, segment_bytes)? {
+        if matches!(id, FileId::Segment(_)) && journal::recycle(disk, naming, &name, segment_bytes)?
+        {
             continue;
         }
         if room::remove_name(disk, &name)?.is_some() {
             nameless.push(*slot);
         }
     }
-    disk.sync_dir(journal::DIR)?;
+    journal::sync_names(disk, naming)?;
     disk.sync_dir(runs::FILES.dir)?;
     Ok(nameless)
 }

@@ -26,7 +26,7 @@ use crate::{
     open::OpenError,
 };
 
-use super::{Engine, letters, namespaces::Moved};
+use super::{Engine, backoff::Backoff, letters, namespaces::Moved};
 
 mod gather;
 mod judge;
@@ -44,8 +44,8 @@ const RECORDS_PER_STEP: (usize, usize) = (256, 4_096);
 /// One more for so many bytes that the step before wrote: a few for each record, so that the rewriter
 /// keeps up with any load, and takes little of the engine's time while it has little.
 const BYTES_PER_RECORD: u64 = 64;
-/// When a job that failed is tried again.
-const AGAIN_MS: u64 = 10_000;
+/// The pause before a job that failed is tried again, at first and at most.
+const PAUSES_MS: (u64, u64) = (1_000, 60_000);
 
 /// A live record that is carried over.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ enum State {
 }
 
 /// The rewriter.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rewriter {
     state: State,
     /// Slots that the job reads from.
@@ -120,10 +120,24 @@ pub(super) struct Rewriter {
     pub(super) latest_run: u64,
     /// Bytes of the journal at the last step, and how many of them the step before it wrote.
     journal_bytes: (u64, u64),
-    /// Not before, by the boot-time clock.
-    not_before_ms: u64,
+    /// After a job that failed.
+    backoff: Backoff,
     /// Whether there may be something to do.
     pub(super) is_wanted: bool,
+}
+
+impl Default for Rewriter {
+    fn default() -> Self {
+        Self {
+            state: State::default(),
+            sources: Vec::new(),
+            buffers: Buffers::default(),
+            latest_run: 0,
+            journal_bytes: (0, 0),
+            backoff: Backoff::new(PAUSES_MS.0, PAUSES_MS.1),
+            is_wanted: false,
+        }
+    }
 }
 
 impl Rewriter {
@@ -162,7 +176,7 @@ impl Engine {
         self.rewriter.journal_bytes = (bytes, bytes - before);
         match std::mem::take(&mut self.rewriter.state) {
             State::Idle => {
-                if self.now.boot_ms < self.rewriter.not_before_ms
+                if !self.rewriter.backoff.is_over(self.now.boot_ms)
                     || !std::mem::take(&mut self.rewriter.is_wanted)
                 {
                     return;
@@ -296,10 +310,11 @@ impl Engine {
     }
 
     fn give_up_rewrite(&mut self, error: &OpenError) {
-        tracing::warn!(%error, "old files could not be rewritten; it is tried again");
+        self.rewriter.backoff.failed(self.now.boot_ms);
+        let pause_ms = self.rewriter.backoff.left_ms(self.now.boot_ms);
+        tracing::warn!(%error, pause_ms, "old files could not be rewritten; it is tried again");
         self.rewriter.state = State::Idle;
         self.rewriter.sources.clear();
-        self.rewriter.not_before_ms = self.now.boot_ms + AGAIN_MS;
         self.rewriter.is_wanted = true;
     }
 
@@ -325,6 +340,7 @@ impl Engine {
     }
 
     fn runs_written(&mut self, written: Written) {
+        self.rewriter.backoff = Backoff::new(PAUSES_MS.0, PAUSES_MS.1);
         let Written { runs, buffers, .. } = written;
         let mut slots = Vec::new();
         for run in runs {

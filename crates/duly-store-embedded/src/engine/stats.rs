@@ -76,6 +76,8 @@ impl Engine {
         health.audit_findings = self.auditor.findings;
         health.audited_at = self.auditor.audited_at;
         health.not_ready.extend(self.terminal_error.clone());
+        health.not_ready.extend(self.stall.reason().map(str::to_owned));
+        health.not_ready.extend(self.rolls.reason().map(str::to_owned));
         health.not_ready.extend(self.low_space().map(str::to_owned));
         health.not_ready.extend(self.clock_reason());
         health

@@ -51,13 +51,13 @@ impl Engine {
             return Ok(None);
         }
         let written = self.journal.write_closing_frame(self.now.steady_ms);
-        written.map_err(|error| self.end(&error))
+        written.map_err(|error| self.write_failed(&error))
     }
 
     /// Goes on with a clean stop, after the step in which the last request was done. Returns whether
     /// it is complete.
     pub(crate) fn stop(&mut self) -> bool {
-        if self.terminal_error.is_some() {
+        if self.terminal_error.is_some() || self.is_stalled() {
             return true;
         }
         if !self.stopping.is_begun() {

@@ -32,6 +32,7 @@ impl Engine {
     /// Brings the state up to the present step's time.
     pub(super) fn tick(&mut self) {
         self.check_space();
+        self.roll_again();
         self.resume_due();
         self.end_leases();
         self.hold_back();
@@ -406,7 +407,7 @@ pub(super) fn may_be_damaged(error: &ReadError) -> Result<(), Stop> {
 /// When an end is tried again that could not be written.
 fn again_after_ms(written: &Result<(), Stop>) -> Option<u64> {
     match written {
-        Err(Stop::Refused(_)) => Some(AGAIN_MS),
+        Err(Stop::Refused(_) | Stop::NotNow(_)) => Some(AGAIN_MS),
         Err(Stop::Unread(_)) => Some(aside::LATER_MS),
         Ok(()) | Err(Stop::Terminal) => None,
     }

@@ -155,7 +155,11 @@ impl Fixture {
 
     /// Begins the next segment.
     pub(crate) fn roll(&mut self) -> Result<(), crate::disk::Error> {
-        self.journal.roll(&mut self.files)
+        self.journal.roll(&mut self.files).map_err(|error| match error {
+            super::RollError::Again(error)
+            | super::RollError::Unsynced(error)
+            | super::RollError::Terminal(error) => error,
+        })
     }
 
     pub(crate) fn is_durable(&self, location: Location) -> bool {
@@ -184,7 +188,7 @@ impl Fixture {
         manifest.begin_epoch();
         let mut journal = Self::journal_on(&disk, &manifest);
         if let Some(unused) = &found.unused {
-            disk.remove(unused).expect("removed");
+            disk.remove(&super::segment_name(*unused)).expect("removed");
         }
         let mut files = Files::default();
         let mut slot = 0;

@@ -90,8 +90,9 @@ pub(crate) struct Found {
     pub(crate) next_lsn: u64,
     /// The steady clock when the last frame was written, if any was read.
     pub(crate) steady_ms: Option<u64>,
-    /// A last segment that was made but never used; to be removed.
-    pub(crate) unused: Option<String>,
+    /// Number of a last segment that was made but never used, and whose name may not be durable: the
+    /// journal goes on with the one before it, which takes no frame any more.
+    pub(crate) unused: Option<u64>,
     /// How the last segment ends.
     pub(crate) tail: Tail,
     /// Frames, their bytes, and records that were read.

@@ -21,12 +21,12 @@ use crate::{
     format::segment,
 };
 
-use super::DIR;
+use super::{DIR, Naming, sync_names};
 
 /// A segment that waits for its turn.
 pub(crate) const SPARE: &str = "journal/spare";
 const SPARE_TEMPORARY: &str = "journal/spare.tmp";
-const NEXT_TEMPORARY: &str = "journal/next.tmp";
+pub(super) const NEXT_TEMPORARY: &str = "journal/next.tmp";
 const RECYCLED_TEMPORARY: &str = "journal/recycled.tmp";
 /// Suffix of segments that wait to be a spare.
 pub(crate) const RECYCLED_SUFFIX: &str = ".old";
@@ -102,6 +102,7 @@ pub(crate) const PACED_BYTES: u64 = PART_BYTES / 2;
 /// need it.
 pub(crate) fn write_spare(
     disk: &dyn Disk,
+    naming: &Naming,
     segment_bytes: u64,
     pace: &mut SparePace,
 ) -> Result<(), disk::Error> {
@@ -109,7 +110,7 @@ pub(crate) fn write_spare(
         return Ok(());
     }
     if take_recycled(disk, segment_bytes, SPARE)? {
-        return disk.sync_dir(DIR);
+        return sync_names(disk, naming);
     }
     reserve(disk, SPARE_TEMPORARY, segment_bytes)?;
     match write_zeros(disk, segment_bytes, pace) {
@@ -121,27 +122,40 @@ pub(crate) fn write_spare(
         }
     }
     disk.rename(SPARE_TEMPORARY, SPARE)?;
-    disk.sync_dir(DIR)
+    sync_names(disk, naming)
 }
 
-/// Makes a segment with this header and name out of the spare, or out of a new file when there is
-/// no spare of its length. It gets the name last, with its header durable: a roll that fails before
+/// Prepares a segment with this header under [`NEXT_TEMPORARY`], durable: the spare, a recycled segment,
+/// or a new file where neither can be had. It gets its name last, so that a roll that fails before
 /// leaves no segment behind.
-pub(super) fn take(
-    disk: &dyn Disk,
-    header: &segment::Header,
-    name: &str,
-) -> Result<(), disk::Error> {
-    // Taken out of everybody's reach first: other threads put spares there.
-    if spare_bytes(disk)? == header.length {
-        disk.rename(SPARE, NEXT_TEMPORARY)?;
-    } else if !take_recycled(disk, header.length, NEXT_TEMPORARY)? {
+pub(super) fn prepare(disk: &dyn Disk, header: &segment::Header) -> Result<(), disk::Error> {
+    let taken = take_spare(disk, header.length)
+        .and_then(|is_taken| Ok(is_taken || take_recycled(disk, header.length, NEXT_TEMPORARY)?));
+    let is_taken = taken.unwrap_or_else(|error| {
+        tracing::warn!(%error, "a spare journal segment cannot be used; a new file is made");
+        false
+    });
+    if !is_taken {
         reserve(disk, NEXT_TEMPORARY, header.length)?;
     }
-    let file = disk.open(NEXT_TEMPORARY)?;
-    file.write_at(0, &header.encode())?;
-    file.sync_data()?;
-    disk.rename(NEXT_TEMPORARY, name)
+    let prepared = disk.open(NEXT_TEMPORARY).and_then(|file| {
+        file.write_at(0, &header.encode())?;
+        file.sync_data()
+    });
+    prepared.inspect_err(|_| {
+        // After a failed sync the file is not to be trusted; the next try makes another.
+        drop(disk.remove(NEXT_TEMPORARY));
+    })
+}
+
+/// Takes the spare out of everybody's reach, since another thread puts it there; returns whether there
+/// is one of this length.
+fn take_spare(disk: &dyn Disk, segment_bytes: u64) -> Result<bool, disk::Error> {
+    let is_there = spare_bytes(disk)? == segment_bytes;
+    if is_there {
+        disk.rename(SPARE, NEXT_TEMPORARY)?;
+    }
+    Ok(is_there)
 }
 
 /// Keeps a segment that nothing needs to be a spare one day, if it has the length that segments have,
@@ -149,6 +163,7 @@ pub(super) fn take(
 /// frame of the journal any more: its lsns lie behind.
 pub(crate) fn recycle(
     disk: &dyn Disk,
+    naming: &Naming,
     name: &str,
     segment_bytes: u64,
 ) -> Result<bool, disk::Error> {
@@ -159,7 +174,7 @@ pub(crate) fn recycle(
     // It can be a spare when its old name is gone for good: a journal that takes it overwrites its
     // header, and a power loss must not bring that back under the old name.
     disk.rename(name, RECYCLED_TEMPORARY)?;
-    disk.sync_dir(DIR)?;
+    sync_names(disk, naming)?;
     let waiting = name.strip_suffix(".log").unwrap_or(name);
     disk.rename(RECYCLED_TEMPORARY, &format!("{waiting}{RECYCLED_SUFFIX}"))?;
     Ok(true)

@@ -3,7 +3,8 @@
 //! Two threads sync the active segment: the syncer after every commit, and the engine when it
 //! rolls. The kernel reports a write-back error once and drops what it could not write, so the
 //! other thread's sync would succeed and acknowledge what is lost. Here a sync that failed makes
-//! every later one fail, and they wait for each other.
+//! every later one fail, and they wait for each other. Where it failed for want of room, what may be
+//! lost can be written again ([`Sticky::rewrite`]), and then syncs count again.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -12,12 +13,13 @@ use parking_lot::Mutex;
 use crate::disk::{Error, File, Operation, Punched};
 
 /// Wraps a file.
-pub(super) fn sticky(file: Arc<dyn File>) -> Arc<dyn File> {
+pub(super) fn sticky(file: Arc<dyn File>) -> Arc<Sticky> {
     Arc::new(Sticky { file, state: Mutex::new(State::Good) })
 }
 
+/// The wrapper.
 #[derive(Debug)]
-struct Sticky {
+pub(super) struct Sticky {
     file: Arc<dyn File>,
     state: Mutex<State>,
 }
@@ -25,20 +27,51 @@ struct Sticky {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Good,
+    /// A sync found no room.
+    NoRoom,
     Failed,
+}
+
+impl State {
+    /// Returns the state after a sync, or the write before one, that failed with this error.
+    const fn after(error: &Error) -> Self {
+        match error {
+            Error::NoSpace { .. } => Self::NoRoom,
+            _ => Self::Failed,
+        }
+    }
 }
 
 impl Sticky {
     fn sync(&self, sync: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let mut state = self.state.lock();
-        if *state == State::Failed {
+        if *state == State::NoRoom {
+            let name = self.file.name().to_owned();
+            return Err(Error::NoSpace { operation: Operation::Sync, name });
+        }
+        self.check(*state)?;
+        sync().inspect_err(|error| *state = State::after(error))
+    }
+
+    fn check(&self, state: State) -> Result<(), Error> {
+        if state == State::Failed {
             return Err(Error::Io {
                 operation: Operation::Sync,
                 name: self.file.name().to_owned(),
                 source: io::Error::other("an earlier sync failed"),
             });
         }
-        sync().inspect_err(|_| *state = State::Failed)
+        Ok(())
+    }
+
+    /// Writes again everything that no sync has made durable, and syncs it: after a sync that found no
+    /// room that is what makes it durable.
+    pub(super) fn rewrite(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        self.check(*state)?;
+        let written = self.file.write_at(offset, bytes).and_then(|()| self.file.sync_data());
+        *state = written.as_ref().map_or_else(State::after, |()| State::Good);
+        written
     }
 }
 

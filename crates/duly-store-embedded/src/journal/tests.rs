@@ -136,13 +136,23 @@ fn unhindered(segment_bytes: u64) -> SparePace {
 #[test]
 fn a_roll_takes_the_spare_if_it_has_the_right_size() {
     let mut fixture = Fixture::new(1);
-    write_spare(&fixture.disk, SEGMENT_BYTES_MIN, &mut unhindered(SEGMENT_BYTES_MIN))
-        .expect("room");
+    write_spare(
+        &fixture.disk,
+        &Naming::default(),
+        SEGMENT_BYTES_MIN,
+        &mut unhindered(SEGMENT_BYTES_MIN),
+    )
+    .expect("room");
     fixture.roll().expect("room");
     assert_eq!(fixture.disk.names(), [FIRST, &segment_name(2)]);
     // The setting was changed since the spare was written.
-    write_spare(&fixture.disk, 2 * SEGMENT_BYTES_MIN, &mut unhindered(2 * SEGMENT_BYTES_MIN))
-        .expect("room");
+    write_spare(
+        &fixture.disk,
+        &Naming::default(),
+        2 * SEGMENT_BYTES_MIN,
+        &mut unhindered(2 * SEGMENT_BYTES_MIN),
+    )
+    .expect("room");
     fixture.roll().expect("room");
     assert_eq!(fixture.disk.read_file(&segment_name(3)).len() as u64, SEGMENT_BYTES_MIN);
 }
@@ -156,8 +166,13 @@ fn a_roll_does_not_touch_a_spare_that_is_being_written() {
     assert_eq!(fixture.disk.read_file("journal/spare.tmp").len(), 100);
     assert_eq!(fixture.disk.read_file(&segment_name(2)).len() as u64, SEGMENT_BYTES_MIN);
     drop(half);
-    write_spare(&fixture.disk, SEGMENT_BYTES_MIN, &mut unhindered(SEGMENT_BYTES_MIN))
-        .expect("what a crash left is no obstacle");
+    write_spare(
+        &fixture.disk,
+        &Naming::default(),
+        SEGMENT_BYTES_MIN,
+        &mut unhindered(SEGMENT_BYTES_MIN),
+    )
+    .expect("what a crash left is no obstacle");
 }
 
 #[test]

@@ -81,6 +81,7 @@ pub(crate) fn start(
             health_stale: false,
             spare,
             background,
+            stalled: Answers::default(),
             _sync_thread: sync_thread,
         };
         shell.run();
@@ -174,6 +175,8 @@ struct Shell {
     health_stale: bool,
     spare: SpareWriter,
     background: Background,
+    /// Answers that wait for a frame for which there is no room.
+    stalled: Answers,
     /// Behind the others: what they still wait for may need a sync.
     _sync_thread: SyncThread,
 }
@@ -186,6 +189,11 @@ struct Answers {
 }
 
 impl Answers {
+    fn extend(&mut self, later: Self) {
+        self.written.extend(later.written);
+        self.durable.extend(later.durable);
+    }
+
     fn push(&mut self, answer: Answer) {
         match answer {
             Answer::Now(waiter) => waiter(Ok(())),
@@ -216,7 +224,7 @@ impl Shell {
             self.send_work();
             self.refresh_health();
             if closing
-                && self.is_done()
+                && (self.is_done() || self.engine.is_stalled())
                 && self.shared.inbox.is_empty()
                 && (self.engine.stop() || self.background.is_gone())
             {
@@ -243,7 +251,7 @@ impl Shell {
             self.engine.synced(lsn, position);
         }
         if let Some(error) = intake.failed {
-            drop(self.engine.end(&error));
+            drop(self.engine.sync_failed(&error));
         }
         for request in intake.requests {
             match request {
@@ -317,8 +325,16 @@ impl Shell {
 
     fn commit(&mut self, answers: Answers, since: Instant) {
         let bytes = self.engine.uncommitted_bytes() as u64;
-        match self.engine.commit() {
+        let was_stalled = self.engine.is_stalled();
+        let committed = self.engine.commit();
+        let mut all = std::mem::take(&mut self.stalled);
+        all.extend(answers);
+        match committed {
             Ok(mark) => {
+                let answers = all;
+                if was_stalled {
+                    self.syncer.resume();
+                }
                 answers.written.into_iter().for_each(|waiter| waiter(Ok(())));
                 let (written, durable) = self.engine.lsns();
                 self.syncer.already_durable(durable);
@@ -328,7 +344,9 @@ impl Shell {
                     self.syncer.submit(mark, since);
                 }
             }
-            Err(error) => fail(answers, &error),
+            // It is written when there is room: who waits for it waits on.
+            Err(_) if self.engine.is_stalled() => self.stalled = all,
+            Err(error) => fail(all, &error),
         }
     }
 
@@ -351,7 +369,9 @@ impl Shell {
 
     /// What was written without anybody waiting for it is made durable before the end.
     fn last_sync(&mut self) {
-        if self.engine.check_usable().is_err() {
+        if let Err(error) = self.engine.check_usable() {
+            let reason = format!("the store was closed before the change was durable: {error}");
+            fail(std::mem::take(&mut self.stalled), &Error::InDoubt { reason });
             return;
         }
         let shared = self.shared.clone();

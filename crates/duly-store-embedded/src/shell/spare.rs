@@ -11,7 +11,7 @@ use std::{
 use crate::{
     disk::Disk,
     engine::Engine,
-    journal::{self, PACED_BYTES, SparePace},
+    journal::{self, Naming, PACED_BYTES, SparePace},
 };
 
 use super::{Answer, Inbox};
@@ -50,18 +50,18 @@ impl SpareWriter {
             return;
         }
         if engine.take_wants_spare() {
-            self.at_work = self.begin(engine.active_segment_bytes());
+            self.at_work = self.begin(engine.naming(), engine.active_segment_bytes());
         }
     }
 
     /// Without a thread there is no spare: a roll reserves a segment then.
-    fn begin(&self, filled_bytes: u64) -> Option<AtWork> {
+    fn begin(&self, naming: Naming, filled_bytes: u64) -> Option<AtWork> {
         let (filled, hears) = mpsc::channel();
         let (disk, segment_bytes) = (Arc::clone(&self.disk), self.segment_bytes);
         let inbox = Arc::clone(&self.inbox);
         let thread = thread::Builder::new().name("duly-spare".into()).spawn(move || {
             let mut pace = SparePace::new(segment_bytes, hears);
-            let made = journal::write_spare(disk.as_ref(), segment_bytes, &mut pace);
+            let made = journal::write_spare(disk.as_ref(), &naming, segment_bytes, &mut pace);
             inbox.push_always(Box::new(move |engine| {
                 engine.spare_made(made);
                 Answer::Now(Box::new(|_| {}))

@@ -19,6 +19,8 @@ struct State {
     durable_lsn: u64,
     waiters: VecDeque<(u64, Waiter)>,
     failed: Option<Error>,
+    /// Whether a sync found no room; the engine makes up for it.
+    is_stalled: bool,
     stop: bool,
 }
 
@@ -62,6 +64,12 @@ impl Syncer {
         ready.into_iter().for_each(|waiter| waiter(Ok(())));
     }
 
+    /// Goes on after a sync that found no room: the engine has made everything durable up to then.
+    pub(super) fn resume(&self) {
+        let mut state = self.state.lock();
+        (state.is_stalled, state.target) = (false, None);
+    }
+
     pub(super) fn stop(&self) {
         self.state.lock().stop = true;
         self.changed.notify_one();
@@ -70,8 +78,11 @@ impl Syncer {
     pub(super) fn run(&self, inbox: &Arc<Inbox>) {
         loop {
             let mut state = self.state.lock();
-            while state.target.is_none() && !state.stop {
+            while (state.target.is_none() || state.is_stalled) && !state.stop {
                 self.changed.wait(&mut state);
+            }
+            if state.is_stalled {
+                return;
             }
             let Some((mark, since)) = state.target.take() else {
                 return;
@@ -89,6 +100,11 @@ impl Syncer {
                     metrics::histogram!(metric_names::COMMIT_SECONDS).record(since.elapsed());
                     inbox.synced(mark.lsn, mark.position);
                     ready.into_iter().for_each(|waiter| waiter(Ok(())));
+                }
+                Err(error @ disk::Error::NoSpace { .. }) => {
+                    state.is_stalled = true;
+                    drop(state);
+                    inbox.sync_failed(error);
                 }
                 Err(error) => {
                     drop(state);

@@ -1,7 +1,7 @@
 //! Backups of an open store: a plan is held while its files are copied on the caller's thread, so
 //! that neither the engine nor its background waits for a slow disk.
 
-use std::{path::Path, sync::mpsc};
+use std::{path::Path, sync::mpsc, thread, time::Duration};
 
 use duly_store::Result;
 
@@ -13,25 +13,66 @@ use crate::{
 
 use super::{EmbeddedStore, Mode, run_inline};
 
+/// The pauses before a backup that failed is tried again; behind the last its failure is the answer.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+/// How often a pause looks at the store.
+const PART_OF_A_PAUSE: Duration = Duration::from_millis(50);
+
 impl EmbeddedStore {
     /// Copies the store, as it is at one moment, into a directory that is empty or missing. Calls go
-    /// on meanwhile; this one blocks its thread until the copy is durable.
+    /// on meanwhile; this one blocks its thread until the copy is durable. A disk that fails is tried
+    /// twice more, after a second and after four.
     ///
     /// # Errors
-    /// One clear reason; nothing is left in the directory.
+    /// One clear reason; nothing is left in the directory, and the store goes on.
     pub fn backup(
         &self,
         target: &Path,
         progress: &mut dyn FnMut(BackupProgress),
     ) -> std::result::Result<BackupReport, BackupError> {
         let _only = self.backup.try_lock().ok_or(BackupError::Busy)?;
+        let mut pauses = PAUSES.iter();
+        loop {
+            match self.try_backup(target, progress) {
+                Err(error) if error.may_pass() && self.terminal.get().is_none() => {
+                    let Some(pause) = pauses.next() else {
+                        return Err(error);
+                    };
+                    tracing::warn!(%error, ?pause, "a backup failed; it is tried again");
+                    self.pause(*pause)?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn try_backup(
+        &self,
+        target: &Path,
+        progress: &mut dyn FnMut(BackupProgress),
+    ) -> std::result::Result<BackupReport, BackupError> {
         let target = Target::check(target, self.disk.as_ref())?;
         let held = self.hold()?;
-        let is_closed = || match &self.mode {
+        backup::copy(&self.disk, &target, &held.plan, &|| self.is_closed(), progress)
+    }
+
+    fn is_closed(&self) -> bool {
+        match &self.mode {
             Mode::Threads { shared, .. } => shared.inbox.is_closed(),
             Mode::Inline { .. } => false,
-        };
-        backup::copy(&self.disk, &target, &held.plan, &is_closed, progress)
+        }
+    }
+
+    /// Waits, unless the store is closed. Nothing happens in between to a store without threads.
+    fn pause(&self, mut left: Duration) -> std::result::Result<(), BackupError> {
+        while matches!(self.mode, Mode::Threads { .. }) && !left.is_zero() {
+            if self.is_closed() {
+                return Err(BackupError::Closed);
+            }
+            thread::sleep(PART_OF_A_PAUSE);
+            left = left.saturating_sub(PART_OF_A_PAUSE);
+        }
+        Ok(())
     }
 
     /// Waits for a checkpoint and holds what belongs to it.

@@ -91,7 +91,7 @@ fn p1_a_store_that_ended_says_why_and_is_opened_again() {
     for shell in SHELLS {
         for operation in [Operation::Write, Operation::Sync] {
             ends_and_reopens(shell, fails(operation, Answers::Broken), "os error 5");
-            ends_and_reopens(shell, fails(operation, Answers::Interrupted), "interrupted");
+            ends_and_reopens(shell, fails(operation, Answers::Interrupted), "os error 4");
         }
     }
 }

@@ -64,18 +64,36 @@ pub(crate) struct Rule {
     pub(crate) times: u64,
 }
 
+/// One operation of any kind that fails.
+#[derive(Debug, Default)]
+struct Nth {
+    /// Operations so far, of every kind.
+    count: u64,
+    /// How many are let through first, and the answer of the next.
+    plan: Option<(u64, Answers)>,
+    /// The one that failed.
+    failed: Option<(Operation, String)>,
+}
+
 /// The disk. Clones are the same one.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultyDisk {
     pub(crate) sim: SimDisk,
     rules: Arc<Mutex<Vec<Rule>>>,
+    nth: Arc<Mutex<Nth>>,
     read_bytes: Arc<AtomicU64>,
     has_holes: bool,
 }
 
 impl FaultyDisk {
     pub(crate) fn new(sim: SimDisk) -> Self {
-        Self { sim, rules: Arc::default(), read_bytes: Arc::default(), has_holes: true }
+        Self {
+            sim,
+            rules: Arc::default(),
+            nth: Arc::default(),
+            read_bytes: Arc::default(),
+            has_holes: true,
+        }
     }
 
     /// One that answers that it has no holes.
@@ -108,12 +126,48 @@ impl FaultyDisk {
         self.rules.lock().clear();
     }
 
+    /// Operations of every kind so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.nth.lock().count
+    }
+
+    /// Has the operation behind the next `after` fail, whichever it is.
+    pub(crate) fn fail_nth(&self, after: u64, answers: Answers) {
+        self.nth.lock().plan = Some((after, answers));
+    }
+
+    /// The operation that failed so, and on what.
+    pub(crate) fn nth_failed(&self) -> Option<(Operation, String)> {
+        self.nth.lock().failed.clone()
+    }
+
+    fn nth_fault(&self, operation: Operation, name: &str) -> Option<Answers> {
+        let mut nth = self.nth.lock();
+        nth.count += 1;
+        match &mut nth.plan {
+            None => None,
+            Some((0, answers)) => {
+                let answers = *answers;
+                nth.plan = None;
+                nth.failed = Some((operation, name.to_owned()));
+                Some(answers)
+            }
+            Some((left, _)) => {
+                *left -= 1;
+                None
+            }
+        }
+    }
+
     fn check(&self, operation: Operation, name: &str) -> Result<(), Error> {
         self.fault(operation, name).map_or(Ok(()), |answers| Err(answers.error(operation, name)))
     }
 
     /// The rule that this operation meets, if it meets one.
     fn fault(&self, operation: Operation, name: &str) -> Option<Answers> {
+        if let Some(answers) = self.nth_fault(operation, name) {
+            return Some(answers);
+        }
         for rule in self.rules.lock().iter_mut() {
             if rule.operation != operation || !name.contains(rule.name) || rule.times == 0 {
                 continue;

@@ -1,7 +1,7 @@
 //! ENOSPC: new timers are refused and nothing else changes; room brings everything back (P10, T12).
 
-use duly_core::{Millis, State, error_code::Code};
-use duly_store::{Error, Outcome, Refusal, SettleOutcome, SettleVerdict};
+use duly_core::{Millis, error_code::Code};
+use duly_store::{Outcome, Refusal, SettleOutcome, SettleVerdict};
 use duly_store_embedded::disk::{Operation, SimDisk};
 
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     harness::Shell,
     snapshot::Snapshot,
     stage::Stage,
-    steps::{Step, apply, cancel, claim, get, schedule, settle},
+    steps::{Step, apply, cancel, claim, schedule, settle},
     workload::{LARGE_BYTES, settings},
 };
 
@@ -166,26 +166,5 @@ fn p10_every_write_of_a_roll_can_find_the_disk_full() {
             stage.restart_crashed();
             assert_eq!(Snapshot::of(stage.store()), shown, "{rule:?}");
         }
-    }
-}
-
-#[test]
-fn p1_a_frame_that_finds_the_disk_full_is_a_failed_write() {
-    for shell in SHELLS {
-        let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(7)));
-        stage.take(&Step::Put("shop", Box::new(settings())));
-        stage.take(&Step::Apply("shop", vec![schedule("a", 9_000, 10)]));
-        stage.disk.fail(Rule {
-            operation: Operation::Write,
-            name: ".log",
-            answers: Answers::Full,
-            after: 0,
-            times: 1,
-        });
-        let answer = apply(stage.store(), "shop", vec![cancel("a")]);
-        assert!(matches!(answer, Err(Error::InDoubt { .. })), "{shell:?}: {answer:?}");
-        stage.restart_crashed();
-        let found = get(stage.store(), "shop", "a").expect("it was acknowledged");
-        assert_eq!(found.state, State::Scheduled, "{shell:?}: the cancel was not");
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-use duly_core::State;
+use duly_core::{Millis, State};
 use duly_store_embedded::disk::{Fault, Operation, SimDisk};
 
 use crate::{
@@ -177,5 +177,123 @@ fn p4_t10_a_failed_drop_of_dead_segments_brings_nothing_back() {
                 assert!(is_over, "{operation} {after}: {id} is {state:?}");
             }
         }
+    }
+}
+
+/// What a roll does before anything of the journal is written, with the operations on a spare.
+const BEFORE: [(Operation, &str); 10] = [
+    (Operation::Open, "journal/spare"),
+    (Operation::Length, "journal/spare"),
+    (Operation::Rename, "journal/next.tmp"),
+    (Operation::List, "journal"),
+    (Operation::Remove, "journal/"),
+    (Operation::Create, "journal/next.tmp"),
+    (Operation::Open, "journal/next.tmp"),
+    (Operation::Write, "journal/next.tmp"),
+    (Operation::Sync, "journal/next.tmp"),
+    (Operation::Rename, "002.log"),
+];
+
+fn breaks(operation: Operation, name: &'static str, answers: Answers, times: u64) -> Rule {
+    Rule { operation, name, answers, after: 0, times }
+}
+
+fn large(round: u64) -> Vec<duly_store::Operation> {
+    (0..12).map(|i| schedule(&format!("r{round} {i}"), 90_000_000, LARGE_BYTES)).collect()
+}
+
+/// A store that has rolled more than once, so that segments of all kinds are there.
+fn rolled(shell: Shell) -> Stage {
+    let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(5)));
+    stage.take(&Step::Put("shop", Box::new(settings())));
+    stage
+}
+
+fn all_made(answer: &[duly_store::Outcome]) -> bool {
+    answer.iter().all(|outcome| matches!(outcome, duly_store::Outcome::Created(_)))
+}
+
+#[test]
+fn p1_one_failure_before_a_segment_is_named_is_not_noticed() {
+    for shell in [Shell::Inline, Shell::Threads] {
+        for answers in [Answers::Broken, Answers::TooManyFiles, Answers::Interrupted] {
+            let after = [(Operation::Open, "002.log")];
+            let listed = BEFORE.into_iter().chain(after);
+            // A directory that could not be opened was not synced.
+            let directory =
+                (answers == Answers::TooManyFiles).then_some((Operation::SyncDir, "journal"));
+            for (operation, name) in listed.chain(directory) {
+                let what = format!("{shell:?}: {operation} {name} {answers:?}");
+                let mut stage = rolled(shell);
+                stage.disk.fail(breaks(operation, name, answers, 1));
+                let answer = apply(stage.store(), "shop", large(0)).expect("it is answered");
+                assert!(all_made(&answer), "{what}: {answer:?}");
+                assert_eq!(stage.store().terminal_error(), None, "{what}");
+                stage.restart_crashed();
+                for i in 0..12 {
+                    assert!(get(stage.store(), "shop", &format!("r0 {i}")).is_some(), "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// Too many open files, as long as a person takes to close some.
+#[test]
+fn p1_a_roll_that_fails_for_long_is_tried_until_it_succeeds() {
+    for shell in [Shell::Inline, Shell::Threads] {
+        for (operation, name) in [
+            (Operation::Create, "journal/"),
+            (Operation::Open, "002.log"),
+            (Operation::SyncDir, "journal"),
+        ] {
+            let what = format!("{shell:?}: {operation} {name}");
+            let mut stage = rolled(shell);
+            stage.disk.fail(breaks(operation, name, Answers::TooManyFiles, u64::MAX));
+            let answer = apply(stage.store(), "shop", large(0)).expect("it is answered");
+            let made = answer.iter().filter(|it| matches!(it, duly_store::Outcome::Created(_)));
+            let made = made.count();
+            assert!(made < answer.len(), "{what}: the segment is full");
+            let refused = match &answer[made] {
+                duly_store::Outcome::Failed(error @ duly_store::Error::Unavailable { .. }) => error,
+                other => panic!("{what}: {other:?}"),
+            };
+            assert!(refused.to_string().contains("too many files are open"), "{what}: {refused}");
+            let not_ready = stage.store().health().not_ready.join("; ");
+            assert!(not_ready.contains("no journal segment can be begun"), "{what}: {not_ready}");
+            assert_eq!(stage.store().terminal_error(), None, "{what}");
+
+            stage.disk.heal();
+            stage.clock.advance(Millis::from_secs(6));
+            // Nothing is written, and it is ready again all the same.
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+            while !stage.store().health().not_ready.is_empty() {
+                assert!(std::time::Instant::now() < deadline, "{what}: it stays unready");
+                stage.take(&Step::Tick);
+            }
+            let answer = apply(stage.store(), "shop", large(1)).expect("it is answered");
+            assert!(all_made(&answer), "{what}: {answer:?}");
+            let shown = Snapshot::of(stage.store());
+            stage.restart_crashed();
+            assert!(Snapshot::of(stage.store()) == shown, "{what}");
+        }
+    }
+}
+
+/// The name of a segment that only the operating system's memory knows, after a failed sync of the
+/// directory, is not built on by an opening in the same process.
+#[test]
+fn p1_a_segment_whose_name_may_be_lost_is_made_again_by_recovery() {
+    for seed in 0..12 {
+        let mut stage = Stage::new(Shell::Inline, FaultyDisk::new(SimDisk::new(seed)));
+        stage.take(&Step::Put("shop", Box::new(settings())));
+        stage.disk.fail(breaks(Operation::SyncDir, "journal", Answers::Broken, 1));
+        apply(stage.store(), "shop", large(0)).expect_err("the roll fails");
+        assert!(stage.ended().contains("sync directory"), "seed {seed}");
+        stage.reopen();
+        stage.take(&Step::Apply("shop", large(1)));
+        let shown = Snapshot::of(stage.store());
+        stage.restart_crashed();
+        assert!(Snapshot::of(stage.store()) == shown, "seed {seed}");
     }
 }

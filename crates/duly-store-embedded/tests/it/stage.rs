@@ -66,6 +66,16 @@ impl Stage {
         self.store.as_ref().expect("a store is open between restarts")
     }
 
+    /// The store with what is not of the port.
+    pub(crate) fn embedded(&self) -> &EmbeddedStore {
+        self.store.as_ref().expect("a store is open between restarts")
+    }
+
+    /// Closes the store.
+    pub(crate) fn close(&self) {
+        self.store.as_ref().expect("a store is open between restarts").close();
+    }
+
     /// Closes the store and opens it again in the same process: what the disk holds in memory stays.
     pub(crate) fn reopen(&mut self) {
         self.store = None;

@@ -157,7 +157,7 @@ impl Engine {
         };
         match self.write(number, &Record::Evicted { below }) {
             Ok(()) => {}
-            Err(Stop::Refused(_) | Stop::Unread(_)) => {
+            Err(Stop::Refused(_) | Stop::Unread(_) | Stop::NotNow(_)) => {
                 self.stub_passes.crowded.not_before_ms = self.now.boot_ms + AGAIN_MS;
                 return 0;
             }

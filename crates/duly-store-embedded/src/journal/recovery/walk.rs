@@ -202,7 +202,7 @@ impl Walk<'_> {
         let Some(header) = scan.segment_header()? else {
             // A segment that a replay point is in was in use.
             if is_last && point.is_none() && scan.later_frame(|_| true)?.is_none() {
-                self.found.unused = Some(name);
+                self.found.unused = Some(sequence);
                 return Ok(false);
             }
             return Err(damaged(&name, 0, "the segment's header is not valid").into());
@@ -244,6 +244,12 @@ impl Walk<'_> {
         self.epoch = scan.epoch;
         self.check_epoch(&name)?;
         let (end, unsure_from) = (scan.at, scan.unsure_from());
+        let is_first = self.found.segments.is_empty();
+        if is_last && !is_first && end == segment::HEADER_BYTES {
+            // Its name may be what a failed sync of the directory left in memory only.
+            self.found.unused = Some(sequence);
+            return Ok(false);
+        }
         self.found.bytes += end - begun_at;
         self.found.segments.push(FoundSegment {
             sequence,

@@ -39,9 +39,12 @@ fn p1_a_recycled_segment_gets_its_new_header_when_it_has_lost_its_old_name_for_g
     for seed in 1..40 {
         for at_op in 1..8 {
             let disk = disk(seed);
-            assert!(spare::recycle(&disk, &segment_name(1), SEGMENT_BYTES).unwrap());
+            assert!(
+                spare::recycle(&disk, &Naming::default(), &segment_name(1), SEGMENT_BYTES).unwrap()
+            );
             disk.plan(Fault::CrashAtOp(at_op));
-            let taken = take(&disk, &header(9), &segment_name(9));
+            let taken = prepare(&disk, &header(9))
+                .and_then(|()| disk.rename(NEXT_TEMPORARY, &segment_name(9)));
             assert!(taken.is_ok() || disk.is_down(), "{taken:?}");
             let left = disk.crash();
             for sequence in [1, 9] {
@@ -60,7 +63,7 @@ fn p1_a_recycled_segment_gets_its_new_header_when_it_has_lost_its_old_name_for_g
 fn a_segment_that_has_gone_before_is_not_recycled_and_that_is_no_error() {
     let disk = disk(1);
     disk.remove(&segment_name(1)).unwrap();
-    assert!(!spare::recycle(&disk, &segment_name(1), SEGMENT_BYTES).unwrap());
+    assert!(!spare::recycle(&disk, &Naming::default(), &segment_name(1), SEGMENT_BYTES).unwrap());
 }
 
 /// A segment of eight parts.
@@ -88,7 +91,7 @@ fn a_spare_takes_its_room_before_its_zeros_and_goes_when_the_engine_ends() {
     let (filled, hears) = mpsc::channel();
     let mut pace = SparePace::new(EIGHT_PARTS, hears);
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write_spare(&disk, EIGHT_PARTS, &mut pace));
+        let writer = scope.spawn(|| write_spare(&disk, &Naming::default(), EIGHT_PARTS, &mut pace));
         filled.send(2 * PART_BYTES).unwrap();
         while length_of(&disk, SPARE_TEMPORARY).unwrap() < EIGHT_PARTS {
             std::thread::yield_now();

@@ -52,7 +52,10 @@ fn an_old_frame_of_a_recycled_segment_is_not_gathered() {
     }
     fixture.roll().expect("room");
     fixture.frame("6", 0);
-    assert!(recycle(&fixture.disk, FIRST, SEGMENT_BYTES_MIN).expect("recycled"));
+    assert!(
+        recycle(&fixture.disk, &crate::journal::Naming::default(), FIRST, SEGMENT_BYTES_MIN)
+            .expect("recycled")
+    );
     fixture.roll().expect("room");
     assert_eq!(gathered(&fixture, 2), ["6"]);
     let mut expected = Vec::new();

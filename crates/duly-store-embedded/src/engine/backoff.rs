@@ -1,0 +1,52 @@
+//! Pauses between the tries of an operation that fails: each is twice as long as the one before.
+
+/// When an operation is tried again, by the boot-time clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Backoff {
+    first_ms: u64,
+    longest_ms: u64,
+    /// The pause that began with the latest failure; 0 before the first.
+    pause_ms: u64,
+    not_before_ms: u64,
+}
+
+impl Backoff {
+    /// Without a failure; the first pause, and the longest.
+    pub(super) const fn new(first_ms: u64, longest_ms: u64) -> Self {
+        Self { first_ms, longest_ms, pause_ms: 0, not_before_ms: 0 }
+    }
+
+    /// Notes a failure.
+    pub(super) fn failed(&mut self, now_ms: u64) {
+        self.pause_ms = (2 * self.pause_ms).clamp(self.first_ms, self.longest_ms);
+        self.not_before_ms = now_ms + self.pause_ms;
+    }
+
+    /// Whether a try is due.
+    pub(super) const fn is_over(&self, now_ms: u64) -> bool {
+        now_ms >= self.not_before_ms
+    }
+
+    /// Milliseconds until a try is due.
+    pub(super) const fn left_ms(&self, now_ms: u64) -> u64 {
+        self.not_before_ms.saturating_sub(now_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let mut backoff = Backoff::new(100, 500);
+        assert!(backoff.is_over(0));
+        let mut now_ms = 7;
+        for pause_ms in [100, 200, 400, 500, 500] {
+            backoff.failed(now_ms);
+            assert_eq!(backoff.left_ms(now_ms), pause_ms);
+            assert!(!backoff.is_over(now_ms + pause_ms - 1) && backoff.is_over(now_ms + pause_ms));
+            now_ms += pause_ms;
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Beginning the next segment of the journal, again where that failed before anything of it was written.
+//!
+//! A roll is tried [`TRIES`] times at once, then after pauses that grow. Meanwhile what needs a new
+//! segment is refused as unavailable; smaller records still go into what is left of the old one. The
+//! engine tries by itself, so that the store is ready again without a call.
+
+use duly_core::Millis;
+use duly_store::Error;
+
+use crate::{
+    disk,
+    journal::{Naming, RollError},
+};
+
+use super::{Engine, Stop, backoff::Backoff, space};
+
+/// Tries without a pause.
+const TRIES: usize = 3;
+/// The pause after them, and the longest one.
+const PAUSES_MS: (u64, u64) = (100, 5_000);
+
+/// Rolls that fail.
+#[derive(Debug)]
+pub(super) struct Rolls {
+    backoff: Backoff,
+    /// Why the latest failed.
+    reason: Option<String>,
+}
+
+impl Rolls {
+    pub(super) const fn new() -> Self {
+        Self { backoff: Backoff::new(PAUSES_MS.0, PAUSES_MS.1), reason: None }
+    }
+
+    /// Why no segment can be begun at present.
+    pub(super) fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    fn refusal(&self, now_ms: u64) -> Option<Error> {
+        let reason = self.reason.clone()?;
+        let retry_after = Millis::from_ms(self.backoff.left_ms(now_ms).max(PAUSES_MS.0));
+        Some(Error::Unavailable { reason, retry_after })
+    }
+}
+
+impl Engine {
+    /// Begins a new segment; the old one is synced.
+    pub(super) fn roll(&mut self) -> Result<(), Stop> {
+        if self.space.is_full(self.now.boot_ms) {
+            return Err(Stop::Refused(space::disk_full()));
+        }
+        if !self.rolls.backoff.is_over(self.now.boot_ms)
+            && let Some(error) = self.rolls.refusal(self.now.boot_ms)
+        {
+            return Err(Stop::NotNow(error));
+        }
+        if self.write_frame().is_err() {
+            return Err(self.check_stall().map_or_else(Stop::NotNow, |()| Stop::Terminal));
+        }
+        let rolled = self.try_to_roll();
+        if matches!(rolled, Ok(()) | Err(RollError::Again(_))) {
+            // The old segment was synced: what it holds can fire.
+            self.publish_durable();
+        }
+        match rolled {
+            Ok(()) => {
+                self.rolls = Rolls::new();
+                self.space.note_segment();
+                self.rewriter.is_wanted = true;
+                Ok(())
+            }
+            Err(RollError::Again(error)) if error.is_no_space() => {
+                self.space.note_full(self.now.boot_ms);
+                Err(Stop::Refused(space::disk_full()))
+            }
+            Err(RollError::Again(error)) => Err(Stop::NotNow(self.note_failed_roll(&error))),
+            Err(RollError::Unsynced(error)) => {
+                self.sync_failed(&error);
+                Err(self.check_stall().map_or_else(Stop::NotNow, |()| Stop::Terminal))
+            }
+            Err(RollError::Terminal(error)) => {
+                self.end(&error);
+                Err(Stop::Terminal)
+            }
+        }
+    }
+
+    /// The lock of the names of segments, for the thread that writes spares.
+    pub(crate) fn naming(&self) -> Naming {
+        self.journal.naming()
+    }
+
+    fn try_to_roll(&mut self) -> Result<(), RollError> {
+        let mut left = TRIES;
+        loop {
+            let rolled = self.journal.roll(&mut self.files);
+            left -= 1;
+            match rolled {
+                Err(RollError::Again(error)) if left > 0 && !error.is_no_space() => {
+                    tracing::warn!(%error, "no journal segment could be begun; trying again");
+                }
+                rolled => return rolled,
+            }
+        }
+    }
+
+    fn note_failed_roll(&mut self, error: &disk::Error) -> Error {
+        self.rolls.backoff.failed(self.now.boot_ms);
+        let reason = format!("no journal segment can be begun ({error}); it is tried again");
+        tracing::warn!(pause_ms = self.rolls.backoff.left_ms(self.now.boot_ms), "{reason}");
+        self.rolls.reason = Some(reason.clone());
+        let retry_after = Millis::from_ms(self.rolls.backoff.left_ms(self.now.boot_ms));
+        Error::Unavailable { reason, retry_after }
+    }
+
+    /// Tries again to begin a segment, where the latest try failed and its pause is over.
+    pub(super) fn roll_again(&mut self) {
+        if self.rolls.reason.is_some() && self.rolls.backoff.is_over(self.now.boot_ms) {
+            // What comes of it is noted.
+            drop(self.roll());
+        }
+    }
+}
