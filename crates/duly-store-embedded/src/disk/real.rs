@@ -15,11 +15,12 @@ use rustix::{
     io::Errno,
 };
 
-use self::file::RealFile;
+use self::{file::RealFile, files_kept::FilesKept};
 use super::error::At;
 use super::{Disk, Error, File, Inodes, LOCK_NAME, Lock, Operation, Space, check_dir, split_name};
 
 mod file;
+mod files_kept;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ pub struct RealDisk {
     /// `root` as messages show it; shared with every file handle.
     shown: Arc<str>,
     access: Access,
+    kept: FilesKept,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,13 +46,14 @@ enum Access {
 
 impl RealDisk {
     /// Opens the directory at `path`, and makes it (mode 0700, its parents too, all durable) where
-    /// it is missing.
+    /// it is missing. Takes file descriptors to keep for it.
     pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self, Error> {
         let disk = Self::new(path.as_ref(), Access::ReadWrite);
         match disk.root.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create_root()?,
             _ => disk.check_root()?,
         }
+        disk.kept.fill(&disk.root);
         Ok(disk)
     }
 
@@ -66,7 +69,8 @@ impl RealDisk {
     fn new(path: &Path, access: Access) -> Self {
         // "" is what `Path::parent` answers for a plain name; the system calls want a dot.
         let root = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        Self { root: root.to_owned(), shown: root.display().to_string().into(), access }
+        let shown = root.display().to_string().into();
+        Self { root: root.to_owned(), shown, access, kept: FilesKept::default() }
     }
 
     fn check_root(&self) -> Result<(), Error> {
@@ -140,22 +144,20 @@ impl Disk for RealDisk {
     fn create(&self, name: &str) -> Result<Arc<dyn File>, Error> {
         let path = self.path(name)?;
         self.check_writable(Operation::Create, name)?;
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        self.kept
+            .open(&self.root, || options.open(&path))
             .map(|file| self.file(name, file))
             .map_err(|e| self.error(Operation::Create, name, e))
     }
 
     fn open(&self, name: &str) -> Result<Arc<dyn File>, Error> {
         let path = self.path(name)?;
-        OpenOptions::new()
-            .read(true)
-            .write(self.access == Access::ReadWrite)
-            .open(path)
+        let mut options = OpenOptions::new();
+        options.read(true).write(self.access == Access::ReadWrite);
+        self.kept
+            .open(&self.root, || options.open(&path))
             .map(|file| self.file(name, file))
             .map_err(|e| self.error(Operation::Open, name, e))
     }
@@ -163,7 +165,7 @@ impl Disk for RealDisk {
     fn list(&self, dir: &str) -> Result<Vec<String>, Error> {
         let path = self.dir_path(dir)?;
         let failed = |e| self.error(Operation::List, dir, e);
-        let entries = match std::fs::read_dir(path) {
+        let entries = match self.kept.open(&self.root, || std::fs::read_dir(&path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(failed)?,
         };
@@ -178,19 +180,21 @@ impl Disk for RealDisk {
     fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
         let (from_path, to_path) = (self.path(from)?, self.path(to)?);
         self.check_writable(Operation::Rename, from)?;
-        std::fs::rename(from_path, to_path).map_err(|e| self.error(Operation::Rename, from, e))
+        uninterrupted(|| std::fs::rename(&from_path, &to_path))
+            .map_err(|e| self.error(Operation::Rename, from, e))
     }
 
     fn remove(&self, name: &str) -> Result<(), Error> {
         let path = self.path(name)?;
         self.check_writable(Operation::Remove, name)?;
-        std::fs::remove_file(path).map_err(|e| self.error(Operation::Remove, name, e))
+        uninterrupted(|| std::fs::remove_file(&path))
+            .map_err(|e| self.error(Operation::Remove, name, e))
     }
 
     fn make_dir(&self, dir: &str) -> Result<(), Error> {
         let path = self.dir_path(dir)?;
         self.check_writable(Operation::MakeDir, dir)?;
-        match DirBuilder::new().mode(0o700).create(&path) {
+        match uninterrupted(|| DirBuilder::new().mode(0o700).create(&path)) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
             made => made.map_err(|e| self.error(Operation::MakeDir, dir, e)),
         }
@@ -199,11 +203,13 @@ impl Disk for RealDisk {
     fn sync_dir(&self, dir: &str) -> Result<(), Error> {
         let path = self.dir_path(dir)?;
         self.check_writable(Operation::SyncDir, dir)?;
-        sync_path(&path).map_err(|e| self.error(Operation::SyncDir, dir, e))
+        let opened = self.kept.open(&self.root, || std::fs::File::open(&path));
+        opened.and_then(|dir| dir.sync_all()).map_err(|e| self.error(Operation::SyncDir, dir, e))
     }
 
     fn space(&self) -> Result<Space, Error> {
-        let answer = statvfs(&self.root).map_err(|e| self.error(Operation::Space, "", e.into()))?;
+        let answer = uninterrupted(|| Ok(statvfs(&self.root)?))
+            .map_err(|e| self.error(Operation::Space, "", e))?;
         // As df counts: what is used, plus what is left for those who are not root.
         let used_blocks = answer.f_blocks.saturating_sub(answer.f_bfree);
         let total_blocks = used_blocks.saturating_add(answer.f_bavail);
@@ -268,6 +274,17 @@ impl Disk for RealDisk {
 
     fn describe(&self) -> String {
         self.shown.to_string()
+    }
+}
+
+/// Makes a call of the system again for as long as a signal interrupts it. Those that open, read, write
+/// and sync are repeated by the standard library.
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
     }
 }
 

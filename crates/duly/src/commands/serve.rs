@@ -18,7 +18,7 @@ use crate::{
     Outcome,
     args::values,
     failure::Failure,
-    open_files,
+    open_files::{self, TooFew},
     output::{Printer, text, when},
 };
 
@@ -26,8 +26,6 @@ use crate::{
 const STOPPED_AT_ONCE: i32 = 1;
 /// How long tasks may take to end when the store has ended.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
-/// Open files that are no connections: standard ones, the runtime's, and a small store's.
-const FILES_BESIDES: u64 = 256;
 
 /// Run a server
 ///
@@ -52,14 +50,15 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
-    let config = config::load_with_files(&args.source()).map_err(Failure::new)?;
+    let mut config = config::load_with_files(&args.source()).map_err(Failure::new)?;
     logging::init(&config.log.level, config.log.format);
     open_files::allow();
+    let too_few = open_files::fit(&mut config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format_args!("cannot start: {error}")))?;
-    let outcome = runtime.block_on(serve(config, printer));
+    let outcome = runtime.block_on(serve(config, too_few, printer));
     if let Err(Failure::StoreEnded(reason)) = &outcome {
         // The cause is the last line: nothing else runs that could log.
         runtime.shutdown_timeout(TASKS_END_WITHIN);
@@ -69,26 +68,6 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     // A store that is being opened is not waited for: it is cut off as by a crash, which is safe.
     runtime.shutdown_background();
     outcome
-}
-
-/// Says so where the process may open fewer files than the configuration can need.
-fn warn_of_few_files(needed: u64) {
-    use rustix::process::{Resource, getrlimit};
-    if let Some(allowed) = getrlimit(Resource::Nofile).current.filter(|allowed| *allowed < needed) {
-        tracing::warn!(
-            allowed,
-            needed,
-            "the process may open fewer files than the configuration can need: raise its limit \
-             (`ulimit -n`, `LimitNOFILE`), or lower server.connections_max"
-        );
-    }
-}
-
-/// Open files of a server whose connections are all in use, but for those of its data.
-fn files_needed(config: &Config) -> u64 {
-    let sockets =
-        [config.server.connections_max, config.delivery.workers_max, config.webhook.idle_max];
-    sockets.iter().map(|count| *count as u64).sum::<u64>() + FILES_BESIDES
 }
 
 impl Args {
@@ -107,10 +86,9 @@ impl Args {
     }
 }
 
-async fn serve(config: Config, printer: Printer) -> Outcome {
+async fn serve(config: Config, too_few: Option<TooFew>, printer: Printer) -> Outcome {
     // Listened for from the start, so that a signal while the store opens is not lost.
     let mut stop = Stop::listen()?;
-    let needed = files_needed(&config);
     let running = tokio::select! {
         started = duly_server::start(config) => started.map_err(Failure::new)?,
         () = stop.requested() => {
@@ -118,7 +96,9 @@ async fn serve(config: Config, printer: Printer) -> Outcome {
             return Ok(());
         }
     };
-    warn_of_few_files(needed);
+    if let Some(too_few) = too_few {
+        too_few.warn();
+    }
     // A closed stdout is no reason to stop serving.
     let document = document(running.report()).to_string();
     printer.document(&document, || Ok(opening(running.report()))).ok();

@@ -3,14 +3,15 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::TcpListener,
+    io::Read as _,
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    time::SystemTime,
+    time::{Instant, SystemTime},
 };
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
-use crate::harness::{Process, Ran, Server, duly, run, text};
+use crate::harness::{DEADLINE, Process, Ran, Server, duly, run, text};
 
 #[test]
 fn it_says_where_it_listens_where_the_data_is_and_what_is_pending() {
@@ -46,9 +47,52 @@ fn too_few_open_files_are_said_at_the_start() {
     };
     let said = serve("4000", "20000");
     assert!(said.contains("fewer files than the configuration can need"), "{said}");
-    assert!(said.contains("allowed=4000") && said.contains("needed=22304"), "{said}");
+    let figures = ["allowed=4000", "connections_max=1696", "configured=20000"];
+    assert!(figures.iter().all(|figure| said.contains(figure)), "{said}");
     let said = serve("4000", "1000");
     assert!(!said.contains("fewer files"), "{said}");
+}
+
+/// A caller with more connections than there are files gets none of those that the store needs.
+#[test]
+fn idle_connections_take_no_files_from_the_store() {
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let data = directory.path().join("data");
+    let mut shell = std::process::Command::new("sh");
+    shell.env_clear().env("DULY_STORE__SEGMENT_BYTES", "1MiB");
+    shell.args(["-c", "ulimit -n 300 && exec \"$0\" \"$@\""]).arg(duly().get_program());
+    shell.args(["serve", "--listen", "127.0.0.1:0", "--data", text(&data)]);
+    let mut server = Process::of(shell);
+    let (url, _) = server.address();
+    let address = url.strip_prefix("http://").expect("an address");
+    let mut idle: Vec<_> =
+        (0..400).map(|_| TcpStream::connect(address).expect("the kernel takes it")).collect();
+    // The last is told that there are too many, so all before it were looked at.
+    let last = idle.last_mut().expect("there are 400");
+    last.set_read_timeout(Some(DEADLINE)).expect("set");
+    let mut told = [0; 12];
+    last.read_exact(&mut told).expect("it is answered");
+    assert_eq!(&told, b"HTTP/1.1 503");
+    let _idle = idle.split_off(10);
+    drop(idle);
+
+    let payload = directory.path().join("payload");
+    fs::write(&payload, vec![7; 200_000]).expect("written");
+    let call = |args: &[&str]| -> Ran {
+        duly().args(args).env("DULY_SERVER", &url).output().expect("duly starts").into()
+    };
+    let until = Instant::now() + DEADLINE;
+    while call(&["health"]).code != Some(0) {
+        assert!(Instant::now() < until, "the places of those that have gone are free");
+    }
+    // Enough for several segments.
+    for i in 0..20 {
+        let id = format!("t{i}");
+        call(&["schedule", "n", &id, "--in", "1h", "--payload-file", text(&payload)]).ok();
+    }
+    let segments = fs::read_dir(data.join("journal")).expect("it is there").count();
+    assert!(segments > 3, "{segments}");
+    call(&["health"]).ok();
 }
 
 #[test]

@@ -281,3 +281,44 @@ fn what_is_written_past_the_cache_is_what_is_read_wherever_its_memory_begins() {
     expected.truncate(read.len());
     assert!(read == expected);
 }
+
+#[test]
+fn a_call_that_a_signal_interrupts_is_made_again() {
+    let mut calls = 0;
+    let done = uninterrupted(|| {
+        calls += 1;
+        if calls < 4 { Err(io::ErrorKind::Interrupted.into()) } else { Ok(calls) }
+    });
+    assert_eq!(done.expect("the fourth call succeeds"), 4);
+    let failed = uninterrupted(|| Err::<(), _>(io::Error::from_raw_os_error(5)));
+    assert_eq!(failed.expect_err("it is no interruption").raw_os_error(), Some(5));
+}
+
+#[test]
+fn a_kept_file_descriptor_is_given_up_for_a_file_that_is_needed() {
+    use super::files_kept::{FilesKept, KEPT};
+
+    let directory = tempfile::tempdir().unwrap();
+    let kept = FilesKept::default();
+    kept.fill(directory.path());
+    assert_eq!(kept.count(), KEPT);
+    fn too_many<T>() -> io::Result<T> {
+        Err(io::Error::from(rustix::io::Errno::MFILE))
+    }
+    let mut before = Vec::new();
+    let opened = kept.open(directory.path(), || {
+        before.push(kept.count());
+        if before.len() < 4 { too_many() } else { Ok("open") }
+    });
+    assert_eq!(opened.unwrap(), "open");
+    assert_eq!(before, [KEPT, KEPT - 1, KEPT - 2, KEPT - 3]);
+    assert_eq!(kept.count(), KEPT, "they are taken again");
+
+    let refused = kept.open(directory.path(), too_many::<()>);
+    assert!(super::files_kept::is_shortage(&refused.unwrap_err()), "none is left");
+    assert_eq!(kept.count(), 0);
+    let broken = kept.open(directory.path(), || Err::<(), _>(io::Error::from_raw_os_error(5)));
+    assert_eq!(broken.unwrap_err().raw_os_error(), Some(5));
+    kept.open(directory.path(), || Ok(())).unwrap();
+    assert_eq!(kept.count(), KEPT);
+}
