@@ -197,7 +197,14 @@ impl Engine {
         self.note_checkpoint_ended();
         self.checkpoints.backoff.failed(self.now.boot_ms);
         let pause_ms = self.checkpoints.backoff.left_ms(self.now.boot_ms);
-        tracing::warn!(%error, pause_ms, "a checkpoint could not be written; it is tried again");
+        if self.stopping.is_begun() {
+            tracing::warn!(
+                %error,
+                "the last checkpoint could not be written; the next start reads the journal instead"
+            );
+        } else {
+            tracing::warn!(%error, pause_ms, "a checkpoint could not be written; it is tried again");
+        }
         self.fail_backups(error);
         let can_drop = self.checkpoints.kept.len() == KEPT
             && !self.backups.is_held()
