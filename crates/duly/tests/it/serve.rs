@@ -302,14 +302,14 @@ fn a_damaged_directory_is_not_opened_and_not_touched() {
     let data = server.data();
     server.process.signal(Signal::TERM);
     server.process.ended();
-    let manifest = data.join("MANIFEST");
-    let mut bytes = fs::read(&manifest).expect("a manifest");
+    let files = ["MANIFEST", "MANIFEST.copy"].map(|name| data.join(name));
+    let mut bytes = fs::read(&files[0]).expect("a manifest");
     bytes[16] ^= 0xff;
-    fs::write(&manifest, &bytes).expect("written");
+    files.iter().for_each(|file| fs::write(file, &bytes).expect("written"));
     let args = ["serve", "--data", text(&data), "--listen", "127.0.0.1:0"];
     let message = run(&args).refused(1);
     assert!(message.contains("MANIFEST"), "{message}");
-    assert_eq!(fs::read(&manifest).expect("still there"), bytes);
+    files.iter().for_each(|file| assert_eq!(fs::read(file).expect("still there"), bytes));
 }
 
 #[test]
