@@ -74,6 +74,14 @@ impl Nodes {
         }
     }
 
+    /// What the node asks does not arrive.
+    fn ask_in_vain(&mut self, node: usize) {
+        let (now, under_way) = (self.now(), self.under_way[node]);
+        for ask in self.nodes[node].asks(now, |_| Load::new(under_way, 0), |_| Load::default()) {
+            self.nodes[node].allotted(&ask, None, now);
+        }
+    }
+
     fn hear(&mut self, node: usize) {
         let now = self.now();
         for (ask, answer) in std::mem::take(&mut self.answers[node]) {
@@ -229,15 +237,13 @@ fn p10_an_allotment_outlasts_a_home_that_is_away() {
         nodes.plan(1, share(4, None), 9);
         assert_eq!(nodes.under_way, [4, 0], "a node that has nothing of the lane begins nothing");
         for node in [0, 1] {
-            nodes.ask(node, false);
-            nodes.hear(node);
+            nodes.ask_in_vain(node);
         }
         nodes.clock.advance(Millis::from_secs(1));
     }
     nodes.end(0, usize::MAX);
     nodes.clock.advance(Millis::from_secs(5));
-    nodes.ask(0, false);
-    nodes.hear(0);
+    nodes.ask_in_vain(0);
     nodes.plan(0, share(4, None), 9);
     assert_eq!(nodes.under_way, [0, 0], "what was not in use for 5 s is given up, heard or not");
     nodes.clock.advance(Millis::from_secs(1));
