@@ -58,6 +58,10 @@ fn the_loss_of_any_one_master_stops_only_its_own_shards() {
         assert!((8..24).contains(&there.len()), "{} of 24 on the others", there.len());
         // By now nodes that needed the lost one would have stopped.
         std::thread::sleep(ACTS_FOR.saturating_sub(killed.elapsed()));
+        for node in &nodes {
+            let health = node.run(&["health"]);
+            assert_eq!(health.code, Some(0), "without master {lost} it acts: {health:?}");
+        }
         let leased = leased(&nodes[1], &there);
         assert_eq!(leased, there, "without master {lost}");
         let cluster = nodes[1].json(&["cluster"]);
