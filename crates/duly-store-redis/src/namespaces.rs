@@ -246,15 +246,14 @@ impl Deployment {
         self.put_at_home(home, &control.name, Some(control), &next, Write::Above(above)).await
     }
 
-    /// Begins to deal the limits of a namespace anew, as if it were changed.
-    pub(crate) async fn deal_anew(&self, name: &NamespaceName) -> Result<()> {
+    /// Begins to deal the limits of a namespace anew, as if it were changed. Returns what all shards have now.
+    pub(crate) async fn deal_anew(&self, name: &NamespaceName) -> Result<Option<AtHome>> {
         let home = self.home(name);
-        if let Some(control) = self.control_of(home, name).await?.1
-            && let Some(newer) = self.put_again(home, &control, 0).await?
-        {
-            self.spread(home, newer).await?;
+        let Some(control) = self.control_of(home, name).await?.1 else { return Ok(None) };
+        match self.put_again(home, &control, 0).await? {
+            Some(newer) => self.spread(home, newer).await.map(Some),
+            None => Ok(None),
         }
-        Ok(())
     }
 
     fn fields(

@@ -1,21 +1,19 @@
 //! Repairing a shard that takes no calls, at the word of an operator.
 
+use std::collections::BTreeSet;
+
 use duly_core::{Invalid, Millis, NamespaceName, shard::ShardId};
 use duly_store::{Error, Repaired, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     bootstrap::{self, Note},
-    change::{AT_ONCE, digits},
+    change::AT_ONCE,
     deployment::Deployment,
-    error::damaged,
     link::Call,
     marker::{CoordinatorList, Mark},
     script::Script,
 };
-
-/// Names of one page.
-const PAGE: usize = 100;
 
 impl Deployment {
     pub(crate) async fn repair(&self, shard: ShardId) -> Result<Repaired> {
@@ -88,7 +86,11 @@ impl Deployment {
                 Some(control) => {
                     let deals = self.deals_of(home, &control).await?;
                     self.take(shard, &control, &deals).await?;
-                    if is_last { self.deal_anew(&name).await } else { Ok(()) }
+                    if is_last && let Some(spread) = self.deal_anew(&name).await? {
+                        // Until they are dealt, deliveries stand still.
+                        self.deal_lowered(&spread).await;
+                    }
+                    Ok(())
                 }
                 None if is_last => match self.repair_namespace(&name, None).await {
                     Err(error @ Error::Invalid(_)) => {
@@ -104,27 +106,21 @@ impl Deployment {
         Ok(count)
     }
 
-    /// The names of all namespaces, of a shard that has not lost them.
-    async fn names_elsewhere(&self, shard: ShardId) -> Result<Vec<NamespaceName>> {
+    /// The names that any other shard which takes calls has: one that was repaired before may have none yet.
+    async fn names_elsewhere(&self, shard: ShardId) -> Result<BTreeSet<NamespaceName>> {
         let others = (0..self.shards).map(ShardId).filter(|other| *other != shard);
-        let Some(other) = others.into_iter().find(|other| self.router.mark(*other) == Mark::Own)
-        else {
-            return Ok(Vec::new());
-        };
-        let mut names = Vec::new();
-        loop {
-            let after =
-                names.last().map_or_else(Vec::new, |name: &NamespaceName| name.as_str().into());
-            let mut reply = self.ask(other, Script::Names, vec![after, digits(PAGE)]).await?;
-            let _now = reply.time()?;
-            let before = names.len();
-            while !reply.is_done() {
-                let name = reply.items()?.text()?;
-                names.push(NamespaceName::new(&name).map_err(|_| damaged("a namespace's name"))?);
-            }
-            if names.len() < before + PAGE {
-                return Ok(names);
+        let mut names = BTreeSet::new();
+        for other in others.filter(|other| self.router.mark(*other) == Mark::Own) {
+            let mut after = None;
+            loop {
+                let page = self.numbers(other, after.as_ref()).await?;
+                after = page.last().map(|(name, _)| name.clone());
+                names.extend(page.into_iter().map(|(name, _)| name));
+                if after.is_none() {
+                    break;
+                }
             }
         }
+        Ok(names)
     }
 }

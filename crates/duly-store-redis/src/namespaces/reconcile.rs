@@ -57,7 +57,7 @@ impl Deployment {
         let mended = stream::iter(uneven).map(|(name, holders)| async move {
             let is_mended = self.mend(&name, &holders).await.unwrap_or_else(|error| {
                 tracing::debug!(namespace = %name, %error, "namespace not mended yet");
-                false
+                !self.to_repair.lock().contains(&name)
             });
             (name, is_mended)
         });
@@ -101,7 +101,8 @@ impl Deployment {
         Ok(true)
     }
 
-    async fn numbers(
+    /// Returns a page of the names that a shard has, with their numbers.
+    pub(crate) async fn numbers(
         &self,
         shard: ShardId,
         after: Option<&NamespaceName>,

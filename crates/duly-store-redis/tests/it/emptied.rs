@@ -39,13 +39,21 @@ fn settings() -> Settings {
     settings
 }
 
-fn names_repair<T: std::fmt::Debug>(what: &str, result: &Result<T, Error>) {
+fn names<T: std::fmt::Debug>(command: &str, what: &str, result: &Result<T, Error>) {
     match result {
         Err(Error::Unavailable { reason, .. }) => {
-            assert!(reason.contains("`duly namespace repair shop`"), "{what}: {reason}");
+            assert!(reason.contains(&format!("`{command}")), "{what}: {reason}");
         }
         other => panic!("{what}: {other:?}"),
     }
+}
+
+/// Every call that asks for the record of the namespace is refused, and names the repair command.
+async fn all_are_refused(store: &RedisStore, command: &str) {
+    names(command, "put", &store.put_namespace(name(), Put::IfAbsent(Box::default())).await);
+    names(command, "get", &store.get_namespace(name()).await);
+    names(command, "pause", &store.set_activity(name(), Activity::Paused).await);
+    names(command, "delete", &store.delete_namespace(name(), DeleteMode::Force).await);
 }
 
 fn outcome(outcome: Outcome) -> Result<(), Error> {
@@ -75,34 +83,47 @@ async fn schedule_all(store: &RedisStore, lost: &BTreeSet<u16>) -> BTreeSet<Stri
     kept
 }
 
-/// What the setup of the issue demands, once the coordinator shard has lost its data.
-async fn nothing_else_is_lost(store: &RedisStore, lost: &BTreeSet<u16>, kept: &BTreeSet<String>) {
-    // The first schedule of any client.
-    let is_lost = |text: &String| lost.contains(&shard(store, &id(text)).0);
-    let first = (0..).map(|i| format!("n{i}")).find(is_lost).expect("one of many");
-    names_repair("schedule", &outcome(schedule(store, &first, LATER).await));
-    let put = Put::IfAbsent(Box::default());
-    names_repair("put", &store.put_namespace(name(), put).await);
-    names_repair("get", &store.get_namespace(name()).await);
-    names_repair("pause", &store.set_activity(name(), Activity::Paused).await);
-    names_repair("delete", &store.delete_namespace(name(), DeleteMode::Force).await);
-    // Now that it is known, also where the shard has the namespace.
-    for i in 0..50 {
-        let text = format!("m{i}");
-        names_repair("schedule", &outcome(schedule(store, &text, LATER).await));
-    }
-    assert_eq!(health(store).await, (1, vec![]), "it is counted, and the store stays ready");
+/// Returns how many timers the shards of other masters hold.
+async fn held_elsewhere(store: &RedisStore, lost: &BTreeSet<u16>) -> u64 {
     let mut pending = 0;
     for place in (0..SHARDS).filter(|place| !lost.contains(place)) {
         let stats = store.stats(ShardId(place), name()).await.expect("counts");
         pending += stats.expect("the shard has it").pending();
     }
-    assert_eq!(pending, kept.len() as u64, "nothing on the other masters is gone");
+    pending
+}
 
-    let repaired = store.repair_namespace(name(), None).await.expect("it is restored");
-    assert!(repaired.restored);
-    assert_eq!((repaired.pending_lost, repaired.dead_lost), (0, 0));
-    assert_eq!(*repaired.namespace.settings, settings());
+/// Has shards repaired, and returns an error for those that cannot be.
+async fn repair(store: &RedisStore, shards: impl IntoIterator<Item = u16>) {
+    let deployment = store.deployment().expect("nodes share it");
+    for shard in shards {
+        deployment.repair(ShardId(shard)).await.expect("it is repaired");
+    }
+}
+
+/// The setup of the issue, once the master with the coordinator shard has lost its data.
+async fn nothing_else_is_lost(store: &RedisStore, lost: &BTreeSet<u16>, kept: &BTreeSet<String>) {
+    // The first schedule of any client.
+    let is_lost = |text: &String| lost.contains(&shard(store, &id(text)).0);
+    let first = (0..).map(|i| format!("n{i}")).find(is_lost).expect("one of many");
+    names("duly store repair", "schedule", &outcome(schedule(store, &first, LATER).await));
+    all_are_refused(store, "duly store repair --shard").await;
+    assert_eq!(held_elsewhere(store, lost).await, kept.len() as u64);
+    assert_eq!(health(store).await.1, Vec::<String>::new(), "the store stays ready");
+    // The coordinator shard takes calls again, and has no record of the namespace yet.
+    repair(store, [home().0]).await;
+    all_are_refused(store, "duly namespace repair shop`").await;
+    assert_eq!(health(store).await, (1, vec![]), "it is counted");
+    // Now that it is known, also where the shard has the namespace.
+    for i in 0..20 {
+        let refused = outcome(schedule(store, &format!("m{i}"), LATER).await);
+        names("duly ", "schedule", &refused);
+    }
+    assert_eq!(held_elsewhere(store, lost).await, kept.len() as u64);
+    // With the last shard the record is restored.
+    repair(store, lost.iter().copied().filter(|place| *place != home().0)).await;
+    let namespace = store.get_namespace(name()).await.expect("a look").expect("it is restored");
+    assert_eq!(*namespace.settings, settings());
     let again = store.repair_namespace(name(), None).await.expect("nothing is to be done");
     assert!(!again.restored);
     let fired = claim_all(store).await.expect("claims");
@@ -132,8 +153,11 @@ async fn lost_at_home(replicas: u32) {
     master.start_again();
     cluster.wait_until_whole();
     assert_eq!(tell(cluster.masters[place].port(), "DBSIZE"), ":0");
-    until("it answers again", async || store.ready(home(), None, 1).await.is_ok().then_some(()))
-        .await;
+    until("the loss is noticed", async || match store.get_namespace(name()).await {
+        Err(Error::Unavailable { reason, .. }) if reason.contains("duly store repair") => Some(()),
+        _ => None,
+    })
+    .await;
     nothing_else_is_lost(&store, &lost, &kept).await;
 }
 
@@ -160,6 +184,12 @@ async fn a_shard_that_lost_its_data_takes_the_namespace_again() {
     master.lose_data();
     master.start_again();
     cluster.wait_until_whole();
+    until("the loss is noticed", async || {
+        store.look().await;
+        (store.health().unavailable_shards.len() == lost.len()).then_some(())
+    })
+    .await;
+    repair(&store, lost.iter().copied()).await;
     for i in 0..100 {
         until("it is scheduled", async || {
             let outcome = schedule(&store, &format!("x{i}"), LATER).await;
@@ -263,12 +293,14 @@ async fn a_repair_of_several_numbers_keeps_the_one_that_is_named() {
     let server = Server::start(&[]);
     let store = open(&options(&server.url(), SHARDS)).await;
     schedule_all(&store, &BTreeSet::new()).await;
-    // The coordinator shard loses its data, and a build that takes this for a deletion makes the namespace
-    // anew there and in one other shard.
+    // The coordinator shard loses all but its marker, and a build that takes this for a deletion makes the
+    // namespace anew there and in one other shard.
     let keys = |pattern: &str| list(server.port(), &format!("KEYS {pattern}"));
     let prefix = keys("duly:*:nums")[0].replace("nums", "");
     let old = keys(&format!("{prefix}n:*"))[0].replace(&format!("{prefix}n:"), "");
-    let told = tell(server.port(), &format!("DEL {}", keys(&format!("{prefix}*")).join(" ")));
+    let mut lost = keys(&format!("{prefix}*"));
+    lost.retain(|key| !["marker", "deployment", "members"].iter().any(|kept| key.ends_with(kept)));
+    let told = tell(server.port(), &format!("DEL {}", lost.join(" ")));
     assert!(told.starts_with(':'), "{told}");
     let other = keys("duly:*:nn").into_iter().next().expect("another shard").replace("nn", "");
     for prefix in [&prefix, &other] {
