@@ -28,6 +28,7 @@ use crate::{
 
 mod ask;
 mod backup;
+mod ended;
 
 /// An open data directory.
 #[derive(Debug)]
@@ -124,17 +125,6 @@ impl EmbeddedStore {
     /// What opening found.
     pub const fn report(&self) -> OpenReport {
         self.report
-    }
-
-    /// Waits until the store has ended for good and returns why: an error may have left a part of a
-    /// write in the journal, or the engine met an internal error. Never done if the store is closed
-    /// before.
-    ///
-    /// Every call fails from then on. Nothing that was acknowledged is lost: [`close`](Self::close)
-    /// the store, drop it and open the directory again. Recovery rewrites what may not have reached
-    /// the disk before it trusts it.
-    pub fn ended(&self) -> impl Future<Output = String> + Send + 'static {
-        self.terminal.wait()
     }
 
     /// Finishes what was asked, ends the journal with a closing frame, takes a last checkpoint and
