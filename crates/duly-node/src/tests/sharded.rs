@@ -8,7 +8,7 @@ use duly_store::{
     ListRequest, NodeRun, Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats,
     Store, StoreFuture, TimerView, Token,
     conformance::ManualClock,
-    deployment::{Allotment, Announcement, Ask, Beat, Heard},
+    deployment::{Allotment, Announcement, Ask, Beat, Coordinators, Heard},
     memory::MemoryStore,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
@@ -128,8 +128,11 @@ fn not_here() -> Error {
 
 #[rustfmt::skip]
 impl Deployment for Sharded {
-    fn beat(&self, beat: Beat) -> StoreFuture<'_, Heard> {
-        self.first().beat(beat)
+    fn coordinators(&self) -> Coordinators {
+        self.first().coordinators()
+    }
+    fn beat(&self, coordinator: ShardId, beat: Beat) -> StoreFuture<'_, Heard> {
+        self.first().beat(coordinator, beat)
     }
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {
         self.of(shard).holders(ONLY)

@@ -1,0 +1,76 @@
+//! Reading keys of a shard without a script.
+
+use duly_core::shard::ShardId;
+use duly_store::Result;
+use redis::{Value, cmd};
+
+use super::{Errand, Router};
+use crate::{
+    error::{damaged, unavailable},
+    keys,
+    link::Lost,
+    marker::{self, Marker},
+};
+
+impl Router {
+    /// Reads the marker of a shard.
+    pub(crate) async fn marker(&self, shard: ShardId) -> Result<Option<Marker>> {
+        let key = keys::key(self.seq(shard), "marker");
+        let read = cmd("HMGET").arg(key).arg(&marker::FIELDS).clone();
+        let value = self.commands(shard, &[read]).await?.pop();
+        let values = value.map(redis::from_redis_value::<Vec<Option<Vec<u8>>>>).transpose();
+        Marker::read(values.map_err(|error| damaged(error.to_string()))?.unwrap_or_default())
+    }
+
+    /// Whether a shard holds anything of a deployment.
+    pub(crate) async fn holds_anything(&self, shard: ShardId) -> Result<bool> {
+        let keys =
+            ["seq", "marker", "deployment", "nn"].map(|name| keys::key(self.seq(shard), name));
+        let found = self.commands(shard, &[cmd("EXISTS").arg(&keys).clone()]).await?;
+        Ok(found != [Value::Int(0)])
+    }
+
+    /// Values of fields of hashes of a shard, each read by itself.
+    pub(crate) async fn fields(
+        &self,
+        shard: ShardId,
+        wanted: &[(String, Vec<u8>)],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let commands: Vec<_> = wanted
+            .iter()
+            .map(|(name, field)| {
+                let key = keys::key(self.seq(shard), name);
+                cmd("HGET").arg(key).arg(field.as_slice()).clone()
+            })
+            .collect();
+        let values = self.commands(shard, &commands).await?.into_iter();
+        Ok(values
+            .map(|value| match value {
+                Value::BulkString(bytes) => Some(bytes),
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// Answers of commands that read keys of a shard.
+    async fn commands(&self, shard: ShardId, commands: &[redis::Cmd]) -> Result<Vec<Value>> {
+        let owner = self.owners.lock()[usize::from(shard.0)].clone();
+        let taken = self.take(&owner, Errand::Once).await;
+        let taken = taken.map_err(|error| unavailable(error.to_string()))?;
+        let values = match taken.link.commands(commands).await {
+            Ok(values) => values,
+            Err(Lost(reason)) => {
+                taken.drop_link().await;
+                return Err(unavailable(format!("{owner}: {reason}")));
+            }
+        };
+        // The slot is on its way, or somewhere else: that a key is not here says nothing.
+        if let Some(error) = values.iter().find(|value| matches!(value, Value::ServerError(_))) {
+            if self.address.cluster {
+                let _unknown = self.look_around().await;
+            }
+            return Err(unavailable(format!("{owner}: {error:?}")));
+        }
+        Ok(values)
+    }
+}
