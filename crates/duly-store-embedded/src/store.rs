@@ -225,7 +225,11 @@ fn run_inline<T>(
     engine.check_usable()?;
     settle_down(engine)?;
     let result = work(engine);
-    write_durably(engine)?;
+    write_durably(engine).map_err(|error| match error {
+        // The frame stays in memory, with what this call has done, and is written when there is room.
+        Error::Unavailable { reason, .. } => Error::InDoubt { reason },
+        error => error,
+    })?;
     settle_down(engine)?;
     if engine.take_wake() {
         wakeups.send_modify(|count| *count += 1);

@@ -83,7 +83,11 @@ fn offered(script: &str, words: &[&str]) -> Vec<String> {
         words.last().expect("words"),
         words[words.len() - 2],
     );
-    let output = Command::new("bash").args(["--norc", "-c", &program]).output().expect("bash runs");
+    // From a file: one argument of a program is 128 KiB at most.
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("completions.bash");
+    std::fs::write(&file, program).expect("written");
+    let output = Command::new("bash").arg("--norc").arg(&file).output().expect("bash runs");
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }

@@ -109,6 +109,7 @@ pub(super) fn calls(given: &Given) -> Vec<Call> {
     calls.extend(lists(given));
     let service = ["/healthz", "/readyz", "/metrics", "/openapi.json"];
     calls.extend(service.map(|path| call("GET", path, Sent::Nothing)));
+    calls.push(call("POST", "/v1/store/repair", Sent::Document(json!({"shards": [0]}))));
     calls.push(call("POST", "/v1/store/backup", Sent::Document(json!({"path": given.backup}))));
     calls
 }
