@@ -127,9 +127,8 @@ impl Deployment {
                 namespaces_dead_full: sums.namespaces_dead_full,
                 namespaces_to_repair: self.to_repair.lock().len() as u64,
                 oldest_due_age: sums.oldest_due_age,
-                not_ready: std::mem::take(&mut health.not_ready),
-                warnings: std::mem::take(&mut health.warnings),
-                ..Health::default()
+                // The rest is what the last ping found.
+                ..std::mem::take(&mut *health)
             };
         }
         self.ping().await;

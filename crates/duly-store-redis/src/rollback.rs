@@ -3,8 +3,8 @@
 //!
 //! The node that looks after a shard moves a count of milliseconds forward in its marker every two seconds.
 //! Every node remembers the highest count that it has seen of each shard; a lower one in the shard means
-//! that what was written in between is gone. A rollback while no node runs cannot be noticed: nobody
-//! remembers the count.
+//! that what was written in between is gone. A rollback while no node runs cannot be noticed: no
+//! node remembers the count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

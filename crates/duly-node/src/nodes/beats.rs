@@ -196,7 +196,7 @@ fn ring_strangers(shared: &Shared, now: Duration) {
     }
 }
 
-/// Sends a beat; `None` when nobody answered in time.
+/// Sends a beat; returns `None` when the shard did not answer in time.
 async fn heard(
     shared: &Shared,
     deployment: &dyn Deployment,
@@ -264,7 +264,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
             announced = announcements.recv() => match announced {
                 Ok((shard, namespace)) => pull::ready(&shared, shard, &namespace),
                 Err(broadcast::error::RecvError::Lagged(_)) => {
-                    // Nobody knows what was told.
+                    // What was announced meanwhile is lost.
                     shared.nodes.announced.lock().forgotten();
                 }
                 Err(broadcast::error::RecvError::Closed) => return,

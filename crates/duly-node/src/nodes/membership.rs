@@ -7,19 +7,19 @@
 //! 2. **A run stands still** at a shard while we see the same number of it there, or do not see it there
 //!    though we know it. After [`DEAD_AFTER`] our next heartbeat there names it dead, and the shard
 //!    evicts it if that is so still. The time between two replies counts for at most [`GAP_MAX`], and
-//!    after a silence it counts from the start: an outage, or a pause of ours, kills nobody.
+//!    after a silence it counts from the start: an outage, or a pause of ours, kills no node.
 //! 3. **A run is gone**, and its leases are ended, when a majority has told us in fresh replies that it
 //!    is evicted there; never because it is not seen.
 //! 4. **A run counts in one list.** When the list changes, every node goes on as a new run: the shards
 //!    of a new list know nothing of the evictions of the old one.
 //!
-//! # Why nobody acts who is gone
+//! # Why a run that is gone does not act
 //!
-//! Let run X act at a moment by a majority M, and let somebody hold it for gone by a majority E of the
+//! Let run X act at a moment by a majority M, and let node O hold it for gone by a majority E of the
 //! same list. Some shard is in both. There X was evicted, for good, so its last heartbeat n that was
 //! accepted there came before. The node that named X dead had seen n or a later one, or X's absence,
 //! first in a reply that it received at a moment r; so n was sent before r, and counts until less than
-//! `r + ACTS_FOR`. The eviction came after `r + DEAD_AFTER`, and whoever holds X for gone heard of it
+//! `r + ACTS_FOR`. The eviction came after `r + DEAD_AFTER`, and node O heard of it
 //! after that. So X did not act any more, and as evictions last it never will.
 //!
 //! The shard must not forget within that time what it has replied to: a failover that loses the last
@@ -324,7 +324,7 @@ impl Membership {
         }
     }
 
-    /// Whether a heartbeat is due now at a shard, to name somebody dead.
+    /// Returns whether a heartbeat is due now at a shard, to name a run dead.
     pub(crate) fn has_dead(&self, shard: ShardId) -> bool {
         self.view(shard).is_some_and(|view| view.dead().next().is_some())
     }

@@ -195,7 +195,7 @@ fn stopped(shell: Shell) -> (SimDisk, ManualClock, Snapshot) {
 }
 
 #[test]
-fn p1_a_clean_stop_leaves_a_closing_frame_and_a_checkpoint_of_everything() {
+fn p1_a_clean_stop_leaves_a_closing_frame_and_a_checkpoint() {
     for shell in [Shell::Inline, Shell::Threads] {
         let (disk, clock, shown) = stopped(shell);
         last_two(&disk);
@@ -237,7 +237,7 @@ fn all_are_accounted_for(store: &EmbeddedStore, what: &str) {
 }
 
 #[test]
-fn p1_a_flipped_bit_in_the_last_frame_after_a_clean_stop_loses_no_timer_silently() {
+fn p1_a_flipped_bit_after_a_clean_stop_loses_no_timer_silently() {
     let (disk, clock, _) = stopped(Shell::Threads);
     let (last, closing) = last_two(&disk);
     let checkpoint = "checkpoints/0000000000000001.ckp";
@@ -291,7 +291,7 @@ fn p1_a_stop_that_is_cut_off_anywhere_loses_nothing() {
 }
 
 #[test]
-fn p10_a_stop_on_a_full_disk_ends_without_a_checkpoint_and_loses_nothing() {
+fn p10_a_stop_on_a_full_disk_ends_and_loses_nothing() {
     for shell in [Shell::Inline, Shell::Threads] {
         let (disk, clock) = (SimDisk::new(1), ManualClock::default());
         let store = opened(shell, &disk, &clock, 1);

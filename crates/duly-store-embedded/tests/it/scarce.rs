@@ -204,7 +204,7 @@ fn p10_below_the_free_disk_that_is_kept_new_timers_are_refused_and_all_else_work
 }
 
 #[test]
-fn p10_below_the_free_inodes_that_are_kept_new_timers_are_refused_and_all_else_works() {
+fn p10_below_the_inode_reserve_only_new_timers_are_refused() {
     let mut scene = prepared(small(1), settings());
     assert_eq!(scene.refusal(), None);
     scene.disk.set_free_inodes(3);
@@ -222,7 +222,7 @@ fn p10_below_the_free_inodes_that_are_kept_new_timers_are_refused_and_all_else_w
 
 /// New timers that go on filling the segment leave no room for anything else.
 #[test]
-fn p10_without_a_free_inode_what_is_left_of_the_segment_is_for_cancels_and_firings() {
+fn p10_without_a_free_inode_cancels_and_firings_have_room() {
     for free in [0, 3] {
         let mut scene = prepared(small(1), settings());
         scene.disk.set_free_inodes(free);

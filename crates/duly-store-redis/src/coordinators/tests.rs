@@ -20,7 +20,7 @@ fn the_first_list_has_a_shard_of_each_of_up_to_five_masters() {
 }
 
 #[test]
-fn a_list_changes_only_where_masters_share_its_shards_or_there_are_more() {
+fn a_list_changes_only_when_masters_or_slots_do() {
     let better = |present: &[u16], masters: &[&[u16]]| {
         let found = better(&list(7, present), &owners(masters))?;
         assert_eq!(found.before, Some(list(7, present)));
@@ -92,7 +92,7 @@ async fn proposals_of_one_version_end_as_one_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_is_used_only_when_a_majority_of_the_one_before_has_accepted_it() {
+async fn a_list_needs_a_majority_of_the_list_before_it() {
     let server = Server::start(&[]);
     let store = open(&server, 8).await;
     let first = own(&store);

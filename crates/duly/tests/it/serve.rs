@@ -143,7 +143,7 @@ fn after_kill_9_every_acknowledged_timer_is_there() {
 }
 
 #[test]
-fn a_store_that_ended_makes_it_exit_74_with_the_cause_as_its_last_line() {
+fn a_store_that_ended_makes_it_exit_74_and_log_the_cause_last() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let data = directory.path().join("data");
     let data = text(&data);

@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn a_closing_frame_has_no_records_and_says_that_the_one_before_it_is_durable() {
+fn a_closing_frame_has_no_records_and_follows_a_durable_one() {
     let identity = Identity { epoch: 3, lsn: 8, count: 5, durable_lsn: 7, steady_ms: 9 };
     let frame = closing(SEED, identity);
     assert_eq!(frame.len(), HEADER_BYTES);
