@@ -241,6 +241,11 @@ async fn the_calls_that_are_damaged_are_allowed_as_they_stand() {
         let bench = backed.bench();
         let call = &calls(&backed.given(&bench).await)[row];
         let answer = attack(&backed, &bench, call, &[]).await.unwrap();
-        assert!(answer.status.is_success(), "{call:?}: {}", answer.text);
+        // The reference store is not shared: its body is read, and then there is nothing to repair.
+        if call.path == "/v1/store/repair" {
+            answer.problem("permission_denied");
+        } else {
+            assert!(answer.status.is_success(), "{call:?}: {}", answer.text);
+        }
     }
 }
