@@ -13,6 +13,7 @@
 //!   nothing yet, so a few dead receivers cannot take all workers,
 //! * workers that are freed while lanes are starved of them go round by deficit round-robin over the
 //!   namespaces, each for its weight,
+//! * of a lane's slots each shard gets its part by how many firings wait there,
 //! * within a lane retries hold at most half of its cap while there is more than one slot, and get
 //!   every fourth slot at least: neither kind starves the other.
 //!
@@ -34,6 +35,7 @@ mod breaker;
 mod drr;
 mod fallback;
 mod known;
+mod line;
 mod plan;
 mod share;
 mod state;
@@ -44,13 +46,14 @@ mod tests;
 
 use allot::Allotments;
 pub(crate) use allot::{AGAIN_AFTER, ASKS_MAX};
-use backlog::{Backlog, Waiting};
+use backlog::{Backlog, Waiting, Wanted};
 pub use breaker::BreakerState;
 use breaker::Gate;
 pub(crate) use breaker::{Pass, Reception};
 pub use fallback::FallbackLoad;
 use fallback::{Fallbacks, is_diverted};
 use known::Known;
+use line::{CALLED_FOR, Place};
 use plan::Plan;
 pub(crate) use plan::{Permit, Planned, Receiver};
 pub(crate) use share::Kind;
@@ -192,8 +195,10 @@ impl Lanes {
             if self.lost.as_ref() == Some(&lane) {
                 continue;
             }
-            if !self.backlogs[usize::from(shard.0)].renew_starved(&lane, demand, share) {
-                self.plan_one(&mut plan, lane, demand, share, usize::MAX);
+            let backlog = &mut self.backlogs[usize::from(shard.0)];
+            if !backlog.renew_starved(&lane, demand, share) {
+                let place = backlog.get(&lane).map(|waiting| waiting.place);
+                self.plan_one(&mut plan, lane, Wanted { demand, share, place }, usize::MAX);
             }
         }
         plan.done()
@@ -208,7 +213,7 @@ impl Lanes {
         while plan.batch_left > 0
             && let Some((lane, waiting)) = self.backlogs[at].take_called(now)
         {
-            self.plan_one(&mut plan, lane, waiting.demand, waiting.share, usize::MAX);
+            self.plan_one(&mut plan, lane, waiting.wanted(), usize::MAX);
         }
         let looks = self.backlogs[at].take_looks().min(LOOKS_MAX);
         for looked in 0..looks {
@@ -221,10 +226,9 @@ impl Lanes {
                 break;
             };
             let holds_none = self.lanes.get(&lane).is_none_or(|state| state.load.sum() == 0);
-            let (demand, share) = (waiting.demand, waiting.share);
-            let used = self.plan_one(&mut plan, lane.clone(), demand, share, credit);
+            let used = self.plan_one(&mut plan, lane.clone(), waiting.wanted(), credit);
             // A lane whose retries are denied must not stand before one with first attempts.
-            let goes_on = demand.first > 0 || !self.backlogs[at].wants_first();
+            let goes_on = waiting.demand.first > 0 || !self.backlogs[at].wants_first();
             if used == 0 && holds_none && goes_on {
                 self.backlogs[at].deny(&lane);
             } else {
@@ -246,19 +250,12 @@ impl Lanes {
 
     /// Plans one lane; answers how much it got. `credit` is what its namespace's turn is good for,
     /// the largest number when it is not about turns.
-    fn plan_one(
-        &mut self,
-        plan: &mut Plan,
-        lane: Lane,
-        demand: Demand,
-        share: Share,
-        credit: usize,
-    ) -> usize {
+    fn plan_one(&mut self, plan: &mut Plan, lane: Lane, wanted: Wanted, credit: usize) -> usize {
         let state = self.lanes.get(&lane).copied().unwrap_or_default();
-        let whole = share;
+        let Wanted { demand, share: whole, place } = wanted;
         let share = match &mut self.allotments {
-            Some(allotments) => allotments.limit(&lane, share, state.load, demand, plan.now),
-            None => share,
+            Some(allotments) => allotments.limit(&lane, whole, state.load, demand, plan.now),
+            None => whole,
         };
         let (to, gate) = self.way(&lane, &state, share, plan.now);
         self.note_diverted(&lane, &state, share, plan.now);
@@ -268,6 +265,8 @@ impl Lanes {
             Gate::Free => (usize::MAX, state.rate_left(share.rate, plan.now)),
             Gate::Probes(most) => (most, state.rate_left(share.rate, plan.now)),
         };
+        let free = share.cap.saturating_sub(state.load.sum()).min(rated);
+        let (place, turn) = self.turn(plan, &lane, place, demand, free);
         let room = Room {
             share,
             lane: state.load,
@@ -275,7 +274,7 @@ impl Lanes {
             workers: self.workers,
             workers_max: self.workers_max,
             turn: if credit == usize::MAX { Turn::None } else { Turn::Own },
-            most: if waits { 0 } else { probes.min(rated).min(credit).min(plan.batch_left) },
+            most: if waits { 0 } else { probes.min(turn).min(credit).min(plan.batch_left) },
         };
         let allowed = room.allow(demand, state.last);
         let granted = allowed.slots;
@@ -290,12 +289,18 @@ impl Lanes {
                 Limit::Breaker(plan.now + SOON)
             }
             Gate::Probes(most) if got == most => Limit::Lane,
+            _ if got == turn && turn < free => Limit::Turn(plan.now + CALLED_FOR),
             _ if got == rated => Limit::Rate(state.rate_next_at(share.rate, plan.now, got)),
             _ if got == credit => Limit::Workers,
             _ => allowed.limit,
         };
         let backlog = &mut self.backlogs[usize::from(plan.shard.0)];
-        backlog.remember(&lane, Waiting { demand: demand.minus(granted), limit, share: whole });
+        let place = place.after(got, demand.sum());
+        let left = demand.minus(granted);
+        backlog.remember(
+            &lane,
+            Waiting { demand: left, limit, share: whole, place, is_called: false },
+        );
         if got == plan.batch_left && got < credit {
             // Only the size of the batch kept it from more.
             backlog.retry(&lane);
@@ -318,6 +323,22 @@ impl Lanes {
             state.share = Some(whole);
         }
         got
+    }
+
+    /// Returns a shard's place in the line for slots of a lane, and how many of those that are free it
+    /// may have.
+    fn turn(
+        &mut self,
+        plan: &Plan,
+        lane: &Lane,
+        own: Option<Place>,
+        demand: Demand,
+        free: usize,
+    ) -> (Place, usize) {
+        let shards = (0_u16..).map(ShardId).zip(&mut self.backlogs);
+        let others = shards.filter(|(shard, _)| *shard != plan.shard);
+        let mut others: Vec<_> = others.filter_map(|(_, backlog)| backlog.in_line(lane)).collect();
+        line::turn(own, demand.sum(), free, &mut others, plan.now)
     }
 
     /// Gives back the slots of a claim that failed.

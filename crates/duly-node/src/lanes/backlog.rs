@@ -15,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     drr::Drr,
+    line::Place,
     share::{Demand, Limit, Share},
 };
 
@@ -54,6 +55,10 @@ pub(super) struct Waiting {
     pub(super) demand: Demand,
     pub(super) limit: Limit,
     pub(super) share: Share,
+    /// Its shard's place among those that want slots of the same lane.
+    pub(super) place: Place,
+    /// Whether it is to be planned at the next look.
+    pub(super) is_called: bool,
 }
 
 impl Default for Backlog {
@@ -72,7 +77,21 @@ impl Default for Backlog {
     }
 }
 
+/// What a lane wants, and how it stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) demand: Demand,
+    pub(super) share: Share,
+    /// Its shard's place, if it stands in line already.
+    pub(super) place: Option<Place>,
+}
+
 impl Waiting {
+    /// What it wants still.
+    pub(super) const fn wanted(self) -> Wanted {
+        Wanted { demand: self.demand, share: self.share, place: Some(self.place) }
+    }
+
     /// Whether a worker helps it to a first attempt.
     fn is_starved_of_first(self) -> bool {
         self.limit == Limit::Workers && self.demand.first > 0
@@ -179,32 +198,40 @@ impl Backlog {
 
     /// Has a waiting lane planned again at the next look.
     pub(super) fn retry(&mut self, lane: &Lane) {
-        if self.waits(lane) {
+        self.call(lane, |_| true);
+    }
+
+    /// Has a lane planned at the next look if it waits for one of these; returns whether it does.
+    fn call(&mut self, lane: &Lane, is_one: impl FnOnce(Limit) -> bool) -> bool {
+        let Some(waiting) = self.waiting.get_mut(lane).filter(|w| is_one(w.limit)) else {
+            return false;
+        };
+        if !std::mem::replace(&mut waiting.is_called, true) {
             self.retry.push_back(lane.clone());
         }
+        true
     }
 
     /// A slot of `lane` was freed. Answers whether somebody here may want it.
     pub(super) fn freed(&mut self, lane: &Lane) -> bool {
         // A starved lane gets its next slot when its turn comes, also when it freed one itself.
-        let own = self.waiting.get(lane).is_some_and(|waiting| waiting.limit == Limit::Lane);
-        if own {
-            self.retry.push_back(lane.clone());
-        }
+        let own = self.call(lane, |limit| matches!(limit, Limit::Lane | Limit::Turn(_)));
         if !self.starved.is_empty() {
             self.owe_looks(STARVED_PER_WAKE);
         }
         own || !self.starved.is_empty()
     }
 
+    /// The place and the demand of a lane that waits for slots of its own, or for its rate.
+    pub(super) fn in_line(&mut self, lane: &Lane) -> Option<(&mut Place, usize)> {
+        let waiting = self.waiting.get_mut(lane)?;
+        let stands = matches!(waiting.limit, Limit::Lane | Limit::Turn(_) | Limit::Rate(_));
+        stands.then_some((&mut waiting.place, waiting.demand.sum()))
+    }
+
     /// The receiver of `lane` answered well. Answers whether it waits for that here.
     pub(super) fn receiver_is_back(&mut self, lane: &Lane) -> bool {
-        let shut = |waiting: &Waiting| matches!(waiting.limit, Limit::Breaker(_) | Limit::Lane);
-        let waits = self.waiting.get(lane).is_some_and(shut);
-        if waits {
-            self.retry.push_back(lane.clone());
-        }
-        waits
+        self.call(lane, |limit| matches!(limit, Limit::Breaker(_) | Limit::Lane | Limit::Turn(_)))
     }
 
     /// Takes a lane to be planned at once, because something of its own changed or its moment has

@@ -133,6 +133,9 @@ pub(super) enum Limit {
     Lane,
     /// The workers of the node, or its namespace's turn: any freed slot can help.
     Workers,
+    /// Shards that have waited longer for the slots it could have: any slot of its own helps, or this
+    /// moment, after which they have lost their turn.
+    Turn(Duration),
     /// Its rate: this moment of the boot-time clock helps.
     Rate(Duration),
     /// Its open breaker: this moment helps, or a success.
@@ -143,7 +146,7 @@ impl Limit {
     /// The moment that helps, if it is one.
     pub(super) const fn until(self) -> Option<Duration> {
         match self {
-            Self::Rate(at) | Self::Breaker(at) => Some(at),
+            Self::Turn(at) | Self::Rate(at) | Self::Breaker(at) => Some(at),
             Self::Lane | Self::Workers => None,
         }
     }

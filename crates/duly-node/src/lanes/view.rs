@@ -221,7 +221,7 @@ impl Lanes {
         let mut limits = self.backlogs.iter().filter_map(|b| b.get(lane).map(|w| w.limit));
         match limits.next() {
             None => Activity::Flowing,
-            Some(Limit::Lane) => Activity::Capped,
+            Some(Limit::Lane | Limit::Turn(_)) => Activity::Capped,
             Some(Limit::Workers) => Activity::Starved,
             Some(Limit::Rate(_)) => Activity::Throttled,
             Some(Limit::Breaker(_)) => Activity::Shut,
@@ -238,7 +238,9 @@ impl Lanes {
             // It holds no slot of its own that could be freed.
             None | Some(Limit::Lane) => false,
             Some(Limit::Workers) => self.workers.sum() > 0,
-            Some(Limit::Rate(at) | Limit::Breaker(at)) => now <= at + OVERDUE_AFTER,
+            Some(Limit::Turn(at) | Limit::Rate(at) | Limit::Breaker(at)) => {
+                now <= at + OVERDUE_AFTER
+            }
         }
     }
 

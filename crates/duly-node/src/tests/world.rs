@@ -264,6 +264,11 @@ impl World {
             .expect("the node lives")
     }
 
+    /// Takes the stream of all deliveries from now on.
+    pub(super) fn take_calls(&mut self) -> mpsc::UnboundedReceiver<Call> {
+        std::mem::replace(&mut self.calls, mpsc::unbounded_channel().1)
+    }
+
     pub(super) fn try_call(&mut self) -> Option<Call> {
         self.calls.try_recv().ok()
     }
