@@ -46,6 +46,30 @@ pub struct History {
     pub drained: bool,
 }
 
+impl History {
+    /// Removes everything about the timers that `is_lost` names, and returns how many they are.
+    pub fn forget(&mut self, is_lost: impl Fn(&Key) -> bool) -> usize {
+        let lost: Vec<bool> = self.keys.iter().map(is_lost).collect();
+        let stays = |key: KeyNumber| !lost[key as usize];
+        self.operations.retain(|operation| operation.key.is_none_or(stays));
+        self.ends.retain(|end| stays(end.key));
+        let mut numbers = Vec::with_capacity(self.deliveries.len());
+        let mut count = 0;
+        for delivery in &self.deliveries {
+            numbers.push(stays(delivery.key).then_some(count));
+            count += DeliveryNumber::from(stays(delivery.key));
+        }
+        self.deliveries.retain(|delivery| stays(delivery.key));
+        self.settles.retain_mut(|settle| {
+            let Some(delivery) = &mut settle.delivery else { return true };
+            let number = numbers[*delivery as usize];
+            *delivery = number.unwrap_or_default();
+            number.is_some()
+        });
+        lost.into_iter().filter(|lost| *lost).count()
+    }
+}
+
 /// A timer's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key {
@@ -365,5 +389,46 @@ impl EndState {
     /// Scheduled, due, in flight or retrying.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::Scheduled | Self::Due | Self::InFlight | Self::Retrying)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forgotten_leaves_the_numbers_of_the_rest_right() {
+        let key = |id: &str| Key { namespace: "ns".into(), id: id.into() };
+        let delivery = |key, delivery_id| Delivery {
+            key,
+            received_us: 1,
+            mark: None,
+            delivery_id,
+            attempt: 1,
+            due_ms: 1,
+            via: Via::Push { reply: Reply::Confirmed },
+        };
+        let settle = |delivery| Settle {
+            delivery,
+            sent_us: 1,
+            ended_us: 2,
+            verdict: SettleVerdict::Ack,
+            answer: SettleAnswer::Ok,
+        };
+        let end =
+            |key| End { key, read_us: 3, state: EndState::NotFound, due_ms: None, mark: None };
+        let mut history = History {
+            keys: vec![key("lost"), key("kept")],
+            deliveries: vec![delivery(0, 7), delivery(1, 8)],
+            settles: vec![settle(Some(0)), settle(Some(1)), settle(None)],
+            ends: vec![end(0), end(1)],
+            ..History::default()
+        };
+        assert_eq!(history.forget(|key| key.id == "lost"), 1);
+        let settled: Vec<_> = history.settles.iter().map(|settle| settle.delivery).collect();
+        assert_eq!(settled, [Some(0), None]);
+        assert_eq!(history.deliveries.iter().map(|d| d.delivery_id).collect::<Vec<_>>(), [8]);
+        assert_eq!(history.ends.iter().map(|end| end.key).collect::<Vec<_>>(), [1]);
+        assert_eq!(history.keys.len(), 2);
     }
 }

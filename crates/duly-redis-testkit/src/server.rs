@@ -5,7 +5,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -89,6 +89,22 @@ impl Server {
         }
     }
 
+    /// Copies what it keeps now, as a snapshot of its disk would; it may run.
+    pub fn copy_data(&self, to: &Path) {
+        copy_files(&self.data(), to);
+    }
+
+    /// Puts such a copy in the place of what it keeps, while it is down: it comes back with older data.
+    pub fn restore_data(&self, from: &Path) {
+        self.lose_data();
+        copy_files(from, &self.data());
+    }
+
+    /// The folder of its append-only files.
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("appendonlydir")
+    }
+
     fn log(&self) -> String {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
@@ -132,6 +148,15 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder can be made");
+    for file in std::fs::read_dir(from).expect("the folder is there") {
+        let file = file.expect("it can be listed").path();
+        let name = file.file_name().expect("a file has a name");
+        std::fs::copy(&file, to.join(name)).expect("a file can be copied");
     }
 }
 

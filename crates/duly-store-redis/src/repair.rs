@@ -22,7 +22,11 @@ impl Deployment {
         match Mark::of(marker.as_ref(), &self.identity.id) {
             Mark::Own => {
                 self.router.set_mark(shard, Mark::Own);
-                Ok(Repaired::Nothing)
+                // An earlier repair may have stopped behind the marker.
+                match self.restore_namespaces(shard).await? {
+                    0 => Ok(Repaired::Nothing),
+                    namespaces => Ok(Repaired::Restored { namespaces }),
+                }
             }
             Mark::Foreign => {
                 let allowed = "a shard of this deployment; empty it first if the data of the other \
@@ -69,11 +73,16 @@ impl Deployment {
         lists.chain([own]).max_by_key(|list| list.own.version).expect("there is this node's own")
     }
 
-    /// Gives a shard the settings of all namespaces that the other shards have. Once every shard takes calls,
-    /// records that coordinator shards have lost are restored, and limits are dealt again: what moved of
+    /// Gives a shard the settings of all namespaces that the other shards have and it has not; returns how many
+    /// those are. Once every shard takes calls, records that coordinator shards have lost are restored, and limits are dealt again: what moved of
     /// them between the shards is gone.
     async fn restore_namespaces(&self, shard: ShardId) -> Result<u64> {
-        let names = self.names_elsewhere(shard).await?;
+        let own = self.names_of(shard).await?;
+        // This node may not know yet what else was lost.
+        let looks = stream::iter((0..self.shards).map(ShardId));
+        let _away: Vec<_> =
+            looks.map(|other| self.look_at_marker(other)).buffer_unordered(AT_ONCE).collect().await;
+        let names: Vec<_> = self.names_elsewhere(shard).await?.difference(&own).cloned().collect();
         let count = names.len() as u64;
         let is_last = (0..self.shards).all(|shard| self.router.mark(ShardId(shard)) == Mark::Own);
         let work = stream::iter(names).map(async |name| {
@@ -111,16 +120,21 @@ impl Deployment {
         let others = (0..self.shards).map(ShardId).filter(|other| *other != shard);
         let mut names = BTreeSet::new();
         for other in others.filter(|other| self.router.mark(*other) == Mark::Own) {
-            let mut after = None;
-            loop {
-                let page = self.numbers(other, after.as_ref()).await?;
-                after = page.last().map(|(name, _)| name.clone());
-                names.extend(page.into_iter().map(|(name, _)| name));
-                if after.is_none() {
-                    break;
-                }
-            }
+            names.append(&mut self.names_of(other).await?);
         }
         Ok(names)
+    }
+
+    async fn names_of(&self, shard: ShardId) -> Result<BTreeSet<NamespaceName>> {
+        let mut names = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let page = self.numbers(shard, after.as_ref()).await?;
+            after = page.last().map(|(name, _)| name.clone());
+            names.extend(page.into_iter().map(|(name, _)| name));
+            if after.is_none() {
+                return Ok(names);
+            }
+        }
     }
 }

@@ -95,7 +95,7 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     pub min_replicas: u32,
     /// Replicas of each master.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=5))]
     pub replicas: u8,
     /// Seconds for which a master stays away after a replica has taken its place (fractions allowed);
     /// up to three, at random, unless it is given.

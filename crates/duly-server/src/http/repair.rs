@@ -2,6 +2,7 @@
 
 use axum::{extract::State, response::Response};
 use duly_core::{Code, shard::ShardId};
+use duly_store::Repaired;
 
 use super::{App, Problem, answer, body::JsonBody, problem::Refusals};
 use crate::wire::{RepairIn, RepairOut, RepairedShardOut};
@@ -31,7 +32,9 @@ pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> Result<Res
     let mut shards = Vec::with_capacity(wanted.len());
     for shard in wanted.into_iter().map(ShardId) {
         let repaired = deployment.repair(shard).await?;
-        tracing::warn!(shard = shard.0, ?repaired, "an operator has repaired a shard");
+        if repaired != Repaired::Nothing {
+            tracing::warn!(shard = shard.0, ?repaired, "an operator has repaired a shard");
+        }
         shards.push(RepairedShardOut::new(shard, repaired));
     }
     answer::ok(&RepairOut { shards })

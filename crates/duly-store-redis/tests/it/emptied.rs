@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use duly_core::{Millis, NamespaceName, Settings, shard::ShardId};
 use duly_store::{
-    Error, Outcome, Store,
+    Error, Outcome, Repaired, Store,
     namespaces::{Activity, DeleteMode, Put},
 };
 use duly_store_redis::{Options, RedisStore};
@@ -204,6 +204,35 @@ async fn a_shard_that_lost_its_data_takes_the_namespace_again() {
     let other = NamespaceName::new("other").expect("a name that is allowed");
     store.put_namespace(other.clone(), Put::IfAbsent(Box::default())).await.expect("it is made");
     assert_eq!(health(&store).await, (0, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repair_that_stopped_half_way_is_finished_by_the_next() {
+    let mut cluster = Cluster::start(3, 0);
+    let store = open(&options(&cluster.url(), SHARDS)).await;
+    put(&store, settings()).await;
+    let first = master_of(&cluster, home());
+    let (emptied, away) = ((first + 1) % 3, (first + 2) % 3);
+    let master = &mut cluster.masters[emptied];
+    master.kill();
+    master.lose_data();
+    master.start_again();
+    cluster.wait_until_whole();
+    cluster.masters[away].kill();
+    let shard = ShardId(*shards_of(&cluster, emptied).first().expect("it has some"));
+    let deployment = store.deployment().expect("nodes share it");
+    until("the marker is written, and another master does not answer", async || {
+        let refused = deployment.repair(shard).await.expect_err("a master is away");
+        store.look().await;
+        let missing = store.health().unavailable_shards.iter().any(|(other, _)| *other == shard);
+        (matches!(refused, Error::Unavailable { .. }) && !missing).then_some(())
+    })
+    .await;
+    cluster.masters[away].start_again();
+    cluster.wait_until_whole();
+    let repaired = deployment.repair(shard).await.expect("all masters answer");
+    assert_eq!(repaired, Repaired::Restored { namespaces: 1 });
+    assert_eq!(deployment.repair(shard).await.expect("again"), Repaired::Nothing);
 }
 
 /// A store whose scripts run by a clock that is so many hours ahead.

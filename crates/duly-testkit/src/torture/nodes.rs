@@ -15,6 +15,7 @@
 //!
 //! * a call in doubt may take effect at any later time, as one of many nodes may hold it: no crash is
 //!   in the history;
+//! * what a fault takes away with a master's data is not judged, and everything else is;
 //! * the time from a fault until all is well, and as long again as it lasted (packets that nobody
 //!   took are sent again later), counts as a stop of the server: it excuses webhooks that come twice,
 //!   and nothing else.
@@ -35,12 +36,14 @@ mod stage;
 mod told;
 mod view;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use duly_core::shard::shard_of;
 use tokio::sync::watch;
 
 use super::finish::Finished;
@@ -48,13 +51,13 @@ use super::world::{Phase, World};
 use super::{Options, consumer, faults, finish, gate, load, receive, report};
 use crate::checker;
 use crate::clock::now_us;
-use crate::history::{History, Stop, Who, file};
+use crate::history::{History, Key, Stop, Who, file};
 use crate::process;
 pub use fault::Fault;
 use fault::Order;
 use inflict::inflict;
 use network::{RECEIVERS, Side};
-use node::{Node, Told};
+use node::{Node, SHARDS, Told};
 use redis::Redis;
 use report::{Judged, Report};
 use resume::Event;
@@ -135,7 +138,8 @@ async fn set_up(options: &Options, folder: &Path, phases: watch::Receiver<Phase>
     let mut world = World::new(endpoints, options.seed, phases);
     world.patience = PATIENCE;
     let master_away = options.master_away.map(Duration::try_from_secs_f64).transpose()?;
-    let mut stage = Stage { nodes, redis, world: Arc::new(world), master_away };
+    let mut stage =
+        Stage { nodes, redis, world: Arc::new(world), master_away, lost: BTreeSet::new() };
     stage.wait_until_whole().await?;
     Ok(stage)
 }
@@ -195,13 +199,20 @@ async fn drive(options: &Options, folder: &Path) -> Result<(Report, History)> {
     if let Some(folder) = &options.plot {
         picture::draw_all(folder, &history, &events)?;
     }
-    let judged = if options.min_replicas == 0 { Judged::OnlyCounted } else { Judged::Strictly };
+    let is_lost = |key: &Key| stage.lost.contains(&shard_of(&key.namespace, &key.id, SHARDS).0);
+    let unjudged = history.forget(is_lost);
+    if unjudged > 0 {
+        println!("{unjudged} ids of {} shards that were lost are not judged", stage.lost.len());
+    }
+    // Without replicas nothing takes the place of a master, so nothing may be lost by that.
+    let fails_over = options.min_replicas == 0 && options.replicas > 0;
+    let judged = if fails_over { Judged::OnlyCounted } else { Judged::Strictly };
     let verdict = checker::check(&history);
     let took = report::Took { loaded, all: began.elapsed() };
     let mut report = Report::new(options, &history, verdict, finished, took, judged);
     let of = |wanted: fn(Fault) -> bool| events.iter().filter(|e| wanted(e.fault)).count();
     let others = history.stops.iter().filter(|s| matches!(s.who, Who::Receiver | Who::Worker));
-    let kills = of(|fault| matches!(fault, Fault::KillNode | Fault::KillMaster));
+    let kills = of(|fault| fault.kills());
     let stops = of(|fault| fault == Fault::StopNode) + others.count();
     report.tell(resume::lines(&history, &events), kills, stops);
     Ok((report, history))

@@ -25,6 +25,10 @@ pub enum Fault {
     LossyNetwork,
     /// A master is killed with -9; its replica takes over; it comes back.
     KillMaster,
+    /// A master restarts without its data before a replica takes over; an operator repairs its shards.
+    LoseMaster,
+    /// A master comes back with data of some seconds before; an operator repairs its shards.
+    RollBackMaster,
     /// A master is cut off alone; its replica takes over; it comes back.
     IsolateMaster,
     /// A master is cut off together with a node.
@@ -45,6 +49,11 @@ impl Fault {
     /// Whether a node dies by it, so that others have to take over its shards.
     pub(super) const fn kills_a_node(self) -> bool {
         matches!(self, Self::KillNode)
+    }
+
+    /// Whether a process is killed by it.
+    pub(super) const fn kills(self) -> bool {
+        matches!(self, Self::KillNode | Self::KillMaster | Self::LoseMaster | Self::RollBackMaster)
     }
 
     /// Whether it makes the way to Redis worse, without an end to wait for.

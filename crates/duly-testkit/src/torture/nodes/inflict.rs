@@ -2,6 +2,7 @@
 
 mod clock;
 mod far;
+mod loss;
 mod memory;
 mod network;
 mod process;
@@ -49,6 +50,8 @@ pub(super) async fn inflict(
         Fault::StopNode => process::stop_node(stage, rng).await?,
         Fault::RollingRestart => process::rolling_restart(stage).await?,
         Fault::KillMaster => process::kill_master(stage, rng).await?,
+        Fault::LoseMaster => loss::lose_master(stage, rng).await?,
+        Fault::RollBackMaster => loss::roll_back_master(stage, rng).await?,
         Fault::CutFromStore => network::cut_from_store(stage, rng).await?,
         Fault::CutFromReceivers => network::cut_from_receivers(stage, rng).await?,
         Fault::SlowStore => far::slow_store(stage, rng).await?,
@@ -75,6 +78,16 @@ fn some_node(stage: &Stage, rng: &mut SmallRng) -> usize {
 fn some_master(stage: &Stage, rng: &mut SmallRng) -> Result<usize> {
     let masters = stage.redis.masters(None)?;
     Ok(masters[rng.random_range(0..masters.len())])
+}
+
+/// Waits until the replica has taken the place of a master, where it has one; answers how long that took, in
+/// words.
+async fn promotion(stage: &Stage, master: usize, replica: Option<usize>) -> Result<String> {
+    let Some(replica) = replica else {
+        return Ok(String::new());
+    };
+    let took = stage.redis.wait_for_promotion(master, replica).await?;
+    Ok(format!(", a replica took over in {took:.1?}"))
 }
 
 /// Lasts until a master that was replaced comes back.

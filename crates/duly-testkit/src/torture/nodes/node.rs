@@ -12,6 +12,9 @@ use crate::process::{Options, Server};
 use crate::torture::caller::Endpoint;
 use crate::wire::Connection;
 
+/// Shards of the deployment.
+pub(super) const SHARDS: u16 = 32;
+
 /// Longest time that a start may take.
 const START: Duration = Duration::from_secs(60);
 
@@ -42,7 +45,8 @@ impl Node {
     pub(super) fn new(host: Host, told: &Told, folder: &Path) -> Self {
         let settings = [
             ("DULY_STORE__URL", told.store.clone()),
-            ("DULY_STORE__SHARDS", "32".to_owned()),
+            ("DULY_STORE__SHARDS", SHARDS.to_string()),
+            ("DULY_STORE__ON_ROLLBACK", "pause".to_owned()),
             ("DULY_STORE__MIN_REPLICAS", told.min_replicas.to_string()),
             ("DULY_STORE__REPLICAS_WITHIN", "500ms".to_owned()),
             // Means something where `min_replicas` is 0: that loses timers, which are counted.

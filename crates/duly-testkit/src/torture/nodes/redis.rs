@@ -2,6 +2,7 @@
 //!
 //! Servers are asked on the loopback address of their host, so one that is cut off can be asked too.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -94,6 +95,21 @@ impl Peer {
     pub(super) fn kill(&mut self) {
         self.is_running = false;
         self.server.kill();
+    }
+
+    /// Removes what it keeps, while it is down.
+    pub(super) fn lose_data(&self) {
+        self.server.lose_data();
+    }
+
+    /// Copies what it keeps now.
+    pub(super) fn copy_data(&self, to: &Path) {
+        self.server.copy_data(to);
+    }
+
+    /// Puts such a copy in the place of what it keeps, while it is down.
+    pub(super) fn restore_data(&self, from: &Path) {
+        self.server.restore_data(from);
     }
 
     /// Starts it again on what it kept.

@@ -1,5 +1,6 @@
 //! Nodes and servers of a run, and whether all of them are well.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ pub(super) struct Stage {
     pub(super) nodes: Vec<Node>,
     pub(super) redis: Redis,
     pub(super) world: Arc<World>,
+    /// Shards whose data a fault took away.
+    pub(super) lost: BTreeSet<u16>,
     /// How long a master stays away after a replica has taken its place; at random, unless it is said.
     pub(super) master_away: Option<Duration>,
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rand::rngs::SmallRng;
 
-use super::{Done, Stage, last, some_master, some_node, stay_away};
+use super::{Done, Stage, last, promotion, some_master, some_node, stay_away};
 use crate::clock::now_us;
 use crate::torture::nodes::network::{Host, Side, cut_off, join};
 
@@ -53,19 +53,16 @@ async fn isolate(
     master: usize,
     with: &[&Host],
 ) -> Result<Done> {
-    let replica = *stage.redis.replicas_of(master)?.first().context("it has a replica")?;
+    let replica = stage.redis.replicas_of(master)?.first().copied();
     let host = stage.redis.peers[master].host.clone();
     let island: Vec<&Host> = with.iter().copied().chain([&host]).collect();
     let from_us = now_us();
     cut_off(&island, Side::Store)?;
-    let promoted = stage.redis.wait_for_promotion(master, replica).await?;
+    let promoted = promotion(stage, master, replica).await?;
     stay_away(stage, rng, REPLACED_MS).await;
     join(&island, Side::Store)?;
     let cut = Duration::from_micros(now_us() - from_us);
     let names: Vec<&str> = island.iter().map(|host| host.name.as_str()).collect();
     let names = names.join(" and ");
-    Ok(Done::since(
-        from_us,
-        format!("{names} for {cut:.1?}, a replica took over in {promoted:.1?}"),
-    ))
+    Ok(Done::since(from_us, format!("{names} for {cut:.1?}{promoted}")))
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use rand::Rng;
 use rand::rngs::SmallRng;
 
-use super::{Done, Stage, last, some_master, some_node, stay_away};
+use super::{Done, Stage, last, promotion, some_master, some_node, stay_away};
 use crate::clock::now_us;
 
 /// How long a killed node stays away, in milliseconds: until the others have taken over for certain.
@@ -49,16 +50,19 @@ pub(super) async fn rolling_restart(stage: &mut Stage) -> Result<Done> {
 
 pub(super) async fn kill_master(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
     let master = some_master(stage, rng)?;
-    let replica = *stage.redis.replicas_of(master)?.first().context("it has a replica")?;
+    let replica = stage.redis.replicas_of(master)?.first().copied();
     let from_us = now_us();
     stage.redis.peers[master].kill();
-    let promoted = stage.redis.wait_for_promotion(master, replica).await?;
+    let promoted = promotion(stage, master, replica).await?;
     stay_away(stage, rng, ALONE_MS).await;
     let peer = &mut stage.redis.peers[master];
+    let comes_back = if replica.is_some() && rng.random_bool(0.5) {
+        peer.lose_data();
+        "came back empty"
+    } else {
+        "came back"
+    };
     peer.start_again()?;
     let away = Duration::from_micros(now_us() - from_us);
-    Ok(Done::since(
-        from_us,
-        format!("{} for {away:.1?}, a replica took over in {promoted:.1?}", peer.host.name),
-    ))
+    Ok(Done::since(from_us, format!("{} {comes_back} after {away:.1?}{promoted}", peer.host.name)))
 }

@@ -49,7 +49,7 @@ pub(super) async fn move_some(stage: &mut Stage, rng: &mut SmallRng) -> Result<D
 }
 
 /// Slots of a server that hold keys: all keys of a shard have the same tag.
-fn slots_with_keys(peer: &Peer) -> Result<BTreeSet<i64>> {
+pub(super) fn slots_with_keys(peer: &Peer) -> Result<BTreeSet<i64>> {
     let tags: BTreeSet<Vec<u8>> =
         peer.ask(&[b"KEYS", b"*"])?.items().iter().filter_map(|key| tag(key)).collect();
     tags.iter()

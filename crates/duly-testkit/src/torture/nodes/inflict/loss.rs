@@ -1,0 +1,85 @@
+//! Masters that lose data, and the operator who accepts that.
+//!
+//! What their shards held is lost by definition and not judged; all that the other masters hold is.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use rand::rngs::SmallRng;
+use serde_json::json;
+
+use super::slots::slots_with_keys;
+use super::{Done, Stage, some_master};
+use crate::clock::now_us;
+use crate::torture::nodes::node::SHARDS;
+use crate::wire::Connection;
+
+/// Age of the data that a master comes back with: more than nodes overlook.
+const BEHIND: Duration = Duration::from_secs(8);
+
+/// How long it may take until nodes notice all shards, and the longest time of one repair.
+const NOTICED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Time between two repairs.
+const AGAIN: Duration = Duration::from_millis(500);
+
+pub(super) async fn lose_master(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
+    let master = some_master(stage, rng)?;
+    let shards = slots_with_keys(&stage.redis.peers[master])?.len();
+    let from_us = now_us();
+    let peer = &mut stage.redis.peers[master];
+    peer.kill();
+    peer.lose_data();
+    peer.start_again()?;
+    repaired(stage, master, shards, "restored", from_us).await
+}
+
+pub(super) async fn roll_back_master(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
+    let master = some_master(stage, rng)?;
+    let shards = slots_with_keys(&stage.redis.peers[master])?.len();
+    let copy = tempfile::tempdir()?;
+    stage.redis.peers[master].copy_data(copy.path());
+    tokio::time::sleep(BEHIND).await;
+    let from_us = now_us();
+    let peer = &mut stage.redis.peers[master];
+    peer.kill();
+    peer.restore_data(copy.path());
+    peer.start_again()?;
+    repaired(stage, master, shards, "confirmed", from_us).await
+}
+
+/// Repairs what the nodes notice, until that is all shards of the master.
+async fn repaired(
+    stage: &mut Stage,
+    master: usize,
+    shards: usize,
+    outcome: &str,
+    from_us: u64,
+) -> Result<Done> {
+    let until = Instant::now() + NOTICED_WITHIN;
+    let mut lost = BTreeSet::new();
+    while lost.len() < shards {
+        ensure!(Instant::now() < until, "{} of {shards} shards were noticed: {lost:?}", lost.len());
+        tokio::time::sleep(AGAIN).await;
+        let mut node: Connection = stage.nodes[0].endpoint().connection();
+        for number in 0..SHARDS {
+            let body = json!({"shards": [number]}).to_string();
+            let answer = node.call("POST", "/v1/store/repair", body.as_bytes(), NOTICED_WITHIN);
+            // What cannot be repaired yet is with the next round: then it may say that nothing is left
+            // to do for the shard but for its namespaces.
+            let repaired = answer.await.ok().map(|answer| answer.json()["shards"][0].clone());
+            match repaired.as_ref().and_then(|shard| shard["outcome"].as_str()) {
+                None | Some("nothing") => {}
+                Some(told) => {
+                    ensure!(told == outcome, "shard {number} was {told}, not {outcome}");
+                    lost.insert(number);
+                }
+            }
+        }
+    }
+    stage.lost.append(&mut lost);
+    let name = &stage.redis.peers[master].host.name;
+    let took = Duration::from_micros(now_us() - from_us);
+    Ok(Done::since(from_us, format!("{name}, {shards} shards {outcome} after {took:.1?}")))
+}
