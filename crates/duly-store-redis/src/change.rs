@@ -101,6 +101,16 @@ impl Deployment {
         Ok(found)
     }
 
+    /// Returns the runs of nodes that hold leases in a shard, or parts of lanes' limits.
+    pub(crate) async fn holders(&self, shard: ShardId) -> Result<Vec<NodeRun>> {
+        let mut reply = self.ask(shard, Script::Holders, Vec::new()).await?;
+        let mut holders = Vec::new();
+        while !reply.is_done() {
+            holders.push(crate::nodes::run_of(&reply.text()?)?);
+        }
+        Ok(holders)
+    }
+
     /// Ends all leases of a run; answers how many.
     pub(crate) async fn release(&self, shard: ShardId, run: NodeRun) -> Result<u64> {
         let mut released = 0;

@@ -48,12 +48,7 @@ impl duly_store::Deployment for RedisStore {
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {
         async move {
             self.own(shard)?;
-            let mut reply = self.deployment.ask(shard, Script::Holders, Vec::new()).await?;
-            let mut holders = Vec::new();
-            while !reply.is_done() {
-                holders.push(run_of(&reply.text()?)?);
-            }
-            Ok(holders)
+            self.deployment.holders(shard).await
         }
         .boxed()
     }
@@ -200,7 +195,7 @@ fn member(reply: &mut Reply) -> Result<Member> {
     Ok(Member { run, name, protocols, presence, beats, waits })
 }
 
-fn run_of(name: &str) -> Result<NodeRun> {
+pub(crate) fn run_of(name: &str) -> Result<NodeRun> {
     let run = u64::from_str_radix(name, 16).map_err(|_| damaged("the run of a node"))?;
     Ok(NodeRun(run))
 }

@@ -36,6 +36,7 @@ impl Deployment {
             Mark::RolledBack => {
                 let list = self.list.lock().clone();
                 self.mark(shard, &list, true).await?;
+                self.end_leases(shard).await;
                 Ok(Repaired::Confirmed { behind: Millis::from_ms(held.unwrap_or(0)) })
             }
             Mark::Missing => {
@@ -73,9 +74,9 @@ impl Deployment {
         lists.chain([own]).max_by_key(|list| list.own.version).expect("there is this node's own")
     }
 
-    /// Gives a shard the settings of all namespaces that the other shards have and it has not; returns how many
-    /// those are. Once every shard takes calls, records that coordinator shards have lost are restored, and limits are dealt again: what moved of
-    /// them between the shards is gone.
+    /// Gives a shard the settings of all namespaces that the other shards have and it has not; returns how
+    /// many it got. Once every shard takes calls, records that coordinator shards have lost are restored, and
+    /// limits are dealt again: what moved of them between the shards is gone.
     async fn restore_namespaces(&self, shard: ShardId) -> Result<u64> {
         let own = self.names_of(shard).await?;
         // This node may not know yet what else was lost.
@@ -83,7 +84,6 @@ impl Deployment {
         let _away: Vec<_> =
             looks.map(|other| self.look_at_marker(other)).buffer_unordered(AT_ONCE).collect().await;
         let names: Vec<_> = self.names_elsewhere(shard).await?.difference(&own).cloned().collect();
-        let count = names.len() as u64;
         let is_last = (0..self.shards).all(|shard| self.router.mark(ShardId(shard)) == Mark::Own);
         let work = stream::iter(names).map(async |name| {
             let home = self.home(&name);
@@ -112,7 +112,7 @@ impl Deployment {
             }
         });
         work.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-        Ok(count)
+        Ok(self.names_of(shard).await?.difference(&own).count() as u64)
     }
 
     /// The names that any other shard which takes calls has: one that was repaired before may have none yet.

@@ -5,12 +5,19 @@
 //! Every node remembers the highest count that it has seen of each shard; a lower one in the shard means
 //! that what was written in between is gone. A rollback while no node runs cannot be noticed: no
 //! node remembers the count.
+//!
+//! Leases of nodes come back too, of attempts that were settled since. They have no end of their own and nobody
+//! would settle them again, so all of them are ended: their firings are due again.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use duly_core::shard::ShardId;
-use duly_store::Result;
+use duly_store::{Error, Result};
 use futures::{StreamExt, stream};
+use parking_lot::Mutex;
 
 use crate::{
     OnRollback,
@@ -29,12 +36,14 @@ pub(crate) struct Rollbacks {
     then: OnRollback,
     seen: Vec<AtomicU64>,
     count: AtomicU64,
+    /// Shards in which leases of before are to be ended.
+    leased: Mutex<BTreeSet<ShardId>>,
 }
 
 impl Rollbacks {
     pub(crate) fn new(shards: u16, then: OnRollback) -> Self {
         let seen = (0..shards).map(|_| AtomicU64::default()).collect();
-        Self { then, seen, count: AtomicU64::default() }
+        Self { then, seen, count: AtomicU64::default(), leased: Mutex::default() }
     }
 
     /// How often a shard came back with older data.
@@ -51,6 +60,10 @@ impl Rollbacks {
 impl Deployment {
     /// Moves the progress of shards forward. One that does not answer is left to the next time.
     pub(crate) async fn note_progress(&self, shards: Vec<ShardId>) {
+        let leased = self.rollbacks.leased.lock().clone();
+        for shard in leased {
+            self.end_leases(shard).await;
+        }
         let moves = stream::iter(shards).map(async |shard| (shard, self.progress(shard).await));
         let moves: Vec<_> = moves.buffer_unordered(AT_ONCE).collect().await;
         for (shard, moved) in moves {
@@ -76,8 +89,30 @@ impl Deployment {
             );
             if pauses {
                 self.router.set_mark(shard, Mark::RolledBack);
+            } else {
+                self.end_leases(shard).await;
             }
         }
         Ok(())
+    }
+
+    /// Ends the leases that nodes hold in a shard that was rolled back. What fails is done with the next move
+    /// of the progress.
+    pub(crate) async fn end_leases(&self, shard: ShardId) {
+        let ended = async {
+            for run in self.holders(shard).await? {
+                self.release(shard, run).await?;
+            }
+            Ok::<_, Error>(())
+        };
+        match ended.await {
+            Ok(()) => {
+                self.rollbacks.leased.lock().remove(&shard);
+            }
+            Err(error) => {
+                tracing::warn!(shard = shard.0, %error, "leases of before the rollback go on");
+                self.rollbacks.leased.lock().insert(shard);
+            }
+        }
     }
 }

@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use duly_core::{Millis, Settings, State, shard::ShardId};
-use duly_store::{Deployment, Error, Outcome, Repaired, Store, query::ShardFault};
+use duly_store::{Deployment, Error, NodeRun, Outcome, Owner, Repaired, Store, query::ShardFault};
 use duly_store_redis::{Create, OnRollback, OpenError, Options, RedisStore};
 
 use crate::{
-    calls::{claim_all, id, name, open, options, put, schedule, shard, until},
+    calls::{claim_all, id, name, open, options, put, request, schedule, shard, until},
     cluster::Cluster,
     server::{Server, list, tell},
 };
@@ -334,5 +334,33 @@ async fn a_shard_that_comes_back_with_older_data_is_reported() {
             .await;
         let view = store.get(shard(&store, &id("t0")), name(), id("t0")).await.expect("a look");
         assert_eq!(view.map(|view| view.state), Some(State::Scheduled));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_what_a_node_had_leased_before_a_rollback_is_due_again() {
+    let server = Server::start(&[]);
+    let port = server.port();
+    for then in [OnRollback::Warn, OnRollback::Pause] {
+        assert_eq!(tell(port, "FLUSHALL"), "+OK");
+        let mut wanted: Options = options(&server.url(), 1);
+        wanted.on_rollback = then;
+        let store = open(&wanted).await;
+        schedule(&store, "t", Millis::ZERO).await;
+        let node = request(Owner::Node(NodeRun(7)));
+        let claimed = store.claim(ShardId(0), node).await.expect("a claim");
+        assert_eq!(claimed.firings.len(), 1);
+        nodes(&store).note_progress(vec![ShardId(0)]).await.expect("noted");
+        assert_eq!(claim_all(&store).await.expect("a claim"), []);
+        // The settlement of it is among what is gone.
+        let marker = markers(port).remove(0);
+        tell(port, &format!("HINCRBY {marker} progress -60000"));
+        nodes(&store).note_progress(vec![ShardId(0)]).await.expect("noted");
+        if then == OnRollback::Pause {
+            nodes(&store).repair(ShardId(0)).await.expect("confirmed");
+        }
+        let again = claim_all(&store).await.expect("a claim");
+        assert_eq!(again.len(), 1, "{then:?}");
+        assert_eq!(again[0].attempt, 2);
     }
 }

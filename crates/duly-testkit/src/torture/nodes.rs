@@ -138,8 +138,9 @@ async fn set_up(options: &Options, folder: &Path, phases: watch::Receiver<Phase>
     let mut world = World::new(endpoints, options.seed, phases);
     world.patience = PATIENCE;
     let master_away = options.master_away.map(Duration::try_from_secs_f64).transpose()?;
-    let mut stage =
-        Stage { nodes, redis, world: Arc::new(world), master_away, lost: BTreeSet::new() };
+    let (lost, lost_slots) = (BTreeSet::new(), BTreeSet::new());
+    let world = Arc::new(world);
+    let mut stage = Stage { nodes, redis, world, master_away, lost, lost_slots };
     stage.wait_until_whole().await?;
     Ok(stage)
 }

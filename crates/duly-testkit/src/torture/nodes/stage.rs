@@ -23,6 +23,8 @@ pub(super) struct Stage {
     pub(super) world: Arc<World>,
     /// Shards whose data a fault took away.
     pub(super) lost: BTreeSet<u16>,
+    /// Their slots.
+    pub(super) lost_slots: BTreeSet<i64>,
     /// How long a master stays away after a replica has taken its place; at random, unless it is said.
     pub(super) master_away: Option<Duration>,
 }

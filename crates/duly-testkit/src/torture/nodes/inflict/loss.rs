@@ -1,6 +1,7 @@
 //! Masters that lose data, and the operator who accepts that.
 //!
-//! What their shards held is lost by definition and not judged; all that the other masters hold is.
+//! What their shards held is lost by definition and not judged; all that the other masters hold is. So in
+//! one run it is always the master of the same slots.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -25,8 +26,7 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(500);
 
 pub(super) async fn lose_master(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
-    let master = some_master(stage, rng)?;
-    let shards = slots_with_keys(&stage.redis.peers[master])?.len();
+    let (master, shards) = loser(stage, rng)?;
     let from_us = now_us();
     let peer = &mut stage.redis.peers[master];
     peer.kill();
@@ -36,8 +36,7 @@ pub(super) async fn lose_master(stage: &mut Stage, rng: &mut SmallRng) -> Result
 }
 
 pub(super) async fn roll_back_master(stage: &mut Stage, rng: &mut SmallRng) -> Result<Done> {
-    let master = some_master(stage, rng)?;
-    let shards = slots_with_keys(&stage.redis.peers[master])?.len();
+    let (master, shards) = loser(stage, rng)?;
     let copy = tempfile::tempdir()?;
     stage.redis.peers[master].copy_data(copy.path());
     tokio::time::sleep(BEHIND).await;
@@ -47,6 +46,21 @@ pub(super) async fn roll_back_master(stage: &mut Stage, rng: &mut SmallRng) -> R
     peer.restore_data(copy.path());
     peer.start_again()?;
     repaired(stage, master, shards, "confirmed", from_us).await
+}
+
+/// The master that loses data, and how many shards it has: one whose slots were lost before, as far as
+/// none of them has moved to it since.
+fn loser(stage: &mut Stage, rng: &mut SmallRng) -> Result<(usize, usize)> {
+    let mut loser = some_master(stage, rng)?;
+    for master in stage.redis.masters(None)? {
+        if slots_with_keys(&stage.redis.peers[master])?.is_subset(&stage.lost_slots) {
+            loser = master;
+        }
+    }
+    let slots = slots_with_keys(&stage.redis.peers[loser])?;
+    let shards = slots.len();
+    stage.lost_slots.extend(slots);
+    Ok((loser, shards))
 }
 
 /// Repairs what the nodes notice, until that is all shards of the master.
