@@ -53,18 +53,34 @@ pub(crate) mod trace;
 pub use app::{App, ImplicitNamespaces, Limits, Parts};
 pub use backup::Backups;
 pub(crate) use edge::Made;
-pub(crate) use front::{Front, Routers};
+pub(crate) use front::{Door, Front, Routers};
 pub use guard::Guard;
 pub use openapi::openapi_json;
-pub(crate) use opening::{Awaited, Opening, router as opening_router};
+pub(crate) use opening::{
+    Awaited, Opening, admin_router as opening_admin_router, router as opening_router,
+};
 pub use problem::{PROBLEM_JSON, Problem};
 pub(crate) use taken::Taken;
 
-use axum::{Router, middleware};
+use axum::{Router, middleware, routing};
 use duly_core::Code;
 use http::Uri;
 use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
+
+/// Paths of health, readiness and metrics.
+pub(crate) const PROBES: [&str; 3] = [health::HEALTHZ, health::READYZ, metrics::PATH];
+
+/// Everything that is answered at `server.admin_listen`.
+pub(crate) fn admin_router(app: App) -> Router {
+    Router::new()
+        .route(health::HEALTHZ, routing::get(health::healthz))
+        .route(health::READYZ, routing::get(health::readyz))
+        .route(metrics::PATH, routing::get(metrics::metrics))
+        .fallback(elsewhere)
+        .layer(middleware::from_fn_with_state(app.clone(), edge::edge))
+        .with_state(app)
+}
 
 /// Everything the service answers.
 pub fn router(app: App) -> Router {
@@ -113,6 +129,15 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(health::readyz))
         .routes(routes!(metrics::metrics))
         .routes(routes!(openapi::openapi))
+}
+
+async fn elsewhere(uri: Uri) -> Problem {
+    let detail = format!(
+        "this address answers {}; {} is asked at server.listen",
+        PROBES.join(", "),
+        duly_core::invalid::shorten(uri.path())
+    );
+    Problem::new(Code::NotFound, detail)
 }
 
 async fn unknown_path(uri: Uri) -> Problem {

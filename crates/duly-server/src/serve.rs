@@ -1,11 +1,14 @@
 //! The connections: HTTP/1.1 and HTTP/2 (cleartext) on one port, a task each, bounded.
+//!
+//! When all places are in use, [`Reserve`] serves health, readiness and metrics on, so that a server that is
+//! busy is not taken for one that is dead.
 
 mod patient;
+mod reserve;
 mod unparsed;
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
-use duly_core::{Code, Millis, error_code::Retry};
 use http::StatusCode;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -14,16 +17,17 @@ use hyper_util::{
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
-    task::JoinHandle,
+    task::{AbortHandle, JoinHandle},
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 
 use self::{
     patient::{Patience, Patient},
+    reserve::Reserve,
     unparsed::Speaking,
 };
 use crate::{
-    http::{Front, PROBLEM_JSON, Problem, Taken},
+    http::{Door, Front, PROBLEM_JSON, Problem, Taken},
     telemetry::Metrics,
 };
 
@@ -35,6 +39,7 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 const STREAMS_MAX: u32 = 256;
 /// Bytes of a request's head. Many slow heads at once must not fill the memory (P10).
 const HEAD_BYTES_MAX: u32 = 64 * 1024;
+
 /// How connections are served.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
@@ -53,7 +58,8 @@ pub(crate) struct Settings {
 pub(crate) struct Serving {
     stop: watch::Sender<Stop>,
     accepting: JoinHandle<()>,
-    upkeep: JoinHandle<()>,
+    /// Ends with this: probes are answered until all is done.
+    others: Vec<AbortHandle>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,34 +69,41 @@ enum Stop {
 }
 
 impl Serving {
-    /// Starts to accept connections.
+    /// Starts to accept connections; those of `admin` ask for health, readiness and metrics.
     pub(crate) fn start(
-        listener: TcpListener,
-        front: Front,
+        (listener, front): (TcpListener, Front),
+        admin: Option<(TcpListener, Front)>,
         settings: Settings,
         metrics: Metrics,
     ) -> Self {
         let (stop, stopped) = watch::channel(Stop::NotYet);
-        Self {
-            stop,
-            accepting: tokio::spawn(accept(listener, front, settings, stopped)),
-            upkeep: tokio::spawn(keep_up(metrics)),
+        let mut others = vec![tokio::spawn(keep_up(metrics)).abort_handle()];
+        if let Some((listener, front)) = admin {
+            let settings = Settings { connections_max: 0, ..settings };
+            let accepting = accept(listener, front, settings, None);
+            others.push(tokio::spawn(accepting).abort_handle());
         }
+        let accepting = tokio::spawn(accept(listener, front, settings, Some(stopped)));
+        Self { stop, accepting, others }
     }
 
     /// Accepts no more; what is connected ends with the runtime.
     pub(crate) fn abandon(self) {
         self.accepting.abort();
-        self.upkeep.abort();
     }
 
     /// Accepts no more, and waits until every request has its answer or the time is over.
-    pub(crate) async fn stop(self) {
+    pub(crate) async fn stop(&mut self) {
         self.stop.send_replace(Stop::Now);
-        if let Err(error) = self.accepting.await {
+        if let Err(error) = (&mut self.accepting).await {
             tracing::error!(%error, "the accept loop ended in a way it should not");
         }
-        self.upkeep.abort();
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.others.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -107,17 +120,24 @@ async fn accept(
     listener: TcpListener,
     front: Front,
     settings: Settings,
-    mut stopped: watch::Receiver<Stop>,
+    stopped: Option<watch::Receiver<Stop>>,
 ) {
+    let stopped = async {
+        match stopped {
+            Some(mut stopped) => drop(stopped.wait_for(|stop| *stop == Stop::Now).await),
+            None => std::future::pending().await,
+        }
+    };
+    let mut stopped = pin!(stopped);
     let builder = Arc::new(builder(&settings));
     let places = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
+    let mut reserve = Reserve::new(&settings);
     let (leave, leaves) = watch::channel(Stop::NotYet);
-    let full = full();
     let patience = Patience { idle: settings.header_timeout, write: settings.write_timeout };
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stopped.wait_for(|stop| *stop == Stop::Now) => break,
+            () = stopped.as_mut() => break,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -131,12 +151,9 @@ async fn accept(
         };
         match Arc::clone(&places).try_acquire_owned() {
             Ok(place) => {
-                connect(stream, (place, patience), &builder, front.clone(), leaves.clone())
+                connect(stream, (place, patience), &builder, front.clone(), leaves.clone());
             }
-            Err(_) => {
-                // The socket's buffer is empty, so this is one write; if it fails, so be it.
-                stream.try_write(full.as_bytes()).ok();
-            }
+            Err(_) => reserve.connect(stream, &front),
         }
     }
     drop((listener, leaves));
@@ -178,7 +195,7 @@ fn connect(
     let taken = Taken::new(patience.write);
     tokio::spawn(async move {
         let stream = Speaking::new(Patient::new(stream, patience));
-        let front = front.connected(taken.clone());
+        let front = front.connected(taken.clone(), Door::Main);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), front));
         let mut given_up = pin!(taken.given_up());
         let mut from = Instant::now();
@@ -208,17 +225,6 @@ fn connect(
         }
         drop((place, leaves));
     });
-}
-
-/// What a connection past the limit is told before it is closed.
-fn full() -> String {
-    plain_answer(
-        Problem::new(
-            Code::Unavailable,
-            "too many connections: use fewer, or raise server.connections_max",
-        )
-        .with_retry(Retry::After(Millis::from_secs(1))),
-    )
 }
 
 /// A whole HTTP/1.1 answer, for a connection that is closed after it.

@@ -13,12 +13,12 @@ mod tests;
 
 use std::{
     future::Future,
-    io,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use axum::Router;
 use duly_core::env::Clock;
 use duly_node::Node;
 use duly_sink::http::HttpSink;
@@ -32,7 +32,10 @@ use self::open::{Opened, Opener};
 use crate::{
     config::Config,
     grpc,
-    http::{App, Awaited, Front, Opening, Parts, Routers, opening_router, router},
+    http::{
+        App, Awaited, Front, Opening, Parts, Routers, admin_router, opening_admin_router,
+        opening_router, router,
+    },
     serve::{Serving, Settings},
     telemetry::Metrics,
 };
@@ -48,6 +51,8 @@ const NAMESPACES_PAGE: usize = 1_000;
 pub struct StartReport {
     /// Where it listens.
     pub listen: SocketAddr,
+    /// Where it answers health, readiness and metrics besides.
+    pub admin_listen: Option<SocketAddr>,
     /// Where the data is.
     pub data: String,
     /// Pending timers.
@@ -82,14 +87,30 @@ pub struct Running {
 /// # Errors
 /// One clear reason; what was opened is closed again.
 pub async fn start(config: Config) -> Result<Running, StartError> {
-    let listener =
-        TcpListener::bind(config.server.listen).await.map_err(|e| cannot_listen(&config, e))?;
+    let listener = bind(&config, LISTEN, config.server.listen).await?;
     start_on(listener, config, Box::new(open::directory)).await
 }
 
-fn cannot_listen(config: &Config, source: io::Error) -> StartError {
-    let (address, origin) = (config.server.listen, config.origin("server.listen"));
-    StartError::Listen { address, origin, source }
+/// The key of the address for everything.
+const LISTEN: &str = "server.listen";
+
+async fn bind(
+    config: &Config,
+    key: &'static str,
+    address: SocketAddr,
+) -> Result<TcpListener, StartError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| StartError::Listen { address, key, origin: config.origin(key), source })
+}
+
+fn address_of(config: &Config, listener: &TcpListener) -> Result<SocketAddr, StartError> {
+    let (address, origin) = (config.server.listen, config.origin(LISTEN));
+    listener.local_addr().map_err(|source| StartError::Listen {
+        address,
+        key: LISTEN,
+        origin,
+        source,
+    })
 }
 
 async fn start_on(
@@ -97,7 +118,12 @@ async fn start_on(
     config: Config,
     opener: Opener,
 ) -> Result<Running, StartError> {
-    let listen = listener.local_addr().map_err(|e| cannot_listen(&config, e))?;
+    let listen = address_of(&config, &listener)?;
+    let admin = match config.server.admin_listen {
+        Some(address) => Some(bind(&config, "server.admin_listen", address).await?),
+        None => None,
+    };
+    let admin_listen = admin.as_ref().map(|admin| address_of(&config, admin)).transpose()?;
     let metrics = Metrics::install();
     let (waiting, waits_for) =
         watch::channel(Awaited { sentence: open::beginning(&config), progress: None });
@@ -105,18 +131,24 @@ async fn start_on(
         Opening { guard: config.server.guard(listen.ip()), waits_for, metrics: metrics.clone() };
     let front = Front::new(Routers {
         http: opening_router(opening.clone()),
-        grpc: grpc::opening_router(opening),
+        grpc: grpc::opening_router(opening.clone()),
     });
+    // It is not spoken to over HTTP/2, so its second router is never asked.
+    let probes = |http: Router| Routers { grpc: http.clone(), http };
+    let admin_front = Front::new(probes(opening_admin_router(opening)));
     let settings = Settings {
         connections_max: config.server.connections_max,
         header_timeout: config.server.header_timeout,
         write_timeout: config.server.request_timeout,
         drain_within: config.drain.within,
     };
-    let serving = Serving::start(listener, front.clone(), settings, metrics.clone());
+    let admin = admin.map(|admin| (admin, admin_front.clone()));
+    let serving = Serving::start((listener, front.clone()), admin, settings, metrics.clone());
     let serving = Listening(Some(serving));
     let parted = open_and_run(&config, listen, waiting, opener, metrics).await?;
     let Parted { app, node, store, report } = parted;
+    let report = StartReport { admin_listen, ..report };
+    admin_front.open(probes(admin_router(app.clone())));
     front.open(Routers { http: router(app.clone()), grpc: grpc::router(app.clone()) });
     Ok(Running { serving: serving.started(), app, node, store, report })
 }
@@ -218,7 +250,7 @@ impl Running {
     /// # Errors
     /// When the store has ended for good, or its threads end in a way they should not.
     pub async fn stop(self) -> Result<(), StartError> {
-        let Self { serving, app, node, store, .. } = self;
+        let Self { mut serving, app, node, store, .. } = self;
         app.stop();
         // Together: a drain answers the lease calls that wait, and so lets connections end.
         let drained = async { tokio::join!(serving.stop(), node.drain()) };
@@ -252,6 +284,7 @@ async fn report(
     let health = store.health();
     Ok(StartReport {
         listen,
+        admin_listen: None,
         data: String::new(),
         pending: health.pending,
         overdue: health.overdue,

@@ -118,6 +118,10 @@ fn config(values: Values) -> Config {
                 Some(Value::Address(address)) => *address,
                 _ => ([127, 0, 0, 1], 0).into(),
             },
+            admin_listen: match of("server.admin_listen") {
+                Some(Value::Address(address)) => Some(*address),
+                _ => None,
+            },
             allowed_hosts: texts("server.allowed_hosts"),
             allowed_origins: texts("server.allowed_origins"),
             body_bytes_max: size("server.body_bytes_max"),

@@ -72,6 +72,12 @@ pub const KEYS: &[Key] = &[
         doc: "Address and port to listen on; port 0 takes a free one. Addresses other than loopback are refused until there are API keys.",
     },
     Key {
+        name: "server.admin_listen",
+        kind: Kind::LoopbackAddressOrNone,
+        default: "",
+        doc: "Address and port of their own for `/healthz`, `/readyz` and `/metrics`, which callers of `server.listen` cannot keep busy; port 0 takes a free one. Loopback only, until there are API keys.",
+    },
+    Key {
         name: "server.allowed_hosts",
         kind: Kind::Hosts,
         default: "",

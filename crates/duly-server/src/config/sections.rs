@@ -22,6 +22,8 @@ use crate::{
 pub struct Server {
     /// Address and port to listen on.
     pub listen: SocketAddr,
+    /// Address and port of their own for health, readiness and metrics.
+    pub admin_listen: Option<SocketAddr>,
     /// Further names that `Host` may have.
     pub allowed_hosts: Vec<String>,
     /// Web origins that may call.

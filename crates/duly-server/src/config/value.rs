@@ -18,6 +18,8 @@ use crate::telemetry::logging;
 pub enum Kind {
     /// Loopback address and port.
     LoopbackAddress,
+    /// Loopback address and port, or nothing.
+    LoopbackAddressOrNone,
     /// A list of names of hosts.
     Hosts,
     /// A list of origins of web pages.
@@ -154,6 +156,9 @@ impl Kind {
     /// What is allowed.
     pub fn allowed(self) -> String {
         match self {
+            Self::LoopbackAddressOrNone => {
+                format!("{}, or nothing", Self::LoopbackAddress.allowed())
+            }
             Self::LoopbackAddress => "a loopback address with a port, such as 127.0.0.1:3859 or \
                                       [::1]:3859 (other addresses are refused until API keys \
                                       exist)"
@@ -236,6 +241,10 @@ impl Kind {
 
     fn read(self, written: &Written) -> Option<Value> {
         match (self, written) {
+            (Self::LoopbackAddressOrNone, Written::Text(text)) if text.trim().is_empty() => {
+                Some(Value::Word(String::new()))
+            }
+            (Self::LoopbackAddressOrNone, written) => Self::LoopbackAddress.read(written),
             (Self::LoopbackAddress, Written::Text(text)) => {
                 let address: SocketAddr = text.trim().parse().ok()?;
                 address.ip().is_loopback().then_some(Value::Address(address))

@@ -45,6 +45,7 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
             let budget = match method.made {
                 Made::Reading | Made::Change => app.budget(),
                 Made::Probe => app.probes(),
+                Made::Health => app.health(),
             };
             let request = inbound::bounded(&app, method, budget, request);
             guarded(budget, Limits { ours, given }, request, next).await

@@ -52,7 +52,9 @@ pub(super) fn bounded(app: &App, method: &Known, budget: &Budget, request: Reque
         async move { app.stopping().await }.boxed()
     });
     let bounds = match method.made {
-        Made::Probe => Bounds { bytes_max: PROBE_BYTES_MAX, instead: "ask for one name at a time" },
+        Made::Probe | Made::Health => {
+            Bounds { bytes_max: PROBE_BYTES_MAX, instead: "ask for one name at a time" }
+        }
         Made::Reading | Made::Change => Bounds {
             bytes_max: message_bytes_max(app),
             instead: "split the request, or raise server.body_bytes_max, up to 32 MiB",

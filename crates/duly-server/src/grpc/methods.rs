@@ -90,6 +90,7 @@ fn made(path: &str) -> Made {
         | "/duly.v1.Namespaces/Forecast"
         | "/duly.v1.Cluster/Get" => Made::Reading,
         _ if path.starts_with("/duly.v1.") => Made::Change,
+        _ if path.starts_with("/grpc.health.v1.") => Made::Health,
         _ => Made::Probe,
     }
 }
@@ -107,7 +108,7 @@ mod tests {
             ("/duly.v1.Timers/Schedule", Made::Change),
             ("/duly.v1.Timers/Lease", Made::Change),
             ("/duly.v1.Timers/Consume", Made::Change),
-            ("/grpc.health.v1.Health/Check", Made::Probe),
+            ("/grpc.health.v1.Health/Check", Made::Health),
             ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Made::Probe),
         ] {
             assert_eq!(known(path).map(|known| known.made), Some(made), "{path}");

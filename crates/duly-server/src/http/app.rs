@@ -15,6 +15,9 @@ use crate::telemetry::{Metrics, Routes};
 /// of their own: callers that fill theirs do not hide what goes on.
 const PROBES_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Bytes of all health checks over gRPC at once.
+const HEALTH_BYTES_MAX: usize = 1024 * 1024;
+
 /// Whether a namespace comes into being at its first schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImplicitNamespaces {
@@ -75,6 +78,7 @@ struct Inner {
     routes: Routes,
     budget: Budget,
     probes: Budget,
+    health: Budget,
     stopping: watch::Sender<Stopping>,
     patches: Mutex<()>,
 }
@@ -85,6 +89,7 @@ impl App {
         Self(Arc::new(Inner {
             budget: Budget::new(parts.limits.bodies_bytes_max),
             probes: Budget::new(PROBES_BYTES_MAX),
+            health: Budget::new(HEALTH_BYTES_MAX),
             stopping: watch::Sender::new(Stopping::NotYet),
             routes: Routes::default(),
             patches: Mutex::new(()),
@@ -163,6 +168,11 @@ impl App {
     /// The memory of answers of the service's own paths.
     pub(crate) fn probes(&self) -> &Budget {
         &self.0.probes
+    }
+
+    /// The memory of health checks over gRPC.
+    pub(crate) fn health(&self) -> &Budget {
+        &self.0.health
     }
 
     /// The server is about to stop: streams without an end of their own end here.

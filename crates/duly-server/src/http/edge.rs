@@ -19,7 +19,8 @@ use super::{
     budget::{self, IsCounted},
     cors::Cors,
     described::Described,
-    lease,
+    front::Door,
+    health, lease,
     query::Query,
     repair,
 };
@@ -35,13 +36,17 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     let route = matched.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
     let checked = app
         .guard()
-        .check(request.uri(), request.headers())
+        .check_request(&request)
         .and_then(|()| check_query(route, request.method(), request.uri()));
     let cors = Cors::of(app.guard(), request.headers());
     let asked = cors.preflight(route, request.method(), request.headers());
     let taken = request.extensions().get::<Taken>().cloned();
     let under_way = taken.as_ref().map(Taken::begin);
-    let made = Made::by(route, request.method());
+    let made = match request.extensions().get::<Door>() {
+        // One answer at a time for each of a few connections.
+        Some(Door::Reserve | Door::Admin) => Made::Health,
+        Some(Door::Main) | None => Made::by(route, request.method()),
+    };
     let checked = checked.and_then(|()| made.check_room(&app));
     let response = match (checked, asked) {
         (Ok(()), Some(answer)) => answer,
@@ -66,11 +71,15 @@ pub(crate) enum Made {
     Change,
     /// The service's own paths, which must answer also when callers have filled the memory.
     Probe,
+    /// Health and readiness: short answers that are never refused.
+    Health,
 }
 
 impl Made {
     fn by(route: &str, method: &Method) -> Self {
-        if !route.starts_with("/v1/") {
+        if [health::HEALTHZ, health::READYZ].contains(&route) {
+            Self::Health
+        } else if !route.starts_with("/v1/") {
             Self::Probe
         } else if method.is_safe() {
             Self::Reading
@@ -85,7 +94,7 @@ impl Made {
     pub(crate) fn check_room(self, app: &App) -> Result<(), Problem> {
         match self {
             Self::Change => app.budget().take(1).map(drop),
-            Self::Reading | Self::Probe => Ok(()),
+            Self::Reading | Self::Probe | Self::Health => Ok(()),
         }
     }
 }
@@ -96,13 +105,13 @@ fn counted(app: &App, response: Response, made: Made) -> Response {
     else {
         return response;
     };
-    if response.extensions().get::<IsCounted>().is_some() {
+    if made == Made::Health || response.extensions().get::<IsCounted>().is_some() {
         return response;
     }
     let share = match made {
         Made::Reading => app.budget().take(bytes),
         Made::Change => Ok(app.budget().take_anyway(bytes)),
-        Made::Probe => app.probes().take(bytes),
+        Made::Probe | Made::Health => app.probes().take(bytes),
     };
     match share {
         Ok(share) => budget::count(response, share),

@@ -10,13 +10,25 @@ use std::{
 };
 
 use axum::{Router, extract::Request, response::Response};
+use duly_core::{Code, Millis, error_code::Retry};
 use hyper::{body::Incoming, service::Service};
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
-use super::Taken;
+use super::{PROBES, Problem, Taken};
 use crate::grpc::is_grpc;
 
 type Served = TowerToHyperService<Router>;
+
+/// What a connection may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// Everything.
+    Main,
+    /// Health, readiness and metrics: every other connection of the listener is in use.
+    Reserve,
+    /// What is answered at `server.admin_listen`.
+    Admin,
+}
 
 /// The routers behind one port.
 #[derive(Debug, Clone)]
@@ -51,18 +63,22 @@ pub(crate) struct Front(Arc<Inner>);
 pub(crate) struct Connected {
     front: Front,
     taken: Taken,
+    door: Door,
 }
 
 #[derive(Debug)]
 struct Inner {
     opening: Doors,
     open: OnceLock<Doors>,
+    full: Served,
 }
 
 impl Front {
     /// Answers with `opening` until [`Front::open`].
     pub(crate) fn new(opening: Routers) -> Self {
-        Self(Arc::new(Inner { opening: opening.into(), open: OnceLock::new() }))
+        let full =
+            TowerToHyperService::new(Router::new().fallback(async || too_many_connections()));
+        Self(Arc::new(Inner { opening: opening.into(), open: OnceLock::new(), full }))
     }
 
     /// From now on `routers` answer.
@@ -71,9 +87,15 @@ impl Front {
     }
 
     /// For a connection whose answers `taken` watches.
-    pub(crate) fn connected(self, taken: Taken) -> Connected {
-        Connected { front: self, taken }
+    pub(crate) fn connected(self, taken: Taken, door: Door) -> Connected {
+        Connected { front: self, taken, door }
     }
+}
+
+/// The problem of a connection past `server.connections_max`.
+pub(crate) fn too_many_connections() -> Problem {
+    let detail = "too many connections: use fewer, or raise server.connections_max";
+    Problem::new(Code::Unavailable, detail).with_retry(Retry::After(Millis::from_secs(1)))
 }
 
 impl Service<Request<Incoming>> for Connected {
@@ -83,7 +105,11 @@ impl Service<Request<Incoming>> for Connected {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(self.taken.clone());
+        request.extensions_mut().insert(self.door);
         let front = &self.front.0;
+        if self.door == Door::Reserve && !PROBES.contains(&request.uri().path()) {
+            return front.full.call(request);
+        }
         let doors = front.open.get().unwrap_or(&front.opening);
         if is_grpc(&request) { doors.grpc.call(request) } else { doors.http.call(request) }
     }

@@ -6,10 +6,11 @@
 
 use std::net::IpAddr;
 
+use axum::extract::Request;
 use duly_core::{Code, invalid::shorten};
-use http::{HeaderMap, Uri, header::HOST, header::ORIGIN};
+use http::{HeaderMap, Uri, Version, header::HOST, header::ORIGIN};
 
-use super::Problem;
+use super::{PROBES, Problem};
 
 /// What `Host` and `Origin` are compared with.
 #[derive(Debug, Clone)]
@@ -23,6 +24,20 @@ pub struct Guard {
 }
 
 impl Guard {
+    /// Lets a request through, or says why not.
+    ///
+    /// A health check of HTTP/1.0 names no host. No browser sends such a request, and nothing is changed by
+    /// it.
+    pub(crate) fn check_request(&self, request: &Request) -> Result<(), Problem> {
+        let names_none = request.version() == Version::HTTP_10
+            && request.uri().authority().is_none()
+            && ![HOST, ORIGIN].iter().any(|name| request.headers().contains_key(name));
+        if names_none && PROBES.contains(&request.uri().path()) {
+            return Ok(());
+        }
+        self.check(request.uri(), request.headers())
+    }
+
     /// Lets a request through, or says why not.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let authority = self.check_host(uri, headers)?;

@@ -16,6 +16,10 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 /// When a service that cannot work may be asked again.
 const ASK_AGAIN: Millis = Millis::from_secs(1);
 
+/// Paths that tell of health and readiness.
+pub(super) const HEALTHZ: &str = "/healthz";
+pub(super) const READYZ: &str = "/readyz";
+
 /// Whether the process is to go on; not when its store has ended, until it is started again.
 #[utoipa::path(
     get,

@@ -6,6 +6,9 @@ use http::{HeaderValue, header::CONTENT_TYPE};
 use super::{App, health};
 use crate::telemetry::Readiness;
 
+/// Its path.
+pub(super) const PATH: &str = "/metrics";
+
 /// Metrics in the text format of Prometheus.
 #[utoipa::path(
     get,

@@ -15,7 +15,7 @@ use axum::{
 use duly_core::{Code, Millis, error_code::Retry};
 use tokio::sync::watch;
 
-use super::{Guard, Problem, answer::Answer, cors::Cors, health, metrics, openapi};
+use super::{Guard, Problem, answer::Answer, cors::Cors, elsewhere, health, metrics, openapi};
 use crate::{telemetry::Metrics, wire::health::RecoveryOut};
 
 /// When a call may be tried again.
@@ -41,12 +41,23 @@ pub(crate) struct Opening {
     pub(crate) metrics: Metrics,
 }
 
+/// Everything that is answered at `server.admin_listen` while the store opens.
+pub(crate) fn admin_router(opening: Opening) -> Router {
+    Router::new()
+        .route(health::HEALTHZ, routing::get(health::alive))
+        .route(health::READYZ, routing::get(readyz))
+        .route(metrics::PATH, routing::get(scrape))
+        .fallback(elsewhere)
+        .layer(middleware::from_fn_with_state(opening.clone(), guarded))
+        .with_state(opening)
+}
+
 /// Everything that is answered while the store opens.
 pub(crate) fn router(opening: Opening) -> Router {
     Router::new()
-        .route("/healthz", routing::get(health::alive))
-        .route("/readyz", routing::get(readyz))
-        .route("/metrics", routing::get(scrape))
+        .route(health::HEALTHZ, routing::get(health::alive))
+        .route(health::READYZ, routing::get(readyz))
+        .route(metrics::PATH, routing::get(scrape))
         .route("/openapi.json", routing::get(openapi::openapi))
         .fallback(not_yet)
         .method_not_allowed_fallback(not_yet)
@@ -56,7 +67,7 @@ pub(crate) fn router(opening: Opening) -> Router {
 
 async fn guarded(State(opening): State<Opening>, request: Request, next: Next) -> Response {
     let cors = Cors::of(&opening.guard, request.headers());
-    let mut answer = match opening.guard.check(request.uri(), request.headers()) {
+    let mut answer = match opening.guard.check_request(&request) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };

@@ -18,10 +18,12 @@ pub enum StartError {
     #[error("{0}")]
     StoreEnded(String),
     /// The port cannot be had.
-    #[error("cannot listen on {address} (server.listen, from {origin}): {source}{}", hint(source))]
+    #[error("cannot listen on {address} ({key}, from {origin}): {source}{}", hint(source))]
     Listen {
         /// The address.
         address: SocketAddr,
+        /// The key of the configuration that names it.
+        key: &'static str,
         /// Where it comes from.
         origin: Origin,
         /// Why.

@@ -2,6 +2,7 @@
 
 mod idle;
 mod memory;
+mod probes;
 
 use std::{collections::VecDeque, net::SocketAddr, path::Path, time::Duration};
 

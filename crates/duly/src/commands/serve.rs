@@ -147,6 +147,7 @@ impl Stop {
 fn document(report: &StartReport) -> serde_json::Value {
     serde_json::json!({
         "listening_on": format!("http://{}", report.listen),
+        "admin_listening_on": report.admin_listen.map(|admin| format!("http://{admin}")),
         "version": env!("CARGO_PKG_VERSION"),
         "data": report.data,
         "open_ms": u64::try_from(report.open_time.as_millis()).unwrap_or(u64::MAX),
@@ -162,8 +163,11 @@ fn document(report: &StartReport) -> serde_json::Value {
 fn opening(report: &StartReport) -> String {
     let url = format!("http://{}", report.listen);
     let open_ms = u64::try_from(report.open_time.as_millis()).unwrap_or(u64::MAX);
-    let mut lines = vec![
-        format!("duly {} listens on {url}", env!("CARGO_PKG_VERSION")),
+    let mut lines = vec![format!("duly {} listens on {url}", env!("CARGO_PKG_VERSION"))];
+    if let Some(admin) = report.admin_listen {
+        lines.push(format!("health, readiness and metrics also on http://{admin}"));
+    }
+    lines.extend([
         format!("data in {}, opened in {}", report.data, when::distance(open_ms)),
         format!(
             "{} pending, {} overdue, {}, {}",
@@ -172,7 +176,7 @@ fn opening(report: &StartReport) -> String {
             text::count(report.dead, "dead letter"),
             text::count(report.namespaces, "namespace")
         ),
-    ];
+    ]);
     lines.extend(report.tail.warning().map(str::to_owned));
     let server = if report.listen.port() == DEFAULT_PORT {
         String::new()

@@ -47,7 +47,7 @@ fn too_few_open_files_are_said_at_the_start() {
     };
     let said = serve("4000", "20000");
     assert!(said.contains("fewer files than the configuration can need"), "{said}");
-    let figures = ["allowed=4000", "connections_max=1696", "configured=20000"];
+    let figures = ["allowed=4000", "connections_max=1568", "configured=20000"];
     assert!(figures.iter().all(|figure| said.contains(figure)), "{said}");
     let said = serve("4000", "1000");
     assert!(!said.contains("fewer files"), "{said}");

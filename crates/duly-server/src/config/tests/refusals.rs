@@ -44,7 +44,7 @@ fn an_unknown_key_of_the_file_is_named_with_the_one_that_was_meant() {
     // Like nothing that there is.
     check_file(
         "[server]\nport = 1",
-        "duly.toml:2: there is no key server.port; [server] has server.listen, server.allowed_hosts",
+        "duly.toml:2: there is no key server.port; [server] has server.listen, server.admin_listen, server.allowed_hosts",
     );
 }
 

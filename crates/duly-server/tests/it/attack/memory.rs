@@ -100,7 +100,7 @@ async fn p10_answers_behind_a_closed_window_of_http_2_are_given_up_and_their_mem
 
 /// A connection whose far side takes no byte of any answer, and what it was answered: so many times
 /// 200, then what refused the next.
-async fn unread(
+pub(super) async fn unread(
     address: SocketAddr,
     request: impl Fn() -> http::Request<Full<Bytes>>,
 ) -> (Vec<http::Response<hyper::body::Incoming>>, u16) {
