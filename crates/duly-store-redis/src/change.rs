@@ -49,6 +49,15 @@ pub(crate) enum Written {
     TooFast(u64),
 }
 
+/// What becomes of a run whose leases are ended in a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// It can do nothing there any more.
+    Ends,
+    /// It goes on, and may have other leases meanwhile.
+    GoesOn,
+}
+
 impl Deployment {
     /// Writes a draft, unless something has changed since the case was read.
     pub(crate) async fn write(
@@ -86,7 +95,7 @@ impl Deployment {
 
     /// Clears away what the clock has ended, as far as one step goes; answers how many there were.
     pub(crate) async fn sweep(&self, shard: ShardId) -> Result<usize> {
-        let owed = self.owed(shard, None).await?;
+        let (_now, owed) = self.owed(shard, None).await?;
         let found = owed.len();
         let work = stream::iter(owed).map(|(name, id)| async move {
             let Some(case) = self.case(shard, Wanted::new(&name, &id)).await? else {
@@ -111,21 +120,36 @@ impl Deployment {
         Ok(holders)
     }
 
-    /// Ends all leases of a run; answers how many.
+    /// Ends all leases of a run, and the run here; returns how many leases.
     pub(crate) async fn release(&self, shard: ShardId, run: NodeRun) -> Result<u64> {
+        self.end_leases_of(shard, run, Run::Ends).await
+    }
+
+    /// Ends leases of a run; of one that goes on those that it holds now. Returns how many.
+    pub(crate) async fn end_leases_of(
+        &self,
+        shard: ShardId,
+        run: NodeRun,
+        then: Run,
+    ) -> Result<u64> {
         let mut released = 0;
         let mut idle = 0;
+        let mut until = None;
         loop {
-            let owed = self.owed(shard, Some(run)).await?;
+            let (now, owed) = self.owed(shard, Some((run, then))).await?;
             if owed.is_empty() {
                 return Ok(released);
             }
+            let until = *until.get_or_insert(now);
+            let is_old = move |since| then == Run::Ends || since <= until;
             let work = stream::iter(owed).map(|(name, id)| async move {
                 let Some(case) = self.case(shard, Wanted::new(&name, &id)).await? else {
                     return Ok(false);
                 };
                 let held = |live: &&crate::case::Live| {
-                    live.lease.is_some_and(|lease| lease.holder == Holder::Node(run))
+                    live.lease.is_some_and(|lease| {
+                        lease.holder == Holder::Node(run) && is_old(lease.since)
+                    })
                 };
                 let Some(live) = case.live.as_ref().filter(held) else {
                     return Ok(false);
@@ -138,6 +162,9 @@ impl Deployment {
             let done = done.into_iter().filter(|done| *done).count() as u64;
             released += done;
             idle = if done == 0 { idle + 1 } else { 0 };
+            if idle > 0 && then == Run::GoesOn {
+                return Ok(released);
+            }
             if idle >= TRIES {
                 return Err(unavailable("the leases of the run keep changing"));
             }
@@ -148,19 +175,20 @@ impl Deployment {
     async fn owed(
         &self,
         shard: ShardId,
-        run: Option<NodeRun>,
-    ) -> Result<Vec<(NamespaceName, TimerId)>> {
-        let run = run.map(run_name).unwrap_or_default();
-        let arguments = vec![SWEEP.to_string().into_bytes(), run.into_bytes()];
+        run: Option<(NodeRun, Run)>,
+    ) -> Result<(Timestamp, Vec<(NamespaceName, TimerId)>)> {
+        let ends = run.is_some_and(|(_, then)| then == Run::Ends);
+        let run = run.map(|(run, _)| run_name(run)).unwrap_or_default();
+        let arguments = vec![SWEEP.to_string().into_bytes(), run.into_bytes(), flag(ends)];
         let mut reply = self.ask(shard, Script::Owed, arguments).await?;
-        let _now: Timestamp = reply.time()?;
+        let now: Timestamp = reply.time()?;
         let mut owed = Vec::new();
         while !reply.is_done() {
             let (name, id) = (reply.text()?, reply.text()?);
             let name = NamespaceName::new(&name).map_err(|_| damaged("a namespace's name"))?;
             owed.push((name, TimerId::new(&id).map_err(|_| damaged("a timer's id"))?));
         }
-        Ok(owed)
+        Ok((now, owed))
     }
 
     /// Calls a script whose first argument says that it is to answer `OWED` while something has

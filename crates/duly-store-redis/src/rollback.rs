@@ -6,6 +6,9 @@
 //! that what was written in between is gone. A rollback while no node runs cannot be noticed: no
 //! node remembers the count.
 //!
+//! A node that looks after a shard only since the rollback may have seen its count last up to ten seconds before:
+//! then it notices the rollback only if that goes back further.
+//!
 //! Leases of nodes come back too, of attempts that were settled since. They have no end of their own and nobody
 //! would settle them again, so all of them are ended: their firings are due again.
 
@@ -21,7 +24,7 @@ use parking_lot::Mutex;
 
 use crate::{
     OnRollback,
-    change::{AT_ONCE, digits, flag},
+    change::{AT_ONCE, Run, digits, flag},
     deployment::Deployment,
     marker::Mark,
     script::Script,
@@ -101,7 +104,7 @@ impl Deployment {
     pub(crate) async fn end_leases(&self, shard: ShardId) {
         let ended = async {
             for run in self.holders(shard).await? {
-                self.release(shard, run).await?;
+                self.end_leases_of(shard, run, Run::GoesOn).await?;
             }
             Ok::<_, Error>(())
         };

@@ -2,13 +2,15 @@
 -- `expire_after`. What belongs to a namespace that is gone is dropped on the way.
 --
 -- KEYS  seq
--- ARGV  1 most to answer  2 run whose leases are wanted instead of ended ones, or ''
+-- ARGV  1 most to answer  2 run whose leases are wanted instead of ended ones, or ''  3 '1' to end the run here
 -- reply now, then for each: namespace, id
 local most, run = tonumber(ARGV[1]), ARGV[2]
 local members
 if run ~= '' then
   expect_marker()
   members = call('ZRANGE', K .. 'own:' .. run, 0, most - 1)
+end
+if ARGV[3] == '1' then
   write('HSET', K .. 'runs', run, 'gone')
   for _, lane in ipairs(call('SMEMBERS', K .. 'allots:' .. run)) do
     write('HDEL', K .. 'allot:' .. lane, run)
@@ -21,7 +23,8 @@ if run ~= '' then
     write('HDEL', K .. 'runs', old)
     write('ZREM', K .. 'gone', old)
   end
-else
+end
+if run == '' then
   members = call('ZRANGEBYSCORE', K .. 'leased', '-inf', digits(now), 'LIMIT', 0, most)
   for _, member in ipairs(call('ZRANGEBYSCORE', K .. 'exp', '-inf', '(' .. digits(now), 'LIMIT', 0, most)) do
     members[#members + 1] = member
