@@ -26,15 +26,30 @@ const REFUSED: [&str; 13] = [
 /// Prefixes that Duly itself owns.
 const REFUSED_PREFIXES: [&str; 3] = ["ce-", "webhook-", "duly-"];
 
-/// Names whose values are credentials.
-const SECRET: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
-/// Endings of further such names.
-const SECRET_SUFFIXES: [&str; 3] = ["-key", "-secret", "-token"];
+/// Names whose values are shown. Any other header may hold a credential, whatever its name.
+const SHOWN: [&str; 17] = [
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-type",
+    "date",
+    "pragma",
+    "prefer",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+    "x-correlation-id",
+    "x-request-id",
+];
 
-/// Whether the value of the header with this lower-case name is a credential, as far as its name
-/// tells.
-pub fn is_secret(name: &str) -> bool {
-    SECRET.contains(&name) || SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+/// Returns whether answers show the value of the header with this lower-case name.
+pub fn is_shown(name: &str) -> bool {
+    SHOWN.contains(&name)
 }
 
 /// Header names (lower case, unique) and values (visible ASCII with inner spaces), in the order

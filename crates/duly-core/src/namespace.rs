@@ -110,6 +110,9 @@ impl Fallback {
     }
 }
 
+/// What keeps fingerprints of secrets apart from other hashes of them.
+const FINGERPRINT_KEY: &[u8] = b"duly signing secret fingerprint";
+
 /// A secret that webhooks are signed with, in the form of Standard Webhooks (`whsec_` + base64).
 /// Never shown: `Debug` and `Display` print its fingerprint.
 #[derive(Clone, PartialEq, Eq)]
@@ -132,10 +135,11 @@ impl SigningSecret {
         &self.0
     }
 
-    /// A short hash that identifies the secret without giving it away.
+    /// Returns a short name of the secret that does not give it away: the first 8 bytes of its HMAC-SHA-256
+    /// with a key of Duly's.
     pub fn fingerprint(&self) -> String {
-        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(self.0.as_bytes(), 0x6475_6C79);
-        format!("xxh3:{hash:016x}")
+        let hash = hmac_sha256::HMAC::mac(self.0.as_bytes(), FINGERPRINT_KEY);
+        format!("sha256:{}", data_encoding::HEXLOWER.encode(&hash[..8]))
     }
 }
 

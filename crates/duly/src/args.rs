@@ -8,6 +8,7 @@ pub(crate) mod labels;
 pub(crate) mod named;
 pub(crate) mod payload;
 pub(crate) mod place;
+pub(crate) mod receiver_header;
 pub(crate) mod retry;
 pub(crate) mod secret;
 pub(crate) mod server;

@@ -37,8 +37,8 @@ struct Everywhere {
     /// The server that a command talks to; without it the one that the variable DULY_SERVER names,
     /// else http://127.0.0.1:3859
     // The variable is not clap's to read: it would show the option in every usage as one to be typed.
-    #[arg(long, global = true, value_name = "URL", value_parser = args::values::server_url)]
-    server: Option<Url>,
+    #[arg(long, global = true, value_name = "URL", value_parser = args::server::typed)]
+    server: Option<args::server::Typed>,
     /// A table for people, or JSON for programs, errors included
     #[arg(long, global = true, value_name = "FORMAT", default_value = "table")]
     output: Format,
@@ -101,7 +101,7 @@ impl Cli {
         let printer = Printer::new(output, loudness);
         let named = server.clone();
         let session = || {
-            let server = server.map_or_else(args::server::from_env, Ok)?;
+            let server = server.map_or_else(args::server::from_env, |typed| typed.url())?;
             Ok::<_, Failure>(Session { http: Http::new(server.clone())?, printer, server })
         };
         match self.command {
@@ -125,7 +125,10 @@ impl Cli {
             Command::Receive(args) => block_on(receive::run(args, printer)),
             Command::Store(args) => store::run(args, printer, session),
             Command::Config(args) => config::run(args, printer),
-            Command::Bench(args) => bench::run(args, named, printer),
+            Command::Bench(args) => {
+                let named = named.map(|typed| typed.url()).transpose()?;
+                bench::run(args, named, printer)
+            }
             Command::Health(args) => block_on(async { health::run(args, &session()?).await }),
             Command::Cluster(args) => block_on(async { cluster::run(args, &session()?).await }),
             Command::Top(args) => block_on(async { top::run(args, &session()?).await }),

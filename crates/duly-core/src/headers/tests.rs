@@ -40,14 +40,12 @@ fn refused_values() {
 }
 
 #[test]
-fn names_tell_credentials() {
-    for name in
-        ["authorization", "cookie", "proxy-authorization", "x-api-key", "a-token", "b-secret"]
-    {
-        assert!(is_secret(name), "{name}");
+fn values_are_shown_of_harmless_headers_only() {
+    for name in ["authorization", "cookie", "x-api-key", "x-auth", "apikey", "x-vault", "key"] {
+        assert!(!is_shown(name), "{name}");
     }
-    for name in ["content-type", "key", "x-keys", "token-count"] {
-        assert!(!is_secret(name), "{name}");
+    for name in ["content-type", "accept", "traceparent", "x-request-id"] {
+        assert!(is_shown(name), "{name}");
     }
 }
 

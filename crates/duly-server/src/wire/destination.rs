@@ -1,5 +1,7 @@
 //! Destinations on the wire: an object with exactly one of `pull`, `http`.
 
+use std::borrow::Cow;
+
 use duly_core::{
     Destination, Invalid,
     destination::{HTTP_TIMEOUT_MAX, HTTP_TIMEOUT_MIN, HttpDestination, Method},
@@ -47,14 +49,14 @@ pub struct PullIn {}
 #[schema(as = HttpDestination)]
 pub struct HttpIn {
     /// Absolute `http://` or `https://` URL without credentials and fragment. A host that is an
-    /// address must be one that this server may reach; names are checked when it connects.
+    /// address must be one that this server may reach; names are checked when it connects. Answers show `***`
+    /// in place of its query.
     pub(super) url: String,
     /// `POST` (default), `PUT` or `PATCH`.
     #[schema(example = "POST")]
     pub(super) method: Option<String>,
-    /// Headers of every delivery; the timer's own win over them. Answers show `***` for the values
-    /// of `authorization`, `cookie`, `proxy-authorization` and names ending in `-key`, `-secret`
-    /// or `-token`.
+    /// Headers of every delivery; the timer's own win over them. Answers show `***` for all values but those
+    /// of common headers without secrets, such as `content-type`, `accept` and `user-agent`.
     #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
     pub(super) headers: Option<Headers>,
     /// Time for the whole exchange, 100ms to 10m, default 30s.
@@ -91,6 +93,10 @@ impl DestinationIn {
 impl HttpIn {
     fn check(self) -> Result<HttpDestination, Invalid> {
         let mut http = HttpDestination::new(&self.url)?;
+        if http.url().query() == Some(REDACTED) {
+            let allowed = "the URL with its query: answers show *** in its place";
+            return Err(Invalid::new("url", &self.url, allowed));
+        }
         if let Some(method) = &self.method {
             http.method = Method::parse(method)?;
         }
@@ -108,7 +114,7 @@ impl HttpIn {
 /// Refuses what an answer shows in the place of a credential, so that an answer that is sent back
 /// does not overwrite it.
 fn refuse_redacted(given: &headers::Headers) -> Result<(), Invalid> {
-    match given.iter().find(|(name, value)| *value == REDACTED && headers::is_secret(name)) {
+    match given.iter().find(|(name, value)| *value == REDACTED && !headers::is_shown(name)) {
         Some((name, value)) => {
             let allowed = "the credential itself: answers show *** in its place";
             Err(Invalid::new(name, value, allowed).within("headers"))
@@ -126,7 +132,7 @@ pub enum DestinationOut<'a> {
     /// Duly sends it.
     Http {
         /// Where to.
-        url: &'a str,
+        url: Cow<'a, str>,
         /// Request method.
         method: &'static str,
         /// Headers of every delivery, credentials as `***` unless it is an export.
@@ -153,10 +159,22 @@ impl<'a> DestinationOut<'a> {
     }
 }
 
+/// The URL of a receiver in an answer: its query may hold a credential.
+pub(super) fn shown_url(http: &HttpDestination, credentials: Credentials) -> Cow<'_, str> {
+    let url = http.url();
+    match (credentials, url.query()) {
+        (Credentials::Whole, _) | (_, None) => url.as_str().into(),
+        (Credentials::Redacted, Some(_)) => {
+            let (base, _) = url.as_str().split_once('?').unwrap_or((url.as_str(), ""));
+            format!("{base}?{REDACTED}").into()
+        }
+    }
+}
+
 /// A webhook receiver in an answer.
 pub(super) fn http_out(http: &HttpDestination, credentials: Credentials) -> DestinationOut<'_> {
     DestinationOut::Http {
-        url: http.url().as_str(),
+        url: shown_url(http, credentials),
         method: http.method.as_str(),
         headers: (!http.headers.is_empty())
             .then_some(DestinationHeadersOut(&http.headers, credentials)),

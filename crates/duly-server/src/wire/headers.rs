@@ -82,7 +82,7 @@ pub struct DestinationHeadersOut<'a>(pub &'a headers::Headers, pub Credentials);
 
 impl Serialize for DestinationHeadersOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let hides = |name| self.1 == Credentials::Redacted && headers::is_secret(name);
+        let hides = |name| self.1 == Credentials::Redacted && !headers::is_shown(name);
         serializer.collect_map(
             self.0.iter().map(|(name, value)| (name, if hides(name) { REDACTED } else { value })),
         )

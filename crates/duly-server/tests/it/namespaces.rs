@@ -132,10 +132,10 @@ async fn stats_count_exactly() {
 async fn credentials_of_a_destination_are_kept_and_not_shown() {
     let bench = Bench::new();
     let destination = json!({"http":{"url":"http://h/","headers":{
-        "authorization":"Bearer hunter2","x-api-key":"hunter2","x-kind":"plain"}}});
+        "authorization":"Bearer hunter2","x-vault":"hunter2","accept":"text/plain"}}});
     let body = json!({"destination":destination}).to_string();
     let made = bench.call("PUT", NS, &body).await.expect(201);
-    let shown = json!({"authorization":"***","x-api-key":"***","x-kind":"plain"});
+    let shown = json!({"authorization":"***","x-vault":"***","accept":"text/plain"});
     assert_eq!(made["destination"]["http"]["headers"], shown);
     let timer = json!({"id":"t","delay":"1h","destination":destination}).to_string();
     let timer = bench.schedule(&timer).await.expect(201);
@@ -156,7 +156,28 @@ async fn credentials_of_a_destination_are_kept_and_not_shown() {
     let duly_core::Destination::Http(http) = &kept.settings.destination else {
         panic!("another destination")
     };
-    assert_eq!(http.headers.get("x-api-key"), Some("hunter2"));
+    assert_eq!(http.headers.get("x-vault"), Some("hunter2"));
+}
+
+#[tokio::test]
+async fn the_query_of_a_url_is_kept_and_not_shown() {
+    let bench = Bench::new();
+    let destination = json!({"http":{"url":"http://h/x?token=hunter2"}});
+    let body = json!({"destination":destination}).to_string();
+    let made = bench.call("PUT", NS, &body).await.expect(201);
+    assert_eq!(made["destination"]["http"]["url"], "http://h/x?***");
+    let timer = json!({"id":"t","delay":"1h","destination":destination}).to_string();
+    let timer = bench.schedule(&timer).await.expect(201);
+    assert_eq!(timer["destination"]["http"]["url"], "http://h/x?***");
+    let echoed = json!({"destination":made["destination"]}).to_string();
+    let problem = bench.call("PATCH", NS, &echoed).await.problem("invalid_argument");
+    assert_eq!(problem["field"], "destination.http.url");
+    let kept = bench.store.get_namespace(duly_core::NamespaceName::new("a").unwrap()).await;
+    let kept = kept.unwrap().unwrap();
+    let duly_core::Destination::Http(http) = &kept.settings.destination else {
+        panic!("another destination")
+    };
+    assert_eq!(http.url().as_str(), "http://h/x?token=hunter2");
 }
 
 #[tokio::test]

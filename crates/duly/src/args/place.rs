@@ -5,7 +5,8 @@ use duly_client::{Destination, HttpDestination};
 use duly_core::Millis;
 use serde::{Serialize, Serializer};
 
-use super::values;
+use super::{receiver_header, values};
+use crate::failure::Failure;
 
 /// The destination of a firing.
 #[derive(clap::Args)]
@@ -16,9 +17,10 @@ pub(crate) struct Place {
     /// Deliver with this method (POST unless given)
     #[arg(long, value_name = "METHOD", requires = "url", ignore_case = true)]
     url_method: Option<WebhookMethod>,
-    /// A header of every delivery to the webhook, as name:value; repeat it for more
-    #[arg(long = "url-header", value_name = "NAME:VALUE", value_parser = values::header, requires = "url")]
-    url_headers: Vec<(String, String)>,
+    /// A header of every delivery to the webhook, as name:value, or
+    /// name:@FILE with the value in a file; repeat it for more
+    #[arg(long = "url-header", value_name = "NAME:VALUE", value_parser = receiver_header::typed, requires = "url")]
+    url_headers: Vec<receiver_header::Typed>,
     /// Time for one delivery, 100ms to 10m (30s unless given)
     #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "url")]
     url_timeout: Option<Millis>,
@@ -37,9 +39,10 @@ pub(crate) struct FallbackArgs {
     /// Deliver to it with this method (POST unless given)
     #[arg(long, value_name = "METHOD", requires = "fallback_url", ignore_case = true)]
     fallback_method: Option<WebhookMethod>,
-    /// A header of every delivery to it, as name:value; repeat it for more
-    #[arg(long = "fallback-header", value_name = "NAME:VALUE", value_parser = values::header, requires = "fallback_url")]
-    fallback_headers: Vec<(String, String)>,
+    /// A header of every delivery to it, as name:value, or
+    /// name:@FILE with the value in a file; repeat it for more
+    #[arg(long = "fallback-header", value_name = "NAME:VALUE", value_parser = receiver_header::typed, requires = "fallback_url")]
+    fallback_headers: Vec<receiver_header::Typed>,
     /// Time for one delivery to it, 100ms to 10m (30s unless given)
     #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "fallback_url")]
     fallback_timeout: Option<Millis>,
@@ -106,41 +109,42 @@ struct Pairs(Vec<(String, String)>);
 
 impl Place {
     /// The destination for `duly-client`, where one is given.
-    pub(crate) fn destination(self) -> Option<Destination> {
-        match (self.url, self.pull) {
+    pub(crate) fn destination(self) -> Result<Option<Destination>, Failure> {
+        let url_headers = receiver_header::checked("--url-header", self.url_headers)?;
+        Ok(match (self.url, self.pull) {
             (Some(url), _) => Some(Destination::Http(HttpDestination {
                 url,
                 method: self.url_method.map(|method| method.as_str().to_owned()),
-                headers: self.url_headers,
+                headers: url_headers,
                 timeout: self.url_timeout.map(Millis::to_std),
             })),
             (None, true) => Some(Destination::Pull),
             (None, false) => None,
-        }
+        })
     }
 
     /// The destination as settings say it, where one is given.
-    pub(crate) fn field(self) -> Option<DestinationField> {
-        match (self.url, self.pull) {
-            (Some(url), _) => {
-                Some(webhook(url, self.url_method, self.url_headers, self.url_timeout))
-            }
+    pub(crate) fn field(self) -> Result<Option<DestinationField>, Failure> {
+        let url_headers = receiver_header::checked("--url-header", self.url_headers)?;
+        Ok(match (self.url, self.pull) {
+            (Some(url), _) => Some(webhook(url, self.url_method, url_headers, self.url_timeout)),
             (None, true) => Some(DestinationField::Pull {}),
             (None, false) => None,
-        }
+        })
     }
 }
 
 impl FallbackArgs {
     /// The fallback, where one is given.
-    pub(crate) fn field(self) -> Option<FallbackField> {
-        let (method, headers) = (self.fallback_method, self.fallback_headers);
-        let destination = webhook(self.fallback_url?, method, headers, self.fallback_timeout);
-        Some(FallbackField {
+    pub(crate) fn field(self) -> Result<Option<FallbackField>, Failure> {
+        let headers = receiver_header::checked("--fallback-header", self.fallback_headers)?;
+        let Some(url) = self.fallback_url else { return Ok(None) };
+        let destination = webhook(url, self.fallback_method, headers, self.fallback_timeout);
+        Ok(Some(FallbackField {
             destination,
             after_attempts: self.fallback_after_attempts,
             after_open: self.fallback_after_open.map(|open| open.to_string()),
-        })
+        }))
     }
 }
 

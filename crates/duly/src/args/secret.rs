@@ -1,39 +1,63 @@
-//! Signing secrets as they are typed.
-//!
-//! A value that a parser refuses is shown by clap, and a secret with one wrong character is a secret
-//! still: so anything is taken first and checked afterwards, and the refusal does not show it.
+//! Signing secrets: read from files, from stdin and from the environment. What is typed can be read by other
+//! users of the machine, and a secret with one wrong character is a secret still, so a refusal does not show
+//! it.
 
-use std::{convert::Infallible, env};
+use std::{env, path::Path};
 
-use duly_core::namespace::SigningSecret;
+use duly_core::namespace::{SIGNING_SECRETS_MAX, SigningSecret};
 
-use crate::failure::Failure;
-
-/// A secret, not checked yet.
-#[derive(Clone)]
-pub(crate) struct Secret(String);
-
-/// Takes any text.
-pub(crate) fn parse(text: &str) -> Result<Secret, Infallible> {
-    Ok(Secret(text.to_owned()))
-}
+use super::input;
+use crate::{failure::Failure, output::text};
 
 /// The secrets of the first of these variables that is there and says something, checked.
 pub(crate) fn from_env(variables: &[&str]) -> Result<Vec<SigningSecret>, Failure> {
     let values = variables.iter().filter_map(|name| Some((*name, env::var_os(name)?)));
     let mut said = values.filter(|(_, value)| !value.is_empty());
     let Some((name, value)) = said.next() else { return Ok(Vec::new()) };
-    let secrets: Vec<_> =
-        value.to_string_lossy().split(',').map(|text| Secret(text.to_owned())).collect();
-    checked(name, &secrets)
+    let secrets = value.to_string_lossy();
+    let secrets: Result<Vec<_>, _> = secrets.split(',').map(SigningSecret::new).collect();
+    secrets.map_err(|invalid| {
+        let allowed = invalid.allowed;
+        Failure::usage(format_args!("the value of {name} is no secret: it must be {allowed}"))
+    })
 }
 
-/// The secrets of this option, checked.
-pub(crate) fn checked(option: &str, secrets: &[Secret]) -> Result<Vec<SigningSecret>, Failure> {
-    let checked: Result<Vec<_>, _> =
-        secrets.iter().map(|secret| SigningSecret::new(&secret.0)).collect();
-    checked.map_err(|invalid| {
-        let allowed = invalid.allowed;
-        Failure::usage(format_args!("the value of {option} is no secret: it must be {allowed}"))
-    })
+/// The secrets of a file, one a line; `-` is stdin.
+pub(crate) fn from_file(path: &Path) -> Result<Vec<SigningSecret>, Failure> {
+    let text = input::text(path, "secrets")?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let secrets: Result<Vec<_>, _> = lines.map(SigningSecret::new).collect();
+    let name = input::name(path);
+    let secrets = secrets.map_err(|invalid| {
+        Failure::new(format_args!("each line of {name} must be {}", invalid.allowed))
+    })?;
+    if secrets.is_empty() || secrets.len() > SIGNING_SECRETS_MAX {
+        let found = text::count(u64::try_from(secrets.len()).unwrap_or(u64::MAX), "secret");
+        return Err(Failure::new(format_args!(
+            "{name} holds {found}: it must hold one, or two during a rotation"
+        )));
+    }
+    Ok(secrets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_hold_one_or_two_secrets_and_errors_do_not_show_them() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("secrets");
+        let read = |text: &str| {
+            std::fs::write(&path, text).expect("written");
+            from_file(&path)
+        };
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        assert_eq!(read(&format!("{secret}\n\n")).expect("one").len(), 1);
+        assert_eq!(read(&format!("{secret}\r\n {secret}")).expect("two").len(), 2);
+        let refused = read("hunter2\n").expect_err("no secret");
+        assert!(!format!("{refused:?}").contains("hunter2"), "{refused:?}");
+        assert!(read("").is_err());
+        assert!(read(&format!("{secret}\n{secret}\n{secret}\n")).is_err());
+    }
 }

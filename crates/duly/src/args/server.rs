@@ -1,6 +1,8 @@
-//! The server where `--server` names none.
+//! The server that a command talks to: `--server`, or where that names none the environment.
+//!
+//! What is refused is shown without user name and password.
 
-use std::env;
+use std::{convert::Infallible, env};
 
 use reqwest::Url;
 
@@ -12,12 +14,63 @@ const VARIABLE: &str = "DULY_SERVER";
 /// Where a server listens that was told nothing.
 const DEFAULT: &str = "http://127.0.0.1:3859";
 
+/// The value of `--server`, not checked yet: clap shows what a parser refuses.
+#[derive(Clone)]
+pub(crate) struct Typed(String);
+
+/// Takes any text.
+pub(crate) fn typed(text: &str) -> Result<Typed, Infallible> {
+    Ok(Typed(text.to_owned()))
+}
+
+impl Typed {
+    /// The server, if it is one. A password on a command line can be read by other users of the machine.
+    pub(crate) fn url(&self) -> Result<Url, Failure> {
+        let url = values::server_url(&self.0).map_err(|why| {
+            let typed = shown(&self.0);
+            Failure::usage(format_args!("invalid value {typed} for '--server <URL>': {why}"))
+        })?;
+        match url.password() {
+            None => Ok(url),
+            Some(_) => Err(Failure::usage(format_args!(
+                "--server holds a password, which other users of this machine can read: name the server in \
+                 the variable {VARIABLE}"
+            ))),
+        }
+    }
+}
+
+/// What was typed, quoted, without user name and password.
+fn shown(text: &str) -> String {
+    let masked = match text.rsplit_once('@') {
+        Some((before, host)) => {
+            let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
+            format!("{scheme}://***@{host}")
+        }
+        None => text.to_owned(),
+    };
+    duly_core::invalid::shorten(&masked)
+}
+
 /// The server that the environment names, or the one of this machine.
 pub(crate) fn from_env() -> Result<Url, Failure> {
     let named = env::var_os(VARIABLE);
     let named = named.as_deref().map_or_else(|| DEFAULT.into(), |text| text.to_string_lossy());
     values::server_url(&named).map_err(|why| {
-        let named = duly_core::invalid::shorten(&named);
+        let named = shown(&named);
         Failure::usage(format_args!("the value {named} of the variable {VARIABLE}: {why}"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_name_and_password_are_not_shown() {
+        for text in ["http://me:hunter2@h:1", "me:hunter2@h", "ftp://hunter2@h/x@y", "//hunter2@"] {
+            assert!(!shown(text).contains("hunter2"), "{}", shown(text));
+        }
+        assert_eq!(shown("localhost:1"), "\"localhost:1\"");
+    }
 }

@@ -6,7 +6,7 @@
 
 mod delivery;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use axum::{
     Router,
@@ -20,10 +20,7 @@ use tokio::{net::TcpListener, sync::mpsc};
 use self::delivery::{Delivery, Signature};
 use crate::{
     Outcome,
-    args::{
-        secret::{self, Secret},
-        values,
-    },
+    args::{secret, values},
     failure::Failure,
     output::Printer,
 };
@@ -47,11 +44,11 @@ pub(crate) struct Args {
         value_parser = values::listen_address
     )]
     listen: SocketAddr,
-    /// Check signatures with this secret, whsec_…; give it twice, or two separated by a comma,
-    /// to accept either during a rotation. Without it the variable DULY_WEBHOOK_SECRETS is read, else
+    /// Check signatures with the secrets of this file, whsec_…, one a line: two during a rotation, either of
+    /// which is accepted; `-` for stdin. Without it the variable DULY_WEBHOOK_SECRETS is read, else
     /// DULY_WEBHOOK_SECRET
-    #[arg(long, value_delimiter = ',', value_parser = secret::parse)]
-    secret: Vec<Secret>,
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
     /// Answer with this status
     #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = values::within::<200, 599>)]
     status: u16,
@@ -65,9 +62,9 @@ struct Receiver {
 
 /// Runs it.
 pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
-    let secrets = match args.secret.is_empty() {
-        true => secret::from_env(&VARIABLES)?,
-        false => secret::checked("--secret", &args.secret)?,
+    let secrets = match &args.secret_file {
+        Some(file) => secret::from_file(file)?,
+        None => secret::from_env(&VARIABLES)?,
     };
     let listen = args.listen;
     let cannot = |error: std::io::Error| {
@@ -96,7 +93,9 @@ pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
     printer.document(&document.to_string(), || {
         let unchecked = match is_checking {
             true => String::new(),
-            false => format!("\nsignatures are not checked: no --secret, and no {}", VARIABLES[0]),
+            false => {
+                format!("\nsignatures are not checked: no --secret-file, and no {}", VARIABLES[0])
+            }
         };
         Ok(format!("receiving on http://{address}/  (Ctrl-C ends it){unchecked}"))
     })?;

@@ -67,7 +67,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let headers = args.labels.headers();
     let tags = args.labels.tags();
     let payload_is_given = args.payload.is_given();
-    let destination = args.place.destination();
+    let destination = args.place.destination()?;
     let retry = args.retry.policy();
     let given = [
         (Reset::Payload, payload_is_given),

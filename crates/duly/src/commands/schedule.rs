@@ -83,7 +83,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     for tag in args.labels.tags().unwrap_or_default() {
         schedule = schedule.tag(tag);
     }
-    if let Some(destination) = args.place.destination() {
+    if let Some(destination) = args.place.destination()? {
         schedule = schedule.destination(destination);
     }
     if let Some(after) = args.expire_after {

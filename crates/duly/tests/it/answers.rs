@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
 };
 
-use crate::harness::Server;
+use crate::harness::{Server, file_of, text};
 
 /// The body that the server answers to a request over HTTP.
 fn http(server: &Server, method: &str, path: &str, body: &str) -> String {
@@ -45,6 +45,8 @@ fn same(server: &Server, args: &[&str], path: &str) -> String {
 #[test]
 fn a_timer_is_printed_as_http_answers_it_whatever_has_become_of_it() {
     let server = Server::start();
+    let secret = file_of("secret\n");
+    let authorization = format!("authorization:@{}", text(secret.path()));
     let all = [
         "schedule",
         "n",
@@ -68,7 +70,7 @@ fn a_timer_is_printed_as_http_answers_it_whatever_has_become_of_it() {
         "--url",
         "http://127.0.0.1:9/hook",
         "--url-header",
-        "authorization:secret",
+        &authorization,
         "--url-header",
         "x-c:3",
         "--max-attempts",

@@ -288,3 +288,10 @@ impl Server {
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
+
+/// A file that holds this; it is removed with the value.
+pub(crate) fn file_of(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), text).expect("written");
+    file
+}

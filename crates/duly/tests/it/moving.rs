@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{DEADLINE, Process, Ran, Server, text};
+use crate::harness::{DEADLINE, Process, Ran, Server, file_of, text};
 
 const PRETTY: &str = "{\n  \"b\": 1.0,\n  \"a\": [ ]\n}";
 
@@ -202,7 +202,9 @@ fn damaged_lines_are_shown_with_their_number_and_the_others_go_on() {
 fn a_namespace_keeps_its_name_and_says_what_does_not_travel() {
     let (old, _) = filled();
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    old.run(&["namespace", "secret", "set", "orders", secret]).ok();
+    let secret = file_of(secret);
+    let secret = text(secret.path());
+    old.run(&["namespace", "secret", "set", "orders", "--file", secret]).ok();
     old.run(&["namespace", "set", "orders", "--weight", "7"]).ok();
     let place = Place::new();
     let exported = old.json(&["export", "--all", "--to", place.name()]);
@@ -216,7 +218,7 @@ fn a_namespace_keeps_its_name_and_says_what_does_not_travel() {
     let said = import(&new, &place, &create).ok();
     assert!(said.contains("duly namespace secret set orders"), "{said}");
     assert_eq!(new.json(&["namespace", "get", "orders"])["weight"], 7);
-    new.run(&["namespace", "secret", "set", "orders", secret]).ok();
+    new.run(&["namespace", "secret", "set", "orders", "--file", secret]).ok();
     let said = import(&new, &place, &create).ok();
     assert!(!said.contains("secret") && said.contains("keeps its settings"), "{said}");
 }

@@ -1,11 +1,12 @@
 //! namespace put, get, list, delete, pause, resume, stats, forecast.
 
-use crate::harness::Server;
+use crate::harness::{Server, file_of, text};
 
 #[test]
 fn settings_are_put_shown_and_listed() {
     let server = Server::start();
     assert_eq!(server.run(&["namespace", "list"]).ok(), "none\n");
+    let secret = file_of("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
     let put = [
         "namespace",
         "put",
@@ -22,8 +23,8 @@ fn settings_are_put_shown_and_listed() {
         "7",
         "--max-pending",
         "10",
-        "--signing-secret",
-        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "--signing-secret-file",
+        text(secret.path()),
     ];
     let shown = server.run(&put).ok();
     assert!(shown.contains("http://127.0.0.1:4000/hook"), "{shown}");

@@ -9,11 +9,11 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{DEADLINE, Process, Server, duly, run, text};
+use crate::harness::{DEADLINE, Process, Server, duly, file_of, run, text};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// Said at the start where there is no secret.
-const UNCHECKED: &str = "signatures are not checked: no --secret, and no DULY_WEBHOOK_SECRETS";
+const UNCHECKED: &str = "signatures are not checked: no --secret-file, and no DULY_WEBHOOK_SECRETS";
 
 #[test]
 fn a_delivery_is_printed_with_lateness_attempt_and_payload() {
@@ -48,18 +48,26 @@ fn a_delivery_is_printed_with_lateness_attempt_and_payload() {
 fn signatures_are_checked_with_the_secret_and_either_of_two_is_enough() {
     let server = Server::start();
     let start = |secret: &str| {
-        // The binary knows one secret, or two separated by a comma.
-        let args = ["receive", "--listen", "127.0.0.1:0", "--secret", secret];
+        let file = file_of(secret);
+        let args = ["receive", "--listen", "127.0.0.1:0", "--secret-file", text(file.path())];
         let mut receiver = Process::start(&args);
         let (url, _) = receiver.address();
         (receiver, url)
     };
     let other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     let (mut right, right_url) = start(SECRET);
-    let (mut both, both_url) = start(&format!("{other},{SECRET}"));
+    let (mut both, both_url) = start(&format!("{other}\n{SECRET}\n"));
     let (mut wrong, wrong_url) = start(other);
     server
-        .run(&["namespace", "put", "orders", "--signing-secret", SECRET, "--retry-schedule", "1h"])
+        .run(&[
+            "namespace",
+            "put",
+            "orders",
+            "--signing-secret-file",
+            text(file_of(SECRET).path()),
+            "--retry-schedule",
+            "1h",
+        ])
         .ok();
     for url in [&right_url, &both_url, &wrong_url] {
         server.run(&["schedule", "orders", "--in", "0", "--payload-text", "x", "--url", url]).ok();
@@ -108,13 +116,14 @@ fn secrets_come_from_the_option_else_from_either_variable() {
         Process::of(command)
     };
     let (plural, singular) = ("DULY_WEBHOOK_SECRETS", "DULY_WEBHOOK_SECRET");
+    let file = file_of(SECRET);
     let two = format!("{SECRET},whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     for (variables, more, is_checking) in [
         (&[(plural, two.as_str())][..], &[][..], true),
         (&[(singular, SECRET)], &[], true),
         (&[(plural, ""), (singular, SECRET)], &[], true),
         (&[(plural, SECRET), (singular, "hunter2")], &[], true),
-        (&[(plural, "hunter2")], &["--secret", SECRET], true),
+        (&[(plural, "hunter2")], &["--secret-file", text(file.path())], true),
         (&[(plural, "")], &[], false),
     ] {
         let said: Value = serde_json::from_str(&opening(variables, more).line()).expect("JSON");
@@ -201,7 +210,8 @@ fn the_verdict_is_clear_for_a_good_bad_missing_and_old_signature() {
         let (url, _) = receiver.address();
         (receiver, url)
     };
-    let (mut receiver, url) = start(&["--secret", SECRET]);
+    let file = file_of(SECRET);
+    let (mut receiver, url) = start(&["--secret-file", text(file.path())]);
     let webhook = standardwebhooks::Webhook::new(SECRET).expect("a secret");
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     let signed = |at_s: u64, body: &[u8]| {
@@ -245,5 +255,5 @@ fn the_verdict_is_clear_for_a_good_bad_missing_and_old_signature() {
     assert_eq!(receiver.line(), UNCHECKED);
     assert_eq!(post(&url, &[("webhook-signature", "v1,x")], "x"), 200);
     let line = receiver.line();
-    assert!(line.contains("signature not checked: no --secret"), "{line}");
+    assert!(line.contains("signature not checked: no --secret-file"), "{line}");
 }

@@ -1,8 +1,6 @@
 //! namespace set, secret, lanes, pause and resume at a time, fallback; health, metrics.
 
-use std::fs;
-
-use crate::harness::{Process, Server, run, text};
+use crate::harness::{Process, Server, file_of, run, text};
 
 const OLD: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -146,11 +144,15 @@ fn a_signing_secret_is_made_and_rotated_without_a_refused_delivery() {
     let new = new.trim();
     assert!(new.starts_with("whsec_"), "{new}");
     assert_ne!(run(&["namespace", "secret", "new"]).ok().trim(), new);
-    let set =
-        |secrets: &[&str]| server.run(&[&["namespace", "secret", "set", "n"], secrets].concat());
+    let set = |secrets: &[&str], more: &[&str]| {
+        let file = file_of(&secrets.join("\n"));
+        let set = ["namespace", "secret", "set", "n", "--file", text(file.path())];
+        server.run(&[&set, more].concat())
+    };
     // Two receivers: one that knows the old secret alone, and one that knows the new one alone.
     let receiver = |secret: &str| {
-        let args = ["receive", "--listen", "127.0.0.1:0", "--secret", secret];
+        let file = file_of(secret);
+        let args = ["receive", "--listen", "127.0.0.1:0", "--secret-file", text(file.path())];
         let mut receiver = Process::start(&args);
         let (url, _) = receiver.address();
         (receiver, url)
@@ -166,30 +168,27 @@ fn a_signing_secret_is_made_and_rotated_without_a_refused_delivery() {
         assert!(line.contains(said), "{line}");
     };
     let valid = "signature valid  answered 200";
-    assert!(set(&[OLD]).ok().contains("in use, new"));
+    assert!(set(&[OLD], &[]).ok().contains("in use, new"));
     delivered(&mut knows_old, valid);
     delivered(&mut knows_new, "answered 401");
-    let message = set(&[new]).refused(1);
+    let message = set(&[new], &[]).refused(1);
     assert!(message.contains("--at-once") && message.contains("together"), "{message}");
     delivered(&mut knows_old, valid);
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let file = directory.path().join("secrets");
-    fs::write(&file, format!("{new}\n{OLD}\n")).expect("written");
-    let both = set(&["--file", text(&file)]).ok();
+    let both = set(&[new, OLD], &[]).ok();
     assert!(both.contains("in use, new") && both.lines().count() == 3, "{both}");
     delivered(&mut knows_old, valid);
     delivered(&mut knows_new, valid);
-    assert!(set(&[new]).ok().contains("no longer in use"));
+    assert!(set(&[new], &[]).ok().contains("no longer in use"));
     delivered(&mut knows_new, valid);
     delivered(&mut knows_old, "answered 401");
     let shown = server.json(&["namespace", "secret", "list", "n"]);
     assert_eq!(shown["signing_secret_fingerprints"].as_array().map(Vec::len), Some(1));
-    let message = set(&[OLD, new, OLD]).refused(2);
+    let message = set(&[OLD, new, OLD], &[]).refused(1);
     assert!(message.contains("two during a rotation") && !message.contains("MfKQ"), "{message}");
-    set(&[OLD, "--at-once"]).ok();
+    set(&[OLD], &["--at-once"]).ok();
     let cleared = server.run(&["namespace", "secret", "clear", "n"]).ok();
     assert!(cleared.contains("no longer in use"), "{cleared}");
-    let message = set(&["hunter2"]).refused(2);
+    let message = set(&["hunter2"], &[]).refused(1);
     assert!(message.contains("whsec_") && !message.contains("hunter2"), "{message}");
 }
 

@@ -6,8 +6,8 @@ use duly_proto::v1::{self, destination::Kind};
 use super::{
     super::{
         DestinationIn,
-        destination::{HttpIn, PullIn},
-        headers::REDACTED,
+        destination::{HttpIn, PullIn, shown_url},
+        headers::{Credentials, REDACTED},
     },
     headers_in,
     time::{duration_out, maybe_duration_in},
@@ -48,10 +48,10 @@ pub(crate) fn destination_out(destination: &Destination) -> v1::Destination {
 pub(super) fn http_out(http: &HttpDestination) -> v1::Destination {
     let shown = |(name, value): (&str, &str)| v1::Header {
         name: name.to_owned(),
-        value: if headers::is_secret(name) { REDACTED } else { value }.to_owned(),
+        value: if headers::is_shown(name) { value } else { REDACTED }.to_owned(),
     };
     let http = v1::HttpDestination {
-        url: http.url().as_str().to_owned(),
+        url: shown_url(http, Credentials::Redacted).into_owned(),
         method: Some(http.method.as_str().to_owned()),
         headers: http.headers.iter().map(shown).collect(),
         timeout: Some(duration_out(http.timeout)),

@@ -1,16 +1,13 @@
 //! `duly namespace secret`: makes, shows, sets and rotates the secrets that webhooks are signed with.
 //!
 //! A secret is shown once, where it is made. Secrets on a command line can be seen by other users of
-//! the machine and stay in the shell's history, so they come from a file or stdin as well.
+//! the machine and stay in the shell's history, so they come from a file or stdin.
 
 use std::path::PathBuf;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Subcommand;
-use duly_core::{
-    NamespaceName,
-    namespace::{SIGNING_SECRETS_MAX, SigningSecret},
-};
+use duly_core::{NamespaceName, namespace::SigningSecret};
 use rand::RngCore as _;
 use reqwest::Method;
 use serde::Deserialize;
@@ -18,17 +15,12 @@ use serde_json::json;
 
 use crate::{
     Outcome,
-    args::{
-        input,
-        named::Named,
-        secret::{self, Secret},
-    },
+    args::{named::Named, secret},
     cli::Session,
     failure::Failure,
     output::{
         table::{Column, Table},
         terminal::Tone,
-        text,
     },
 };
 
@@ -52,14 +44,12 @@ enum Action {
     /// Show the fingerprints of a namespace's secrets; secrets themselves are never shown
     List(Named),
     /// Sign with these secrets, and with no other: one, or two during a rotation
-    #[command(
-        override_usage = "duly namespace secret set [OPTIONS] <NAMESPACE> <SECRET> [SECRET]\n       duly namespace secret set [OPTIONS] <NAMESPACE> --file <FILE>"
-    )]
     Set {
         #[command(flatten)]
         named: Named,
-        #[command(flatten)]
-        secrets: Secrets,
+        /// A file that holds the secrets, whsec_…, one a line; `-` for stdin
+        #[arg(long, value_name = "FILE")]
+        file: PathBuf,
         /// Though no secret that is in use stays: receivers that know only those refuse every
         /// delivery until they know a new one
         #[arg(long)]
@@ -67,17 +57,6 @@ enum Action {
     },
     /// Sign no more
     Clear(Named),
-}
-
-#[derive(clap::Args)]
-#[group(required = true, multiple = false)]
-struct Secrets {
-    /// The secrets, whsec_…
-    #[arg(value_name = "SECRET", value_parser = secret::parse, num_args = 1..)]
-    typed: Vec<Secret>,
-    /// A file that holds the secrets, one a line, `-` for stdin
-    #[arg(long, value_name = "FILE")]
-    file: Option<PathBuf>,
 }
 
 /// What is told of the secrets.
@@ -94,8 +73,8 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
             let known = known(&named.namespace, session).await?;
             shown(&known, &known, session)
         }
-        Action::Set { named, secrets, at_once } => {
-            let secrets = secrets.read()?;
+        Action::Set { named, file, at_once } => {
+            let secrets = secret::from_file(&file)?;
             let known = known(&named.namespace, session).await?;
             let new: Vec<_> = secrets.iter().map(SigningSecret::fingerprint).collect();
             let keeps_one = known.is_empty() || new.iter().any(|one| known.contains(one));
@@ -167,51 +146,4 @@ fn shown(before: &[String], now: &[String], session: &Session) -> Outcome {
         }
         Ok(table.text(printer.screen()))
     })
-}
-
-impl Secrets {
-    fn read(self) -> Result<Vec<SigningSecret>, Failure> {
-        let Some(path) = self.file else {
-            if self.typed.len() > SIGNING_SECRETS_MAX {
-                return Err(Failure::usage("too many secrets: give one, or two during a rotation"));
-            }
-            return secret::checked("SECRET", &self.typed);
-        };
-        let text = input::text(&path, "secrets")?;
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let secrets: Result<Vec<_>, _> = lines.map(SigningSecret::new).collect();
-        let name = input::name(&path);
-        let secrets = secrets.map_err(|invalid| {
-            Failure::new(format_args!("each line of {name} must be {}", invalid.allowed))
-        })?;
-        if secrets.is_empty() || secrets.len() > SIGNING_SECRETS_MAX {
-            let found = text::count(u64::try_from(secrets.len()).unwrap_or(u64::MAX), "secret");
-            return Err(Failure::new(format_args!(
-                "{name} holds {found}: it must hold one, or two during a rotation"
-            )));
-        }
-        Ok(secrets)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_hold_one_or_two_secrets_and_errors_do_not_show_them() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let path = directory.path().join("secrets");
-        let read = |text: &str| {
-            std::fs::write(&path, text).expect("written");
-            Secrets { typed: Vec::new(), file: Some(path.clone()) }.read()
-        };
-        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-        assert_eq!(read(&format!("{secret}\n\n")).expect("one").len(), 1);
-        assert_eq!(read(&format!("{secret}\r\n {secret}")).expect("two").len(), 2);
-        let refused = read("hunter2\n").expect_err("no secret");
-        assert!(!format!("{refused:?}").contains("hunter2"), "{refused:?}");
-        assert!(read("").is_err());
-        assert!(read(&format!("{secret}\n{secret}\n{secret}\n")).is_err());
-    }
 }

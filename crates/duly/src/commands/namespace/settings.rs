@@ -10,8 +10,7 @@ use crate::{
         input,
         place::{FallbackArgs, Place},
         retry::Retry,
-        secret::{self, Secret},
-        values,
+        secret, values,
     },
     failure::Failure,
 };
@@ -33,14 +32,9 @@ pub(super) struct Settings {
     /// Share of the workers when they are scarce, 1 to 1000
     #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     weight: Option<u32>,
-    /// Sign webhooks with this secret, whsec_…; give two during a rotation. Others can see what is
-    /// typed here: `duly namespace secret set` reads it from a file
-    #[arg(
-        long = "signing-secret",
-        value_name = "SECRET",
-        value_parser = secret::parse
-    )]
-    signing_secrets: Vec<Secret>,
+    /// Sign webhooks with the secrets of this file, whsec_…, one a line: two during a rotation; `-` for stdin
+    #[arg(long, value_name = "FILE")]
+    signing_secret_file: Option<PathBuf>,
     #[command(flatten)]
     retry: Retry,
     #[command(flatten)]
@@ -92,12 +86,15 @@ impl Settings {
 
     /// What was given.
     pub(super) fn read(self) -> Result<Given, Failure> {
-        let secrets = secret::checked("--signing-secret", &self.signing_secrets)?;
+        let secrets = match &self.signing_secret_file {
+            Some(file) => secret::from_file(file)?,
+            None => Vec::new(),
+        };
         let secrets: Vec<_> = secrets.iter().map(SigningSecret::reveal).collect();
         let object = given([
-            ("destination", self.place.field().map(|place| json!(place))),
+            ("destination", self.place.field()?.map(|place| json!(place))),
             ("retry", self.retry.field().map(Value::Object)),
-            ("fallback", self.fallback.field().map(|fallback| json!(fallback))),
+            ("fallback", self.fallback.field()?.map(|fallback| json!(fallback))),
             ("lease", shown(self.lease)),
             ("retention", shown(self.retention)),
             ("weight", self.weight.map(|weight| json!(weight))),
