@@ -4,10 +4,14 @@
 //! recorded, and the parser's message turned into an [`Invalid`]: the path of the field, the value
 //! that stands there, what is allowed. Every body, and every item of a batch, comes through here.
 
+mod objects;
+
 use duly_core::{Invalid, invalid::shorten};
 use serde::Deserialize;
 use serde_json::{Value, error::Category};
 use serde_path_to_error::{Path, Segment};
+
+use self::objects::Objects;
 
 /// Field name of the body as a whole, in errors.
 pub const BODY: &str = "body";
@@ -20,7 +24,10 @@ const SECRET_FIELDS: [&str; 2] = ["headers", "signing_secrets"];
 /// # Errors
 /// An [`Invalid`] whose field is the path inside the text; empty for the text as a whole.
 pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Invalid> {
-    serde_json::from_slice(text).map_err(|error| explain::<T>(text, &error))
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    T::deserialize(Objects(&mut reader))
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|error| explain::<T>(text, &error))
 }
 
 /// [`parse`] for a request's body: an error of the whole names `body`.
@@ -43,7 +50,7 @@ pub fn parse_body<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Invalid> 
 
 fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], plain: &serde_json::Error) -> Invalid {
     let mut reader = serde_json::Deserializer::from_slice(text);
-    match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+    match serde_path_to_error::deserialize::<_, T>(Objects(&mut reader)) {
         Err(error) if error.inner().classify() == Category::Data => {
             let message = without_position(&error.inner().to_string());
             shape(&message, error.path(), text)

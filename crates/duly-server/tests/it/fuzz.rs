@@ -1,12 +1,13 @@
 //! Calls that nobody would send: never a fault, and what is refused changes nothing.
 //!
 //! Every call of the OpenAPI document is taken as it should be and damaged: fields of its body gone,
-//! of another type, at the edges of what is allowed; its text cut off or with bytes that do not
-//! belong; parameters of its query unknown, repeated, broken, long; another namespace, id, path,
+//! of another type, in another unit, at the edges of what is allowed, arrays in place of objects; its
+//! text cut off or with bytes that do not belong; parameters of its query unknown, repeated, broken, long; another namespace, id, path,
 //! method; headers of other values, repeated, gone. A call that is refused leaves all namespaces,
 //! timers, counts and backups as they were. `PROPTEST_CASES` and `PROPTEST_RNG_SEED` make it longer,
 //! and repeat it.
 
+mod arrays;
 mod body;
 mod calls;
 mod damage;

@@ -80,3 +80,35 @@ fn no_secret_is_shown() {
         check(parse_body::<ScheduleIn<'_>>(text.as_bytes()).unwrap_err(), "headers", text);
     }
 }
+
+#[test]
+fn an_array_is_never_taken_for_an_object() {
+    #[derive(Debug, Deserialize)]
+    #[serde(expecting = "a JSON object")]
+    struct Empty {}
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    #[allow(dead_code)]
+    enum Either {
+        Fields { a: u8 },
+        One(Empty),
+    }
+
+    fn check<'a, T: Deserialize<'a> + std::fmt::Debug>(taken: &'a str, refused: &'a str) {
+        parse::<T>(taken.as_bytes()).expect(taken);
+        let invalid = parse::<T>(refused.as_bytes()).expect_err(refused);
+        assert!(
+            invalid.allowed.contains("object") || invalid.allowed.contains("struct"),
+            "{invalid}"
+        );
+    }
+    check::<Empty>("{}", "[]");
+    check::<Option<Empty>>("{}", "[]");
+    check::<Vec<Empty>>("[{}]", "[[]]");
+    check::<std::collections::BTreeMap<String, Empty>>(r#"{"a":{}}"#, r#"{"a":[]}"#);
+    check::<Inner>(r#"{"a":"x","b":true}"#, r#"["x",true]"#);
+    check::<Outer>(r#"{"inner":[{"a":"x"}]}"#, r#"{"inner":[["x",null]]}"#);
+    check::<Either>(r#"{"fields":{"a":1}}"#, r#"{"fields":[1]}"#);
+    check::<Either>(r#"{"one":{}}"#, r#"{"one":[]}"#);
+}

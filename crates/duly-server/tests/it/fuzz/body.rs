@@ -12,6 +12,10 @@ pub(super) enum InBody {
     Put(usize, Value),
     /// The n-th value goes.
     Remove(usize),
+    /// The n-th value, an object, becomes an array: of its values, turned by so many, and nulls.
+    Array(usize, usize, usize),
+    /// The n-th value, a number or a duration, becomes what it is in another unit.
+    Unit(usize, Unit),
     /// A field is added to the n-th object.
     Add(usize, String, Value),
     /// The text ends after so many bytes.
@@ -22,6 +26,41 @@ pub(super) enum InBody {
     Insert(usize, Vec<u8>),
     /// Nothing.
     None,
+}
+
+/// A unit that a number could be meant in.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Unit {
+    /// A thousandth of the number: seconds for milliseconds.
+    Thousandth,
+    /// A thousand times the number.
+    Thousandfold,
+    /// The digits of a text, as a number.
+    Bare,
+    /// The digits, as a text without a unit.
+    Digits,
+}
+
+impl Unit {
+    fn change(self, value: &Value) -> Option<Value> {
+        let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+        let number = match value {
+            Value::Number(number) => number.as_u64()?,
+            Value::String(text) => digits(text).parse().ok()?,
+            _ => return None,
+        };
+        Some(match self {
+            Self::Thousandth => json!(number / 1_000),
+            Self::Thousandfold => json!(number.saturating_mul(1_000)),
+            Self::Bare => json!(number),
+            Self::Digits => json!(number.to_string()),
+        })
+    }
+}
+
+fn unit() -> impl Strategy<Value = Unit> {
+    use Unit::{Bare, Digits, Thousandfold, Thousandth};
+    proptest::sample::select(vec![Thousandth, Thousandfold, Bare, Digits])
 }
 
 pub(super) fn damage() -> impl Strategy<Value = InBody> {
@@ -35,6 +74,9 @@ pub(super) fn damage() -> impl Strategy<Value = InBody> {
     prop_oneof![
         8 => (0..40_usize, odd()).prop_map(|(at, value)| InBody::Put(at, value)),
         2 => (0..40_usize).prop_map(InBody::Remove),
+        3 => (0..40_usize, 0..5_usize, 0..5_usize)
+            .prop_map(|(at, turned, nulls)| InBody::Array(at, turned, nulls)),
+        3 => (0..40_usize, unit()).prop_map(|(at, unit)| InBody::Unit(at, unit)),
         1 => (0..9_usize, "[a-z_]{0,9}", odd()).prop_map(|(at, name, value)| InBody::Add(at, name, value)),
         1 => (0..400_usize).prop_map(InBody::Cut),
         1 => (0..400_usize, any::<u8>()).prop_map(|(at, byte)| InBody::Byte(at, byte)),
@@ -44,7 +86,7 @@ pub(super) fn damage() -> impl Strategy<Value = InBody> {
 }
 
 /// Visits the values of a tree, those below before those above; `false` ends it.
-fn visit(value: &mut Value, change: &mut impl FnMut(&mut Value) -> bool) -> bool {
+pub(super) fn visit(value: &mut Value, change: &mut impl FnMut(&mut Value) -> bool) -> bool {
     let go_on = match value {
         Value::Array(items) => items.iter_mut().all(|item| visit(item, change)),
         Value::Object(fields) => fields.values_mut().all(|field| visit(field, change)),
@@ -64,7 +106,14 @@ fn count(value: &Value) -> usize {
 
 fn damage_tree(tree: &mut Value, damage: &InBody) {
     let total = count(tree);
-    let (InBody::Put(at, _) | InBody::Remove(at) | InBody::Add(at, ..)) = damage else { return };
+    let (InBody::Put(at, _)
+    | InBody::Remove(at)
+    | InBody::Array(at, ..)
+    | InBody::Unit(at, _)
+    | InBody::Add(at, ..)) = damage
+    else {
+        return;
+    };
     let mut left = at % total;
     visit(tree, &mut |value| {
         if left > 0 {
@@ -73,6 +122,20 @@ fn damage_tree(tree: &mut Value, damage: &InBody) {
         }
         match damage {
             InBody::Put(_, odd) => value.clone_from(odd),
+            InBody::Array(_, turned, nulls) => {
+                if let Value::Object(fields) = value {
+                    let mut items: Vec<Value> = fields.values().cloned().collect();
+                    items.resize(items.len() + nulls, Value::Null);
+                    let turned = turned.checked_rem(items.len()).unwrap_or_default();
+                    items.rotate_left(turned);
+                    *value = Value::Array(items);
+                }
+            }
+            InBody::Unit(_, unit) => {
+                if let Some(changed) = unit.change(value) {
+                    *value = changed;
+                }
+            }
             InBody::Add(_, name, odd) => match value {
                 Value::Object(fields) => drop(fields.insert(name.clone(), odd.clone())),
                 other => *other = json!({name: odd}),

@@ -59,6 +59,8 @@ pub(super) enum InPath {
 pub(super) enum InHeader {
     Put(Vec<u8>),
     Repeat(Vec<u8>),
+    /// It comes twice as it is.
+    Double,
     Remove,
 }
 
@@ -207,6 +209,7 @@ fn in_header() -> impl Strategy<Value = InHeader> {
     prop_oneof![
         5 => value().prop_map(InHeader::Put),
         2 => value().prop_map(InHeader::Repeat),
+        2 => Just(InHeader::Double),
         1 => Just(InHeader::Remove),
     ]
 }
@@ -262,6 +265,10 @@ impl Draft {
             }
             Damage::Header(name, damage) => {
                 let name = HeaderName::from_static(name);
+                if matches!(damage, InHeader::Double) {
+                    let same = self.headers.iter().find(|(it, _)| *it == name).cloned();
+                    return self.headers.extend(same);
+                }
                 let (InHeader::Put(value) | InHeader::Repeat(value)) = damage else {
                     return self.headers.retain(|(it, _)| *it != name);
                 };
