@@ -1,13 +1,15 @@
 //! Durations: whole milliseconds, written `"2h30m"`.
 //!
-//! The grammar is `(\d+(ms|s|m|h|d))+` with falling units; a bare integer counts milliseconds.
+//! The grammar is `(\d+(ms|s|m|h|d))+` with falling units. A number without a unit is refused, unless
+//! it is 0: senders mean seconds as often as milliseconds.
 
 use std::{fmt, time::Duration};
 
 use crate::invalid::Invalid;
 
 /// What [`Millis::parse`] accepts, for messages.
-pub const ALLOWED: &str = "a duration such as \"30s\" or \"2h30m\" (units d, h, m, s, ms, each once, falling) or integer milliseconds";
+pub const ALLOWED: &str =
+    "a duration such as \"30s\" or \"2h30m\" (units d, h, m, s, ms, each once, falling), or 0";
 
 /// Units of the text form, falling, in milliseconds.
 const UNITS: [(&str, u64); 5] =
@@ -43,13 +45,27 @@ impl Millis {
         Duration::from_millis(self.0)
     }
 
-    /// Milliseconds as a caller wrote them.
+    /// Milliseconds, where the form that holds them names the unit.
     pub fn from_integer(ms: i128) -> Result<Self, Invalid> {
         u64::try_from(ms).map(Self).map_err(|_| Invalid::new("", ms, ALLOWED))
     }
 
+    /// A number without a unit, as a caller wrote it: only 0 needs none.
+    pub fn from_bare_integer(number: i128) -> Result<Self, Invalid> {
+        match u64::try_from(number) {
+            Ok(0) => Ok(Self::ZERO),
+            Ok(number) => Err(without_unit(number)),
+            Err(_) => Err(Invalid::new("", number, ALLOWED)),
+        }
+    }
+
     /// Parses the text form.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
+        if text.bytes().all(|byte| byte.is_ascii_digit())
+            && let Ok(number) = text.parse()
+        {
+            return Err(without_unit(number));
+        }
         let refuse = || Invalid::new("", text, ALLOWED);
         let mut rest = text;
         let mut total: u64 = 0;
@@ -83,6 +99,11 @@ impl Millis {
             Err(Invalid::new("", self, format!("a duration from {low} to {high}")))
         }
     }
+}
+
+/// Refuses a number without a unit, and names the two that it is likely to be meant in.
+fn without_unit(number: u64) -> Invalid {
+    Invalid::new("", number, format!("a duration with a unit: \"{number}s\" or \"{number}ms\""))
 }
 
 impl fmt::Display for Millis {

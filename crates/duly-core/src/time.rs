@@ -2,14 +2,19 @@
 //!
 //! A [`Timestamp`] lies between 1970-01-01 and 2200-01-01 (P12). Text comes in as RFC 3339 with
 //! any offset and goes out in UTC with three decimals. Digits below a millisecond round **up**, so
-//! that a timer never fires before the instant that was written (P2).
+//! that a timer never fires before the instant that was written (P2). An integer counts milliseconds;
+//! one so small that it is likely to count seconds is refused.
 
 use std::fmt;
 
 use crate::{Millis, invalid::Invalid};
 
 /// What [`Timestamp`] accepts, for messages.
-pub const ALLOWED: &str = "an RFC 3339 time (\"2030-01-31T12:00:00Z\") or integer Unix milliseconds, from 1970-01-01 to 2200-01-01";
+pub const ALLOWED: &str = "an RFC 3339 time (\"2030-01-31T12:00:00Z\") from 1970-01-01 to 2200-01-01, or integer Unix milliseconds from 100000000000 on";
+
+/// The smallest integer that is taken as Unix milliseconds (1973-03-03): a count of seconds reaches it
+/// in the year 5138, behind every time that is allowed.
+const BARE_MS_MIN: i128 = 100_000_000_000;
 
 /// A point in time in Unix milliseconds, at most [`Timestamp::MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -32,12 +37,28 @@ impl Timestamp {
         if ms <= Self::MAX.0 { Self(ms) } else { Self::MAX }
     }
 
-    /// Unix milliseconds as a caller wrote them, as an error-carrying check.
+    /// Unix milliseconds, where the form that holds them names the unit.
     pub fn from_integer(ms: i128) -> Result<Self, Invalid> {
         u64::try_from(ms)
             .ok()
             .and_then(Self::from_unix_ms)
             .ok_or_else(|| Invalid::new("", ms, ALLOWED))
+    }
+
+    /// Unix milliseconds as a caller wrote them: a number that is likely to count seconds is refused.
+    pub fn from_bare_integer(number: i128) -> Result<Self, Invalid> {
+        if !(0..BARE_MS_MIN).contains(&number) {
+            return Self::from_integer(number);
+        }
+        let ms = number * 1_000;
+        let is_likely = Self::from_integer(ms).is_ok() && ms >= BARE_MS_MIN;
+        let if_seconds =
+            if is_likely { format!(" ({ms}, if it counts seconds)") } else { String::new() };
+        let allowed = format!(
+            "in milliseconds, from {BARE_MS_MIN} on{if_seconds}, or an RFC 3339 time, which may be \
+             any from 1970-01-01 to 2200-01-01"
+        );
+        Err(Invalid::new("", number, allowed))
     }
 
     /// Parses RFC 3339 text; digits below a millisecond round up.

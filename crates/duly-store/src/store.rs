@@ -47,7 +47,8 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 ///   namespace is exact in a store of one shard; over several it is never exceeded, and may refuse
 ///   a little below it while the shards' shares are being evened out.
 /// * **P11 intact**: payload and header values come out byte for byte.
-/// * **P12 any time**: from the past to 2200-01-01; an impossible time is refused, never "now".
+/// * **P12 any time**: from the past to 2200-01-01; an impossible time is refused, never "now", and so
+///   is a number whose unit can be mistaken: a duration without one, a time that could count seconds.
 ///
 /// # Cancellation safety
 ///

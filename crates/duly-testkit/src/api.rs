@@ -103,7 +103,7 @@ pub fn reschedule(action: &Action) -> Value {
 fn put_due(body: &mut Value, due: Due) {
     match due {
         Due::At(ms) => body["due_at"] = json!(ms),
-        Due::In(delay_ms) => body["delay"] = json!(delay_ms),
+        Due::In(delay_ms) => body["delay"] = json!(format!("{delay_ms}ms")),
     }
 }
 
@@ -113,11 +113,11 @@ pub fn settlement(token: &str, verdict: &SettleVerdict) -> Value {
         SettleVerdict::Ack => json!({ "token": token, "ack": {} }),
         SettleVerdict::Retry { after_ms: None } => json!({ "token": token, "retry": {} }),
         SettleVerdict::Retry { after_ms: Some(after_ms) } => {
-            json!({ "token": token, "retry": { "after": after_ms } })
+            json!({ "token": token, "retry": { "after": format!("{after_ms}ms") } })
         }
         SettleVerdict::Dead => json!({ "token": token, "dead": { "reason": "asked for" } }),
         SettleVerdict::Extend { lease_ms } => {
-            json!({ "token": token, "extend": { "lease": lease_ms } })
+            json!({ "token": token, "extend": { "lease": format!("{lease_ms}ms") } })
         }
     }
 }

@@ -16,7 +16,7 @@ fn refused_forms() {
     for text in [
         "",
         "s",
-        "1",
+        "+1",
         "1x",
         "1m2h",
         "1s1s",
@@ -24,11 +24,29 @@ fn refused_forms() {
         "-1s",
         " 1s",
         "1s ",
+        "99999999999999999999",
         "99999999999999999999d",
         "213503982335d",
         "1S",
     ] {
         assert_eq!(Millis::parse(text).unwrap_err().allowed, ALLOWED, "{text}");
+    }
+}
+
+#[test]
+fn p12_a_number_without_a_unit_is_refused() {
+    let check = |invalid: Invalid, number: u64| {
+        let allowed = format!("a duration with a unit: \"{number}s\" or \"{number}ms\"");
+        assert_eq!((invalid.allowed, invalid.seen), (allowed, Some(format!("\"{number}\""))));
+    };
+    for number in [1, 60, 3_600_000, u64::MAX] {
+        check(Millis::from_bare_integer(number.into()).unwrap_err(), number);
+        check(Millis::parse(&number.to_string()).unwrap_err(), number);
+        assert_eq!(Millis::from_integer(number.into()), Ok(Millis::from_ms(number)));
+    }
+    assert_eq!(Millis::from_bare_integer(0), Ok(Millis::ZERO));
+    for number in [-1, i128::MIN, i128::from(u64::MAX) + 1] {
+        assert_eq!(Millis::from_bare_integer(number).unwrap_err().allowed, ALLOWED);
     }
 }
 

@@ -50,6 +50,33 @@ fn p12_impossible_times_are_errors_never_now() {
 }
 
 #[test]
+fn p12_integers_that_count_seconds_are_refused() {
+    for (number, hint) in [
+        (0, None),
+        (1, None),
+        (86_400, None),
+        (99_999_999, None),
+        (100_000_000, Some("100000000000")),
+        (1_795_287_316, Some("1795287316000")),
+        (7_258_118_400, Some("7258118400000")),
+        (7_258_118_401, None),
+        (99_999_999_999, None),
+    ] {
+        let allowed = Timestamp::from_bare_integer(number).unwrap_err().allowed;
+        assert!(allowed.starts_with("in milliseconds, from 100000000000 on"), "{allowed}");
+        let shown = allowed.split_once(" (").and_then(|(_, rest)| rest.split_once(','));
+        assert_eq!(shown.map(|(ms, _)| ms), hint, "{number}: {allowed}");
+    }
+    for ms in [100_000_000_000, 1_795_287_316_000, 7_258_118_400_000] {
+        assert_eq!(Timestamp::from_bare_integer(ms), Timestamp::from_integer(ms));
+    }
+    for number in [-1, 7_258_118_400_001, i128::MAX] {
+        assert_eq!(Timestamp::from_bare_integer(number).unwrap_err().allowed, ALLOWED, "{number}");
+    }
+    ok("1970-01-21T18:41:27.316Z", "1970-01-21T18:41:27.316Z");
+}
+
+#[test]
 fn p12_sums_are_checked() {
     let day = Millis::from_ms(86_400_000);
     assert_eq!(Timestamp::MAX.checked_add(day), None);

@@ -186,7 +186,7 @@ impl Transport for Http {
         wait_ms: u32,
     ) -> BoxFuture<'a, Result<Vec<Firing>>> {
         async move {
-            let body = format!(r#"{{"max":{max},"max_bytes":33554432,"wait":{wait_ms}}}"#);
+            let body = format!(r#"{{"max":{max},"max_bytes":33554432,"wait":"{wait_ms}ms"}}"#);
             let response =
                 self.call(self.line(line), "POST", &path(namespace, "/lease"), &body).await?;
             let firing = |Leased { id, token }: Leased| Firing { number: id.parse().ok(), token };

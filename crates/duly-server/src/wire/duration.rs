@@ -1,4 +1,4 @@
-//! Durations on the wire: `"2h30m"` or integer milliseconds in, the text form out.
+//! Durations on the wire: `"2h30m"` or 0 in, the text form out.
 
 use std::fmt;
 
@@ -11,8 +11,10 @@ use utoipa::ToSchema;
 pub enum Duration {
     /// `"2h30m"`.
     Text(String),
-    /// Milliseconds.
-    Integer(i128),
+    /// A number without a unit, from JSON or a query.
+    Bare(i128),
+    /// Milliseconds, from a form that names the unit.
+    Ms(i128),
 }
 
 impl Duration {
@@ -23,7 +25,8 @@ impl Duration {
     pub fn check(&self, field: &str) -> Result<Millis, Invalid> {
         match self {
             Self::Text(text) => Millis::parse(text),
-            Self::Integer(ms) => Millis::from_integer(*ms),
+            Self::Bare(number) => Millis::from_bare_integer(*number),
+            Self::Ms(ms) => Millis::from_integer(*ms),
         }
         .map_err(|invalid| invalid.within(field))
     }
@@ -52,12 +55,12 @@ impl<'de> Deserialize<'de> for Duration {
                 Ok(Duration::Text(text.to_owned()))
             }
 
-            fn visit_u64<E>(self, ms: u64) -> Result<Duration, E> {
-                Ok(Duration::Integer(i128::from(ms)))
+            fn visit_u64<E>(self, number: u64) -> Result<Duration, E> {
+                Ok(Duration::Bare(i128::from(number)))
             }
 
-            fn visit_i64<E>(self, ms: i64) -> Result<Duration, E> {
-                Ok(Duration::Integer(i128::from(ms)))
+            fn visit_i64<E>(self, number: i64) -> Result<Duration, E> {
+                Ok(Duration::Bare(i128::from(number)))
             }
         }
 
@@ -67,11 +70,7 @@ impl<'de> Deserialize<'de> for Duration {
 
 impl utoipa::PartialSchema for Duration {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
-        super::schema::text_or_integer(
-            super::schema::Means::Duration,
-            "A duration: units d, h, m, s, ms, each once, falling; or integer milliseconds.",
-            "2h30m",
-        )
+        super::schema::duration()
     }
 }
 

@@ -12,8 +12,10 @@ use utoipa::ToSchema;
 pub enum Time {
     /// RFC 3339.
     Text(String),
-    /// Unix milliseconds.
-    Integer(i128),
+    /// A number, from JSON or a query.
+    Bare(i128),
+    /// Unix milliseconds, from a form that names the unit.
+    Ms(i128),
 }
 
 impl Time {
@@ -24,7 +26,8 @@ impl Time {
     pub fn check(&self, field: &str) -> Result<Timestamp, Invalid> {
         match self {
             Self::Text(text) => Timestamp::parse(text),
-            Self::Integer(ms) => Timestamp::from_integer(*ms),
+            Self::Bare(number) => Timestamp::from_bare_integer(*number),
+            Self::Ms(ms) => Timestamp::from_integer(*ms),
         }
         .map_err(|invalid| invalid.within(field))
     }
@@ -45,12 +48,12 @@ impl<'de> Deserialize<'de> for Time {
                 Ok(Time::Text(text.to_owned()))
             }
 
-            fn visit_u64<E>(self, ms: u64) -> Result<Time, E> {
-                Ok(Time::Integer(i128::from(ms)))
+            fn visit_u64<E>(self, number: u64) -> Result<Time, E> {
+                Ok(Time::Bare(i128::from(number)))
             }
 
-            fn visit_i64<E>(self, ms: i64) -> Result<Time, E> {
-                Ok(Time::Integer(i128::from(ms)))
+            fn visit_i64<E>(self, number: i64) -> Result<Time, E> {
+                Ok(Time::Bare(i128::from(number)))
             }
         }
 
@@ -60,11 +63,7 @@ impl<'de> Deserialize<'de> for Time {
 
 impl utoipa::PartialSchema for Time {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
-        super::schema::text_or_integer(
-            super::schema::Means::Time,
-            "A time: RFC 3339 with any offset, or integer Unix milliseconds; from 1970-01-01 to 2200-01-01. Digits below a millisecond round up.",
-            "2030-01-31T12:00:00.000Z",
-        )
+        super::schema::time()
     }
 }
 

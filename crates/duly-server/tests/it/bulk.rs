@@ -73,7 +73,11 @@ async fn no_filter_is_never_all() {
         (r#"{"filter":{"id_prefix":"x"},"all":true}"#, "all", "left out"),
         (r#"{"filter":{"id-prefix":"x"}}"#, "filter.id-prefix", "known here"),
         (r#"{"filter":{"state":"in_flight"}}"#, "filter.state", "scheduled, due, retrying"),
-        (r#"{"filter":{"due_from":9,"due_to":9}}"#, "filter.due_to", "later than due_from"),
+        (
+            r#"{"filter":{"due_from":1800000000000,"due_to":1800000000000}}"#,
+            "filter.due_to",
+            "later than due_from",
+        ),
         (r#"{"filter":{"tag":"even"},"limit":0}"#, "limit", "from 1 to 10000"),
         (r#"{"filter":{"tag":"even"},"limit":10001}"#, "limit", "from 1 to 10000"),
         (r#"{"filter":{"tag":"even"},"cursor":"x"}"#, "cursor", "the cursor of the page before"),

@@ -89,7 +89,7 @@ async fn p6_if_exists_is_not_part_of_the_request() {
     let bench = Bench::new();
     bench.schedule(r#"{"id":"t","delay":"1h"}"#).await.expect(201);
     for how in ["fail", "keep", "replace"] {
-        let body = format!(r#"{{"id":"t","delay":3600000,"if_exists":"{how}"}}"#);
+        let body = format!(r#"{{"id":"t","delay":"1h","if_exists":"{how}"}}"#);
         let timer = bench.schedule(&body).await.expect(200);
         assert_eq!(timer["existing"], true, "{how}: {timer}");
     }

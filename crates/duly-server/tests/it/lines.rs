@@ -128,7 +128,7 @@ async fn a_line_that_is_too_long_is_refused_alone() {
     let bench = Bench::with(duly_server::http::ImplicitNamespaces::Create, 1024);
     let long = "x".repeat(5_000);
     let text = format!(
-        "{{\"schedule\":{{\"id\":\"a\",\"delay\":1}}}}\n{{\"schedule\":{{\"payload\":\"{long}\"}}}}\n{{\"cancel\":{{\"id\":\"a\"}}}}\n"
+        "{{\"schedule\":{{\"id\":\"a\",\"delay\":\"1ms\"}}}}\n{{\"schedule\":{{\"payload\":\"{long}\"}}}}\n{{\"cancel\":{{\"id\":\"a\"}}}}\n"
     );
     let parts: Vec<_> = text.as_bytes().chunks(700).map(Bytes::copy_from_slice).collect();
     let body = Body::from_stream(stream::iter(parts).map(Ok::<_, Infallible>));
@@ -144,7 +144,8 @@ async fn a_line_that_is_too_long_is_refused_alone() {
 async fn a_result_comes_while_the_request_is_still_open() {
     let bench = Bench::new();
     let (sender, parts) = mpsc::unbounded::<Result<Bytes, Infallible>>();
-    let line = |id| Ok(Bytes::from(format!("{{\"schedule\":{{\"id\":\"{id}\",\"delay\":1}}}}\n")));
+    let line =
+        |id| Ok(Bytes::from(format!("{{\"schedule\":{{\"id\":\"{id}\",\"delay\":\"1ms\"}}}}\n")));
     sender.unbounded_send(line("first")).unwrap();
     let answer =
         bench.router.clone().oneshot(request(BATCH, Body::from_stream(parts))).await.unwrap();
@@ -188,7 +189,7 @@ async fn p10_who_does_not_read_its_answers_is_not_read_from() {
 async fn a_stream_that_breaks_off_says_how_far_it_came() {
     let bench = Bench::new();
     let parts = [
-        Ok(Bytes::from("{\"schedule\":{\"id\":\"a\",\"delay\":1}}\n{\"sched")),
+        Ok(Bytes::from("{\"schedule\":{\"id\":\"a\",\"delay\":\"1ms\"}}\n{\"sched")),
         Err(std::io::Error::other("the line is dead")),
     ];
     let body = Body::from_stream(stream::iter(parts));
@@ -253,7 +254,7 @@ async fn p11_a_timer_is_one_line_however_many_its_payload_has_and_is_delivered_a
 #[tokio::test(start_paused = true)]
 async fn p10_a_line_that_drips_is_not_waited_for_longer_than_a_request() {
     let bench = Bench::new();
-    let whole = "{\"schedule\":{\"id\":\"a\",\"delay\":1}}\n";
+    let whole = "{\"schedule\":{\"id\":\"a\",\"delay\":\"1ms\"}}\n";
     // Blank lines hold nothing and may come as they like; then a line that never ends.
     let parts = [whole, "\n", "\n", "\n", whole, "{"].map(str::to_owned);
     let drips = parts.into_iter().chain(std::iter::repeat_n("x".to_owned(), 20));

@@ -219,7 +219,7 @@ async fn a_forecast_counts_each_pending_timer_once() {
     let forecast = bench.get(path).await.expect(200);
     assert_eq!((&forecast["bucket"], &forecast["later"]), (&json!("1m"), &json!(1)));
     assert_eq!(forecast["buckets"].as_array().map(Vec::len), Some(60));
-    let milliseconds = bench.get(&format!("{path}?bucket=60000&count=60")).await.expect(200);
+    let milliseconds = bench.get(&format!("{path}?bucket=60000ms&count=60")).await.expect(200);
     assert_eq!(milliseconds, forecast);
 }
 

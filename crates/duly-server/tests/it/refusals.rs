@@ -134,7 +134,7 @@ async fn a_refused_operation_of_any_kind_refuses_only_itself() {
             ("operations[0].cancel.if_revision", "9", "1"),
         ),
         (
-            r#"{"reschedule":{"id":"t","delay":1,"if_revision":9}}"#,
+            r#"{"reschedule":{"id":"t","delay":"1ms","if_revision":9}}"#,
             "revision_mismatch",
             ("operations[0].reschedule.if_revision", "9", "1"),
         ),
@@ -143,7 +143,11 @@ async fn a_refused_operation_of_any_kind_refuses_only_itself() {
             INVALID,
             ("operations[0].reschedule.delay", "\"73000d\"", "before 2200-01-01"),
         ),
-        (r#"{"reschedule":{"delay":1}}"#, INVALID, ("operations[0].reschedule.id", "", "given")),
+        (
+            r#"{"reschedule":{"delay":"1ms"}}"#,
+            INVALID,
+            ("operations[0].reschedule.id", "", "given"),
+        ),
         (
             r#"{"reschedule":{"id":"t"}}"#,
             INVALID,

@@ -81,7 +81,7 @@ impl Consumer {
     /// Goes on with another namespace.
     pub(super) fn turn_to(&mut self, namespace: &str, manner: Manner) {
         let Manner { max, wait_ms } = manner;
-        let body = format!(r#"{{"max":{max},"max_bytes":33554432,"wait":{wait_ms}}}"#);
+        let body = format!(r#"{{"max":{max},"max_bytes":33554432,"wait":"{wait_ms}ms"}}"#);
         let path = api::path(namespace, "/lease");
         self.lease = request(self.address, "POST", &path, body.as_bytes());
         self.settle_path = api::path(namespace, "/settle");

@@ -161,7 +161,7 @@ async fn all_wait(
         if let Some(ended) = callers.try_join_next() {
             return Err(ended?);
         }
-        let body = json!({ "wait": 1 });
+        let body = json!({ "wait": "1ms" });
         let leased = must_in(&mut connection, &name(0), "POST", "/lease", &body).await?;
         ensure!(leased["firings"] == json!([]), "nothing should be due, but there is {leased}");
         let response = connection.call("GET", "/metrics", b"", PATIENCE).await?;

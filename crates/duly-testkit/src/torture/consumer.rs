@@ -85,7 +85,8 @@ impl Consumer {
         let lease_ms = self.rng.random_range(1_000..3_000);
         let wait_ms = if self.rng.random_bool(0.5) { 0 } else { 200 };
         let max = self.rng.random_range(1..60);
-        let body = json!({ "max": max, "lease": lease_ms, "wait": wait_ms });
+        let body =
+            json!({ "max": max, "lease": format!("{lease_ms}ms"), "wait": format!("{wait_ms}ms") });
         let path = api::path(self.name, "/lease");
         let lease_sent_us = now_us();
         let result = self.caller.call("POST", &path, &body.to_string().into_bytes()).await;

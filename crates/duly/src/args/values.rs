@@ -23,10 +23,10 @@ pub(crate) fn timer_id(text: &str) -> Result<TimerId, String> {
     TimerId::new(text).map_err(allowed)
 }
 
-/// A duration: `2h30m`, or integer milliseconds.
+/// A duration: `2h30m`, or 0.
 pub(crate) fn duration(text: &str) -> Result<Millis, String> {
     match text.parse::<i128>() {
-        Ok(ms) => Millis::from_integer(ms),
+        Ok(number) => Millis::from_bare_integer(number),
         Err(_) => Millis::parse(text),
     }
     .map_err(allowed)
@@ -35,7 +35,7 @@ pub(crate) fn duration(text: &str) -> Result<Millis, String> {
 /// A time: RFC 3339, or integer Unix milliseconds.
 pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
     match text.parse::<i128>() {
-        Ok(ms) => Timestamp::from_integer(ms),
+        Ok(number) => Timestamp::from_bare_integer(number),
         Err(_) => Timestamp::parse(text),
     }
     .map_err(allowed)

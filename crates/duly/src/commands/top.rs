@@ -51,7 +51,7 @@ pub(crate) struct Args {
 
 fn interval(text: &str) -> Result<Millis, String> {
     let refuse = || "it must be a duration from 200ms to 1m, such as 500ms or 5s".to_owned();
-    let interval = values::duration(text).map_err(|_| refuse())?;
+    let interval = values::duration(text).map_err(|why| format!("{}: {why}", refuse()))?;
     if (200..=60_000).contains(&interval.ms()) { Ok(interval) } else { Err(refuse()) }
 }
 
@@ -116,10 +116,10 @@ mod tests {
 
     #[test]
     fn intervals_are_bounded_and_the_refusal_says_how() {
-        for text in ["200ms", "1m", "60000", "1s"] {
+        for text in ["200ms", "1m", "60000ms", "1s"] {
             interval(text).expect(text);
         }
-        for text in ["199ms", "61s", "0", "soon", "-1s"] {
+        for text in ["199ms", "61s", "0", "5", "soon", "-1s"] {
             let refusal = interval(text).expect_err(text);
             assert!(refusal.contains("200ms to 1m"), "{refusal}");
         }

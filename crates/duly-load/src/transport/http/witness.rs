@@ -81,7 +81,7 @@ impl Witness for Http {
         wait_ms: u32,
     ) -> BoxFuture<'a, Result<Vec<Taken>>> {
         async move {
-            let body = format!(r#"{{"max":{max},"max_bytes":33554432,"wait":{wait_ms}}}"#);
+            let body = format!(r#"{{"max":{max},"max_bytes":33554432,"wait":"{wait_ms}ms"}}"#);
             let path = path(namespace, "/lease");
             let response = self.call(self.line(line), "POST", &path, &body).await?;
             let firings = read::<Lease<'_>>(&response)?.firings;

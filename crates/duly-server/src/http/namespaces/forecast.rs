@@ -41,9 +41,9 @@ pub(crate) async fn namespace_forecast(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["bucket", "count"])?;
-    let bucket = query.get("bucket").map(|text| {
-        text.parse().map_or_else(|_| Duration::Text(text.to_owned()), Duration::Integer)
-    });
+    let bucket = query
+        .get("bucket")
+        .map(|text| text.parse().map_or_else(|_| Duration::Text(text.to_owned()), Duration::Bare));
     let request = request(namespace, bucket.as_ref(), query.integer("count")?)?;
     answer::ok(&app.namespace_forecast(request).await?)
 }

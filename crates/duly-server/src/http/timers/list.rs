@@ -121,7 +121,7 @@ fn request(namespace: NamespaceName, query: &Query) -> Result<ListRequest, Inval
             .get(name)
             .map(|text| {
                 let time = match text.parse() {
-                    Ok(ms) => Time::Integer(ms),
+                    Ok(number) => Time::Bare(number),
                     Err(_) => Time::Text(text.to_owned()),
                 };
                 time.check(name)

@@ -13,7 +13,7 @@ pub(crate) fn time_in(field: &str, time: prost_types::Timestamp) -> Result<Time,
         let path = format!("{field}.nanos");
         return Err(Invalid::new(path, time.nanos, "an integer from 0 to 999999999"));
     }
-    Ok(Time::Integer(ms(time.seconds, time.nanos)))
+    Ok(Time::Ms(ms(time.seconds, time.nanos)))
 }
 
 /// A duration as a caller wrote it.
@@ -27,7 +27,7 @@ pub(crate) fn duration_in(
         let allowed = "an integer from 0 to 999999999, of the sign of the seconds";
         return Err(Invalid::new(format!("{field}.nanos"), nanos, allowed));
     }
-    Ok(Duration::Integer(ms(seconds, nanos)))
+    Ok(Duration::Ms(ms(seconds, nanos)))
 }
 
 /// A duration that may be absent.
@@ -76,16 +76,16 @@ mod tests {
     #[test]
     fn p12_digits_below_a_millisecond_round_up() {
         for (nanos, ms) in [(0, 1_000), (1, 1_001), (999_999, 1_001), (1_000_000, 1_001)] {
-            assert_eq!(at(1, nanos), Ok(Time::Integer(ms)));
-            assert_eq!(lasting(1, nanos), Ok(Duration::Integer(ms)));
+            assert_eq!(at(1, nanos), Ok(Time::Ms(ms)));
+            assert_eq!(lasting(1, nanos), Ok(Duration::Ms(ms)));
         }
-        assert_eq!(at(1, 999_999_999), Ok(Time::Integer(2_000)));
+        assert_eq!(at(1, 999_999_999), Ok(Time::Ms(2_000)));
     }
 
     #[test]
     fn p12_no_time_becomes_another_one() {
-        assert_eq!(at(-1, 999_999_999), Ok(Time::Integer(0)));
-        assert_eq!(at(-1, 1), Ok(Time::Integer(-999)));
+        assert_eq!(at(-1, 999_999_999), Ok(Time::Ms(0)));
+        assert_eq!(at(-1, 1), Ok(Time::Ms(-999)));
         assert!(at(i64::MAX, 0).unwrap().check("due_at").is_err());
         assert!(at(i64::MIN, 0).unwrap().check("due_at").is_err());
         assert!(lasting(-1, -1).unwrap().check("delay").is_err());

@@ -215,7 +215,8 @@ fn what_contradicts_itself_is_refused_with_its_field() {
         let came = json::parse::<TransportIn>(body.as_bytes()).and_then(TransportIn::check);
         came.expect_err(&body).field
     };
-    let attempt = json!({"attempt": 1, "at": 0, "outcome": "failed", "reason": "no"});
+    let attempt =
+        json!({"attempt": 1, "at": "1970-01-01T00:00:00Z", "outcome": "failed", "reason": "no"});
     for (change, field) in [
         (json!({"id": ""}), "id"),
         (json!({"incarnation": "9"}), "incarnation"),
@@ -225,15 +226,24 @@ fn what_contradicts_itself_is_refused_with_its_field() {
         (json!({"attempts": -1}), "attempts"),
         (json!({"attempts": ATTEMPTS_MAX + 1}), "attempts"),
         (json!({"attempts": 1}), "next_attempt_at"),
-        (json!({"attempts": 1, "next_attempt_at": 9, "budget_from": 2}), "budget_from"),
-        (json!({"next_attempt_at": 9, "death": {"at": 8, "reason": "expired"}}), "next_attempt_at"),
-        (json!({"death": {"at": 8, "reason": "tired"}}), "death.reason"),
+        (
+            json!({"attempts": 1, "next_attempt_at": "1970-01-01T00:00:00.009Z", "budget_from": 2}),
+            "budget_from",
+        ),
+        (
+            json!({"next_attempt_at": "1970-01-01T00:00:00.009Z", "death": {"at": "1970-01-01T00:00:00.008Z", "reason": "expired"}}),
+            "next_attempt_at",
+        ),
+        (json!({"death": {"at": "1970-01-01T00:00:00.008Z", "reason": "tired"}}), "death.reason"),
         (json!({"death": {"at": "never", "reason": "expired"}}), "death.at"),
         (json!({"history": [attempt]}), "history[0].attempt"),
-        (json!({"attempts": 99, "next_attempt_at": 9, "history": vec![&attempt; 17]}), "history"),
         (
-            json!({"attempts": 1, "next_attempt_at": 9,
-                "history": [{"attempt": 1, "at": 0, "outcome": "failed", "reason": "x".repeat(1_025)}]}),
+            json!({"attempts": 99, "next_attempt_at": "1970-01-01T00:00:00.009Z", "history": vec![&attempt; 17]}),
+            "history",
+        ),
+        (
+            json!({"attempts": 1, "next_attempt_at": "1970-01-01T00:00:00.009Z",
+                "history": [{"attempt": 1, "at": "1970-01-01T00:00:00Z", "outcome": "failed", "reason": "x".repeat(1_025)}]}),
             "history[0].reason",
         ),
         (json!({"trace_parent": "00-1-2-3"}), "trace_parent"),

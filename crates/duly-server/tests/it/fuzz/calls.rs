@@ -85,11 +85,13 @@ fn schedule() -> Value {
 
 fn moved() -> Value {
     json!({
-        "id": "moved", "due_at": 5, "created_at": 4, "updated_at": 4, "revision": 2, "occurrence": 1,
+        "id": "moved", "due_at": 1_800_000_000_005_u64, "created_at": 1_800_000_000_004_u64,
+        "updated_at": "2027-01-15T08:00:00.004Z", "revision": 2, "occurrence": 1,
         "incarnation": "0123456789abcdef", "request_hash": "0123456789abcdef0123456789abcdef",
         "payload_json": "{\n}", "destination": {"http": {"url": "http://localhost/x"}},
-        "attempts": 2, "budget_from": 1, "next_attempt_at": 9, "maybe_delivered": true,
-        "history": [{"attempt": 2, "at": 5, "outcome": "timed_out", "reason": "x"}], "fired_at": 5
+        "attempts": 2, "budget_from": 1, "next_attempt_at": 1_800_000_000_009_u64, "maybe_delivered": true,
+        "history": [{"attempt": 2, "at": "1970-01-01T00:00:00.005Z", "outcome": "timed_out", "reason": "x"}],
+        "fired_at": "1970-01-01T00:00:00.005Z"
     })
 }
 
@@ -97,7 +99,7 @@ fn operations() -> Vec<Value> {
     vec![
         json!({"schedule": schedule()}),
         json!({"cancel": {"id": "t", "if_revision": 1}}),
-        json!({"reschedule": {"id": "t", "delay": 5}}),
+        json!({"reschedule": {"id": "t", "delay": "5ms"}}),
         json!({"fire": {"id": "t"}}),
     ]
 }
@@ -154,7 +156,7 @@ fn timers(given: &Given) -> Vec<Call> {
     let batch = "/v1/namespaces/{namespace}/batch";
     let patch = json!({"due_at": "2031-01-01T00:00:00Z", "payload_text": "x", "tags": null});
     let settlements =
-        json!([{"token": given.token, "retry": {"after": 5}}, {"token": "AAAA", "ack": {}}]);
+        json!([{"token": given.token, "retry": {"after": "5ms"}}, {"token": "AAAA", "ack": {}}]);
     let post = |path, body| call("POST", path, Sent::Document(body));
     let operations = operations();
     vec![
@@ -167,7 +169,7 @@ fn timers(given: &Given) -> Vec<Call> {
         asking(call("POST", batch, Sent::Lines(operations)), "results=errors"),
         post(
             "/v1/namespaces/{namespace}/cancel",
-            json!({"filter": {"tag": "red", "due_from": 5, "state": "due"}, "limit": 2, "dry_run": false}),
+            json!({"filter": {"tag": "red", "due_from": 1_800_000_000_000_u64, "state": "due"}, "limit": 2, "dry_run": false}),
         ),
         post(
             "/v1/namespaces/{namespace}/lease",
@@ -182,7 +184,7 @@ fn timers(given: &Given) -> Vec<Call> {
             "/v1/namespaces/{namespace}/dead/purge",
             json!({"delivery_ids": ["aaaaaaaaaaaaaaaaaaaaaaaaaa"]}),
         ),
-        post("/v1/namespaces/{namespace}/dead/overdue", json!({"due_by": 5})),
+        post("/v1/namespaces/{namespace}/dead/overdue", json!({"due_by": 1_800_000_000_000_u64})),
     ]
 }
 
@@ -190,7 +192,8 @@ fn lists(given: &Given) -> Vec<Call> {
     let list = call("GET", "/v1/namespaces/{namespace}/timers", Sent::Nothing);
     let export = call("GET", "/v1/namespaces/{namespace}/export", Sent::Nothing);
     let import = "/v1/namespaces/{namespace}/import";
-    let filters = "state=pending&limit=5&due_from=7&due_to=4102444800000&tag=red&id_prefix=h";
+    let filters =
+        "state=pending&limit=5&due_from=1800000000000&due_to=4102444800000&tag=red&id_prefix=h";
     let moved = vec![moved(), json!({"id": "x"})];
     let going_on = format!("limit=1&cursor={}", given.timers_cursor);
     vec![

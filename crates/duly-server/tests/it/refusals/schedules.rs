@@ -24,7 +24,10 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
 
     // Times.
     row(r#"{"id":"x"}"#, ("due_at", "", "exactly one of the two"));
-    row(r#"{"id":"x","due_at":1,"delay":1}"#, ("delay", "", "exactly one of the two"));
+    row(
+        r#"{"id":"x","due_at":1800000000000,"delay":"1ms"}"#,
+        ("delay", "", "exactly one of the two"),
+    );
     row(r#"{"id":"x","due_at":"tomorrow"}"#, ("due_at", "\"tomorrow\"", TIME));
     row(r#"{"id":"x","due_at":"2030-01-01"}"#, ("due_at", "\"2030-01-01\"", TIME));
     row(
@@ -48,7 +51,23 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     row(r#"{"id":"x","delay":-1}"#, ("delay", "\"-1\"", DURATION));
     row(r#"{"id":"x","delay":1.0}"#, ("delay", "1.0", DURATION));
     row(r#"{"id":"x","delay":false}"#, ("delay", "false", DURATION));
-    row(r#"{"id":"x","delay":"1"}"#, ("delay", "\"1\"", DURATION));
+    for number in ["1", "\"1\""] {
+        let body = format!(r#"{{"id":"x","delay":{number}}}"#);
+        row(&body, ("delay", "\"1\"", r#"a duration with a unit: "1s" or "1ms""#));
+    }
+    for number in ["0", "5", "1795287316", "99999999999"] {
+        let body = format!(r#"{{"id":"x","due_at":{number}}}"#);
+        let seen: &'static str = Box::leak(format!("\"{number}\"").into_boxed_str());
+        row(&body, ("due_at", seen, "in milliseconds, from 100000000000 on"));
+    }
+    row(
+        r#"{"id":"x","due_at":1795287316}"#,
+        ("due_at", "\"1795287316\"", "(1795287316000, if it counts seconds)"),
+    );
+    row(
+        r#"{"id":"x","delay":0,"expire_after":60}"#,
+        ("expire_after", "\"60\"", r#""60s" or "60ms""#),
+    );
     row(r#"{"id":"x","delay":""}"#, ("delay", "\"\"", DURATION));
     row(r#"{"id":"x","delay":"1m1h"}"#, ("delay", "\"1m1h\"", "falling"));
     row(r#"{"id":"x","delay":"1.5h"}"#, ("delay", "\"1.5h\"", DURATION));
@@ -210,8 +229,12 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
         ("destination.http.timeout", "\"11m\"", "from 100ms to 10m"),
     );
     http(
-        r#""url":"http://a/","timeout":99"#,
+        r#""url":"http://a/","timeout":"99ms""#,
         ("destination.http.timeout", "\"99ms\"", "from 100ms to 10m"),
+    );
+    http(
+        r#""url":"http://a/","timeout":30"#,
+        ("destination.http.timeout", "\"30\"", r#""30s" or "30ms""#),
     );
     http(
         r#""url":"http://a/","headers":{"host":"b"}"#,
@@ -239,6 +262,8 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     retry(r#"{"jitter":1.1}"#, ("retry.jitter", "\"1.1\"", "from 0 to 1"));
     retry(r#"{"schedule":[]}"#, ("retry.schedule", "\"0 entries\"", "1 to 100 waits"));
     retry(r#"{"schedule":["1s","x"]}"#, ("retry.schedule[1]", "\"x\"", DURATION));
+    retry(r#"{"schedule":["1s",60]}"#, ("retry.schedule[1]", "\"60\"", r#""60s" or "60ms""#));
+    retry(r#"{"min_backoff":5}"#, ("retry.min_backoff", "\"5\"", r#""5s" or "5ms""#));
     retry(r#"{"schedule":["31d"]}"#, ("retry.schedule[0]", "\"31d\"", "from 0s to 30d"));
     retry(r#"{"schedule":["1s"],"jitter":0}"#, ("retry.schedule", "", "left out where"));
 

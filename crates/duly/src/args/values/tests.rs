@@ -3,7 +3,9 @@ use super::*;
 #[test]
 fn times_are_rfc_3339_or_unix_milliseconds() {
     for (text, unix_ms) in [
-        ("0", Some(0)),
+        ("0", None),
+        ("1893456000", None),
+        ("100000000000", Some(100_000_000_000)),
         ("1893456000000", Some(1_893_456_000_000)),
         ("2030-01-01T00:00:00Z", Some(1_893_456_000_000)),
         ("2030-01-01T01:00:00.0001+01:00", Some(1_893_456_000_001)),
@@ -17,10 +19,12 @@ fn times_are_rfc_3339_or_unix_milliseconds() {
 }
 
 #[test]
-fn durations_are_text_or_milliseconds() {
+fn p12_durations_have_a_unit() {
     for (text, ms) in [
         ("0", Some(0)),
-        ("250", Some(250)),
+        ("250", None),
+        ("250ms", Some(250)),
+        ("+250", None),
         ("2h30m", Some(9_000_000)),
         ("30m2h", None),
         ("-5s", None),
@@ -29,6 +33,10 @@ fn durations_are_text_or_milliseconds() {
     ] {
         assert_eq!(duration(text).ok().map(Millis::ms), ms, "{text}");
     }
+    assert_eq!(
+        duration("30").expect_err("it has no unit"),
+        "it must be a duration with a unit: \"30s\" or \"30ms\""
+    );
 }
 
 #[test]
