@@ -26,6 +26,17 @@ const REFUSED: [&str; 13] = [
 /// Prefixes that Duly itself owns.
 const REFUSED_PREFIXES: [&str; 3] = ["ce-", "webhook-", "duly-"];
 
+/// Names by which proxies say for whom they send (RFC 7239, and what was there before it).
+const FORWARDED: [&str; 2] = ["forwarded", "x-real-ip"];
+/// How further such names begin.
+const FORWARDED_PREFIX: &str = "x-forwarded-";
+
+/// Returns `true` if the header with this lower-case name says for whom a request is sent. Receivers
+/// believe it of Duly as of a proxy, so no caller may choose it.
+pub fn is_forwarded(name: &str) -> bool {
+    FORWARDED.contains(&name) || name.starts_with(FORWARDED_PREFIX)
+}
+
 /// Names whose values are shown. Any other header may hold a credential, whatever its name.
 const SHOWN: [&str; 17] = [
     "accept",
@@ -118,6 +129,11 @@ fn check_name(name: &str) -> Result<String, Invalid> {
         ));
     }
     let name = name.to_ascii_lowercase();
+    if is_forwarded(&name) {
+        let allowed = "a header of your own: forwarded, x-forwarded-* and x-real-ip say for whom a \
+                       proxy sends, and receivers would believe them";
+        return Err(Invalid::new("", name, allowed));
+    }
     let ours = REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     if ours || REFUSED.contains(&name.as_str()) {
         let allowed = "a header of your own: ce-*, webhook-*, duly-*, hop-by-hop headers, host, \

@@ -49,6 +49,7 @@ pub(crate) mod settle;
 mod taken;
 pub(crate) mod timers;
 pub(crate) mod trace;
+mod unread;
 
 pub use app::{App, ImplicitNamespaces, Limits, Parts};
 pub use backup::Backups;

@@ -26,8 +26,15 @@ fn refused_names() {
         "Connection",
         "content-length",
         "transfer-encoding",
+        "Forwarded",
+        "X-Forwarded-For",
+        "x-forwarded-anything",
+        "X-Real-IP",
     ] {
         assert!(one(name, "v").is_err(), "{name}");
+    }
+    for name in ["x-forwarded", "forwarded-for", "x-real-ips"] {
+        assert!(one(name, "v").is_ok(), "{name}");
     }
 }
 

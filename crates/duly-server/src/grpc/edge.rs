@@ -21,7 +21,7 @@ use super::{
     status::{of_library, too_late},
 };
 use crate::{
-    http::{App, Made, Problem, Taken, budget::Budget},
+    http::{App, Made, Problem, Taken, body::check_content_encoding, budget::Budget},
     telemetry::UNMATCHED,
 };
 
@@ -34,6 +34,7 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     let checked = app
         .guard()
         .check(request.uri(), request.headers())
+        .and_then(|()| check_content_encoding(request.headers()))
         .and_then(|()| method.ok_or_else(|| unknown(request.uri())))
         .and_then(|method| {
             method.made.check_room(&app)?;

@@ -13,7 +13,10 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use duly_core::{Code, Millis, error_code::Retry};
-use http::{HeaderMap, header::CONTENT_TYPE};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
@@ -235,6 +238,31 @@ fn too_large(bytes_max: usize, key: &str) -> Problem {
         format!("the body must be {allowed}: split the request, or raise {key}"),
     )
     .at("body", None, &allowed)
+}
+
+/// Refuses a body that is coded: nothing here decodes one, and its bytes mean something else.
+///
+/// # Errors
+/// When a coding other than `identity` is named.
+pub(crate) fn check_content_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_plain = |value: &HeaderValue| {
+        let codings = value.to_str().unwrap_or("unreadable").split(',').map(str::trim);
+        codings
+            .into_iter()
+            .all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case("identity"))
+    };
+    let Some(value) = headers.get_all(CONTENT_ENCODING).iter().find(|value| !is_plain(value))
+    else {
+        return Ok(());
+    };
+    let seen = duly_core::invalid::shorten(&String::from_utf8_lossy(value.as_bytes()));
+    let allowed = "left out: this server reads bodies as they are";
+    let detail = format!("content-encoding must be {allowed}; got {seen}");
+    Err(Problem::new(Code::UnsupportedMediaType, detail).at(
+        "content-encoding",
+        Some(seen),
+        allowed,
+    ))
 }
 
 /// Refuses every content type but these, so that no web page can send a body without asking first.

@@ -16,13 +16,14 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     App, Problem, Taken, backup,
+    body::check_content_encoding,
     budget::{self, IsCounted},
     cors::Cors,
     described::Described,
     front::Door,
     health, lease,
     query::Query,
-    repair,
+    repair, unread,
 };
 use crate::{telemetry::UNMATCHED, wire::firing::LEASE_WAIT_MAX};
 
@@ -37,6 +38,7 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
     let checked = app
         .guard()
         .check_request(&request)
+        .and_then(|()| check_content_encoding(request.headers()))
         .and_then(|()| check_query(route, request.method(), request.uri()));
     let cors = Cors::of(app.guard(), request.headers());
     let asked = cors.preflight(route, request.method(), request.headers());
@@ -48,13 +50,21 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
         Some(Door::Main) | None => Made::by(route, request.method()),
     };
     let checked = checked.and_then(|()| made.check_room(&app));
+    let (request, unread) = unread::watch(request);
     let response = match (checked, asked) {
-        (Ok(()), Some(answer)) => answer,
         (Ok(()), None) => guarded(time_for(&app, route), route, request, next).await,
-        (Err(problem), _) => problem.into_response(),
+        (Ok(()), Some(answer)) => {
+            drop(request);
+            answer
+        }
+        (Err(problem), _) => {
+            drop(request);
+            problem.into_response()
+        }
     };
     let mut response = counted(&app, response, made);
     cors.write_to(&mut response);
+    unread.settle(&mut response).await;
     app.routes().record(route, response.status(), started.elapsed());
     match taken.zip(under_way) {
         Some((taken, call)) => taken.watch(response, call),

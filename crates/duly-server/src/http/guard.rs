@@ -4,13 +4,17 @@
 //! makes its own name resolve to `127.0.0.1` is given away by `Host`. Both are checked on every
 //! request.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use axum::extract::Request;
 use duly_core::{Code, invalid::shorten};
 use http::{HeaderMap, Uri, Version, header::HOST, header::ORIGIN};
 
 use super::{PROBES, Problem};
+
+/// Allowed values of `Host`, for messages.
+const HOSTS_ALLOWED: &str = "localhost, a loopback address, the address the server listens on, or \
+                             one of server.allowed_hosts";
 
 /// What `Host` and `Origin` are compared with.
 #[derive(Debug, Clone)]
@@ -63,23 +67,36 @@ impl Guard {
 
     /// Answers the host and port that the caller named.
     fn check_host<'r>(&self, uri: &'r Uri, headers: &'r HeaderMap) -> Result<&'r str, Problem> {
-        let allowed = "localhost, a loopback address, the address the server listens on, or one \
-                       of server.allowed_hosts";
-        let named = match headers.get(HOST) {
-            Some(value) => value.to_str().ok(),
-            None => uri.authority().map(http::uri::Authority::as_str),
-        };
-        let Some(authority) = named else {
+        let mut hosts = headers.get_all(HOST).iter();
+        let header = hosts.next().map(|value| value.to_str().unwrap_or_default());
+        if hosts.next().is_some() {
+            // Which one counts is a matter of taste, and a proxy in front may have another one.
+            let detail = "a request names its host once: send one 'host' header";
+            return Err(Problem::new(Code::InvalidArgument, detail).at("host", None, "given once"));
+        }
+        // A target in absolute form names a host of its own, and HTTP/2 has a field for it.
+        let target = uri.authority().map(http::uri::Authority::as_str);
+        let mut named = header.into_iter().chain(target);
+        if let Some(refused) = named.find(|authority| !self.allows_host(authority)) {
+            return Err(refuse("host", refused, HOSTS_ALLOWED));
+        }
+        header.or(target).ok_or_else(|| {
             let detail =
                 "a request must name its host: send a header such as 'host: localhost:3859'";
-            return Err(Problem::new(Code::InvalidArgument, detail).at("host", None, allowed));
-        };
-        let host = without_port(authority);
+            Problem::new(Code::InvalidArgument, detail).at("host", None, HOSTS_ALLOWED)
+        })
+    }
+
+    fn allows_host(&self, authority: &str) -> bool {
         let by_address = |address: IpAddr| address.is_loopback() || address == self.listen;
-        let is_allowed = host.eq_ignore_ascii_case("localhost")
-            || host.parse().is_ok_and(by_address)
-            || self.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host));
-        if is_allowed { Ok(authority) } else { Err(refuse("host", authority, allowed)) }
+        match host_of(authority) {
+            Some(Host::Address(address)) => by_address(address),
+            Some(Host::Name(name)) => {
+                name.eq_ignore_ascii_case("localhost")
+                    || self.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
+            }
+            None => false,
+        }
     }
 }
 
@@ -92,15 +109,26 @@ fn refuse(header: &str, seen: &str, allowed: &str) -> Problem {
     )
 }
 
-/// The host of `host:port`, without the brackets of an IPv6 address.
-fn without_port(authority: &str) -> &str {
+/// The host that a request names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Host<'a> {
+    Address(IpAddr),
+    Name(&'a str),
+}
+
+/// Reads `host` or `host:port` (RFC 9110, 7.2): an IPv6 address in brackets, an IPv4 address, or a
+/// name. `None` where there is more to it.
+fn host_of(authority: &str) -> Option<Host<'_>> {
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(rest) = authority.strip_prefix('[') {
-        return rest.split(']').next().unwrap_or(rest);
+        let (address, rest) = rest.split_once(']')?;
+        let address: Ipv6Addr = address.parse().ok()?;
+        let is_whole = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
+        return is_whole.then_some(Host::Address(address.into()));
     }
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
-        _ => authority,
-    }
+    let (host, port) = authority.split_once(':').unwrap_or((authority, ""));
+    let host = host.parse::<Ipv4Addr>().map_or(Host::Name(host), |ip| Host::Address(ip.into()));
+    is_port(port).then_some(host)
 }
 
 #[cfg(test)]
@@ -140,10 +168,48 @@ mod tests {
         ] {
             assert_eq!(check(Some(host), None), Ok(()), "{host}");
         }
-        for host in ["evil.example", "localhost.evil.example", "10.0.0.1", "", "[::2]"] {
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "10.0.0.1",
+            "",
+            "[::2]",
+            "[127.0.0.1]evil",
+            "[127.0.0.1]",
+            "[::1]evil",
+            "[::1]:80evil",
+            "[::1",
+            "::1",
+            "localhost:80evil",
+            "localhost:80:80",
+            "evil@localhost",
+            "localhost@evil",
+            "localhost,evil",
+        ] {
             assert_eq!(check(Some(host), None), denied, "{host}");
         }
         assert_eq!(check(None, None), Err(Code::InvalidArgument));
+    }
+
+    #[test]
+    fn a_request_names_its_host_once() {
+        let check = |uri: &'static str, hosts: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, host.parse().unwrap());
+            }
+            let checked = guard().check(&Uri::from_static(uri), &headers);
+            checked.map_err(|problem| problem.code())
+        };
+        let (twice, denied) = (Err(Code::InvalidArgument), Err(Code::PermissionDenied));
+        assert_eq!(check("/", &["localhost"]), Ok(()));
+        for hosts in [["localhost", "localhost"], ["localhost", "evil"], ["evil", "localhost"]] {
+            assert_eq!(check("/", &hosts), twice, "{hosts:?}");
+        }
+        assert_eq!(check("http://localhost/", &[]), Ok(()));
+        assert_eq!(check("http://localhost/", &["localhost:80"]), Ok(()));
+        assert_eq!(check("http://evil/", &["localhost"]), denied);
+        assert_eq!(check("http://localhost/", &["evil"]), denied);
     }
 
     #[test]

@@ -15,7 +15,9 @@ use axum::{
 use duly_core::{Code, Millis, error_code::Retry};
 use tokio::sync::watch;
 
-use super::{Guard, Problem, answer::Answer, cors::Cors, elsewhere, health, metrics, openapi};
+use super::{
+    Guard, Problem, answer::Answer, cors::Cors, elsewhere, health, metrics, openapi, unread,
+};
 use crate::{telemetry::Metrics, wire::health::RecoveryOut};
 
 /// When a call may be tried again.
@@ -67,11 +69,17 @@ pub(crate) fn router(opening: Opening) -> Router {
 
 async fn guarded(State(opening): State<Opening>, request: Request, next: Next) -> Response {
     let cors = Cors::of(&opening.guard, request.headers());
-    let mut answer = match opening.guard.check_request(&request) {
+    let checked = opening.guard.check_request(&request);
+    let (request, unread) = unread::watch(request);
+    let mut answer = match checked {
         Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+        Err(problem) => {
+            drop(request);
+            problem.into_response()
+        }
     };
     cors.write_to(&mut answer);
+    unread.settle(&mut answer).await;
     answer
 }
 

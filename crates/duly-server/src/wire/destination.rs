@@ -64,6 +64,14 @@ pub struct HttpIn {
 }
 
 impl DestinationIn {
+    /// Removes the same as [`Headers::without_forwarded`].
+    pub(super) fn without_forwarded(mut self) -> Self {
+        if let Some(http) = &mut self.http {
+            http.headers = http.headers.take().map(Headers::without_forwarded);
+        }
+        self
+    }
+
     /// Checks it; the error names the field below `field`.
     ///
     /// # Errors

@@ -14,6 +14,13 @@ use serde::{
 pub struct Headers(pub(super) Vec<(String, String)>);
 
 impl Headers {
+    /// Removes what callers may not choose any more and a delivery leaves out, from a timer of another
+    /// server: an export that was made before is taken.
+    pub(super) fn without_forwarded(mut self) -> Self {
+        self.0.retain(|(name, _)| !headers::is_forwarded(&name.to_ascii_lowercase()));
+        self
+    }
+
     /// Checks them; the error names the header below `field`.
     ///
     /// # Errors

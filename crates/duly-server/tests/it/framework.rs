@@ -50,6 +50,63 @@ async fn only_json_is_read() {
 }
 
 #[tokio::test]
+async fn a_coded_body_is_refused_and_not_read_as_it_is() {
+    let bench = Bench::new();
+    let call = |encodings: &[&str]| {
+        let mut request = plain("POST", TIMERS).header("content-type", "application/json");
+        for encoding in encodings {
+            request = request.header("content-encoding", *encoding);
+        }
+        bench.send(request.body(Body::from(r#"{"id":"t","delay":"1h"}"#)).unwrap())
+    };
+    for encodings in [
+        &["gzip"][..],
+        &["GZIP"],
+        &["br"],
+        &["identity, deflate"],
+        &["identity", "gzip"],
+        &["unheard-of"],
+    ] {
+        let answer = call(encodings).await;
+        assert_eq!(answer.status, 415, "{encodings:?}");
+        assert_eq!(answer.problem("unsupported_media_type")["field"], "content-encoding");
+    }
+    assert!(!bench.get("/v1/namespaces").await.text.contains("\"a\""));
+    for encodings in [&["identity"][..], &["Identity, identity"], &[""], &[]] {
+        assert!(call(encodings).await.status.is_success(), "{encodings:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_before_the_body_was_read_says_that_the_connection_closes() {
+    let bench = Bench::new();
+    for (method, path, name, value, status, closes) in [
+        ("POST", TIMERS, "accept", "*/*", 201, false),
+        ("POST", TIMERS, "origin", "http://evil", 403, true),
+        ("POST", TIMERS, "content-encoding", "gzip", 415, true),
+        ("POST", "/v1/namespaces/-/timers", "accept", "*/*", 400, true),
+        ("POST", "/v1/namespaces/a/settle", "accept", "*/*", 400, false),
+        ("POST", "/nothing", "accept", "*/*", 404, true),
+        ("PUT", TIMERS, "accept", "*/*", 405, true),
+        ("GET", "/healthz", "accept", "*/*", 200, true),
+    ] {
+        let text = r#"{"delay":"1h"}"#;
+        let parts = futures::stream::iter([Ok::<_, std::convert::Infallible>(text)]);
+        for (body, closes) in [(Body::from_stream(parts), closes), (Body::from(text), false)] {
+            let request = plain(method, path).header("content-type", "application/json");
+            let answer = bench.send(request.header(name, value).body(body).unwrap()).await;
+            let said = answer.headers.get("connection").is_some_and(|it| it == "close");
+            assert_eq!((answer.status.as_u16(), said), (status, closes), "{method} {path} {name}");
+        }
+    }
+    let answer = bench.schedule(&"x".repeat(32 * 1024 * 1024 + 1)).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.headers["connection"].as_bytes()),
+        (413, &b"close"[..])
+    );
+}
+
+#[tokio::test]
 async fn a_method_that_is_not_there_names_those_that_are() {
     let bench = Bench::new();
     for (method, path, allow) in [

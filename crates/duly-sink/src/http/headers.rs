@@ -2,13 +2,14 @@
 //!
 //! The timer's win over the destination's of the same name; nothing wins over ours (S3), except
 //! that a content type given by the timer or the destination replaces the one that follows from the
-//! form of the payload. Values go through `HeaderValue`, which takes no line break, so no value can
+//! form of the payload. Names by which proxies say for whom they send are left out: no caller may choose
+//! them now, but timers that were taken before may have them. Values go through `HeaderValue`, which takes no line break, so no value can
 //! start a header of its own.
 
 use std::fmt::Write as _;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
-use duly_core::Timestamp;
+use duly_core::{Timestamp, headers::is_forwarded};
 
 use super::signature;
 use crate::Envelope;
@@ -24,13 +25,11 @@ pub(super) fn of(envelope: &Envelope, now: Timestamp) -> Result<HeaderMap, Strin
     let mut map =
         HeaderMap::with_capacity(envelope.destination.headers.len() + envelope.headers.len() + 12);
     let timer_has = |name: &str| envelope.headers.get(name).is_some();
-    for (name, value) in envelope.destination.headers.iter() {
-        if !timer_has(name) {
+    let of_destination = envelope.destination.headers.iter().filter(|(name, _)| !timer_has(name));
+    for (name, value) in of_destination.chain(envelope.headers.iter()) {
+        if !is_forwarded(name) {
             put(&mut map, name, value)?;
         }
-    }
-    for (name, value) in envelope.headers.iter() {
-        put(&mut map, name, value)?;
     }
     if let Some(payload) = &envelope.payload
         && !map.contains_key(CONTENT_TYPE)

@@ -204,6 +204,19 @@ fn p3_a_firing_under_a_lease_travels_as_one_whose_attempt_is_not_known() {
 }
 
 #[test]
+fn headers_that_callers_could_choose_once_do_not_stop_an_import() {
+    let mut body: Value =
+        serde_json::from_slice(&text(&view(plain(), State::Scheduled))).expect("JSON");
+    let once = json!({"X-Forwarded-For": "127.0.0.1", "forwarded": "for=x", "x-own": "a"});
+    body["headers"] = once.clone();
+    body["destination"] = json!({"http": {"url": "http://a/", "headers": once}});
+    let came = taken(body.to_string().as_bytes());
+    assert_eq!(came.headers.iter().collect::<Vec<_>>(), [("x-own", "a")]);
+    let Some(duly_core::Destination::Http(http)) = came.destination else { panic!("a webhook") };
+    assert_eq!(http.headers.iter().collect::<Vec<_>>(), [("x-own", "a")]);
+}
+
+#[test]
 fn what_contradicts_itself_is_refused_with_its_field() {
     let good: Value =
         serde_json::from_slice(&text(&view(plain(), State::Scheduled))).expect("JSON");

@@ -142,6 +142,13 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
         let seen: &'static str = Box::leak(seen.into_boxed_str());
         row(&body, (field, seen, "a header of your own"));
     }
+    for name in ["Forwarded", "X-Forwarded-For", "x-forwarded-proto", "X-Real-IP"] {
+        let body = format!(r#"{{"id":"x","delay":0,"headers":{{"{name}":"1"}}}}"#);
+        let field: &'static str = Box::leak(format!("headers.{name}").into_boxed_str());
+        let seen = format!("\"{}\"", name.to_ascii_lowercase());
+        let seen: &'static str = Box::leak(seen.into_boxed_str());
+        row(&body, (field, seen, "receivers would believe them"));
+    }
     let many: Vec<String> = (0..65).map(|i| format!("\"h{i}\":\"v\"")).collect();
     row(
         &format!(r#"{{"id":"x","delay":0,"headers":{{{}}}}}"#, many.join(",")),

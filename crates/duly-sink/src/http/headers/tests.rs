@@ -100,6 +100,23 @@ fn s3_what_is_ours_wins() {
 }
 
 #[test]
+fn s3_no_caller_says_for_whom_a_delivery_is_sent() {
+    let mut envelope = envelope();
+    let names = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "x-own"];
+    // As they were stored before such names were refused.
+    let stored = |names: &[&str]| {
+        Headers::from_stored(
+            names.iter().map(|&n| (n.to_owned(), "127.0.0.1".to_owned())).collect(),
+        )
+    };
+    envelope.destination.headers = stored(&names[..2]);
+    envelope.headers = stored(&names[2..]);
+    let map = of(&envelope, now()).unwrap();
+    let sent: Vec<_> = names.into_iter().filter(|name| map.contains_key(*name)).collect();
+    assert_eq!(sent, ["x-own"]);
+}
+
+#[test]
 fn a_line_break_can_start_no_header() {
     // Headers of timers and destinations are checked when they are made.
     for value in ["a\r\nx-evil: 1", "a\nb", "a\0b"] {

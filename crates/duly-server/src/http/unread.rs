@@ -1,0 +1,215 @@
+//! Says `connection: close` in an answer that is made before the request was read to its end.
+//!
+//! HTTP/1.1 cannot skip the rest of a body: it is read, or the connection is closed behind the answer. A
+//! caller that is not told sends its next request into a connection that is going away, and does not
+//! learn whether that was carried out (RFC 9112, 9.3 and 9.6). What is known to be short is read and
+//! dropped, so that a refusal costs no connection. A stream of lines is answered while it is read, and
+//! says nothing. HTTP/2 resets the one stream and goes on.
+//!
+//! Called by the layers in front of the handlers, for every answer.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::{body::Body, extract::Request, response::Response};
+use bytes::Bytes;
+use http::{
+    HeaderValue, Version,
+    header::{CONNECTION, EXPECT},
+};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+/// Bytes of a body that are read and dropped behind a refusal.
+const DROPPED_BYTES_MAX: u64 = 64 * 1024;
+/// Time for that: they are on their way.
+const DROPPED_WITHIN: Duration = Duration::from_secs(1);
+
+/// The rest of the body of one request when it is answered.
+pub(super) struct Unread(Option<Arc<Mutex<Left>>>);
+
+#[derive(Default)]
+enum Left {
+    /// It is being read, or was read to its end.
+    #[default]
+    Nothing,
+    /// This, which its reader has dropped.
+    Rest(Body),
+    /// A body that its sender keeps back until it is asked for.
+    Unsent,
+}
+
+/// Watches how far the body of a request is read.
+pub(super) fn watch(request: Request) -> (Request, Unread) {
+    if request.version() >= Version::HTTP_2 || request.body().is_end_stream() {
+        return (request, Unread(None));
+    }
+    let left = Arc::new(Mutex::new(Left::Nothing));
+    let unread = Unread(Some(Arc::clone(&left)));
+    let waits = request.headers().contains_key(EXPECT);
+    (request.map(|inner| Body::new(Watched { inner, ended: false, waits, left })), unread)
+}
+
+impl Unread {
+    /// Reads a short rest of the body, or adds the header to the answer.
+    pub(super) async fn settle(self, answer: &mut Response) {
+        let left = self.0.map(|left| std::mem::take(&mut *left.lock())).unwrap_or_default();
+        let is_read = match left {
+            Left::Nothing => true,
+            Left::Rest(rest) => is_dropped(rest).await,
+            Left::Unsent => false,
+        };
+        if !is_read {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+}
+
+/// Reads a body to its end if it is known to be short.
+async fn is_dropped(mut body: Body) -> bool {
+    if body.size_hint().upper().is_none_or(|bytes| bytes > DROPPED_BYTES_MAX) {
+        return false;
+    }
+    let read = async {
+        while let Some(frame) = body.frame().await {
+            if frame.is_err() {
+                return false;
+            }
+        }
+        true
+    };
+    timeout(DROPPED_WITHIN, read).await.unwrap_or(false)
+}
+
+/// A body that leaves what is unread of it.
+struct Watched {
+    inner: Body,
+    ended: bool,
+    /// Its sender waits to be asked for it.
+    waits: bool,
+    left: Arc<Mutex<Left>>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if !self.is_end_stream() {
+            let rest = std::mem::take(&mut self.inner);
+            *self.left.lock() = if self.waits { Left::Unsent } else { Left::Rest(rest) };
+        }
+    }
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
+        self.ended |= frame.is_none();
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended || self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn closes(unread: Unread) -> bool {
+        let mut answer = Response::new(Body::empty());
+        unread.settle(&mut answer).await;
+        answer.headers().get(CONNECTION).is_some_and(|value| value == "close")
+    }
+
+    fn in_parts() -> Body {
+        Body::from_stream(futures::stream::iter(["a", "b"].map(Ok::<_, axum::Error>)))
+    }
+
+    fn of_length(bytes: u64) -> Body {
+        Body::from(vec![b'x'; usize::try_from(bytes).expect("it is short")])
+    }
+
+    #[tokio::test]
+    async fn an_answer_before_the_end_of_the_request_closes_the_connection() {
+        for body in [in_parts(), of_length(DROPPED_BYTES_MAX + 1)] {
+            let (asked, unread) = watch(Request::new(body));
+            drop(asked);
+            assert!(closes(unread).await);
+        }
+        let (mut asked, unread) = watch(Request::new(in_parts()));
+        asked.body_mut().frame().await.expect("a part").expect("read");
+        drop(asked);
+        assert!(closes(unread).await, "one part of two was read");
+
+        let waits = Request::builder().header(EXPECT, "100-continue").body(of_length(1));
+        let (asked, unread) = watch(waits.expect("a request"));
+        drop(asked);
+        assert!(closes(unread).await, "its body would be asked for only to be dropped");
+    }
+
+    #[tokio::test]
+    async fn an_answer_behind_the_whole_request_keeps_the_connection() {
+        let (asked, unread) = watch(Request::new(in_parts()));
+        asked.into_body().collect().await.expect("read");
+        assert!(!closes(unread).await);
+
+        let (asked, unread) = watch(Request::new(Body::empty()));
+        drop(asked);
+        assert!(!closes(unread).await, "there was nothing to read");
+
+        let (asked, unread) = watch(Request::new(of_length(DROPPED_BYTES_MAX)));
+        drop(asked);
+        assert!(!closes(unread).await, "it is short");
+
+        let (asked, unread) = watch(Request::new(in_parts()));
+        assert!(!closes(unread).await, "it is still being read");
+        drop(asked);
+
+        let mut asked = Request::new(in_parts());
+        *asked.version_mut() = Version::HTTP_2;
+        let (asked, unread) = watch(asked);
+        drop(asked);
+        assert!(!closes(unread).await, "HTTP/2 has no such header");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_rest_that_does_not_come_is_not_waited_for() {
+        struct Silent;
+
+        impl HttpBody for Silent {
+            type Data = Bytes;
+            type Error = axum::Error;
+
+            fn poll_frame(
+                self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+            ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+                Poll::Pending
+            }
+
+            fn size_hint(&self) -> SizeHint {
+                SizeHint::with_exact(1)
+            }
+        }
+
+        let (asked, unread) = watch(Request::new(Body::new(Silent)));
+        drop(asked);
+        assert!(closes(unread).await);
+    }
+}
