@@ -37,6 +37,10 @@ pub fn is_forwarded(name: &str) -> bool {
     FORWARDED.contains(&name) || name.starts_with(FORWARDED_PREFIX)
 }
 
+/// Header of every delivery, by which a server knows a call that is one: callers cannot set it, and
+/// no call of the API may have it (as `CDN-Loop` does it, RFC 8586).
+pub const LOOP: &str = "duly-loop";
+
 /// Names whose values are shown. Any other header may hold a credential, whatever its name.
 const SHOWN: [&str; 17] = [
     "accept",

@@ -145,7 +145,8 @@ async fn start_on(
     let admin = admin.map(|admin| (admin, admin_front.clone()));
     let serving = Serving::start((listener, front.clone()), admin, settings, metrics.clone());
     let serving = Listening(Some(serving));
-    let parted = open_and_run(&config, listen, waiting, opener, metrics).await?;
+    let listens = (listen, admin_listen);
+    let parted = open_and_run(&config, listens, waiting, opener, metrics).await?;
     let Parted { app, node, store, report } = parted;
     let report = StartReport { admin_listen, ..report };
     admin_front.open(probes(admin_router(app.clone())));
@@ -180,13 +181,13 @@ struct Parted {
 
 async fn open_and_run(
     config: &Config,
-    listen: SocketAddr,
+    (listen, admin_listen): (SocketAddr, Option<SocketAddr>),
     waiting: watch::Sender<Awaited>,
     opener: Opener,
     metrics: Metrics,
 ) -> Result<Parted, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let options = options::sink_options(config, listen)?;
+    let options = options::sink_options(config, listen, admin_listen)?;
     let addresses = options.addresses.clone();
     let sink = HttpSink::new(options, Arc::clone(&clock))?;
     let began = Instant::now();

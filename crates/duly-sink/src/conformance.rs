@@ -126,6 +126,7 @@ pub async fn s3_names_are_always_there(receiver: &dyn Receiver) {
         ("ce-type", "duly.timer.fired"),
         ("ce-source", "/namespaces/conformance"),
         ("ce-subject", "timer%201"),
+        ("duly-loop", "duly"),
         ("duly-attempt", "2"),
         ("duly-due-at", "2023-11-14T22:13:20.000Z"),
     ] {

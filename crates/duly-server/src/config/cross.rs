@@ -33,11 +33,16 @@ struct Check {
 
 const URL: &str = "store.url";
 
-const CHECKS: [Check; 21] = [
+const CHECKS: [Check; 22] = [
     Check { key: "store.segment_bytes", other: "store.segment_bytes", check: pages },
     Check { key: "store.backup_dir", other: "store.data", check: outside },
     Check { key: "server.body_bytes_max", other: "server.bodies_bytes_max", check: fits },
     Check { key: WAITERS, other: CONNECTIONS, check: leaves_connections },
+    Check {
+        key: "delivery.allow_loopback",
+        other: "server.allowed_hosts",
+        check: not_behind_proxy,
+    },
     Check {
         key: "webhook.client_certificate_file",
         other: "webhook.client_key_file",
@@ -107,6 +112,21 @@ fn leaves_connections(values: &Values, check: &Check) -> Option<Wrong> {
         allowed: format!(
             "at most {room}, three quarters of {}, which is {connections}: calls that wait must \
              leave connections for everything else",
+            check.other
+        ),
+    })
+}
+
+/// Loopback is closed to webhooks where a proxy in front lets others call.
+fn not_behind_proxy(values: &Values, check: &Check) -> Option<Wrong> {
+    let is_always = matches!(value(values, check.key), Some(Value::Word(word)) if word == "always");
+    let has_hosts =
+        matches!(value(values, check.other), Some(Value::Texts(hosts)) if !hosts.is_empty());
+    (is_always && has_hosts).then(|| Wrong {
+        seen: "\"always\"".to_owned(),
+        allowed: format!(
+            "\"auto\" or \"never\" where {} is set; for receivers on this machine name their \
+             addresses in delivery.allow_networks",
             check.other
         ),
     })

@@ -81,7 +81,7 @@ pub const KEYS: &[Key] = &[
         name: "server.allowed_hosts",
         kind: Kind::Hosts,
         default: "",
-        doc: "Further names that the `Host` of a request may have, without port. `localhost`, loopback addresses and the listen address are always allowed.",
+        doc: "Further names that the `Host` of a request may have, without port. `localhost`, loopback addresses and the listen address are always allowed. Where it is set, webhooks do not go to loopback addresses.",
     },
     Key {
         name: "server.allowed_origins",
@@ -264,7 +264,7 @@ pub const KEYS: &[Key] = &[
         name: "delivery.allow_loopback",
         kind: Kind::Choice(&["auto", "always", "never"]),
         default: "auto",
-        doc: "Whether webhooks may go to loopback addresses; `auto`: while the server itself listens on loopback.",
+        doc: "Whether webhooks may go to loopback addresses; `auto`: while the server itself listens on loopback and `server.allowed_hosts` is empty. With `server.allowed_hosts` set, which is for a proxy in front, `always` is refused: name single addresses in `delivery.allow_networks` if receivers are on this machine. Where the server itself listens is never a target.",
     },
     Key {
         name: "delivery.allow_networks",

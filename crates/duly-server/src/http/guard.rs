@@ -1,13 +1,16 @@
-//! Who may call: no web page may drive a server on the reader's own machine.
+//! Who may call: no web page may drive a server on the reader's own machine, and no webhook one.
 //!
 //! A page's script can send requests to `127.0.0.1`, but its `Origin` gives it away; a page that
 //! makes its own name resolve to `127.0.0.1` is given away by `Host`. Both are checked on every
 //! request.
+//!
+//! A delivery that comes back as a call, through whatever proxy, is told by the header that Duly alone
+//! sets: a caller could schedule it otherwise and have Duly call its own interface (as RFC 8586 does it).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use axum::extract::Request;
-use duly_core::{Code, invalid::shorten};
+use duly_core::{Code, headers::LOOP, invalid::shorten};
 use http::{HeaderMap, Uri, Version, header::HOST, header::ORIGIN};
 
 use super::{PROBES, Problem};
@@ -44,6 +47,9 @@ impl Guard {
 
     /// Lets a request through, or says why not.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+        if headers.contains_key(LOOP) {
+            return Err(looped());
+        }
         let authority = self.check_host(uri, headers)?;
         let Some(origin) = headers.get(ORIGIN) else {
             return Ok(());
@@ -98,6 +104,16 @@ impl Guard {
             None => false,
         }
     }
+}
+
+/// Refuses a delivery of Duly that came back as a call.
+fn looped() -> Problem {
+    let allowed = "left out: every delivery of Duly has it, and a delivery must not call Duly";
+    let detail = format!(
+        "{LOOP} must be {allowed}. Point the webhook at a receiver of its own; a receiver that calls \
+         Duly does not pass the headers of a delivery on"
+    );
+    Problem::new(Code::PermissionDenied, detail).at(LOOP, None, allowed)
 }
 
 fn refuse(header: &str, seen: &str, allowed: &str) -> Problem {
@@ -210,6 +226,22 @@ mod tests {
         assert_eq!(check("http://localhost/", &["localhost:80"]), Ok(()));
         assert_eq!(check("http://evil/", &["localhost"]), denied);
         assert_eq!(check("http://localhost/", &["evil"]), denied);
+    }
+
+    #[test]
+    fn a_delivery_that_comes_back_is_refused() {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, "localhost".parse().unwrap());
+        let check = |headers: &HeaderMap| guard().check(&Uri::from_static("/"), headers);
+        assert!(check(&headers).is_ok());
+        for value in ["duly", "", "anything"] {
+            headers.insert(LOOP, value.parse().unwrap());
+            let problem = check(&headers).expect_err("refused").into_body();
+            assert_eq!(
+                (problem.code(), problem.field.as_deref()),
+                (Code::PermissionDenied, Some(LOOP))
+            );
+        }
     }
 
     #[test]

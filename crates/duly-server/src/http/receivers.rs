@@ -9,6 +9,7 @@ use duly_core::{
     destination::HttpDestination,
     schedule::{Change, Patch},
 };
+use duly_sink::http::address::Kind;
 use duly_store::{Operation, namespaces::Put};
 use url::{Position, Url};
 
@@ -87,10 +88,11 @@ impl App {
         let url = http.url();
         let field = || format!("{field}.http.url");
         if let Err(refused) = rules.check_url(url) {
-            let allowed = format!(
-                "at a public address, or at one of a network in delivery.allow_networks ({} is {})",
-                refused.address, refused.kind
-            );
+            let place = match refused.kind {
+                Kind::Own => "somewhere else",
+                _ => "at a public address, or at one of a network in delivery.allow_networks",
+            };
+            let allowed = format!("{place} ({} is {})", refused.address, refused.kind);
             return Err(Invalid::new(field(), shown(url), allowed));
         }
         let port = url.port_or_known_default().unwrap_or_default();

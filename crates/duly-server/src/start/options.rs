@@ -40,9 +40,15 @@ pub(super) fn node_options(config: &Config, listen: SocketAddr) -> duly_node::Op
 }
 
 /// Reads the proxy's credentials; what is in the other files is read by the sink.
-pub(super) fn sink_options(config: &Config, listen: SocketAddr) -> Result<Options, StartError> {
+pub(super) fn sink_options(
+    config: &Config,
+    listen: SocketAddr,
+    admin_listen: Option<SocketAddr>,
+) -> Result<Options, StartError> {
+    // Names that a `Host` may have are for a proxy in front, which makes of this machine one that
+    // others call: a webhook to loopback would reach what they do not.
     let allows = match config.delivery.allow_loopback {
-        AllowLoopback::Auto => listen.ip().is_loopback(),
+        AllowLoopback::Auto => listen.ip().is_loopback() && config.server.allowed_hosts.is_empty(),
         AllowLoopback::Always => true,
         AllowLoopback::Never => false,
     };
@@ -53,6 +59,7 @@ pub(super) fn sink_options(config: &Config, listen: SocketAddr) -> Result<Option
             loopback: if allows { Loopback::Allowed } else { Loopback::Refused },
             allow: config.delivery.allow_networks.clone(),
             ports: webhook.allow_ports.clone(),
+            own: std::iter::once(listen).chain(admin_listen).collect(),
         },
         timeouts: Timeouts {
             connect: webhook.connect_timeout,
@@ -111,7 +118,22 @@ mod tests {
         ];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let config = load(&Source { env, ..Source::default() }).expect("a configuration");
-        sink_options(&config, ([127, 0, 0, 1], 0).into())
+        sink_options(&config, ([127, 0, 0, 1], 0).into(), None)
+    }
+
+    #[test]
+    fn s5_loopback_is_allowed_only_while_nothing_stands_in_front() {
+        let policy = |env: &[(&str, &str)]| {
+            let env = env.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+            let config = load(&Source { env, ..Source::default() }).expect("a configuration");
+            let admin = Some(([127, 0, 0, 1], 3860).into());
+            let options = sink_options(&config, ([127, 0, 0, 1], 3859).into(), admin);
+            options.expect("options").addresses
+        };
+        let hosts = ("DULY_SERVER__ALLOWED_HOSTS", "duly.example.com");
+        assert_eq!(policy(&[]).loopback, Loopback::Allowed);
+        assert_eq!(policy(&[hosts]).loopback, Loopback::Refused);
+        assert_eq!(policy(&[]).own, [3859, 3860].map(|port| ([127, 0, 0, 1], port).into()));
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod idempotence;
 mod intact;
 mod limits;
 mod lines;
+mod loops;
 mod moving;
 mod namespaces;
 mod openapi;

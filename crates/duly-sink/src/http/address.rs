@@ -5,10 +5,13 @@
 //! is everything that is not a public unicast address, also when it is wrapped into IPv6 (mapped,
 //! compatible, 6to4, Teredo, NAT64). Hosts written as decimal, octal or hexadecimal numbers are
 //! normalised by the `url` crate before they get here. Ports are free unless some are configured.
+//!
+//! Where the server itself listens is refused whatever is configured: a webhook there would be a call
+//! of the API that nobody made.
 
 use std::{
     fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     ops::RangeInclusive,
 };
 
@@ -34,6 +37,8 @@ pub struct AddressPolicy {
     pub allow: Vec<IpNet>,
     /// Ports that may be reached; every port where none is named.
     pub ports: Vec<RangeInclusive<u16>>,
+    /// Where the server itself listens, which is never reached.
+    pub own: Vec<SocketAddr>,
 }
 
 /// A port that may not be reached.
@@ -49,10 +54,7 @@ pub struct RefusedPort {
 
 /// An address that may not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "address {address} is refused: it is {kind}, and no configured network allows it; use a \
-     public address, or have the operator add its network to delivery.allow_networks"
-)]
+#[error("address {address} is refused: it is {kind}{}", .kind.remedy())]
 pub struct Refused {
     /// The address as it was given or found.
     pub address: IpAddr,
@@ -81,6 +83,21 @@ pub enum Kind {
     Reserved,
     /// An IPv6 form of an IPv4 address that is not public.
     Embedded,
+    /// Where this server itself listens.
+    Own,
+}
+
+impl Kind {
+    /// The end of a sentence that says what to do.
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Own => "; a webhook needs a receiver of its own",
+            _ => {
+                ", and no configured network allows it; use a public address, or have the operator \
+                 add its network to delivery.allow_networks"
+            }
+        }
+    }
 }
 
 impl fmt::Display for Kind {
@@ -95,6 +112,7 @@ impl fmt::Display for Kind {
             Self::Multicast => "multicast or broadcast",
             Self::Reserved => "reserved",
             Self::Embedded => "an IPv6 form of an IPv4 address that is not public",
+            Self::Own => "where this server itself listens",
         })
     }
 }
@@ -119,11 +137,28 @@ impl AddressPolicy {
     /// # Errors
     /// The refused address and what it is.
     pub fn check_url(&self, url: &Url) -> Result<(), Refused> {
-        match url.host() {
-            Some(Host::Ipv4(ip)) => self.check(ip.into()),
-            Some(Host::Ipv6(ip)) => self.check(ip.into()),
-            Some(Host::Domain(_)) | None => Ok(()),
+        let ip = match url.host() {
+            Some(Host::Ipv4(ip)) => IpAddr::from(ip),
+            Some(Host::Ipv6(ip)) => ip.into(),
+            Some(Host::Domain(_)) | None => return Ok(()),
+        };
+        self.check_socket(SocketAddr::new(ip, url.port_or_known_default().unwrap_or_default()))
+    }
+
+    /// Checks one address with its port, which tells the server's own address.
+    ///
+    /// # Errors
+    /// The refused address and what it is.
+    pub fn check_socket(&self, target: SocketAddr) -> Result<(), Refused> {
+        let (ip, port) = (target.ip().to_canonical(), target.port());
+        // A connection to the unspecified address goes to this machine.
+        let is_own = |own: &SocketAddr| {
+            own.port() == port && (own.ip().to_canonical() == ip || ip.is_unspecified())
+        };
+        if self.own.iter().any(is_own) {
+            return Err(Refused { address: target.ip(), kind: Kind::Own });
         }
+        self.check(target.ip())
     }
 
     /// Checks one address.

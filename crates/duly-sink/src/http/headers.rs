@@ -9,13 +9,19 @@
 use std::fmt::Write as _;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
-use duly_core::{Timestamp, headers::is_forwarded};
+use duly_core::{
+    Timestamp,
+    headers::{LOOP, is_forwarded},
+};
 
 use super::signature;
 use crate::Envelope;
 
 /// `ce-type` of every delivery.
 pub(super) const EVENT_TYPE: &str = "duly.timer.fired";
+
+/// Value of [`LOOP`]; the name alone counts.
+const LOOP_VALUE: &str = "duly";
 
 /// All headers of the delivery that `envelope` asks for, sent at `now`.
 ///
@@ -38,6 +44,7 @@ pub(super) fn of(envelope: &Envelope, now: Timestamp) -> Result<HeaderMap, Strin
     }
     cloud_event(&mut map, envelope)?;
     standard_webhook(&mut map, envelope, now)?;
+    put(&mut map, LOOP, LOOP_VALUE)?;
     put(&mut map, "duly-attempt", &envelope.attempt.to_string())?;
     put(&mut map, "duly-due-at", &envelope.due_at.to_string())?;
     // Checked by nobody before: a trace context that is no header value is left out.

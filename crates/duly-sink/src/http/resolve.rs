@@ -135,9 +135,9 @@ impl Names {
         let mut refused = None;
         let mut allowed = Vec::new();
         let found = self.all(asker, name).await.map_err(|reason| reason.to_string())?;
-        for &ip in found.iter() {
-            match policy.check(ip) {
-                Ok(()) => allowed.push(SocketAddr::new(ip, port)),
+        for address in found.iter().map(|&ip| SocketAddr::new(ip, port)) {
+            match policy.check_socket(address) {
+                Ok(()) => allowed.push(address),
                 Err(why) => refused = refused.or(Some(why)),
             }
         }

@@ -183,6 +183,12 @@ fn what_does_not_go_together_is_refused_where_it_was_said() {
          server.bodies_bytes_max, which is 256MiB; got 256MiB",
     );
     check_file(
+        "[server]\nallowed_hosts = [\"duly.example.com\"]\n[delivery]\nallow_loopback = \"always\"",
+        "delivery.allow_loopback (duly.toml:4) must be \"auto\" or \"never\" where \
+         server.allowed_hosts is set; for receivers on this machine name their addresses in \
+         delivery.allow_networks; got \"always\"",
+    );
+    check_file(
         "[webhook]\nproxy_resolves = true",
         "webhook.proxy_resolves (duly.toml:2) must be false, or set together with webhook.proxy, \
          which is empty; got true",

@@ -126,7 +126,7 @@ fn what_is_configured_passes_and_nothing_else() {
     let policy = AddressPolicy {
         loopback: Loopback::Refused,
         allow: vec!["10.0.0.0/8".parse().unwrap(), "fd12::/16".parse().unwrap()],
-        ports: Vec::new(),
+        ..AddressPolicy::default()
     };
     let passes = |address: &str| policy.check(address.parse().unwrap()).is_ok();
     assert!(passes("10.1.2.3") && passes("::ffff:10.1.2.3") && passes("fd12::1"));
@@ -138,6 +138,33 @@ fn what_is_configured_passes_and_nothing_else() {
     assert!(loopback.check("64:ff9b::127.0.0.1".parse().unwrap()).is_err());
     assert!(loopback.check("0.0.0.0".parse().unwrap()).is_err());
     assert!(loopback.check("::ffff:127.0.0.1".parse().unwrap()).is_ok());
+}
+
+#[test]
+fn s5_where_the_server_itself_listens_is_refused_whatever_is_configured() {
+    let policy = AddressPolicy {
+        loopback: Loopback::Allowed,
+        allow: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
+        own: vec!["127.0.0.1:3859".parse().unwrap(), "[::1]:80".parse().unwrap()],
+        ..AddressPolicy::default()
+    };
+    let check = |url: &str| policy.check_url(HttpDestination::new(url).unwrap().url());
+    for url in [
+        "http://127.0.0.1:3859/",
+        "https://127.1:3859/x",
+        "http://[::ffff:127.0.0.1]:3859/",
+        "http://0.0.0.0:3859/",
+        "http://[::1]/",
+    ] {
+        assert_eq!(check(url).map_err(|refused| refused.kind), Err(Kind::Own), "{url}");
+    }
+    for url in
+        ["http://127.0.0.1/", "http://127.0.0.1:3860/", "http://[::1]:3859/", "http://a:3859/"]
+    {
+        assert_eq!(check(url), Ok(()), "{url}");
+    }
+    let said = check("http://127.0.0.1:3859/").unwrap_err().to_string();
+    assert!(said.contains("this server itself") && !said.contains("allow_networks"), "{said}");
 }
 
 #[test]

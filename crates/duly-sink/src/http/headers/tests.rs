@@ -58,6 +58,7 @@ ce-time: 2030-01-31T12:00:00.250Z
 ce-subject: order%2042%25
 webhook-id: {id}
 webhook-timestamp: 1900000000
+duly-loop: duly
 duly-attempt: 3
 duly-due-at: 2030-01-31T12:00:00.250Z
 traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
