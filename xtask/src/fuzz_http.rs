@@ -2,8 +2,9 @@
 //! fresh server.
 //!
 //! It sends what the document allows, what lies at the edges of it, and what it does not allow, to
-//! every call, and objects to any 5xx, to an answer that is not as described, and to a method that
-//! is refused in another way than promised. That what is refused changes nothing is shown by the
+//! every call, and objects to any 5xx, to an answer that is not as described, to a method that is
+//! refused in another way than promised, and to a body of `fuzz_http/mutations.py` that is taken: an
+//! array in place of an object, or a duration without its unit. That what is refused changes nothing is shown by the
 //! tests of `duly-server`, which can look at the store before and after.
 //!
 //! The tool is installed, in the one version that is named here, into a virtual environment below
@@ -25,10 +26,13 @@ const VERSION: &str = "4.32.5";
 /// What is objected to.
 const CHECKS: &str = "not_a_server_error,response_schema_conformance,status_code_conformance,\
                       content_type_conformance,response_headers_conformance,unsupported_method,\
-                      allow_header_conformance";
-/// Names that calls have in common, so that they meet: a name made up anew for each call would never
+                      allow_header_conformance,mutations_are_refused";
+/// Mutations of bodies, and the check that they are refused.
+const MUTATIONS: &str = include_str!("fuzz_http/mutations.py");
+/// Loads the mutations. Names that calls have in common, so that they meet: a name made up anew for each call would never
 /// be known, and nothing behind the first check be reached.
-const NAMES: &str = "[parameters]\n\"path.namespace\" = \"a\"\n\"path.id\" = \"t\"\n";
+const CONFIG: &str =
+    "hooks = \"mutations.py\"\n[parameters]\n\"path.namespace\" = \"a\"\n\"path.id\" = \"t\"\n";
 /// A lease call may wait for a minute.
 const ANSWER_SECONDS: &str = "75";
 
@@ -58,7 +62,9 @@ pub(crate) fn attack(options: &Options, duly: &Path) -> Result<Outcome> {
     let server = Server::start(duly)?;
     println!("fuzzing {} with seed {}", server.address, options.seed);
     let config = directory().join("names.toml");
-    fs::write(&config, NAMES).context("cannot write target/fuzz-http/names.toml")?;
+    fs::write(&config, CONFIG).context("cannot write target/fuzz-http/names.toml")?;
+    fs::write(directory().join("mutations.py"), MUTATIONS)
+        .context("cannot write target/fuzz-http/mutations.py")?;
     let mut command = process::program(tool);
     command
         .arg("--config-file")
