@@ -15,6 +15,13 @@ macro_rules! call {
     }};
 }
 
+/// Makes a call that changes nothing.
+macro_rules! read {
+    ($client:expr, $service:ident.$method:ident, $request:expr) => {
+        call!($client, $service.$method, $request, Safety::Reading, Duration::ZERO)
+    };
+}
+
 mod many;
 mod namespaces;
 mod pages;

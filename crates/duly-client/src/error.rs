@@ -59,6 +59,14 @@ pub enum Error {
         /// Whether the same call may simply be repeated.
         retry: Retry,
     },
+    /// A call that changes nothing was sent, and was not answered.
+    #[error("no answer, and nothing was changed: {reason}; repeat the call")]
+    NoAnswer {
+        /// `aborted`, `deadline_exceeded` or `internal`.
+        code: Code,
+        /// What happened.
+        reason: String,
+    },
     /// The server answered something that this client does not understand.
     #[error(
         "the answer of the server cannot be read: {0}; use a client that is as new as the server"
@@ -96,7 +104,7 @@ impl Error {
             Self::Refused(refusal) => refusal.code,
             Self::Unreachable { .. } | Self::Foreign { .. } => Code::Unavailable,
             Self::TooLate { .. } => Code::DeadlineExceeded,
-            Self::Unknown { code, .. } => *code,
+            Self::Unknown { code, .. } | Self::NoAnswer { code, .. } => *code,
             Self::Answer(_) => Code::Internal,
         }
     }
@@ -107,7 +115,7 @@ impl Error {
             Self::Invalid(_) | Self::Foreign { .. } | Self::Answer(_) => Retry::Never,
             Self::Refused(refusal) => refusal.retry(),
             Self::Unreachable { .. } => Retry::After(Duration::from_secs(1)),
-            Self::TooLate { .. } => Retry::After(Duration::ZERO),
+            Self::TooLate { .. } | Self::NoAnswer { .. } => Retry::After(Duration::ZERO),
             Self::Unknown { retry, .. } => *retry,
         }
     }
@@ -144,9 +152,11 @@ impl Error {
             Self::Unknown { code: Code::Internal, .. } => Again::No,
             Self::Unknown { retry: Retry::After(wait), .. } => Again::Perhaps(*wait),
             Self::Unknown { .. } => Again::Perhaps(Duration::ZERO),
-            Self::Invalid(_) | Self::Foreign { .. } | Self::TooLate { .. } | Self::Answer(_) => {
-                Again::No
-            }
+            Self::Invalid(_)
+            | Self::Foreign { .. }
+            | Self::TooLate { .. }
+            | Self::NoAnswer { .. }
+            | Self::Answer(_) => Again::No,
         }
     }
 

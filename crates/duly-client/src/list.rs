@@ -80,6 +80,10 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins; nothing after the last.
     pub cursor: Option<String>,
+    /// With a filter by tag or id prefix: timers that were looked at for this page, about.
+    pub examined: Option<u64>,
+    /// With such a filter: the due time up to which the list was looked through; nothing at the end.
+    pub up_to: Option<SystemTime>,
 }
 
 /// What a list has, page by page: a stream that asks for the next page when the one before is used

@@ -83,6 +83,8 @@ impl Retries {
 /// Whether a call may be repeated when nobody knows whether it was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Safety {
+    /// It changes nothing, so nothing about it is in doubt.
+    Reading,
     /// A second time does no harm, and its answer is that of the first.
     Repeatable,
     /// It is carried out at most once; a refusal of the repetition may come from the first time.
@@ -136,7 +138,7 @@ fn last_word(safety: Safety, error: Error, doubt: Option<Error>) -> Error {
     let doubtful = match (doubt, error.again()) {
         (Some(_), Again::Perhaps(_)) | (None, _) => error,
         // The server was asked again, and it has the last word.
-        (Some(_), Again::No) if safety == Safety::Repeatable => error,
+        (Some(_), Again::No) if matches!(safety, Safety::Reading | Safety::Repeatable) => error,
         (Some(doubt), Again::No) if refused_by_state => match doubt {
             Error::Unknown { code, reason, retry } => {
                 Error::Unknown { code, reason: format!("{reason}, then: {error}"), retry }
@@ -147,6 +149,9 @@ fn last_word(safety: Safety, error: Error, doubt: Option<Error>) -> Error {
         (Some(doubt), Again::NotDone(_)) => doubt,
     };
     match doubtful {
+        Error::Unknown { code, reason, .. } if safety == Safety::Reading => {
+            Error::NoAnswer { code, reason }
+        }
         Error::Unknown { code, reason, retry: Retry::AfterALook }
             if safety == Safety::Repeatable =>
         {

@@ -53,7 +53,7 @@ mod unread;
 
 pub use app::{App, ImplicitNamespaces, Limits, Parts};
 pub use backup::Backups;
-pub(crate) use edge::Made;
+pub(crate) use edge::{ChangesNothing, Made};
 pub(crate) use front::{Door, Front, Routers};
 pub use guard::Guard;
 pub use openapi::openapi_json;

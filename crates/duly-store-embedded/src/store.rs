@@ -16,7 +16,6 @@ use crate::{
     disk::{Disk, Lock, RealDisk},
     engine::{
         Engine,
-        list::Listing,
         settle::{Releasing, Settling},
         survey::Question,
         terminal::Terminal,
@@ -57,6 +56,20 @@ enum When {
     Now,
     Written,
     Durable,
+}
+
+impl When {
+    /// The answer as its caller gets it: a call that is answered now changed nothing, and what fails of
+    /// it is not in doubt.
+    fn answered<'a, T: Send + 'static>(
+        self,
+        answer: impl Future<Output = Result<T>> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        match self {
+            Self::Now => Box::pin(async move { answer.await.map_err(Error::of_read) }),
+            Self::Written | Self::Durable => Box::pin(answer),
+        }
+    }
 }
 
 impl EmbeddedStore {
@@ -154,7 +167,7 @@ impl EmbeddedStore {
         match &self.mode {
             Mode::Inline { engine, wakeups } => {
                 let result = run_inline(&mut engine.lock(), wakeups, work);
-                Box::pin(std::future::ready(result))
+                when.answered(std::future::ready(result))
             }
             Mode::Threads { shared, .. } => {
                 let (reply, answer) = oneshot::channel();
@@ -168,7 +181,7 @@ impl EmbeddedStore {
                         When::Durable => Answer::Durable(waiter),
                     }
                 })));
-                answered(pushed, answer)
+                when.answered(answered(pushed, answer))
             }
         }
     }
@@ -360,30 +373,7 @@ impl Store for EmbeddedStore {
         if let Err(error) = own(shard) {
             return refused(error);
         }
-        match &self.mode {
-            Mode::Inline { .. } => self.call(When::Now, move |engine| {
-                let mut listing = Listing::new(engine, request)?;
-                loop {
-                    if let Some(page) = listing.slice(engine) {
-                        return page;
-                    }
-                }
-            }),
-            Mode::Threads { shared, .. } => {
-                let (reply, answer) = oneshot::channel();
-                let inbox = Arc::clone(&shared.inbox);
-                let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
-                    match Listing::new(engine, request) {
-                        Ok(listing) => {
-                            inbox.push_list(Box::new(listing), reply);
-                        }
-                        Err(error) => drop(reply.send(Err(error))),
-                    }
-                    Answer::Now(Box::new(|_| {}))
-                })));
-                answered(pushed, answer)
-            }
-        }
+        self.listed(request)
     }
 
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {

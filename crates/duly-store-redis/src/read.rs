@@ -62,6 +62,7 @@ impl Deployment {
             let (rows, done) = self.window(shard, request, after.as_ref()).await?;
             let last = rows.len();
             for (i, row) in rows.into_iter().enumerate() {
+                page.examined += 1;
                 let Row { position, num, view, record } = row;
                 after = Some(position);
                 let Some(mut view) = view.filter(|view| matches(view, request)) else {

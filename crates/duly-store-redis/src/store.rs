@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use duly_core::{Invalid, NamespaceName, TimerId, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Command, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
+    ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
     Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
     StoreFuture, TimerView, claim, command,
     namespaces::{Activity, DeleteMode, Namespace, Put, Repaired},
@@ -133,7 +133,7 @@ impl Store for RedisStore {
     ) -> StoreFuture<'_, Option<TimerView>> {
         async move {
             self.own(shard)?;
-            self.deployment.get(shard, &namespace, &id).await
+            self.deployment.get(shard, &namespace, &id).await.map_err(Error::of_read)
         }
         .boxed()
     }
@@ -141,7 +141,7 @@ impl Store for RedisStore {
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
         async move {
             self.own(shard)?;
-            self.deployment.list(shard, &request).await
+            self.deployment.list(shard, &request).await.map_err(Error::of_read)
         }
         .boxed()
     }
@@ -149,7 +149,7 @@ impl Store for RedisStore {
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
         async move {
             self.own(shard)?;
-            self.deployment.stats(shard, &namespace).await
+            self.deployment.stats(shard, &namespace).await.map_err(Error::of_read)
         }
         .boxed()
     }
@@ -161,7 +161,7 @@ impl Store for RedisStore {
     ) -> StoreFuture<'_, Option<Forecast>> {
         async move {
             self.own(shard)?;
-            self.deployment.forecast(shard, &request).await
+            self.deployment.forecast(shard, &request).await.map_err(Error::of_read)
         }
         .boxed()
     }
@@ -171,7 +171,7 @@ impl Store for RedisStore {
     }
 
     fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
-        async move { self.deployment.get_namespace(&name).await }.boxed()
+        async move { self.deployment.get_namespace(&name).await.map_err(Error::of_read) }.boxed()
     }
 
     fn list_namespaces(
@@ -179,7 +179,11 @@ impl Store for RedisStore {
         after: Option<NamespaceName>,
         limit: usize,
     ) -> StoreFuture<'_, Vec<Namespace>> {
-        async move { self.deployment.list_namespaces(after.as_ref(), limit).await }.boxed()
+        async move {
+            let listed = self.deployment.list_namespaces(after.as_ref(), limit).await;
+            listed.map_err(Error::of_read)
+        }
+        .boxed()
     }
 
     fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace> {

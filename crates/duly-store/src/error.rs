@@ -57,6 +57,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// The error of a call that changes nothing, which cannot be in doubt: it is unavailable.
+    #[must_use]
+    pub fn of_read(self) -> Self {
+        match self {
+            Self::InDoubt { reason } => {
+                Self::Unavailable { reason, retry_after: Millis::from_secs(1) }
+            }
+            other => other,
+        }
+    }
+
     /// The stable code of the contract.
     pub const fn code(&self) -> Code {
         match self {

@@ -180,6 +180,12 @@ impl ListRequest {
             after: None,
         }
     }
+
+    /// Returns `true` if only a look at each timer tells whether it is listed, so that a page may take
+    /// long and be empty.
+    pub fn is_searched(&self) -> bool {
+        self.tag.is_some() || self.id_prefix.as_ref().is_some_and(|prefix| !prefix.is_empty())
+    }
 }
 
 /// Which states to list.
@@ -233,6 +239,8 @@ pub struct Page {
     pub timers: Vec<TimerView>,
     /// Where to go on; absent at the end.
     pub next: Option<Position>,
+    /// Timers that were looked at for this page, about, whatever the filters let through.
+    pub examined: u64,
 }
 
 /// Counts of one namespace in one shard.

@@ -90,7 +90,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// may work in slices; a store that nodes share grants that run nothing from the first on.
     fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64>;
 
-    /// One timer, stub or latest dead letter by its id.
+    /// One timer, stub or latest dead letter by its id. As of every call that changes nothing (those of
+    /// lists, counts and settings as well), what fails of it is never [`Error::InDoubt`](crate::Error).
     fn get(
         &self,
         shard: ShardId,

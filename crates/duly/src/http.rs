@@ -174,7 +174,8 @@ impl Call<'_> {
     pub(crate) async fn send(self) -> Result<Answer, Failure> {
         let server = &self.client.server;
         let limit = EXCHANGE + self.wait;
-        let unreachable = |error| unreachable::failure(server, &error, limit);
+        let method = self.method.clone();
+        let unreachable = |error| unreachable::failure(server, &error, limit, &method);
         let mut request = self.client.http.request(self.method, self.url);
         if let Some(body) = self.body {
             let body = body

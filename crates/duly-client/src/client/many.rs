@@ -82,7 +82,7 @@ impl Client {
     ) -> Result<CancelledMany, Error> {
         let namespace = namespace_out(namespace)?.as_ref().to_owned();
         let CancelMany { filter, mut limit, dry_run } = which;
-        let safety = if dry_run { Safety::Repeatable } else { Safety::Once };
+        let safety = if dry_run { Safety::Reading } else { Safety::Once };
         let which = match filter {
             Some(filter) => Fitting::Filter(filter_out(filter)?),
             None => Fitting::All(true),

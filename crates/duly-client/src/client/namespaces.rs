@@ -65,7 +65,7 @@ impl Client {
     /// One namespace.
     pub async fn namespace(&self, name: &str) -> Result<Namespace, Error> {
         let request = v1::GetNamespaceRequest { namespace: checked(name)? };
-        namespace_in(call!(self, namespaces.get, request)?)
+        namespace_in(read!(self, namespaces.get, request)?)
     }
 
     /// All namespaces, in order of their names, as a stream.
@@ -75,7 +75,7 @@ impl Client {
         let turn = move |request: v1::ListNamespacesRequest| {
             let client = client.clone();
             async move {
-                let page = call!(client, namespaces.list, request.clone())?;
+                let page = read!(client, namespaces.list, request.clone())?;
                 let cursor = page.cursor.is_some().then_some(page.cursor);
                 let next = cursor.map(|cursor| v1::ListNamespacesRequest { cursor, ..request });
                 Ok(Page { items: page.namespaces, next })
@@ -106,7 +106,7 @@ impl Client {
     /// Counts of a namespace.
     pub async fn stats(&self, name: &str) -> Result<Stats, Error> {
         let request = v1::StatsRequest { namespace: checked(name)? };
-        Ok(stats_in(call!(self, namespaces.stats, request)?))
+        Ok(stats_in(read!(self, namespaces.stats, request)?))
     }
 
     /// How many pending timers become claimable in each of the next `count` stretches of time: 1 to
@@ -119,7 +119,7 @@ impl Client {
     ) -> Result<Forecast, Error> {
         let (bucket, count) = (Some(duration_out(bucket)), Some(count));
         let request = v1::ForecastRequest { namespace: checked(name)?, bucket, count };
-        Ok(forecast_in(call!(self, namespaces.forecast, request)?))
+        Ok(forecast_in(read!(self, namespaces.forecast, request)?))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     wire::{
         answer::timer_in,
         request::{id_out, list_out},
+        time::time_from,
     },
 };
 
@@ -25,7 +26,7 @@ impl Client {
     pub async fn get(&self, namespace: &str, id: &str) -> Result<Timer, Error> {
         let namespace = namespace_out(namespace)?.as_ref().to_owned();
         let request = v1::GetRequest { namespace, id: id_out(id)? };
-        timer_in(call!(self, timers.get, request)?)
+        timer_in(read!(self, timers.get, request)?)
     }
 
     /// Timers with their payloads, in order of (due time, id), as a stream. A timer that is not
@@ -47,7 +48,7 @@ impl Client {
         let turn = move |request: v1::ListRequest| {
             let client = client.clone();
             async move {
-                let page = call!(client, timers.list, request.clone())?;
+                let page = read!(client, timers.list, request.clone())?;
                 let next = page.cursor.map(|it| v1::ListRequest { cursor: Some(it), ..request });
                 Ok(Page { items: page.timers, next })
             }
@@ -65,14 +66,15 @@ impl Client {
     ) -> Result<list::Page<Timer>, Error> {
         let request = list_out(namespace_out(namespace)?.as_ref().to_owned(), filter)?;
         let request = v1::ListRequest { cursor: cursor.map(str::to_owned), ..request };
-        let page = call!(self, timers.list, request)?;
+        let page = read!(self, timers.list, request)?;
         let items = page.timers.into_iter().map(timer_in).collect::<Result<_, _>>()?;
-        Ok(list::Page { items, cursor: page.cursor })
+        let up_to = page.up_to.and_then(time_from);
+        Ok(list::Page { items, cursor: page.cursor, examined: page.examined, up_to })
     }
 
     /// How the service is, and what it holds.
     pub async fn cluster(&self) -> Result<Cluster, Error> {
-        let info = call!(self, cluster.get, v1::GetClusterRequest {})?;
+        let info = read!(self, cluster.get, v1::GetClusterRequest {})?;
         Ok(Cluster {
             version: info.version,
             ready: info.ready,

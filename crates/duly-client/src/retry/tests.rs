@@ -32,7 +32,7 @@ async fn tried(safety: Safety, answers: Vec<Result<u8, Error>>) -> (Result<u8, E
 async fn what_was_surely_not_done_is_repeated_whatever_it_is() {
     let mut wait = Refusal::new(Code::ResourceExhausted, "full");
     wait.retry_after = Some(Duration::from_secs(3));
-    for safety in [Safety::Repeatable, Safety::Guarded, Safety::Once] {
+    for safety in [Safety::Reading, Safety::Repeatable, Safety::Guarded, Safety::Once] {
         let busy = refused(Code::Unavailable);
         let full = Error::Refused(Box::new(wait.clone()));
         let began = Instant::now();
@@ -50,6 +50,24 @@ async fn what_may_have_been_done_is_repeated_only_where_that_is_safe() {
     }
     let (answer, _) = tried(Safety::Once, vec![Err(unknown())]).await;
     assert_eq!(answer.unwrap_err().retry(), Retry::AfterALook);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_without_an_answer_is_never_in_doubt() {
+    for answers in [vec![Err(unknown())], vec![Err(unknown()), Err(not_done())]] {
+        let mut answers = answers.into_iter();
+        let retries =
+            Retries { tries_max: u32::try_from(answers.len()).unwrap(), ..Retries::default() };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let answer: Result<(), _> = repeat(retries, Safety::Reading, deadline, || {
+            let answer = answers.next().unwrap();
+            async { answer.map(|_: u32| ()) }
+        })
+        .await;
+        let error = answer.unwrap_err();
+        assert!(matches!(error, Error::NoAnswer { .. }) && error.is_not_done(), "{error}");
+        assert!(!error.to_string().contains("not known"), "{error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -738,6 +738,13 @@ pub struct CancelManyResponse {
     /// Where to go on; absent at the end.
     #[prost(string, optional, tag = "4")]
     pub cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// With `tag` or `id_prefix`: timers that were looked at in this call, about.
+    #[prost(uint64, optional, tag = "5")]
+    pub examined: ::core::option::Option<u64>,
+    /// With `tag` or `id_prefix`: the due time up to which the pending timers were looked through;
+    /// absent at the end.
+    #[prost(message, optional, tag = "6")]
+    pub up_to: ::core::option::Option<::prost_types::Timestamp>,
 }
 /// Ids or delivery ids, at most 10,000.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1082,6 +1089,13 @@ pub struct ListResponse {
     /// Where to go on; absent at the end. A page may be short, even empty, and still have one.
     #[prost(string, optional, tag = "2")]
     pub cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// With `tag` or `id_prefix`: timers that were looked at for this page, about.
+    #[prost(uint64, optional, tag = "3")]
+    pub examined: ::core::option::Option<u64>,
+    /// With `tag` or `id_prefix`: the due time up to which the list was looked through; absent at the
+    /// end.
+    #[prost(message, optional, tag = "4")]
+    pub up_to: ::core::option::Option<::prost_types::Timestamp>,
 }
 /// Exactly one operation.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -21,7 +21,9 @@ use super::{
     status::{of_library, too_late},
 };
 use crate::{
-    http::{App, Made, Problem, Taken, body::check_content_encoding, budget::Budget},
+    http::{
+        App, ChangesNothing, Made, Problem, Taken, body::check_content_encoding, budget::Budget,
+    },
     telemetry::UNMATCHED,
 };
 
@@ -48,8 +50,10 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
                 Made::Probe => app.probes(),
                 Made::Health => app.health(),
             };
-            let request = inbound::bounded(&app, method, budget, request);
-            guarded(budget, Limits { ours, given }, request, next).await
+            let mut request = inbound::bounded(&app, method, budget, request);
+            let changes_nothing = ChangesNothing::by(method.made);
+            request.extensions_mut().insert(changes_nothing.clone());
+            guarded(budget, Limits { ours, given }, &changes_nothing, request, next).await
         }
         Err(problem) => refuse(problem),
     };
@@ -85,7 +89,13 @@ struct Limits {
     given: Option<Duration>,
 }
 
-async fn guarded(budget: &Budget, limits: Limits, request: Request, next: Next) -> Response {
+async fn guarded(
+    budget: &Budget,
+    limits: Limits,
+    changes_nothing: &ChangesNothing,
+    request: Request,
+    next: Next,
+) -> Response {
     let began = Instant::now();
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind();
     let least = limits.ours.into_iter().chain(limits.given).min();
@@ -93,7 +103,8 @@ async fn guarded(budget: &Budget, limits: Limits, request: Request, next: Next) 
         Some(least) => match timeout(least, answered).await {
             Ok(answered) => answered,
             Err(_elapsed) => {
-                return refuse(too_late(limits.ours.filter(|ours| *ours == least)));
+                let limit = limits.ours.filter(|ours| *ours == least);
+                return refuse(too_late(limit, changes_nothing));
             }
         },
         None => answered.await,

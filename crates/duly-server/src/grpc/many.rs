@@ -1,11 +1,12 @@
 //! Calls on many timers at once: cancelling by filter, and what becomes of dead letters.
 
 use duly_proto::v1;
-use tonic::Response;
+use tonic::{Request, Response};
 
 use super::{namespace, outbound::made};
 use crate::{
-    http::{App, Problem},
+    http::{App, ChangesNothing, Problem},
+    wire::bulk::Mode,
     wire::proto::{
         filter::{cancel_in, cancelled_out},
         letters::{given_up_out, overdue_in, purge_in, purged_out, redrive_in, redriven_out},
@@ -15,10 +16,15 @@ use crate::{
 /// Cancels what fits a filter.
 pub(super) async fn cancel(
     app: &App,
-    request: v1::CancelManyRequest,
+    request: Request<v1::CancelManyRequest>,
 ) -> Result<Response<v1::CancelManyResponse>, Problem> {
+    let changes_nothing = request.extensions().get::<ChangesNothing>().cloned();
+    let request = request.into_inner();
     let namespace = namespace(&request.namespace)?;
     let call = cancel_in(request)?.check(namespace)?;
+    if let Some(changes_nothing) = changes_nothing.filter(|_| call.mode == Mode::DryRun) {
+        changes_nothing.say();
+    }
     Ok(made(app, cancelled_out(app.cancel_many(call).await?)))
 }
 

@@ -19,7 +19,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{consume::Asked, status::too_late};
 use crate::http::{
-    App, Problem,
+    App, ChangesNothing, Made, Problem,
     budget::{self, Budget, Share},
 };
 
@@ -147,10 +147,12 @@ impl hyper::body::Body for Outbound {
             // What makes the stream ends with it.
             this.inner = Body::empty();
             let mut trailers = HeaderMap::new();
-            return Poll::Ready(match too_late(None).add_header(&mut trailers) {
-                Ok(()) => Some(Ok(Frame::trailers(trailers))),
-                Err(_) => None,
-            });
+            return Poll::Ready(
+                match too_late(None, &ChangesNothing::by(Made::Change)).add_header(&mut trailers) {
+                    Ok(()) => Some(Ok(Frame::trailers(trailers))),
+                    Err(_) => None,
+                },
+            );
         }
         let polled = Pin::new(&mut this.inner).poll_frame(context);
         polled.map(|frame| {

@@ -10,7 +10,7 @@ use duly_core::{Code, Millis, error_code::Retry};
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::http::Problem;
+use crate::http::{ChangesNothing, Made, Problem};
 
 /// Who makes the reasons of `ErrorInfo`.
 const DOMAIN: &str = "duly";
@@ -69,7 +69,7 @@ pub(super) fn of_library(status: Status) -> Status {
         }
         // The code that the protocol asks for, so it stays; `said` names what would do.
         tonic::Code::Unimplemented => Problem::new(Code::MethodNotAllowed, said).into(),
-        tonic::Code::DeadlineExceeded => too_late(None),
+        tonic::Code::DeadlineExceeded => too_late(None, &ChangesNothing::by(Made::Change)),
         _ => {
             let detail = format!("the call broke off ({said}): repeat it");
             Problem::new(Code::Aborted, detail).with_retry(Retry::Now).into()
@@ -78,14 +78,12 @@ pub(super) fn of_library(status: Status) -> Status {
 }
 
 /// The status of a call that took longer than it may; without a number the caller's own time.
-pub(super) fn too_late(limit: Option<Duration>) -> Status {
+pub(super) fn too_late(limit: Option<Duration>, changes_nothing: &ChangesNothing) -> Status {
     let within = limit.map_or_else(
         || "within the caller's grpc-timeout".to_owned(),
         |limit| format!("within {} s", limit.as_secs()),
     );
-    let detail = format!(
-        "no answer {within}; whether the change was made is not known: repeat the same call"
-    );
+    let detail = format!("no answer {within}; {}", changes_nothing.outcome());
     Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now).into()
 }
 

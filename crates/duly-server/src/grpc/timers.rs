@@ -19,8 +19,9 @@ use crate::{
         App, Problem,
         batch::{OPERATION_BYTES, too_many},
         body::aside,
+        pages,
         refused::Asked,
-        timers::list::go_on,
+        timers::list::{cursor_of, go_on, up_to},
         trace,
     },
     wire::{
@@ -29,6 +30,7 @@ use crate::{
             list::list_in,
             operation::command,
             result::{answered, path_of, result_out},
+            time::time_out,
             timer::timer_out,
         },
     },
@@ -209,9 +211,15 @@ impl Timers for Service {
         let (name, cursor) = (namespace(&request.namespace)?, request.cursor.clone());
         let mut request = list_in(name, request).map_err(Problem::from)?;
         let filter = go_on(&mut request, cursor.as_deref()).map_err(Problem::from)?;
-        let (timers, cursor) = self.app.timers(request, filter).await?;
-        let timers = timers.iter().map(timer_out).collect();
-        Ok(read(&self.app, v1::ListResponse { timers, cursor })?)
+        let is_searched = request.is_searched();
+        let page = pages::page(self.app.store(), request).await.map_err(Problem::from)?;
+        let response = v1::ListResponse {
+            timers: page.timers.iter().map(timer_out).collect(),
+            cursor: cursor_of(&page, filter),
+            examined: is_searched.then_some(page.examined),
+            up_to: up_to(&page).filter(|_| is_searched).map(time_out),
+        };
+        Ok(read(&self.app, response)?)
     }
 
     async fn batch(
@@ -249,7 +257,7 @@ impl Timers for Service {
         &self,
         request: Request<v1::CancelManyRequest>,
     ) -> Result<Response<v1::CancelManyResponse>, Status> {
-        Ok(many::cancel(&self.app, request.into_inner()).await?)
+        Ok(many::cancel(&self.app, request).await?)
     }
 
     async fn redrive(

@@ -4,28 +4,33 @@
 //! one that was listed (see [`Seen`]): one that was moved out of the filter meanwhile is left alone. A
 //! call does a bounded share and answers where to go on, so it may be repeated or cut off.
 
-use axum::{extract::State, response::Response};
+use axum::{Extension, extract::State, response::Response};
 use duly_store::{
     Answer, Command, Operation, Outcome, Refusal, TimerView,
     command::Seen,
     query::{ListRequest, ListState, PAGE_MAX, Position},
 };
 
+use tokio::time::Instant;
+
 use super::{
-    App, Problem, answer, body::JsonBody, cursor::Cursor, pages, path::InNamespace,
-    problem::Refusals, refused::Asked,
+    App, Problem, answer, body::JsonBody, cursor::Cursor, edge::ChangesNothing, pages,
+    path::InNamespace, problem::Refusals, refused::Asked,
 };
 use crate::wire::{
-    BulkCancelIn, BulkCancelledOut,
+    BulkCancelIn, BulkCancelledOut, TimeOut,
     bulk::{BulkCancel, CANCELS_MAX, Mode},
 };
+
+/// The route.
+pub(super) const PATH: &str = "/v1/namespaces/{namespace}/cancel";
 
 /// Pages of the list that one call looks at.
 const PAGES_MAX: u64 = CANCELS_MAX / PAGE_MAX as u64;
 
 /// Cancel by filter, at most 10000 a call.
 ///
-/// A timer with an attempt under way is left alone and counted in `skipped`. Work per call is
+/// A timer with an attempt under way is left alone and counted in `skipped`. Work and time per call are
 /// bounded: it may cancel nothing and still carry a cursor; go on until there is none.
 #[utoipa::path(
     post,
@@ -38,9 +43,13 @@ const PAGES_MAX: u64 = CANCELS_MAX / PAGE_MAX as u64;
 pub(crate) async fn cancel_by_filter(
     State(app): State<App>,
     InNamespace(namespace): InNamespace,
+    Extension(changes_nothing): Extension<ChangesNothing>,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let call = body.parse::<BulkCancelIn>().await?.check(namespace)?;
+    if call.mode == Mode::DryRun {
+        changes_nothing.say();
+    }
     answer::ok(&app.cancel_many(call).await?)
 }
 
@@ -57,12 +66,20 @@ impl App {
         }
         let mut out = BulkCancelledOut {
             dry_run: (mode == Mode::DryRun).then_some(true),
+            examined: request.is_searched().then_some(0),
             ..BulkCancelledOut::default()
         };
+        // An answer with a cursor is worth more than none in time.
+        let until = Instant::now() + self.limits().request_timeout / 2;
         for _ in 0..PAGES_MAX {
             let room = limit - usize::try_from(out.cancelled).unwrap_or(limit);
             request.limit = room.min(PAGE_MAX);
-            let page = pages::page(self.store(), request.clone()).await?;
+            let page = pages::page(self.store(), request.clone()).await;
+            let page = page.map_err(|error| match mode {
+                Mode::DryRun => error.into(),
+                Mode::Cancel => Problem::from(error).after_doing(out.cancelled, "cancelled"),
+            })?;
+            out.examined = out.examined.map(|examined| examined + page.examined);
             let (free, taken): (Vec<_>, Vec<_>) =
                 page.timers.iter().partition(|view| view.attempt_under_way.is_none());
             out.skipped += taken.len() as u64;
@@ -72,10 +89,11 @@ impl App {
             }
             request.after = page.next;
             let has_room = out.cancelled < limit as u64;
-            if request.after.is_none() || !has_room {
+            if request.after.is_none() || !has_room || Instant::now() >= until {
                 break;
             }
         }
+        out.up_to = out.examined.and(request.after.as_ref()).map(|after| TimeOut(after.due_at));
         let cursor = |position: Position| Cursor::new(position, filter).to_string();
         out.cursor = request.after.map(cursor);
         Ok(out)

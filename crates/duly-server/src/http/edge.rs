@@ -1,7 +1,14 @@
 //! What every request passes, in one layer: the guard, unknown query parameters, the time limit,
 //! panics, metrics, and the framework's own errors turned into problems.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     body::HttpBody,
@@ -18,6 +25,7 @@ use super::{
     App, Problem, Taken, backup,
     body::check_content_encoding,
     budget::{self, IsCounted},
+    bulk,
     cors::Cors,
     described::Described,
     front::Door,
@@ -50,9 +58,16 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
         Some(Door::Main) | None => Made::by(route, request.method()),
     };
     let checked = checked.and_then(|()| made.check_room(&app));
-    let (request, unread) = unread::watch(request);
+    let (mut request, unread) = unread::watch(request);
+    let changes_nothing = ChangesNothing::by(made);
+    if route == bulk::PATH {
+        request.extensions_mut().insert(changes_nothing.clone());
+    }
     let response = match (checked, asked) {
-        (Ok(()), None) => guarded(time_for(&app, route), route, request, next).await,
+        (Ok(()), None) => {
+            let limit = time_for(&app, route);
+            guarded(limit, route, &changes_nothing, request, next).await
+        }
         (Ok(()), Some(answer)) => {
             drop(request);
             answer
@@ -109,6 +124,32 @@ impl Made {
     }
 }
 
+/// Tells whether a call changes nothing: by its method, or by what its handler has read of it. Then its
+/// outcome is never in doubt.
+#[derive(Debug, Clone)]
+pub(crate) struct ChangesNothing(Arc<AtomicBool>);
+
+impl ChangesNothing {
+    /// What is known before the call is read.
+    pub(crate) fn by(made: Made) -> Self {
+        Self(Arc::new(AtomicBool::new(made != Made::Change)))
+    }
+
+    /// The call turned out to change nothing.
+    pub(crate) fn say(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Completes the sentence "no answer within …".
+    pub(crate) fn outcome(&self) -> &'static str {
+        if self.0.load(Ordering::Acquire) {
+            "the call changes nothing: repeat it, and ask for less at a time if it lists or counts"
+        } else {
+            "whether the change was made is not known: repeat the same call"
+        }
+    }
+}
+
 /// Counts the bytes of an answer until they are written. A stream counts its own.
 fn counted(app: &App, response: Response, made: Made) -> Response {
     let Some(bytes) = response.body().size_hint().exact().and_then(|n| usize::try_from(n).ok())
@@ -129,7 +170,13 @@ fn counted(app: &App, response: Response, made: Made) -> Response {
     }
 }
 
-async fn guarded(limit: Duration, route: &str, request: Request, next: Next) -> Response {
+async fn guarded(
+    limit: Duration,
+    route: &str,
+    changes_nothing: &ChangesNothing,
+    request: Request,
+    next: Next,
+) -> Response {
     let method = request.method().clone();
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind();
     match timeout(limit, answered).await {
@@ -138,7 +185,7 @@ async fn guarded(limit: Duration, route: &str, request: Request, next: Next) -> 
         }
         Ok(Ok(response)) => response,
         Ok(Err(panic)) => panicked(&*panic).into_response(),
-        Err(_) => too_late(limit).into_response(),
+        Err(_) => too_late(limit, changes_nothing).into_response(),
     }
 }
 
@@ -151,11 +198,8 @@ fn time_for(app: &App, route: &str) -> Duration {
     }
 }
 
-fn too_late(limit: Duration) -> Problem {
-    let detail = format!(
-        "no answer within {} s; whether the change was made is not known: repeat the same call",
-        limit.as_secs()
-    );
+fn too_late(limit: Duration, changes_nothing: &ChangesNothing) -> Problem {
+    let detail = format!("no answer within {} s; {}", limit.as_secs(), changes_nothing.outcome());
     Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now)
 }
 
@@ -205,14 +249,16 @@ mod tests {
 
     use super::*;
 
-    async fn answer(limit: Duration, path: &str) -> (StatusCode, serde_json::Value) {
+    async fn answer(limit: Duration, path: &str, made: Made) -> (StatusCode, serde_json::Value) {
         fn panics() -> Ready<()> {
             panic!("a planted fault")
         }
         let router: Router = Router::new()
             .route("/panics", routing::get(panics))
             .route("/hangs", routing::get(pending::<()>))
-            .layer(middleware::from_fn(move |request, next| guarded(limit, "/", request, next)));
+            .layer(middleware::from_fn(move |request, next| async move {
+                guarded(limit, "/", &ChangesNothing::by(made), request, next).await
+            }));
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();
         let status = response.status();
@@ -222,16 +268,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_a_problem_without_its_text() {
-        let (status, problem) = answer(Duration::from_secs(60), "/panics").await;
+        let (status, problem) = answer(Duration::from_secs(60), "/panics", Made::Change).await;
         assert_eq!((status.as_u16(), &problem["code"]), (500, &"internal".into()));
         assert!(!problem.to_string().contains("planted"), "{problem}");
     }
 
     #[tokio::test]
     async fn an_answer_that_does_not_come_is_a_problem() {
-        let (status, problem) = answer(Duration::from_millis(1), "/hangs").await;
-        assert_eq!(status, 504);
-        assert_eq!(problem["code"], "deadline_exceeded");
-        assert_eq!(problem["retry_after_ms"], 0);
+        for (made, is_in_doubt) in
+            [(Made::Change, true), (Made::Reading, false), (Made::Probe, false)]
+        {
+            let (status, problem) = answer(Duration::from_millis(1), "/hangs", made).await;
+            assert_eq!(status, 504);
+            assert_eq!(problem["code"], "deadline_exceeded");
+            assert_eq!(problem["retry_after_ms"], 0);
+            let detail = problem["detail"].as_str().unwrap();
+            assert_eq!(detail.contains("whether the change was made"), is_in_doubt, "{detail}");
+            assert_eq!(detail.contains("changes nothing"), !is_in_doubt, "{detail}");
+        }
     }
 }

@@ -22,6 +22,7 @@ fn merge(mut pages: Vec<Page>, limit: usize) -> Page {
     if let [_] = pages[..] {
         return pages.swap_remove(0);
     }
+    let examined = pages.iter().map(|page| page.examined).sum();
     let reached: Option<Position> = pages.iter().filter_map(|page| page.next.clone()).min();
     let timers = pages.into_iter().flat_map(|page| page.timers);
     let mut placed: Vec<_> = timers.map(|view| (Position::of(&view), view)).collect();
@@ -40,7 +41,7 @@ fn merge(mut pages: Vec<Page>, limit: usize) -> Page {
     } else {
         None
     };
-    Page { timers: placed.into_iter().map(|(_, view)| view).collect(), next }
+    Page { timers: placed.into_iter().map(|(_, view)| view).collect(), next, examined }
 }
 
 #[cfg(test)]
@@ -61,7 +62,7 @@ mod tests {
     fn page(timers: &[(&str, u64)], next: Option<usize>) -> Page {
         let timers: Vec<_> = timers.iter().map(|(id, due)| view(id, *due)).collect();
         let next = next.map(|i| Position::of(&timers[i]));
-        Page { timers, next }
+        Page { examined: timers.len() as u64, timers, next }
     }
 
     fn ids(page: &Page) -> Vec<&str> {
@@ -73,7 +74,7 @@ mod tests {
         let merged =
             merge(vec![page(&[("b", 1), ("a", 3)], None), page(&[("a", 1), ("z", 2)], None)], 10);
         assert_eq!(ids(&merged), ["a", "b", "z", "a"]);
-        assert_eq!(merged.next, None);
+        assert_eq!((merged.next, merged.examined), (None, 4));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use duly_store::query::{ListRequest, ListState};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Integer, Time};
+use super::{Integer, Time, TimeOut};
 
 /// Most timers of one call.
 pub const CANCELS_MAX: u64 = 10_000;
@@ -163,4 +163,12 @@ pub struct BulkCancelledOut {
     /// Where to go on; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// With `tag` or `id_prefix`: timers that were looked at in this call, about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub examined: Option<u64>,
+    /// With `tag` or `id_prefix`: the due time up to which the pending timers were looked through;
+    /// absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub up_to: Option<TimeOut>,
 }

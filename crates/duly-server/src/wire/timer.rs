@@ -258,12 +258,29 @@ pub struct TimersOut<'a> {
     /// Where to go on; absent at the end. A page may be short and still have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// With `tag` or `id_prefix`: timers that were looked at for this page, about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub examined: Option<u64>,
+    /// With `tag` or `id_prefix`: the due time up to which the list was looked through; absent at the
+    /// end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub up_to: Option<TimeOut>,
 }
 
-/// The last line of a list that is a stream.
+/// A line of a list that is a stream and holds no timer: the last one, or how far a search is.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ListEndOut {
+    /// Where a search is. The stream goes on; the same filter with this cursor goes on here.
+    Progress {
+        /// Timers that were looked at so far, about.
+        examined: u64,
+        /// The due time up to which the list was looked through.
+        up_to: TimeOut,
+        /// Where to go on.
+        cursor: String,
+    },
     /// It is whole.
     Summary {
         /// Timers in it.

@@ -23,6 +23,7 @@ mod namespaces;
 mod openapi;
 mod pull;
 mod refusals;
+mod searches;
 mod service;
 mod sockets;
 mod timers;

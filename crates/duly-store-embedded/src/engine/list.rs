@@ -62,6 +62,8 @@ pub(crate) struct Listing {
     frontier_ms: Option<u64>,
     /// The last that was read of what lies before the frontier.
     examined: Option<Position>,
+    /// Timers that were looked at.
+    looked_at: u64,
     spent: Spent,
 }
 
@@ -173,6 +175,7 @@ impl Listing {
             unread: None,
             frontier_ms: None,
             examined: None,
+            looked_at: 0,
             spent: Spent::default(),
         })
     }
@@ -329,6 +332,7 @@ impl Listing {
 
     /// What stands there; what cannot be read now is where the page ends.
     fn try_read(&mut self, engine: &Engine, entry: &Entry) -> Option<TimerView> {
+        self.looked_at += 1;
         self.read(engine, entry).unwrap_or_else(|unread| {
             let is_first = |known: &Unread| unread.comes_before(known);
             if self.unread.as_ref().is_none_or(is_first) {
@@ -400,7 +404,8 @@ impl Listing {
         }
         let smallest = std::mem::replace(&mut self.smallest, Smallest::of(self.request.limit));
         let (left, more) = smallest.into_page(self.frontier_ms);
-        Stage::Fill(Filling { left, more, page: Page::default(), bytes: 0, last: None })
+        let page = Page { examined: self.looked_at, ..Page::default() };
+        Stage::Fill(Filling { left, more, page, bytes: 0, last: None })
     }
 
     /// Fills the page until the slice is spent or it is complete.

@@ -1,16 +1,18 @@
-//! What takes the engine several steps: questions that a later step answers, and changes that are made
+//! What takes the engine several steps: questions and lists that a later step answers, and changes that are made
 //! in shares.
 
+use std::sync::Arc;
+
 use duly_core::NamespaceName;
-use duly_store::{Result, StoreFuture};
+use duly_store::{ListRequest, Page, Result, StoreFuture};
 use tokio::sync::oneshot;
 
 use crate::{
-    engine::{Engine, survey::Question},
+    engine::{Engine, list::Listing, survey::Question},
     shell::{self, Answer, Request, Shares},
 };
 
-use super::{EmbeddedStore, Mode, after, answered, run_inline, write_durably};
+use super::{EmbeddedStore, Mode, When, after, answered, run_inline, write_durably};
 
 impl EmbeddedStore {
     /// Has a question about a namespace answered.
@@ -28,7 +30,7 @@ impl EmbeddedStore {
                 });
                 let broken_off = |_| Err(shell::broken_off());
                 let answer = asked.and_then(|()| answer.try_recv().unwrap_or_else(broken_off));
-                Box::pin(std::future::ready(answer))
+                When::Now.answered(std::future::ready(answer))
             }
             Mode::Threads { shared, .. } => {
                 let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
@@ -38,7 +40,35 @@ impl EmbeddedStore {
                     }
                     Answer::Now(Box::new(|_| {}))
                 })));
-                answered(pushed, answer)
+                When::Now.answered(answered(pushed, answer))
+            }
+        }
+    }
+
+    /// Has a page of a list made, slice by slice.
+    pub(super) fn listed(&self, request: ListRequest) -> StoreFuture<'_, Page> {
+        match &self.mode {
+            Mode::Inline { .. } => self.call(When::Now, move |engine| {
+                let mut listing = Listing::new(engine, request)?;
+                loop {
+                    if let Some(page) = listing.slice(engine) {
+                        return page;
+                    }
+                }
+            }),
+            Mode::Threads { shared, .. } => {
+                let (reply, answer) = oneshot::channel();
+                let inbox = Arc::clone(&shared.inbox);
+                let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
+                    match Listing::new(engine, request) {
+                        Ok(listing) => {
+                            inbox.push_list(Box::new(listing), reply);
+                        }
+                        Err(error) => drop(reply.send(Err(error))),
+                    }
+                    Answer::Now(Box::new(|_| {}))
+                })));
+                When::Now.answered(answered(pushed, answer))
             }
         }
     }
@@ -79,6 +109,32 @@ impl EmbeddedStore {
                 });
                 answered(shared.inbox.push(Request::Shares(shares)), answer)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use duly_store::Error;
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_changes_nothing_is_never_in_doubt() {
+        for (when, may_be_in_doubt) in
+            [(When::Now, false), (When::Written, true), (When::Durable, true)]
+        {
+            let mut answer = when.answered(std::future::ready(Err::<(), _>(shell::broken_off())));
+            let polled = answer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(Err(error)) = polled else { panic!("it is ready") };
+            assert_eq!(
+                matches!(error, Error::InDoubt { .. }),
+                may_be_in_doubt,
+                "{when:?}: {error}"
+            );
+            assert_eq!(matches!(error, Error::Unavailable { .. }), !may_be_in_doubt, "{error}");
         }
     }
 }

@@ -77,7 +77,9 @@ pub(super) async fn t22_lists_pick_by_time_prefix_and_tag(harness: &dyn Harness)
     assert_eq!(scene.list_ids(prefix).await, ["y-6"], "all at once, page by page");
     let mut none = base();
     none.tag = Some("eve".into());
-    assert!(scene.list_ids(none).await.is_empty());
+    assert!(scene.list_ids(none.clone()).await.is_empty());
+    let page = scene.store().list(SHARD, none).await.expect("a page");
+    assert_eq!((page.next, page.examined), (None, 10), "it says that it looked at all");
     Ran::Whole
 }
 

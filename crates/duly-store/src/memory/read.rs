@@ -22,10 +22,12 @@ impl Space {
         let mut found: Vec<(Position, TimerView)> = self
             .candidates(request.state, now)
             .into_iter()
-            .filter(|view| request.state.admits(view.state) && matches(view, request))
+            .filter(|view| request.state.admits(view.state))
             .map(|view| (Position::of(&view), view))
             .filter(|(position, _)| request.after.as_ref().is_none_or(|after| position > after))
             .collect();
+        let examined = found.len() as u64;
+        found.retain(|(_, view)| matches(view, request));
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         let mut bytes = 0;
         let by_bytes = found.iter().position(|(_, view)| {
@@ -37,7 +39,7 @@ impl Space {
         found.truncate(room);
         let next = found.last().filter(|_| cut).map(|(position, _)| position.clone());
         let timers = found.into_iter().map(|(_, view)| view).collect();
-        Ok(Page { timers, next })
+        Ok(Page { timers, next, examined })
     }
 
     fn candidates(&self, state: ListState, now: Now) -> Vec<TimerView> {

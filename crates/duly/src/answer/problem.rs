@@ -76,6 +76,7 @@ fn with_outcome(error: &Error, outcome: Option<&'static str>, hints: &[Hint]) ->
             http::refused(bare(Code::Internal, reason), hints)
         }
         Error::Unknown { reason, .. } => http::unknown(reason),
+        Error::NoAnswer { .. } => Failure::coded("no_answer", error),
         Error::Answer(_) => Failure::coded("not_duly", error),
         _ => Failure::new(error),
     }

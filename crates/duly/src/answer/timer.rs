@@ -1,6 +1,8 @@
 //! A timer, its stub, or its dead letter.
 
-use duly_client::{Attempt, Destination, HttpDestination, Outcome, RetryPolicy, Scheduled, Timer};
+use duly_client::{
+    Attempt, Destination, HttpDestination, Outcome, Page, RetryPolicy, Scheduled, Timer,
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -117,6 +119,10 @@ struct TimersOut<'a> {
     timers: Vec<TimerOut<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    examined: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    up_to: Option<TimeOut>,
 }
 
 /// A timer.
@@ -134,9 +140,13 @@ pub(crate) fn scheduled(scheduled: &Scheduled) -> Result<String, Failure> {
 }
 
 /// A page of a list.
-pub(crate) fn timers(timers: &[Timer], cursor: Option<&str>) -> Result<String, Failure> {
-    let timers = timers.iter().map(out).collect::<Result<_, _>>()?;
-    Ok(json(&TimersOut { timers, cursor }))
+pub(crate) fn timers(page: &Page<Timer>) -> Result<String, Failure> {
+    Ok(json(&TimersOut {
+        timers: page.items.iter().map(out).collect::<Result<_, _>>()?,
+        cursor: page.cursor.as_deref(),
+        examined: page.examined,
+        up_to: page.up_to.map(TimeOut),
+    }))
 }
 
 fn out(timer: &Timer) -> Result<TimerOut<'_>, Failure> {

@@ -25,8 +25,8 @@ pub(crate) struct Filter {
     /// Go on where the page before ended
     #[arg(long)]
     cursor: Option<String>,
-    /// Every page, one after the other
-    #[arg(long, conflicts_with = "cursor")]
+    /// Every page, one after the other; with --cursor from there on
+    #[arg(long)]
     pub(crate) all: bool,
 }
 

@@ -1,5 +1,7 @@
 //! `duly list`: shows timers, page by page.
 
+use std::time::SystemTime;
+
 use clap::ValueEnum;
 use duly_client::{Page, Timer};
 use duly_core::{NamespaceName, Timestamp};
@@ -9,7 +11,7 @@ use crate::{
     answer::{self, problem},
     args::{filter::Filter, values},
     cli::Session,
-    output::{Printer, table::Table, text, timers, when},
+    output::{Printer, progress::Progress, table::Table, text, timers, when},
 };
 
 /// List timers in the order in which they are due
@@ -83,7 +85,8 @@ pub(crate) async fn pages(
 ) -> Outcome {
     let printer = session.printer;
     let mut cursor = filter.cursor();
-    let mut shown = Shown { printer, show, timers: 0 };
+    let progress = Progress::new(printer);
+    let mut shown = Shown { printer, show, timers: 0, examined: 0, progress };
     shown.begin(filter)?;
     let client = session.client()?;
     loop {
@@ -93,8 +96,8 @@ pub(crate) async fn pages(
         shown.page(&page, filter)?;
         cursor = page.cursor;
         match &cursor {
-            Some(next) if !filter.all => return shown.more(next),
-            Some(_) => {}
+            Some(next) if !filter.all => return shown.more(next, page.examined, page.up_to),
+            Some(next) => shown.searched(next, page.examined, page.up_to),
             None => return shown.end(filter),
         }
     }
@@ -105,6 +108,8 @@ struct Shown {
     printer: Printer,
     show: Show,
     timers: usize,
+    examined: u64,
+    progress: Progress,
 }
 
 impl Shown {
@@ -118,6 +123,7 @@ impl Shown {
     }
 
     fn page(&mut self, page: &Page<Timer>, filter: &Filter) -> Outcome {
+        self.progress.clear();
         let first = self.timers == 0;
         self.timers += page.items.len();
         if !self.printer.is_json() {
@@ -128,7 +134,7 @@ impl Shown {
             return self.printer.line(&table.text(self.printer.screen()));
         }
         if !self.is_one_document(filter) && !self.printer.is_ndjson() {
-            return self.printer.json(&answer::timers(&page.items, page.cursor.as_deref())?);
+            return self.printer.json(&answer::timers(page)?);
         }
         for (place, timer) in page.items.iter().enumerate() {
             let is_next = self.is_one_document(filter) && !(first && place == 0);
@@ -138,8 +144,17 @@ impl Shown {
         Ok(())
     }
 
+    /// Says how far a search is that goes on, and from where it can be gone on with.
+    fn searched(&mut self, cursor: &str, examined: Option<u64>, up_to: Option<SystemTime>) {
+        if let Some(examined) = examined {
+            self.examined += examined;
+            let so_far = looked_at(self.examined, up_to);
+            self.progress.show(0, None, &format!("{so_far}; --cursor {cursor}"));
+        }
+    }
+
     /// Says that there is more.
-    fn more(&self, cursor: &str) -> Outcome {
+    fn more(&self, cursor: &str, examined: Option<u64>, up_to: Option<SystemTime>) -> Outcome {
         if self.printer.is_ndjson() {
             return self.printer.json(&serde_json::json!({ "cursor": cursor }).to_string());
         }
@@ -147,6 +162,9 @@ impl Shown {
             return Ok(());
         }
         let cursor = text::preview(cursor, usize::MAX);
+        if let Some(examined) = examined {
+            self.printer.line(&looked_at(examined, up_to))?;
+        }
         self.printer.line(&format!("more: --cursor {cursor}, or --all for all of them"))
     }
 
@@ -158,5 +176,14 @@ impl Shown {
         } else {
             Ok(())
         }
+    }
+}
+
+/// Says how far a search is.
+fn looked_at(examined: u64, up_to: Option<SystemTime>) -> String {
+    let timers = text::count(examined, "timer");
+    match up_to.map(answer::moment) {
+        Some(up_to) => format!("looked at {timers}, due up to {up_to}"),
+        None => format!("looked at {timers}"),
     }
 }

@@ -13,7 +13,7 @@ use std::{
 
 use axum::body::Bytes;
 use hyper::body::{Body, Frame};
-use reqwest::{Response, Url, header::CONTENT_TYPE};
+use reqwest::{Method, Response, Url, header::CONTENT_TYPE};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
@@ -54,13 +54,16 @@ impl Call<'_> {
             .header(CONTENT_TYPE, "application/x-ndjson")
             .body(reqwest::Body::wrap(Upload::of(source)));
         let sent = request.send().await;
-        let response = sent.map_err(|error| unreachable::broken(&server, &error))?;
+        let response = sent.map_err(|error| unreachable::broken(&server, &error, &Method::POST))?;
         let status = response.status();
         if status.is_success() {
             let (buffer, taken, is_ended) = (Vec::new(), 0, false);
             return Ok(AnswerLines { response, server, buffer, taken, is_ended });
         }
-        let text = response.text().await.map_err(|error| unreachable::broken(&server, &error))?;
+        let text = response
+            .text()
+            .await
+            .map_err(|error| unreachable::broken(&server, &error, &Method::POST))?;
         Err(problem::failure(&server, status, &text, &[self.hints, HINTS].concat()))
     }
 }
@@ -83,7 +86,7 @@ impl AnswerLines {
             self.buffer.drain(..self.taken);
             self.taken = 0;
             let chunk = self.response.chunk().await;
-            match chunk.map_err(|error| unreachable::broken(&self.server, &error))? {
+            match chunk.map_err(|error| unreachable::broken(&self.server, &error, &Method::POST))? {
                 Some(chunk) => self.buffer.extend_from_slice(&chunk),
                 None => self.is_ended = true,
             }

@@ -3,7 +3,7 @@
 use std::{error::Error, io, time::Duration};
 
 use duly_core::Millis;
-use reqwest::Url;
+use reqwest::{Method, Url};
 
 use crate::failure::Failure;
 
@@ -11,23 +11,38 @@ use crate::failure::Failure;
 const REFUSED: &str = "Connection refused";
 
 /// The message for a call that got no answer.
-pub(super) fn failure(server: &Url, error: &reqwest::Error, limit: Duration) -> Failure {
+pub(super) fn failure(
+    server: &Url,
+    error: &reqwest::Error,
+    limit: Duration,
+    method: &Method,
+) -> Failure {
     if error.is_timeout() && !error.is_connect() {
         let server = shown(server);
         let limit = Millis::from_ms(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-        return unknown(&format!("no answer from {server} within {limit}"));
+        return no_answer(&format!("no answer from {server} within {limit}"), method);
     }
-    broken(server, error)
+    broken(server, error, method)
 }
 
 /// The message for a call that has no time limit and did not get all of its answer.
-pub(super) fn broken(server: &Url, error: &reqwest::Error) -> Failure {
+pub(super) fn broken(server: &Url, error: &reqwest::Error, method: &Method) -> Failure {
     let server = shown(server);
     let (is_refused, cause) = root(error);
     if error.is_connect() {
         return nobody(&server, if is_refused { REFUSED } else { &cause });
     }
-    unknown(&format!("the connection to {server} broke before the answer was complete ({cause})"))
+    let what = format!("the connection to {server} broke before the answer was complete ({cause})");
+    no_answer(&what, method)
+}
+
+/// The message for a call that was sent; one that only reads is not in doubt.
+fn no_answer(what: &str, method: &Method) -> Failure {
+    if method.is_safe() {
+        let words = format_args!("{what}; nothing was changed: repeat the command");
+        return Failure::coded("no_answer", words);
+    }
+    unknown(what)
 }
 
 /// The message for a call of `duly-client` that found nobody there.
@@ -98,6 +113,14 @@ fn root(error: &reqwest::Error) -> (bool, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_call_that_changes_something_is_in_doubt() {
+        let said = |method| no_answer("no answer", &method).to_string();
+        assert!(said(Method::POST).contains("not known whether this was done"));
+        let read = said(Method::GET);
+        assert!(read.contains("nothing was changed") && !read.contains("not known"), "{read}");
+    }
 
     #[test]
     fn an_address_is_shown_without_its_password() {

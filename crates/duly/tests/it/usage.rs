@@ -30,7 +30,6 @@ fn what_is_typed_wrong_exits_2_and_says_what_is_allowed() {
         (vec!["get", "n"], vec!["<ID>"]),
         (vec!["list", "n", "--state", "lost"], vec!["in_flight"]),
         (vec!["list", "n", "--limit", "1001"], vec!["from 1 to 1000"]),
-        (vec!["list", "n", "--all", "--cursor", "x"], vec!["--cursor"]),
         (vec!["reschedule", "n", "i"], vec!["nothing to change"]),
         (vec!["reschedule", "n", "i", "--tag", "x", "--reset", "tags"], vec!["--reset tags"]),
         (vec!["lease", "n", "--max", "0"], vec!["from 1 to 10000"]),

@@ -3,9 +3,9 @@
 mod stream;
 
 use axum::{extract::State, response::Response};
-use duly_core::{Invalid, NamespaceName, State as TimerState};
+use duly_core::{Invalid, NamespaceName, State as TimerState, Timestamp};
 use duly_store::{
-    TimerView,
+    Page,
     query::{ListRequest, ListState, PAGE_MAX},
 };
 use http::{HeaderMap, Uri, header::ACCEPT};
@@ -20,7 +20,7 @@ use crate::{
         problem::Refusals,
         query::Query,
     },
-    wire::{Integer, Time, TimerOut, TimersOut, timer::Mark},
+    wire::{Integer, Time, TimeOut, TimerOut, TimersOut, timer::Mark},
 };
 
 /// Timers of a page that does not say how many.
@@ -67,10 +67,13 @@ pub(crate) async fn list_timers(
     if wants_lines(&headers) {
         return stream::answer(app, request, filter).await;
     }
-    let (timers, cursor) = app.timers(request, filter).await?;
+    let is_searched = request.is_searched();
+    let page = pages::page(app.store(), request).await?;
     answer::ok(&TimersOut {
-        timers: timers.iter().map(|view| TimerOut::new(view, Mark::None)).collect(),
-        cursor,
+        timers: page.timers.iter().map(|view| TimerOut::new(view, Mark::None)).collect(),
+        cursor: cursor_of(&page, filter),
+        examined: is_searched.then_some(page.examined),
+        up_to: up_to(&page).filter(|_| is_searched).map(TimeOut),
     })
 }
 
@@ -92,17 +95,14 @@ pub(crate) fn page_limit(limit: Option<Integer>) -> Result<usize, Invalid> {
     Ok(usize::try_from(limit).unwrap_or(PAGE_MAX))
 }
 
-impl App {
-    /// A page, and the cursor of the next one.
-    pub(crate) async fn timers(
-        &self,
-        request: ListRequest,
-        filter: Filter,
-    ) -> Result<(Vec<TimerView>, Option<String>), Problem> {
-        let page = pages::page(self.store(), request).await?;
-        let cursor = page.next.map(|position| Cursor::new(position, filter).to_string());
-        Ok((page.timers, cursor))
-    }
+/// Returns the cursor of the page behind this one.
+pub(crate) fn cursor_of(page: &Page, filter: Filter) -> Option<String> {
+    page.next.clone().map(|position| Cursor::new(position, filter).to_string())
+}
+
+/// Returns the due time up to which a page has looked through the list; none at the end.
+pub(crate) fn up_to(page: &Page) -> Option<Timestamp> {
+    page.next.as_ref().map(|position| position.due_at)
 }
 
 /// Whether the caller asks for lines by name; whoever takes anything gets a page.

@@ -8,7 +8,7 @@ use super::{
     known,
     list::state_in,
     operation::integer,
-    time::time_in,
+    time::{time_in, time_out},
 };
 
 /// Which timers to cancel, as a caller wrote it.
@@ -44,6 +44,15 @@ fn filter_in(filter: v1::CancelFilter) -> Result<FilterIn, Invalid> {
 
 /// What a call cancelled. Whether it was a dry run its caller knows.
 pub(crate) fn cancelled_out(out: BulkCancelledOut) -> v1::CancelManyResponse {
-    let BulkCancelledOut { cancelled, maybe_delivered, skipped, dry_run: _, cursor } = out;
-    v1::CancelManyResponse { cancelled, maybe_delivered, skipped, cursor }
+    let BulkCancelledOut {
+        cancelled,
+        maybe_delivered,
+        skipped,
+        dry_run: _,
+        cursor,
+        examined,
+        up_to,
+    } = out;
+    let up_to = up_to.map(|up_to| time_out(up_to.0));
+    v1::CancelManyResponse { cancelled, maybe_delivered, skipped, cursor, examined, up_to }
 }

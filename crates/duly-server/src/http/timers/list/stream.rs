@@ -2,7 +2,8 @@
 //!
 //! The next page is asked for when the one before has been handed over, so a stream holds one page
 //! whatever its length (P10). Its last line says that it is whole, or where to go on and why it
-//! ended here: a stream without one was cut off.
+//! ended here: a stream without one was cut off. A search by tag or id prefix says behind each page how
+//! far it is and where to go on, so that it can be stopped at any line.
 
 use std::convert::Infallible;
 
@@ -34,7 +35,7 @@ pub(super) async fn answer(
     request: ListRequest,
     filter: Filter,
 ) -> Result<Response, Problem> {
-    let mut listing = Listing { app, request, filter, timers: 0, over: false };
+    let mut listing = Listing { app, request, filter, timers: 0, examined: 0, over: false };
     let mut text = Vec::new();
     listing.page(&mut text).await?;
     let first = (!text.is_empty()).then(|| listing.held(text));
@@ -53,6 +54,7 @@ struct Listing {
     request: ListRequest,
     filter: Filter,
     timers: u64,
+    examined: u64,
     over: bool,
 }
 
@@ -91,8 +93,17 @@ impl Listing {
             write_line(text, &TimerOut::new(view, Mark::None));
         }
         self.timers += page.timers.len() as u64;
+        self.examined += page.examined;
         match page.next {
-            Some(position) => self.request.after = Some(position),
+            Some(position) => {
+                if self.request.is_searched() {
+                    let up_to = position.due_at.into();
+                    let cursor = Cursor::new(position.clone(), self.filter).to_string();
+                    let progress = ListEndOut::Progress { examined: self.examined, up_to, cursor };
+                    write_line(text, &progress);
+                }
+                self.request.after = Some(position);
+            }
             None => {
                 self.over = true;
                 write_line(text, &ListEndOut::Summary { timers: self.timers });
