@@ -52,7 +52,7 @@ pub(crate) mod trace;
 mod unread;
 
 pub use app::{App, ImplicitNamespaces, Limits, Parts};
-pub use backup::Backups;
+pub use backup::{BackupLimits, Backups};
 pub(crate) use edge::{ChangesNothing, Made};
 pub(crate) use front::{Door, Front, Routers};
 pub use guard::Guard;

@@ -4,7 +4,7 @@
 //!   backup   checkpoint, runs, sealed segments ── hard links (copies across file systems) ─┐
 //!            active segment up to what is durable, and a closing frame ── copy ───────────┤
 //!            RESTORED, then MANIFEST ─────────────────────────────────────────────────────┴─► target
-//!   restore  copies all of it; the first opening pauses every namespace
+//!   restore  copies all of it, checks the copy, then MANIFEST; the first opening pauses every namespace
 //! ```
 //!
 //! * A directory with a manifest is a whole backup: it is written last, when everything else is
@@ -12,6 +12,9 @@
 //! * Files that are linked are never written again by the store that they come from; a segment that
 //!   has another name is not recycled ([`Disk::is_shared`]).
 //! * The target is empty before, or is made.
+//! * A backup leaves the reserve of the file system that it goes to (`store.min_free_bytes`) alone.
+//! * A restore reads regular files only, in directories that are no symbolic links, and publishes
+//!   nothing that the check of `duly store check` finds damaged.
 
 use std::{
     fs, io,
@@ -80,6 +83,34 @@ pub enum BackupError {
         path: PathBuf,
         /// Why not.
         source: io::Error,
+    },
+    /// The copy would use up the reserve of the file system that it goes to.
+    #[error(
+        "{path} has no room for the backup: {needed_bytes} bytes are to be copied, {free_bytes} are \
+         free there, and Duly keeps {reserve_bytes} in reserve (store.min_free_bytes, \
+         store.min_free_percent); free space, or name a directory on a larger disk"
+    )]
+    NoRoom {
+        /// The target.
+        path: PathBuf,
+        /// Bytes that are still to be copied.
+        needed_bytes: u64,
+        /// Bytes that are free there.
+        free_bytes: u64,
+        /// Bytes that stay free.
+        reserve_bytes: u64,
+    },
+    /// What was copied from the backup is no whole store.
+    #[error(
+        "the backup {path} is damaged and was not restored: {what}. Restore another backup. To save \
+         what is left of this one, copy its directory and start a server on the copy: every \
+         namespace is paused there"
+    )]
+    Damaged {
+        /// The backup.
+        path: PathBuf,
+        /// The first finding, and the number of the others.
+        what: String,
     },
     /// One is under way.
     #[error("another backup is under way: wait for it")]
@@ -197,7 +228,7 @@ pub(crate) fn copy(
     is_closed: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(BackupProgress),
 ) -> Result<BackupReport, BackupError> {
-    let Plan { checkpoint, whole, active, active_end, closing, lsn, pace } = plan;
+    let Plan { checkpoint, whole, active, active_end, closing, lsn, pace, reserve } = plan;
     let names = whole.iter().map(|id| id.name());
     let names: Vec<String> = names.chain([checkpoint::FILES.name(*checkpoint)]).collect();
     let active = active.name();
@@ -205,8 +236,15 @@ pub(crate) fn copy(
         let throttle = pace.throttle();
         let mut copying = Copying::new(source.as_ref(), disk, throttle, is_closed, progress);
         copying.expect(names.iter().chain([&active]))?;
+        let mut unlinked = Vec::new();
         for name in &names {
-            copying.link(name)?;
+            if !copying.link(name)? {
+                unlinked.push(name);
+            }
+        }
+        copying.keep(*reserve, unlinked.iter().copied().chain([&active]))?;
+        for name in unlinked {
+            copying.copy(name)?;
         }
         copying.copy_up_to(&active, *active_end, closing)?;
         let manifest = Manifest::read(source.as_ref())?;

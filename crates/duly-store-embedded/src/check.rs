@@ -78,6 +78,26 @@ pub fn check_disk(
         }
         Err(error) => return Err(error),
     };
+    check_files(disk, manifest, report, clock, progress)
+}
+
+/// Checks the files of a copy that has no manifest of its own yet.
+pub(crate) fn check_copy(
+    disk: Arc<dyn Disk>,
+    manifest: Manifest,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, OpenError> {
+    let report = Report { location: disk.describe(), ..Report::default() };
+    check_files(disk, manifest, report, Arc::new(SystemClock), progress)
+}
+
+fn check_files(
+    disk: Arc<dyn Disk>,
+    manifest: Manifest,
+    mut report: Report,
+    clock: Arc<dyn Clock>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, OpenError> {
     (report.format, report.epoch) = (manifest.version, manifest.epoch);
     let mut check = Check { disk, manifest, state: None, report, progress, done: 0, total: 0 };
     check.checkpoints()?;
@@ -154,6 +174,9 @@ impl Check<'_> {
             OpenError::Damaged { file, offset, what } => (file, offset, what),
             OpenError::Disk(disk::Error::Io { ref name, ref source, .. }) => {
                 (name.clone(), 0, format!("it cannot be read: {source}"))
+            }
+            OpenError::Disk(disk::Error::NotPlain { ref name, .. }) => {
+                (name.clone(), 0, "it is a symbolic link, or no regular file".to_owned())
             }
             OpenError::Disk(disk::Error::UnexpectedEnd { ref name, offset, .. }) => {
                 (name.clone(), offset, "it ends early".to_owned())

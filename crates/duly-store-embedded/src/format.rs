@@ -33,7 +33,7 @@ pub(crate) const VERSION_READ_MIN: u32 = 1;
 /// Oldest version whose builds may read what this build writes; raised when they could not.
 pub(crate) const READER_MIN: u32 = 1;
 /// Feature bit: the journal has closing frames ([`frame`]), which older builds take for its end.
-const CLOSING_FRAMES: u64 = 1;
+pub(crate) const CLOSING_FRAMES: u64 = 1;
 /// Feature bits this build understands.
 pub const FEATURES: u64 = CLOSING_FRAMES;
 

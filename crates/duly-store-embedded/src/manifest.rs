@@ -97,7 +97,9 @@ fn read_side(disk: &dyn Disk, name: &str) -> Result<Result<Manifest, Fault>, dis
     match read {
         Ok(bytes) => Ok(Manifest::decode(&bytes).ok_or(Fault::Damaged)),
         Err(error) if error.is_not_found() => Ok(Err(Fault::Missing)),
-        Err(error @ disk::Error::Io { .. }) => Ok(Err(Fault::Unreadable(error))),
+        Err(error @ (disk::Error::Io { .. } | disk::Error::NotPlain { .. })) => {
+            Ok(Err(Fault::Unreadable(error)))
+        }
         Err(error) => Err(error),
     }
 }

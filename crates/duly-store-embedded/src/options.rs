@@ -5,6 +5,9 @@ use duly_core::Invalid;
 use crate::format::run;
 
 mod memory;
+mod reserve;
+
+pub(crate) use reserve::Reserve;
 
 /// Smallest segment.
 pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
@@ -79,6 +82,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Returns the room that is kept free on a disk.
+    pub(crate) const fn reserve(&self) -> Reserve {
+        Reserve { bytes: self.min_free_bytes, percent: self.min_free_percent }
+    }
+
     /// Checks every bound.
     pub fn check(&self) -> Result<(), Invalid> {
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes)

@@ -16,7 +16,10 @@ use super::{
 use duly_sink::http::options::Resolves;
 use duly_store_embedded::OnClockJump;
 
-use crate::{http::ImplicitNamespaces, telemetry::logging};
+use crate::{
+    http::{BackupLimits, ImplicitNamespaces},
+    telemetry::logging,
+};
 
 /// A value in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +139,10 @@ fn config(values: Values) -> Config {
                 _ => PathBuf::new(),
             },
             backup_dir: path("store.backup_dir"),
+            backup_limits: BackupLimits {
+                count_max: size("store.backups_max"),
+                interval: duration("store.backup_interval"),
+            },
             segment_bytes: number("store.segment_bytes").unwrap_or(0),
             checkpoint_bytes: number("store.checkpoint_bytes").unwrap_or(0),
             young_bytes: number("store.young_bytes").unwrap_or(0),

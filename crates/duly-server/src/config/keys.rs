@@ -132,6 +132,18 @@ pub const KEYS: &[Key] = &[
         doc: "Directory below which `POST /v1/store/backup` may make backups, by its absolute path; without one, it makes none. On the file system of `store.data` most of a backup is hard links.",
     },
     Key {
+        name: "store.backups_max",
+        kind: Kind::Integer { low: 1, high: 10_000, unit: "backups" },
+        default: "30",
+        doc: "Backups below `store.backup_dir`; a further one is refused until one is removed there. Each holds the room of files that the store has let go of.",
+    },
+    Key {
+        name: "store.backup_interval",
+        kind: Kind::Duration { low: Millis::ZERO, high: Millis::from_secs(86_400) },
+        default: "1m",
+        doc: "Time from the beginning of a backup to that of the next; one that is asked for earlier is refused.",
+    },
+    Key {
         name: "store.segment_bytes",
         kind: Kind::Bytes {
             low: duly_store_embedded::SEGMENT_BYTES_MIN,
@@ -168,13 +180,13 @@ pub const KEYS: &[Key] = &[
         name: "store.min_free_bytes",
         kind: Kind::Bytes { low: 0, high: 1024 * GIB },
         default: "2GiB",
-        doc: "New timers are refused when less than this is free on the disk.",
+        doc: "New timers are refused when less than this is free on the disk; so is a backup that would leave less on the one that it goes to.",
     },
     Key {
         name: "store.min_free_percent",
         kind: Kind::Integer { low: 0, high: 90, unit: "percent" },
         default: "5",
-        doc: "New timers are refused when less than this share of the disk is free.",
+        doc: "New timers are refused when less than this share of the disk is free; so is a backup that would leave less on the one that it goes to.",
     },
     Key {
         name: "store.url",

@@ -14,9 +14,11 @@ use super::{Origin, effective::Values, keys::KEYS, value::Value};
 const HIDDEN: &str = "***";
 
 /// Keys that only the embedded store has.
-const EMBEDDED: [&str; 9] = [
+const EMBEDDED: [&str; 11] = [
     "store.data",
     "store.backup_dir",
+    "store.backups_max",
+    "store.backup_interval",
     "store.segment_bytes",
     "store.checkpoint_bytes",
     "store.young_bytes",

@@ -13,7 +13,7 @@ use ipnet::IpNet;
 
 use super::{reach::ProxyUrl, remote::Shared};
 use crate::{
-    http::{Guard, ImplicitNamespaces, Limits},
+    http::{BackupLimits, Guard, ImplicitNamespaces, Limits},
     telemetry::logging,
 };
 
@@ -67,6 +67,8 @@ pub struct Store {
     pub data: PathBuf,
     /// Directory below which backups may go; `None`: there are none.
     pub backup_dir: Option<PathBuf>,
+    /// Bounds of backups.
+    pub backup_limits: BackupLimits,
     /// Bytes of a journal segment.
     pub segment_bytes: u64,
     /// Growth of the journal after which a checkpoint is taken.

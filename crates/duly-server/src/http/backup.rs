@@ -1,12 +1,14 @@
 //! `POST /v1/store/backup`: a copy of the running store in another directory.
 //!
 //! Whoever may call may have files written. So it happens only below the one directory that the
-//! operator names (`store.backup_dir`), into a directory that is empty or new.
+//! operator names (`store.backup_dir`), into a directory that is empty or new, as often as the operator
+//! allows.
 
 use std::{
-    fmt, io,
+    fmt, fs, io,
     path::{Component, Path, PathBuf},
     sync::Arc,
+    time::Instant,
 };
 
 use axum::{extract::State, response::Response};
@@ -20,6 +22,10 @@ use tokio::task;
 
 use super::{App, Problem, answer, body::JsonBody, problem::Refusals};
 use crate::wire::{BackupIn, BackupOut};
+
+mod limits;
+
+pub use limits::BackupLimits;
 
 /// Its path; the copy may take longer than other requests.
 pub(super) const PATH: &str = "/v1/store/backup";
@@ -40,6 +46,7 @@ pub struct Backups {
     dir: Option<PathBuf>,
     /// `None`: a store that other servers keep.
     make: Option<Arc<Make>>,
+    admission: Arc<limits::Admission>,
 }
 
 impl fmt::Debug for Backups {
@@ -54,17 +61,33 @@ impl Backups {
         dir: Option<PathBuf>,
         make: impl Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync + 'static,
     ) -> Self {
-        Self { dir, make: Some(Arc::new(make)) }
+        Self { dir, make: Some(Arc::new(make)), admission: Arc::default() }
     }
 
     /// No backups: the timers are on other servers, which have means of their own.
-    pub const fn elsewhere() -> Self {
-        Self { dir: None, make: None }
+    pub fn elsewhere() -> Self {
+        Self { dir: None, make: None, admission: Arc::default() }
+    }
+
+    /// Keeps them to these bounds.
+    #[must_use]
+    pub fn limited(self, limits: BackupLimits) -> Self {
+        Self { admission: Arc::new(limits::Admission::new(limits)), ..self }
     }
 
     /// Backups of an embedded store.
     pub fn of(dir: Option<PathBuf>, store: Arc<EmbeddedStore>) -> Self {
         Self::new(dir, move |path| store.backup(path, &mut |_| {}))
+    }
+
+    /// Makes a backup at a path that was checked. One that is refused for what is there counts for
+    /// nothing. Blocks its thread.
+    fn make(&self, make: &Make, path: &Path) -> Result<BackupReport, Problem> {
+        let is_used = fs::read_dir(path).is_ok_and(|mut names| names.next().is_some());
+        if let Some(dir) = self.dir.as_deref().filter(|_| !is_used) {
+            self.admission.admit(dir, Instant::now())?;
+        }
+        make(path).map_err(refusal)
     }
 
     /// Whether a backup may go to this path.
@@ -112,10 +135,10 @@ impl Backups {
 pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> Result<Response, Problem> {
     let path = PathBuf::from(body.parse::<BackupIn>().await?.path);
     let make = app.backups().check(&path)?;
-    let made = task::spawn_blocking(move || make(&path));
+    let backups = app.backups().clone();
+    let made = task::spawn_blocking(move || backups.make(&*make, &path));
     match made.await {
-        Ok(Ok(report)) => answer::ok(&BackupOut::from(report)),
-        Ok(Err(error)) => Err(refusal(error)),
+        Ok(made) => answer::ok(&BackupOut::from(made?)),
         Err(_) => Err(Problem::fault("a backup panicked")),
     }
 }
@@ -144,6 +167,9 @@ fn refusal(error: BackupError) -> Problem {
         }
         BackupError::Busy | BackupError::Closed => {
             Problem::new(Code::Unavailable, detail).with_retry(Retry::After(Millis::from_secs(10)))
+        }
+        BackupError::NoRoom { .. } => {
+            Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(NO_ROOM_WAIT))
         }
         BackupError::Disk(error) if error.is_no_space() => {
             Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(NO_ROOM_WAIT))

@@ -90,6 +90,7 @@ impl Opened {
         match self {
             Self::Embedded(store) => {
                 Backups::of(config.store.backup_dir.clone(), Arc::clone(store))
+                    .limited(config.store.backup_limits)
             }
             Self::Shared(..) => Backups::elsewhere(),
         }

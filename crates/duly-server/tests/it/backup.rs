@@ -5,10 +5,11 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use duly_core::Code;
-use duly_server::http::Backups;
+use duly_server::http::{BackupLimits, Backups};
 use duly_store::conformance::ManualClock;
 use duly_store_embedded::{
     EmbeddedStore, Options,
@@ -121,4 +122,48 @@ async fn a_backup_without_room_is_told_when_to_come_again() {
         (429, &"60".parse().unwrap())
     );
     assert_eq!(answer.problem("resource_exhausted")["retry_after_ms"], 60_000);
+}
+
+/// Before, a caller could fill the disk with copies.
+#[tokio::test]
+async fn backups_are_limited_in_number_and_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let backups = Backups::of(Some(dir.path().join("backups")), store(&dir.path().join("data")));
+    let hourly = BackupLimits { count_max: 2, interval: Duration::from_secs(3_600) };
+    let bench = Bench::backing_up(backups.clone().limited(hourly));
+    let target = |name: &str| dir.path().join("backups").join(name);
+    bench.post(PATH, &asked(&target("one"))).await.expect(200);
+    let answer = bench.post(PATH, &asked(&target("two"))).await;
+    let wait: u64 = answer.headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((3_000..=3_600).contains(&wait), "{wait}");
+    let problem = answer.problem("resource_exhausted");
+    assert!(problem["detail"].as_str().unwrap().contains("store.backup_interval"), "{problem}");
+    // A path that is taken is said to be, whatever the time.
+    let problem = bench.post(PATH, &asked(&target("one"))).await.problem("invalid_argument");
+    assert!(problem["detail"].as_str().unwrap().contains("is not empty"), "{problem}");
+
+    let any_time = BackupLimits { count_max: 2, interval: Duration::ZERO };
+    let bench = Bench::backing_up(backups.limited(any_time));
+    bench.post(PATH, &asked(&target("below/two"))).await.expect(200);
+    let problem = bench.post(PATH, &asked(&target("three"))).await.problem("resource_exhausted");
+    assert!(problem["detail"].as_str().unwrap().contains("store.backups_max"), "{problem}");
+    assert!(!target("three").exists());
+    std::fs::remove_dir_all(target("one")).unwrap();
+    bench.post(PATH, &asked(&target("three"))).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_backup_that_would_use_up_the_reserve_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { min_free_bytes: 1 << 60, ..Options::default() };
+    let disk = Arc::new(RealDisk::open_or_create(dir.path().join("data")).unwrap());
+    let clock = Arc::new(ManualClock::default());
+    let store = Arc::new(EmbeddedStore::open(disk, options, clock, &mut |_| {}).unwrap());
+    let bench = Bench::backing_up(Backups::of(Some(dir.path().join("backups")), store));
+    let target = dir.path().join("backups/today");
+    let answer = bench.post(PATH, &asked(&target)).await;
+    assert_eq!(answer.headers["retry-after"], "60");
+    let problem = answer.problem("resource_exhausted");
+    assert!(problem["detail"].as_str().unwrap().contains("store.min_free_bytes"), "{problem}");
+    assert!(!target.exists());
 }

@@ -1,7 +1,10 @@
 //! Bringing files from a store into a directory: linked where the file system can, copied where not.
 
+use duly_store::query::DiskRoom;
+
 use crate::{
     disk::{self, Disk, RealDisk, fresh::Throttle},
+    options::Reserve,
     runs,
 };
 
@@ -20,6 +23,9 @@ pub(super) struct Copying<'a> {
     so_far: BackupProgress,
     files: u64,
     copied_bytes: u64,
+    /// Room that stays free in the target, and the bytes that are still to be copied.
+    kept: Option<Reserve>,
+    left_bytes: u64,
 }
 
 impl<'a> Copying<'a> {
@@ -31,7 +37,46 @@ impl<'a> Copying<'a> {
         progress: &'a mut dyn FnMut(BackupProgress),
     ) -> Self {
         let so_far = BackupProgress { bytes_done: 0, bytes_total: 0 };
-        Self { source, target, throttle, is_closed, progress, so_far, files: 0, copied_bytes: 0 }
+        Self {
+            source,
+            target,
+            throttle,
+            is_closed,
+            progress,
+            so_far,
+            files: 0,
+            copied_bytes: 0,
+            kept: None,
+            left_bytes: 0,
+        }
+    }
+
+    /// Leaves this much room in the target, from before the first of these files is copied until the
+    /// last was.
+    pub(super) fn keep<'n>(
+        &mut self,
+        reserve: Reserve,
+        names: impl Iterator<Item = &'n String>,
+    ) -> Result<(), BackupError> {
+        self.kept = Some(reserve);
+        for name in names {
+            self.left_bytes += self.source.open(name)?.len()?;
+        }
+        self.check_room()
+    }
+
+    fn check_room(&self) -> Result<(), BackupError> {
+        let Some(reserve) = self.kept else {
+            return Ok(());
+        };
+        let DiskRoom { free_bytes, reserve_bytes, inodes } = reserve.of(self.target.space()?);
+        let has_inodes = inodes.is_none_or(|inodes| inodes.free >= inodes.reserve);
+        let needed_bytes = self.left_bytes;
+        if has_inodes && free_bytes >= reserve_bytes.saturating_add(needed_bytes) {
+            return Ok(());
+        }
+        let path = self.target.describe().into();
+        Err(BackupError::NoRoom { path, needed_bytes, free_bytes, reserve_bytes })
     }
 
     /// Counts what will come.
@@ -45,20 +90,19 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Links a file that is never written again; copies it where that cannot be.
-    pub(super) fn link(&mut self, name: &str) -> Result<(), BackupError> {
+    /// Links a file that is never written again. Returns false where that cannot be.
+    pub(super) fn link(&mut self, name: &str) -> Result<bool, BackupError> {
         if (self.is_closed)() {
             return Err(BackupError::Closed);
         }
         let paths = self.source.real_path(name).zip(self.target.real_path(name));
         let is_linked = paths.is_some_and(|(from, to)| std::fs::hard_link(from, to).is_ok());
-        if !is_linked {
-            return self.copy(name);
+        if is_linked {
+            self.files += 1;
+            let bytes = self.target.open(name)?.len()?;
+            self.tell(bytes);
         }
-        self.files += 1;
-        let bytes = self.target.open(name)?.len()?;
-        self.tell(bytes);
-        Ok(())
+        Ok(is_linked)
     }
 
     /// Copies a whole file.
@@ -85,6 +129,7 @@ impl<'a> Copying<'a> {
             if (self.is_closed)() {
                 return Err(BackupError::Closed);
             }
+            self.check_room()?;
             let count = (end - at).min(CHUNK_BYTES as u64);
             let part = &mut chunk[..usize::try_from(count).expect("at most a chunk")];
             from.read_exact_at(at, part)?;
@@ -94,12 +139,14 @@ impl<'a> Copying<'a> {
             (self.throttle)(count);
             at += count;
             self.copied_bytes += count;
+            self.left_bytes = self.left_bytes.saturating_sub(count);
             self.tell(count);
         }
         to.write_at(end, behind)?;
         to.set_len(length)?;
         to.sync_all()?;
         self.files += 1;
+        self.left_bytes = self.left_bytes.saturating_sub(length - end);
         self.tell(length - end);
         Ok(())
     }
@@ -114,3 +161,6 @@ impl<'a> Copying<'a> {
         (self.files, self.so_far.bytes_done, self.copied_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

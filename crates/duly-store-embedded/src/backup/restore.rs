@@ -1,11 +1,13 @@
 //! From a backup to a data directory that a server can open.
 
-use std::path::Path;
+use std::{fs, io, path::Path, sync::Arc};
 
 use crate::{
-    disk::{Disk, RealDisk},
-    manifest::Manifest,
-    open::OpenError,
+    check::{self, Progress, Report},
+    disk::{self, Disk, Operation, RealDisk},
+    format,
+    manifest::{self, Manifest},
+    open::{OpenError, Tail},
 };
 
 use super::{
@@ -15,17 +17,18 @@ use super::{
 /// Suffixes of the files that make up a store.
 const SUFFIXES: [&str; 3] = [".log", ".run", ".ckp"];
 
-/// Copies a backup into a directory that is empty or missing. The copy begins a new epoch, and its
-/// first opening pauses every namespace. The backup stays as it is.
+/// Copies a backup into a directory that is empty or missing, and checks the copy. It begins a new
+/// epoch, and its first opening pauses every namespace. The backup stays as it is.
 ///
 /// # Errors
 /// One clear reason; nothing is left in the directory.
 pub fn restore(
     from: &Path,
     to: &Path,
-    progress: &mut dyn FnMut(BackupProgress),
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<BackupReport, BackupError> {
     let source = RealDisk::open_existing(from)?;
+    check_dirs(from)?;
     let _lock = source.lock()?;
     let manifest = Manifest::read(&source)?;
     let mut manifest = manifest.ok_or_else(|| OpenError::NoStore(source.describe()))?;
@@ -38,14 +41,56 @@ pub fn restore(
     }
     target.fill(|disk| {
         let throttle = UNHURRIED.throttle();
-        let mut copying = Copying::new(&source, disk, throttle, &|| false, progress);
+        let mut tell = |BackupProgress { bytes_done, bytes_total }| {
+            progress(Progress { what: "restoring", bytes_done, bytes_total });
+        };
+        let mut copying = Copying::new(&source, disk, throttle, &|| false, &mut tell);
         copying.expect(names.iter())?;
         for name in &names {
             copying.copy(name)?;
         }
         let (files, bytes, copied_bytes) = copying.end();
+        let copy = Arc::new(RealDisk::open_existing(to)?);
+        let report = check::check_copy(copy, manifest, progress)?;
+        // A build that writes closing frames ends every backup with one.
+        let has_end = manifest.features & format::CLOSING_FRAMES != 0
+            && source.list("")?.iter().any(|name| name == manifest::RESTORED);
+        if let Some(what) = damage(&report, has_end) {
+            return Err(BackupError::Damaged { path: from.to_owned(), what });
+        }
         manifest.begin_epoch();
         publish(disk, &manifest)?;
         Ok(BackupReport { path: to.to_owned(), files, bytes, copied_bytes, lsn: None })
     })
+}
+
+/// Refuses a backup whose directories lead elsewhere.
+fn check_dirs(from: &Path) -> Result<(), BackupError> {
+    for dir in DIRS {
+        let path = from.join(dir);
+        match fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => {
+                let (operation, name) = (Operation::List, path.display().to_string());
+                return Err(match found {
+                    Ok(_) => disk::Error::NotPlain { operation, name }.into(),
+                    Err(source) => disk::Error::Io { operation, name, source }.into(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the first thing that is wrong with a copy, and how much more there is.
+fn damage(report: &Report, has_end: bool) -> Option<String> {
+    if let Some(first) = report.findings.first() {
+        let others = report.findings.len() as u64 - 1 + report.findings_left_out;
+        let more = if others == 0 { String::new() } else { format!(" (and {others} more)") };
+        let (file, offset, what) = (&first.file, first.offset, &first.what);
+        return Some(format!("{file} at byte {offset}: {what}{more}"));
+    }
+    (has_end && report.tail != Tail::Closed)
+        .then(|| "its journal lacks the closing frame that a backup ends with".to_owned())
 }

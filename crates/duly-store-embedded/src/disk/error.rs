@@ -127,6 +127,18 @@ pub enum Error {
         path: String,
     },
 
+    /// A name is a symbolic link, a FIFO or a device, or a directory in place of a file.
+    #[error(
+        "cannot {operation} {name}: it is a symbolic link, or not of the kind that belongs there; Duly \
+         follows no links and reads no FIFOs or devices: put the file or directory itself there"
+    )]
+    NotPlain {
+        /// What was being done.
+        operation: Operation,
+        /// To what.
+        name: String,
+    },
+
     /// The file system, or this user's quota on it, is full.
     #[error("cannot {operation} {name}: no space left; free some, or move the data directory")]
     NoSpace {
@@ -236,8 +248,13 @@ impl Error {
         let name =
             if name.is_empty() { directory.to_owned() } else { format!("{directory}/{name}") };
         let directory = directory.to_owned();
-        if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&source) {
-            return Self::TooManyFiles { operation, name };
+        match Errno::from_io_error(&source) {
+            Some(Errno::MFILE | Errno::NFILE) => return Self::TooManyFiles { operation, name },
+            // A symbolic link, a directory, and a socket.
+            Some(Errno::LOOP | Errno::ISDIR | Errno::NXIO) if operation == Operation::Open => {
+                return Self::NotPlain { operation, name };
+            }
+            _ => {}
         }
         match source.kind() {
             io::ErrorKind::NotFound => Self::NotFound { operation, name },

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::{
-    fs::{FlockOperation, flock, statvfs},
+    fs::{FlockOperation, OFlags, flock, statvfs},
     io::Errno,
 };
 
@@ -119,6 +119,15 @@ impl RealDisk {
         }
     }
 
+    fn check_regular(&self, name: &str, file: &std::fs::File) -> Result<(), Error> {
+        let metadata = file.metadata().map_err(|e| self.error(Operation::Open, name, e))?;
+        if metadata.is_file() {
+            return Ok(());
+        }
+        let name = format!("{}/{name}", self.shown);
+        Err(Error::NotPlain { operation: Operation::Open, name })
+    }
+
     fn file(&self, name: &str, file: std::fs::File) -> Arc<dyn File> {
         Arc::new(RealFile {
             file,
@@ -154,12 +163,12 @@ impl Disk for RealDisk {
 
     fn open(&self, name: &str) -> Result<Arc<dyn File>, Error> {
         let path = self.path(name)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(self.access == Access::ReadWrite);
-        self.kept
-            .open(&self.root, || options.open(&path))
-            .map(|file| self.file(name, file))
-            .map_err(|e| self.error(Operation::Open, name, e))
+        let mut options = regular();
+        options.write(self.access == Access::ReadWrite);
+        let opened = self.kept.open(&self.root, || options.open(&path));
+        let file = opened.map_err(|e| self.error(Operation::Open, name, e))?;
+        self.check_regular(name, &file)?;
+        Ok(self.file(name, file))
     }
 
     fn list(&self, dir: &str) -> Result<Vec<String>, Error> {
@@ -234,8 +243,7 @@ impl Disk for RealDisk {
             locked => locked.map_err(|e| failed(e.into()))?,
         }
         let writable = self.access == Access::ReadWrite;
-        let opened = OpenOptions::new()
-            .read(true)
+        let opened = regular()
             .write(writable)
             .create(writable)
             .truncate(false)
@@ -247,6 +255,7 @@ impl Disk for RealDisk {
             }
             opened => opened.map_err(failed)?,
         };
+        self.check_regular(LOCK_NAME, &file)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Err(self.locked()),
             locked => locked.map_err(|e| failed(e.into()))?,
@@ -286,6 +295,15 @@ fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
             done => return done,
         }
     }
+}
+
+/// Opens for reading what [`RealDisk::check_regular`] looks at next: a symbolic link is refused, because
+/// it may lead out of the directory, and a FIFO does not wait for its other end.
+fn regular() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    options.read(true).custom_flags(flags.bits().cast_signed());
+    options
 }
 
 fn sync_path(dir: &Path) -> io::Result<()> {

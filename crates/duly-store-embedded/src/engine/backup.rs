@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, sync::mpsc::Sender};
 
 use duly_store::{Error, Result};
 
-use crate::{disk, files::FileId};
+use crate::{disk, files::FileId, options::Reserve};
 
 use super::{Engine, checkpoint::Kept, work::Pace};
 
@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) lsn: u64,
     /// How fast it may be copied.
     pub(crate) pace: Pace,
+    /// Room that it must leave free where it goes.
+    pub(crate) reserve: Reserve,
 }
 
 /// Backups that wait or are being copied.
@@ -107,6 +109,7 @@ impl Engine {
             closing: self.journal.closing_frame_of_copy(self.now.steady_ms).unwrap_or_default(),
             lsn,
             pace: self.pace,
+            reserve: self.options.reserve(),
         }
     }
 

@@ -8,7 +8,7 @@ use duly_store::{
     query::{DiskRoom, InodeRoom},
 };
 
-use crate::disk::{self, Inodes};
+use crate::disk;
 
 use super::{Engine, work::Pace};
 
@@ -19,11 +19,6 @@ const CHECK_EVERY_MS: u64 = 1_000;
 const BEHIND: u64 = 4;
 /// Times the young generation that may wait for it before new timers are refused.
 const FAR_BEHIND: u64 = 32;
-
-/// Inodes that are kept free for segments, checkpoints and sorted runs: a journal of 64 GiB.
-const RESERVE_INODES: u64 = 1_024;
-/// Of a file system with few inodes, this part of them is kept at most.
-const RESERVE_INODES_PART: u64 = 8;
 
 /// What is known of the machine's room.
 #[derive(Debug, Default)]
@@ -124,14 +119,7 @@ impl Engine {
     }
 
     fn room(&self) -> Option<DiskRoom> {
-        let space = self.disk.space().ok()?;
-        let by_share = space.total_bytes / 100 * u64::from(self.options.min_free_percent);
-        let reserve_bytes = self.options.min_free_bytes.max(by_share);
-        let inodes = space.inodes.map(|Inodes { free, total }| {
-            let reserve = RESERVE_INODES.min(total / RESERVE_INODES_PART);
-            InodeRoom { free, reserve }
-        });
-        Some(DiskRoom { free_bytes: space.free_bytes, reserve_bytes, inodes })
+        Some(self.options.reserve().of(self.disk.space().ok()?))
     }
 
     /// Whether a spare that could not be made is worth another try.

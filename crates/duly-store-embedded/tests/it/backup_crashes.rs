@@ -5,7 +5,7 @@ use std::{path::Path, process::Command, sync::Arc};
 
 use duly_store::conformance::ManualClock;
 use duly_store_embedded::{
-    backup::{BackupError, BackupProgress, restore},
+    backup::{BackupError, restore},
     check::check,
     disk::{Disk, Fault, RealDisk, SimDisk},
 };
@@ -94,7 +94,7 @@ const WITHIN: &str = "DULY_TEST_KILLED_WITHIN";
 const AFTER: &str = "DULY_TEST_KILLED_AFTER";
 
 /// Kills this process, as kill -9 does, at one of the steps that it is told of.
-fn dying() -> impl FnMut(BackupProgress) {
+fn dying<T>() -> impl FnMut(T) {
     let mut left = number(AFTER, 1);
     move |_| {
         left -= 1;

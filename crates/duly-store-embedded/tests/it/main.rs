@@ -11,6 +11,7 @@
 mod background_faults;
 mod backup;
 mod backup_crashes;
+mod backup_refused;
 mod busy_races;
 mod callers;
 mod check;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use duly_store_embedded::{
     OpenError,
-    backup::{BackupError, BackupProgress, restore},
+    backup::{BackupError, restore},
+    check::Progress,
     disk,
 };
 use serde_json::json;
@@ -18,8 +19,8 @@ use crate::{
 
 pub(super) fn run(from: &Path, data: &Path, printer: Printer) -> Outcome {
     let mut shown = Shown::new();
-    let mut progress = |progress: BackupProgress| {
-        shown.show("restoring", progress.bytes_done, progress.bytes_total);
+    let mut progress = |progress: Progress| {
+        shown.show(progress.what, progress.bytes_done, progress.bytes_total);
     };
     let report = restore(from, data, &mut progress).map_err(|error| match error {
         BackupError::Open(OpenError::NoStore(place)) => Failure::new(format_args!(
