@@ -116,6 +116,11 @@ impl HttpDestination {
         &self.url
     }
 
+    /// Returns the memory that it takes besides its own size, about.
+    pub fn heap_bytes(&self) -> usize {
+        self.url.as_str().len() + self.headers.heap_bytes()
+    }
+
     /// Scheme, host and port: the unit of isolation between receivers.
     pub fn origin(&self) -> String {
         self.url.origin().ascii_serialization()

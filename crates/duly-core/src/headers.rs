@@ -112,6 +112,12 @@ impl Headers {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
+    /// Returns the memory that they take besides their own size.
+    pub fn heap_bytes(&self) -> usize {
+        let texts = self.0.iter().map(|(name, value)| name.capacity() + value.capacity());
+        self.0.capacity() * size_of::<(String, String)>() + texts.sum::<usize>()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

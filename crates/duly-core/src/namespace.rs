@@ -86,6 +86,23 @@ impl Settings {
         }
         Ok(self)
     }
+
+    /// Returns the memory that they take besides their own size, about.
+    pub fn heap_bytes(&self) -> usize {
+        let fallback =
+            self.fallback.as_ref().map_or(0, |fallback| fallback.destination.heap_bytes());
+        let destination = match &self.destination {
+            Destination::Pull => 0,
+            Destination::Http(http) => http.heap_bytes(),
+        };
+        let retry = match &self.retry {
+            RetryPolicy::Exponential(_) => 0,
+            RetryPolicy::Schedule(waits) => waits.capacity() * size_of::<Millis>(),
+        };
+        let secrets = self.signing_secrets.iter().map(|secret| secret.0.capacity());
+        let secrets_bytes = self.signing_secrets.capacity() * size_of::<SigningSecret>();
+        fallback + destination + retry + secrets_bytes + secrets.sum::<usize>()
+    }
 }
 
 /// A second receiver of a namespace's webhooks, which takes over when the first fails.

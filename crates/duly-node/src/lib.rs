@@ -22,6 +22,7 @@ mod census;
 mod deliver;
 mod dispatch;
 mod health;
+mod idle;
 mod lanes;
 mod log_limit;
 mod node;

@@ -18,6 +18,7 @@ use crate::{
     FallbackLoad, LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, allot, auditor,
     census, dispatch,
     health::Beat,
+    idle,
     lanes::{Lanes, Listing},
     log_limit::LogLimit,
     nodes::{self, MemberView, Nodes},
@@ -139,6 +140,7 @@ impl Node {
         supervise::spawn("progress".to_owned(), noting, Arc::default(), nodes::progress::run);
         supervise::spawn("allotments".to_owned(), Arc::clone(&shared), Arc::default(), allot::run);
         supervise::spawn("announcements".to_owned(), guarded, Arc::default(), nodes::listen);
+        supervise::spawn("idle".to_owned(), Arc::clone(&shared), Arc::default(), idle::run);
         shared.ring_all();
         Handle(shared)
     }

@@ -6,6 +6,7 @@
 //! [`Leased::delivered`], is released uncounted.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{
         Arc,
@@ -180,6 +181,11 @@ impl Pull {
     /// Namespaces for which calls wait.
     pub(crate) fn waited_for(&self) -> Vec<NamespaceName> {
         self.waiters.lock().waited_for()
+    }
+
+    /// Takes the namespaces for which a call waits, or has waited since they were last taken.
+    pub(crate) fn take_waited(&self) -> BTreeSet<NamespaceName> {
+        self.waiters.lock().take_waited()
     }
 
     /// Answers every waiting call with nothing.

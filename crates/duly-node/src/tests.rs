@@ -17,6 +17,7 @@ mod expected;
 mod flaky;
 mod guards;
 mod held;
+mod idle;
 mod lanes;
 mod nodes;
 mod pull;

@@ -34,7 +34,7 @@ pub use origin::Origin;
 pub use reach::ProxyUrl;
 pub use reference::reference_markdown;
 pub use remote::{Shared, StoreUrl};
-pub use sections::{AllowLoopback, Defaults, Delivery, Drain, Log, Server, Store, Webhook};
+pub use sections::{AllowLoopback, Bounds, Defaults, Delivery, Drain, Log, Server, Store, Webhook};
 pub use value::{Kind, Value};
 
 use effective::{Gathered, Values};
@@ -86,6 +86,8 @@ pub struct Config {
     pub webhook: Webhook,
     /// `[defaults]`.
     pub defaults: Defaults,
+    /// `[limits]`.
+    pub limits: Bounds,
     /// `[log]`.
     pub log: Log,
     /// `[drain]`.

@@ -210,7 +210,7 @@ async fn open_and_run(
         implicit_namespaces: config.defaults.implicit_namespaces,
         guard: config.server.guard(listen.ip()),
         addresses,
-        limits: config.server.limits(),
+        limits: config.server.limits(config.limits),
         backups: store.backups(config),
         metrics,
     });

@@ -124,6 +124,7 @@ impl World {
                 body_bytes_max: 1024 * 1024,
                 bodies_bytes_max: BODIES_BYTES,
                 request_timeout: Duration::from_secs(30),
+                implicit_namespaces_per_second: 20,
             },
             backups: Backups::new(None, |_| panic!("there is no directory for backups")),
             metrics: Metrics::install(),

@@ -56,6 +56,7 @@ mod clock_watch;
 mod dead;
 mod earliest;
 mod graves;
+mod idle;
 mod import;
 pub(crate) mod inspect;
 pub(crate) mod lanes;

@@ -34,8 +34,11 @@ pub(crate) const VERSION_READ_MIN: u32 = 1;
 pub(crate) const READER_MIN: u32 = 1;
 /// Feature bit: the journal has closing frames ([`frame`]), which older builds take for its end.
 pub(crate) const CLOSING_FRAMES: u64 = 1;
+/// Feature bit: records of namespaces may say that they are implicit ([`settings`]), which older builds
+/// do not understand.
+const IMPLICIT_NAMESPACES: u64 = 2;
 /// Feature bits this build understands.
-pub const FEATURES: u64 = CLOSING_FRAMES;
+pub const FEATURES: u64 = CLOSING_FRAMES | IMPLICIT_NAMESPACES;
 
 /// Records start at multiples of this; an index entry counts offsets in it.
 pub(crate) const ALIGN: u64 = 16;

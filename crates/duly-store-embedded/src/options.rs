@@ -1,6 +1,7 @@
 //! Options of the embedded store.
 
 use duly_core::Invalid;
+use duly_store::namespaces::NAMESPACES_MAX;
 
 use crate::format::run;
 
@@ -23,9 +24,11 @@ pub struct Options {
     pub min_free_bytes: u64,
     /// New timers are refused below this share of free space, in percent.
     pub min_free_percent: u8,
-    /// New timers are refused when the indexes of all namespaces (pending timers, stubs, dead letters)
-    /// take more memory than this.
+    /// New timers and namespaces are refused when the indexes of all namespaces (pending timers, stubs,
+    /// dead letters) and their settings take more memory than this.
     pub index_memory_max_bytes: u64,
+    /// Namespaces that there are at most; one more is refused.
+    pub namespaces_max: u64,
     /// Requests that may wait for the engine.
     pub queue_max: usize,
     /// A checkpoint is taken when the journal has grown by so many bytes, or by as many as the last
@@ -68,6 +71,7 @@ impl Default for Options {
             min_free_bytes: 2 << 30,
             min_free_percent: 5,
             index_memory_max_bytes: memory::share(),
+            namespaces_max: NAMESPACES_MAX,
             queue_max: 100_000,
             checkpoint_bytes: 128 << 20,
             young_bytes: 512 << 20,

@@ -1,13 +1,13 @@
 //! The store itself: the port's calls, turned into requests to the engine.
 
-use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{collections::BTreeSet, path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 
 use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
     ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
     Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
     StoreFuture, TimerView, command,
-    namespaces::{Activity, DeleteMode, Namespace, Put},
+    namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
@@ -28,6 +28,9 @@ use crate::{
 mod ask;
 mod backup;
 mod ended;
+mod unseen;
+
+use unseen::Unseen;
 
 /// An open data directory.
 #[derive(Debug)]
@@ -418,6 +421,14 @@ impl Store for EmbeddedStore {
         self.call(When::Durable, move |engine| engine.delete_namespace(&name, mode))
     }
 
+    fn remove_idle(
+        &self,
+        from: Option<IdleCursor>,
+        waited: Arc<BTreeSet<NamespaceName>>,
+    ) -> StoreFuture<'_, IdlePage> {
+        self.call(When::Durable, move |engine| engine.remove_idle(from, &waited))
+    }
+
     fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {
         match &self.mode {
             Mode::Threads { shared, .. } => shared.wakeups.subscribe(),
@@ -459,32 +470,4 @@ fn own(shard: ShardId) -> Result<()> {
 
 fn refused<T: Send + 'static>(error: Error) -> StoreFuture<'static, T> {
     Box::pin(std::future::ready(Err(error)))
-}
-
-/// A claim that its caller has not seen yet. Dropped, whenever that is, its firings are handed back:
-/// nobody has them, so the attempt does not count.
-struct Unseen {
-    claimed: Claimed,
-    inbox: Arc<Inbox>,
-}
-
-impl Unseen {
-    fn see(mut self) -> Claimed {
-        std::mem::take(&mut self.claimed)
-    }
-}
-
-impl Drop for Unseen {
-    fn drop(&mut self) {
-        let firings = std::mem::take(&mut self.claimed.firings);
-        if firings.is_empty() {
-            return;
-        }
-        self.inbox.push_always(Box::new(move |engine| {
-            for firing in &firings {
-                engine.hand_back(&firing.token);
-            }
-            Answer::Written(Box::new(|_| {}))
-        }));
-    }
 }

@@ -14,7 +14,6 @@ use tokio::sync::{broadcast, watch};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    OnRollback,
     case::{Case, Control, Letter, Live, Seen},
     error::damaged,
     keys,
@@ -22,6 +21,7 @@ use crate::{
     marker::{CoordinatorList, Identity},
     namespaces::Absences,
     older::Older,
+    options::Options,
     record::{self, Lease, Record},
     reply::Reply,
     rollback::Rollbacks,
@@ -43,6 +43,7 @@ pub(crate) struct Deployment {
     pub(crate) router: Router,
     pub(crate) shards: u16,
     pub(crate) identity: Identity,
+    pub(crate) namespaces_max: u64,
     /// Tells tokens of this deployment from those of another.
     pub(crate) seed: u64,
     /// The coordination shards.
@@ -99,7 +100,7 @@ impl Deployment {
         identity: Identity,
         list: CoordinatorList,
         is_sealed: bool,
-        on_rollback: OnRollback,
+        options: &Options,
     ) -> Self {
         let shards = identity.shards;
         Self {
@@ -107,11 +108,12 @@ impl Deployment {
             shards,
             seed: xxh3_64(identity.name.as_bytes()),
             identity,
+            namespaces_max: options.namespaces_max,
             list: Mutex::new(list),
             settling_list: Arc::default(),
             better_for: AtomicU32::default(),
             older: Older::new(is_sealed),
-            rollbacks: Rollbacks::new(shards, on_rollback),
+            rollbacks: Rollbacks::new(shards, options.on_rollback),
             wakeups: (0..shards).map(|_| watch::Sender::new(0)).collect(),
             announced: broadcast::Sender::new(ANNOUNCEMENTS),
             health: Mutex::default(),

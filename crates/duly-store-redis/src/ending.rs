@@ -108,6 +108,23 @@ impl Deployment {
         }
     }
 
+    /// Ends a namespace whose gates are shut, everywhere. Returns whether the condition held at its home.
+    pub(crate) async fn end_if(
+        &self,
+        control: &Control,
+        condition: &str,
+        gate: &str,
+    ) -> Result<bool> {
+        let name = &control.name;
+        let mut reply = self.end_at_home(name, &control.num, condition, gate).await?;
+        let (word, _) = (reply.text()?, reply.time()?);
+        if word != "DONE" {
+            return Ok(false);
+        }
+        let ver = reply.text()?;
+        self.end_elsewhere(self.home(name), name, &control.num, &ver).await.map(|()| true)
+    }
+
     /// Records the end of a number at the coordinator shard of its name, on conditions, and removes what
     /// that shard holds of it.
     pub(crate) async fn end_at_home(
@@ -217,7 +234,7 @@ impl Deployment {
         Err(unavailable("the namespace keeps changing"))
     }
 
-    async fn open_gates(&self, control: &Control, own: &str) -> Result<()> {
+    pub(crate) async fn open_gates(&self, control: &Control, own: &str) -> Result<()> {
         let home = self.home(&control.name);
         self.gate(home, control, "open", own).await?;
         let gates = self.others(home).map(|shard| self.gate(shard, control, "open", own));

@@ -12,6 +12,7 @@
 //! | `n:<num>` | hash | what is fixed for a namespace; of `max_pending` and `max_dead` the plain share (`a_`), what moved to it (`m_`, `-` until it is dealt) and the deal; its gate |
 //! | `c:<num>` | hash | counts; at home until when the rate of schedules is spoken for |
 //! | `q:<num>:pending`, `q:<num>:dead` | hash | `>shard`, `<shard` → total that was given to it and taken from it in this deal; `=` → what the home settled that each gets |
+//! | `implicit` | zset | names of implicit namespaces, in order (at their home); `n:<num>` says since when each is idle |
 //! | `todo` | zset | changes of namespaces that are half done (at their home) |
 //! | `ends`, `ended` | hash, zset | number → version NUL name of its recorded end; when every shard had confirmed it, or the end was last seen half done (at its home; for a day) |
 //! | `over` | zset | names by when one ended here: their versions go a day later |

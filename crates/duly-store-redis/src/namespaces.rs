@@ -21,7 +21,7 @@ use duly_core::{
 };
 use duly_store::{
     Error, Result,
-    namespaces::{Activity, Namespace, Put, Secrets},
+    namespaces::{Activity, Namespace, Put, Secrets, too_many},
 };
 
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
@@ -38,6 +38,7 @@ use crate::{
 };
 
 mod absent;
+mod idle;
 mod reconcile;
 mod repair;
 mod spread;
@@ -51,6 +52,18 @@ pub(crate) struct Next {
     pub(crate) settings: Arc<Settings>,
     pub(crate) paused: bool,
     pub(crate) resumes_at: Option<Timestamp>,
+    pub(crate) origin: Origin,
+}
+
+/// Who wrote the settings of a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Nobody: it comes into being at its first schedule.
+    Implicit,
+    /// A caller.
+    Explicit,
+    /// The same as before.
+    Kept,
 }
 
 /// How a namespace is written at its coordinator shard.
@@ -98,7 +111,12 @@ impl Deployment {
                     settings
                 }
             };
+            let origin = match put {
+                Put::IfAbsent(_) => Origin::Implicit,
+                Put::Replace { .. } => Origin::Explicit,
+            };
             Ok(Some(Next {
+                origin,
                 settings: Arc::new(settings),
                 paused: old.is_some_and(|old| old.paused),
                 resumes_at: old.and_then(|old| old.resumes_at),
@@ -127,6 +145,7 @@ impl Deployment {
                 settings: Arc::clone(&old.settings),
                 paused: after.0,
                 resumes_at: after.1,
+                origin: Origin::Explicit,
             }))
         });
         Ok(changed.await?.0)
@@ -200,9 +219,17 @@ impl Deployment {
         let created = created_at.map_or_else(|| b"now".to_vec(), time);
         let paused = (next.paused, next.resumes_at);
         arguments.extend(self.fields(&next.settings, paused, home, created, b"now".to_vec()));
+        match next.origin {
+            Origin::Implicit => arguments.extend([b"implicit".to_vec(), b"now".to_vec()]),
+            Origin::Explicit => arguments.extend([b"implicit".to_vec(), Vec::new()]),
+            Origin::Kept => {}
+        }
         arguments.extend([b"@shards".to_vec(), digits(self.shards)]);
         arguments.extend([b"@tag".to_vec(), digits(rand::random::<u32>() >> 12)]);
         match write {
+            Write::Plain if old.is_none() => {
+                arguments.extend([b"@max".to_vec(), digits(self.namespaces_max)]);
+            }
             Write::Plain => {}
             Write::Above(above) => arguments.extend([b"@above".to_vec(), digits(above)]),
             Write::Restored { lost, above } => {
@@ -212,8 +239,10 @@ impl Deployment {
         }
         let mut reply = self.ask(home, Script::Put, arguments).await?;
         let (word, now) = (reply.text()?, reply.time()?);
-        if word != "DONE" {
-            return Ok(None);
+        match word.as_str() {
+            "DONE" => {}
+            "LIMIT" => return Err(too_many(self.namespaces_max)),
+            _ => return Ok(None),
         }
         let (num, ver) = (reply.text()?, reply.text()?);
         let deals = Deals { pending: reply.text()?, dead: reply.text()? };
@@ -242,6 +271,7 @@ impl Deployment {
             settings: Arc::clone(&control.settings),
             paused: control.paused,
             resumes_at: control.resumes_at,
+            origin: Origin::Kept,
         };
         self.put_at_home(home, &control.name, Some(control), &next, Write::Above(above)).await
     }

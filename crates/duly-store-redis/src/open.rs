@@ -52,7 +52,7 @@ pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError
         address: address.servers[0].clone(),
         reason: "no shard tells which are the coordination shards".to_owned(),
     })?;
-    let deployment = Deployment::new(router, identity, list, is_sealed, options.on_rollback);
+    let deployment = Deployment::new(router, identity, list, is_sealed, options);
     for (shard, progress) in progress {
         deployment.rollbacks.saw(shard, progress);
     }

@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
+use duly_store::namespaces::NAMESPACES_MAX;
+
 use crate::checks::Check;
 
 /// What a node does that finds an empty database. It cannot tell a new database from a lost one.
@@ -57,6 +59,8 @@ pub struct Options {
     pub connect_within: Duration,
     /// Longest wait for an answer.
     pub answer_within: Duration,
+    /// Namespaces that there are at most; one more is refused.
+    pub namespaces_max: u64,
     /// Settings of the server that would lose timers silently, and are allowed by name.
     pub allow: Vec<Check>,
     /// Text of the clock that scripts use instead of the server's own, for tests.
@@ -81,6 +85,7 @@ impl Options {
             connections: 4,
             connect_within: Duration::from_secs(5),
             answer_within: Duration::from_secs(10),
+            namespaces_max: NAMESPACES_MAX,
             allow: Vec::new(),
             clock: None,
         }

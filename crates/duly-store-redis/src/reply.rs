@@ -1,6 +1,6 @@
 //! Answers of scripts, taken apart.
 
-use duly_core::Timestamp;
+use duly_core::{NamespaceName, Timestamp};
 use duly_store::Result;
 use redis::Value;
 
@@ -59,6 +59,19 @@ impl Reply {
 
     pub(crate) fn maybe_time(&mut self) -> Result<Option<Timestamp>> {
         Ok(self.maybe_number()?.map(Timestamp::saturating_from_unix_ms))
+    }
+
+    /// Returns the name of a namespace.
+    pub(crate) fn name(&mut self) -> Result<NamespaceName> {
+        let name = NamespaceName::new(&self.text()?);
+        name.map_err(|_| damaged("a namespace's name"))
+    }
+
+    /// Returns the name of a namespace, or nothing for an empty one.
+    pub(crate) fn maybe_name(&mut self) -> Result<Option<NamespaceName>> {
+        let text = self.text()?;
+        let name = Some(text).filter(|text| !text.is_empty()).map(|text| NamespaceName::new(&text));
+        name.transpose().map_err(|_| damaged("a namespace's name"))
     }
 
     pub(crate) fn items(&mut self) -> Result<Self> {

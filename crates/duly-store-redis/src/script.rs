@@ -14,6 +14,7 @@ const ADMIT: &str = include_str!("scripts/admit.lua");
 const RATE: &str = include_str!("scripts/rate.lua");
 const QUOTA: &str = include_str!("scripts/quota.lua");
 const USED: &str = include_str!("scripts/used.lua");
+const VACANT: &str = include_str!("scripts/vacant.lua");
 const SEEK: &str = include_str!("scripts/seek.lua");
 
 /// What a script may do.
@@ -57,7 +58,9 @@ scripts! {
     Accept: "accept", Writes, [];
     Progress: "progress", Writes, [];
     Put: "put", Writes, [];
-    Gone: "gone", Writes, [SEEK, BLOCKS, LANES];
+    Gone: "gone", Writes, [SEEK, BLOCKS, LANES, VACANT];
+    Idle: "idle", Writes, [VACANT];
+    UsedBy: "used_by", Reads, [VACANT];
     Left: "left", Reads, [];
     Held: "held", Reads, [];
     Numbers: "numbers", Reads, [];

@@ -1,13 +1,13 @@
 //! The store itself: the port's calls, each handed to the file that carries it out.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use duly_core::{Invalid, NamespaceName, TimerId, shard::ShardId};
 use duly_store::{
     ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
     Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
     StoreFuture, TimerView, claim, command,
-    namespaces::{Activity, DeleteMode, Namespace, Put, Repaired},
+    namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
     settle,
 };
 use futures::FutureExt;
@@ -192,6 +192,14 @@ impl Store for RedisStore {
 
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
         async move { self.deployment.delete_namespace(&name, mode).await }.boxed()
+    }
+
+    fn remove_idle(
+        &self,
+        from: Option<IdleCursor>,
+        waited: Arc<BTreeSet<NamespaceName>>,
+    ) -> StoreFuture<'_, IdlePage> {
+        async move { self.deployment.remove_idle(from, &waited).await }.boxed()
     }
 
     fn repair_namespace(

@@ -30,6 +30,7 @@ mod deployment;
 mod durable;
 mod fire;
 mod forecast;
+mod idle;
 mod import;
 mod intact;
 mod lease;
@@ -53,9 +54,12 @@ pub use clock::ManualClock;
 pub use memory_harness::MemoryHarness;
 pub use stand_in::StandIn;
 
+/// Namespaces that every store under test has at most.
+pub const NAMESPACES_MAX: u64 = 50;
+
 /// A store under test, with its clocks and its power switch.
 pub trait Harness: Send + Sync {
-    /// The store; after a restart, the one that was opened last.
+    /// The store, with [`NAMESPACES_MAX`]; after a restart, the one that was opened last.
     fn store(&self) -> Arc<dyn Store>;
 
     /// The store's wall clock.

@@ -14,7 +14,7 @@
 //!
 //! Start reading at `memory/space.rs`; each other file is one part of the trait.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use futures::FutureExt;
@@ -26,7 +26,7 @@ use crate::{
     NodeRun, Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
     StoreFuture, TimerView, command,
     error::Result,
-    namespaces::{Activity, DeleteMode, Namespace, Put},
+    namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, NAMESPACES_MAX, Namespace, Put},
 };
 
 mod apply;
@@ -56,6 +56,7 @@ pub struct MemoryStore {
     wakeups: watch::Sender<u64>,
     /// Set where several nodes share it.
     members: Option<Members>,
+    namespaces_max: u64,
 }
 
 impl MemoryStore {
@@ -67,7 +68,14 @@ impl MemoryStore {
             state: Mutex::new(State::new(random_seed)),
             wakeups: watch::Sender::new(0),
             members: None,
+            namespaces_max: NAMESPACES_MAX,
         }
+    }
+
+    /// One that has at most so many namespaces.
+    #[must_use]
+    pub fn with_namespaces_max(self, namespaces_max: u64) -> Self {
+        Self { namespaces_max, ..self }
     }
 
     /// What opening a durable store again does to its state: the leases of nodes end and their
@@ -208,7 +216,8 @@ impl Store for MemoryStore {
     }
 
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
-        async move { Ok(self.change(|state, now| state.put_namespace(name, put, now))) }.boxed()
+        let max = self.namespaces_max;
+        async move { self.change(|state, now| state.put_namespace(name, put, max, now)) }.boxed()
     }
 
     fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
@@ -231,6 +240,18 @@ impl Store for MemoryStore {
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
         async move { self.change(|state, _| -> Result<()> { state.delete_namespace(&name, mode) }) }
             .boxed()
+    }
+
+    fn remove_idle(
+        &self,
+        _from: Option<IdleCursor>,
+        waited: Arc<BTreeSet<NamespaceName>>,
+    ) -> StoreFuture<'_, IdlePage> {
+        async move {
+            let removed = self.change(|state, now| state.remove_idle(&waited, now));
+            Ok(IdlePage { removed, next: None })
+        }
+        .boxed()
     }
 
     fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {

@@ -2,7 +2,23 @@
 
 use std::sync::Arc;
 
-use duly_core::{NamespaceName, Settings, Timestamp};
+use duly_core::{Millis, NamespaceName, Settings, Timestamp, shard::ShardId};
+
+use crate::Error;
+
+/// Namespaces that a store has at most, unless its operator says otherwise.
+pub const NAMESPACES_MAX: u64 = 100_000;
+
+/// Returns the refusal of one namespace more than a store may have.
+pub fn too_many(max: u64) -> Error {
+    Error::Overloaded {
+        reason: format!(
+            "there are {max} namespaces, as many as limits.namespaces_max allows; delete some, or raise \
+             it"
+        ),
+        retry_after: Millis::from_secs(60),
+    }
+}
 
 /// A namespace as it is answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +37,28 @@ pub struct Namespace {
     pub updated_at: Timestamp,
 }
 
+/// How long an implicit namespace has to be idle before [`Store::remove_idle`](crate::Store::remove_idle)
+/// removes it.
+pub const IDLE_AFTER: Millis = Millis::from_secs(24 * 3_600);
+
+/// A page of a pass over implicit namespaces.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IdlePage {
+    /// Namespaces that were removed.
+    pub removed: Vec<NamespaceName>,
+    /// Where the next page begins; `None` behind the last.
+    pub next: Option<IdleCursor>,
+}
+
+/// A place in a pass over implicit namespaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleCursor {
+    /// The shard that orders the changes of the namespaces.
+    pub shard: ShardId,
+    /// The last name that was looked at; `None` for the first of the shard.
+    pub after: Option<NamespaceName>,
+}
+
 /// How settings are written.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Put {
@@ -31,7 +69,8 @@ pub enum Put {
         /// Whether the secrets that are there stay.
         secrets: Secrets,
     },
-    /// Only if there is no such namespace yet; otherwise nothing changes.
+    /// Only if there is no such namespace yet; otherwise nothing changes. The namespace is *implicit* until
+    /// another call changes it: [`Store::remove_idle`](crate::Store::remove_idle) may remove it.
     IfAbsent(Box<Settings>),
 }
 

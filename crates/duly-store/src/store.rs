@@ -1,6 +1,6 @@
 //! The trait itself.
 
-use std::fmt::Debug;
+use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
 use duly_core::{NamespaceName, TimerId, shard::ShardId};
 use futures::{FutureExt, future::BoxFuture};
@@ -10,7 +10,7 @@ use crate::{
     ClaimRequest, Claimed, Command, Deployment, Error, Forecast, ForecastRequest, Health,
     ListRequest, NodeRun, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement,
     Stats, TimerView,
-    namespaces::{Activity, DeleteMode, Namespace, Put, Repaired},
+    namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
 };
 
 /// Future of a call to a store.
@@ -118,7 +118,9 @@ pub trait Store: Debug + Send + Sync + 'static {
         request: ForecastRequest,
     ) -> StoreFuture<'_, Option<Forecast>>;
 
-    /// Writes settings. Answers the namespace and whether it is new. Like the other changes of a
+    /// Writes settings. Answers the namespace and whether it is new. One more than the store may have is
+    /// refused ([`too_many`](crate::namespaces::too_many)); over several shards those that are made at the
+    /// same moment may pass that by as many. Like the other changes of a
     /// namespace it is answered when every shard took it; after an error some may have, and the
     /// same call again is right.
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)>;
@@ -139,6 +141,19 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Ends a namespace with all its timers, stubs and dead letters.
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()>;
+
+    /// Looks at a page of implicit namespaces, and removes those that have been idle for [`IDLE_AFTER`](crate::namespaces::IDLE_AFTER): no
+    /// pending timer, no dead letter, no stub, and no lease call. `waited` names the namespaces on which lease
+    /// calls of this node have waited since its pass before. The store counts from the first pass that finds
+    /// a namespace idle, so an idle one may stay for longer. One that holds something at the moment of
+    /// its removal stays: what was scheduled is in it, and what comes later finds no such namespace.
+    fn remove_idle(
+        &self,
+        _from: Option<IdleCursor>,
+        _waited: Arc<BTreeSet<NamespaceName>>,
+    ) -> StoreFuture<'_, IdlePage> {
+        async move { Ok(IdlePage::default()) }.boxed()
+    }
 
     /// Restores the record of a namespace that the shard which orders its changes has lost, from the other
     /// shards. Where these hold it under several numbers, only one can be kept: the repair is refused with a

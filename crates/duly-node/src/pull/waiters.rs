@@ -4,7 +4,10 @@
 //! earlier one. What happens while it is served (a new call, something became claimable) is noted
 //! in `again`, so no signal is lost between the last empty claim and the end of serving.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use duly_core::NamespaceName;
 use rustc_hash::FxHashMap;
@@ -17,6 +20,8 @@ const RETRIES_FIRST_EVERY: u32 = 4;
 /// Waiting lease calls; `R` is what they ask, `A` is where their answer goes.
 #[derive(Debug)]
 pub(crate) struct Waiters<R, A> {
+    /// Namespaces for which a call has waited since they were taken.
+    waited: BTreeSet<NamespaceName>,
     queues: FxHashMap<NamespaceName, Queue<R, A>>,
     total: usize,
     total_max: usize,
@@ -107,7 +112,13 @@ pub(crate) enum Empty {
 
 impl<R: Clone, A> Waiters<R, A> {
     pub(crate) fn new(total_max: usize) -> Self {
-        Self { queues: FxHashMap::default(), total: 0, total_max, next_id: 0 }
+        Self {
+            waited: BTreeSet::new(),
+            queues: FxHashMap::default(),
+            total: 0,
+            total_max,
+            next_id: 0,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -118,6 +129,13 @@ impl<R: Clone, A> Waiters<R, A> {
     pub(crate) fn waited_for(&self) -> Vec<NamespaceName> {
         let waited = self.queues.iter().filter(|(_, queue)| !queue.waiting.is_empty());
         waited.map(|(namespace, _)| namespace.clone()).collect()
+    }
+
+    /// Takes the namespaces for which a call waits, or has waited since they were last taken.
+    pub(crate) fn take_waited(&mut self) -> BTreeSet<NamespaceName> {
+        let mut waited = std::mem::take(&mut self.waited);
+        waited.extend(self.waited_for());
+        waited
     }
 
     /// Puts a call at the end of its queue. `None` when the node has as many as it may.
@@ -132,6 +150,9 @@ impl<R: Clone, A> Waiters<R, A> {
             return None;
         }
         self.forget_idle();
+        if !self.waited.contains(namespace) {
+            self.waited.insert(namespace.clone());
+        }
         let id = self.next_id;
         self.next_id += 1;
         self.total += 1;

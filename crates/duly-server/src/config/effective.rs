@@ -10,7 +10,7 @@ use super::{
     Config, Error, Errors, Origin,
     keys::{KEYS, Key},
     remote::Shared,
-    sections::{AllowLoopback, Defaults, Delivery, Drain, Log, Server, Store, Webhook},
+    sections::{AllowLoopback, Bounds, Defaults, Delivery, Drain, Log, Server, Store, Webhook},
     value::{Value, Written},
 };
 use duly_sink::http::options::Resolves;
@@ -198,6 +198,13 @@ fn config(values: Values) -> Config {
                 Some(Value::Flag(false)) => ImplicitNamespaces::Refuse,
                 _ => ImplicitNamespaces::Create,
             },
+        },
+        limits: Bounds {
+            namespaces_max: number("limits.namespaces_max").unwrap_or(0),
+            implicit_namespaces_per_second: u32::try_from(size(
+                "limits.implicit_namespaces_per_second",
+            ))
+            .unwrap_or(u32::MAX),
         },
         log: Log {
             level: word("log.level").to_owned(),

@@ -375,6 +375,18 @@ pub const KEYS: &[Key] = &[
         doc: "Whether a namespace comes into being at its first schedule.",
     },
     Key {
+        name: "limits.namespaces_max",
+        kind: Kind::Integer { low: 1, high: 10_000_000, unit: "namespaces" },
+        default: "100000",
+        doc: "Namespaces that there may be; one more is refused. Each takes memory, up to 40 KiB with the longest settings. Nodes that share a store should have the same number.",
+    },
+    Key {
+        name: "limits.implicit_namespaces_per_second",
+        kind: Kind::Integer { low: 1, high: 1_000_000, unit: "namespaces" },
+        default: "20",
+        doc: "Namespaces that come into being at their first schedule, in a second and on this node, and ten times as many at once; more are refused. Those that are made by `PUT` do not count.",
+    },
+    Key {
         name: "log.level",
         kind: Kind::LogFilter,
         default: "info",

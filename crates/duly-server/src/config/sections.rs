@@ -51,8 +51,9 @@ impl Server {
     }
 
     /// Bounds of the HTTP interface.
-    pub const fn limits(&self) -> Limits {
+    pub const fn limits(&self, bounds: Bounds) -> Limits {
         Limits {
+            implicit_namespaces_per_second: bounds.implicit_namespaces_per_second,
             body_bytes_max: self.body_bytes_max,
             bodies_bytes_max: self.bodies_bytes_max,
             request_timeout: self.request_timeout,
@@ -149,6 +150,15 @@ pub struct Webhook {
 pub struct Defaults {
     /// Whether a namespace comes into being at its first schedule.
     pub implicit_namespaces: ImplicitNamespaces,
+}
+
+/// `[limits]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Namespaces that there may be.
+    pub namespaces_max: u64,
+    /// Namespaces that come into being by themselves, in a second.
+    pub implicit_namespaces_per_second: u32,
 }
 
 /// `[log]`.

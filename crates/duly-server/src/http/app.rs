@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use duly_core::{TimerId, Timestamp, env::Clock};
+use duly_core::{
+    Millis, TimerId, Timestamp,
+    env::Clock,
+    rate::{Gcra, Rate},
+};
 use duly_sink::http::AddressPolicy;
 use duly_store::Store;
 use rand::RngCore;
@@ -17,6 +21,9 @@ const PROBES_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Bytes of all health checks over gRPC at once.
 const HEALTH_BYTES_MAX: usize = 1024 * 1024;
+
+/// Namespaces of so many seconds may come into being by themselves at once.
+const IMPLICIT_BURST_SECONDS: u32 = 10;
 
 /// Whether a namespace comes into being at its first schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +43,8 @@ pub struct Limits {
     pub bodies_bytes_max: usize,
     /// Time to answer a request, the wait of a lease call excluded.
     pub request_timeout: Duration,
+    /// Namespaces that come into being by themselves, in a second.
+    pub implicit_namespaces_per_second: u32,
 }
 
 /// Parts that an [`App`] is made of.
@@ -81,6 +90,8 @@ struct Inner {
     health: Budget,
     stopping: watch::Sender<Stopping>,
     patches: Mutex<()>,
+    /// What was taken of the rate at which namespaces come into being by themselves.
+    implicit: parking_lot::Mutex<Gcra>,
 }
 
 impl App {
@@ -93,6 +104,7 @@ impl App {
             stopping: watch::Sender::new(Stopping::NotYet),
             routes: Routes::default(),
             patches: Mutex::new(()),
+            implicit: parking_lot::Mutex::default(),
             parts,
         }))
     }
@@ -110,6 +122,22 @@ impl App {
     /// Whether namespaces come into being by themselves.
     pub(crate) fn implicit_namespaces(&self) -> ImplicitNamespaces {
         self.0.parts.implicit_namespaces
+    }
+
+    /// Admits one more namespace that comes into being by itself.
+    ///
+    /// # Errors
+    /// How long to wait.
+    pub(super) fn admit_implicit(&self) -> Result<(), Millis> {
+        let per_second = self.limits().implicit_namespaces_per_second;
+        let rate = Rate::new(per_second, per_second.saturating_mul(IMPLICIT_BURST_SECONDS));
+        let now = self.0.parts.clock.boot();
+        let mut taken = self.0.implicit.lock();
+        if taken.available(rate, now) == 0 {
+            return Err(Millis::from_ms(1_000_u64.div_ceil(u64::from(rate.per_second()))));
+        }
+        taken.take(rate, now, 1);
+        Ok(())
     }
 
     /// Who may call.

@@ -1,10 +1,14 @@
 //! Brings commands to their shards and their outcomes back in order.
 
 use duly_core::{
-    NamespaceName,
+    Code, NamespaceName,
+    error_code::Retry,
     shard::{ShardId, shard_of},
 };
-use duly_store::{Command, Operation, Outcome, Refusal, namespaces::Put};
+use duly_store::{
+    Command, Operation, Outcome, Refusal,
+    namespaces::{IDLE_AFTER, Put},
+};
 use futures::future::join_all;
 
 use super::{App, ImplicitNamespaces, Problem};
@@ -33,10 +37,17 @@ impl App {
         commands: Vec<Command>,
     ) -> Result<Vec<Result<Outcome, Problem>>, Problem> {
         let may_create = commands.iter().any(|command| self.creates(command));
-        if may_create && self.store().get_namespace(namespace.clone()).await?.is_none() {
-            // Made before anything is carried out: a part that is repeated would lose its place
-            // among the operations on its id.
-            self.create_implicitly(namespace.clone()).await?;
+        let mut may_be_removed = false;
+        if may_create {
+            match self.store().get_namespace(namespace.clone()).await? {
+                Some(found) => {
+                    let age = self.now().saturating_since(found.created_at);
+                    may_be_removed = age >= IDLE_AFTER && found.created_at == found.updated_at;
+                }
+                // Made before anything is carried out: a part that is repeated would lose its place
+                // among the operations on its id.
+                None => self.create_implicitly(namespace.clone()).await?,
+            }
         }
         let count = commands.len();
         let mut groups: Vec<(Vec<usize>, Vec<Command>)> = Vec::new();
@@ -49,7 +60,10 @@ impl App {
         let calls = (0_u16..).zip(groups).filter(|(_, group)| !group.0.is_empty());
         let answers = join_all(calls.map(|(shard, (places, commands))| async move {
             let kinds: Vec<_> = commands.iter().map(|c| operations::kind(&c.operation)).collect();
-            let answer = self.store().apply(ShardId(shard), commands).await;
+            let answer = match may_be_removed {
+                true => self.apply_or_make(namespace, ShardId(shard), commands).await,
+                false => self.store().apply(ShardId(shard), commands).await,
+            };
             if let Ok(outcomes) = &answer {
                 for (kind, outcome) in kinds.into_iter().zip(outcomes) {
                     operations::record(kind, outcome);
@@ -83,6 +97,25 @@ impl App {
         Ok(results.into_iter().map(|result| result.unwrap_or_else(|| Err(no_outcome()))).collect())
     }
 
+    /// Carries out commands of one shard. If their namespace was removed before the first of them, as an idle
+    /// one may be at any moment, it is made once more.
+    async fn apply_or_make(
+        &self,
+        namespace: &NamespaceName,
+        shard: ShardId,
+        commands: Vec<Command>,
+    ) -> Result<Vec<Outcome>, duly_store::Error> {
+        let again = commands.clone();
+        let outcomes = self.store().apply(shard, commands).await?;
+        let is_gone =
+            |outcome: &Outcome| matches!(outcome, Outcome::Refused(Refusal::UnknownNamespace(_)));
+        // Where one was carried out, a part that is repeated would lose its place.
+        if outcomes.iter().all(is_gone) && self.create_implicitly(namespace.clone()).await.is_ok() {
+            return self.store().apply(shard, again).await;
+        }
+        Ok(outcomes)
+    }
+
     async fn send_one(&self, command: Command) -> Result<Outcome, Problem> {
         let shard = self.shard_of(&command);
         let kind = operations::kind(&command.operation);
@@ -98,6 +131,16 @@ impl App {
     }
 
     async fn create_implicitly(&self, name: NamespaceName) -> Result<(), Problem> {
+        self.admit_implicit().map_err(|wait| {
+            let per_second = self.limits().implicit_namespaces_per_second;
+            let detail = format!(
+                "there is no namespace {:?}, and at most {per_second} a second come into being by \
+                 themselves (limits.implicit_namespaces_per_second): make it by PUT /v1/namespaces/{name}, \
+                 or ask again later",
+                name.as_str()
+            );
+            Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(wait))
+        })?;
         let put = Put::IfAbsent(Box::default());
         let (namespace, is_new) = self.store().put_namespace(name, put).await?;
         if is_new {

@@ -19,6 +19,7 @@ pub(super) fn store_options(config: &Config) -> duly_store_embedded::Options {
         on_clock_jump: config.store.on_clock_jump,
         min_free_bytes: config.store.min_free_bytes,
         min_free_percent: config.store.min_free_percent,
+        namespaces_max: config.limits.namespaces_max,
         index_memory_max_bytes: config
             .store
             .index_memory_max_bytes

@@ -124,6 +124,7 @@ impl Bench {
                 body_bytes_max,
                 bodies_bytes_max: 256 * 1024 * 1024,
                 request_timeout: Duration::from_secs(30),
+                implicit_namespaces_per_second: 20,
             },
             backups,
             metrics: Metrics::install(),

@@ -250,3 +250,35 @@ async fn a_rule_about_addresses_that_came_later_refuses_no_other_change() {
     let again = r#"{"destination":{"http":{"url":"http://10.0.0.2/"}}}"#;
     bench.call("PATCH", NS, again).await.problem("invalid_argument");
 }
+
+/// Before, one connection made 10,900 in 12 s.
+#[tokio::test]
+async fn namespaces_come_into_being_by_themselves_at_a_limited_rate() {
+    let bench = Bench::new();
+    let schedule = |name: String| {
+        let bench = &bench;
+        async move {
+            let body = json!({"id": "t", "delay": "1h", "payload": {"text": "x"}}).to_string();
+            bench.post(&format!("/v1/namespaces/{name}/timers"), &body).await
+        }
+    };
+    // Ten seconds' worth at once.
+    for number in 0..200 {
+        schedule(format!("n{number}")).await.expect(201);
+    }
+    let refused = schedule("more".to_owned()).await;
+    assert_eq!(refused.headers["retry-after"], "1");
+    let problem = refused.problem("resource_exhausted");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("limits.implicit_namespaces_per_second"), "{detail}");
+    bench.get("/v1/namespaces/more").await.problem("not_found");
+    // Those that are there take timers, and one that is made by PUT does not count.
+    let again = json!({"id": "u", "delay": "1h", "payload": {"text": "x"}}).to_string();
+    bench.post("/v1/namespaces/n0/timers", &again).await.expect(201);
+    bench.call("PUT", "/v1/namespaces/made", "{}").await.expect(201);
+    bench.clock.advance(duly_core::Millis::from_secs(1));
+    for number in 0..20 {
+        schedule(format!("later{number}")).await.expect(201);
+    }
+    schedule("more".to_owned()).await.problem("resource_exhausted");
+}

@@ -101,6 +101,7 @@ impl Engine {
         }
         let flags = if expires_ms.is_some() { Flags::EXPIRES } else { Flags::NONE };
         self.namespaces.with(number, |namespace| {
+            namespace.idle_since_ms = None;
             let lane = namespace.lanes.join(lane);
             *namespace.waiting_mut(claimable.kind) += 1;
             namespace.pending_bytes += location.bytes_estimate();

@@ -147,6 +147,13 @@ impl Lanes {
         }
     }
 
+    /// Returns about the memory that they take, without what is due.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        /// A text of the key, twice pointed at, and nodes of two trees that are half full.
+        const LANE_BYTES: usize = 2 * size_of::<(u8, Lane)>() + 2 * size_of::<(LaneKey, u8)>() + 80;
+        self.by_number.len() * LANE_BYTES
+    }
+
     pub(crate) fn get(&self, number: u8) -> Option<&Lane> {
         self.by_number.get(&number)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use duly_core::NamespaceName;
 use duly_store::{
     Error, Result,
-    namespaces::{Activity, DeleteMode, Namespace, Put, Secrets},
+    namespaces::{Activity, DeleteMode, Namespace, Put, Secrets, too_many},
 };
 
 use crate::format::record::{NamespaceRecord, Record};
@@ -24,6 +24,7 @@ impl Engine {
         let known = self.namespaces.number_of(name);
         let existing = known.and_then(|number| self.namespaces.get(number));
         let now = self.now.wall();
+        let implicit = matches!(put, Put::IfAbsent(_));
         let (record, is_new) = match (existing, put) {
             (Some(existing), Put::IfAbsent(_)) => return Ok((existing.view(), false)),
             (Some(existing), Put::Replace { mut settings, secrets }) => {
@@ -31,15 +32,23 @@ impl Engine {
                     settings.signing_secrets.clone_from(&existing.settings.signing_secrets);
                 }
                 let settings = Arc::new(settings.check()?);
-                (NamespaceRecord { settings, updated_at: now, ..existing.record() }, false)
+                if settings.heap_bytes() > existing.settings.heap_bytes() {
+                    self.check_room()?;
+                }
+                let record = existing.record();
+                (NamespaceRecord { settings, implicit, updated_at: now, ..record }, false)
             }
             (None, Put::IfAbsent(settings) | Put::Replace { settings, .. }) => {
+                if self.namespaces.len() >= self.options.namespaces_max {
+                    return Err(too_many(self.options.namespaces_max));
+                }
                 self.check_room()?;
                 let record = NamespaceRecord {
                     name: name.clone(),
                     settings: Arc::new(settings.check()?),
                     paused: false,
                     resumes_at: None,
+                    implicit,
                     created_at: now,
                     updated_at: now,
                     totals: duly_store::query::Totals::default(),
@@ -87,7 +96,7 @@ impl Engine {
         let after = activity.applied(record.paused, record.resumes_at, now);
         if (record.paused, record.resumes_at) != after {
             (record.paused, record.resumes_at) = after;
-            record.updated_at = now;
+            (record.implicit, record.updated_at) = (false, now);
         }
         self.write_namespace(number, record)
     }

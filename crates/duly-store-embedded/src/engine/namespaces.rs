@@ -14,14 +14,17 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     format::record::NamespaceRecord,
-    index::{Entry, Flags, Index, Key, Kind, Location, NAMESPACE_MAX},
+    index::{Entry, Flags, Index, Key, Kind, NAMESPACE_MAX},
 };
 
 mod dues;
+mod moved;
 mod sums;
 
 use self::dues::Dues;
+pub(crate) use self::moved::Moved;
 pub(crate) use self::sums::Sums;
+use self::sums::fixed_bytes;
 use super::{
     lanes::{Lane, Lanes},
     letters::Letters,
@@ -39,8 +42,13 @@ const ROOM_WHEN_CROWDED: usize = 4_096;
 pub(crate) struct Namespace {
     pub(crate) name: NamespaceName,
     pub(crate) settings: Arc<Settings>,
+    /// Memory of the name and the settings.
+    fixed_bytes: usize,
     pub(crate) paused: bool,
     pub(crate) resumes_at: Option<Timestamp>,
+    pub(crate) implicit: bool,
+    /// Since when it is idle, by the boot-time clock, as far as a pass has seen.
+    pub(crate) idle_since_ms: Option<u64>,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
     pub(crate) totals: Totals,
@@ -69,10 +77,13 @@ pub(crate) struct Namespace {
 impl Namespace {
     pub(crate) fn new(record: NamespaceRecord) -> Self {
         Self {
+            fixed_bytes: fixed_bytes(&record),
             name: record.name,
             settings: record.settings,
             paused: record.paused,
             resumes_at: record.resumes_at,
+            implicit: record.implicit,
+            idle_since_ms: None,
             created_at: record.created_at,
             updated_at: record.updated_at,
             totals: record.totals,
@@ -119,6 +130,7 @@ impl Namespace {
             settings: Arc::clone(&self.settings),
             paused: self.paused,
             resumes_at: self.resumes_at,
+            implicit: self.implicit,
             created_at: self.created_at,
             updated_at: self.updated_at,
             totals: self.totals,
@@ -187,6 +199,11 @@ impl Namespaces {
         std::hint::black_box(touched.fold(0, |all, one| all ^ one));
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> u64 {
+        self.by_number.len() as u64
+    }
+
     /// The number that a new namespace gets.
     pub(crate) fn free_number(&self) -> Option<u32> {
         (self.next_number < NAMESPACE_MAX).then_some(self.next_number + 1)
@@ -217,8 +234,10 @@ impl Namespaces {
             Some(known) => {
                 let before = Sums::of(known);
                 known.resumes_at = record.resumes_at;
+                known.fixed_bytes = fixed_bytes(&record);
                 known.settings = record.settings;
                 known.paused = record.paused;
+                known.implicit = record.implicit;
                 known.updated_at = record.updated_at;
                 self.sums.replace(before, Sums::of(known));
             }
@@ -447,40 +466,6 @@ impl Namespaces {
         };
         if namespace.lanes.get(lane).is_none_or(Lane::is_idle) {
             self.active.remove(&(namespace.name.clone(), lane));
-        }
-    }
-}
-
-/// A pending timer whose record has moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moved {
-    /// It is due and in its lane's window.
-    InWindow,
-    Elsewhere,
-}
-
-impl Namespace {
-    /// Follows the record of a pending timer that has moved, if its entry still points at the old one;
-    /// answers which it is, or `None` if nothing moved.
-    pub(crate) fn relocate(&mut self, key: Key, from: Location, to: Location) -> Option<Moved> {
-        let before = self.live.relocate(key, from, to)?;
-        if before.flags().has(Flags::SURFACED)
-            && let Some(lane) = self.lanes.get_mut(before.lane())
-        {
-            let place = |entry: &Entry| Place::of(key.namespace(), entry);
-            let due = lane.due_mut(before.claimable().kind);
-            if due.relocate(place(&before), place(&before.at(to))) {
-                return Some(Moved::InWindow);
-            }
-        }
-        Some(Moved::Elsewhere)
-    }
-
-    /// The count of unleased timers of this kind.
-    pub(crate) const fn waiting_mut(&mut self, kind: Kind) -> &mut u64 {
-        match kind {
-            Kind::First => &mut self.first,
-            Kind::Retry => &mut self.retrying,
         }
     }
 }

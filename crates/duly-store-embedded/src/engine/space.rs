@@ -23,7 +23,7 @@ const FAR_BEHIND: u64 = 32;
 /// What is known of the machine's room.
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    checked_ms: Option<u64>,
+    pub(super) checked_ms: Option<u64>,
     /// The limit that new timers are refused at, and what to do.
     low: Option<(Limit, String)>,
     /// Of the disk, when it was asked last.
@@ -89,7 +89,7 @@ impl Engine {
             let reason = format!(
                 "the index takes {index_bytes} bytes of memory and store.index_memory_max allows \
                  {index_max}; raise it, or make room: shorten the retention or limits.max_retained \
-                 of namespaces, purge dead letters, cancel timers"
+                 of namespaces, purge dead letters, cancel timers, delete namespaces"
             );
             Some((Limit::Memory, reason))
         } else {

@@ -113,6 +113,8 @@ pub(crate) struct NamespaceRecord {
     pub(crate) settings: Arc<Settings>,
     pub(crate) paused: bool,
     pub(crate) resumes_at: Option<Timestamp>,
+    /// Whether it came into being at its first schedule, and nothing has changed it since.
+    pub(crate) implicit: bool,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
     pub(crate) totals: Totals,

@@ -25,6 +25,7 @@ const SECRET: u8 = 6;
 const LIMITS: u8 = 7;
 const FALLBACK: u8 = 8;
 const RESUMES_AT: u8 = 9;
+const IMPLICIT: u8 = 10;
 
 pub(super) fn encode_namespace(w: &mut Writer<'_>, namespace: &NamespaceRecord) {
     w.text(namespace.name.as_str());
@@ -59,6 +60,9 @@ pub(super) fn encode_namespace(w: &mut Writer<'_>, namespace: &NamespaceRecord) 
     if let Some(at) = namespace.resumes_at {
         w.field(RESUMES_AT, |w| w.time(at));
     }
+    if namespace.implicit {
+        w.field(IMPLICIT, |_| {});
+    }
     w.end();
 }
 
@@ -76,7 +80,7 @@ pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
         dead: r.u64()?,
     };
     let mut settings = Settings::default();
-    let mut resumes_at = None;
+    let (mut resumes_at, mut implicit) = (None, false);
     while let Some((tag, mut field)) = r.field()? {
         match tag {
             DESTINATION => settings.destination = timer::decode_destination(&mut field)?,
@@ -89,6 +93,7 @@ pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
             }
             LIMITS => settings.limits = decode_limits(&mut field)?,
             RESUMES_AT => resumes_at = Some(field.time()?),
+            IMPLICIT => implicit = true,
             FALLBACK => settings.fallback = Some(decode_fallback(&mut field)?),
             other => return Err(timer::unknown_tag(other)),
         }
@@ -98,6 +103,7 @@ pub(crate) fn decode_namespace(r: &mut Reader<'_>) -> Result<NamespaceRecord, De
         settings: Arc::new(settings),
         paused,
         resumes_at,
+        implicit,
         created_at,
         updated_at,
         totals,

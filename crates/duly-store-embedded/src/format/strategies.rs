@@ -286,26 +286,28 @@ pub(crate) fn namespace() -> impl Strategy<Value = NamespaceRecord> {
         },
     );
     let name = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}";
-    (name, settings, any::<bool>(), option::of(time()), time(), time(), any::<[u64; 7]>()).prop_map(
-        |(name, settings, paused, resumes_at, created_at, updated_at, totals)| {
-            let [scheduled, fired, delivered, failed, cancelled, rescheduled, dead] = totals;
-            NamespaceRecord {
-                name: NamespaceName::new(&name).expect("an allowed name"),
-                settings: Arc::new(settings),
-                paused,
-                resumes_at,
-                created_at,
-                updated_at,
-                totals: Totals {
-                    scheduled,
-                    fired,
-                    delivered,
-                    failed,
-                    cancelled,
-                    rescheduled,
-                    dead,
-                },
-            }
-        },
-    )
+    (name, settings, any::<[bool; 2]>(), option::of(time()), time(), time(), any::<[u64; 7]>())
+        .prop_map(
+            |(name, settings, [paused, implicit], resumes_at, created_at, updated_at, totals)| {
+                let [scheduled, fired, delivered, failed, cancelled, rescheduled, dead] = totals;
+                NamespaceRecord {
+                    name: NamespaceName::new(&name).expect("an allowed name"),
+                    settings: Arc::new(settings),
+                    paused,
+                    resumes_at,
+                    implicit,
+                    created_at,
+                    updated_at,
+                    totals: Totals {
+                        scheduled,
+                        fired,
+                        delivered,
+                        failed,
+                        cancelled,
+                        rescheduled,
+                        dead,
+                    },
+                }
+            },
+        )
 }

@@ -86,6 +86,7 @@ pub(crate) fn namespace(name: &str) -> Record {
         settings: Arc::new(Settings::default()),
         paused: false,
         resumes_at: None,
+        implicit: false,
         created_at: Timestamp::saturating_from_unix_ms(1_900_000_000_000),
         updated_at: Timestamp::saturating_from_unix_ms(1_900_000_000_000),
         totals: Totals::default(),

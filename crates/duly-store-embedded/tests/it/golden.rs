@@ -29,7 +29,7 @@ mod listing;
 mod script;
 
 /// The formats that this build reads.
-const READABLE: &[&str] = &["v1", "v1-f1"];
+const READABLE: &[&str] = &["v1", "v1-f1", "v1-f3"];
 /// How long after the last write the directories are opened.
 const LATER: Millis = Millis::from_secs(60);
 

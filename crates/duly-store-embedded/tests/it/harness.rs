@@ -8,7 +8,7 @@ use std::sync::{
 use duly_core::{Millis, Timestamp, env::Clock};
 use duly_store::{
     Store,
-    conformance::{Harness, ManualClock, Restart},
+    conformance::{Harness, ManualClock, NAMESPACES_MAX, Restart},
 };
 use duly_store_embedded::{
     EmbeddedStore, Options,
@@ -39,6 +39,7 @@ pub(crate) fn options(seed: u64) -> Options {
         segment_bytes: [1 << 20, 512 << 10][(seed % 2) as usize],
         min_free_bytes: 0,
         min_free_percent: 0,
+        namespaces_max: NAMESPACES_MAX,
         random_seed: Some(seed),
         // Small near sets and windows for two seeds of three: then every timer goes through them.
         near_max: [1_000_000, 2, 5][(seed % 3) as usize],

@@ -12,7 +12,7 @@ use super::*;
 use crate::{
     Options, RedisStore,
     by_hand::{self, name},
-    namespaces::{AtHome, Next, Write},
+    namespaces::{AtHome, Next, Origin, Write},
     shares::Deals,
 };
 
@@ -44,7 +44,12 @@ struct Caller {
 /// A change that only the home has taken; nothing if there is no such namespace.
 async fn change_at_home(store: &RedisStore, home: ShardId) -> Option<AtHome> {
     let old = store.deployment.control_of(home, &name()).await.expect("a look").1?;
-    let next = Next { settings: old.settings.clone(), paused: old.paused, resumes_at: None };
+    let next = Next {
+        settings: old.settings.clone(),
+        paused: old.paused,
+        resumes_at: None,
+        origin: Origin::Explicit,
+    };
     let changed =
         store.deployment.put_at_home(home, &name(), Some(&old), &next, Write::Plain).await;
     Some(changed.expect("an answer").expect("nobody else changes it"))
@@ -307,7 +312,7 @@ async fn p3_what_ended_before_another_took_its_name_does_not_come_back() {
     let end = [name().as_str(), &old.num, "", "", ""].map(bytes).to_vec();
     deployment.ask(home, Script::Gone, end).await.expect("it ends at home");
     let settings = Arc::clone(&old.settings);
-    let next = Next { settings, paused: false, resumes_at: None };
+    let next = Next { settings, paused: false, resumes_at: None, origin: Origin::Explicit };
     let new = deployment.put_at_home(home, &name(), None, &next, Write::Plain).await;
     let new = new.expect("an answer").expect("it is made");
     // Whoever tells a shard of that one gets no further than to the end of the old one.

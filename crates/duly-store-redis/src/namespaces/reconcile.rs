@@ -17,7 +17,6 @@ use futures::{StreamExt, stream};
 use crate::{
     change::{AT_ONCE, digits},
     deployment::Deployment,
-    error::damaged,
     script::Script,
 };
 
@@ -111,8 +110,7 @@ impl Deployment {
         let mut reply = self.ask(shard, Script::Numbers, vec![after, digits(PAGE)]).await?;
         let mut numbers = Vec::new();
         while !reply.is_done() {
-            let name = NamespaceName::new(&reply.text()?);
-            numbers.push((name.map_err(|_| damaged("a namespace's name"))?, reply.text()?));
+            numbers.push((reply.name()?, reply.text()?));
         }
         Ok(numbers)
     }

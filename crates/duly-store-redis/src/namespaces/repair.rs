@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use duly_core::{Invalid, NamespaceName, Timestamp, shard::ShardId};
 use duly_store::{Error, Result, namespaces::Repaired};
 
-use super::{Next, Write, absent::Held, namespace};
+use super::{Next, Origin, Write, absent::Held, namespace};
 use crate::{
     deployment::Deployment,
     error::{after, damaged, unavailable},
@@ -144,6 +144,7 @@ impl Deployment {
             settings: Arc::clone(&lost.settings),
             paused: lost.paused,
             resumes_at: lost.resumes_at,
+            origin: Origin::Explicit,
         };
         let home = self.home(name);
         let write = Write::Restored { lost: &lost, above };

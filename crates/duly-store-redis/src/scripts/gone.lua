@@ -4,8 +4,8 @@
 --
 -- KEYS  seq
 -- ARGV  1 namespace  2 number  3 version of the end, or '' for the next (at the coordinator shard)
---       4 'empty' to refuse while it holds pending timers or dead letters; at the coordinator shard
---       also 'done': the other shards have ended it, and 'lost': its end is recorded although this shard
+--       4 'empty' to refuse while it holds pending timers or dead letters; at the coordinator shard also
+--       'idle': to refuse it unless it is implicit, idle, and holds no stub either; 'done': the other shards have ended it, and 'lost': its end is recorded although this shard
 --       does not have it (an operator has given up what other shards hold under this number)
 --       5 whose gate it has to be (gate.lua), or ''
 -- reply DONE now version | NONE now | FULL now pending dead | AGAIN now (the gate is open)
@@ -42,7 +42,12 @@ if (ARGV[5] or '') ~= '' and match(call('HGET', K .. 'n:' .. num, 'gate') or '',
   touch_seq()
   return { 'AGAIN', digits(now) }
 end
-if ARGV[4] == 'empty' and pending + dead > 0 then
+local condition = ARGV[4]
+if condition == 'idle' and not (is_implicit(num) and call('HGET', K .. 'n:' .. num, 'idle') and is_vacant(num)) then
+  touch_seq()
+  return { 'AGAIN', digits(now) }
+end
+if condition == 'empty' and pending + dead > 0 then
   touch_seq()
   return { 'FULL', digits(now), digits(pending), dead }
 end
@@ -84,6 +89,7 @@ local rest = { 'sd:' .. num .. ':F', 'sd:' .. num .. ':C', 'ix:' .. num .. ':l',
 for _, key in ipairs(rest) do write('UNLINK', K .. key) end
 write('HDEL', K .. 'nn', name)
 write('ZREM', K .. 'names', name)
+write('ZREM', K .. 'implicit', name)
 write('ZREM', K .. 'resume', num)
 write('ZREM', K .. 'todo', 'put' .. NUL .. name)
 flush()

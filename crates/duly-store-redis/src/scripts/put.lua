@@ -7,11 +7,12 @@
 --       of the fields some are for this script. At home: '@shards' is how many there are; '@tag' is 20
 --       bits by chance, so that the number of a new namespace was never given before; '@above' is a
 --       version that is to be exceeded, and has limits dealt anew; '@num' is the number of a namespace
---       whose record is restored. To take: '@deal_pending' and '@deal_dead' are the versions at which the
+--       whose record is restored; '@max' is how many namespaces there may be. To take: '@deal_pending' and '@deal_dead' are the versions at which the
 --       shares of a limit were dealt
 --       then, in place of fields, 'done' alone: the other shards have taken this version
 -- reply DONE now number version deal_pending deal_dead | AGAIN now (something else was there) |
 --       OLD now number (take: a namespace of this name that has ended elsewhere is to go first) |
+--       LIMIT now (there are as many namespaces as there may be) |
 --       AHEAD now version (take: this shard has heard of this version, and it is not that one)
 expect_marker()
 local name, home = ARGV[1], ARGV[2] == 'home'
@@ -42,6 +43,10 @@ if home then
   end
   ver = math.max(taken, above or 0) + 1
   new = not num
+  if new and call('ZCARD', K .. 'names') >= (tonumber(fields['@max'] or '') or math.huge) then
+    touch_seq()
+    return { 'LIMIT', digits(now) }
+  end
   if new and fields['@num'] then
     num = fields['@num']
   elseif new then
@@ -103,6 +108,14 @@ write('HSET', key, 'name', name, 'ver', digits(ver))
 write('HSET', K .. 'vers', name, digits(ver))
 write('HSET', K .. 'nn', name, num)
 write('ZADD', K .. 'names', 0, name)
+-- An implicit namespace bears the time of its making; any later change has another time.
+if home and fields.implicit then
+  if fields.implicit == '' then
+    write('ZREM', K .. 'implicit', name)
+  else
+    write('ZADD', K .. 'implicit', 0, name)
+  end
+end
 -- Whoever finds this at home finishes what was left half done.
 if home then write('ZADD', unfinished, 0, 'put' .. NUL .. name) end
 if fields.paused == '1' and fields.resumes ~= '' then

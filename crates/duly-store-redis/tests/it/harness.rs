@@ -10,7 +10,7 @@
 //!   once they are released: each life of a low number is a run of its own.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -22,8 +22,8 @@ use duly_store::{
     ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
     NodeRun, Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
     StoreFuture, TimerView,
-    conformance::{Harness, ManualClock, Restart},
-    namespaces::{Activity, DeleteMode, Namespace, Put},
+    conformance::{Harness, ManualClock, NAMESPACES_MAX, Restart},
+    namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
 use duly_store_redis::{Options, RedisStore};
 use futures::{FutureExt, future::BoxFuture};
@@ -140,6 +140,7 @@ fn write_clock(servers: &dyn Servers, clock: &ManualClock) {
 fn open(runtime: &Runtime, servers: &dyn Servers) -> Arc<Seen> {
     let mut options = Options::new(servers.url());
     options.shards = 1;
+    options.namespaces_max = NAMESPACES_MAX;
     options.allow = vec![duly_store_redis::Check::NoReplicas];
     options.clock = Some(CLOCK.to_owned());
     let handle = runtime.handle().clone();
@@ -314,6 +315,14 @@ impl Store for Seen {
 
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
         self.store.delete_namespace(name, mode)
+    }
+
+    fn remove_idle(
+        &self,
+        from: Option<IdleCursor>,
+        waited: Arc<BTreeSet<NamespaceName>>,
+    ) -> StoreFuture<'_, IdlePage> {
+        self.store.remove_idle(from, waited)
     }
 
     fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {

@@ -9,7 +9,7 @@ use futures::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
 
 use super::{
-    Harness, ManualClock, Report, Restart, block_on,
+    Harness, ManualClock, NAMESPACES_MAX, Report, Restart, block_on,
     model::{Disturb, compare_with_memory},
     run_all,
 };
@@ -62,7 +62,7 @@ impl BrokenHarness {
 }
 
 fn open(clock: &ManualClock, fault: Fault) -> Broken {
-    let inner = MemoryStore::new(Arc::new(clock.clone()), 3);
+    let inner = MemoryStore::new(Arc::new(clock.clone()), 3).with_namespaces_max(NAMESPACES_MAX);
     Broken::new(inner, clock.clone(), fault)
 }
 

@@ -5,8 +5,8 @@
 //! [`conformance_tests!`](crate::conformance_tests) cannot differ.
 
 use super::{
-    Case, call, cancel, claim, dead, deployment, durable, fire, forecast, import, intact, lease,
-    limits, list, namespaces, occurrence, race, reschedule, schedule, settle, stats, time,
+    Case, call, cancel, claim, dead, deployment, durable, fire, forecast, idle, import, intact,
+    lease, limits, list, namespaces, occurrence, race, reschedule, schedule, settle, stats, time,
 };
 
 /// Calls the macro `$with` (of this crate) with `$pass` in braces and then every topic with its
@@ -165,11 +165,17 @@ macro_rules! conformance_cases {
                 t28_a_forecast_moves_on_with_the_clock,
                 p10_a_forecast_past_its_limits_is_refused,
             }
+            idle {
+                p10_idle_implicit_namespaces_are_removed,
+                p3_p6_a_namespace_that_holds_anything_is_not_idle,
+                p1_a_schedule_at_the_moment_of_a_removal_is_not_lost,
+            }
             namespaces {
                 p6_put_makes_then_changes,
                 p6_if_absent_leaves_what_is_there,
                 p6_secrets_stay_when_asked,
                 p10_namespaces_are_listed_in_pages,
+                p10_one_namespace_more_than_there_may_be_is_refused,
                 p3_a_namespace_with_timers_is_not_deleted_unforced,
                 p4_t4_a_namespace_made_again_is_empty,
                 p10_calls_on_unknown_namespaces_say_so,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use duly_core::{Millis, Timestamp, env::Clock};
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{Harness, ManualClock, Restart};
+use super::{Harness, ManualClock, NAMESPACES_MAX, Restart};
 use crate::{Store, memory::MemoryStore};
 
 /// A [`MemoryStore`] on a [`ManualClock`]. A restart ends the leases of nodes, as opening a durable
@@ -25,14 +25,15 @@ impl MemoryHarness {
 
     /// An empty store on a clock that is shared with others.
     pub fn with_clock(clock: ManualClock, random_seed: u64) -> Self {
-        let store = Arc::new(MemoryStore::new(Arc::new(clock.clone()), random_seed));
-        Self { clock, store }
+        let store = MemoryStore::new(Arc::new(clock.clone()), random_seed);
+        Self { clock, store: Arc::new(store.with_namespaces_max(NAMESPACES_MAX)) }
     }
 
     /// One whose store nodes share: runs that were released claim nothing any more.
     pub fn shared(clock: ManualClock, random_seed: u64) -> Self {
         let store = MemoryStore::new(Arc::new(clock.clone()), random_seed);
-        Self { clock, store: Arc::new(store.shared_by_nodes()) }
+        let store = store.with_namespaces_max(NAMESPACES_MAX).shared_by_nodes();
+        Self { clock, store: Arc::new(store) }
     }
 
     /// Its clock.

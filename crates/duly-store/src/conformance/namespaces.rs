@@ -3,12 +3,12 @@
 use duly_core::{Millis, Settings, namespace::SigningSecret, schedule::IfExists};
 
 use super::{
-    Harness, Ran,
+    Harness, NAMESPACES_MAX, Ran,
     scene::{SHARD, Scene, id, name, schedule_op, secs, settings, timer},
 };
 use crate::{
     Error, Outcome, Refusal, SettleOutcome, SettleVerdict,
-    namespaces::{Activity, DeleteMode, Put, Secrets},
+    namespaces::{Activity, DeleteMode, Put, Secrets, too_many},
 };
 
 fn replace(settings: Settings, secrets: Secrets) -> Put {
@@ -89,6 +89,31 @@ pub(super) async fn p10_namespaces_are_listed_in_pages(harness: &dyn Harness) ->
         }
         assert_eq!(found, names, "pages of {limit}");
     }
+    Ran::Whole
+}
+
+pub(super) async fn p10_one_namespace_more_than_there_may_be_is_refused(
+    harness: &dyn Harness,
+) -> Ran {
+    let store = harness.store();
+    let absent = || Put::IfAbsent(Box::new(settings()));
+    let numbered = |number: u64| name(&format!("n{number}"));
+    for number in 0..NAMESPACES_MAX {
+        store.put_namespace(numbered(number), absent()).await.expect("there is room");
+    }
+    for put in [absent(), replace(settings(), Secrets::Set)] {
+        let refused = store.put_namespace(name("more"), put).await;
+        assert_eq!(refused, Err(too_many(NAMESPACES_MAX)));
+    }
+    assert_eq!(store.get_namespace(name("more")).await, Ok(None), "nothing was made");
+    // What is there can be changed, and makes room when it ends.
+    let put = replace(Settings { weight: 7, ..settings() }, Secrets::Set);
+    let (_, new) = store.put_namespace(numbered(0), put).await.expect("it is changed");
+    assert!(!new);
+    assert!(!store.put_namespace(numbered(1), absent()).await.expect("it is there").1);
+    assert_eq!(store.delete_namespace(numbered(0), DeleteMode::IfEmpty).await, Ok(()));
+    let (_, new) = store.put_namespace(name("more"), absent()).await.expect("there is room");
+    assert!(new);
     Ran::Whole
 }
 

@@ -1,5 +1,7 @@
 //! Stores that do what another one does but for the few calls that a test changes.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use duly_core::{NamespaceName, TimerId, shard::ShardId};
 use tokio::sync::watch;
 
@@ -7,7 +9,7 @@ use crate::{
     ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
     NodeRun, Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
     StoreFuture, TimerView,
-    namespaces::{Activity, DeleteMode, Namespace, Put},
+    namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
 
 /// A store in front of another: what it does not say itself, the other one does.
@@ -43,6 +45,10 @@ pub trait StandIn: std::fmt::Debug + Send + Sync + 'static {
     /// See [`Store::list`].
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
         self.behind().list(shard, request)
+    }
+    /// See [`Store::remove_idle`].
+    fn remove_idle(&self, from: Option<IdleCursor>, waited: Arc<BTreeSet<NamespaceName>>) -> StoreFuture<'_, IdlePage> {
+        self.behind().remove_idle(from, waited)
     }
     /// See [`Store::get_namespace`].
     fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
@@ -96,6 +102,9 @@ impl<T: StandIn> Store for T {
     }
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
         self.behind().delete_namespace(name, mode)
+    }
+    fn remove_idle(&self, from: Option<IdleCursor>, waited: Arc<BTreeSet<NamespaceName>>) -> StoreFuture<'_, IdlePage> {
+        StandIn::remove_idle(self, from, waited)
     }
     fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
         self.behind().wakeups(shard)

@@ -11,7 +11,7 @@ use duly_core::{NamespaceName, Settings, rate::Gcra};
 use super::{clock::Now, space::Space, state::State};
 use crate::{
     Error, Result,
-    namespaces::{Activity, DeleteMode, Namespace, Put, Secrets},
+    namespaces::{Activity, DeleteMode, IDLE_AFTER, Namespace, Put, Secrets, too_many},
     query::Totals,
 };
 
@@ -20,11 +20,17 @@ impl State {
         &mut self,
         name: NamespaceName,
         put: Put,
+        namespaces_max: u64,
         now: Now,
-    ) -> (Namespace, bool) {
+    ) -> Result<(Namespace, bool)> {
+        let count = self.spaces.len() as u64;
         let old = self.spaces.get_mut(&name);
+        if old.is_none() && count >= namespaces_max {
+            return Err(too_many(namespaces_max));
+        }
+        let implicit = matches!(put, Put::IfAbsent(_));
         let settings = match (put, &old) {
-            (Put::IfAbsent(_), Some(space)) => return (space.answer(), false),
+            (Put::IfAbsent(_), Some(space)) => return Ok((space.answer(), false)),
             (Put::IfAbsent(settings), None) => *settings,
             (Put::Replace { mut settings, secrets }, old) => {
                 if secrets == Secrets::Keep {
@@ -36,15 +42,16 @@ impl State {
         };
         if let Some(space) = old {
             space.settings = Arc::new(settings);
+            space.implicit = false;
             space.updated_at = now.wall;
             space.bound_stubs();
-            return (space.answer(), false);
+            return Ok((space.answer(), false));
         }
-        let space = Space::new(name.clone(), self.space_next, settings, now);
+        let space = Space { implicit, ..Space::new(name.clone(), self.space_next, settings, now) };
         self.space_next += 1;
         let answer = space.answer();
         self.spaces.insert(name, space);
-        (answer, true)
+        Ok((answer, true))
     }
 
     pub(super) fn list_namespaces(
@@ -66,6 +73,7 @@ impl State {
         let space = self.space(name)?;
         let after = activity.applied(space.paused, space.resumes_at, now.wall);
         if (space.paused, space.resumes_at) != after {
+            space.implicit = false;
             (space.paused, space.resumes_at) = after;
             space.updated_at = now.wall;
         }
@@ -85,6 +93,26 @@ impl State {
         self.spaces.remove(name);
         Ok(())
     }
+
+    pub(super) fn remove_idle(
+        &mut self,
+        waited: &BTreeSet<NamespaceName>,
+        now: Now,
+    ) -> Vec<NamespaceName> {
+        let mut removed = Vec::new();
+        for (name, space) in self.spaces.iter_mut().filter(|(_, space)| space.implicit) {
+            if space.holds_something() || waited.contains(name) {
+                space.idle_since = None;
+                continue;
+            }
+            let since = *space.idle_since.get_or_insert(now.boot);
+            if now.boot.saturating_sub(since) >= IDLE_AFTER.to_std() {
+                removed.push(name.clone());
+            }
+        }
+        removed.iter().for_each(|name| drop(self.spaces.remove(name)));
+        removed
+    }
 }
 
 impl Space {
@@ -97,6 +125,8 @@ impl Space {
             resumes_at: None,
             created_at: now.wall,
             updated_at: now.wall,
+            implicit: false,
+            idle_since: None,
             live: BTreeMap::new(),
             stubs: BTreeMap::new(),
             dead: BTreeMap::new(),
@@ -105,6 +135,10 @@ impl Space {
             ended_next: 0,
             schedules: Gcra::default(),
         }
+    }
+
+    fn holds_something(&self) -> bool {
+        !(self.live.is_empty() && self.dead.is_empty() && self.stubs.is_empty())
     }
 
     pub(super) fn answer(&self) -> Namespace {

@@ -28,6 +28,10 @@ pub(super) struct Space {
     pub(super) resumes_at: Option<Timestamp>,
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
+    /// Whether nothing but [`Put::IfAbsent`](crate::namespaces::Put::IfAbsent) has written its settings.
+    pub(super) implicit: bool,
+    /// Since when it is idle, by the boot clock, as far as a pass has seen.
+    pub(super) idle_since: Option<Duration>,
     pub(super) live: BTreeMap<TimerId, Live>,
     pub(super) stubs: BTreeMap<TimerId, Numbered<Stub>>,
     pub(super) dead: BTreeMap<DeliveryId, Numbered<Timer>>,

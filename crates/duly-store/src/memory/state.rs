@@ -56,6 +56,9 @@ impl State {
             return Outcome::Refused(Refusal::UnknownNamespace(command.namespace));
         };
         let outcome = space.apply(command.operation, &mut self.random, now);
+        if outcome.is_ok() {
+            space.idle_since = None;
+        }
         outcome.unwrap_or_else(Outcome::Refused).answering(command.answer)
     }
 

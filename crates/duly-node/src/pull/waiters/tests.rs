@@ -117,3 +117,17 @@ fn t23_every_fourth_lease_looks_at_retries_first() {
     let f = false;
     assert_eq!(orders, [f, f, f, t, f, f, f, t]);
 }
+
+#[test]
+fn namespaces_that_were_waited_for_are_named_once_and_again_while_calls_wait() {
+    let mut line = line();
+    let _id = push(&mut line, "gone", Patience::OneTry);
+    let answered = answer(&mut line);
+    assert_eq!(answered, Some("gone"));
+    assert_eq!(line.take_waited(), BTreeSet::from([ns("a")]));
+    assert_eq!(line.take_waited(), BTreeSet::new());
+    let _id = push(&mut line, "waits", Patience::Waits);
+    for _ in 0..2 {
+        assert_eq!(line.take_waited(), BTreeSet::from([ns("a")]), "it waits");
+    }
+}

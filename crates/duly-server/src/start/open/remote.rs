@@ -81,6 +81,7 @@ fn options(config: &Config, shared: &Shared) -> Result<Options, StartError> {
         replicas_within: shared.replicas_within,
         answer_within: ANSWER_WITHIN,
         connections: shared.connections,
+        namespaces_max: config.limits.namespaces_max,
         allow: shared.allow.clone(),
         ..Options::new(shared.url.reveal())
     })

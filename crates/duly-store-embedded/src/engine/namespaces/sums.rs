@@ -1,7 +1,9 @@
 //! Counts over all namespaces, kept with every change of one: so the health of a store of very many
 //! namespaces costs no walk over them.
 
-use super::Namespace;
+use duly_core::Settings;
+
+use super::{Namespace, NamespaceRecord};
 
 /// What one namespace adds to the counts, or all of them together.
 #[derive(Debug, Default)]
@@ -12,7 +14,7 @@ pub(crate) struct Sums {
     pub(crate) dead: u64,
     /// Stubs of ended timers.
     pub(crate) retained: u64,
-    /// Memory of the indexes.
+    /// Memory of the indexes, the settings and the lanes.
     pub(crate) index_bytes: u64,
     /// Namespaces that are paused.
     pub(crate) paused: u64,
@@ -22,10 +24,11 @@ pub(crate) struct Sums {
 
 impl Sums {
     pub(super) fn of(namespace: &Namespace) -> Self {
-        let bytes = size_of::<Namespace>()
+        let bytes = namespace.fixed_bytes
             + namespace.live.heap_bytes()
             + namespace.stubs.index().heap_bytes()
-            + namespace.letters.heap_bytes();
+            + namespace.letters.heap_bytes()
+            + namespace.lanes.heap_bytes();
         Self {
             pending: namespace.live.len() as u64,
             dead: namespace.dead(),
@@ -46,4 +49,13 @@ impl Sums {
         change(&mut self.paused, before.paused, after.paused);
         change(&mut self.dead_full, before.dead_full, after.dead_full);
     }
+}
+
+/// Returns the memory that a namespace takes before anything is in it: its entries in the tables by
+/// number, of which up to half are free, and by name, and its settings.
+pub(super) fn fixed_bytes(record: &NamespaceRecord) -> usize {
+    /// What the allocator and the nodes of a tree add to the name that is twice there.
+    const NODES_BYTES: usize = 160;
+    let settings = size_of::<Settings>() + record.settings.heap_bytes();
+    2 * size_of::<(u32, Namespace)>() + NODES_BYTES + 2 * record.name.as_str().len() + settings
 }

@@ -36,7 +36,13 @@ struct Cost {
 fn options() -> Options {
     // Some checkpoints on the way; none for one more record.
     let checkpoint_bytes = 8 << 20;
-    Options { segment_bytes: 1 << 20, checkpoint_bytes, young_bytes: 1 << 40, ..small() }
+    Options {
+        segment_bytes: 1 << 20,
+        checkpoint_bytes,
+        young_bytes: 1 << 40,
+        namespaces_max: u64::MAX,
+        ..small()
+    }
 }
 
 fn namespace(number: u32) -> NamespaceName {
@@ -254,4 +260,53 @@ fn p1_t28_with_very_many_namespaces_one_goes_at_no_cost_of_theirs_and_their_coun
     let many = many.crashed();
     assert_eq!(difference(&many.counters(), &expected), "", "after another");
     shown::check_files(&many.engine);
+}
+
+/// Before, 480 bytes were counted for a namespace with 15 KB of settings.
+#[test]
+fn p10_settings_of_namespaces_count_as_memory_of_the_index() {
+    use duly_core::{Destination, Settings, destination::HttpDestination, headers::Headers};
+    let (mut engine, _disk, _clock) =
+        opened(Options { index_memory_max_bytes: 1 << 20, ..small() });
+    let headers = || Headers::new([("x-large".to_owned(), "x".repeat(7_000))]).unwrap();
+    let receiver = || {
+        let mut receiver = HttpDestination::new("https://receiver.test/").unwrap();
+        receiver.headers = headers();
+        receiver
+    };
+    let large = || {
+        let destination = Destination::Http(receiver());
+        let fallback = Some(duly_core::namespace::Fallback {
+            destination: receiver(),
+            after_attempts: 1,
+            after_open: Millis::ZERO,
+        });
+        Box::new(Settings { destination, fallback, ..Settings::default() })
+    };
+    let bytes = |engine: &Engine| engine.namespaces.sums().index_bytes;
+    let before = bytes(&engine);
+    let replace =
+        |settings| Put::Replace { settings, secrets: duly_store::namespaces::Secrets::Set };
+    engine.put_namespace(&namespace(0), Put::IfAbsent(Box::default())).unwrap();
+    let small_bytes = bytes(&engine) - before;
+    assert!(small_bytes > 1_500, "{small_bytes}");
+    engine.put_namespace(&namespace(0), replace(large())).unwrap();
+    assert!(bytes(&engine) - before > small_bytes + 14_000, "{}", bytes(&engine) - before);
+    // So few fit the memory that they may take, and those that are there cannot grow past it either.
+    engine.put_namespace(&namespace(1), Put::IfAbsent(Box::default())).unwrap();
+    let mut count = 2;
+    let refused = loop {
+        engine.space.checked_ms = None;
+        engine.check_space();
+        match engine.put_namespace(&namespace(count), replace(large())) {
+            Ok(_) => count += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert!(refused.to_string().contains("store.index_memory_max"), "{refused}");
+    assert!((30..80).contains(&count), "{count}");
+    engine.put_namespace(&namespace(1), replace(large())).unwrap_err();
+    engine.put_namespace(&namespace(1), replace(Box::default())).unwrap();
+    engine.delete_namespace(&namespace(0), DeleteMode::IfEmpty).unwrap();
+    assert!(bytes(&engine) < 1 << 20);
 }

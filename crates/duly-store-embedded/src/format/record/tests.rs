@@ -230,6 +230,7 @@ fn no_limit_is_the_largest_number() {
         settings: Arc::new(settings),
         paused: true,
         resumes_at: None,
+        implicit: true,
         created_at: Timestamp::MIN,
         updated_at: Timestamp::MAX,
         totals: Totals::default(),

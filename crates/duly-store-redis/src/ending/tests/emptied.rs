@@ -253,7 +253,12 @@ impl Lossy {
         let deployment = Arc::clone(&self.store.deployment);
         match message {
             Message::Create => {
-                let next = Next { settings: Arc::default(), paused: false, resumes_at: None };
+                let next = Next {
+                    settings: Arc::default(),
+                    paused: false,
+                    resumes_at: None,
+                    origin: Origin::Explicit,
+                };
                 let made =
                     deployment.put_at_home(self.home, &name(), None, &next, Write::Plain).await;
                 if let Some(made) = made.expect("an answer") {

@@ -1,0 +1,47 @@
+//! The background pass that has the store remove implicit namespaces that have been idle for a day.
+//!
+//! The store decides; the node tells it on which namespaces lease calls have waited.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use duly_core::NamespaceName;
+use duly_store::Result;
+
+use crate::{phase::Phase, state::Shared};
+
+/// Time from one pass to the next.
+const EVERY: Duration = Duration::from_secs(3_600);
+/// Pause between two pages, so that a pass takes little of the store.
+const PAGE_PAUSE: Duration = Duration::from_millis(20);
+
+/// The loop; ends when the node drains.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    while shared.phases.now() == Phase::Running {
+        tokio::select! {
+            () = tokio::time::sleep(EVERY) => {}
+            () = shared.phases.reached(Phase::Draining) => return,
+        }
+        let waited = Arc::new(shared.pull.take_waited());
+        if let Err(error) = pass(&shared, waited).await {
+            shared.log_store_error("remove idle namespaces", &error);
+        }
+    }
+}
+
+async fn pass(shared: &Shared, waited: Arc<BTreeSet<NamespaceName>>) -> Result<()> {
+    let mut from = None;
+    loop {
+        let page = shared.store.remove_idle(from, Arc::clone(&waited)).await?;
+        for namespace in &page.removed {
+            tracing::info!(
+                %namespace,
+                "namespace removed: it came into being at its first schedule and has been idle for a day"
+            );
+        }
+        from = page.next;
+        if from.is_none() || shared.phases.now() != Phase::Running {
+            return Ok(());
+        }
+        tokio::time::sleep(PAGE_PAUSE).await;
+    }
+}

@@ -1,0 +1,62 @@
+//! The pass over idle namespaces: when it comes, and what it tells the store.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use duly_core::{NamespaceName, shard::ShardId};
+use duly_store::{
+    Store, StoreFuture,
+    conformance::{ManualClock, StandIn},
+    memory::MemoryStore,
+    namespaces::{IdleCursor, IdlePage},
+};
+use tokio::sync::mpsc;
+
+use super::*;
+
+/// A pass, as the store hears of a page of it.
+type Told = (Option<IdleCursor>, BTreeSet<NamespaceName>);
+
+/// A store that tells of its passes, in pages of one name.
+#[derive(Debug)]
+struct Passes {
+    inner: MemoryStore,
+    told: mpsc::UnboundedSender<Told>,
+}
+
+impl StandIn for Passes {
+    fn behind(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    fn remove_idle(
+        &self,
+        from: Option<IdleCursor>,
+        waited: Arc<BTreeSet<NamespaceName>>,
+    ) -> StoreFuture<'_, IdlePage> {
+        let next = IdleCursor { shard: ShardId(0), after: Some(name("first")) };
+        let next = Some(next).filter(|_| from.is_none());
+        self.told.send((from, BTreeSet::clone(&waited))).ok();
+        Box::pin(async { Ok(IdlePage { removed: Vec::new(), next }) })
+    }
+}
+
+fn name(text: &str) -> NamespaceName {
+    NamespaceName::new(text).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_hour_the_store_hears_where_lease_calls_waited() {
+    let (told, mut heard) = mpsc::unbounded_channel();
+    let clock = ManualClock::default();
+    let inner = MemoryStore::new(Arc::new(clock.clone()), 1);
+    let world = World::start_on(clock, Arc::new(Passes { inner, told }), |_| {}).await;
+    let request = pull::request(&world, 1, Duration::ZERO);
+    world.handle.lease(request).await.unwrap();
+    let polled = BTreeSet::from([world.namespace.clone()]);
+    let (from, waited) = heard.recv().await.unwrap();
+    assert_eq!((from, &waited), (None, &polled));
+    let (from, same) = heard.recv().await.unwrap();
+    assert_eq!((from.and_then(|from| from.after), same), (Some(name("first")), polled));
+    let (from, waited) = heard.recv().await.unwrap();
+    assert_eq!((from, waited), (None, BTreeSet::new()), "nobody waited in the second hour");
+}

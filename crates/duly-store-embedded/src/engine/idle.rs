@@ -1,0 +1,66 @@
+//! The end of implicit namespaces that have been idle for a day.
+//!
+//! A pass looks at the namespaces in the order of their names, some in each step of the engine. The first
+//! that finds one idle notes the time, by the boot-time clock; a timer, a lease call, or something that is
+//! found in it forgets that. The note does not outlast the process.
+
+use std::collections::BTreeSet;
+
+use duly_core::{NamespaceName, shard::ShardId};
+use duly_store::{
+    Result,
+    namespaces::{IDLE_AFTER, IdleCursor, IdlePage},
+};
+
+use crate::format::record::Record;
+
+use super::{Engine, namespaces::Namespace};
+
+/// Namespaces that one step looks at. Tests need several for a few.
+const LOOKED_AT: usize = if cfg!(test) { 3 } else { 1_024 };
+/// Namespaces that one step removes.
+const REMOVED: usize = 64;
+
+impl Engine {
+    /// Looks at the next namespaces behind a cursor.
+    pub(crate) fn remove_idle(
+        &mut self,
+        from: Option<IdleCursor>,
+        waited: &BTreeSet<NamespaceName>,
+    ) -> Result<IdlePage> {
+        let mut after = from.and_then(|from| from.after);
+        let names = self.namespaces.names_after(after.as_ref()).take(LOOKED_AT);
+        let names: Vec<_> = names.map(|(name, number)| (name.clone(), number)).collect();
+        let is_last = names.len() < LOOKED_AT;
+        let now_ms = self.now.boot_ms;
+        let mut removed = Vec::new();
+        for (name, number) in names {
+            if removed.len() == REMOVED {
+                let next = Some(IdleCursor { shard: ShardId(0), after });
+                return Ok(IdlePage { removed, next });
+            }
+            let is_waited_for = waited.contains(&name);
+            let is_over = self.namespaces.with(number, |namespace| {
+                note_idle(namespace, is_waited_for, now_ms)
+                    .is_some_and(|since_ms| now_ms.saturating_sub(since_ms) >= IDLE_AFTER.ms())
+            });
+            if is_over == Some(true) {
+                self.settled(|engine| engine.write(number, &Record::NamespaceGone))?;
+                removed.push(name.clone());
+            }
+            after = Some(name);
+        }
+        let next = (!is_last).then_some(IdleCursor { shard: ShardId(0), after });
+        Ok(IdlePage { removed, next })
+    }
+}
+
+/// Notes that a namespace is idle, or that it is not; returns since when it is.
+fn note_idle(namespace: &mut Namespace, is_waited_for: bool, now_ms: u64) -> Option<u64> {
+    let is_empty = namespace.pending() + namespace.dead() + namespace.stubs.len() == 0;
+    if !namespace.implicit || namespace.paused || !is_empty || is_waited_for {
+        namespace.idle_since_ms = None;
+        return None;
+    }
+    Some(*namespace.idle_since_ms.get_or_insert(now_ms))
+}

@@ -1,0 +1,39 @@
+//! What a namespace keeps of a pending timer whose record moves.
+
+use crate::index::{Flags, Key, Kind, Location};
+
+use super::{Namespace, Place};
+
+/// A pending timer whose record has moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// It is due and in its lane's window.
+    InWindow,
+    Elsewhere,
+}
+
+impl Namespace {
+    /// Follows the record of a pending timer that has moved, if its entry still points at the old one;
+    /// answers which it is, or `None` if nothing moved.
+    pub(crate) fn relocate(&mut self, key: Key, from: Location, to: Location) -> Option<Moved> {
+        let before = self.live.relocate(key, from, to)?;
+        if before.flags().has(Flags::SURFACED)
+            && let Some(lane) = self.lanes.get_mut(before.lane())
+        {
+            let place = |entry: &crate::index::Entry| Place::of(key.namespace(), entry);
+            let due = lane.due_mut(before.claimable().kind);
+            if due.relocate(place(&before), place(&before.at(to))) {
+                return Some(Moved::InWindow);
+            }
+        }
+        Some(Moved::Elsewhere)
+    }
+
+    /// The count of unleased timers of this kind.
+    pub(crate) const fn waiting_mut(&mut self, kind: Kind) -> &mut u64 {
+        match kind {
+            Kind::First => &mut self.first,
+            Kind::Retry => &mut self.retrying,
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! A claim on its way to its caller.
+
+use std::sync::Arc;
+
+use duly_store::Claimed;
+
+use crate::shell::{Answer, Inbox};
+
+/// A claim that its caller has not seen yet. Dropped, whenever that is, its firings are handed back:
+/// nobody has them, so the attempt does not count.
+pub(super) struct Unseen {
+    pub(super) claimed: Claimed,
+    pub(super) inbox: Arc<Inbox>,
+}
+
+impl Unseen {
+    /// Hands it to its caller.
+    pub(super) fn see(mut self) -> Claimed {
+        std::mem::take(&mut self.claimed)
+    }
+}
+
+impl Drop for Unseen {
+    fn drop(&mut self) {
+        let firings = std::mem::take(&mut self.claimed.firings);
+        if firings.is_empty() {
+            return;
+        }
+        self.inbox.push_always(Box::new(move |engine| {
+            for firing in &firings {
+                engine.hand_back(&firing.token);
+            }
+            Answer::Written(Box::new(|_| {}))
+        }));
+    }
+}

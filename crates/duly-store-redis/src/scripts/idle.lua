@@ -1,0 +1,37 @@
+-- Implicit namespaces at their coordinator shard, and since when each is idle.
+--
+-- KEYS  seq
+-- ARGV  1 'page'  2 name to begin after, or ''  3 most
+--       or 1 'note'  2 name  3 number  4 count of its uses in all shards, or '' when it is not idle
+-- reply page: now, last name that was looked at or '' at the end, then for each: name, number
+--       note: now, since when it is idle, or '' when it is not
+expect_marker()
+if ARGV[1] == 'note' then
+  local key, uses = K .. 'n:' .. ARGV[3], ARGV[4]
+  local since, seen = match(call('HGET', key, 'idle') or '', '^(%d+) (%d+)$')
+  if call('HGET', K .. 'nn', ARGV[2]) ~= ARGV[3] or not is_implicit(ARGV[3]) or uses == '' then
+    if since then write('HDEL', key, 'idle') end
+    since = ''
+  elseif seen ~= uses then
+    since = now_text
+    write('HSET', key, 'idle', since .. ' ' .. uses)
+  end
+  flush()
+  return { now_text, since }
+end
+local from = '-'
+if ARGV[2] ~= '' then from = '(' .. ARGV[2] end
+local out = { now_text, '' }
+local names = call('ZRANGEBYLEX', K .. 'implicit', from, '+', 'LIMIT', 0, ARGV[3])
+for _, name in ipairs(names) do
+  local num = call('HGET', K .. 'nn', name)
+  if num and is_implicit(num) then
+    out[#out + 1] = name
+    out[#out + 1] = num
+  else
+    write('ZREM', K .. 'implicit', name)
+  end
+end
+if #names == tonumber(ARGV[3]) then out[2] = names[#names] end
+flush()
+return out
