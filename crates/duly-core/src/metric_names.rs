@@ -116,30 +116,30 @@ metrics! {
         "Time of one fdatasync of the journal.";
     COMMIT_BYTES_TOTAL = "duly_commit_bytes_total" Counter
         "Bytes appended to the journal.";
-    PENDING = "duly_pending" Gauge
-        "Pending timers.";
-    DUE = "duly_due" Gauge
-        "Due and unclaimed firings.";
+    PENDING = "duly_deployment_pending" Gauge
+        "Pending timers of the deployment: every node reports the same, as for each duly_deployment_ metric.";
+    DUE = "duly_deployment_due" Gauge
+        "Due and unclaimed firings of the deployment.";
     UNREADABLE = "duly_unreadable" Gauge
         "Due firings whose records the disk does not read now: they are tried again, and fire once it does.";
-    IN_FLIGHT = "duly_in_flight" Gauge
-        "Firings under a lease.";
-    DEAD = "duly_dead" Gauge
-        "Dead letters.";
-    RETAINED = "duly_retained" Gauge
+    IN_FLIGHT = "duly_deployment_in_flight" Gauge
+        "Firings of the deployment under a lease.";
+    DEAD = "duly_deployment_dead" Gauge
+        "Dead letters of the deployment.";
+    RETAINED = "duly_deployment_retained" Gauge
         "Stubs of ended timers, kept for the namespaces' retention.";
-    NAMESPACES_PAUSED = "duly_namespaces_paused" Gauge
+    NAMESPACES_PAUSED = "duly_deployment_namespaces_paused" Gauge
         "Namespaces that are paused.";
-    NAMESPACES_DEAD_FULL = "duly_namespaces_dead_full" Gauge
+    NAMESPACES_DEAD_FULL = "duly_deployment_namespaces_dead_full" Gauge
         "Namespaces with as many dead letters as limits.max_dead allows: nothing of them is delivered.";
-    STORE_SHARDS_UNAVAILABLE = "duly_store_shards_unavailable" Gauge ["reason": SHARD_FAULTS]
+    STORE_SHARDS_UNAVAILABLE = "duly_deployment_shards_unavailable" Gauge ["reason": SHARD_FAULTS]
         "Shards of a store on Redis that take no calls until an operator repairs them. Label: reason (missing, foreign, rolled_back).";
     STORE_ROLLBACKS_TOTAL = "duly_store_rollbacks_total" Counter
         "How often a shard of a store on Redis came back with data that was more than 5 s older, as this node noticed.";
-    NAMESPACES_TO_REPAIR = "duly_namespaces_to_repair" Gauge
+    NAMESPACES_TO_REPAIR = "duly_deployment_namespaces_to_repair" Gauge
         "Namespaces whose coordinator shard in Redis has lost their record, or whose shards do not agree on it: calls for them are refused until `duly namespace repair`.";
-    OLDEST_DUE_SECONDS = "duly_oldest_due_seconds" Gauge
-        "Age of the oldest due and unclaimed firing.";
+    OLDEST_DUE_SECONDS = "duly_deployment_oldest_due_seconds" Gauge
+        "Age of the oldest due and unclaimed firing of the deployment.";
     LANES = "duly_lanes" Gauge ["state": LANE_STATES]
         "Push lanes that hold or want something. Label: state (flowing, capped, starved, throttled, shut).";
     BREAKERS = "duly_breakers" Gauge ["state": BREAKER_STATES]

@@ -178,6 +178,12 @@ impl Timer {
         self.next_attempt_at.map_or(self.due_at, |at| at.max(self.due_at))
     }
 
+    /// Returns the moment at which an attempt that may begin at `claimable_at` became claimable: not before a
+    /// caller made or changed the timer, however long ago it was due then.
+    pub fn claimable_since(&self, claimable_at: Timestamp) -> Timestamp {
+        claimable_at.max(self.updated_at)
+    }
+
     /// When it expires, if it does.
     pub fn expires_at(&self) -> Option<Timestamp> {
         self.expire_after.map(|after| self.due_at.saturating_add(after))

@@ -74,7 +74,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: Claimed) {
         return;
     }
     let kind = Kind::of_attempt(firing.attempt);
-    shared.recorder.lateness(Way::Push, kind, firing.claimable_at, shared.clock.wall());
+    shared.recorder.lateness(Way::Push, kind, firing.claimable_since, shared.clock.wall());
     let started = Instant::now();
     let envelope = Envelope {
         namespace: firing.namespace,

@@ -431,7 +431,7 @@ fn no_answer(shared: &Shared) -> Error {
 fn hand_out(shared: &Arc<Shared>, namespace: &NamespaceName, id: u64, firings: Vec<Firing>) {
     let wall = shared.clock.wall();
     for firing in &firings {
-        shared.recorder.lateness(Way::Pull, Kind::of(firing), firing.claimable_at, wall);
+        shared.recorder.lateness(Way::Pull, Kind::of(firing), firing.claimable_since, wall);
     }
     let leased = Leased::new(shared, firings);
     let answer = shared.pull.waiters.lock().take(namespace, id);

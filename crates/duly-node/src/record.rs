@@ -52,9 +52,15 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// A firing that could be claimed from `claimable_at` on leaves at `wall`.
-    pub(crate) fn lateness(&self, way: Way, kind: Kind, claimable_at: Timestamp, wall: Duration) {
-        let late = wall.saturating_sub(Duration::from_millis(claimable_at.unix_ms()));
+    /// A firing that became claimable at `claimable_since` leaves at `wall`.
+    pub(crate) fn lateness(
+        &self,
+        way: Way,
+        kind: Kind,
+        claimable_since: Timestamp,
+        wall: Duration,
+    ) {
+        let late = wall.saturating_sub(Duration::from_millis(claimable_since.unix_ms()));
         let histogram = self.lateness[way as usize][kind as usize].get_or_init(|| {
             metrics::histogram!(
                 names::LATENESS_SECONDS,

@@ -304,6 +304,7 @@ impl Claiming<'_> {
             budget_from: timer.budget_from,
             due_at: timer.due_at,
             claimable_at: at,
+            claimable_since: timer.claimable_since(at),
             leased_until: match self.request.owner {
                 Owner::Node(_) => None,
                 Owner::Consumer { .. } => Some(Timestamp::saturating_from_unix_ms(until)),

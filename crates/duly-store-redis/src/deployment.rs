@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     case::{Case, Control, Letter, Live, Seen},
     error::damaged,
+    health::Counted,
     keys,
     link::Call,
     marker::{CoordinatorList, Identity},
@@ -57,6 +58,8 @@ pub(crate) struct Deployment {
     pub(crate) wakeups: Vec<watch::Sender<u64>>,
     pub(crate) announced: broadcast::Sender<Announcement>,
     pub(crate) health: Mutex<Health>,
+    /// Held while the shards are counted.
+    pub(crate) counted: tokio::sync::Mutex<Counted>,
     /// Calls for unused shares of limits.
     pub(crate) call_ins: CallIns,
     /// Namespaces that have a rate of schedules, as far as that was noticed.
@@ -117,6 +120,7 @@ impl Deployment {
             wakeups: (0..shards).map(|_| watch::Sender::new(0)).collect(),
             announced: broadcast::Sender::new(ANNOUNCEMENTS),
             health: Mutex::default(),
+            counted: tokio::sync::Mutex::default(),
             call_ins: CallIns::default(),
             rated: Mutex::default(),
             absences: Absences::default(),

@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use duly_core::{Millis, shard::ShardId};
 use duly_store::{Health, Result};
 use futures::{StreamExt, stream};
+use tokio::time::Instant;
 
 use crate::{
     change::{AT_ONCE, digits, flag},
@@ -23,6 +24,22 @@ const COUNTED_EVERY: u32 = 10;
 /// Namespaces, or lanes with something due, that one script sums up.
 const PAGE: usize = 100;
 
+/// A count that is younger is not made again at once.
+const FRESH: Duration = Duration::from_secs(1);
+/// Of the time, counting on request takes this part at most.
+const PART: u32 = 10;
+
+/// The end of the latest count, and how long it took.
+#[derive(Debug, Default)]
+pub(crate) struct Counted(Option<(Instant, Duration)>);
+
+impl Counted {
+    /// Says whether another count is due.
+    fn is_over(&self, now: Instant) -> bool {
+        self.0.is_none_or(|(end, took)| now.duration_since(end) >= FRESH.max(took * PART))
+    }
+}
+
 /// Looks again and again until it is aborted.
 pub(crate) async fn watch(deployment: Arc<Deployment>) {
     loop {
@@ -30,7 +47,8 @@ pub(crate) async fn watch(deployment: Arc<Deployment>) {
             tokio::time::sleep(EVERY).await;
             deployment.ping().await;
         }
-        deployment.look().await;
+        let mut counted = deployment.counted.lock().await;
+        deployment.count(&mut counted).await;
     }
 }
 
@@ -85,6 +103,20 @@ impl Deployment {
         let mut unavailable: Vec<_> = marks.filter(|(_, mark)| *mark != Mark::Own).collect();
         unavailable.sort_by_key(|(_, mark)| mark.as_u8());
         unavailable
+    }
+
+    /// Counts again, unless that was done a moment ago. Callers at the same time share one count.
+    pub(crate) async fn recount(&self) {
+        let mut counted = self.counted.lock().await;
+        if counted.is_over(Instant::now()) {
+            self.count(&mut counted).await;
+        }
+    }
+
+    async fn count(&self, counted: &mut Counted) {
+        let began = Instant::now();
+        self.look().await;
+        counted.0 = Some((Instant::now(), began.elapsed()));
     }
 
     /// Sums up the shards that answer, keeps what was found, and finishes what was left half done.
@@ -212,5 +244,25 @@ impl Sums {
         self.namespaces_paused = self.namespaces_paused.max(other.namespaces_paused);
         self.namespaces_dead_full = self.namespaces_dead_full.max(other.namespaces_dead_full);
         self.oldest_due_age = self.oldest_due_age.max(other.oldest_due_age);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counting_on_request_takes_a_tenth_of_the_time_at_most() {
+        let now = Instant::now();
+        let check = |took_ms: u64, after_ms: u64, wanted: bool| {
+            let counted = Counted(Some((now, Duration::from_millis(took_ms))));
+            let is_over = counted.is_over(now + Duration::from_millis(after_ms));
+            assert_eq!(is_over, wanted, "{took_ms} ms, {after_ms} ms later");
+        };
+        assert!(Counted::default().is_over(now), "nothing was counted yet");
+        check(5, 999, false);
+        check(5, 1_000, true);
+        check(400, 3_999, false);
+        check(400, 4_000, true);
     }
 }

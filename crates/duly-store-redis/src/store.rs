@@ -10,7 +10,7 @@ use duly_store::{
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
     settle,
 };
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{OpenError, Options, deployment::Deployment, health, open, wakeups};
@@ -217,6 +217,10 @@ impl Store for RedisStore {
 
     fn health(&self) -> Health {
         self.deployment.health.lock().clone()
+    }
+
+    fn recount(&self) -> BoxFuture<'_, ()> {
+        async move { self.deployment.recount().await }.boxed()
     }
 
     fn deployment(&self) -> Option<&dyn duly_store::Deployment> {

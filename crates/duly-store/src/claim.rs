@@ -173,6 +173,9 @@ pub struct Firing {
     pub due_at: Timestamp,
     /// When this attempt could first be claimed: the due time, or the time of the retry.
     pub claimable_at: Timestamp,
+    /// When it became claimable: as `claimable_at`, and not before a caller made or changed the timer. Lateness
+    /// is measured from it.
+    pub claimable_since: Timestamp,
     /// When the lease ends, by the store's wall clock; a node's has no end.
     pub leased_until: Option<Timestamp>,
     /// The lane it was claimed from.

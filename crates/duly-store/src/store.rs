@@ -180,6 +180,12 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// How the store feels; answers at once, also while it is busy. Counts may be some seconds old.
     fn health(&self) -> Health;
 
+    /// Brings the counts of [`health`](Self::health) up to date, where they are older than a second and counting
+    /// them does not take too much of the store. Stores that always know them do nothing.
+    fn recount(&self) -> BoxFuture<'_, ()> {
+        async {}.boxed()
+    }
+
     /// Returns why the store has ended for good, if it has: every call fails until it is opened again.
     /// A store that other processes keep does not end.
     fn terminal_error(&self) -> Option<String> {

@@ -46,6 +46,7 @@ fn firing(lane: &Lane, kind: Kind, settings: &Arc<Settings>) -> Firing {
         budget_from: 0,
         due_at: Timestamp::MIN,
         claimable_at: Timestamp::MIN,
+        claimable_since: Timestamp::MIN,
         leased_until: None,
         lane: lane.key.clone(),
         destination: Destination::Pull,

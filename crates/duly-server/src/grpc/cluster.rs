@@ -25,6 +25,7 @@ impl Cluster for Service {
         &self,
         _: Request<v1::GetClusterRequest>,
     ) -> Result<Response<v1::ClusterInfo>, Status> {
+        self.app.recount().await;
         let cluster = self.app.cluster();
         let info = v1::ClusterInfo {
             version: cluster.version.to_owned(),

@@ -22,6 +22,9 @@ const PROBES_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of all health checks over gRPC at once.
 const HEALTH_BYTES_MAX: usize = 1024 * 1024;
 
+/// Longest wait for the counts of a store that nodes share.
+const RECOUNT_WITHIN: Duration = Duration::from_secs(2);
+
 /// Namespaces of so many seconds may come into being by themselves at once.
 const IMPLICIT_BURST_SECONDS: u32 = 10;
 
@@ -112,6 +115,12 @@ impl App {
     /// The store.
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.0.parts.store
+    }
+
+    /// Has the store counted again, and waits for that as long as a caller may.
+    pub(crate) async fn recount(&self) {
+        // What is not counted in time is as old as it is.
+        let _in_time = tokio::time::timeout(RECOUNT_WITHIN, self.store().recount()).await;
     }
 
     /// The node.

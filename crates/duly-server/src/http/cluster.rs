@@ -20,6 +20,7 @@ use crate::wire::{ClusterOut, NodeOut};
     responses((status = 200, description = "How it is.", body = ClusterOut), Refusals)
 )]
 pub(crate) async fn cluster(State(app): State<App>) -> Result<Response, Problem> {
+    app.recount().await;
     answer::ok(&app.cluster())
 }
 

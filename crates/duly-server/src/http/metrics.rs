@@ -17,6 +17,7 @@ pub(super) const PATH: &str = "/metrics";
     responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain; version=0.0.4"))
 )]
 pub(crate) async fn metrics(State(app): State<App>) -> Response {
+    app.recount().await;
     let health = app.store().health();
     let is_ready = health::reasons(&app, &health).is_empty();
     let readiness = if is_ready { Readiness::Ready } else { Readiness::NotReady };

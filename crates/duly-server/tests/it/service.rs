@@ -48,7 +48,7 @@ async fn metrics_tell_of_requests_operations_and_the_store() {
         format!("duly_http_seconds_bucket{{{route},le=\"0.0001\"}}"),
         format!("duly_http_seconds_bucket{{{route},le=\"10\"}}"),
         r#"duly_operations_total{operation="schedule",outcome="created"}"#.to_owned(),
-        "duly_pending ".to_owned(),
+        "duly_deployment_pending ".to_owned(),
         "# TYPE duly_http_seconds histogram".to_owned(),
     ] {
         assert!(answer.text.contains(&line), "{line}\n{}", answer.text);
@@ -97,7 +97,8 @@ async fn namespaces_that_are_stopped_are_counted() {
     for _ in 0..100 {
         let text = bench.get("/metrics").await.text;
         let says = |line: &str| text.lines().any(|it| it == line);
-        seen |= says("duly_namespaces_paused 2") && says("duly_namespaces_dead_full 1");
+        seen |= says("duly_deployment_namespaces_paused 2")
+            && says("duly_deployment_namespaces_dead_full 1");
     }
     assert!(seen);
 }

@@ -10,6 +10,7 @@ use duly_server::http::ImplicitNamespaces;
 use duly_store::{
     ClaimRequest, Claimed, Ready, ReadyCursor, Store, StoreFuture, conformance::StandIn,
 };
+use futures::future::BoxFuture;
 use tokio::time::{Duration, sleep};
 
 use crate::bench::Bench;
@@ -20,13 +21,16 @@ const GRANTS_NOTHING: u8 = 1;
 /// It never says what is due.
 const NEVER_ANSWERS: u8 = 2;
 
+/// Added whenever it is to count again.
+const COUNTED: u8 = 16;
+
 /// A store with a fault.
 #[derive(Debug)]
 struct Faulty(Arc<dyn Store>, Arc<AtomicU8>);
 
 impl Faulty {
     fn has(&self, fault: u8) -> bool {
-        self.1.load(Ordering::Relaxed) == fault
+        self.1.load(Ordering::Relaxed) % COUNTED == fault
     }
 }
 
@@ -52,6 +56,11 @@ impl StandIn for Faulty {
             return Box::pin(std::future::ready(Ok(Claimed::default())));
         }
         self.0.claim(shard, request)
+    }
+
+    fn recount(&self) -> BoxFuture<'_, ()> {
+        self.1.fetch_add(COUNTED, Ordering::Relaxed);
+        if self.has(NEVER_ANSWERS) { Box::pin(std::future::pending()) } else { Box::pin(async {}) }
     }
 }
 
@@ -121,4 +130,15 @@ async fn a_loop_that_stands_still_is_named_and_begun_again() {
     sleep(Duration::from_secs(20)).await;
     assert!(reasons(&bench).await.is_empty());
     assert_eq!(bench.tokens().await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_and_the_cluster_are_of_now_and_come_without_an_answer_of_the_store() {
+    let (bench, counts) = bench(WORKS);
+    bench.get("/metrics").await;
+    assert_eq!(counts.load(Ordering::Relaxed), COUNTED);
+    bench.get("/v1/cluster").await.expect(200);
+    assert_eq!(counts.load(Ordering::Relaxed), 2 * COUNTED);
+    counts.store(NEVER_ANSWERS, Ordering::Relaxed);
+    bench.get("/v1/cluster").await.expect(200);
 }

@@ -287,6 +287,7 @@ impl Engine {
             budget_from: timer.budget_from,
             due_at: timer.due_at,
             claimable_at,
+            claimable_since: timer.claimable_since(claimable_at),
             leased_until: lease.map(|_| until),
             lane: lane.key.clone(),
             destination: destination_of(&timer, &settings),

@@ -6,6 +6,7 @@ mod audit;
 mod blocks;
 mod calls;
 mod conformance;
+mod counts;
 mod emptied;
 mod ending;
 mod failover;

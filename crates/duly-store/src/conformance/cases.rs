@@ -77,6 +77,7 @@ macro_rules! conformance_cases {
             claim {
                 p2_t1_never_early_by_a_millisecond,
                 p2_a_retry_is_never_early_either,
+                p12_what_was_due_before_it_was_made_is_late_from_then_on,
                 p2_first_attempts_come_in_due_order,
                 p9_t23_retries_come_after_and_apart,
                 p9_only_named_lanes_are_touched,

@@ -2,15 +2,49 @@
 
 use std::collections::BTreeSet;
 
-use duly_core::{Destination, Millis, Settings, State, destination::LaneKey, schedule::IfExists};
+use duly_core::{
+    Destination, Millis, Settings, State, Timestamp,
+    destination::LaneKey,
+    schedule::{IfExists, Patch, When},
+};
 
 use super::{
     Harness, Ran,
     scene::{
-        SHARD, Scene, dead, http, ids, ms, name, retry_in, schedule_op, secs, settings, text, timer,
+        SHARD, Scene, dead, http, ids, ms, name, patch_op, retry_in, schedule_op, secs, settings,
+        text, timer,
     },
 };
 use crate::{ClaimRequest, Claimed, Lane, LaneClaim, Owner, SettleVerdict, namespaces::Activity};
+
+pub(super) async fn p12_what_was_due_before_it_was_made_is_late_from_then_on(
+    harness: &dyn Harness,
+) -> Ran {
+    let scene = Scene::new(harness).await;
+    let hour = secs(3_600);
+    scene.advance(hour).await;
+    let made_at = scene.now();
+    let long_ago = When::At(Timestamp::saturating_from_unix_ms(made_at.unix_ms() - hour.ms()));
+    scene.create(timer("past", long_ago)).await;
+    scene.create_in("changed", hour).await;
+    scene.advance(secs(2)).await;
+    let changed_at = scene.now();
+    let patch = Patch { when: Some(long_ago), ..Patch::default() };
+    scene.apply(patch_op("changed", patch)).await;
+    scene.advance(secs(1)).await;
+    let mut firings = scene.claim().await;
+    firings.sort_by(|a, b| a.id.as_str().cmp(b.id.as_str()));
+    assert_eq!(ids(&firings), ["changed", "past"]);
+    let since = [firings[0].claimable_since, firings[1].claimable_since];
+    assert_eq!(since, [changed_at, made_at]);
+    // A retry became claimable at its own time.
+    scene.settled(&firings[1], retry_in(secs(5))).await;
+    let next = scene.at(secs(5));
+    scene.advance(secs(9)).await;
+    let retried = scene.claim_one().await;
+    assert_eq!((When::At(retried.claimable_since), retried.attempt), (next, 2));
+    Ran::Whole
+}
 
 pub(super) async fn p2_t1_never_early_by_a_millisecond(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;

@@ -50,6 +50,10 @@ pub trait StandIn: std::fmt::Debug + Send + Sync + 'static {
     fn remove_idle(&self, from: Option<IdleCursor>, waited: Arc<BTreeSet<NamespaceName>>) -> StoreFuture<'_, IdlePage> {
         self.behind().remove_idle(from, waited)
     }
+    /// See [`Store::recount`].
+    fn recount(&self) -> futures::future::BoxFuture<'_, ()> {
+        self.behind().recount()
+    }
     /// See [`Store::get_namespace`].
     fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
         self.behind().get_namespace(name)
@@ -102,6 +106,9 @@ impl<T: StandIn> Store for T {
     }
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
         self.behind().delete_namespace(name, mode)
+    }
+    fn recount(&self) -> futures::future::BoxFuture<'_, ()> {
+        StandIn::recount(self)
     }
     fn remove_idle(&self, from: Option<IdleCursor>, waited: Arc<BTreeSet<NamespaceName>>) -> StoreFuture<'_, IdlePage> {
         StandIn::remove_idle(self, from, waited)

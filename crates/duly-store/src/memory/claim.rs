@@ -187,6 +187,7 @@ impl Space {
             budget_from: timer.budget_from,
             due_at: timer.due_at,
             claimable_at: timer.claimable_at(),
+            claimable_since: timer.claimable_since(timer.claimable_at()),
             leased_until: lease.leased_until,
             lane: self.lane_of(timer),
             destination: self.destination_of(timer).clone(),

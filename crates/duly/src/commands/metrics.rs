@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn lines_of_the_text_format_are_read_and_everything_else_is_passed_over() {
         for (line, expected) in [
-            ("duly_due 5", Some(("duly_due", vec![], "5"))),
+            ("duly_deployment_due 5", Some(("duly_deployment_due", vec![], "5"))),
             (
                 r#"a_total{x="1",y="a\"b}\\ \n"} 1.5e3 1700000000"#,
                 Some(("a_total", vec![("x", "1"), ("y", "a\"b}\\ \n")], "1.5e3")),

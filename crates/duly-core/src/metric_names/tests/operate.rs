@@ -60,6 +60,30 @@ fn every_alert_is_on_metrics_that_exist() {
     check_prose("the rules", &read("docs/operate/prometheus-rules.yaml"));
 }
 
+/// Each node of a deployment reports the same number: added up, or for each of them, it would be wrong.
+#[test]
+fn what_belongs_to_the_deployment_is_taken_once_for_all_its_nodes() {
+    const OF_ALL: &str = "duly_deployment_";
+    let is_of_all = |expr: &str| metrics_in("x", expr).iter().any(|it| it.name.starts_with(OF_ALL));
+    for alert in Alert::all().iter().filter(|alert| !alert.field("expr").starts_with("up{")) {
+        let expr = alert.field("expr");
+        if is_of_all(expr) {
+            assert!(expr.starts_with("max by (job"), "{}: {expr}", alert.name);
+        }
+        for field in ["summary", "description"] {
+            let names_node = alert.field(field).contains("$labels.instance");
+            assert!(!(is_of_all(expr) && names_node), "{} names a node", alert.name);
+        }
+    }
+    let board: Value = serde_json::from_str(&read("docs/operate/grafana-board.json")).unwrap();
+    for panel in panels(&board) {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let expr = target["expr"].as_str().unwrap();
+            assert!(!is_of_all(expr) || expr.starts_with("max("), "{}: {expr}", panel["title"]);
+        }
+    }
+}
+
 #[test]
 fn every_alert_leads_to_a_section_that_says_what_to_do() {
     for alert in Alert::all() {
@@ -154,8 +178,8 @@ fn every_panel_of_the_board_is_on_metrics_that_exist() {
     }
     // What an operator has to see, whatever else is on it.
     for name in [
-        "duly_due",
-        "duly_oldest_due_seconds",
+        "duly_deployment_due",
+        "duly_deployment_oldest_due_seconds",
         "duly_lateness_seconds",
         "duly_attempts_total",
         "duly_lanes",
@@ -170,7 +194,7 @@ fn every_panel_of_the_board_is_on_metrics_that_exist() {
         "duly_rewrite_backlog_bytes",
         "duly_replay_bytes",
         "duly_watchdog_restarts_total",
-        "duly_dead",
+        "duly_deployment_dead",
     ] {
         assert!(shown.contains(name), "the board does not show {name}");
     }

@@ -106,10 +106,10 @@ fn check_label(place: &str, label: &str, metrics: &[&Metric]) {
 
 #[test]
 fn what_is_named_is_found_with_its_labels() {
-    let expr = r#"sum by (le) (rate(duly_lateness_seconds_bucket{kind="push",attempt=~"first|retry",job="d"}[5m])) > duly_due"#;
+    let expr = r#"sum by (le) (rate(duly_lateness_seconds_bucket{kind="push",attempt=~"first|retry",job="d"}[5m])) > duly_deployment_due"#;
     let found = metrics_in("x", expr);
     let names: Vec<_> = found.iter().map(|metric| metric.name).collect();
-    assert_eq!(names, ["duly_lateness_seconds", "duly_due"]);
+    assert_eq!(names, ["duly_lateness_seconds", "duly_deployment_due"]);
     check_groups("x", "sum by (le, kind) (x) / max by(instance) (y)", &found);
     let text = "{{ $labels.instance }} {{ $labels.kind | title }}";
     check_templates("x", text, "{{ $labels.", &found);
@@ -131,7 +131,7 @@ fn what_does_not_exist_is_found() {
     ] {
         assert!(is_refused(&|| drop(metrics_in("x", expr))), "{expr}");
     }
-    let due = metrics_in("x", "duly_due");
-    assert!(is_refused(&|| check_groups("x", "sum by (state) (duly_due)", &due)));
+    let due = metrics_in("x", "duly_deployment_due");
+    assert!(is_refused(&|| check_groups("x", "sum by (state) (duly_deployment_due)", &due)));
     assert!(is_refused(&|| check_templates("x", "{{state}}", "{{", &due)));
 }

@@ -86,6 +86,7 @@ impl Broken {
                 budget_from: timer.budget_from,
                 due_at: timer.due_at,
                 claimable_at: timer.claimable_at(),
+                claimable_since: timer.claimable_since(timer.claimable_at()),
                 leased_until: Some(now),
                 lane: LaneKey::Pull,
                 destination: duly_core::Destination::Pull,

@@ -39,7 +39,7 @@ fn a_namespace_whose_record_is_lost_is_counted_and_repaired() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("`duly namespace repair shop`"), "{ran:?}");
     let counted = || {
-        let said = node.run(&["metrics", "duly_namespaces_to_repair"]).ok();
+        let said = node.run(&["metrics", "duly_deployment_namespaces_to_repair"]).ok();
         said.split_whitespace().last().map(str::to_owned)
     };
     until("it is counted", || counted().as_deref() == Some("1"));

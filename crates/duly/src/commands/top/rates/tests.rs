@@ -35,7 +35,8 @@ fn after_a_restart_everything_counted_happened_since_and_no_rate_is_negative() {
 
 #[test]
 fn a_gauge_that_falls_is_no_restart() {
-    let (before, now) = (Metrics::parse("duly_due 5"), Metrics::parse("duly_due 1"));
+    let (before, now) =
+        (Metrics::parse("duly_deployment_due 5"), Metrics::parse("duly_deployment_due 1"));
     assert!(!Between::new(&before, &now).has_restarted());
 }
 

@@ -1,0 +1,28 @@
+//! Counts over all shards: as of now where they are asked for.
+
+use duly_core::Millis;
+use duly_store::{Outcome, Store};
+
+use crate::{
+    calls::{open, options, schedule},
+    server::Server,
+};
+
+/// Before, they were up to 10 s old.
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_are_of_now_when_they_are_asked_for() {
+    let server = Server::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let store = open(&options(&url, 8)).await;
+    for number in 0..5 {
+        let made = schedule(&store, &format!("t{number}"), Millis::from_secs(3_600)).await;
+        assert!(matches!(made, Outcome::Created(_)));
+    }
+    let due = schedule(&store, "due", Millis::ZERO).await;
+    assert!(matches!(due, Outcome::Created(_)));
+    // Callers at the same time share a count.
+    let asked = futures::future::join_all((0..10).map(|_| store.recount()));
+    asked.await;
+    let health = store.health();
+    assert_eq!((health.pending, health.overdue), (6, 1));
+}
