@@ -82,7 +82,7 @@ impl Address {
             let text = "user and password must be percent-encoded: %40 for @, %2F for /, %23 for #";
             return Err(OpenError::Url(text.to_owned()));
         }
-        let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
+        let hosts = hosts.strip_suffix("/0").or(hosts.strip_suffix('/')).unwrap_or(hosts);
         if hosts.contains(['/', '?', '#']) {
             let text = "it must end after host and port: a deployment has a server, or a Cluster, \
                         of its own, and uses database 0";
@@ -162,6 +162,9 @@ mod tests {
         let one = Address::parse("redis://u:p@h").unwrap();
         assert_eq!((one.cluster, one.servers.clone()), (false, vec!["h:6379".to_owned()]));
         assert_eq!(one.of("h:6379"), "redis://u:p@h:6379/");
+        for whole in ["redis://h:6379/0", "redis://h:6379/", "redis://h/0"] {
+            assert_eq!(Address::parse(whole).unwrap().servers, ["h:6379"], "{whole}");
+        }
         let many = Address::parse("rediss-cluster://a:1,b,[::1]:7").unwrap();
         assert_eq!((many.cluster, many.servers.len()), (true, 3));
         for client in [one.client("h:6379").unwrap(), one.listener("h:6379").unwrap()] {
