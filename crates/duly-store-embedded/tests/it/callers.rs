@@ -85,7 +85,8 @@ fn callers_of_an_engine_that_panicked_are_told() {
 #[test]
 fn p10_namespaces_past_the_memory_of_the_index_are_refused() {
     let (disk, clock) = (SimDisk::new(1), ManualClock::default());
-    let options = Options { index_memory_max_bytes: 1 << 20, ..options(6) };
+    let options =
+        Options { index_memory_max_bytes: 1 << 20, namespaces_max: 100_000, ..options(6) };
     let on: Arc<dyn Disk> = Arc::new(disk.clone());
     let by: Arc<dyn Clock> = Arc::new(clock.clone());
     let store = EmbeddedStore::open_inline(on, options, by).unwrap();
@@ -99,7 +100,7 @@ fn p10_namespaces_past_the_memory_of_the_index_are_refused() {
         clock.advance(Millis::from_ms(100));
     };
     assert_eq!(refusal.code().as_str(), "resource_exhausted");
-    assert!(made > 100, "{made}");
+    assert!(made > 100, "{made}: {refusal}");
     // What is there stays usable.
     put(&store, "n-0", Settings::default()).unwrap();
     store.close();

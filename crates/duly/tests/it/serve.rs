@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::Read as _,
+    io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     time::{Instant, SystemTime},
@@ -69,6 +69,7 @@ fn idle_connections_take_no_files_from_the_store() {
         (0..400).map(|_| TcpStream::connect(address).expect("the kernel takes it")).collect();
     // The last is told that there are too many, so all before it were looked at.
     let last = idle.last_mut().expect("there are 400");
+    last.write_all(b"GET /v1/namespaces HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("asked");
     last.set_read_timeout(Some(DEADLINE)).expect("set");
     let mut told = [0; 12];
     last.read_exact(&mut told).expect("it is answered");

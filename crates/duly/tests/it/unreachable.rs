@@ -26,7 +26,7 @@ fn another_server_is_not_taken_for_dulys() {
     for (args, answer, part) in [
         (of_settings, format!("{refused}\r\ncontent-length: 2\r\n\r\nno"), "is it one?"),
         (of_settings, format!("{ok}\r\ncontent-length: 2\r\n\r\nno"), "is it one"),
-        (of_settings, format!("{ok}\r\ncontent-length: 9\r\n\r\n{{}}"), "not known"),
+        (of_settings, format!("{ok}\r\ncontent-length: 9\r\n\r\n{{}}"), "nothing was changed"),
         (of_a_timer, format!("{refused}\r\ncontent-length: 2\r\n\r\nno"), "is it one?"),
         (of_a_timer, format!("{ok}\r\ncontent-length: 9\r\n\r\n{{}}"), "gRPC"),
     ] {

@@ -60,7 +60,9 @@ impl Signature {
     fn words(&self, is_signed: bool, screen: Screen) -> String {
         let (tone, words) = match self {
             Self::Unchecked if !is_signed => return String::new(),
-            Self::Unchecked => (Tone::Warning, "signature not checked: no --secret".to_owned()),
+            Self::Unchecked => {
+                (Tone::Warning, "signature not checked: no --secret-file".to_owned())
+            }
             Self::Valid => (Tone::Good, "signature valid".to_owned()),
             Self::Wrong(why) => {
                 (Tone::Bad, text::preview(&format!("SIGNATURE WRONG: {why}"), usize::MAX))

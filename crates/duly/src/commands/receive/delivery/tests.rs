@@ -60,7 +60,7 @@ fn a_signature_that_nobody_checks_is_said_to_be_unchecked() {
     let signed = headers(&[("webhook-signature", "v1,x"), ("webhook-id", "MFRGG")]);
     let delivery = Delivery::new(&signed, b"hello", Signature::Unchecked, 200);
     let line = delivery.line(Screen::default());
-    assert!(line.contains("signature not checked: no --secret"), "{line}");
+    assert!(line.contains("signature not checked: no --secret-file"), "{line}");
 }
 
 #[test]
