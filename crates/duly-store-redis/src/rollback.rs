@@ -9,8 +9,8 @@
 //! A node that looks after a shard only since the rollback may have seen its count last up to ten seconds before:
 //! then it notices the rollback only if that goes back further.
 //!
-//! Leases of nodes come back too, of attempts that were settled since. They have no end of their own and nobody
-//! would settle them again, so all of them are ended: their firings are due again.
+//! Leases that nodes held then come back too, although their attempts were settled since. Such a lease has no end of
+//! its own and would never be settled again, so all of them are ended: their firings are due again.
 
 use std::{
     collections::BTreeSet,

@@ -33,12 +33,13 @@ pub struct Guard {
 impl Guard {
     /// Lets a request through, or says why not.
     ///
-    /// A health check of HTTP/1.0 names no host. No browser sends such a request, and nothing is changed by
-    /// it.
+    /// A health check of HTTP/1.0 names no host. No browser sends such a request, and it changes nothing.
     pub(crate) fn check_request(&self, request: &Request) -> Result<(), Problem> {
         let names_none = request.version() == Version::HTTP_10
             && request.uri().authority().is_none()
-            && ![HOST, ORIGIN].iter().any(|name| request.headers().contains_key(name));
+            && ![HOST.as_str(), ORIGIN.as_str(), LOOP]
+                .iter()
+                .any(|name| request.headers().contains_key(*name));
         if names_none && PROBES.contains(&request.uri().path()) {
             return Ok(());
         }

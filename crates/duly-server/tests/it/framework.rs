@@ -78,7 +78,7 @@ async fn a_coded_body_is_refused_and_not_read_as_it_is() {
 }
 
 #[tokio::test]
-async fn an_answer_before_the_body_was_read_says_that_the_connection_closes() {
+async fn an_answer_before_the_body_was_read_closes_the_connection() {
     let bench = Bench::new();
     for (method, path, name, value, status, closes) in [
         ("POST", TIMERS, "accept", "*/*", 201, false),

@@ -133,7 +133,7 @@ async fn a_loop_that_stands_still_is_named_and_begun_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_and_the_cluster_are_of_now_and_come_without_an_answer_of_the_store() {
+async fn metrics_and_the_cluster_do_not_wait_for_a_silent_store() {
     let (bench, counts) = bench(WORKS);
     bench.get("/metrics").await;
     assert_eq!(counts.load(Ordering::Relaxed), COUNTED);

@@ -7,7 +7,7 @@ fn served(demands: &[usize], slots: usize) -> Vec<usize> {
     let mut places = vec![Place::default(); demands.len()];
     let mut got = vec![0; demands.len()];
     for slot in 0..slots {
-        // Whoever asks first: another one each time.
+        // Another shard asks first each time.
         for asks in (0..demands.len()).map(|n| (n + slot) % demands.len()) {
             let own = places[asks];
             let wanting = places.iter_mut().zip(demands.iter().copied()).enumerate();

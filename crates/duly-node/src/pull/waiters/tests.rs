@@ -119,7 +119,7 @@ fn t23_every_fourth_lease_looks_at_retries_first() {
 }
 
 #[test]
-fn namespaces_that_were_waited_for_are_named_once_and_again_while_calls_wait() {
+fn namespaces_that_were_waited_for_are_named_once() {
     let mut line = line();
     let _id = push(&mut line, "gone", Patience::OneTry);
     let answered = answer(&mut line);

@@ -73,7 +73,7 @@ async fn the_admin_address_answers_probes_only() {
     let running = serve(directory.path(), &[("DULY_SERVER__ADMIN_LISTEN", "127.0.0.1:0")]).await;
     let admin = running.report().admin_listen.unwrap();
     for _ in 0..200 {
-        // Held, and in nobody's way.
+        // A connection that stays open keeps no probe out.
         std::mem::forget(TcpStream::connect(admin).await.unwrap());
     }
     for path in PROBES {
@@ -98,6 +98,7 @@ async fn health_checks_of_http_1_0_need_no_host() {
         "GET /v1/namespaces HTTP/1.0\r\n\r\n",
         "GET /healthz HTTP/1.0\r\nhost: evil.example\r\n\r\n",
         "GET /healthz HTTP/1.0\r\norigin: http://evil.example\r\n\r\n",
+        "GET /healthz HTTP/1.0\r\nduly-loop: 1\r\n\r\n",
     ] {
         let answer = say(address, request).await;
         assert!(answer.starts_with("HTTP/1.0 4"), "{request}: {answer}");

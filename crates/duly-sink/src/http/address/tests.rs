@@ -141,7 +141,7 @@ fn what_is_configured_passes_and_nothing_else() {
 }
 
 #[test]
-fn s5_where_the_server_itself_listens_is_refused_whatever_is_configured() {
+fn s5_where_the_server_itself_listens_is_always_refused() {
     let policy = AddressPolicy {
         loopback: Loopback::Allowed,
         allow: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],

@@ -80,8 +80,7 @@ async fn repaired(
         for number in 0..SHARDS {
             let body = json!({"shards": [number]}).to_string();
             let answer = node.call("POST", "/v1/store/repair", body.as_bytes(), NOTICED_WITHIN);
-            // What cannot be repaired yet is with the next round: then it may say that nothing is left
-            // to do for the shard but for its namespaces.
+            // A shard that cannot be repaired yet is tried again in the next round.
             let repaired = answer.await.ok().map(|answer| answer.json()["shards"][0].clone());
             match repaired.as_ref().and_then(|shard| shard["outcome"].as_str()) {
                 None | Some("nothing") => {}
