@@ -67,6 +67,7 @@ mod load;
 mod namespace_ops;
 pub(crate) mod namespaces;
 mod near;
+mod numbers;
 mod open;
 mod overdue;
 mod punch;
@@ -150,6 +151,7 @@ pub(crate) struct Engine {
     /// Reused by the passes over the calendars.
     popped: Vec<(u64, PackedKey)>,
     graves: graves::Graves,
+    numbers: numbers::Numbers,
     space: Space,
     rolls: roll::Rolls,
     stall: stall::Stall,

@@ -3,7 +3,7 @@
 use duly_core::Invalid;
 use duly_store::namespaces::NAMESPACES_MAX;
 
-use crate::format::run;
+use crate::{format::run, index::NAMESPACE_MAX};
 
 mod memory;
 mod reserve;
@@ -29,6 +29,9 @@ pub struct Options {
     pub index_memory_max_bytes: u64,
     /// Namespaces that there are at most; one more is refused.
     pub namespaces_max: u64,
+    /// Numbers of namespaces, 2^24 - 1 but for tests.
+    #[doc(hidden)]
+    pub namespace_numbers: u32,
     /// Requests that may wait for the engine.
     pub queue_max: usize,
     /// A checkpoint is taken when the journal has grown by so many bytes, or by as many as the last
@@ -72,6 +75,7 @@ impl Default for Options {
             min_free_percent: 5,
             index_memory_max_bytes: memory::share(),
             namespaces_max: NAMESPACES_MAX,
+            namespace_numbers: NAMESPACE_MAX,
             queue_max: 100_000,
             checkpoint_bytes: 128 << 20,
             young_bytes: 512 << 20,

@@ -264,8 +264,10 @@ impl Engine {
         }
     }
 
-    /// Ends a namespace: its number is never used again, its entries are counted out later.
+    /// Ends a namespace: its entries are counted out later, and its number is used again when no record on
+    /// disk refers to it any more (`numbers.rs`).
     fn forget_namespace(&mut self, number: u32) {
+        self.numbers.note_end(number);
         let Some(gone) = self.namespaces.remove(number) else {
             return;
         };

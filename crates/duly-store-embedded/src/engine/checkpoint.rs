@@ -83,6 +83,11 @@ impl Default for Checkpoints {
 }
 
 impl Checkpoints {
+    /// Whether one is being taken.
+    pub(super) const fn is_taking(&self) -> bool {
+        self.taking.is_some()
+    }
+
     /// The oldest that must be loadable; while there are not two, nothing may go.
     pub(super) fn oldest(&self) -> Option<Kept> {
         self.kept.front().copied().filter(|_| self.kept.len() >= KEPT)

@@ -25,6 +25,11 @@ pub(super) struct Graves {
 }
 
 impl Graves {
+    /// Whether everything was counted out.
+    pub(super) fn is_empty(&self) -> bool {
+        self.indexes.is_empty()
+    }
+
     /// Leases of namespaces that are gone.
     pub(super) const fn leases(&self) -> u64 {
         self.leases

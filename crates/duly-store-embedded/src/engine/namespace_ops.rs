@@ -58,10 +58,7 @@ impl Engine {
         };
         let number = match known {
             Some(number) => number,
-            None => self.namespaces.free_number().ok_or_else(|| Error::Overloaded {
-                reason: "all 16 million namespace numbers of this store have been used".into(),
-                retry_after: duly_core::Millis::from_secs(3_600),
-            })?,
+            None => self.take_number()?,
         };
         let view = self.write_namespace(number, record)?;
         self.evict_stubs(number);

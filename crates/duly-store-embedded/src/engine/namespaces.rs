@@ -1,7 +1,7 @@
 //! The table of namespaces: settings, exact counts, totals, lanes.
 //!
-//! A namespace has a number that every record carries, and indexes of its own. A deleted one gives
-//! its number up for good: what the journal still says of it is passed over.
+//! A namespace has a number that every record carries, and indexes of its own. What the
+//! journal still says of a deleted one is passed over.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     format::record::NamespaceRecord,
-    index::{Entry, Flags, Index, Key, Kind, NAMESPACE_MAX},
+    index::{Entry, Flags, Index, Key, Kind},
 };
 
 mod dues;
@@ -202,11 +202,6 @@ impl Namespaces {
     /// How many there are.
     pub(crate) fn len(&self) -> u64 {
         self.by_number.len() as u64
-    }
-
-    /// The number that a new namespace gets.
-    pub(crate) fn free_number(&self) -> Option<u32> {
-        (self.next_number < NAMESPACE_MAX).then_some(self.next_number + 1)
     }
 
     /// Highest number that a namespace has had.

@@ -114,6 +114,7 @@ impl Engine {
             unpublished_retries: FxHashMap::default(),
             popped: Vec::new(),
             graves: super::graves::Graves::default(),
+            numbers: super::numbers::Numbers::default(),
             space: Space::default(),
             rolls: super::roll::Rolls::new(),
             stall: super::stall::Stall::new(),

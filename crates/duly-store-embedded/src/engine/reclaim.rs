@@ -26,7 +26,7 @@ impl Engine {
         let Some(oldest) = self.checkpoints.oldest() else {
             return;
         };
-        if self.checkpoints.is_reclaiming || self.backups.is_held() {
+        if self.checkpoints.is_reclaiming || self.backups.is_held() || self.numbers.is_looking() {
             return;
         }
         let is_behind = |id: FileId| match id {

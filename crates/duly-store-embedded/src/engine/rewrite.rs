@@ -146,6 +146,11 @@ impl Rewriter {
         matches!(self.state, State::Moving { .. })
     }
 
+    /// Whether it has no job.
+    pub(super) const fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
+    }
+
     /// Slots that the job reads from.
     #[cfg(test)]
     pub(super) fn sources(&self) -> &[u16] {

@@ -66,6 +66,7 @@ impl Engine {
         match rolled {
             Ok(()) => {
                 self.rolls = Rolls::new();
+                self.numbers.note_roll();
                 self.space.note_segment();
                 self.rewriter.is_wanted = true;
                 Ok(())

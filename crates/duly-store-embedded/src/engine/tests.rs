@@ -33,6 +33,7 @@ mod fuzzy;
 mod loose;
 mod many_namespaces;
 mod moving;
+mod numbers;
 mod places;
 mod rewritten;
 mod shown;

@@ -44,6 +44,7 @@ impl Engine {
         self.expire();
         self.pass_over_stubs();
         self.count_out();
+        self.look_for_numbers();
         self.audit();
         for kind in [Kind::First, Kind::Retry] {
             let now_ms = self.clock_of(kind);

@@ -173,7 +173,7 @@ pub(crate) struct End {
     pub(crate) namespaces: u64,
     /// Entries of all indexes.
     pub(crate) entries: u64,
-    /// Highest number that a namespace ever had; none is given out twice.
+    /// Highest number that a namespace ever had; one is given again only when no record on disk has it.
     pub(crate) highest_namespace: u32,
 }
 

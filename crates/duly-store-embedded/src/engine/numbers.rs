@@ -1,0 +1,178 @@
+//! The numbers of namespaces: 2^24 of them for the whole life of a store, and so some are used again.
+//!
+//! Every record names its namespace by number, and so do entries of the index and keys of leases. New
+//! namespaces get numbers that were never used, until few of these are left. Then the engine looks which
+//! numbers are free, in the background, a million or so at a time.
+//!
+//! 1. **A number is used again only if no record on disk refers to it.** The look reads the directory of every
+//!    sorted run and every record of every segment. A file that cannot be read whole ends the look without a
+//!    result.
+//! 2. What may not be written yet, it takes for used: numbers of namespaces that exist, that ended since the
+//!    segment before the active one was begun, or that were given while the look went on.
+//! 3. While it goes on no file goes. It begins only when nothing else is on its way to the disk that might
+//!    name an older number: no rewrite, no checkpoint, no removal, and no entries of namespaces that ended.
+//!
+//! From 1 follows that no replay meets two namespaces of one number: both kept checkpoints have the end of
+//! the first one, and began after it, or the segment with the record of that end would still be there.
+
+use std::sync::Arc;
+
+use duly_core::Millis;
+use duly_store::{Error, Result};
+
+use crate::{disk::Disk, journal::recovery, manifest::Manifest, open::OpenError, runs};
+
+use super::Engine;
+
+/// A look begins when at most so many numbers, or this part of all, were never used.
+const FRESH_LOW: u32 = 1 << 20;
+const FRESH_LOW_PART: u32 = 4;
+/// Free numbers that a look keeps.
+const FREE_MAX: usize = 1 << 20;
+/// Another look begins when fewer are left.
+const FREE_LOW: usize = 1 << 16;
+/// Time between two looks. Tests move no clock for it.
+const PAUSE_MS: u64 = if cfg!(test) { 0 } else { 60_000 };
+
+/// What is known of the numbers of namespaces.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    /// Numbers that were free at the last look and were not given since.
+    free: Vec<u32>,
+    /// Numbers of namespaces that ended since the active segment was begun, and in the one before it.
+    ended: [Vec<u32>; 2],
+    /// While a look goes on: numbers that were given since it began.
+    given: Option<Vec<u32>>,
+    is_wanted: bool,
+    not_before_ms: u64,
+}
+
+impl Numbers {
+    /// Notes the end of a namespace.
+    pub(super) fn note_end(&mut self, number: u32) {
+        self.ended[0].push(number);
+    }
+
+    /// Notes that a new segment is the active one.
+    pub(super) fn note_roll(&mut self) {
+        self.ended[1] = std::mem::take(&mut self.ended[0]);
+    }
+
+    /// Says whether the files have to stay as they are.
+    pub(super) const fn is_looking(&self) -> bool {
+        self.given.is_some()
+    }
+}
+
+impl Engine {
+    /// Gives a number to a new namespace.
+    pub(super) fn take_number(&mut self) -> Result<u32> {
+        let (highest, max) = (self.namespaces.highest_number(), self.options.namespace_numbers);
+        let fresh = max.saturating_sub(highest);
+        if fresh <= FRESH_LOW.min(max / FRESH_LOW_PART) && self.numbers.free.len() <= FREE_LOW {
+            self.numbers.is_wanted = true;
+        }
+        let number = if fresh > 0 { Some(highest + 1) } else { self.numbers.free.pop() };
+        let number = number.ok_or_else(|| Error::Overloaded {
+            reason: format!(
+                "all {max} numbers of namespaces have been used, and files name them still; they become \
+                 free as the journal is rewritten"
+            ),
+            retry_after: Millis::from_secs(60),
+        })?;
+        if let Some(given) = &mut self.numbers.given {
+            given.push(number);
+        }
+        Ok(number)
+    }
+
+    /// Begins to look for free numbers, where some are wanted and nothing stands in the way.
+    pub(super) fn look_for_numbers(&mut self) {
+        let numbers = &self.numbers;
+        let may_begin = numbers.is_wanted
+            && !numbers.is_looking()
+            && self.now.boot_ms >= numbers.not_before_ms
+            && self.rewriter.is_idle()
+            && !self.checkpoints.is_taking()
+            && !self.checkpoints.is_reclaiming
+            && self.graves.is_empty();
+        if !may_begin {
+            return;
+        }
+        let highest = self.namespaces.highest_number();
+        let mut used = Used::up_to(highest);
+        self.namespaces.iter().for_each(|(number, _)| used.insert(number));
+        self.numbers.ended.iter().flatten().for_each(|number| used.insert(*number));
+        self.numbers.given = Some(Vec::new());
+        let (disk, manifest) = (Arc::clone(&self.disk), self.manifest);
+        self.in_background(
+            move || used.read(disk.as_ref(), &manifest).map(|()| used.free()),
+            |engine, found| engine.numbers_found(found),
+        );
+    }
+
+    fn numbers_found(&mut self, found: std::result::Result<Vec<u32>, OpenError>) {
+        let mut given = self.numbers.given.take().unwrap_or_default();
+        self.numbers.not_before_ms = self.now.boot_ms + PAUSE_MS;
+        // The next namespace that finds too few of them wants another look.
+        self.numbers.is_wanted = false;
+        match found {
+            Ok(mut free) => {
+                given.sort_unstable();
+                free.retain(|number| given.binary_search(number).is_err());
+                tracing::info!(
+                    free = free.len(),
+                    "numbers of namespaces that no file names any more"
+                );
+                self.numbers.free = free;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no look for free numbers of namespaces; it is tried again");
+            }
+        }
+        // What was to go meanwhile goes now.
+        self.reclaim();
+    }
+}
+
+/// A set of numbers.
+struct Used {
+    bits: Vec<u64>,
+    highest: u32,
+}
+
+impl Used {
+    fn up_to(highest: u32) -> Self {
+        Self { bits: vec![0; highest as usize / 64 + 1], highest }
+    }
+
+    fn insert(&mut self, number: u32) {
+        if let Some(bits) = self.bits.get_mut(number as usize / 64) {
+            *bits |= 1 << (number % 64);
+        }
+    }
+
+    /// Reads which numbers the files name.
+    fn read(&mut self, disk: &dyn Disk, manifest: &Manifest) -> std::result::Result<(), OpenError> {
+        for sequence in recovery::all_sequences(disk)? {
+            let mut note =
+                |_, decoded: crate::format::record::Decoded| self.insert(decoded.namespace);
+            let read = recovery::read_alone(disk, manifest, sequence, &mut note)?;
+            // What cannot be read may name any.
+            if let Some(damage) = read.and_then(|alone| alone.damage.into_iter().next()) {
+                return Err(damage);
+            }
+        }
+        for id in runs::FILES.list(disk)? {
+            let run = runs::open(disk, id, manifest)?;
+            run.groups.iter().for_each(|group| self.insert(group.namespace));
+        }
+        Ok(())
+    }
+
+    /// Numbers that are not in it.
+    fn free(&self) -> Vec<u32> {
+        let is_free = |number: &u32| self.bits[*number as usize / 64] & 1 << (number % 64) == 0;
+        (1..=self.highest).filter(is_free).take(FREE_MAX).collect()
+    }
+}
