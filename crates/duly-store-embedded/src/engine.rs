@@ -205,7 +205,8 @@ struct HeldBack {
 enum Stop {
     /// This item is refused; the store goes on.
     Refused(Refusal),
-    /// A record that this item needs, and that may be well, cannot be read now; nothing was done.
+    /// A record that this item needs cannot be read now, or takes more memory than its answer may;
+    /// nothing was done.
     Unread(Error),
     /// The store cannot write it now, and tries again; nothing was done.
     NotNow(Error),

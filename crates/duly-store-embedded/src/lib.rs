@@ -38,5 +38,5 @@ mod store;
 pub use clock::SystemClock;
 pub use format::{FEATURES, VERSION as FORMAT_VERSION};
 pub use open::{OpenError, OpenProgress, OpenReport, Tail};
-pub use options::{OnClockJump, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+pub use options::{OnClockJump, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, memory_limit};
 pub use store::EmbeddedStore;

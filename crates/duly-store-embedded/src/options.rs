@@ -10,6 +10,8 @@ mod reserve;
 
 pub(crate) use reserve::Reserve;
 
+pub use memory::limit as memory_limit;
+
 /// Smallest segment.
 pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 /// Largest segment: offsets of an index entry end there.
@@ -73,7 +75,7 @@ impl Default for Options {
             segment_bytes: 64 * 1024 * 1024,
             min_free_bytes: 2 << 30,
             min_free_percent: 5,
-            index_memory_max_bytes: memory::share(),
+            index_memory_max_bytes: memory_limit() / 10 * 6,
             namespaces_max: NAMESPACES_MAX,
             namespace_numbers: NAMESPACE_MAX,
             queue_max: 100_000,

@@ -353,11 +353,11 @@ impl Store for EmbeddedStore {
     }
 
     fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
-        if let Err(error) = own(shard) {
-            return refused(error);
-        }
         let mut releasing = Releasing::new(run);
-        self.in_shares(move |engine| engine.release_on(&mut releasing).map(Ok))
+        match own(shard) {
+            Ok(()) => self.in_shares(move |engine| engine.release_on(&mut releasing).map(Ok)),
+            Err(error) => refused(error),
+        }
     }
 
     fn get(
@@ -365,10 +365,10 @@ impl Store for EmbeddedStore {
         shard: ShardId,
         namespace: NamespaceName,
         id: TimerId,
+        bytes_max: u64,
     ) -> StoreFuture<'_, Option<TimerView>> {
         self.call(When::Now, move |engine| {
-            own(shard)?;
-            engine.get(&namespace, &id)
+            own(shard).and_then(|()| engine.get(&namespace, &id, bytes_max))
         })
     }
 
@@ -380,10 +380,10 @@ impl Store for EmbeddedStore {
     }
 
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
-        if let Err(error) = own(shard) {
-            return refused(error);
+        match own(shard) {
+            Ok(()) => self.ask(namespace, Question::Stats),
+            Err(error) => refused(error),
         }
-        self.ask(namespace, Question::Stats)
     }
 
     fn forecast(

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use duly_core::{
     Code, NamespaceName, Settings, State, Stub, Timer, TimerId, Timestamp, schedule::When,
 };
-use duly_store::{Refusal, TimerView};
+use duly_store::{Error, Refusal, TimerView};
 
 use crate::record::{Lease, Record};
 
@@ -136,6 +136,21 @@ impl Case {
             (_, Some((record, _))) => Some(self.letter_view(record)),
             _ => self.view(),
         }
+    }
+
+    /// Refuses a view of it that takes more memory than this, with a payload that was not read for its
+    /// size.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] with what it takes.
+    pub(crate) fn check_memory(&self, view: &TimerView, bytes_max: u64) -> Result<(), Error> {
+        let records =
+            [self.live.as_ref().map(|it| &it.record), self.letter.as_ref().map(|it| &it.record)];
+        let shown = records.into_iter().flatten().next().filter(|record| record.lacks_payload());
+        let is_left_out = view.timer().is_some_and(|timer| timer.payload.is_none());
+        let missing = shown.filter(|_| is_left_out).and_then(|record| record.apart.as_ref());
+        let bytes = view.memory_bytes() + missing.map_or(0, |apart| apart.bytes);
+        if bytes <= bytes_max { Ok(()) } else { Err(Error::TooLarge { bytes }) }
     }
 
     fn letter_view(&self, record: &Record) -> TimerView {

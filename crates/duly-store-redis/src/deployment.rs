@@ -6,7 +6,8 @@ use std::{
 };
 
 use duly_core::{
-    DeliveryId, Incarnation, NamespaceName, Settings, Stub, TimerId, Timestamp, shard::ShardId,
+    DeliveryId, Incarnation, NamespaceName, Settings, Stub, TimerId, Timestamp,
+    payload::PAYLOAD_BYTES_HARD, shard::ShardId,
 };
 use duly_store::{Health, Result, deployment::Announcement};
 use parking_lot::Mutex;
@@ -15,6 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     case::{Case, Control, Letter, Live, Seen},
+    change::digits,
     error::damaged,
     health::Counted,
     keys,
@@ -81,7 +83,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) letter: Option<DeliveryId>,
     /// A firing of the id whose dead letter is wanted too.
     pub(crate) firing: Option<(Incarnation, u32)>,
-    pub(crate) payloads: bool,
+    /// Most bytes of a payload that lies apart and is read too; 0: none is.
+    pub(crate) payload_bytes_max: u64,
 }
 
 /// A namespace, by its name or its number.
@@ -93,7 +96,13 @@ pub(crate) enum Space<'a> {
 
 impl<'a> Wanted<'a> {
     pub(crate) const fn new(name: &'a NamespaceName, id: &'a TimerId) -> Self {
-        Self { space: Space::Named(name), id: Some(id), letter: None, firing: None, payloads: true }
+        Self {
+            space: Space::Named(name),
+            id: Some(id),
+            letter: None,
+            firing: None,
+            payload_bytes_max: u64::MAX,
+        }
     }
 }
 
@@ -185,7 +194,7 @@ impl Deployment {
             space.into_bytes(),
             wanted.id.map_or_else(Vec::new, |id| id.as_str().as_bytes().to_vec()),
             wanted.letter.map_or_else(Vec::new, |did| did.to_u128().to_be_bytes().to_vec()),
-            if wanted.payloads { b"1".to_vec() } else { b"0".to_vec() },
+            digits(wanted.payload_bytes_max.min(PAYLOAD_BYTES_HARD)),
             known,
             firing.unwrap_or_default(),
         ];
@@ -204,7 +213,7 @@ impl Deployment {
         let live = match core.as_slice() {
             [] => None,
             packed => Some(Live {
-                record: with_payload(&id, packed, payload)?,
+                record: with_payload(&id, packed, payload, wanted.payload_bytes_max)?,
                 lease: match lease.as_slice() {
                     [] => None,
                     lease => Some(Lease::unpack(lease)?),
@@ -221,7 +230,7 @@ impl Deployment {
         let letter = match letter.as_slice() {
             [] => None,
             packed => {
-                let record = with_payload(&id, packed, letter_payload)?;
+                let record = with_payload(&id, packed, letter_payload, wanted.payload_bytes_max)?;
                 let timer = &record.timer;
                 let key = keys::firing_key(&id, timer.incarnation, timer.occurrence);
                 Some(Letter { record, key })
@@ -289,9 +298,11 @@ fn nobody() -> TimerId {
     TimerId::new("-").expect("a dash is an id")
 }
 
-fn with_payload(id: &TimerId, packed: &[u8], payload: Vec<u8>) -> Result<Record> {
+/// A record with its payload, unless that takes more bytes than this.
+fn with_payload(id: &TimerId, packed: &[u8], payload: Vec<u8>, bytes_max: u64) -> Result<Record> {
     let mut record = Record::unpack(id.clone(), packed)?;
-    if !payload.is_empty() && !record.attach(&payload.into())? {
+    let is_wanted = record.apart.as_ref().is_some_and(|apart| apart.bytes <= bytes_max);
+    if is_wanted && !payload.is_empty() && !record.attach(&payload.into())? {
         return Err(damaged(format!("the payload of timer {id} is another one's")));
     }
     Ok(record)

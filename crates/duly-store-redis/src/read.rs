@@ -3,7 +3,7 @@
 use duly_core::{Invalid, NamespaceName, State, TimerId, Timestamp, shard::ShardId};
 use duly_store::{
     Error, Forecast, ForecastRequest, ListRequest, Page, Result, Stats, TimerView,
-    query::{LaneStats, ListState, PAGE_BYTES, PAGE_MAX, Position, Totals},
+    query::{Body, LaneStats, ListState, PAGE_MAX, Position, Totals},
 };
 use std::sync::Arc;
 
@@ -22,6 +22,8 @@ use crate::{
 
 /// Rows of a list that one script looks at.
 const WINDOW: usize = 256;
+/// Bytes of records after which a script looks at no more rows.
+const WINDOW_BYTES: u64 = 1 << 20;
 /// Windows that one page looks at.
 const WINDOWS: usize = 8;
 /// Timers that one script puts into a set for lists.
@@ -43,9 +45,14 @@ impl Deployment {
         shard: ShardId,
         name: &NamespaceName,
         id: &TimerId,
+        bytes_max: u64,
     ) -> Result<Option<TimerView>> {
-        match self.case(shard, Wanted::new(name, id)).await? {
-            Some(case) => Ok(case.view_by_clock()),
+        let wanted = Wanted { payload_bytes_max: bytes_max, ..Wanted::new(name, id) };
+        match self.case(shard, wanted).await? {
+            Some(case) => {
+                let view = case.view_by_clock();
+                view.map(|view| case.check_memory(&view, bytes_max).map(|()| view)).transpose()
+            }
             None => self.absent(shard, name).await.map(|_| None),
         }
     }
@@ -57,17 +64,24 @@ impl Deployment {
         }
         let mut page = Page::default();
         let mut after = request.after.clone();
-        let mut bytes = 0;
+        let mut left = request.bytes_max;
         for _ in 0..WINDOWS {
             let (rows, done) = self.window(shard, request, after.as_ref()).await?;
             let last = rows.len();
             for (i, row) in rows.into_iter().enumerate() {
                 page.examined += 1;
                 let Row { position, num, view, record } = row;
-                after = Some(position);
+                let before = after.replace(position);
                 let Some(mut view) = view.filter(|view| matches(view, request)) else {
                     continue;
                 };
+                let apart = record.as_ref().filter(|record| record.lacks_payload());
+                let apart_bytes =
+                    apart.and_then(|record| record.apart.as_ref()).map_or(0, |it| it.bytes);
+                let bytes = view.memory_bytes() + apart_bytes;
+                if bytes > left {
+                    return ended(page, before, bytes);
+                }
                 if let Some(mut record) = record.filter(Record::lacks_payload) {
                     let key = firing_field(&view, &record);
                     let wanted = [(format!("p:{num}"), key)];
@@ -75,16 +89,20 @@ impl Deployment {
                     let own = found.map(|payload| record.attach(&payload.into())).transpose()?;
                     if own != Some(true) {
                         // It has changed meanwhile: as it is now, or not at all.
-                        let now = self.get(shard, &request.namespace, view.id()).await?;
+                        let (name, id) = (&request.namespace, view.id());
+                        let now = match self.get(shard, name, id, left).await {
+                            Err(Error::TooLarge { bytes }) => return ended(page, before, bytes),
+                            now => now?,
+                        };
                         let Some(now) = now.filter(|now| matches(now, request)) else { continue };
                         view = now;
-                    } else if let duly_store::query::Body::Whole(timer) = &mut view.body {
+                    } else if let Body::Whole(timer) = &mut view.body {
                         timer.payload = record.timer.payload;
                     }
                 }
-                bytes += view.payload_bytes();
+                left = left.saturating_sub(view.memory_bytes());
                 page.timers.push(view);
-                if page.timers.len() >= request.limit || bytes >= PAGE_BYTES {
+                if page.timers.len() >= request.limit {
                     page.next = after.filter(|_| !done || i + 1 < last);
                     return Ok(page);
                 }
@@ -129,6 +147,7 @@ impl Deployment {
                 key.clone(),
                 digits(WINDOW.min(request.limit.max(16) + 1)),
                 Vec::new(),
+                digits(request.bytes_max.clamp(1, WINDOW_BYTES)),
             ]
         };
         let (now, mut reply) = loop {
@@ -313,12 +332,21 @@ impl Deployment {
             id: None,
             letter: None,
             firing: None,
-            payloads: false,
+            payload_bytes_max: 0,
         };
         let case = self.case(shard, wanted).await?;
         let now = case.as_ref().map_or(Timestamp::MIN, |case| case.now);
         Ok((now, case.map(|case| Control::clone(&case.control))))
     }
+}
+
+/// The page, where the next timer takes so many bytes of memory that it does not fit.
+fn ended(mut page: Page, before: Option<Position>, bytes: u64) -> Result<Page> {
+    if page.timers.is_empty() {
+        return Err(Error::TooLarge { bytes });
+    }
+    page.next = before;
+    Ok(page)
 }
 
 /// The name of the field that holds a record's payload.

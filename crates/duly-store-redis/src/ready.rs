@@ -83,7 +83,7 @@ impl Deployment {
             id: None,
             letter: None,
             firing: None,
-            payloads: false,
+            payload_bytes_max: 0,
         };
         let case = self.case(shard, wanted).await?;
         Ok(case.map(|case| Arc::clone(&case.control.settings)))

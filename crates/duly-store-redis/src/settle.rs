@@ -134,7 +134,7 @@ impl Deployment {
                 id: Some(&ticket.id),
                 letter: None,
                 firing: Some((ticket.incarnation, ticket.occurrence)),
-                payloads: false,
+                payload_bytes_max: 0,
             };
             let Some(case) = self.case(shard, wanted).await? else {
                 return Ok(SettleOutcome::LeaseLost);
@@ -186,7 +186,7 @@ impl Deployment {
                 id: Some(id),
                 letter: None,
                 firing: None,
-                payloads: false,
+                payload_bytes_max: 0,
             };
             let Some(case) = self.case(shard, wanted).await? else {
                 return Ok(());

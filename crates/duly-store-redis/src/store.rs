@@ -130,10 +130,11 @@ impl Store for RedisStore {
         shard: ShardId,
         namespace: NamespaceName,
         id: TimerId,
+        bytes_max: u64,
     ) -> StoreFuture<'_, Option<TimerView>> {
         async move {
             self.own(shard)?;
-            self.deployment.get(shard, &namespace, &id).await.map_err(Error::of_read)
+            self.deployment.get(shard, &namespace, &id, bytes_max).await.map_err(Error::of_read)
         }
         .boxed()
     }

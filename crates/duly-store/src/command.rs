@@ -36,6 +36,19 @@ pub struct Command {
     pub answer: Answer,
 }
 
+impl Answer {
+    /// Refuses to show a timer that takes more memory than is allowed.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] with what it takes.
+    pub fn check(self, view: &TimerView) -> crate::Result<()> {
+        match self {
+            Self::Within(bytes_max) => view.check_memory(bytes_max),
+            Self::Whole | Self::Brief => Ok(()),
+        }
+    }
+}
+
 impl Command {
     /// The shard that it belongs to; `None` for a dead letter named by its delivery id, which tells
     /// no shard: ask every one.
@@ -63,6 +76,10 @@ pub enum Answer {
     /// Everything.
     #[default]
     Whole,
+    /// Everything, if the timer takes at most so many bytes of memory ([`TimerView::memory_bytes`]).
+    /// Where one that the store has read takes more, the operation fails with [`Error::TooLarge`] and
+    /// changes nothing.
+    Within(u64),
     /// Without payload and headers: the answer to a large batch stays bounded (P10).
     Brief,
 }

@@ -45,6 +45,13 @@ pub enum Error {
         /// When another try can help.
         retry_after: Millis,
     },
+    /// The answer takes more memory than the call allows; nothing was done. The same call can succeed if
+    /// it allows at least so many bytes.
+    #[error("the answer takes {bytes} bytes of memory, more than the call allows")]
+    TooLarge {
+        /// Bytes of memory of the answer, or of its first timer.
+        bytes: u64,
+    },
     /// Writing failed; whether the change survives is not known. Repeat the same call.
     #[error("the outcome is not known: {reason}")]
     InDoubt {
@@ -75,7 +82,7 @@ impl Error {
             Self::UnknownNamespace(_) => Code::NotFound,
             Self::NamespaceNotEmpty { .. } => Code::NamespaceNotEmpty,
             Self::Unavailable { .. } | Self::RunOver => Code::Unavailable,
-            Self::Overloaded { .. } => Code::ResourceExhausted,
+            Self::Overloaded { .. } | Self::TooLarge { .. } => Code::ResourceExhausted,
             Self::InDoubt { .. } => Code::Aborted,
             Self::Damaged(_) => Code::Internal,
         }

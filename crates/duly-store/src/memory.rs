@@ -175,10 +175,12 @@ impl Store for MemoryStore {
         shard: ShardId,
         namespace: NamespaceName,
         id: TimerId,
+        bytes_max: u64,
     ) -> StoreFuture<'_, Option<TimerView>> {
         async move {
             own(shard)?;
-            Ok(self.look(|state, now| state.spaces.get(&namespace)?.view(&id, now)))
+            let view = self.look(|state, now| state.spaces.get(&namespace)?.view(&id, now));
+            view.map(|view| view.check_memory(bytes_max).map(|()| view)).transpose()
         }
         .boxed()
     }

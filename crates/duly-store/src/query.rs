@@ -5,10 +5,12 @@ use duly_core::{
     destination::LaneKey, shard::ShardId, stub::Ended,
 };
 
+mod memory;
+
 /// Most timers of one page.
 pub const PAGE_MAX: usize = 1_000;
 
-/// Bytes of payloads after which a page of a list ends, be there room for more timers or not.
+/// Bytes of memory that a page takes at most, unless its request says otherwise.
 pub const PAGE_BYTES: u64 = 4 << 20;
 
 /// A timer as it is answered: from its record, or from its stub.
@@ -130,12 +132,6 @@ impl TimerView {
         }
     }
 
-    /// Bytes of its payload.
-    pub fn payload_bytes(&self) -> u64 {
-        let payload = self.timer().and_then(|timer| timer.payload.as_ref());
-        payload.map_or(0, |payload| payload.bytes.len() as u64)
-    }
-
     /// The whole record, if it is more than a stub.
     pub fn timer(&self) -> Option<&Timer> {
         match &self.body {
@@ -162,6 +158,10 @@ pub struct ListRequest {
     pub tag: Option<String>,
     /// Most timers of the page, 1 to [`PAGE_MAX`]; any other number refuses the call.
     pub limit: usize,
+    /// Most bytes of memory of the page's timers ([`TimerView::memory_bytes`]): it ends before the one
+    /// that no longer fits. Where not even the first one fits, the call fails with
+    /// [`crate::Error::TooLarge`].
+    pub bytes_max: u64,
     /// Go on after this position.
     pub after: Option<Position>,
 }
@@ -177,6 +177,7 @@ impl ListRequest {
             id_prefix: None,
             tag: None,
             limit: PAGE_MAX,
+            bytes_max: PAGE_BYTES,
             after: None,
         }
     }

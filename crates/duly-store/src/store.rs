@@ -90,18 +90,22 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// may work in slices; a store that nodes share grants that run nothing from the first on.
     fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64>;
 
-    /// One timer, stub or latest dead letter by its id. As of every call that changes nothing (those of
-    /// lists, counts and settings as well), what fails of it is never [`Error::InDoubt`](crate::Error).
+    /// One timer, stub or latest dead letter by its id, if it takes at most `bytes_max` bytes of memory
+    /// ([`TimerView::memory_bytes`]); otherwise the call fails with [`Error::TooLarge`]. As of every call
+    /// that changes nothing (those of lists, counts and settings as well), what fails of it is never
+    /// [`Error::InDoubt`](crate::Error).
     fn get(
         &self,
         shard: ShardId,
         namespace: NamespaceName,
         id: TimerId,
+        bytes_max: u64,
     ) -> StoreFuture<'_, Option<TimerView>>;
 
     /// A page of timers in (due time, id) order. A timer that does not change while paging comes
     /// exactly once. A page may be short, even empty, and still say where to go on: the store
-    /// bounds what it looks at.
+    /// bounds what it looks at, and the page's memory is that of the request
+    /// ([`ListRequest::bytes_max`]).
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page>;
 
     /// Counts of a namespace in this shard; `None` when there is no such namespace. The counts are

@@ -79,8 +79,8 @@ impl Store for Sharded {
     fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
         self.of(shard).release_owner(ONLY, run)
     }
-    fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId) -> StoreFuture<'_, Option<TimerView>> {
-        self.of(shard).get(ONLY, namespace, id)
+    fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId, bytes_max: u64) -> StoreFuture<'_, Option<TimerView>> {
+        self.of(shard).get(ONLY, namespace, id, bytes_max)
     }
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
         self.of(shard).list(ONLY, request)

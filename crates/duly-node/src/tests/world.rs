@@ -283,7 +283,7 @@ impl World {
 
     pub(super) async fn view(&self, id: &str) -> TimerView {
         let id = TimerId::new(id).unwrap();
-        let got = self.flaky.get(ShardId(0), self.namespace.clone(), id).await;
+        let got = self.flaky.get(ShardId(0), self.namespace.clone(), id, u64::MAX).await;
         got.unwrap().expect("the timer is there")
     }
 

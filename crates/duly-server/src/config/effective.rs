@@ -91,6 +91,14 @@ impl Gathered {
     }
 }
 
+/// Returns the memory of bodies where nothing is said about it and the process may take so many bytes: with
+/// the index, which may take 60 %, more than a quarter is left for everything else.
+pub(super) fn bodies_bytes_of(memory_limit: u64) -> usize {
+    const MIB: u64 = 1024 * 1024;
+    let bytes = (memory_limit / 8).clamp(32 * MIB, 256 * MIB);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 /// The sections. Every key has a value of its kind: the defaults are there before anything else.
 fn config(values: Values) -> Config {
     let of = |name: &str| values.get(name).map(|effective| &effective.value);
@@ -128,7 +136,10 @@ fn config(values: Values) -> Config {
             allowed_hosts: texts("server.allowed_hosts"),
             allowed_origins: texts("server.allowed_origins"),
             body_bytes_max: size("server.body_bytes_max"),
-            bodies_bytes_max: size("server.bodies_bytes_max"),
+            bodies_bytes_max: match number("server.bodies_bytes_max") {
+                Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+                None => bodies_bytes_of(duly_store_embedded::memory_limit()),
+            },
             connections_max: size("server.connections_max"),
             request_timeout: duration("server.request_timeout"),
             header_timeout: duration("server.header_timeout"),

@@ -97,9 +97,9 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "server.bodies_bytes_max",
-        kind: Kind::Bytes { low: MIB, high: 1024 * GIB },
-        default: "256MiB",
-        doc: "Memory for all bodies together: of requests until they have been read and checked, of answers until they have been written. Past it requests are refused with 429; the last quarter is kept for bodies up to 64 KiB.",
+        kind: Kind::BytesOrAuto { low: MIB, high: 1024 * GIB },
+        default: "auto",
+        doc: "Memory for all requests and answers together: of a request until what it asks for is done, of an answer from before its timers are read until it has been written. Past it requests are refused with 429, and pages of lists are shorter; the last quarter is kept for bodies up to 64 KiB, the last sixteenth for those up to 4 KiB. `auto` is an eighth of the machine's memory, or of what the control group allows if that is less; at least 32 MiB and at most 256 MiB.",
     },
     Key {
         name: "server.connections_max",

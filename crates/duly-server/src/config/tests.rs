@@ -1,6 +1,6 @@
 use std::{fs, path::Path};
 
-use super::*;
+use super::{effective::bodies_bytes_of, *};
 
 mod example;
 mod refusals;
@@ -31,6 +31,22 @@ fn nothing_has_to_be_said() {
     assert_eq!(config.store.index_memory_max_bytes, None);
     assert_eq!(config.drain.within.as_secs(), 25);
     assert!(config.effective().all(|(_, e)| e.origin == Origin::Default));
+}
+
+#[test]
+fn p10_the_memory_of_bodies_follows_that_of_the_process() {
+    const MIB: u64 = 1024 * 1024;
+    for (limit, expected) in
+        [(64 * MIB, 32), (512 * MIB, 64), (1024 * MIB, 128), (4096 * MIB, 256), (u64::MAX, 256)]
+    {
+        assert_eq!(bodies_bytes_of(limit) as u64, expected * MIB, "of {limit}");
+    }
+    let source = Source {
+        env: vec![("DULY_SERVER__BODIES_BYTES_MAX".into(), "auto".into())],
+        ..Source::default()
+    };
+    let own = bodies_bytes_of(duly_store_embedded::memory_limit());
+    assert_eq!(load(&source).unwrap().server.bodies_bytes_max, own);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) async fn cancel(
     if let Some(changes_nothing) = changes_nothing.filter(|_| call.mode == Mode::DryRun) {
         changes_nothing.say();
     }
-    Ok(made(app, cancelled_out(app.cancel_many(call).await?)))
+    Ok(made(app, cancelled_out(app.cancel_many(call).await?)).await)
 }
 
 /// Sends dead letters again.
@@ -35,7 +35,7 @@ pub(super) async fn redrive(
 ) -> Result<Response<v1::RedriveResponse>, Problem> {
     let namespace = namespace(&request.namespace)?;
     let (selection, spacing) = redrive_in(request)?.check()?;
-    Ok(made(app, redriven_out(app.redrive(namespace, selection, spacing).await?)))
+    Ok(made(app, redriven_out(app.redrive(namespace, selection, spacing).await?)).await)
 }
 
 /// Drops dead letters for good.
@@ -45,7 +45,7 @@ pub(super) async fn purge(
 ) -> Result<Response<v1::PurgeResponse>, Problem> {
     let namespace = namespace(&request.namespace)?;
     let selection = purge_in(request).check()?;
-    Ok(made(app, purged_out(app.purge(namespace, selection).await?)))
+    Ok(made(app, purged_out(app.purge(namespace, selection).await?)).await)
 }
 
 /// Gives up what is overdue.
@@ -54,5 +54,5 @@ pub(super) async fn give_up_overdue(
     request: v1::GiveUpOverdueRequest,
 ) -> Result<Response<v1::GiveUpOverdueResponse>, Problem> {
     let namespace = namespace(&request.namespace)?;
-    Ok(made(app, given_up_out(app.give_up_overdue(namespace, overdue_in(request)?).await?)))
+    Ok(made(app, given_up_out(app.give_up_overdue(namespace, overdue_in(request)?).await?)).await)
 }

@@ -1,12 +1,13 @@
 //! `duly.v1.Namespaces`: every call on namespaces.
 
 use duly_proto::v1::{self, namespaces_server::Namespaces};
-use duly_store::namespaces::{Activity, DeleteMode};
+use duly_store::namespaces::{Activity, DeleteMode, Namespace};
+use prost::Message;
 use tonic::{Request, Response, Status};
 
 use super::{
     namespace,
-    outbound::{made, read},
+    outbound::{made, read, read_within},
 };
 use crate::{
     http::{App, Problem, namespaces::forecast},
@@ -48,7 +49,7 @@ impl Namespaces for Service {
         let put = self.app.put_namespace(name, settings).await;
         let (namespace, created) = put.map_err(|problem| problem.within(SETTINGS))?;
         let namespace = Some(namespace_out(&namespace));
-        Ok(made(&self.app, v1::PutNamespaceResponse { namespace, created }))
+        Ok(made(&self.app, v1::PutNamespaceResponse { namespace, created }).await)
     }
 
     async fn patch(
@@ -60,7 +61,7 @@ impl Namespaces for Service {
         let change = change_in(request.settings, request.reset).map_err(Problem::from)?;
         let patched = self.app.patch_namespace(name, change).await;
         let namespace = patched.map_err(|problem| problem.within(SETTINGS))?;
-        Ok(made(&self.app, namespace_out(&namespace)))
+        Ok(made(&self.app, namespace_out(&namespace)).await)
     }
 
     async fn get(
@@ -77,9 +78,19 @@ impl Namespaces for Service {
     ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
         let request = request.into_inner();
         let limit = integer(request.limit);
-        let (namespaces, cursor) = self.app.namespaces(limit, request.cursor.as_deref()).await?;
-        let namespaces = namespaces.iter().map(namespace_out).collect();
-        Ok(read(&self.app, v1::ListNamespacesResponse { namespaces, cursor })?)
+        let mut share = self.app.budget().share();
+        let (mut namespaces, mut bytes) = (Vec::new(), 0);
+        let show = |namespace: &Namespace| {
+            let shown = namespace_out(namespace);
+            let with = bytes + shown.encoded_len() + size_of_val(&shown);
+            // The message, and its text in a buffer that doubles.
+            share.grow_to(3 * with)?;
+            bytes = with;
+            namespaces.push(shown);
+            Ok(())
+        };
+        let cursor = self.app.namespaces(limit, request.cursor.as_deref(), show).await?;
+        Ok(read_within(share, v1::ListNamespacesResponse { namespaces, cursor })?)
     }
 
     async fn delete(
@@ -89,7 +100,7 @@ impl Namespaces for Service {
         let request = request.into_inner();
         let mode = if request.force { DeleteMode::Force } else { DeleteMode::IfEmpty };
         self.app.delete_namespace(namespace(&request.namespace)?, mode).await?;
-        Ok(made(&self.app, v1::DeleteNamespaceResponse {}))
+        Ok(made(&self.app, v1::DeleteNamespaceResponse {}).await)
     }
 
     async fn pause(
@@ -97,7 +108,7 @@ impl Namespaces for Service {
         request: Request<v1::PauseRequest>,
     ) -> Result<Response<v1::Namespace>, Status> {
         let namespace = self.set(&request.get_ref().namespace, Activity::Paused).await?;
-        Ok(made(&self.app, namespace))
+        Ok(made(&self.app, namespace).await)
     }
 
     async fn resume(
@@ -108,7 +119,7 @@ impl Namespaces for Service {
         let at = request.at.map(|at| time_in("at", at)?.check("at"));
         let at = at.transpose().map_err(Problem::from)?;
         let activity = at.map_or(Activity::Running, Activity::ResumeAt);
-        Ok(made(&self.app, self.set(&request.namespace, activity).await?))
+        Ok(made(&self.app, self.set(&request.namespace, activity).await?).await)
     }
 
     async fn repair(
@@ -124,15 +135,16 @@ impl Namespaces for Service {
             pending_lost: repaired.pending_lost,
             dead_lost: repaired.dead_lost,
         };
-        Ok(made(&self.app, response))
+        Ok(made(&self.app, response).await)
     }
 
     async fn stats(
         &self,
         request: Request<v1::StatsRequest>,
     ) -> Result<Response<v1::NamespaceStats>, Status> {
-        let stats = self.app.namespace_stats(namespace(&request.get_ref().namespace)?).await?;
-        Ok(read(&self.app, stats_out(stats))?)
+        let namespace = namespace(&request.get_ref().namespace)?;
+        let (stats, share) = self.app.namespace_stats(namespace).await?;
+        Ok(read_within(share, stats_out(stats))?)
     }
 
     async fn forecast(
@@ -144,7 +156,7 @@ impl Namespaces for Service {
         let bucket = maybe_duration_in("bucket", request.bucket).map_err(Problem::from)?;
         let count = integer(request.count);
         let asked = forecast::request(name, bucket.as_ref(), count).map_err(Problem::from)?;
-        let forecast = self.app.namespace_forecast(asked).await?;
-        Ok(read(&self.app, forecast_out(forecast))?)
+        let (forecast, share) = self.app.namespace_forecast(asked).await?;
+        Ok(read_within(share, forecast_out(forecast))?)
     }
 }

@@ -10,6 +10,8 @@ use std::{
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use duly_node::{Leased, OnItsWay};
+use duly_proto::v1;
+use duly_store::{Page, query::Position};
 use futures::FutureExt;
 use http::HeaderMap;
 use hyper::body::{Frame, SizeHint};
@@ -18,9 +20,14 @@ use prost::Message;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{consume::Asked, status::too_late};
-use crate::http::{
-    App, ChangesNothing, Made, Problem,
-    budget::{self, Budget, Share},
+use crate::{
+    http::{
+        App, ChangesNothing, Made, Problem,
+        budget::{self, Budget, Share},
+        cursor::{Cursor, Filter},
+        reading::Read,
+    },
+    wire::proto::{time::time_out, timer::timer_out},
 };
 
 /// Bytes of an answer that are handed to the connection at once.
@@ -29,14 +36,56 @@ const PART_BYTES_MAX: usize = 64 * 1024;
 /// What an answer carries with it besides its message; cheap to clone.
 #[derive(Debug, Clone)]
 struct Carried {
-    share: Arc<Share>,
+    /// Taken when the message has become text, which is what is left of it.
+    share: Arc<Mutex<Option<Share>>>,
     leased: Arc<Mutex<Option<Leased>>>,
 }
 
 /// An answer that can still be refused for want of memory.
 pub(super) fn read<T: Message>(app: &App, message: T) -> Result<tonic::Response<T>, Problem> {
-    let share = app.budget().take(message.encoded_len())?;
+    read_within(app.budget().share(), message)
+}
+
+/// The same, whose memory is that of `share` as far as it goes. Message and text are there at once, and
+/// the text's buffer doubles as it grows.
+pub(super) fn read_within<T: Message>(
+    mut share: Share,
+    message: T,
+) -> Result<tonic::Response<T>, Problem> {
+    let bytes = message.encoded_len();
+    share.grow_to(3 * bytes)?;
     Ok(carrying(message, share, None))
+}
+
+/// The answer with a page, of as many timers as there is room for; at least one. The first share is
+/// that of the timers.
+pub(super) fn page(
+    Read { value: page, mut share, rest }: Read<Page>,
+    filter: Filter,
+    is_searched: bool,
+) -> Result<tonic::Response<v1::ListResponse>, Problem> {
+    share.join(rest);
+    let (own, mut next) = (share.bytes(), page.next);
+    let mut places: Vec<_> = page.timers.iter().map(Position::of).collect();
+    let timers = page.timers.into_iter().map(|view| timer_out(&view)).collect();
+    let examined = is_searched.then_some(page.examined);
+    let mut response = v1::ListResponse { timers, examined, ..v1::ListResponse::default() };
+    loop {
+        let up_to = next.as_ref().filter(|_| is_searched).map(|next| time_out(next.due_at));
+        response.up_to = up_to;
+        response.cursor = next.map(|next| Cursor::new(next, filter).to_string());
+        let bytes = response.encoded_len();
+        match share.grow_to(own.max(3 * bytes)) {
+            Ok(()) => return Ok(carrying(response, share, None)),
+            Err(problem) if response.timers.len() <= 1 => return Err(problem),
+            Err(_) => {
+                let half = response.timers.len() / 2;
+                response.timers.truncate(half);
+                places.truncate(half);
+                next = places.last().cloned();
+            }
+        }
+    }
 }
 
 /// An answer that counts against `share`. `leased` goes back, uncounted, unless the answer is handed
@@ -46,15 +95,22 @@ pub(super) fn handing_out<T>(message: T, share: Share, leased: Leased) -> tonic:
 }
 
 /// An answer to a change that was made, which is counted whether there is room or not.
-pub(super) fn made<T: Message>(app: &App, message: T) -> tonic::Response<T> {
-    let share = app.budget().take_anyway(message.encoded_len());
+pub(super) async fn made<T: Message>(app: &App, message: T) -> tonic::Response<T> {
+    made_within(app.budget().share(), message).await
+}
+
+/// The same, whose memory is that of `share` as far as it goes.
+pub(super) async fn made_within<T: Message>(mut share: Share, message: T) -> tonic::Response<T> {
+    // What is there already, the message, and its text.
+    let bytes = share.bytes() + message.encoded_len();
+    share.grow_anyway_to(bytes).await;
     carrying(message, share, None)
 }
 
 fn carrying<T>(message: T, share: Share, leased: Option<Leased>) -> tonic::Response<T> {
     let mut response = tonic::Response::new(message);
     let leased = Arc::new(Mutex::new(leased));
-    response.extensions_mut().insert(Carried { share: Arc::new(share), leased });
+    response.extensions_mut().insert(Carried { share: Arc::new(Mutex::new(Some(share))), leased });
     response
 }
 
@@ -117,13 +173,10 @@ impl Outbound {
 
     /// Counts what is made.
     fn counted(&self, made: Bytes) -> Bytes {
-        match &self.carried {
-            Some(carried) => budget::held_by(made, &carried.share),
-            None => {
-                let share = self.budget.take_anyway(made.len());
-                budget::held(made, share)
-            }
-        }
+        let carried = self.carried.as_ref().and_then(|carried| carried.share.lock().take());
+        let mut share = carried.unwrap_or_else(|| self.budget.take_anyway(made.len()));
+        share.shrink_to(2 * made.len());
+        budget::held(made, share)
     }
 }
 

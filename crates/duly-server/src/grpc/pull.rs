@@ -63,7 +63,7 @@ pub(super) async fn settle(
     })
     .await?;
     let results = app.settle_many(asked).await?.into_iter().map(settled_out).collect();
-    let answer = made(app, v1::SettleResponse { results });
+    let answer = made(app, v1::SettleResponse { results }).await;
     drop(share);
     Ok(answer)
 }

@@ -6,12 +6,13 @@ use duly_proto::v1::{
     self, operation::Operation, operation_result::Result as Kind, timers_server::Timers,
 };
 use duly_store::{Answer, Command};
+use prost::Message;
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 use super::{
     consume::{Answers, Consumers},
     many, namespace,
-    outbound::{made, read},
+    outbound::{made, made_within, page, read_within},
     pull, required,
 };
 use crate::{
@@ -19,9 +20,10 @@ use crate::{
         App, Problem,
         batch::{OPERATION_BYTES, too_many},
         body::aside,
-        pages,
+        budget::Share,
+        reading::Read,
         refused::Asked,
-        timers::list::{cursor_of, go_on, up_to},
+        timers::list::go_on,
         trace,
     },
     wire::{
@@ -30,7 +32,6 @@ use crate::{
             list::list_in,
             operation::command,
             result::{answered, path_of, result_out},
-            time::time_out,
             timer::timer_out,
         },
     },
@@ -55,13 +56,16 @@ impl Service {
         name: &str,
         operation: Operation,
         metadata: &MetadataMap,
-    ) -> Result<Kind, Problem> {
+    ) -> Result<(Kind, Share), Problem> {
         let (app, namespace) = (&self.app, namespace(name)?);
+        let bytes = v1::Operation { operation: Some(operation.clone()) }.encoded_len();
+        let mut share = app.budget().take(bytes)?;
         let mut command = command(&namespace, Some(operation), Answer::Whole, || app.make_id())?;
         app.check_operation(&command.operation)?;
         trace(&mut command, trace::parent(metadata.as_ref()).as_deref());
         let (asked, path) = (Asked::by(&command.operation), path_of(&command.operation));
-        answered(asked, app.apply_one(command).await?, path)
+        let outcome = app.apply_within(command, &mut share).await?;
+        Ok((answered(asked, outcome, path)?, share))
     }
 
     async fn timer(
@@ -71,7 +75,7 @@ impl Service {
         metadata: &MetadataMap,
     ) -> Result<Response<v1::Timer>, Status> {
         match self.alone(name, operation, metadata).await? {
-            Kind::Timer(timer) => Ok(made(&self.app, timer)),
+            (Kind::Timer(timer), share) => Ok(made_within(share, timer).await),
             _ => Err(another_kind()),
         }
     }
@@ -82,7 +86,7 @@ impl Service {
         if count > OPERATIONS_MAX {
             return Err(too_many("operations", count, OPERATIONS_MAX));
         }
-        let share = self.app.budget().take(count * OPERATION_BYTES)?;
+        let share = self.app.budget().take(count * OPERATION_BYTES + request.encoded_len())?;
         let (app, within) = (self.app.clone(), namespace.clone());
         let (places, commands) = aside(count * OPERATION_BYTES, move || {
             Ok(prepare(&app, &within, request.operations, trace_parent.as_deref()))
@@ -103,7 +107,7 @@ impl Service {
             Ok(v1::BatchResponse { results: results.map(result_out).collect() })
         })
         .await?;
-        let answer = made(&self.app, response);
+        let answer = made(&self.app, response).await;
         // Until here it stood for what is counted exactly now.
         drop(share);
         Ok(answer)
@@ -164,7 +168,7 @@ impl Timers for Service {
         let (metadata, _, request) = request.into_parts();
         let operation = Operation::Schedule(required("schedule", request.schedule)?);
         match self.alone(&request.namespace, operation, &metadata).await? {
-            Kind::Scheduled(scheduled) => Ok(made(&self.app, scheduled)),
+            (Kind::Scheduled(scheduled), share) => Ok(made_within(share, scheduled).await),
             _ => Err(another_kind()),
         }
     }
@@ -172,8 +176,10 @@ impl Timers for Service {
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::Timer>, Status> {
         let request = request.into_inner();
         let id = TimerId::new(&request.id).map_err(Problem::from)?;
-        let view = self.app.timer(namespace(&request.namespace)?, id).await?;
-        Ok(read(&self.app, timer_out(&view))?)
+        let namespace = namespace(&request.namespace)?;
+        let Read { value, mut share, rest } = self.app.read_timer(namespace, id).await?;
+        share.join(rest);
+        Ok(read_within(share, timer_out(&value))?)
     }
 
     async fn reschedule(
@@ -192,7 +198,7 @@ impl Timers for Service {
         let (metadata, _, request) = request.into_parts();
         let operation = Operation::Cancel(required("cancel", request.cancel)?);
         match self.alone(&request.namespace, operation, &metadata).await? {
-            Kind::Cancelled(cancelled) => Ok(made(&self.app, cancelled)),
+            (Kind::Cancelled(cancelled), share) => Ok(made_within(share, cancelled).await),
             _ => Err(another_kind()),
         }
     }
@@ -212,14 +218,9 @@ impl Timers for Service {
         let mut request = list_in(name, request).map_err(Problem::from)?;
         let filter = go_on(&mut request, cursor.as_deref()).map_err(Problem::from)?;
         let is_searched = request.is_searched();
-        let page = pages::page(self.app.store(), request).await.map_err(Problem::from)?;
-        let response = v1::ListResponse {
-            timers: page.timers.iter().map(timer_out).collect(),
-            cursor: cursor_of(&page, filter),
-            examined: is_searched.then_some(page.examined),
-            up_to: up_to(&page).filter(|_| is_searched).map(time_out),
-        };
-        Ok(read(&self.app, response)?)
+        let read = self.app.read_page(request).await?;
+        let bytes = read.share.bytes();
+        Ok(aside(bytes, move || page(read, filter, is_searched)).await?)
     }
 
     async fn batch(

@@ -1,11 +1,15 @@
 //! Writes answers as JSON.
 
+use std::sync::Arc;
+
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
+use duly_store::TimerView;
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
 
-use super::Problem;
+use super::{Problem, body::aside, budget::Share, text::Text};
+use crate::wire::{TimerOut, timer::Mark};
 
 /// What every handler answers.
 pub(super) type Answer = Result<Response, Problem>;
@@ -18,6 +22,42 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Answer {
 /// A JSON answer with status 200.
 pub(super) fn ok(value: &impl Serialize) -> Answer {
     json(StatusCode::OK, value)
+}
+
+/// A JSON answer whose memory is that of `share`, and more as far as there is room.
+pub(super) fn within(share: Share, status: StatusCode, value: &impl Serialize) -> Answer {
+    let mut text = Text::new(share);
+    text.value(value)?;
+    Ok(text.answer(status))
+}
+
+/// A JSON answer that shows a timer after a change, which cannot be refused any more. `share` is that of the
+/// timer and of the text; where it is too little for the text it goes past the budget.
+pub(super) async fn changed(
+    mut share: Share,
+    status: StatusCode,
+    view: &Arc<TimerView>,
+    mark: Mark,
+) -> Answer {
+    let bytes = usize::try_from(view.memory_bytes()).unwrap_or(usize::MAX);
+    let own = share.split(bytes);
+    let write = |share| {
+        let view = Arc::clone(view);
+        aside(bytes, move || {
+            let mut text = Text::new(share);
+            let written = text.value(&TimerOut::new(&view, mark));
+            Ok((written, text))
+        })
+    };
+    let (mut written, mut text) = write(share).await?;
+    if written.is_err() {
+        share = text.into_share();
+        share.grow_anyway_to(Text::bytes_of(&TimerOut::new(view, mark))).await;
+        (written, text) = write(share).await?;
+    }
+    written?;
+    drop(own);
+    Ok(text.answer(status))
 }
 
 /// An answer whose JSON text is at hand.

@@ -95,15 +95,18 @@ pub(super) async fn answer(
     let reader = (app.clone(), namespace.clone());
     let prepare =
         move |text: &[u8]| prepare(&reader.0, &reader.1, items, text, trace_parent.as_deref());
-    let Prepared { places, commands, share } = body.read(prepare).await?;
+    let (Prepared { places, commands, share }, held) = body.read_held(prepare).await?;
     let count = places.len();
     let outcomes =
         if commands.is_empty() { Vec::new() } else { app.apply_many(&namespace, commands).await? };
+    // The commands are carried out, and nothing holds a payload of theirs any more.
+    drop(held);
     let written =
         move || super::answer::to_bytes(&BatchOut { results: results_of(places, &outcomes) });
     let text = body::aside(count * OPERATION_BYTES, written).await?;
     let bytes = text.len();
-    Ok(budget::count_made(super::answer::with_body(StatusCode::OK, text.into()), share, bytes))
+    Ok(budget::count_made(super::answer::with_body(StatusCode::OK, text.into()), share, bytes)
+        .await)
 }
 
 /// A batch that was read.

@@ -52,6 +52,24 @@ impl JsonBody {
         self.read(|text| Ok(json::parse_body(text)?)).await
     }
 
+    /// Makes something of the text that holds a part of it still, as the payload of a timer. Returns it with
+    /// the share that stands for it: both are to be kept until nothing holds it any more.
+    pub(super) async fn read_held<T: Send + 'static>(
+        mut self,
+        read: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<(T, Share), Problem> {
+        let bytes = self.text.len();
+        self.share.grow_to(bytes.saturating_mul(copies(&self.text)))?;
+        aside(bytes, move || {
+            let made = read(&self.text)?;
+            let Self { text, mut share } = self;
+            drop(text);
+            share.shrink_to(bytes);
+            Ok((made, share))
+        })
+        .await
+    }
+
     /// Makes something of the text, on another thread where that may take long: nobody else's
     /// request waits for it (P9). The text and its share are given back at the end.
     pub(super) async fn read<T: Send + 'static>(
@@ -66,6 +84,12 @@ impl JsonBody {
         })
         .await
     }
+}
+
+/// Returns how many times the memory of a JSON text is taken while its payloads are read: itself, and what
+/// is made of it. A text with escapes is put together once more before.
+pub(super) fn copies(text: &[u8]) -> usize {
+    if text.contains(&b'\\') { 3 } else { 2 }
 }
 
 /// Does work on so many bytes: here, or on another thread where it would hold up others.

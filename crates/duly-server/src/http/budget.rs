@@ -2,10 +2,11 @@
 //! being written, over all connections (P10).
 //!
 //! Who takes a [`Share`] of it gives it back by dropping it. The last quarter is kept for small
-//! bodies, so that a few large ones, sent slowly, leave room for everybody else's calls. An answer
-//! to a change that was made cannot be refused any more and is counted whether there is room or
-//! not; then new requests are refused until it has gone out. Probes and metrics have a second, small
-//! budget.
+//! bodies and the last sixteenth for tiny ones, so that a few large ones, sent slowly, and lists that
+//! their callers do not read leave room for all other calls. A call that reads takes its share before
+//! it reads ([`super::reading`]). An answer to a change that was made cannot be refused any more: where
+//! there is no room for it, it waits until it is the only one that goes past the budget. Probes and
+//! metrics have a second, small budget.
 
 use std::{
     pin::Pin,
@@ -20,11 +21,15 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use duly_core::{Code, Millis, error_code::Retry};
 use hyper::body::{Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Problem;
 
 /// Bodies up to this size may use the whole budget.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 * 1024;
+
+/// Bodies up to this size may use what larger ones leave, all of the budget.
+pub(crate) const TINY_BYTES_MAX: usize = 4 * 1024;
 
 /// The budget; cheap to clone.
 #[derive(Debug, Clone)]
@@ -34,6 +39,8 @@ pub(crate) struct Budget(Arc<Inner>);
 struct Inner {
     used: AtomicUsize,
     bytes_max: usize,
+    /// Held by the one answer that may go past the budget.
+    overdraft: Arc<Semaphore>,
 }
 
 /// Bytes that are taken from the budget until this is dropped.
@@ -41,17 +48,20 @@ struct Inner {
 pub(crate) struct Share {
     budget: Budget,
     bytes: usize,
+    /// Held while it goes past the budget.
+    overdraft: Option<OwnedSemaphorePermit>,
 }
 
 impl Budget {
     /// A budget of so many bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self(Arc::new(Inner { used: AtomicUsize::new(0), bytes_max }))
+        let overdraft = Arc::new(Semaphore::new(1));
+        Self(Arc::new(Inner { used: AtomicUsize::new(0), bytes_max, overdraft }))
     }
 
     /// A share of no bytes yet.
     pub(crate) fn share(&self) -> Share {
-        Share { budget: self.clone(), bytes: 0 }
+        Share { budget: self.clone(), bytes: 0, overdraft: None }
     }
 
     /// A share of so many bytes, if there is room.
@@ -64,7 +74,9 @@ impl Budget {
     /// A share for something that is there already and cannot be refused.
     pub(crate) fn take_anyway(&self, bytes: usize) -> Share {
         self.0.used.fetch_add(bytes, Ordering::Relaxed);
-        Share { budget: self.clone(), bytes }
+        let mut share = self.share();
+        share.bytes = bytes;
+        share
     }
 
     /// The largest body that fits when nothing else is there.
@@ -75,7 +87,13 @@ impl Budget {
     /// How much may be used once a share of this size is in it.
     fn room_for(&self, bytes: usize) -> usize {
         let all = self.0.bytes_max;
-        if bytes <= SMALL_BYTES_MAX { all } else { all - all / 4 }
+        if bytes <= TINY_BYTES_MAX {
+            all
+        } else if bytes <= SMALL_BYTES_MAX {
+            all - all / 16
+        } else {
+            all - all / 4
+        }
     }
 }
 
@@ -94,6 +112,55 @@ impl Share {
         Ok(())
     }
 
+    /// Its bytes.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Makes it as large as there is room for: `bytes`, a quarter of them, and so on down to `least`.
+    /// Returns its bytes.
+    pub(crate) fn grow_up_to(&mut self, bytes: usize, least: usize) -> Result<usize, Problem> {
+        let mut wanted = bytes;
+        loop {
+            match self.grow_to(wanted) {
+                Ok(()) => return Ok(self.bytes),
+                Err(problem) if wanted <= least => return Err(problem),
+                Err(_) => wanted = (wanted / 4).max(least),
+            }
+        }
+    }
+
+    /// Makes it at least this large, for the answer to a change that was made: past the budget if it has
+    /// to be, once no other answer is.
+    pub(crate) async fn grow_anyway_to(&mut self, bytes: usize) {
+        if self.grow_to(bytes).is_ok() {
+            return;
+        }
+        if self.overdraft.is_none() {
+            let permit = Arc::clone(&self.budget.0.overdraft).acquire_owned().await;
+            self.overdraft = Some(permit.expect("it is never closed"));
+        }
+        if self.grow_to(bytes).is_err() {
+            let more = bytes.saturating_sub(self.bytes);
+            self.budget.0.used.fetch_add(more, Ordering::Relaxed);
+            self.bytes += more;
+        }
+    }
+
+    /// Adds the bytes of another share of the same budget.
+    pub(crate) fn join(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Takes so many bytes of it, as a share of their own.
+    pub(crate) fn split(&mut self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        let mut part = self.budget.share();
+        part.bytes = bytes;
+        part
+    }
+
     /// Gives back what is more than this.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
@@ -109,7 +176,7 @@ impl Drop for Share {
 }
 
 /// The problem of a memory that is full of other bodies.
-fn no_room() -> Problem {
+pub(crate) fn no_room() -> Problem {
     Problem::new(
         Code::ResourceExhausted,
         "too many bytes of requests and answers at once: send smaller or fewer requests at a time, \
@@ -142,23 +209,16 @@ pub(crate) fn count(response: Response, share: Share) -> Response {
     response
 }
 
-/// Counts an answer to a change that was made against the share that was set aside for it, and
-/// beyond that share if it has to be: it cannot be refused any more.
-pub(crate) fn count_made(response: Response, mut share: Share, bytes: usize) -> Response {
-    if share.grow_to(bytes).is_err() {
-        share = share.budget.take_anyway(bytes);
-    }
+/// Counts an answer to a change that was made against the share that was reserved for it, and beyond
+/// that share if it has to be: it cannot be refused any more.
+pub(crate) async fn count_made(response: Response, mut share: Share, bytes: usize) -> Response {
+    share.grow_anyway_to(bytes).await;
     count(response, share)
 }
 
 /// Bytes that count against `share` as long as anybody holds a part of them.
 pub(crate) fn held(bytes: impl Into<Bytes>, share: Share) -> Bytes {
     Bytes::from_owner(Held { bytes: bytes.into(), _share: Arc::new(share) })
-}
-
-/// Bytes that count against a share of several as long as anybody holds a part of them.
-pub(crate) fn held_by(bytes: Bytes, share: &Arc<Share>) -> Bytes {
-    Bytes::from_owner(Held { bytes, _share: Arc::clone(share) })
 }
 
 /// Bytes with what they are counted against.
@@ -216,12 +276,46 @@ mod tests {
         let refused = budget.take(SMALL_BYTES_MAX + 1).unwrap_err();
         assert_eq!(refused.code(), Code::ResourceExhausted);
         assert_eq!(refused.into_body().retry_after_ms, Some(1_000));
-        let small: Vec<_> = (0..16).map(|_| budget.take(SMALL_BYTES_MAX).unwrap()).collect();
+        let small: Vec<_> = (0..12).map(|_| budget.take(SMALL_BYTES_MAX).unwrap()).collect();
+        assert!(budget.take(TINY_BYTES_MAX + 1).is_err(), "a sixteenth is kept for tiny ones");
+        let tiny: Vec<_> = (0..64).map(|_| budget.take(TINY_BYTES_MAX).unwrap()).collect();
         assert_eq!(used(&budget), 4 * MIB);
         assert!(budget.take(1).is_err());
         drop(large);
         assert!(budget.take(1).is_ok());
-        drop(small);
+        drop((small, tiny));
+        assert_eq!(used(&budget), 0);
+    }
+
+    #[tokio::test]
+    async fn p10_one_answer_at_a_time_goes_past_the_budget() {
+        let budget = Budget::new(4 * MIB);
+        let full = budget.take_anyway(4 * MIB);
+        let mut first = budget.share();
+        first.grow_anyway_to(MIB).await;
+        assert_eq!(used(&budget), 5 * MIB);
+        let mut second = budget.share();
+        {
+            let mut waits = std::pin::pin!(second.grow_anyway_to(MIB));
+            assert!(futures::poll!(waits.as_mut()).is_pending());
+            drop((first, full));
+            waits.await;
+        }
+        assert_eq!(used(&budget), MIB);
+        drop(second);
+        assert_eq!(used(&budget), 0);
+    }
+
+    #[test]
+    fn p10_a_share_takes_less_where_less_is_left() {
+        let budget = Budget::new(4 * MIB);
+        let others = budget.take_anyway(2 * MIB);
+        let mut share = budget.share();
+        assert_eq!(share.grow_up_to(4 * MIB, 1_000).unwrap(), MIB);
+        let half = share.split(MIB / 2);
+        drop(share);
+        assert_eq!(used(&budget), 2 * MIB + MIB / 2);
+        drop((half, others));
         assert_eq!(used(&budget), 0);
     }
 

@@ -14,8 +14,8 @@ use duly_store::{
 use tokio::time::Instant;
 
 use super::{
-    App, Problem, answer, body::JsonBody, cursor::Cursor, edge::ChangesNothing, pages,
-    path::InNamespace, problem::Refusals, refused::Asked,
+    App, Problem, answer, body::JsonBody, cursor::Cursor, edge::ChangesNothing, path::InNamespace,
+    problem::Refusals, reading::Read, refused::Asked,
 };
 use crate::wire::{
     BulkCancelIn, BulkCancelledOut, TimeOut,
@@ -74,11 +74,12 @@ impl App {
         for _ in 0..PAGES_MAX {
             let room = limit - usize::try_from(out.cancelled).unwrap_or(limit);
             request.limit = room.min(PAGE_MAX);
-            let page = pages::page(self.store(), request.clone()).await;
-            let page = page.map_err(|error| match mode {
-                Mode::DryRun => error.into(),
-                Mode::Cancel => Problem::from(error).after_doing(out.cancelled, "cancelled"),
-            })?;
+            let read = self.read_page(request.clone()).await;
+            let Read { value: page, share: _share, rest: _rest } =
+                read.map_err(|problem| match mode {
+                    Mode::DryRun => problem,
+                    Mode::Cancel => problem.after_doing(out.cancelled, "cancelled"),
+                })?;
             out.examined = out.examined.map(|examined| examined + page.examined);
             let (free, taken): (Vec<_>, Vec<_>) =
                 page.timers.iter().partition(|view| view.attempt_under_way.is_none());

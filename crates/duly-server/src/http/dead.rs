@@ -10,8 +10,8 @@ use duly_store::{
 use futures::future::join_all;
 
 use super::{
-    App, Problem, answer, body::JsonBody, cursor::Cursor, pages, path::InNamespace,
-    problem::Refusals, refused::Asked,
+    App, Problem, answer, body::JsonBody, cursor::Cursor, path::InNamespace, problem::Refusals,
+    reading::Read, refused::Asked,
 };
 use crate::wire::{
     PurgeIn, PurgedOut, RedriveIn, RedrivenOut, json,
@@ -169,7 +169,8 @@ async fn all(
     }
     let mut done = Done::default();
     for _ in 0..LETTERS_MAX / PAGE_MAX {
-        let page = pages::page(app.store(), request.clone()).await?;
+        let Read { value: page, share: _share, rest: _rest } =
+            app.read_page(request.clone()).await?;
         let letters = page.timers.iter().filter_map(|view| match &view.body {
             Body::Whole(timer) => Some(Letter::Delivery(timer.delivery_id(namespace.as_str()))),
             Body::Stub(_) => None,

@@ -77,7 +77,7 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
             problem.into_response()
         }
     };
-    let mut response = counted(&app, response, made);
+    let mut response = counted(&app, response, made).await;
     cors.write_to(&mut response);
     unread.settle(&mut response).await;
     app.routes().record(route, response.status(), started.elapsed());
@@ -151,7 +151,7 @@ impl ChangesNothing {
 }
 
 /// Counts the bytes of an answer until they are written. A stream counts its own.
-fn counted(app: &App, response: Response, made: Made) -> Response {
+async fn counted(app: &App, response: Response, made: Made) -> Response {
     let Some(bytes) = response.body().size_hint().exact().and_then(|n| usize::try_from(n).ok())
     else {
         return response;
@@ -161,7 +161,11 @@ fn counted(app: &App, response: Response, made: Made) -> Response {
     }
     let share = match made {
         Made::Reading => app.budget().take(bytes),
-        Made::Change => Ok(app.budget().take_anyway(bytes)),
+        Made::Change => {
+            let mut share = app.budget().share();
+            share.grow_anyway_to(bytes).await;
+            Ok(share)
+        }
         Made::Probe | Made::Health => app.probes().take(bytes),
     };
     match share {

@@ -3,12 +3,20 @@
 use axum::{extract::State, response::Response};
 use duly_core::{Invalid, State as TimerState};
 use duly_store::query::{ListRequest, ListState, PAGE_MAX};
-use http::Uri;
+use http::{StatusCode, Uri};
 
 use super::{
-    App, Problem, answer, cursor::Cursor, pages, path::InNamespace, problem::Refusals, query::Query,
+    App, Problem,
+    body::aside,
+    cursor::Cursor,
+    path::InNamespace,
+    problem::Refusals,
+    query::Query,
+    reading::Read,
+    text::Text,
+    timers::list::{cut, end_page},
 };
-use crate::wire::{ExportOut, TransportOut};
+use crate::wire::{ExportOut, TransportOut, transport::give::ExportedNamespaceOut};
 
 /// Timers in transport form, in (due time, id) order.
 ///
@@ -56,10 +64,23 @@ pub(crate) async fn export_timers(
             None => return Err(Problem::no_namespace(name.as_str())),
         },
     };
-    let page = pages::page(app.store(), request).await?;
-    answer::ok(&ExportOut {
-        namespace: namespace.as_ref().map(Into::into),
-        timers: page.timers.iter().filter_map(TransportOut::new).collect(),
-        cursor: page.next.map(|position| Cursor::new(position, filter).to_string()),
-    })
+    let Read { value: mut page, share, rest } = app.read_page(request).await?;
+    let text = aside(share.bytes(), move || {
+        let mut text = Text::new(rest);
+        text.raw("{")?;
+        if let Some(namespace) = &namespace {
+            text.raw(r#""namespace":"#)?;
+            text.value(&ExportedNamespaceOut::from(namespace))?;
+            text.raw(",")?;
+        }
+        text.raw(r#""timers":["#)?;
+        // Stubs have no transport form; the states that are exported have none.
+        let shown = text.items(page.timers.iter().filter_map(TransportOut::new))?;
+        cut(&mut page, shown);
+        end_page(&mut text, &page, filter)?;
+        text.raw("}")?;
+        drop((page, share));
+        Ok(text)
+    });
+    Ok(text.await?.answer(StatusCode::OK))
 }

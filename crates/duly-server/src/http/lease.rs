@@ -1,6 +1,7 @@
 //! `POST /v1/namespaces/{namespace}/lease`: hand firings to a consumer.
 
 use std::{
+    collections::VecDeque,
     convert::Infallible,
     pin::Pin,
     sync::Arc,
@@ -14,15 +15,13 @@ use http::StatusCode;
 use hyper::body::{Frame, SizeHint};
 
 use super::{
-    App, Problem, answer, body::JsonBody, budget, path::InNamespace, problem::Refusals,
-    room::LeaseRoom,
+    App, Problem, answer, body::JsonBody, budget::IsCounted, path::InNamespace, problem::Refusals,
+    room::LeaseRoom, text::Text,
 };
 use crate::wire::{FiringOut, LeaseIn, LeasedOut};
 
 /// The route; its time limit leaves room for the wait.
 pub(super) const PATH: &str = "/v1/namespaces/{namespace}/lease";
-/// Bytes of an answer that are handed to the connection at once.
-const FRAME_BYTES_MAX: usize = 64 * 1024;
 
 /// Lease due firings of the pull lane.
 ///
@@ -43,7 +42,7 @@ pub(crate) async fn lease(
 ) -> Result<Response, Problem> {
     let call = body.parse::<LeaseIn>().await?.check()?;
     let room = Arc::new(LeaseRoom::new(app.budget()));
-    let leased = app
+    let mut leased = app
         .node()
         .lease(LeaseRequest {
             namespace,
@@ -54,19 +53,25 @@ pub(crate) async fn lease(
             room: Some(Arc::<LeaseRoom>::clone(&room)),
         })
         .await?;
-    let text = answer::to_bytes(&LeasedOut {
+    // Refused here, the claims go back uncounted as `leased` is dropped.
+    let mut share = room.for_firings(app.budget(), &leased.firings)?;
+    let own = share.split(share.bytes() / 2);
+    let mut text = Text::new(share);
+    text.value(&LeasedOut {
         firings: leased.firings.iter().map(FiringOut::from).collect(),
         paused: leased.paused.then_some(true),
     })?;
-    // Refused here, the claims go back uncounted as `leased` is dropped.
-    let share = room.for_answer(app.budget(), text.len())?;
-    let body = LeasedBody { rest: text, leased: Some(leased) };
-    Ok(budget::count(answer::with_body(StatusCode::OK, Body::new(body)), share))
+    leased.firings = Vec::new();
+    drop(own);
+    let body = LeasedBody { parts: text.into_parts(), leased: Some(leased) };
+    let mut response = answer::with_body(StatusCode::OK, Body::new(body));
+    response.extensions_mut().insert(IsCounted);
+    Ok(response)
 }
 
 /// The answer, which gives the claims back unless it is handed over to its end.
 struct LeasedBody {
-    rest: Bytes,
+    parts: VecDeque<Bytes>,
     leased: Option<Leased>,
 }
 
@@ -79,11 +84,10 @@ impl hyper::body::Body for LeasedBody {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
-        if this.rest.is_empty() {
+        let Some(part) = this.parts.pop_front() else {
             return Poll::Ready(None);
-        }
-        let part = this.rest.split_to(this.rest.len().min(FRAME_BYTES_MAX));
-        if this.rest.is_empty()
+        };
+        if this.parts.is_empty()
             && let Some(leased) = this.leased.take()
         {
             leased.delivered();
@@ -92,11 +96,11 @@ impl hyper::body::Body for LeasedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
+        self.parts.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest.len() as u64)
+        SizeHint::with_exact(self.parts.iter().map(|part| part.len() as u64).sum())
     }
 }
 

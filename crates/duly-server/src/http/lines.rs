@@ -237,7 +237,15 @@ impl Lines {
 
     /// Carries out a step; the lines of its answer.
     async fn carry_out(&mut self, step: Vec<(u64, Line)>) -> Vec<u8> {
-        let bytes = step.iter().map(|(_, line)| line.len()).sum();
+        let bytes: usize = step.iter().map(|(_, line)| line.len()).sum();
+        // What is made of the lines; they themselves are counted as they were read.
+        let made = match self.app.budget().take(2 * bytes) {
+            Ok(made) => made,
+            Err(problem) => {
+                self.progress = Progress::Stopped(problem);
+                return Vec::new();
+            }
+        };
         let items = self.items;
         let reader = (self.app.clone(), self.namespace.clone(), self.trace_parent.clone());
         let prepared = aside(bytes, move || {
@@ -280,6 +288,7 @@ impl Lines {
                 }
             }
         };
+        drop(made);
         let mut text = Vec::new();
         let mut outcomes = outcomes.iter();
         for (line, place) in places {

@@ -12,8 +12,8 @@ use duly_store::{
 };
 
 use super::{
-    App, Problem, answer, body::JsonBody, cursor::Cursor, pages, path::InNamespace,
-    problem::Refusals, refused::Asked,
+    App, Problem, answer, body::JsonBody, cursor::Cursor, path::InNamespace, problem::Refusals,
+    reading::Read, refused::Asked,
 };
 use crate::wire::{GivenUpOut, OverdueIn, letters::LETTERS_MAX};
 
@@ -58,7 +58,8 @@ impl App {
         }
         let mut given_up = 0;
         for _ in 0..LETTERS_MAX / PAGE_MAX {
-            let page = pages::page(self.store(), request.clone()).await?;
+            let Read { value: page, share: _share, rest: _rest } =
+                self.read_page(request.clone()).await?;
             let waiting = page.timers.iter().filter(|view| view.attempt_under_way.is_none());
             let commands = waiting.map(|view| Command {
                 namespace: namespace.clone(),

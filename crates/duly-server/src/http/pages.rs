@@ -3,22 +3,10 @@
 //! Every shard answers a page from the same place on; they are merged up to the place that the
 //! slowest shard has reached, so that the next page never has to go back.
 
-use duly_core::shard::ShardId;
-use duly_store::{
-    Error, Page, Store,
-    query::{ListRequest, Position},
-};
-use futures::future::try_join_all;
+use duly_store::{Page, query::Position};
 
-/// A page of the list over all shards.
-pub(crate) async fn page(store: &dyn Store, request: ListRequest) -> Result<Page, Error> {
-    let limit = request.limit;
-    let shards = 0..store.shards().max(1);
-    let calls = shards.map(|shard| store.list(ShardId(shard), request.clone()));
-    Ok(merge(try_join_all(calls).await?, limit))
-}
-
-fn merge(mut pages: Vec<Page>, limit: usize) -> Page {
+/// Merges a page of each shard to one of at most `limit` timers.
+pub(crate) fn merge(mut pages: Vec<Page>, limit: usize) -> Page {
     if let [_] = pages[..] {
         return pages.swap_remove(0);
     }

@@ -6,6 +6,7 @@
 //! small one.
 
 use duly_node::Room;
+use duly_store::Firing;
 use parking_lot::Mutex;
 
 use super::{
@@ -23,6 +24,22 @@ impl LeaseRoom {
         Self(Mutex::new(budget.share()))
     }
 
+    /// What was reserved, for firings and as much for their text; a lease that is still under way finds
+    /// none of it.
+    ///
+    /// # Errors
+    /// One firing comes whatever its size: one that is larger may find no room. Its claim has to go back.
+    pub(crate) fn for_firings(
+        &self,
+        budget: &Budget,
+        firings: &[Firing],
+    ) -> Result<Share, Problem> {
+        let bytes = firings.iter().map(firing_bytes).sum::<usize>();
+        let mut share = std::mem::replace(&mut *self.0.lock(), budget.share());
+        share.grow_to(2 * bytes)?;
+        Ok(share)
+    }
+
     /// What was set aside, as a share of the size of the answer; a lease that is still under way
     /// finds none of it.
     ///
@@ -37,17 +54,19 @@ impl LeaseRoom {
     }
 }
 
+/// Returns the bytes of memory of a firing, about.
+fn firing_bytes(firing: &Firing) -> usize {
+    let headers = firing.headers.iter().map(|(name, value)| name.len() + value.len() + 48);
+    let payload = firing.payload.as_ref().map_or(0, |payload| payload.bytes.len());
+    size_of::<Firing>() + payload + headers.sum::<usize>()
+}
+
 impl Room for LeaseRoom {
     fn set_aside(&self, bytes_max: u64) -> Option<u64> {
+        // Half of it for the firings, half for their text.
+        let bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX).saturating_mul(2);
         let mut share = self.0.lock();
-        let mut bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        while share.grow_to(bytes).is_err() {
-            if bytes <= SMALL_BYTES_MAX {
-                return None;
-            }
-            bytes = (bytes / 4).max(SMALL_BYTES_MAX);
-        }
-        Some(bytes as u64)
+        share.grow_up_to(bytes, bytes.min(SMALL_BYTES_MAX)).ok().map(|bytes| bytes as u64 / 2)
     }
 
     fn let_go(&self) {
@@ -68,10 +87,10 @@ mod tests {
         assert_eq!(room.set_aside(MIB), Some(MIB));
         room.let_go();
         let others = budget.take_anyway(2 * 1024 * 1024 + 500_000);
-        assert_eq!(room.set_aside(MIB), Some(MIB / 4));
+        assert_eq!(room.set_aside(MIB), Some(MIB / 4), "and as much for the text");
         let more = budget.take_anyway(1024 * 1024);
         room.let_go();
-        assert_eq!(room.set_aside(MIB), Some(SMALL_BYTES_MAX as u64), "of the last quarter");
+        assert_eq!(room.set_aside(MIB), Some(SMALL_BYTES_MAX as u64 / 2), "of the last quarter");
         room.let_go();
         let rest = budget.take_anyway(500_000);
         assert_eq!(room.set_aside(MIB), None);

@@ -48,7 +48,7 @@ pub(crate) async fn settle(
     });
     let text = answer::to_bytes(&SettledOut { results: results.collect() })?;
     let bytes = text.len();
-    Ok(budget::count_made(answer::with_body(StatusCode::OK, text.into()), share, bytes))
+    Ok(budget::count_made(answer::with_body(StatusCode::OK, text.into()), share, bytes).await)
 }
 
 /// Settlements of one shard, and their places among the results.

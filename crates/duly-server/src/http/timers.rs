@@ -10,14 +10,16 @@ pub(crate) mod schedule;
 use axum::response::Response;
 use duly_store::Outcome;
 
-use super::{Problem, answer, refused::Asked};
-use crate::wire::{TimerOut, timer::Mark};
+use http::StatusCode;
+
+use super::{Problem, answer, budget::Share, refused::Asked};
+use crate::wire::timer::Mark;
 
 /// The answer of a call that changes a timer.
-fn changed(outcome: Outcome, asked: Asked) -> Result<Response, Problem> {
+async fn changed(outcome: Outcome, asked: Asked, share: Share) -> Result<Response, Problem> {
     match outcome {
         Outcome::Changed(view) | Outcome::Unchanged(view) => {
-            answer::ok(&TimerOut::new(&view, Mark::None))
+            answer::changed(share, StatusCode::OK, &view, Mark::None).await
         }
         Outcome::Refused(refusal) => Err(Problem::refused(refusal, asked, "")),
         Outcome::Failed(error) => Err(error.into()),

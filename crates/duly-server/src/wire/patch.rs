@@ -32,12 +32,12 @@ pub struct PatchIn<'a> {
     pub(super) payload: Field<&'a RawValue>,
     /// A new payload: text. `null` takes the payload away.
     #[schema(value_type = Option<String>)]
-    #[serde(default)]
-    pub(super) payload_text: Field<String>,
+    #[serde(borrow, default)]
+    pub(super) payload_text: Field<payload::TextIn<'a>>,
     /// A new payload: bytes in base64. `null` takes the payload away.
     #[schema(value_type = Option<String>)]
-    #[serde(default)]
-    pub(super) payload_base64: Field<String>,
+    #[serde(borrow, default)]
+    pub(super) payload_base64: Field<payload::TextIn<'a>>,
     /// A new payload: as it is, where the caller has no need to write it as text.
     #[serde(skip)]
     #[schema(ignore)]
@@ -146,8 +146,8 @@ fn settable<T>(field: Field<T>, name: &str) -> Result<Option<T>, Invalid> {
 /// The three forms are one field: a value in one sets it, `null` in any resets it.
 fn payload_change(
     json: Field<&RawValue>,
-    text: Field<String>,
-    base64: Field<String>,
+    text: Field<payload::TextIn<'_>>,
+    base64: Field<payload::TextIn<'_>>,
 ) -> Result<duly_core::schedule::Change<duly_core::Payload>, Invalid> {
     use duly_core::schedule::Change;
     let null =

@@ -6,14 +6,44 @@
 //! A JSON payload is nested at most [`DEPTH_MAX`] deep: it stands inside the answers of lists and
 //! leases, and one that its readers' parsers refuse would take the innocent ones beside it along.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use std::{borrow::Cow, fmt};
+
+use base64::{Engine, display::Base64Display, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use duly_core::{Invalid, Payload, payload::Form};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
 /// How deep arrays and objects of a JSON payload may be nested. Common parsers take 64 to 128 in all.
 pub const DEPTH_MAX: usize = 64;
+
+/// Text of a body, which is not copied where nothing in it is escaped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextIn<'a>(pub Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for TextIn<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = TextIn<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<TextIn<'de>, E> {
+                Ok(TextIn(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<TextIn<'de>, E> {
+                Ok(TextIn(Cow::Owned(text.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_str(Visitor)
+    }
+}
 
 /// The three forms, as far as a body has them.
 #[derive(Debug, Default)]
@@ -21,9 +51,9 @@ pub struct Forms<'a> {
     /// `payload`.
     pub json: Option<&'a RawValue>,
     /// `payload_text`.
-    pub text: Option<String>,
+    pub text: Option<TextIn<'a>>,
     /// `payload_base64`.
-    pub base64: Option<String>,
+    pub base64: Option<TextIn<'a>>,
     /// None of them: the payload itself.
     pub given: Option<Payload>,
 }
@@ -55,16 +85,16 @@ impl Forms<'_> {
             return Ok(payload(Form::Json, Bytes::copy_from_slice(json.get().as_bytes())));
         }
         if let Some(text) = self.text {
-            return Ok(payload(Form::Text, Bytes::from(text)));
+            return Ok(payload(Form::Text, Bytes::from(text.0.into_owned())));
         }
         let Some(encoded) = self.base64 else {
             return Ok(None);
         };
-        match STANDARD.decode(&encoded) {
+        match STANDARD.decode(encoded.0.as_bytes()) {
             Ok(bytes) => Ok(payload(Form::Binary, Bytes::from(bytes))),
             Err(_) => Err(Invalid::new(
                 "payload_base64",
-                encoded,
+                encoded.0,
                 "base64 with the standard alphabet (A-Z a-z 0-9 + /) and padding",
             )),
         }
@@ -173,7 +203,7 @@ pub struct Base64Out<'a>(&'a [u8]);
 
 impl Serialize for Base64Out<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&STANDARD.encode(self.0))
+        serializer.collect_str(&Base64Display::new(self.0, &STANDARD))
     }
 }
 

@@ -34,9 +34,13 @@ pub struct ScheduleIn<'a> {
     #[schema(value_type = Option<serde_json::Value>)]
     pub(super) payload: Option<&'a RawValue>,
     /// Payload: text.
-    pub(super) payload_text: Option<String>,
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<String>)]
+    pub(super) payload_text: Option<payload::TextIn<'a>>,
     /// Payload: bytes in standard, padded base64.
-    pub(super) payload_base64: Option<String>,
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<String>)]
+    pub(super) payload_base64: Option<payload::TextIn<'a>>,
     /// Payload: as it is, where the caller has no need to write it as text.
     #[serde(skip)]
     #[schema(ignore)]

@@ -89,22 +89,22 @@ impl Engine {
     }
 
     fn try_apply(&mut self, key: Option<Key>, command: Command) -> Result<Outcome, Stop> {
-        let name = command.namespace;
+        let Command { namespace: name, operation, answer } = command;
         let Some(key) = key else {
             return Err(Stop::Refused(Refusal::UnknownNamespace(name)));
         };
         let number = key.namespace();
-        match command.operation {
+        match operation {
             Operation::Schedule { schedule, if_exists } => {
-                self.schedule(key, &name, *schedule, if_exists)
+                self.schedule(key, &name, *schedule, if_exists, answer)
             }
             Operation::Import { timer } => self.import(key, &name, timer),
             Operation::Reschedule { id, patch, if_revision } => {
-                self.reschedule(key, &name, &id, *patch, if_revision)
+                self.reschedule(key, &name, &id, *patch, if_revision, answer)
             }
             Operation::Cancel { id, if_revision } => self.cancel(key, &name, id, if_revision),
             Operation::CancelSeen { id, seen } => self.cancel_seen(key, &name, &id, seen),
-            Operation::Fire { id } => self.fire(key, &name, &id),
+            Operation::Fire { id } => self.fire(key, &name, &id, answer),
             Operation::GiveUp { id, if_due_by } => self.give_up_overdue(key, &name, &id, if_due_by),
             Operation::Redrive { letter, delay } => self.redrive(number, &name, &letter, delay),
             Operation::Purge { letter } => self.purge(number, &name, &letter),

@@ -7,7 +7,7 @@ use duly_core::{
     lifecycle::{self, Decision, Event},
     schedule::Patch,
 };
-use duly_store::{Outcome, Refusal, TimerView, query::Body};
+use duly_store::{Answer, Outcome, Refusal, TimerView, query::Body};
 
 use crate::{
     format::record::{Cause, Record},
@@ -24,6 +24,7 @@ impl Engine {
         id: &TimerId,
         patch: Patch,
         if_revision: Option<u32>,
+        answer: Answer,
     ) -> Result<Outcome, Stop> {
         let view = self.find(key, name, id)?;
         check_revision(id, &view, if_revision)?;
@@ -33,6 +34,9 @@ impl Engine {
                 return Err(Stop::Refused(self.refuse_state(id, &view, code)));
             }
             decision => unreachable!("a reschedule is never answered by {decision:?}"),
+        }
+        if patch.payload.is_keep() {
+            answer.check(&view).map_err(Stop::Unread)?;
         }
         let mut timer = whole(view);
         let field = patch.when.as_ref().map_or("due_at", schedule::when_field);
@@ -55,14 +59,16 @@ impl Engine {
         key: Key,
         name: &NamespaceName,
         id: &TimerId,
+        answer: Answer,
     ) -> Result<Outcome, Stop> {
         let view = self.find(key, name, id)?;
-        match lifecycle::decide(Some(view.state), Event::Fire) {
-            Decision::Already => return Ok(Outcome::Unchanged(Arc::new(view))),
-            Decision::Refuse(code) => {
-                return Err(Stop::Refused(self.refuse_state(id, &view, code)));
-            }
-            _ => {}
+        let decision = lifecycle::decide(Some(view.state), Event::Fire);
+        if let Decision::Refuse(code) = decision {
+            return Err(Stop::Refused(self.refuse_state(id, &view, code)));
+        }
+        answer.check(&view).map_err(Stop::Unread)?;
+        if decision == Decision::Already {
+            return Ok(Outcome::Unchanged(Arc::new(view)));
         }
         let mut timer = whole(view);
         let now = if timer.next_attempt_at.is_some() { self.now.steady() } else { self.now.wall() };

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use duly_core::{Incarnation, Invalid, State, TimerId, Timestamp};
 use duly_store::{
     Error, ListRequest, Page, Result, TimerView,
-    query::{ListState, PAGE_BYTES, PAGE_MAX, Position},
+    query::{ListState, PAGE_MAX, Position},
 };
 
 use crate::{
@@ -165,12 +165,17 @@ impl Listing {
             ListState::Only(State::Finished | State::Cancelled) => Source::Stubs,
             ListState::Pending | ListState::Only(_) => Source::Live,
         };
+        let bytes_max = request.bytes_max;
         Ok(Self {
-            smallest: Smallest::of(request.limit),
+            smallest: Smallest::of(request.limit, request.bytes_max),
             request,
             number,
             source,
-            stage: Stage::Walk(Walk { cursor: Some(Cursor::START), ..Walk::default() }),
+            stage: Stage::Walk(Walk {
+                cursor: Some(Cursor::START),
+                candidates: Candidates::within(bytes_max),
+                ..Walk::default()
+            }),
             damaged: Vec::new(),
             unread: None,
             frontier_ms: None,
@@ -402,7 +407,7 @@ impl Listing {
             // What was examined may be behind it.
             self.examined = None;
         }
-        let smallest = std::mem::replace(&mut self.smallest, Smallest::of(self.request.limit));
+        let smallest = std::mem::replace(&mut self.smallest, Smallest::of(0, 0));
         let (left, more) = smallest.into_page(self.frontier_ms);
         let page = Page { examined: self.looked_at, ..Page::default() };
         Stage::Fill(Filling { left, more, page, bytes: 0, last: None })
@@ -418,14 +423,14 @@ impl Listing {
         if let Some(unread) = self.unread.take_if(|_| filling.left.is_empty() && filling.is_new()) {
             return Some(Err(unread.into_error(&self.request.namespace)));
         }
-        while filling.bytes < PAGE_BYTES
-            && let Some((position, mut listed)) = filling.left.pop_front()
-        {
+        while let Some((position, mut listed)) = filling.left.pop_front() {
             // A timer that has another place in the order by now comes there, or came before.
             let entry = index.get(listed.key);
             let kept = listed.view_of(entry.as_ref());
             let view = match (kept, entry) {
                 (None, Some(entry)) => {
+                    // What is kept behind it would come on top of the page's memory.
+                    filling.left.iter_mut().for_each(|(_, behind)| behind.forget());
                     self.spent.read(&entry);
                     self.read(engine, &entry)
                 }
@@ -445,7 +450,15 @@ impl Listing {
                 Position::of(view) == position && self.request.state.admits(view.state)
             };
             if let Some(view) = view.filter(still_here) {
-                filling.bytes += view.payload_bytes();
+                let bytes = view.memory_bytes();
+                if filling.bytes + bytes > self.request.bytes_max {
+                    if filling.page.timers.is_empty() {
+                        return Some(Err(Error::TooLarge { bytes }));
+                    }
+                    filling.page.next = filling.last.take();
+                    return Some(Ok(std::mem::take(&mut filling.page)));
+                }
+                filling.bytes += bytes;
                 filling.page.timers.push(view);
             }
             filling.last = Some(position);

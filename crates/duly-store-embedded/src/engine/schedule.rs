@@ -8,7 +8,7 @@ use duly_core::{
     request_hash::RequestHash,
     schedule::IfExists,
 };
-use duly_store::{Limit, Outcome, Refusal, TimerView, query::Body};
+use duly_store::{Answer, Limit, Outcome, Refusal, TimerView, query::Body};
 
 use crate::{
     format::record::{Cause, Record},
@@ -24,6 +24,7 @@ impl Engine {
         name: &NamespaceName,
         schedule: Schedule,
         if_exists: IfExists,
+        answer: Answer,
     ) -> Result<Outcome, Stop> {
         let number = key.namespace();
         let known = self.look_up(key);
@@ -61,7 +62,10 @@ impl Engine {
                 self.write_keyed(key, &record)?;
                 Ok(Outcome::Replaced(self.view_of(name, record)))
             }
-            (Decision::Existing, Some(view)) => Ok(Outcome::Existing(Arc::new(view))),
+            (Decision::Existing, Some(view)) => {
+                answer.check(&view).map_err(Stop::Unread)?;
+                Ok(Outcome::Existing(Arc::new(view)))
+            }
             (Decision::Refuse(code), Some(view)) => {
                 Err(Stop::Refused(self.refuse_state(&schedule.id, &view, code)))
             }

@@ -32,6 +32,14 @@ pub(super) fn not_now(error: &disk::Error) -> Error {
     }
 }
 
+/// Refuses a record that is larger than its view may be for certain, before it is read: a large one that
+/// has no room anyway must not hold up others.
+fn check_estimate(location: Location, bytes_max: u64) -> Result<(), Error> {
+    let bytes = location.bytes_estimate();
+    // A class of sizes ends at twice its beginning, and the estimate lies in its middle.
+    if bytes / 3 * 2 > bytes_max { Err(Error::TooLarge { bytes }) } else { Ok(()) }
+}
+
 impl Engine {
     pub(super) fn look_up(&self, key: Key) -> Known {
         let Some(namespace) = self.namespaces.get(key.namespace()) else {
@@ -90,11 +98,15 @@ impl Engine {
         &mut self,
         name: &NamespaceName,
         id: &TimerId,
+        bytes_max: u64,
     ) -> Result<Option<TimerView>, Error> {
         let Some(number) = self.namespaces.number_of(name) else {
             return Ok(None);
         };
         let known = self.look_up(self.key(number, id.as_str()));
+        if let Known::Live(_, entry) = known {
+            check_estimate(entry.location(), bytes_max)?;
+        }
         let viewed = self.view(name, known).map_err(|error| {
             if let ReadError::Disk(error) = &error {
                 return not_now(error);
@@ -105,7 +117,8 @@ impl Engine {
             }
             Error::Damaged(error.to_string())
         });
-        Ok(viewed?.filter(|view| view.id() == id))
+        let view = viewed?.filter(|view| view.id() == id);
+        view.map(|view| view.check_memory(bytes_max).map(|()| view)).transpose()
     }
 
     pub(super) fn view(

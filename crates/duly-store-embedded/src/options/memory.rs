@@ -1,8 +1,8 @@
-//! How much memory the index may take where nobody says: a share of the machine's, or of what the
-//! control groups of this process allow, whichever is less.
+//! How much memory this process may take: that of the machine, or what its control groups allow,
+//! whichever is less. Defaults are shares of it.
 
-/// 60 %.
-pub(super) fn share() -> u64 {
+/// Returns the bytes of memory that this process may take.
+pub fn limit() -> u64 {
     #[cfg(target_os = "linux")]
     let total = {
         let info = rustix::system::sysinfo();
@@ -11,7 +11,7 @@ pub(super) fn share() -> u64 {
     #[cfg(not(target_os = "linux"))]
     let total = 8_u64 << 30;
     let read = |file: &str| std::fs::read_to_string(file).ok();
-    total.min(cgroup_max(&read)) / 10 * 6
+    total.min(cgroup_max(&read))
 }
 
 /// What the control groups allow (v2 and v1): that of the process and all above it, each of which

@@ -132,6 +132,7 @@ fn p3_nothing_expires_by_a_clock_that_is_held() {
         duly_core::shard::ShardId(0),
         duly_core::NamespaceName::new("shop").expect("a name"),
         duly_core::TimerId::new("brief").expect("an id"),
+        u64::MAX,
     ));
     let view = view.expect("it is read").expect("it is there");
     assert_eq!(view.state, State::Due);

@@ -56,7 +56,8 @@ impl Snapshot {
             for view in pages(store, namespace, state) {
                 *listed.entry(view.state).or_default() += 1;
                 if view.state != State::Dead {
-                    let alone = wait(store.get(SHARD, namespace.name.clone(), view.id().clone()));
+                    let alone =
+                        wait(store.get(SHARD, namespace.name.clone(), view.id().clone(), u64::MAX));
                     assert_eq!(alone, Ok(Some(view.clone())), "a look and a list agree");
                 }
                 let place = Position::of(&view);

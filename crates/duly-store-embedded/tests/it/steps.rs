@@ -169,7 +169,7 @@ pub(crate) fn settle(
 }
 
 pub(crate) fn get(store: &dyn Store, namespace: &str, id: &str) -> Option<TimerView> {
-    wait(store.get(SHARD, name(namespace), timer_id(id))).expect("a timer can be read")
+    wait(store.get(SHARD, name(namespace), timer_id(id), u64::MAX)).expect("a timer can be read")
 }
 
 pub(crate) fn name(text: &str) -> NamespaceName {

@@ -177,7 +177,7 @@ fn p1_a_read_that_fails_leaves_nothing_out_of_a_list_and_answers_no_look_with_da
             }
             stage.disk.heal();
             stage.disk.fail(reads_fail(place, 0, after));
-            let look = wait(stage.store().get(SHARD, name("shop"), timer_id("t3")));
+            let look = wait(stage.store().get(SHARD, name("shop"), timer_id("t3"), u64::MAX));
             let is_fine = matches!(&look, Ok(Some(_)) | Err(Error::Unavailable { .. }));
             assert!(is_fine, "{what}: {look:?}");
             stage.disk.heal();
@@ -422,7 +422,7 @@ fn p6_one_failed_read_of_a_tombstone_does_not_forget_it() {
     // What is read wrong each time is damaged.
     let always = stage();
     always.disk.fail(garbled(u64::MAX));
-    let look = wait(always.store().get(SHARD, name("shop"), timer_id("ended")));
+    let look = wait(always.store().get(SHARD, name("shop"), timer_id("ended"), u64::MAX));
     assert!(matches!(look, Err(Error::Damaged(_))), "{look:?}");
     always.disk.heal();
     assert!(!is_there(&always), "it was given up");

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use duly_core::{Incarnation, Millis, shard::ShardId};
-use duly_store::{Command, Error, Limit, Operation, Outcome, Refusal, Result, command::Letter};
+use duly_store::{
+    Answer, Command, Error, Limit, Operation, Outcome, Refusal, Result, command::Letter,
+};
 
 use crate::{
     case::{self, Control, Step},
@@ -67,10 +69,14 @@ impl Deployment {
                 before(self.write(shard, &case, &draft, Script::Change).await)?;
                 continue;
             }
-            let (mut draft, outcome) = match case.decide(operation, incarnation) {
-                Ok(Step::Answer(outcome)) => return Ok(outcome),
-                Ok(Step::Write(draft, outcome)) => (draft, outcome),
+            let step = match case.decide(operation, incarnation) {
+                Ok(step) => step,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
+            };
+            case.check_answer(command, &step)?;
+            let (mut draft, outcome) = match step {
+                Step::Answer(outcome) => return Ok(outcome),
+                Step::Write(draft, outcome) => (draft, outcome),
             };
             let pace =
                 if held.is_some() { Pace::Held } else { self.pace(shard, &case.control.name) };
@@ -145,7 +151,11 @@ fn wanted(command: &Command) -> Wanted<'_> {
         id: case::id_of(operation),
         letter: None,
         firing: None,
-        payloads: command.answer == duly_store::Answer::Whole,
+        payload_bytes_max: match command.answer {
+            Answer::Whole => u64::MAX,
+            Answer::Within(bytes_max) => bytes_max,
+            Answer::Brief => 0,
+        },
     };
     match operation {
         Operation::Import { timer } => {

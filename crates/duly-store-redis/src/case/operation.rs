@@ -8,7 +8,7 @@ use duly_core::{
     request_hash::RequestHash,
     schedule::{Change, IfExists, Patch},
 };
-use duly_store::{Operation, Outcome, Refusal, TimerView, query::Body};
+use duly_store::{Answer, Command, Error, Operation, Outcome, Refusal, TimerView, query::Body};
 
 use super::{Case, Draft, Live, state_refusal};
 use crate::{rate::Pace, record::Record};
@@ -36,6 +36,20 @@ pub(crate) const fn lane_number(destination: Option<&Destination>) -> u8 {
 }
 
 impl Case {
+    /// Refuses a step whose answer would show more of what was read than the command allows.
+    pub(crate) fn check_answer(&self, command: &Command, step: &Step) -> Result<(), Error> {
+        let (Step::Answer(outcome) | Step::Write(_, outcome)) = step;
+        match (command.answer, &command.operation, outcome) {
+            (_, Operation::Reschedule { patch, .. }, _) if !patch.payload.is_keep() => Ok(()),
+            (
+                Answer::Within(bytes_max),
+                _,
+                Outcome::Existing(view) | Outcome::Changed(view) | Outcome::Unchanged(view),
+            ) => self.check_memory(view, bytes_max),
+            _ => Ok(()),
+        }
+    }
+
     /// What an operation on this id does. The case has been brought up to the clock.
     pub(crate) fn decide(
         &self,

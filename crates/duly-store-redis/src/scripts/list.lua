@@ -5,6 +5,7 @@
 --       3 pending, scheduled, due, busy (under a lease or to be retried), dead, F or C
 --       4 due at or after, or ''  5 due before, or ''  6 due time of the last row seen, or ''
 --       7 its key  8 most rows  9 number:version of the settings that are known
+--       10 bytes of records after which there are no more rows
 -- reply OWED now | NONE now | INDEX now what (index.lua is to be called before) | OK now number version settings '1' at the end else '0', rows;
 --       row: due at, key, record or stub, lease
 if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
@@ -82,7 +83,7 @@ for _, set in ipairs(sets) do
   end
 end
 
-local rows, done = {}, '0'
+local rows, done, bytes = {}, '0', 0
 while true do
   local best, best_at
   for _, source in ipairs(sources) do
@@ -98,7 +99,7 @@ while true do
     done = '1'
     break
   end
-  if #rows >= most then break end
+  if #rows >= most or bytes >= tonumber(ARGV[10]) then break end
   local key = best.rows[best.i]
   best.i = best.i + 2
   local record, hold
@@ -108,6 +109,7 @@ while true do
     record = call('HGET', K .. 'r:' .. num, key)
     if kind == 'pending' or kind == 'busy' then hold = call('HGET', K .. 'x:' .. num, key) end
   end
+  bytes = bytes + #(record or '')
   rows[#rows + 1] = { digits(best_at), key, record or '', hold or '' }
 end
 local settings = ''

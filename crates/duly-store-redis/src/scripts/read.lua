@@ -2,7 +2,7 @@
 --
 -- KEYS  seq
 -- ARGV  1 namespace, or '#' and its number  2 id, or ''  3 delivery id of the dead letter that is meant, or ''
---       4 '1' when payloads are wanted  5 number:version of the settings that are known already
+--       4 most bytes of a payload that lies apart and is wanted; 0: none is  5 number:version of the settings that are known already
 --       6 key of a firing whose dead letter is wanted too, or ''
 -- reply now, then nothing when there is no such namespace, else: name, number, version, settings
 --       (or ''), paused, resumes at, created at, updated at, dead letters, record, payload, lease, stub,
@@ -37,10 +37,11 @@ else
   if entry ~= '' then fk = id .. string.sub(entry, #id + 1 + 17) end
 end
 local function payload_of(key, record)
-  if ARGV[4] == '1' and record ~= '' and math.floor(string.byte(record, 2) / 2) % 2 == 1 then
-    return call('HGET', P, key) or ''
-  end
-  return ''
+  local most = tonumber(ARGV[4])
+  if most == 0 or record == '' or math.floor(string.byte(record, 2) / 2) % 2 == 0 then return '' end
+  -- Eight bytes in front are its version.
+  if call('HSTRLEN', P, key) > most + 8 then return '' end
+  return call('HGET', P, key) or ''
 end
 local record, hold, stub = '', '', ''
 if id ~= '' then

@@ -38,7 +38,7 @@ async fn scripts_that_a_server_has_forgotten_are_sent_again() {
         forget();
         put(&store, Settings::default()).await;
         forget();
-        let view = store.get(shard(&store, &id(&text)), name(), id(&text)).await;
+        let view = store.get(shard(&store, &id(&text)), name(), id(&text), u64::MAX).await;
         assert_eq!(view.expect("a look").map(|view| view.state), Some(State::Finished));
     }
 }
@@ -101,7 +101,7 @@ async fn p1_replicas_that_are_asked_for_and_missing_leave_it_in_doubt() {
     let careful = open_whose_replica_is_lost(&server, &wanted).await;
     let outcome = schedule(&careful, "a", Millis::from_secs(60)).await;
     assert!(matches!(outcome, Outcome::Failed(Error::InDoubt { .. })), "{outcome:?}");
-    let view = careful.get(shard(&careful, &id("a")), name(), id("a")).await;
+    let view = careful.get(shard(&careful, &id("a")), name(), id("a"), u64::MAX).await;
     assert!(view.expect("a look").is_some(), "it was done, and nobody has confirmed it");
 
     let replica = Server::start(&["--replicaof", "127.0.0.1", &server.port().to_string()]);

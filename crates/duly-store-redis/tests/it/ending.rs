@@ -162,7 +162,7 @@ async fn p4_an_end_that_its_home_has_decided_reaches_whoever_waits_at_a_gate() {
     for i in 0..40 {
         let text = format!("t{i}");
         assert!(matches!(schedule(&store, &text, LATER).await, Outcome::Created(_)));
-        let view = store.get(shard(&store, &id(&text)), name(), id(&text)).await;
+        let view = store.get(shard(&store, &id(&text)), name(), id(&text), u64::MAX).await;
         assert!(view.expect("a look").is_some());
     }
     assert_eq!(store.shards(), 8);

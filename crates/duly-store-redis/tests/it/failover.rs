@@ -61,7 +61,7 @@ async fn p1_what_replicas_have_confirmed_survives_the_death_of_a_master() {
     // What an attempt had claimed before another shard failed comes again when its lease ends.
     let missing: Vec<_> = expected.difference(&found).collect();
     for text in missing {
-        let view = store.get(shard(&store, &id(text)), name(), id(text)).await;
+        let view = store.get(shard(&store, &id(text)), name(), id(text), u64::MAX).await;
         assert!(view.expect("a look").is_some(), "{text} was acknowledged, and is gone");
     }
     assert!(found.is_subset(&expected));

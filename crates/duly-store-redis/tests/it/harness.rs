@@ -273,8 +273,9 @@ impl Store for Seen {
         shard: ShardId,
         namespace: NamespaceName,
         id: TimerId,
+        bytes_max: u64,
     ) -> StoreFuture<'_, Option<TimerView>> {
-        self.store.get(shard, namespace, id)
+        self.store.get(shard, namespace, id, bytes_max)
     }
 
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {

@@ -49,7 +49,7 @@ async fn there(store: &RedisStore, count: usize) -> usize {
     let mut found = 0;
     for i in 0..count {
         let id = id(&format!("t{i}"));
-        let view = store.get(shard(store, &id), name(), id).await;
+        let view = store.get(shard(store, &id), name(), id, u64::MAX).await;
         found += usize::from(view.is_ok_and(|view| view.is_some()));
     }
     found
@@ -323,8 +323,8 @@ async fn a_shard_that_comes_back_with_older_data_is_reported() {
         // Another node hears of it too, one that runs and one that starts.
         let other = RedisStore::open(&wanted).await.expect("it opens");
         assert_eq!(
-            other.get(held, name(), id("t0")).await,
-            store.get(held, name(), id("t0")).await
+            other.get(held, name(), id("t0"), u64::MAX).await,
+            store.get(held, name(), id("t0"), u64::MAX).await
         );
         assert!(there(&store, 20).await < 20);
         let repaired = nodes(&other).repair(held).await.expect("confirmed");
@@ -332,7 +332,8 @@ async fn a_shard_that_comes_back_with_older_data_is_reported() {
         assert!((59_000..70_000).contains(&behind.ms()), "{behind:?}");
         until("the first node takes note", async || (there(&store, 20).await == 20).then_some(()))
             .await;
-        let view = store.get(shard(&store, &id("t0")), name(), id("t0")).await.expect("a look");
+        let view =
+            store.get(shard(&store, &id("t0")), name(), id("t0"), u64::MAX).await.expect("a look");
         assert_eq!(view.map(|view| view.state), Some(State::Scheduled));
     }
 }

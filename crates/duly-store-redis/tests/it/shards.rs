@@ -56,7 +56,7 @@ async fn timers_of_all_shards_fire_and_end() {
         assert_eq!(settle(&store, firing, SettleVerdict::Ack).await, Ok(SettleOutcome::Ok));
     }
     for firing in &firings {
-        let view = store.get(firing.token.shard(), name(), firing.id.clone()).await;
+        let view = store.get(firing.token.shard(), name(), firing.id.clone(), u64::MAX).await;
         assert_eq!(view.expect("a look").map(|view| view.state), Some(State::Finished));
     }
 }

@@ -2,15 +2,17 @@
 
 use duly_core::{
     Millis, State,
-    schedule::{IfExists, Tags},
+    schedule::{Change, IfExists, Patch, Tags},
 };
 
 use super::{
     Harness, Ran,
-    scene::{SHARD, Scene, cancel_op, dead, id, ms, name, schedule_op, secs, text, timer},
+    scene::{
+        SHARD, Scene, cancel_op, dead, id, ms, name, patch_op, schedule_op, secs, text, timer,
+    },
 };
 use crate::{
-    SettleVerdict,
+    Answer, Command, Error, ListRequest, Operation, Outcome, SettleVerdict, TimerView,
     query::{ListState, PAGE_BYTES, PAGE_MAX},
 };
 
@@ -174,28 +176,76 @@ pub(super) async fn p5_a_list_shows_the_present(harness: &dyn Harness) -> Ran {
     Ran::Whole
 }
 
-pub(super) async fn p10_a_page_ends_when_it_holds_enough_bytes(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_a_page_takes_no_more_memory_than_it_may(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
-    let payload_bytes = 200 << 10;
-    for i in 0..50 {
+    let payload_bytes = 100 << 10;
+    for i in 0..30 {
         let mut asked = timer(&format!("t-{i:02}"), scene.at(secs(60 + i)));
         asked.payload = Some(text("x".repeat(payload_bytes)));
         scene.create(asked).await;
     }
-    let mut request = scene.list_request(ListState::Pending);
-    request.limit = PAGE_MAX;
-    let mut seen = Vec::new();
-    for _ in 0..50 {
-        let page = scene.store().list(SHARD, request.clone()).await.expect("a page comes");
-        let bytes = page.timers.len() * payload_bytes;
-        assert!(bytes as u64 <= PAGE_BYTES + payload_bytes as u64, "{bytes}");
-        seen.extend(page.timers.iter().map(|view| view.id().to_string()));
-        request.after = page.next;
-        if request.after.is_none() {
-            break;
+    let expected: Vec<_> = (0..30).map(|i| format!("t-{i:02}")).collect();
+    for bytes_max in [PAGE_BYTES, 1 << 20, 110 << 10] {
+        let mut request = ListRequest { bytes_max, ..scene.list_request(ListState::Pending) };
+        let mut seen = Vec::new();
+        for _ in 0..60 {
+            let page = scene.store().list(SHARD, request.clone()).await.expect("a page comes");
+            let bytes: u64 = page.timers.iter().map(TimerView::memory_bytes).sum();
+            assert!(bytes <= bytes_max, "{bytes} bytes where {bytes_max} are allowed");
+            seen.extend(page.timers.iter().map(|view| view.id().to_string()));
+            request.after = page.next;
+            if request.after.is_none() {
+                break;
+            }
         }
+        assert_eq!(seen, expected, "in pages of {bytes_max} bytes");
     }
-    let expected: Vec<_> = (0..50).map(|i| format!("t-{i:02}")).collect();
-    assert_eq!(seen, expected);
+    Ran::Whole
+}
+
+pub(super) async fn p10_a_timer_that_does_not_fit_is_not_read(harness: &dyn Harness) -> Ran {
+    let scene = Scene::new(harness).await;
+    let store = scene.store();
+    let mut asked = timer("large", scene.at(secs(60)));
+    asked.payload = Some(text("x".repeat(100 << 10)));
+    scene.create_in("small", secs(50)).await;
+    let same = scene.create(asked.clone()).await;
+    assert_eq!(scene.view("large").await.memory_bytes(), same.memory_bytes());
+    let needed = same.memory_bytes();
+    let list = |bytes_max, after| {
+        let request = scene.list_request(ListState::Pending);
+        store.list(SHARD, ListRequest { bytes_max, after, ..request })
+    };
+    let page = list(needed - 1, None).await.expect("the small one fits");
+    assert_eq!((page.timers.len(), page.timers[0].id().as_str()), (1, "small"));
+    assert!(page.next.is_some(), "there is more");
+    let refused = list(needed - 1, page.next.clone()).await;
+    assert_eq!(refused, Err(Error::TooLarge { bytes: needed }));
+    let page = list(needed, page.next).await.expect("it fits");
+    assert_eq!((page.timers.len(), page.next), (1, None));
+    let get = |bytes_max| store.get(SHARD, scene.namespace.clone(), id("large"), bytes_max);
+    assert_eq!(get(needed - 1).await, Err(Error::TooLarge { bytes: needed }));
+    assert_eq!(get(needed).await.expect("it fits").as_ref(), Some(&*same));
+    let tags = Patch {
+        tags: Change::Set(Tags::new(vec!["a".into()]).expect("a tag")),
+        ..Patch::default()
+    };
+    let fire = Operation::Fire { id: id("large") };
+    for operation in [schedule_op(asked, IfExists::Fail), patch_op("large", tags), fire] {
+        let apply = |bytes_max| {
+            let (namespace, operation) = (scene.namespace.clone(), operation.clone());
+            let command = Command { namespace, operation, answer: Answer::Within(bytes_max) };
+            store.apply(SHARD, vec![command])
+        };
+        let before = scene.view("large").await;
+        let refused = apply(1_000).await.expect("it is answered").remove(0);
+        let Outcome::Failed(Error::TooLarge { bytes }) = refused else { panic!("{refused:?}") };
+        assert!(bytes >= before.memory_bytes(), "it says what is needed: {operation:?}");
+        assert_eq!(scene.view("large").await, before, "nothing has changed");
+        let done = apply(bytes).await.expect("it is answered").remove(0);
+        let (Outcome::Existing(view) | Outcome::Changed(view)) = done else { panic!("{done:?}") };
+        let payload = view.timer().and_then(|timer| timer.payload.as_ref());
+        assert!(payload.is_some(), "the answer is whole");
+    }
     Ran::Whole
 }

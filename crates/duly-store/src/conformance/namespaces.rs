@@ -175,7 +175,7 @@ pub(super) async fn p10_calls_on_unknown_namespaces_say_so(harness: &dyn Harness
     let deleted = store.delete_namespace(name("nowhere"), DeleteMode::Force).await;
     assert_eq!(deleted, Err(unknown()));
     assert_eq!(store.stats(SHARD, name("nowhere")).await, Ok(None));
-    assert_eq!(store.get(SHARD, name("nowhere"), id("a")).await, Ok(None));
+    assert_eq!(store.get(SHARD, name("nowhere"), id("a"), u64::MAX).await, Ok(None));
     assert_eq!(store.list_namespaces(None, 10).await, Ok(vec![]));
     Ran::Whole
 }

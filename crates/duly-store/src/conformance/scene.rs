@@ -275,7 +275,7 @@ impl<'a> Scene<'a> {
     }
 
     pub(super) async fn get(&self, text: &str) -> Option<TimerView> {
-        let view = self.store().get(SHARD, self.namespace.clone(), id(text)).await;
+        let view = self.store().get(SHARD, self.namespace.clone(), id(text), u64::MAX).await;
         view.expect("a timer can be read")
     }
 

@@ -220,7 +220,7 @@ pub(super) async fn t13_a_refused_item_takes_no_other_with_it(harness: &dyn Harn
     assert_eq!(code(outcomes[2].clone()), "not_found");
     assert!(matches!(outcomes[3], Outcome::Created(_)), "{:?}", outcomes[3]);
     assert_eq!(scene.stats().await.pending(), 2);
-    let get = scene.store().get(super::scene::SHARD, name("nowhere"), id("b")).await;
+    let get = scene.store().get(super::scene::SHARD, name("nowhere"), id("b"), u64::MAX).await;
     assert_eq!(get.expect("a read is answered"), None);
     Ran::Whole
 }

@@ -80,8 +80,8 @@ impl<T: StandIn> Store for T {
     fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
         StandIn::release_owner(self, shard, run)
     }
-    fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId) -> StoreFuture<'_, Option<TimerView>> {
-        self.behind().get(shard, namespace, id)
+    fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId, bytes_max: u64) -> StoreFuture<'_, Option<TimerView>> {
+        self.behind().get(shard, namespace, id, bytes_max)
     }
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
         StandIn::list(self, shard, request)

@@ -14,29 +14,30 @@ use super::{
     clock::Now,
     space::{Live, Space},
 };
-use crate::{Operation, Outcome, Refusal, TimerView, query::Body, random::SplitMix64};
+use crate::{Answer, Operation, Outcome, Refusal, TimerView, query::Body, random::SplitMix64};
 
 impl Space {
     pub(super) fn apply(
         &mut self,
         operation: Operation,
+        answer: Answer,
         random: &mut SplitMix64,
         now: Now,
     ) -> Result<Outcome, Refusal> {
         match operation {
             Operation::Schedule { schedule, if_exists } => {
-                self.schedule(*schedule, if_exists, random, now)
+                self.schedule(*schedule, if_exists, answer, random, now)
             }
             Operation::Import { timer } => self.import(*timer, now),
             Operation::Reschedule { id, patch, if_revision } => {
-                self.reschedule(&id, *patch, if_revision, now)
+                self.reschedule(&id, *patch, if_revision, answer, now)
             }
             Operation::Cancel { id, if_revision } => self.cancel(&id, if_revision, now),
             Operation::CancelSeen { id, seen } => match self.view(&id, now) {
                 Some(view) if seen.is(&view) => self.cancel(&id, None, now),
                 _ => Err(Refusal::NotFound(id.to_string())),
             },
-            Operation::Fire { id } => self.fire(&id, now),
+            Operation::Fire { id } => self.fire(&id, answer, now),
             Operation::GiveUp { id, if_due_by } => self.give_up_overdue(&id, if_due_by, now),
             Operation::Redrive { letter, delay } => self.redrive(&letter, delay, now),
             Operation::Purge { letter } => self.purge(&letter),
@@ -47,6 +48,7 @@ impl Space {
         &mut self,
         schedule: Schedule,
         if_exists: IfExists,
+        answer: Answer,
         random: &mut SplitMix64,
         now: Now,
     ) -> Result<Outcome, Refusal> {
@@ -59,7 +61,9 @@ impl Space {
         let state = old.as_ref().map(|view| view.state);
         let (timer, outcome): (Timer, fn(Arc<TimerView>) -> Outcome) =
             match (decide(state, Event::Schedule(request)), old) {
-                (Decision::Existing, Some(old)) => return Ok(Outcome::Existing(Arc::new(old))),
+                (Decision::Existing, Some(old)) => {
+                    return Ok(shown(answer, old, Outcome::Existing));
+                }
                 (Decision::Create, _) => {
                     self.admit(schedule.payload.as_ref(), Some(schedule.when), now)?;
                     self.admit_one_more()?;
@@ -89,13 +93,19 @@ impl Space {
         id: &TimerId,
         patch: Patch,
         if_revision: Option<u32>,
+        answer: Answer,
         now: Now,
     ) -> Result<Outcome, Refusal> {
         let old = self.view(id, now);
         check_revision(old.as_ref(), if_revision)?;
-        match decide(old.as_ref().map(|view| view.state), Event::Reschedule) {
-            Decision::Change => {}
-            decision => return Err(refusal(decision, old.as_ref(), id)),
+        match (decide(old.as_ref().map(|view| view.state), Event::Reschedule), &old) {
+            (Decision::Change, Some(old)) if patch.payload.is_keep() => {
+                if let Err(error) = answer.check(old) {
+                    return Ok(Outcome::Failed(error));
+                }
+            }
+            (Decision::Change, _) => {}
+            (decision, old) => return Err(refusal(decision, old.as_ref(), id)),
         }
         let payload = match &patch.payload {
             Change::Set(payload) => Some(payload),
@@ -136,13 +146,19 @@ impl Space {
         })
     }
 
-    fn fire(&mut self, id: &TimerId, now: Now) -> Result<Outcome, Refusal> {
+    fn fire(&mut self, id: &TimerId, answer: Answer, now: Now) -> Result<Outcome, Refusal> {
         let old = self.view(id, now);
         // A retry's time is written in the steady clock, a due time in the wall clock.
-        let at = match (decide(old.as_ref().map(|view| view.state), Event::Fire), old) {
+        let decision = decide(old.as_ref().map(|view| view.state), Event::Fire);
+        if let (Decision::Change | Decision::Move(_), Some(old)) = (decision, &old)
+            && let Err(error) = answer.check(old)
+        {
+            return Ok(Outcome::Failed(error));
+        }
+        let at = match (decision, old) {
             (Decision::Change, _) => now.wall,
             (Decision::Move(State::Retrying), _) => now.steady,
-            (Decision::Already, Some(old)) => return Ok(Outcome::Unchanged(Arc::new(old))),
+            (Decision::Already, Some(old)) => return Ok(shown(answer, old, Outcome::Unchanged)),
             (decision, old) => return Err(refusal(decision, old.as_ref(), id)),
         };
         if let Some(live) = self.live.get_mut(id) {
@@ -213,6 +229,14 @@ impl Space {
 
     pub(super) fn arc_view(&self, id: &TimerId, now: Now) -> Arc<TimerView> {
         Arc::new(self.view_live(&self.live[id], now))
+    }
+}
+
+/// The outcome that changes nothing and shows a timer, if its answer may.
+fn shown(answer: Answer, view: TimerView, outcome: fn(Arc<TimerView>) -> Outcome) -> Outcome {
+    match answer.check(&view) {
+        Ok(()) => outcome(Arc::new(view)),
+        Err(error) => Outcome::Failed(error),
     }
 }
 

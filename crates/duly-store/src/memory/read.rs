@@ -7,7 +7,7 @@ use duly_core::{Invalid, State as TimerState, Timer, destination::LaneKey};
 use super::{clock::Now, space::Space, state::State};
 use crate::{
     Error, Forecast, ForecastRequest, Health, ListRequest, Page, Result, Stats, TimerView,
-    query::{LaneStats, ListState, PAGE_BYTES, PAGE_MAX, Position},
+    query::{LaneStats, ListState, PAGE_MAX, Position},
 };
 
 /// Bytes that a pending timer takes besides its id, payload and headers: an estimate.
@@ -29,12 +29,15 @@ impl Space {
         let examined = found.len() as u64;
         found.retain(|(_, view)| matches(view, request));
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        if let Some((_, first)) = found.first() {
+            first.check_memory(request.bytes_max)?;
+        }
         let mut bytes = 0;
         let by_bytes = found.iter().position(|(_, view)| {
-            bytes += view.payload_bytes();
-            bytes >= PAGE_BYTES
+            bytes += view.memory_bytes();
+            bytes > request.bytes_max
         });
-        let room = by_bytes.map_or(request.limit, |last| request.limit.min(last + 1));
+        let room = by_bytes.map_or(request.limit, |count| request.limit.min(count));
         let cut = found.len() > room;
         found.truncate(room);
         let next = found.last().filter(|_| cut).map(|(position, _)| position.clone());

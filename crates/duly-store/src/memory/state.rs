@@ -55,7 +55,7 @@ impl State {
         let Some(space) = self.spaces.get_mut(&command.namespace) else {
             return Outcome::Refused(Refusal::UnknownNamespace(command.namespace));
         };
-        let outcome = space.apply(command.operation, &mut self.random, now);
+        let outcome = space.apply(command.operation, command.answer, &mut self.random, now);
         if outcome.is_ok() {
             space.idle_since = None;
         }

@@ -8,6 +8,7 @@ mod config;
 mod dead;
 mod generated;
 mod harness;
+mod memory;
 mod moving;
 mod namespaces;
 mod opening;

@@ -178,7 +178,7 @@ fn what_does_not_go_together_is_refused_where_it_was_said() {
          \"/srv/./duly/backups\"",
     );
     check_file(
-        "[server]\nbody_bytes_max = \"256MiB\"",
+        "[server]\nbody_bytes_max = \"256MiB\"\nbodies_bytes_max = \"256MiB\"",
         "server.body_bytes_max (duly.toml:2) must be at most 192MiB, three quarters of \
          server.bodies_bytes_max, which is 256MiB; got 256MiB",
     );
@@ -205,7 +205,8 @@ fn what_does_not_go_together_is_refused_where_it_was_said() {
         "[store]\ndata = \"/srv/duly\"\nbackup_dir = \"/srv/duly-backups\"",
         "[store]\ndata = \"/srv/duly/data\"\nbackup_dir = \"/srv/duly\"",
         "[server]\nbodies_bytes_max = \"1MiB\"",
-        "[server]\nbody_bytes_max = \"192MiB\"",
+        "[server]\nbody_bytes_max = \"192MiB\"\nbodies_bytes_max = \"256MiB\"",
+        "[server]\nbody_bytes_max = \"256MiB\"",
         "[webhook]\nproxy = \"http://proxy:1\"\nproxy_resolves = true",
     ] {
         let (_keep, source) = file(fine);

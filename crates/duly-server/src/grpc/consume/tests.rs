@@ -129,7 +129,7 @@ async fn what_was_sent_counts_as_an_attempt_with_an_unknown_outcome() {
     assert_eq!(next.firings().await[0].attempt, 2);
     assert!(began.elapsed() < SECOND, "at once");
     let (name, id) = (NamespaceName::new("a").unwrap(), TimerId::new("t0").unwrap());
-    let view = world.app.store().get(ShardId(0), name, id).await.unwrap().unwrap();
+    let view = world.app.store().get(ShardId(0), name, id, u64::MAX).await.unwrap().unwrap();
     assert!(view.maybe_delivered());
 }
 

@@ -7,16 +7,22 @@ use duly_store::{
     forecast::{BUCKET_MAX, BUCKET_MIN, BUCKETS_MAX},
 };
 use futures::future::try_join_all;
-use http::Uri;
+use http::{StatusCode, Uri};
 
 use crate::{
-    http::{App, Problem, answer, path::InNamespace, problem::Refusals, query::Query},
+    http::{
+        App, Problem, answer, budget::Share, path::InNamespace, problem::Refusals, query::Query,
+    },
     wire::{Duration, ForecastOut, Integer},
 };
 
 /// Length of a bucket, and how many, where the request does not say.
 const BUCKET_DEFAULT: Millis = Millis::from_secs(60);
 const COUNT_DEFAULT: u64 = 60;
+/// Memory of a bucket that is answered, and of its text.
+const BUCKET_BYTES: usize = 128;
+/// Memory of the rest of an answer.
+const FIXED_BYTES: usize = 2 * 1024;
 
 /// How many pending timers become claimable when.
 ///
@@ -45,19 +51,24 @@ pub(crate) async fn namespace_forecast(
         .get("bucket")
         .map(|text| text.parse().map_or_else(|_| Duration::Text(text.to_owned()), Duration::Bare));
     let request = request(namespace, bucket.as_ref(), query.integer("count")?)?;
-    answer::ok(&app.namespace_forecast(request).await?)
+    let (forecast, share) = app.namespace_forecast(request).await?;
+    answer::within(share, StatusCode::OK, &forecast)
 }
 
 impl App {
-    /// A forecast over all shards.
+    /// A forecast over all shards, and its share of the memory, with that of the text.
     pub(crate) async fn namespace_forecast(
         &self,
         request: ForecastRequest,
-    ) -> Result<ForecastOut, Problem> {
+    ) -> Result<(ForecastOut, Share), Problem> {
         let shards = 0..self.store().shards().max(1);
+        let counts = request.count * shards.len() * size_of::<u64>();
+        let share = self.budget().take(FIXED_BYTES + counts + request.count * BUCKET_BYTES)?;
         let calls = shards.map(|shard| self.store().forecast(ShardId(shard), request.clone()));
         let shards: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
-        ForecastOut::sum(&shards).ok_or_else(|| Problem::no_namespace(request.namespace.as_str()))
+        let sum = ForecastOut::sum(&shards)
+            .ok_or_else(|| Problem::no_namespace(request.namespace.as_str()))?;
+        Ok((sum, share))
     }
 }
 

@@ -3,15 +3,17 @@
 use axum::{extract::State, response::Response};
 use duly_core::NamespaceName;
 use duly_store::namespaces::Namespace;
-use http::Uri;
+use http::{StatusCode, Uri};
 
 use crate::{
-    http::{App, Problem, answer, path::InNamespace, problem::Refusals, query::Query},
+    http::{App, Problem, answer, path::InNamespace, problem::Refusals, query::Query, text::Text},
     wire::{Integer, NamespaceOut, NamespacesOut},
 };
 
 /// Most namespaces of one page.
 const LIMIT_MAX: u64 = 1_000;
+/// Namespaces that are read at once.
+const AT_ONCE: usize = 32;
 /// Namespaces of a page that does not say how many.
 const LIMIT_DEFAULT: u64 = 100;
 
@@ -44,11 +46,18 @@ pub(crate) async fn get_namespace(
 pub(crate) async fn list_namespaces(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
     let query = Query::read(&uri, &["limit", "cursor"])?;
     let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
-    let (namespaces, cursor) = app.namespaces(limit, cursor).await?;
-    answer::ok(&NamespacesOut {
-        namespaces: namespaces.iter().map(NamespaceOut::from).collect(),
-        cursor: cursor.as_deref(),
-    })
+    let mut text = Text::new(app.budget().share());
+    text.raw(r#"{"namespaces":["#)?;
+    let next = app
+        .namespaces(limit, cursor, |namespace| text.item(&NamespaceOut::from(namespace)))
+        .await?;
+    text.raw("]")?;
+    if let Some(next) = next {
+        text.raw(r#","cursor":"#)?;
+        text.value(&next)?;
+    }
+    text.raw("}")?;
+    Ok(text.answer(StatusCode::OK))
 }
 
 impl App {
@@ -60,18 +69,20 @@ impl App {
         }
     }
 
-    /// A page of namespaces, and the cursor of the next one.
+    /// Shows a page of namespaces, some at a time, until there is no room for the next one. Returns the
+    /// cursor of the next page.
     pub(crate) async fn namespaces(
         &self,
         limit: Option<Integer>,
         cursor: Option<&str>,
-    ) -> Result<(Vec<Namespace>, Option<String>), Problem> {
+        mut show: impl FnMut(&Namespace) -> Result<(), Problem>,
+    ) -> Result<Option<String>, Problem> {
         let limit = match limit {
             Some(limit) => limit.within("limit", 1, LIMIT_MAX)?,
             None => LIMIT_DEFAULT,
         };
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let after = cursor
+        let mut left = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut after = cursor
             .map(|text| {
                 NamespaceName::new(text).map_err(|mut invalid| {
                     "cursor".clone_into(&mut invalid.field);
@@ -80,11 +91,27 @@ impl App {
                 })
             })
             .transpose()?;
-        // One more than asked for tells whether there is another page.
-        let mut namespaces = self.store().list_namespaces(after, limit + 1).await?;
-        let has_more = namespaces.len() > limit;
-        namespaces.truncate(limit);
-        let last = namespaces.last().map(|namespace| namespace.name.to_string());
-        Ok((namespaces, last.filter(|_| has_more)))
+        let mut shown = None;
+        loop {
+            // One more than can be shown tells whether there is another page.
+            let count = left.min(AT_ONCE) + 1;
+            let found = self.store().list_namespaces(after.clone(), count).await?;
+            let is_last = found.len() < count;
+            for namespace in found.iter().take(count - 1) {
+                match show(namespace) {
+                    Ok(()) => shown = Some(namespace.name.clone()),
+                    Err(problem) if shown.is_none() => return Err(problem),
+                    Err(_) => return Ok(shown.map(|name| name.to_string())),
+                }
+                left -= 1;
+            }
+            if is_last {
+                return Ok(None);
+            }
+            if left == 0 {
+                return Ok(shown.map(|name| name.to_string()));
+            }
+            after.clone_from(&shown);
+        }
     }
 }

@@ -3,11 +3,15 @@
 use axum::{extract::State, response::Response};
 use duly_core::{NamespaceName, shard::ShardId};
 use futures::future::try_join_all;
+use http::StatusCode;
 
 use crate::{
-    http::{App, Problem, answer, path::InNamespace, problem::Refusals},
+    http::{App, Problem, answer, budget::Share, path::InNamespace, problem::Refusals},
     wire::StatsOut,
 };
+
+/// Memory of the counts of one shard: a namespace has some hundred lanes at most.
+const STATS_BYTES: usize = 64 * 1024;
 
 /// Counts of a namespace.
 #[utoipa::path(
@@ -21,14 +25,19 @@ pub(crate) async fn namespace_stats(
     State(app): State<App>,
     InNamespace(name): InNamespace,
 ) -> Result<Response, Problem> {
-    answer::ok(&app.namespace_stats(name).await?)
+    let (stats, share) = app.namespace_stats(name).await?;
+    answer::within(share, StatusCode::OK, &stats)
 }
 
 impl App {
-    /// Counts of a namespace, over all shards.
-    pub(crate) async fn namespace_stats(&self, name: NamespaceName) -> Result<StatsOut, Problem> {
-        let namespace = self.namespace(name.clone()).await?;
+    /// Counts of a namespace, over all shards, and their share of the memory, with as much for the text.
+    pub(crate) async fn namespace_stats(
+        &self,
+        name: NamespaceName,
+    ) -> Result<(StatsOut, Share), Problem> {
         let shards = 0..self.store().shards().max(1);
+        let mut share = self.budget().take(shards.len() * STATS_BYTES)?;
+        let namespace = self.namespace(name.clone()).await?;
         let calls = shards.map(|shard| self.store().stats(ShardId(shard), name.clone()));
         let shards: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
         if shards.is_empty() {
@@ -37,6 +46,9 @@ impl App {
         let loads = self.node().lanes(&name);
         let settings = &namespace.settings;
         let fallback = settings.fallback.as_ref().map(|_| self.node().fallback(&name));
-        Ok(StatsOut::sum(&shards, &loads, fallback, &settings.limits))
+        let stats = StatsOut::sum(&shards, &loads, fallback, &settings.limits);
+        drop(shards);
+        share.shrink_to(STATS_BYTES);
+        Ok((stats, share))
     }
 }

@@ -42,6 +42,6 @@ pub(crate) async fn cancel_timer(
         Outcome::Cancelled { attempts, maybe_delivered, already } => {
             answer::ok(&CancelledOut::new(Cancelled { attempts, maybe_delivered, already }))
         }
-        other => super::changed(other, Asked::Cancel),
+        other => super::changed(other, Asked::Cancel, app.budget().share()).await,
     }
 }

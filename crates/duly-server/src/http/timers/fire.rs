@@ -27,12 +27,12 @@ pub(crate) async fn fire_timer(
     timer: OfTimer,
     _body: NoBody,
 ) -> Result<Response, Problem> {
-    let outcome = app
-        .apply_one(Command {
-            namespace: timer.namespace,
-            operation: Operation::Fire { id: timer.id },
-            answer: Answer::Whole,
-        })
-        .await?;
-    super::changed(outcome, Asked::Fire)
+    let command = Command {
+        namespace: timer.namespace,
+        operation: Operation::Fire { id: timer.id },
+        answer: Answer::Whole,
+    };
+    let mut share = app.budget().share();
+    let outcome = app.apply_within(command, &mut share).await?;
+    super::changed(outcome, Asked::Fire, share).await
 }

@@ -6,19 +6,20 @@ use axum::{extract::State, response::Response};
 use duly_core::{Invalid, NamespaceName, State as TimerState, Timestamp};
 use duly_store::{
     Page,
-    query::{ListRequest, ListState, PAGE_MAX},
+    query::{ListRequest, ListState, PAGE_BYTES, PAGE_MAX, Position},
 };
-use http::{HeaderMap, Uri, header::ACCEPT};
+use http::{HeaderMap, StatusCode, Uri, header::ACCEPT};
 
 use crate::{
     http::{
-        App, Problem, answer,
-        body::NDJSON,
+        App, Problem,
+        body::{NDJSON, aside},
         cursor::{Cursor, Filter},
-        pages,
         path::InNamespace,
         problem::Refusals,
         query::Query,
+        reading::Read,
+        text::Text,
     },
     wire::{Integer, Time, TimeOut, TimerOut, TimersOut, timer::Mark},
 };
@@ -68,13 +69,44 @@ pub(crate) async fn list_timers(
         return stream::answer(app, request, filter).await;
     }
     let is_searched = request.is_searched();
-    let page = pages::page(app.store(), request).await?;
-    answer::ok(&TimersOut {
-        timers: page.timers.iter().map(|view| TimerOut::new(view, Mark::None)).collect(),
-        cursor: cursor_of(&page, filter),
-        examined: is_searched.then_some(page.examined),
-        up_to: up_to(&page).filter(|_| is_searched).map(TimeOut),
-    })
+    let Read { value: mut page, share, rest } = app.read_page(request).await?;
+    let text = aside(share.bytes(), move || {
+        let mut text = Text::new(rest);
+        text.raw(r#"{"timers":["#)?;
+        let shown = text.items(page.timers.iter().map(|view| TimerOut::new(view, Mark::None)))?;
+        cut(&mut page, shown);
+        end_page(&mut text, &page, filter)?;
+        if is_searched {
+            text.raw(r#","examined":"#)?;
+            text.value(&page.examined)?;
+            if let Some(up_to) = up_to(&page) {
+                text.raw(r#","up_to":"#)?;
+                text.value(&TimeOut(up_to))?;
+            }
+        }
+        text.raw("}")?;
+        drop((page, share));
+        Ok(text)
+    });
+    Ok(text.await?.answer(StatusCode::OK))
+}
+
+/// Ends a page behind the timers of it that are shown.
+pub(crate) fn cut(page: &mut Page, shown: usize) {
+    if shown < page.timers.len() {
+        page.timers.truncate(shown);
+        page.next = page.timers.last().map(Position::of);
+    }
+}
+
+/// Writes what stands behind the timers of a page: its cursor.
+pub(crate) fn end_page(text: &mut Text, page: &Page, filter: Filter) -> Result<(), Problem> {
+    text.raw("]")?;
+    if let Some(cursor) = cursor_of(page, filter) {
+        text.raw(r#","cursor":"#)?;
+        text.value(&cursor)?;
+    }
+    Ok(())
 }
 
 /// Puts the place that a cursor names into a request whose filters are complete.
@@ -136,6 +168,7 @@ fn request(namespace: NamespaceName, query: &Query) -> Result<ListRequest, Inval
         id_prefix: query.get("id_prefix").map(str::to_owned),
         tag: query.get("tag").map(str::to_owned),
         limit: page_limit(query.integer("limit")?)?,
+        bytes_max: PAGE_BYTES,
         after: None,
     })
 }

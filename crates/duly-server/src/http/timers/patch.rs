@@ -25,19 +25,18 @@ pub(crate) async fn reschedule_timer(
     timer: OfTimer,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let change =
-        body.read(|text| Ok(json::parse_body::<PatchIn>(text)?.check(IdIn::Path)?)).await?;
+    let (change, mut share) =
+        body.read_held(|text| Ok(json::parse_body::<PatchIn>(text)?.check(IdIn::Path)?)).await?;
     app.check_patch(&change.patch)?;
-    let outcome = app
-        .apply_one(Command {
-            namespace: timer.namespace,
-            answer: Answer::Whole,
-            operation: Operation::Reschedule {
-                id: timer.id,
-                patch: Box::new(change.patch),
-                if_revision: change.if_revision,
-            },
-        })
-        .await?;
-    super::changed(outcome, Asked::Reschedule)
+    let command = Command {
+        namespace: timer.namespace,
+        answer: Answer::Whole,
+        operation: Operation::Reschedule {
+            id: timer.id,
+            patch: Box::new(change.patch),
+            if_revision: change.if_revision,
+        },
+    };
+    let outcome = app.apply_within(command, &mut share).await?;
+    super::changed(outcome, Asked::Reschedule, share).await
 }

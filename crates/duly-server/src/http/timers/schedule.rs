@@ -34,27 +34,30 @@ pub(crate) async fn schedule_timer(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let reader = app.clone();
-    let (mut schedule, if_exists) = body
-        .read(move |text| {
+    let ((mut schedule, if_exists), mut share) = body
+        .read_held(move |text| {
             let checked = json::parse_body::<ScheduleIn>(text)?.check(|| reader.make_id())?;
             reader.check_schedule(&checked.0)?;
             Ok(checked)
         })
         .await?;
     schedule.trace_parent = trace::parent(&headers);
-    let outcome = app
-        .apply_one(Command {
-            namespace,
-            operation: Operation::Schedule { schedule: Box::new(schedule), if_exists },
-            answer: Answer::Whole,
-        })
-        .await?;
+    let command = Command {
+        namespace,
+        operation: Operation::Schedule { schedule: Box::new(schedule), if_exists },
+        answer: Answer::Whole,
+    };
+    let outcome = app.apply_within(command, &mut share).await?;
     match outcome {
         Outcome::Created(view) => {
-            answer::json(StatusCode::CREATED, &TimerOut::new(&view, Mark::None))
+            answer::changed(share, StatusCode::CREATED, &view, Mark::None).await
         }
-        Outcome::Existing(view) => answer::ok(&TimerOut::new(&view, Mark::Existing)),
-        Outcome::Replaced(view) => answer::ok(&TimerOut::new(&view, Mark::Replaced)),
-        other => super::changed(other, Asked::Schedule),
+        Outcome::Existing(view) => {
+            answer::changed(share, StatusCode::OK, &view, Mark::Existing).await
+        }
+        Outcome::Replaced(view) => {
+            answer::changed(share, StatusCode::OK, &view, Mark::Replaced).await
+        }
+        other => super::changed(other, Asked::Schedule, share).await,
     }
 }

@@ -2,7 +2,7 @@
 
 use duly_core::{Invalid, NamespaceName, State};
 use duly_proto::v1;
-use duly_store::query::{ListRequest, ListState};
+use duly_store::query::{ListRequest, ListState, PAGE_BYTES};
 
 use super::{known, operation::integer, time::time_in};
 use crate::http::timers::list::page_limit;
@@ -23,6 +23,7 @@ pub(crate) fn list_in(
         id_prefix: request.id_prefix,
         tag: request.tag,
         limit: page_limit(integer(request.limit))?,
+        bytes_max: PAGE_BYTES,
         after: None,
     })
 }

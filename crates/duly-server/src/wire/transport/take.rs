@@ -55,9 +55,13 @@ pub struct TransportIn<'a> {
     /// The payload, if it was given as JSON of several lines: that text.
     payload_json: Option<String>,
     /// The payload, if it was given as text.
-    payload_text: Option<String>,
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<String>)]
+    payload_text: Option<payload::TextIn<'a>>,
     /// The payload, if it was given as base64.
-    payload_base64: Option<String>,
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<String>)]
+    payload_base64: Option<payload::TextIn<'a>>,
     /// Headers that travel with it.
     #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
     headers: Option<Headers>,

@@ -7,7 +7,7 @@ async fn p10_an_answer_that_nobody_takes_is_given_up_and_its_memory_comes_back()
     let directory = tempfile::tempdir().unwrap();
     let settings = [
         ("DULY_SERVER__REQUEST_TIMEOUT", "2s"),
-        ("DULY_SERVER__BODIES_BYTES_MAX", "48MiB"),
+        ("DULY_SERVER__BODIES_BYTES_MAX", "40MiB"),
         ("DULY_STORE__SEGMENT_BYTES", "16MiB"),
     ];
     let running = serve(directory.path(), &settings).await;
@@ -32,7 +32,8 @@ async fn p10_an_answer_that_nobody_takes_is_given_up_and_its_memory_comes_back()
         statuses.push(String::from_utf8_lossy(&first[9..]).into_owned());
     }
     let refused = statuses.iter().filter(|status| *status == "429").count();
-    assert!((3..=4).contains(&refused), "{statuses:?}");
+    // While one is read and written, it takes its size twice.
+    assert!((3..=5).contains(&refused), "{statuses:?}");
     let small = call(address, "GET /v1/namespaces/a", "").await;
     assert_eq!(small.0, 200, "a quarter is kept for small ones: {}", small.1);
     let (status, problem) = call(address, "POST /v1/namespaces/a/timers", &body).await;
@@ -78,7 +79,7 @@ async fn p10_answers_behind_a_closed_window_of_http_2_are_given_up_and_their_mem
         }
         answers.push(answer);
     };
-    assert_eq!((full.as_u16(), answers.len()), (429, 6), "three quarters are theirs");
+    assert_eq!((full.as_u16(), answers.len()), (429, 5), "three quarters are theirs");
     // And one that sends lines and does not ask for their results.
     let line = "{\"cancel\":{\"id\":\"none\"}}\n";
     let mut lines = post(address, "/v1/namespaces/a/batch", line);
@@ -121,7 +122,7 @@ pub(super) async fn unread(
 }
 
 #[tokio::test]
-async fn p10_small_changes_with_large_answers_are_refused_when_these_fill_the_memory() {
+async fn p10_small_changes_with_large_answers_leave_room_for_small_ones() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[("DULY_SERVER__BODIES_BYTES_MAX", "2MiB")]).await;
     let address = running.addr();
@@ -138,9 +139,9 @@ async fn p10_small_changes_with_large_answers_are_refused_when_these_fill_the_me
             request
         };
         let (answers, refused) = unread(address, change).await;
-        // One that began with room left may go past it.
-        assert_eq!((refused, answers.len()), (429, (2 << 20) / 250_000 + 1), "{method}");
-        assert_eq!(call(address, "GET /v1/namespaces/a", "").await.0, 429);
+        // The memory of an answer is taken before the change is made.
+        assert_eq!((refused, answers.len()), (429, 5), "{method}");
+        assert_eq!(call(address, "GET /v1/namespaces/a", "").await.0, 200, "small ones have room");
         assert_eq!(call(address, "GET /readyz", "").await.0, 200, "probes are answered");
         drop(answers);
         let room = timeout(PATIENCE, async {

@@ -222,7 +222,7 @@ fn p3_what_expires_while_it_cannot_be_read_is_a_dead_letter_as_soon_as_it_can() 
         bench.disk.spoil([]);
         bench.advance(LONG);
         for n in 0..12 {
-            let view = bench.engine.get(&shop(), &id(&format!("t{n}"))).unwrap().unwrap();
+            let view = bench.engine.get(&shop(), &id(&format!("t{n}")), u64::MAX).unwrap().unwrap();
             assert_eq!(view.state, State::Dead, "paused: {is_paused}");
             let death = view.timer().and_then(|timer| timer.death).unwrap();
             assert_eq!(death.reason, DeathReason::Expired);

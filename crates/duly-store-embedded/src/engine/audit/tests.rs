@@ -115,7 +115,7 @@ impl Bench {
     }
 
     fn state(&mut self, text: &str) -> Option<State> {
-        self.engine.get(&shop(), &id(text)).unwrap().map(|view| view.state)
+        self.engine.get(&shop(), &id(text), u64::MAX).unwrap().map(|view| view.state)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The first timers of a list by what the index knows, which is their due time but not their id.
 //!
-//! The earliest [`CANDIDATES_MAX`] are kept. Where there were more, the list is complete up to the
+//! The earliest [`CANDIDATES_MAX`] are kept, fewer for a page of little memory. Where there were more, the list is complete up to the
 //! *frontier*, the due time of the first that was dropped; what is due at the same millisecond stands
 //! in the order of ids, so of these all are known or none counts.
 
@@ -11,10 +11,13 @@ use crate::index::PackedKey;
 /// Most timers that one page reads for their id and tags, but for retries, stubs and those due at the
 /// millisecond that the page begins or ends with.
 pub(in crate::engine) const CANDIDATES_MAX: usize = 4_096;
+/// As many at least.
+const CANDIDATES_MIN: usize = 256;
 
 /// The earliest so far, the last of them on top.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Candidates {
+    count_max: usize,
     earliest: BinaryHeap<(u64, PackedKey)>,
     /// The earliest due time that was dropped.
     dropped_ms: Option<u64>,
@@ -31,10 +34,24 @@ pub(super) enum Earliest {
     OneInstant(u64),
 }
 
+impl Default for Candidates {
+    fn default() -> Self {
+        Self { count_max: CANDIDATES_MAX, earliest: BinaryHeap::new(), dropped_ms: None }
+    }
+}
+
 impl Candidates {
+    /// None yet, and never more than fit into so many bytes, in which a heap that grows may have twice
+    /// the places that it needs; a page of the least memory looks at some all the same.
+    pub(super) fn within(bytes_max: u64) -> Self {
+        let place = size_of::<(u64, PackedKey)>() as u64;
+        let count = usize::try_from(bytes_max / (2 * place)).unwrap_or(usize::MAX);
+        Self { count_max: count.clamp(CANDIDATES_MIN, CANDIDATES_MAX), ..Self::default() }
+    }
+
     pub(super) fn offer(&mut self, due_ms: u64, key: PackedKey) {
         let place = (due_ms, key);
-        let dropped = if self.earliest.len() < CANDIDATES_MAX {
+        let dropped = if self.earliest.len() < self.count_max {
             self.earliest.push(place);
             None
         } else {

@@ -1,18 +1,18 @@
 //! The first timers of a list so far, in its order, with what was read of them.
 //!
 //! A page holds what was read when it was found, where nothing has changed since: reading it again
-//! would be half the work of a page. The payloads that are kept have a bound; beyond it a timer is read
-//! again when its page is filled.
+//! would be half the work of a page. The memory of what is kept has the bound of the page; beyond it a
+//! timer is read again when its page is filled.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use duly_core::Timestamp;
-use duly_store::{
-    TimerView,
-    query::{PAGE_BYTES, Position},
-};
+use duly_core::{Stub, Timestamp};
+use duly_store::{TimerView, query::Position};
 
 use crate::index::{Entry, Key};
+
+/// Memory of a view without anything in it: each takes more.
+const VIEW_BYTES_MIN: u64 = size_of::<TimerView>() as u64 + size_of::<Stub>() as u64;
 
 /// See the module.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub(super) struct Smallest {
     count_max: usize,
     listed: BTreeMap<Position, Listed>,
     kept_bytes: u64,
+    kept_bytes_max: u64,
 }
 
 /// A timer that may be on the page.
@@ -37,14 +38,26 @@ impl Listed {
         self.view.take_if(|_| entry == Some(&self.entry))
     }
 
+    /// Lets go of what was read of it.
+    pub(super) fn forget(&mut self) {
+        self.view = None;
+    }
+
     fn bytes(&self) -> u64 {
-        self.view.as_ref().map_or(0, TimerView::payload_bytes)
+        self.view.as_ref().map_or(0, TimerView::memory_bytes)
     }
 }
 
+/// Returns how many timers can be on a page of so many bytes of memory, at most; at least one.
+fn count_that_fits(bytes_max: u64) -> usize {
+    usize::try_from(bytes_max / VIEW_BYTES_MIN).unwrap_or(usize::MAX).max(1)
+}
+
 impl Smallest {
-    pub(super) const fn of(limit: usize) -> Self {
-        Self { count_max: limit + 1, listed: BTreeMap::new(), kept_bytes: 0 }
+    /// None yet of a page that takes at most so many timers and bytes of memory.
+    pub(super) fn of(limit: usize, kept_bytes_max: u64) -> Self {
+        let count_max = limit.min(count_that_fits(kept_bytes_max)) + 1;
+        Self { count_max, listed: BTreeMap::new(), kept_bytes: 0, kept_bytes_max }
     }
 
     /// Whether something due then is behind all that a page takes.
@@ -56,8 +69,8 @@ impl Smallest {
 
     pub(super) fn offer(&mut self, view: TimerView, entry: &Entry, key: Key) {
         let position = Position::of(&view);
-        let bytes = view.payload_bytes();
-        let view = (self.kept_bytes + bytes <= PAGE_BYTES).then_some(view);
+        let bytes = view.memory_bytes();
+        let view = (self.kept_bytes + bytes <= self.kept_bytes_max).then_some(view);
         let listed = Listed { key, entry: *entry, view };
         self.kept_bytes += listed.bytes();
         let before = self.listed.insert(position, listed);

@@ -36,7 +36,7 @@ fn bench(after_ms: u64) -> Bench {
 
 fn get(bench: &mut Bench, text: &str) -> Option<TimerView> {
     bench.engine.begin_step();
-    bench.engine.get(&shop(), &id(text)).unwrap()
+    bench.engine.get(&shop(), &id(text), u64::MAX).unwrap()
 }
 
 fn listed(bench: &mut Bench, state: ListState) -> Vec<String> {

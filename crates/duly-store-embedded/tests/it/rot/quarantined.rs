@@ -148,7 +148,8 @@ fn t11_a_damaged_stub_that_was_asked_for_by_its_id_is_gone_afterwards() {
     for run in runs_of_stubs(&left.disk) {
         let end = directory_at(&left.disk.read_file(&run));
         let disk = left.with(|disk| disk.zero(&run, 64..end));
-        let get = |store: &EmbeddedStore| wait(store.get(SHARD, name("shop"), timer_id("y00")));
+        let get =
+            |store: &EmbeddedStore| wait(store.get(SHARD, name("shop"), timer_id("y00"), u64::MAX));
         let store = open_busy(&disk, &left.clock, 2).expect("it opens");
         let is_damaged = matches!(get(&store), Err(duly_store::Error::Damaged(_)));
         assert_eq!(get(&store).expect("it can be asked for").is_none(), is_damaged, "{run}");

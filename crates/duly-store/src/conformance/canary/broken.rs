@@ -40,7 +40,7 @@ impl Broken {
             _ => None,
         };
         let old = match id {
-            Some(id) => self.inner.get(shard, command.namespace.clone(), id).await?,
+            Some(id) => self.inner.get(shard, command.namespace.clone(), id, u64::MAX).await?,
             None => None,
         };
         let waiting =

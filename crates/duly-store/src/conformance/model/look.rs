@@ -49,7 +49,8 @@ async fn seen(
         for state in State::ALL {
             for view in list(harness, &namespace.name, ListState::Only(state)).await? {
                 lines.push(format!("listed {}", normal::view(&view, now, known)));
-                let got = store.get(SHARD, namespace.name.clone(), view.id().clone()).await?;
+                let got =
+                    store.get(SHARD, namespace.name.clone(), view.id().clone(), u64::MAX).await?;
                 let got = got.map(|view| normal::view(&view, now, known));
                 lines.push(format!("got {got:?}"));
             }

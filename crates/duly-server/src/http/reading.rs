@@ -1,0 +1,158 @@
+//! Memory for what a call reads: taken before it is read (P10).
+//!
+//! ```text
+//!   share ──► bytes_max of the store's call ──► views ──► text, in parts, beyond the views
+//!     │            half of the share              │
+//!     └── less where there is little room         └── let go when the text is written
+//! ```
+//!
+//! A store reads no more than it is allowed to. Where that is too little even for the first timer it says
+//! how much that one takes: the share grows to it, or the call is refused.
+
+use duly_core::{NamespaceName, TimerId, shard::ShardId};
+use duly_store::{
+    Answer, Command, Error, Outcome, Page, TimerView,
+    query::{ListRequest, PAGE_BYTES},
+};
+use futures::future::join_all;
+
+use super::{
+    App, Problem,
+    budget::{Budget, SMALL_BYTES_MAX, Share, TINY_BYTES_MAX, no_room},
+    pages,
+};
+
+/// How often a timer is read again that has become larger than it said.
+const TRIES: usize = 4;
+/// Memory of a page of one shard, at least.
+const SHARD_BYTES_MIN: usize = 16 * 1024;
+
+/// What was read, with the memory that it takes.
+#[derive(Debug)]
+pub(crate) struct Read<T> {
+    /// What was read.
+    pub(crate) value: T,
+    /// Its memory.
+    pub(crate) share: Share,
+    /// What is left of what was taken, for what is made of it.
+    pub(crate) rest: Share,
+}
+
+/// Returns half of a share, in which a store may read.
+fn half(share: &Share) -> u64 {
+    (share.bytes() / 2) as u64
+}
+
+/// Makes a share large enough for a timer that takes so many bytes, and as many more.
+pub(crate) fn grow_for(share: &mut Share, bytes: u64) -> Result<(), Problem> {
+    share.grow_to(usize::try_from(bytes).unwrap_or(usize::MAX).saturating_mul(2))
+}
+
+/// Takes memory for one timer, as much as most take; of a larger one the store says how much.
+pub(crate) fn for_one(budget: &Budget) -> Result<Share, Problem> {
+    let mut share = budget.share();
+    share.grow_up_to(SMALL_BYTES_MAX, TINY_BYTES_MAX)?;
+    Ok(share)
+}
+
+impl App {
+    /// Carries out one command whose request takes `share`. The share grows by what its answer shows of a
+    /// timer that the store has read, and by as much for its text; where there is no room for it nothing
+    /// changes.
+    pub(crate) async fn apply_within(
+        &self,
+        command: Command,
+        share: &mut Share,
+    ) -> Result<Outcome, Problem> {
+        let own = share.bytes();
+        let all = share.grow_up_to(own + SMALL_BYTES_MAX, own + TINY_BYTES_MAX / 2)?;
+        let mut bytes_max = ((all - own) / 2) as u64;
+        for _ in 0..TRIES {
+            let command = Command { answer: Answer::Within(bytes_max), ..command.clone() };
+            match self.apply_one(command).await? {
+                Outcome::Failed(Error::TooLarge { bytes }) => {
+                    grow_for(share, own as u64 + bytes)?;
+                    bytes_max = bytes;
+                }
+                outcome => return Ok(outcome),
+            }
+        }
+        Err(no_room())
+    }
+
+    /// Reads one timer, its stub, or its latest dead letter.
+    pub(crate) async fn read_timer(
+        &self,
+        namespace: NamespaceName,
+        id: TimerId,
+    ) -> Result<Read<TimerView>, Problem> {
+        let shard = self.shard_of_timer(&namespace, id.as_str());
+        let mut share = for_one(self.budget())?;
+        for _ in 0..TRIES {
+            let (name, id) = (namespace.clone(), id.clone());
+            match self.store().get(shard, name, id.clone(), half(&share)).await {
+                Ok(Some(value)) => {
+                    let bytes = usize::try_from(value.memory_bytes()).unwrap_or(usize::MAX);
+                    let rest = share.split(share.bytes().saturating_sub(bytes));
+                    return Ok(Read { value, share, rest });
+                }
+                Ok(None) if self.store().get_namespace(namespace.clone()).await?.is_none() => {
+                    return Err(Problem::no_namespace(namespace.as_str()));
+                }
+                Ok(None) => return Err(Problem::no_timer(id.as_str(), namespace.as_str())),
+                Err(Error::TooLarge { bytes }) => grow_for(&mut share, bytes)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(no_room())
+    }
+
+    /// Reads a page of the list over all shards.
+    pub(crate) async fn read_page(&self, request: ListRequest) -> Result<Read<Page>, Problem> {
+        let shards = usize::from(self.store().shards().max(1));
+        let mut share = self.budget().share();
+        let least = SMALL_BYTES_MAX.max(2 * SHARD_BYTES_MIN * shards);
+        let most = usize::try_from(2 * PAGE_BYTES).unwrap_or(usize::MAX).max(least);
+        share.grow_up_to(most, least)?;
+        let bytes_max = half(&share) / shards as u64;
+        let request = ListRequest { bytes_max, ..request };
+        let of = |shard| self.store().list(shard, request.clone());
+        let shards = (0..self.store().shards().max(1)).map(ShardId);
+        let found = join_all(shards.clone().map(of)).await;
+        let mut pages = Vec::with_capacity(found.len());
+        for (shard, page) in shards.zip(found) {
+            pages.push(match page {
+                Err(Error::TooLarge { bytes }) => {
+                    self.read_first(shard, &request, bytes, &mut share).await?
+                }
+                page => page?,
+            });
+        }
+        let value = pages::merge(pages, request.limit);
+        let bytes: u64 = value.timers.iter().map(TimerView::memory_bytes).sum();
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let rest = share.split(share.bytes().saturating_sub(bytes));
+        Ok(Read { value, share, rest })
+    }
+
+    /// Reads the first timer of a shard's page, which takes more than the page may.
+    async fn read_first(
+        &self,
+        shard: ShardId,
+        request: &ListRequest,
+        bytes: u64,
+        share: &mut Share,
+    ) -> Result<Page, Problem> {
+        let others = share.bytes() as u64 / 2;
+        let mut bytes_max = bytes;
+        for _ in 0..TRIES {
+            grow_for(share, others + bytes_max)?;
+            let request = ListRequest { limit: 1, bytes_max, ..request.clone() };
+            match self.store().list(shard, request).await {
+                Err(Error::TooLarge { bytes }) => bytes_max = bytes,
+                page => return Ok(page?),
+            }
+        }
+        Err(no_room())
+    }
+}

@@ -1,0 +1,250 @@
+//! The text of an answer while it is written: in parts, each counted before it is taken (P10).
+//!
+//! No text is copied when it grows, and each part is given back when the connection has let go of it.
+//! Where there is no room for more the text ends: a page then ends with the item before.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use hyper::body::{Frame, SizeHint};
+use serde::Serialize;
+
+use super::{
+    Problem,
+    budget::{self, IsCounted, Share},
+};
+
+/// Bytes of the first part of a text.
+const PART_BYTES_MIN: usize = 1024;
+/// Bytes of a later part, at most.
+const PART_BYTES_MAX: usize = 64 * 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Text {
+    /// At least the room of all parts.
+    share: Share,
+    parts: Vec<Vec<u8>>,
+    /// Bytes of memory of all parts.
+    taken: usize,
+    breaks: Breaks,
+}
+
+/// A place in a text.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    parts: usize,
+    last_bytes: usize,
+}
+
+/// What becomes of line breaks in the text of JSON payloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Breaks {
+    Kept,
+    /// A line is written: they mean nothing between the tokens of JSON and cannot stand inside them.
+    LeftOut,
+}
+
+impl Text {
+    /// A text whose memory is that of `share`, which grows with it.
+    pub(crate) const fn new(share: Share) -> Self {
+        Self { share, parts: Vec::new(), taken: 0, breaks: Breaks::Kept }
+    }
+
+    /// Writes text that is JSON already.
+    pub(crate) fn raw(&mut self, text: &str) -> Result<(), Problem> {
+        io::Write::write_all(self, text.as_bytes()).map_err(|_| budget::no_room())
+    }
+
+    /// Writes a value as JSON.
+    pub(crate) fn value(&mut self, value: &impl Serialize) -> Result<(), Problem> {
+        serde_json::to_writer(&mut *self, value).map_err(|error| {
+            if error.is_io() {
+                return budget::no_room();
+            }
+            tracing::error!(%error, "an answer could not be written");
+            Problem::fault("the answer could not be written")
+        })
+    }
+
+    /// Writes a line, whatever stands in it.
+    pub(crate) fn line(&mut self, line: &impl Serialize) -> Result<(), Problem> {
+        let mark = self.mark();
+        self.breaks = Breaks::LeftOut;
+        let written = self.value(line);
+        self.breaks = Breaks::Kept;
+        let written = written.and_then(|()| self.raw("\n"));
+        if written.is_err() {
+            self.back_to(mark);
+        }
+        written
+    }
+
+    /// Writes items with commas between them, as many as there is room for. Returns how many: fewer
+    /// than there are only if at least one.
+    pub(crate) fn items<T: Serialize>(
+        &mut self,
+        items: impl Iterator<Item = T>,
+    ) -> Result<usize, Problem> {
+        let mut count = 0;
+        for item in items {
+            match self.item(&item) {
+                Ok(()) => count += 1,
+                Err(problem) if count == 0 => return Err(problem),
+                Err(_) => break,
+            }
+        }
+        Ok(count)
+    }
+
+    /// Writes an item of a list, behind a comma unless it is the first; nothing where there is no room
+    /// for all of it.
+    pub(crate) fn item(&mut self, item: &impl Serialize) -> Result<(), Problem> {
+        let mark = self.mark();
+        let is_first = self.parts.last().is_none_or(|part| part.ends_with(b"["));
+        let comma = if is_first { Ok(()) } else { self.raw(",") };
+        let written = comma.and_then(|()| self.value(item));
+        if written.is_err() {
+            self.back_to(mark);
+        }
+        written
+    }
+
+    /// Gives the text up and its memory back.
+    pub(crate) fn into_share(self) -> Share {
+        self.share
+    }
+
+    /// Returns the bytes of memory that the JSON of a value takes as a text.
+    pub(crate) fn bytes_of(value: &impl Serialize) -> usize {
+        let mut count = Count(0);
+        // Memory does not fail to be counted, and nothing of ours fails to be JSON.
+        serde_json::to_writer(&mut count, value).ok();
+        count.0 + PART_BYTES_MAX
+    }
+
+    /// Its parts, each with its share of the memory.
+    pub(crate) fn into_parts(mut self) -> VecDeque<Bytes> {
+        let parts = std::mem::take(&mut self.parts);
+        let held = |part: Vec<u8>| {
+            let share = self.share.split(part.capacity());
+            budget::held(part, share)
+        };
+        parts.into_iter().map(held).collect()
+    }
+
+    /// An answer with this text as its JSON.
+    pub(crate) fn answer(self, status: StatusCode) -> Response {
+        let parts = self.into_parts();
+        let left = parts.iter().map(|part| part.len() as u64).sum();
+        let mut response = Response::new(Body::new(Parts { parts, left }));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response.extensions_mut().insert(IsCounted);
+        response
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { parts: self.parts.len(), last_bytes: self.parts.last().map_or(0, Vec::len) }
+    }
+
+    fn back_to(&mut self, mark: Mark) {
+        self.parts.truncate(mark.parts);
+        if let Some(last) = self.parts.last_mut() {
+            last.truncate(mark.last_bytes);
+        }
+        self.taken = self.parts.iter().map(Vec::capacity).sum();
+    }
+
+    fn push(&mut self, mut text: &[u8]) -> io::Result<()> {
+        loop {
+            if let Some(last) = self.parts.last_mut() {
+                let room = last.capacity() - last.len();
+                let (now, later) = text.split_at(room.min(text.len()));
+                last.extend_from_slice(now);
+                text = later;
+            }
+            if text.is_empty() {
+                return Ok(());
+            }
+            let bytes = self.taken.clamp(PART_BYTES_MIN, PART_BYTES_MAX);
+            let full = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+            self.share.grow_to(self.taken + bytes).map_err(full)?;
+            let part = Vec::with_capacity(bytes);
+            self.taken += part.capacity();
+            self.parts.push(part);
+        }
+    }
+}
+
+impl io::Write for Text {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        io::Write::write_all(self, text).map(|()| text.len())
+    }
+
+    fn write_all(&mut self, text: &[u8]) -> io::Result<()> {
+        let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
+        if self.breaks == Breaks::Kept || !text.iter().any(is_break) {
+            return self.push(text);
+        }
+        text.split(is_break).try_for_each(|piece| self.push(piece))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Counts the bytes of a text.
+struct Count(usize);
+
+impl io::Write for Count {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0 += text.len();
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The body of an answer in parts.
+struct Parts {
+    parts: VecDeque<Bytes>,
+    left: u64,
+}
+
+impl hyper::body::Body for Parts {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        let part = this.parts.pop_front();
+        this.left -= part.as_ref().map_or(0, |part| part.len() as u64);
+        Poll::Ready(part.map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests;

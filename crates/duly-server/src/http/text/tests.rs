@@ -1,0 +1,40 @@
+use http_body_util::BodyExt;
+
+use super::{super::budget::Budget, *};
+
+const MIB: usize = 1024 * 1024;
+
+async fn whole(text: Text) -> String {
+    let body = text.answer(StatusCode::OK).into_body().collect().await.unwrap();
+    String::from_utf8(body.to_bytes().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn p10_a_page_ends_where_there_is_no_room_for_the_next_item() {
+    let budget = Budget::new(MIB);
+    let mut text = Text::new(budget.share());
+    text.raw("[").unwrap();
+    let item = "x".repeat(100_000);
+    let count = text.items(std::iter::repeat_n(&item, 20)).unwrap();
+    assert!((6..8).contains(&count), "{count} of the 7 that fit into three quarters");
+    text.raw("]").unwrap();
+    let text = whole(text).await;
+    assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), vec![item; count]);
+    let all = budget.take(MIB * 3 / 4);
+    assert!(all.is_ok(), "what was written is given back");
+}
+
+#[test]
+fn p10_an_item_that_has_no_room_alone_is_refused() {
+    let mut text = Text::new(Budget::new(MIB).share());
+    assert!(text.items([&"x".repeat(MIB)].into_iter()).is_err());
+}
+
+#[tokio::test]
+async fn lines_have_no_breaks_inside() {
+    let mut text = Text::new(Budget::new(MIB).share());
+    let raw: &serde_json::value::RawValue = serde_json::from_str("{\r\n \"a\": 1\n}").unwrap();
+    text.line(&raw).unwrap();
+    text.line(&"b").unwrap();
+    assert_eq!(whole(text).await, "{ \"a\": 1}\n\"b\"\n");
+}

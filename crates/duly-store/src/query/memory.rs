@@ -1,0 +1,75 @@
+//! The memory that a view takes: a call that reads timers reserves it before they are read (P10).
+//!
+//! The sum of the sizes of its allocations as they are asked for; `tests/memory.rs` compares it with
+//! the counts of an allocator.
+
+use std::mem::size_of;
+
+use duly_core::{Destination, RetryPolicy, Stub, Timer, headers::Headers, timer::Attempt};
+
+use super::{Body, TimerView};
+use crate::{Error, Result};
+
+impl TimerView {
+    /// Returns the bytes of memory that it takes, those of its payload included.
+    pub fn memory_bytes(&self) -> u64 {
+        let body = match &self.body {
+            Body::Whole(timer) => size_of::<Timer>() + of_timer(timer),
+            Body::Stub(stub) => size_of::<Stub>() + of_stub(stub),
+        };
+        (size_of::<Self>() + self.namespace.as_str().len() + body) as u64
+    }
+
+    /// Refuses a view that takes more memory than this.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] with what it takes.
+    pub fn check_memory(&self, bytes_max: u64) -> Result<()> {
+        let bytes = self.memory_bytes();
+        if bytes <= bytes_max { Ok(()) } else { Err(Error::TooLarge { bytes }) }
+    }
+}
+
+fn of_timer(timer: &Timer) -> usize {
+    let tags = timer.tags.as_slice();
+    timer.id.as_str().len()
+        + timer.payload.as_ref().map_or(0, |payload| payload.bytes.len())
+        + of_headers(&timer.headers)
+        + tags.iter().map(|tag| size_of::<String>() + tag.len()).sum::<usize>()
+        + timer.slot_key.as_ref().map_or(0, |key| key.as_str().len())
+        + timer.destination.as_ref().map_or(0, of_destination)
+        + timer.retry.as_ref().map_or(0, of_retry)
+        + timer.trace_parent.as_ref().map_or(0, String::len)
+        + of_history(&timer.history)
+}
+
+fn of_stub(stub: &Stub) -> usize {
+    let details = stub.details.as_deref();
+    stub.id.as_str().len()
+        + details.map_or(0, |details| size_of_val(details) + of_history(&details.history))
+}
+
+fn of_headers(headers: &Headers) -> usize {
+    headers
+        .iter()
+        .map(|(name, value)| size_of::<(String, String)>() + name.len() + value.len())
+        .sum()
+}
+
+fn of_destination(destination: &Destination) -> usize {
+    match destination {
+        Destination::Pull => 0,
+        Destination::Http(http) => http.url().as_str().len() + of_headers(&http.headers),
+    }
+}
+
+const fn of_retry(retry: &RetryPolicy) -> usize {
+    match retry {
+        RetryPolicy::Exponential(_) => 0,
+        RetryPolicy::Schedule(waits) => size_of_val(waits.as_slice()),
+    }
+}
+
+fn of_history(history: &[Attempt]) -> usize {
+    history.iter().map(|attempt| size_of::<Attempt>() + attempt.reason.len()).sum()
+}

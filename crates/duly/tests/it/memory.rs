@@ -1,0 +1,267 @@
+//! The memory test: a server that may take 512 MiB, and callers that want it to take more (P10).
+//!
+//! Lists, streams, leases, large payloads and callers that read nothing, over HTTP/1, HTTP/2 and gRPC. The
+//! server is never killed, and a small request of another namespace returns meanwhile. It needs Linux and a
+//! control group of its own, which only root can make; elsewhere it says that it is left out.
+//!
+//! `DULY_BIN` names another binary. With `--nocapture` it prints the largest resident memory under each
+//! attack.
+
+mod http2;
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+const MIB: usize = 1024 * 1024;
+/// Memory of the control group.
+const LIMIT_BYTES: usize = 512 * MIB;
+/// How long each attack lasts.
+const ATTACK: Duration = Duration::from_secs(3);
+/// In this time a small request returns. A build without optimization takes much longer over a large
+/// payload, and shares the machine with other tests.
+const SMALL_WITHIN: Duration =
+    Duration::from_millis(if cfg!(debug_assertions) { 5_000 } else { 100 });
+
+/// A control group that is removed at the end.
+struct Group(PathBuf);
+
+impl Group {
+    /// A group with the limit of the test; why not, where none can be made.
+    fn new() -> Result<Self, String> {
+        let name = format!("duly-memory-{}", std::process::id());
+        let limit = LIMIT_BYTES.to_string();
+        let mut why = String::new();
+        for (root, files) in [
+            ("/sys/fs/cgroup", &["memory.max"][..]),
+            ("/sys/fs/cgroup/memory", &["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]),
+        ] {
+            let group = Self(Path::new(root).join(&name));
+            if let Err(error) = fs::create_dir(&group.0) {
+                why = format!("{}: {error}", group.0.display());
+                continue;
+            }
+            match group.set(files[0], &limit) {
+                Ok(()) => {
+                    // Without accounting of swap there is no such file.
+                    files[1..].iter().for_each(|file| drop(group.set(file, &limit)));
+                    return Ok(group);
+                }
+                Err(error) => why = format!("{}: {error}", group.0.display()),
+            }
+        }
+        Err(why)
+    }
+
+    /// Writes a setting that there is: elsewhere the directory is one like any other.
+    fn set(&self, file: &str, value: &str) -> std::io::Result<()> {
+        let mut file = fs::OpenOptions::new().write(true).open(self.0.join(file))?;
+        file.write_all(value.as_bytes())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The processes in it have ended; a directory that stays does no harm.
+        fs::remove_dir(&self.0).ok();
+    }
+}
+
+/// A server in the group.
+struct Limited {
+    child: Child,
+    address: SocketAddr,
+    _directory: TempDir,
+    _group: Group,
+}
+
+impl Limited {
+    fn start(group: Group) -> Self {
+        let directory = TempDir::new().expect("a temporary directory");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        drop(listener);
+        let binary =
+            std::env::var("DULY_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_duly").into());
+        let script = format!(
+            "echo $$ > {}/cgroup.procs && exec {binary} serve --data {}/data --listen {address}",
+            group.0.display(),
+            directory.path().display(),
+        );
+        let child = Command::new("sh")
+            .args(["-c", &script])
+            .env("DULY_LOG__LEVEL", "error")
+            .env("DULY_STORE__MIN_FREE_BYTES", "0")
+            .env("DULY_STORE__MIN_FREE_PERCENT", "0")
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("sh starts");
+        let limited = Self { child, address, _directory: directory, _group: group };
+        let until = Instant::now() + Duration::from_secs(30);
+        while limited.call("GET", "/readyz", "").is_none_or(|status| status != 200) {
+            assert!(Instant::now() < until, "the server does not start");
+            std::thread::yield_now();
+        }
+        limited
+    }
+
+    fn head(&self, method: &str, path: &str, bytes: usize) -> String {
+        format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: \
+             application/json\r\ncontent-length: {bytes}\r\n\r\n",
+            self.address
+        )
+    }
+
+    /// A call, and the status of its answer; none where there is none.
+    fn call(&self, method: &str, path: &str, body: &str) -> Option<u16> {
+        let mut stream = TcpStream::connect(self.address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+        stream.write_all(self.head(method, path, body.len()).as_bytes()).ok()?;
+        stream.write_all(body.as_bytes()).ok();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).ok();
+        String::from_utf8_lossy(answer.get(9..12)?).parse().ok()
+    }
+
+    /// A request whose answer is not read.
+    fn unread(&self, method: &str, path: &str, body: &str) -> Option<TcpStream> {
+        let mut stream = TcpStream::connect(self.address).ok()?;
+        // A server that reads no more must not hold up the attack.
+        stream.set_write_timeout(Some(Duration::from_millis(300))).ok()?;
+        let text = format!("{}{body}", self.head(method, path, body.len()));
+        stream.write_all(text.as_bytes()).ok();
+        Some(stream)
+    }
+
+    fn resident_bytes(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
+        kib.unwrap_or(0) * 1024
+    }
+
+    /// Makes small requests of another namespace until the attack is over. Returns how long one took, if that
+    /// was too long.
+    fn watch(&mut self, attack: &str, until: Instant, number: &mut usize) -> Option<String> {
+        let (mut most, mut slowest) = (0, Duration::ZERO);
+        while Instant::now() < until {
+            *number += 1;
+            let body = format!(r#"{{"id":"s{number}","delay":"1h"}}"#);
+            let asked = Instant::now();
+            let status = self.call("POST", "/v1/namespaces/small/timers", &body);
+            slowest = slowest.max(asked.elapsed());
+            most = most.max(self.resident_bytes());
+            let ended = self.child.try_wait().expect("the child is ours");
+            assert!(ended.is_none(), "{attack}: the server was killed ({ended:?}) at {most} bytes");
+            assert_eq!(status, Some(201), "{attack}: a small request of another namespace");
+        }
+        eprintln!("{attack}: {} MiB resident, small requests within {slowest:?}", most / MIB);
+        (slowest > SMALL_WITHIN).then(|| format!("{attack}: {slowest:?}"))
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Makes what the attacks ask for.
+fn prepare(server: &Limited) {
+    let large = r#"{"limits":{"max_payload_bytes":16777216}}"#;
+    assert_eq!(server.call("PUT", "/v1/namespaces/large", large), Some(201));
+    let payload = "x".repeat(12 * MIB);
+    for i in 0..4 {
+        let body = format!(r#"{{"id":"t{i}","delay":"1h","payload_text":"{payload}"}}"#);
+        assert_eq!(server.call("POST", "/v1/namespaces/large/timers", &body), Some(201));
+    }
+    let payload = "x".repeat(200_000);
+    for (namespace, delay) in [("many", "1h"), ("due", "0s")] {
+        for i in 0..100 {
+            let body = format!(r#"{{"id":"t{i}","delay":"{delay}","payload_text":"{payload}"}}"#);
+            let path = format!("/v1/namespaces/{namespace}/timers");
+            assert_eq!(server.call("POST", &path, &body), Some(201));
+        }
+    }
+}
+
+#[test]
+fn p10_a_server_of_512_mib_is_never_killed() {
+    let group = match Group::new() {
+        Ok(group) => group,
+        Err(why) => {
+            eprintln!("SKIPPED: the memory test wants root and control groups of Linux ({why})");
+            return;
+        }
+    };
+    let mut server = Limited::start(group);
+    prepare(&server);
+    let (mut number, mut slow) = (0, Vec::new());
+    eprintln!("before: {} MiB resident", server.resident_bytes() / MIB);
+    let mut attack = |name: &str, begin: &dyn Fn(&Limited) -> Vec<TcpStream>| {
+        let held = begin(&server);
+        slow.extend(server.watch(name, Instant::now() + ATTACK, &mut number));
+        drop(held);
+    };
+    let list = "/v1/namespaces/many/timers?limit=1000";
+    attack("lists over HTTP/2", &|server| http2::unread(server.address, &[list], 2));
+    attack("other reads over HTTP/2", &|server| {
+        let paths = [
+            "/v1/namespaces/many/export",
+            "/v1/namespaces/many/stats",
+            "/v1/namespaces/many/forecast?count=1000",
+            "/v1/namespaces?limit=1000",
+        ];
+        http2::unread(server.address, &paths, 4)
+    });
+    attack("timers over HTTP/1", &|server| {
+        let get = |i| server.unread("GET", &format!("/v1/namespaces/large/timers/t{}", i % 4), "");
+        (0..400).filter_map(get).collect()
+    });
+    attack("streams", &|server| {
+        let head = format!(
+            "GET {list} HTTP/1.1\r\nhost: {}\r\naccept: application/x-ndjson\r\n\r\n",
+            server.address
+        );
+        let open = |_| {
+            let mut stream = TcpStream::connect(server.address).ok()?;
+            stream.write_all(head.as_bytes()).ok()?;
+            Some(stream)
+        };
+        (0..200).filter_map(open).collect()
+    });
+    attack("lists over gRPC", &|server| {
+        http2::unread_grpc(server.address, "Timers/List", "many", 2)
+    });
+    attack("leases", &|server| {
+        let lease = |_| server.unread("POST", "/v1/namespaces/due/lease", r#"{"max":1000}"#);
+        let mut held: Vec<_> = (0..200).filter_map(lease).collect();
+        held.extend(http2::unread_grpc(server.address, "Timers/Lease", "due", 2));
+        held
+    });
+    attack("large payloads", &|server| {
+        let payload = "x".repeat(16 * MIB);
+        std::thread::scope(|scope| {
+            let sent: Vec<_> = (0..24)
+                .map(|i| {
+                    let body =
+                        format!(r#"{{"id":"p{i}","delay":"1h","payload_text":"{payload}"}}"#);
+                    let send = move || server.unread("POST", "/v1/namespaces/large/timers", &body);
+                    scope.spawn(send)
+                })
+                .collect();
+            sent.into_iter().filter_map(|sent| sent.join().ok().flatten()).collect()
+        })
+    });
+    assert!(slow.is_empty(), "small requests took too long: {slow:?}");
+}

@@ -1,0 +1,88 @@
+//! Requests over HTTP/2 whose caller opens no window: written frame by frame, as no client does it.
+
+use std::{
+    io::Write as _,
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+/// Requests of one connection, as many as a server takes at once.
+const STREAMS: u32 = 250;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// Connections that ask for these paths in turns, and take nothing of the answers.
+pub(super) fn unread(address: SocketAddr, paths: &[&str], connections: usize) -> Vec<TcpStream> {
+    let request = |i: usize, stream: u32, text: &mut Vec<u8>| {
+        let fields = head("GET", paths[i % paths.len()], address);
+        frame(text, HEADERS, END_STREAM | END_HEADERS, stream, &fields);
+    };
+    (0..connections).filter_map(|_| connection(address, &request)).collect()
+}
+
+/// The same with calls of a method whose message names a namespace in its first field.
+pub(super) fn unread_grpc(
+    address: SocketAddr,
+    method: &str,
+    namespace: &str,
+    connections: usize,
+) -> Vec<TcpStream> {
+    let request = |_: usize, stream: u32, text: &mut Vec<u8>| {
+        let mut fields = head("POST", &format!("/duly.v1.{method}"), address);
+        field(&mut fields, "content-type", "application/grpc");
+        field(&mut fields, "te", "trailers");
+        frame(text, HEADERS, END_HEADERS, stream, &fields);
+        let name = namespace.as_bytes();
+        let length = u8::try_from(name.len()).expect("a short name");
+        let mut message = vec![0, 0, 0, 0, length + 2, 0x0A, length];
+        message.extend_from_slice(name);
+        frame(text, DATA, END_STREAM, stream, &message);
+    };
+    (0..connections).filter_map(|_| connection(address, &request)).collect()
+}
+
+fn connection(
+    address: SocketAddr,
+    request: &dyn Fn(usize, u32, &mut Vec<u8>),
+) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_write_timeout(Some(Duration::from_millis(300))).ok()?;
+    let mut text = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    // SETTINGS_INITIAL_WINDOW_SIZE: no byte of an answer may come.
+    frame(&mut text, SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    for i in 0..STREAMS {
+        request(i as usize, 2 * i + 1, &mut text);
+    }
+    stream.write_all(&text).ok();
+    Some(stream)
+}
+
+fn frame(text: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
+    text.extend_from_slice(&length[1..]);
+    text.extend_from_slice(&[kind, flags]);
+    text.extend_from_slice(&stream.to_be_bytes());
+    text.extend_from_slice(payload);
+}
+
+fn head(method: &str, path: &str, address: SocketAddr) -> Vec<u8> {
+    let mut fields = Vec::new();
+    field(&mut fields, ":method", method);
+    field(&mut fields, ":scheme", "http");
+    field(&mut fields, ":path", path);
+    field(&mut fields, ":authority", &address.to_string());
+    fields
+}
+
+/// A header field, literal and without an index (RFC 7541, 6.2.2).
+fn field(fields: &mut Vec<u8>, name: &str, value: &str) {
+    fields.push(0);
+    for text in [name, value] {
+        fields.push(u8::try_from(text.len()).expect("a short text"));
+        fields.extend_from_slice(text.as_bytes());
+    }
+}
