@@ -6,16 +6,23 @@
 //! counted, logged, shown in `/readyz`, and the lane is looked at anew. The store has an auditor of
 //! its own for what it forgot itself.
 //!
+//! Namespaces with something due for consumers that nobody leases are reported too; nothing can be done
+//! about them here.
+//!
 //! A look reads the store's list in pages like any walk, and remembers at most [`SUSPECTS_MAX`]. One
 //! that gets no answer is given up and counted like a call that is made again; the next comes as
 //! ever. The loop turns at least once in [`SLEEP_MAX`] but for a call to the store, so that its
 //! standing still can be seen.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use duly_core::{destination::LaneKey, shard::ShardId};
+use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::{Error, Lane, Ready, ReadyCursor, Result};
 use rustc_hash::FxHashSet;
+
+mod unleased;
+
+use unleased::Unleased;
 
 use crate::{nodes::Part, phase::Phase, record::Recorder, state::Shared, waker::SLEEP_MAX};
 
@@ -31,16 +38,18 @@ const NAMED_MAX: usize = 10;
 /// The loop; ends when the node drains.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut suspects = FxHashSet::default();
+    let mut unleased = Unleased::default();
     while shared.phases.now() == Phase::Running {
         tokio::select! {
             () = pause(&shared) => {}
             () = shared.phases.reached(Phase::Draining) => return,
         }
         match look(&shared).await {
-            Ok(seen) => {
+            Ok(Seen { neglected: seen, pull }) => {
                 let neglected: Vec<_> = seen.intersection(&suspects).cloned().collect();
                 conclude(&shared, &neglected);
                 suspects = seen;
+                unleased.looked(&shared, pull).await;
             }
             Err(error) => shared.log_store_error("ready (auditor)", &error),
         }
@@ -69,9 +78,17 @@ async fn ready(shared: &Shared, shard: ShardId, after: Option<ReadyCursor>) -> R
     Err(Error::InDoubt { reason: "the store gave no answer".to_owned() })
 }
 
-/// Lanes that nobody works on now.
-async fn look(shared: &Shared) -> Result<FxHashSet<(ShardId, Lane)>> {
-    let mut seen = FxHashSet::default();
+/// What a look found; of each at most [`SUSPECTS_MAX`].
+#[derive(Default)]
+struct Seen {
+    /// Lanes that nobody works on now.
+    neglected: FxHashSet<(ShardId, Lane)>,
+    /// Namespaces with something due for consumers, each with a shard that has it.
+    pull: BTreeMap<NamespaceName, ShardId>,
+}
+
+async fn look(shared: &Shared) -> Result<Seen> {
+    let mut seen = Seen::default();
     for shard in shared.shards() {
         // The lanes of another node's shards are its work.
         if shared.nodes.part(shard, shared.clock.boot()) != Part::Ours {
@@ -81,8 +98,12 @@ async fn look(shared: &Shared) -> Result<FxHashSet<(ShardId, Lane)>> {
         loop {
             let page = ready(shared, shard, after).await?;
             for ready in page.lanes {
-                if seen.len() < SUSPECTS_MAX && !is_worked_on(shared, shard, &ready.lane) {
-                    seen.insert((shard, ready.lane));
+                if ready.lane.key == LaneKey::Pull && seen.pull.len() < SUSPECTS_MAX {
+                    seen.pull.insert(ready.lane.namespace.clone(), shard);
+                }
+                let is_full = seen.neglected.len() >= SUSPECTS_MAX;
+                if !is_full && !is_worked_on(shared, shard, &ready.lane) {
+                    seen.neglected.insert((shard, ready.lane));
                 }
             }
             after = page.cursor;

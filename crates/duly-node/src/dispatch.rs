@@ -49,6 +49,8 @@ pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
         shared.shard_turned(shard);
         if let Err(error) = turn(&shared, shard, &mut times).await {
             shared.log_store_error("ready or claim", &error);
+            // The loop turns, and the watchdog expects that of the waker too.
+            shared.waker.wake_by(shard, wall_after(&*shared.clock, SLEEP_MAX));
             tokio::time::sleep(ERROR_PAUSE).await;
             shared.bell(shard).ring_due();
         }
@@ -320,10 +322,11 @@ async fn claim(
         return Ok(());
     }
     let run = shared.nodes.run();
+    let bytes_max = shared.lanes.lock().claim_bytes().min(shared.options.claim_bytes_max);
     let request = ClaimRequest {
         total_max: lanes.iter().map(|c| c.first_max + c.retry_max).sum(),
         lanes,
-        bytes_max: shared.options.claim_bytes_max,
+        bytes_max,
         owner: Owner::Node(run),
     };
     let sent_at = shared.clock.boot();

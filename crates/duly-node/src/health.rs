@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use duly_core::NamespaceName;
+
 /// How a node feels; answered at once, also while its store is busy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeHealth {
@@ -23,6 +25,8 @@ pub struct NodeHealth {
     pub restarts: u64,
     /// Lanes with something due that nobody worked on at the last two looks, a few of them by name.
     pub neglected: Vec<String>,
+    /// Namespaces with something due that nobody leases, a few of them.
+    pub unleased: Vec<NamespaceName>,
     /// Set while the node may begin nothing because no other can know that it is alive: how long ago it
     /// was last heard.
     pub cut_off_for: Option<Duration>,

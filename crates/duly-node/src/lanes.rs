@@ -6,7 +6,8 @@
 //! * a lane holds at most its cap (`max_in_flight` of its namespace; where several nodes share the
 //!   store, what this one was allotted of it), begins attempts no faster than
 //!   its rate (`deliver_per_second`), and none while its breaker is open,
-//! * all lanes together hold at most `workers_max`, retries at most half of that,
+//! * all lanes together hold at most `workers_max`, retries at most half of that, and payloads of at most
+//!   `bytes_max`, but for one in each claim,
 //! * of each kind a namespace takes more only while it holds less than twice as many workers as are
 //!   free for that kind, times its weight (the *dynamic threshold* of Choudhury and Hahne, 1998), and
 //!   one of its lanes only a part of that: the greedy shrink each other and leave some for whoever has
@@ -23,15 +24,15 @@
 use std::time::Duration;
 
 use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
-use duly_store::{
-    Claimed, Firing, Lane, ReadyLane,
-    deployment::{Allotment, Ask},
-};
+use duly_store::{Claimed, Firing, Lane, ReadyLane};
 use rustc_hash::FxHashMap;
+
+use crate::Options;
 
 mod allot;
 mod backlog;
 mod breaker;
+mod bytes;
 mod drr;
 mod fallback;
 mod known;
@@ -50,6 +51,7 @@ use backlog::{Backlog, Waiting, Wanted};
 pub use breaker::BreakerState;
 use breaker::Gate;
 pub(crate) use breaker::{Pass, Reception};
+use bytes::Bytes;
 pub use fallback::FallbackLoad;
 use fallback::{Fallbacks, is_diverted};
 use known::Known;
@@ -83,6 +85,7 @@ pub(crate) struct Lanes {
     workers_max: usize,
     batch_max: usize,
     workers: Load,
+    bytes: Bytes,
     lanes: Known,
     /// What the lanes of a namespace hold together; absent when nothing.
     namespaces: FxHashMap<NamespaceName, Load>,
@@ -96,11 +99,13 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    pub(crate) fn new(shards: u16, workers_max: usize, batch_max: usize) -> Self {
+    pub(crate) fn new(shards: u16, options: &Options) -> Self {
+        let workers_max = options.workers_max;
         Self {
             workers_max: workers_max.max(1),
-            batch_max: batch_max.max(1),
+            batch_max: options.claim_batch_max.max(1),
             workers: Load::default(),
+            bytes: Bytes::new(options.bytes_max),
             lanes: Known::new(workers_max),
             namespaces: FxHashMap::default(),
             backlogs: (0..shards).map(|_| Backlog::default()).collect(),
@@ -115,55 +120,6 @@ impl Lanes {
     #[must_use]
     pub(crate) fn shared(self) -> Self {
         Self { allotments: Some(Allotments::default()), ..self }
-    }
-
-    /// What is to be asked of the lanes' homes now.
-    pub(crate) fn asks(&mut self, now: Duration) -> Vec<Ask> {
-        let Some(allotments) = &mut self.allotments else {
-            return Vec::new();
-        };
-        let (lanes, backlogs) = (&self.lanes, &self.backlogs);
-        let load = |lane: &Lane| lanes.get(lane).map_or(Load::default(), |state| state.load);
-        let waiting = |lane: &Lane| {
-            let mut all = Demand::default();
-            for waiting in backlogs.iter().filter_map(|backlog| backlog.get(lane)) {
-                all.add(waiting.demand);
-            }
-            all
-        };
-        allotments.asks(now, load, waiting)
-    }
-
-    /// Whether something is to be asked at once.
-    pub(crate) fn asks_now(&self) -> bool {
-        self.allotments.as_ref().is_some_and(Allotments::asks_now)
-    }
-
-    /// When something is to be asked; `None` when nothing is.
-    pub(crate) fn ask_at(&self) -> Option<Duration> {
-        self.allotments.as_ref()?.ask_at()
-    }
-
-    /// Takes the answer to an ask, `None` when there was none. Answers the shards that may have use for
-    /// it.
-    pub(crate) fn allotted(
-        &mut self,
-        ask: &Ask,
-        answer: Option<Allotment>,
-        now: Duration,
-    ) -> Vec<ShardId> {
-        let allotments = self.allotments.as_mut();
-        if allotments.is_some_and(|allotments| allotments.allotted(ask, answer, now)) {
-            return self.shards_where(|backlog| backlog.freed(&ask.lane));
-        }
-        Vec::new()
-    }
-
-    /// This node goes on as another run, to which nothing was allotted yet.
-    pub(crate) fn begin_again(&mut self, now: Duration) {
-        if let Some(allotments) = &mut self.allotments {
-            allotments.begin_again(now);
-        }
     }
 
     /// Lets no more lanes of each shard wait than these.
@@ -217,7 +173,8 @@ impl Lanes {
         }
         let looks = self.backlogs[at].take_looks().min(LOOKS_MAX);
         for looked in 0..looks {
-            if self.workers.sum() >= self.workers_max || plan.batch_left == 0 {
+            let is_full = self.workers.sum() >= self.workers_max || self.bytes.free() == 0;
+            if is_full || plan.batch_left == 0 {
                 // The claim may bring less than it asks for: then there are workers again.
                 self.backlogs[at].owe_looks(looks - looked);
                 break;
@@ -260,6 +217,7 @@ impl Lanes {
         let (to, gate) = self.way(&lane, &state, share, plan.now);
         self.note_diverted(&lane, &state, share, plan.now);
         let waits = plan.is_for_another(&lane, to);
+        let has_room = self.bytes.has_room(&lane.namespace, share);
         let (probes, rated) = match gate {
             Gate::ShutUntil(_) => (0, 0),
             Gate::Free => (usize::MAX, state.rate_left(share.rate, plan.now)),
@@ -274,7 +232,11 @@ impl Lanes {
             workers: self.workers,
             workers_max: self.workers_max,
             turn: if credit == usize::MAX { Turn::None } else { Turn::Own },
-            most: if waits { 0 } else { probes.min(turn).min(credit).min(plan.batch_left) },
+            most: if waits || !has_room {
+                0
+            } else {
+                probes.min(turn).min(credit).min(plan.batch_left)
+            },
         };
         let allowed = room.allow(demand, state.last);
         let granted = allowed.slots;
@@ -282,6 +244,8 @@ impl Lanes {
         let limit = match gate {
             Gate::ShutUntil(at) => Limit::Breaker(at),
             _ if waits => Limit::Breaker(plan.now + SOON),
+            // Whatever attempt ends gives workers and bytes back.
+            _ if !has_room => Limit::Workers,
             // With a fallback the others need not wait for the probe that begins now.
             Gate::Probes(_)
                 if got > 0 && to == Receiver::Own && is_diverted(&state, share, plan.now) =>
@@ -369,7 +333,7 @@ impl Lanes {
                 let kind = [Kind::of(&firing), Kind::First, Kind::Retry]
                     .into_iter()
                     .find(|kind| left.covers(Load::one(*kind)))?;
-                Some((left, Permit { kind, pass: *pass, to: *to }))
+                Some((left, Permit { kind, pass: *pass, to: *to, bytes: firing.bytes() }))
             });
             let Some((left, permit)) = held else {
                 // More than was asked for: no slot is held for it.
@@ -384,6 +348,7 @@ impl Lanes {
                 continue;
             }
             *left = still_unused;
+            self.bytes.take(&lane.namespace, permit.bytes);
             result.firings.push((firing, permit));
         }
         let at = usize::from(shard.0);
@@ -444,8 +409,9 @@ impl Lanes {
     }
 
     /// Frees the slot of an attempt that is settled. Answers the shards that may have use for it.
-    pub(crate) fn free(&mut self, lane: &Lane, kind: Kind, now: Duration) -> Vec<ShardId> {
-        self.give_back(lane, Load::one(kind), now);
+    pub(crate) fn free(&mut self, lane: &Lane, permit: Permit, now: Duration) -> Vec<ShardId> {
+        self.bytes.give_back(&lane.namespace, permit.bytes);
+        self.give_back(lane, Load::one(permit.kind), now);
         self.shards_where(|backlog| backlog.freed(lane))
     }
 
@@ -460,7 +426,8 @@ impl Lanes {
             state.give_back(planned, load.sum());
         }
         if matches!(planned.pass, Pass::Probe(_)) {
-            let permit = Permit { kind: Kind::First, pass: planned.pass, to: planned.to };
+            let (pass, to) = (planned.pass, planned.to);
+            let permit = Permit { kind: Kind::First, pass, to, bytes: 0 };
             for _ in 0..load.sum() {
                 self.report(&planned.claim.lane, permit, Reception::Unknown, now);
             }

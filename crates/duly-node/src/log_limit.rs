@@ -1,33 +1,40 @@
-//! At most so many lines a second, and how many were held back.
+//! At most so many lines in a time, and how many were held back.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Lines let through in one second.
-const PER_SECOND_MAX: u32 = 10;
-
 /// Counts lines of one kind.
-#[derive(Debug, Default)]
-pub(crate) struct LogLimit(Mutex<Window>);
+#[derive(Debug)]
+pub(crate) struct LogLimit {
+    lines_max: u32,
+    window: Duration,
+    now: Mutex<Window>,
+}
 
 #[derive(Debug, Default)]
 struct Window {
-    second: u64,
+    number: u128,
     let_through: u32,
     held_back: u64,
 }
 
 impl LogLimit {
+    /// Lets `lines_max` lines through in each `window`.
+    pub(crate) fn new(lines_max: u32, window: Duration) -> Self {
+        Self { lines_max, window, now: Mutex::default() }
+    }
+
     /// Whether a line may be written at `boot` (time since boot): with how many were held back
     /// since the last one, or not at all.
     pub(crate) fn admit(&self, boot: Duration) -> Option<u64> {
-        let mut window = self.0.lock();
-        if window.second != boot.as_secs() {
-            window.second = boot.as_secs();
+        let mut window = self.now.lock();
+        let number = boot.as_nanos() / self.window.as_nanos().max(1);
+        if window.number != number {
+            window.number = number;
             window.let_through = 0;
         }
-        if window.let_through == PER_SECOND_MAX {
+        if window.let_through == self.lines_max {
             window.held_back += 1;
             return None;
         }
@@ -42,14 +49,14 @@ mod tests {
 
     #[test]
     fn holds_back_and_tells_how_many() {
-        let limit = LogLimit::default();
+        let limit = LogLimit::new(3, Duration::from_secs(10));
         let at = |s| Duration::from_secs(s);
-        for _ in 0..PER_SECOND_MAX {
-            assert_eq!(limit.admit(at(5)), Some(0));
+        for _ in 0..3 {
+            assert_eq!(limit.admit(at(50)), Some(0));
         }
-        assert_eq!(limit.admit(at(5)), None);
-        assert_eq!(limit.admit(at(5)), None);
-        assert_eq!(limit.admit(at(6)), Some(2));
-        assert_eq!(limit.admit(at(6)), Some(0));
+        assert_eq!(limit.admit(at(50)), None);
+        assert_eq!(limit.admit(at(59)), None);
+        assert_eq!(limit.admit(at(60)), Some(2));
+        assert_eq!(limit.admit(at(60)), Some(0));
     }
 }

@@ -66,7 +66,7 @@ impl Node {
     ) -> Handle {
         let shards = store.shards();
         let nodes = Nodes::new(&*store, options.name.clone());
-        let lanes = Lanes::new(shards, options.workers_max, options.claim_batch_max);
+        let lanes = Lanes::new(shards, &options);
         let lanes = if nodes.is_shared() { lanes.shared() } else { lanes };
         let bells: Arc<[Bell]> = (0..shards).map(|_| Bell::default()).collect();
         let mut senders = Vec::new();
@@ -102,8 +102,9 @@ impl Node {
             unsettled: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
             quieter: Notify::new(),
             recorder: Recorder::default(),
-            failed_attempts: LogLimit::default(),
-            store_errors: LogLimit::default(),
+            failed_attempts: LogLimit::new(10, Duration::from_secs(1)),
+            // A store that is away is said once more every few seconds; metrics and readiness tell it too.
+            store_errors: LogLimit::new(2, Duration::from_secs(10)),
             nodes,
             store,
             sink,
@@ -275,6 +276,7 @@ impl Handle {
             draining: self.0.phases.now() != Phase::Running,
             restarts: self.0.watch.restarts(),
             neglected: self.0.watch.neglected.lock().clone(),
+            unleased: self.0.watch.unleased.lock().clone(),
             cut_off_for: self.0.nodes.cut_off_for(boot),
             waits_for: self.0.nodes.waits_for(),
         }

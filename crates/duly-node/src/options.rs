@@ -9,6 +9,8 @@ pub struct Options {
     pub name: String,
     /// Push attempts under way at once, over all lanes.
     pub workers_max: usize,
+    /// Bytes of payload and headers of push attempts under way, over all lanes.
+    pub bytes_max: u64,
     /// Lease calls that wait at once, over all namespaces.
     pub pull_waiters_max: usize,
     /// How long a drain lets attempts finish.
@@ -29,6 +31,7 @@ impl Default for Options {
         Self {
             name: "node".to_owned(),
             workers_max: 1024,
+            bytes_max: 256 * 1024 * 1024,
             pull_waiters_max: 10_000,
             drain_within: Duration::from_secs(25),
             stall_after: Duration::from_secs(10),

@@ -188,6 +188,11 @@ impl Pull {
         self.waiters.lock().take_waited()
     }
 
+    /// Says whether a call waits for a namespace, or has waited since [`Self::take_waited`].
+    pub(crate) fn was_waited_for(&self, namespace: &NamespaceName) -> bool {
+        self.waiters.lock().was_waited_for(namespace)
+    }
+
     /// Answers every waiting call with nothing.
     pub(crate) fn send_all_away(&self) {
         let answers = self.waiters.lock().take_all();

@@ -118,6 +118,12 @@ impl Recorder {
         }
     }
 
+    /// Namespaces with something due that nobody leases.
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+    pub(crate) fn unleased(count: usize) {
+        metrics::gauge!(names::NAMESPACES_UNLEASED).set(count as f64);
+    }
+
     /// Lanes that the node's auditor found neglected at its last look.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub(crate) fn neglected(now: usize, more: usize) {

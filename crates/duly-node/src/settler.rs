@@ -91,7 +91,7 @@ impl Drop for Slot {
         if matches!(self.permit.pass, Pass::Probe(_)) {
             self.report(Reception::Unknown);
         }
-        self.shared.free(&self.lane, self.permit.kind);
+        self.shared.free(&self.lane, self.permit);
     }
 }
 

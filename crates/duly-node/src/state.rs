@@ -18,7 +18,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::{
     Options,
     health::Beat,
-    lanes::{Kind, Lanes, Permit, Reception},
+    lanes::{Lanes, Permit, Reception},
     log_limit::LogLimit,
     nodes::Nodes,
     phase::Phases,
@@ -81,8 +81,8 @@ impl Shared {
     }
 
     /// Frees a slot, and rings where somebody waits for one.
-    pub(crate) fn free(&self, lane: &Lane, kind: Kind) {
-        let woken = self.lanes.lock().free(lane, kind, self.clock.boot());
+    pub(crate) fn free(&self, lane: &Lane, permit: Permit) {
+        let woken = self.lanes.lock().free(lane, permit, self.clock.boot());
         for shard in woken {
             self.bell(shard).ring_freed();
         }
@@ -102,7 +102,7 @@ impl Shared {
         self.shard_beats[usize::from(shard.0)].turn(self.clock.boot());
     }
 
-    /// Says that a call to the store failed, at most a few times a second.
+    /// Says that a call to the store failed, at most a few times a minute.
     pub(crate) fn log_store_error(&self, doing: &str, error: &duly_store::Error) {
         if let Some(held_back) = self.store_errors.admit(self.clock.boot()) {
             tracing::warn!(doing, %error, held_back, "the store did not do what the node asked");

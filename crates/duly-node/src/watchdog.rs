@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use duly_core::{metric_names, shard::ShardId};
+use duly_core::{NamespaceName, metric_names, shard::ShardId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -34,6 +34,8 @@ pub(crate) struct Watch {
     pub(crate) stalled: Vec<Arc<Notify>>,
     /// Lanes that nobody works on, by name.
     pub(crate) neglected: Mutex<Vec<String>>,
+    /// Namespaces with something due that nobody leases.
+    pub(crate) unleased: Mutex<Vec<NamespaceName>>,
 }
 
 impl Watch {
@@ -42,6 +44,7 @@ impl Watch {
             restarts: AtomicU64::new(0),
             stalled: (0..shards).map(|_| Arc::default()).collect(),
             neglected: Mutex::default(),
+            unleased: Mutex::default(),
         }
     }
 

@@ -16,7 +16,6 @@ mod example;
 mod file;
 pub(crate) mod files;
 pub mod keys;
-mod near;
 mod origin;
 mod reach;
 mod reference;

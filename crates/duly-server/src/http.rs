@@ -34,6 +34,7 @@ mod lease;
 mod lines;
 mod metrics;
 pub(crate) mod namespaces;
+pub(crate) mod notice;
 mod openapi;
 mod opening;
 mod overdue;

@@ -17,6 +17,7 @@
 pub mod config;
 mod grpc;
 pub mod http;
+mod near;
 mod serve;
 mod start;
 pub mod telemetry;

@@ -193,3 +193,11 @@ pub struct Firing {
     /// Settings of the namespace at the claim (signing secrets, weight).
     pub settings: Arc<Settings>,
 }
+
+impl Firing {
+    /// Returns the bytes of its payload and headers.
+    pub fn bytes(&self) -> u64 {
+        let payload = self.payload.as_ref().map_or(0, |payload| payload.bytes.len());
+        (payload + self.headers.heap_bytes()) as u64
+    }
+}

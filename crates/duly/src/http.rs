@@ -15,13 +15,16 @@ pub(crate) use self::{
     unreachable::{foreign, nobody_there, unknown},
 };
 
-use std::time::Duration;
+use std::{
+    io::{self, Write as _},
+    time::Duration,
+};
 
 use duly_core::NamespaceName;
 use reqwest::{Method, StatusCode, Url, header::CONTENT_TYPE};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::text};
 
 /// Time to connect.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
@@ -185,6 +188,10 @@ impl Call<'_> {
         let sent = request.timeout(limit).send().await;
         let mut response = sent.map_err(unreachable)?;
         let status = response.status();
+        if let Some(notice) = response.headers().get("duly-notice").and_then(|it| it.to_str().ok())
+        {
+            writeln!(io::stderr(), "note: {}", text::preview(notice, usize::MAX)).ok();
+        }
         let text = match self.bytes_max {
             None => response.text().await.map_err(unreachable)?,
             Some(bytes_max) => {

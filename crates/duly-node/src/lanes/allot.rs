@@ -8,14 +8,17 @@
 
 use std::time::Duration;
 
-use duly_core::rate::Rate;
+use duly_core::{rate::Rate, shard::ShardId};
 use duly_store::{
     Lane,
     deployment::{Allotment, Ask},
 };
 use rustc_hash::FxHashMap;
 
-use super::share::{Demand, Load, Share};
+use super::{
+    Lanes,
+    share::{Demand, Load, Share},
+};
 
 /// Time between two asks of a lane.
 pub(crate) const AGAIN_AFTER: Duration = Duration::from_millis(250);
@@ -174,6 +177,57 @@ impl Allotments {
         for allot in self.lanes.values_mut() {
             (allot.slots, allot.rate) = (0, allot.whole_rate.map(|_| 0));
             (allot.is_asked, allot.ask_at) = (false, now);
+        }
+    }
+}
+
+impl Lanes {
+    /// What is to be asked of the lanes' homes now.
+    pub(crate) fn asks(&mut self, now: Duration) -> Vec<Ask> {
+        let Some(allotments) = &mut self.allotments else {
+            return Vec::new();
+        };
+        let (lanes, backlogs) = (&self.lanes, &self.backlogs);
+        let load = |lane: &Lane| lanes.get(lane).map_or(Load::default(), |state| state.load);
+        let waiting = |lane: &Lane| {
+            let mut all = Demand::default();
+            for waiting in backlogs.iter().filter_map(|backlog| backlog.get(lane)) {
+                all.add(waiting.demand);
+            }
+            all
+        };
+        allotments.asks(now, load, waiting)
+    }
+
+    /// Whether something is to be asked at once.
+    pub(crate) fn asks_now(&self) -> bool {
+        self.allotments.as_ref().is_some_and(Allotments::asks_now)
+    }
+
+    /// When something is to be asked; `None` when nothing is.
+    pub(crate) fn ask_at(&self) -> Option<Duration> {
+        self.allotments.as_ref()?.ask_at()
+    }
+
+    /// Takes the answer to an ask, `None` when there was none. Answers the shards that may have use for
+    /// it.
+    pub(crate) fn allotted(
+        &mut self,
+        ask: &Ask,
+        answer: Option<Allotment>,
+        now: Duration,
+    ) -> Vec<ShardId> {
+        let allotments = self.allotments.as_mut();
+        if allotments.is_some_and(|allotments| allotments.allotted(ask, answer, now)) {
+            return self.shards_where(|backlog| backlog.freed(&ask.lane));
+        }
+        Vec::new()
+    }
+
+    /// This node goes on as another run, to which nothing was allotted yet.
+    pub(crate) fn begin_again(&mut self, now: Duration) {
+        if let Some(allotments) = &mut self.allotments {
+            allotments.begin_again(now);
         }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Permit {
     pub(crate) pass: Pass,
     /// Whose breaker that was, and where the attempt goes.
     pub(crate) to: Receiver,
+    /// Bytes of its payload and headers.
+    pub(crate) bytes: u64,
 }
 
 /// Where an attempt goes.

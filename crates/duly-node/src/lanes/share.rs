@@ -7,7 +7,7 @@ use duly_store::Firing;
 
 /// A namespace takes more only while it holds less than so many times what it leaves free, for each
 /// unit of its weight.
-const NAMESPACE_PART: usize = 2;
+pub(super) const NAMESPACE_PART: usize = 2;
 /// A lane that is not its namespace's only one takes more only while it holds less than so many times
 /// what it leaves of its namespace's part.
 const LANE_PART: usize = 2;

@@ -58,6 +58,11 @@ fn firing(lane: &Lane, kind: Kind, settings: &Arc<Settings>) -> Firing {
     }
 }
 
+/// Options with so many workers and firings of one claim.
+pub(super) fn options(workers_max: usize, claim_batch_max: usize) -> Options {
+    Options { workers_max, claim_batch_max, ..Options::default() }
+}
+
 /// A store that holds nothing but how many firings of each kind a lane has.
 struct Model {
     lanes: Lanes,
@@ -72,7 +77,7 @@ struct Model {
 impl Model {
     fn new(workers_max: usize, cap: u32, weight: u32) -> Self {
         Self {
-            lanes: Lanes::new(1, workers_max, 256),
+            lanes: Lanes::new(1, &options(workers_max, 256)),
             settings: settings(cap, weight),
             special: BTreeMap::new(),
             due: BTreeMap::new(),
@@ -162,7 +167,7 @@ impl Model {
     fn end(&mut self, at: usize, reception: Reception) -> (Lane, Kind) {
         let (lane, permit) = self.running.remove(at);
         let mut woken = self.lanes.report(&lane, permit, reception, self.now);
-        woken.extend(self.lanes.free(&lane, permit.kind, self.now));
+        woken.extend(self.lanes.free(&lane, permit, self.now));
         if !woken.is_empty() {
             let planned = self.lanes.plan_waiting(SHARD, self.now);
             self.claim(planned);

@@ -138,6 +138,11 @@ impl<R: Clone, A> Waiters<R, A> {
         waited
     }
 
+    /// Says whether a call waits for a namespace, or has waited since [`Self::take_waited`].
+    pub(crate) fn was_waited_for(&self, namespace: &NamespaceName) -> bool {
+        self.waited.contains(namespace) || self.is_waited_for(namespace)
+    }
+
     /// Puts a call at the end of its queue. `None` when the node has as many as it may.
     pub(crate) fn push(
         &mut self,

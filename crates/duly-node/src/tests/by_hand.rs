@@ -15,6 +15,8 @@ pub(super) enum Thread {
     None,
     /// It has turned since it was last looked at, whenever that was.
     Turns,
+    /// It turns when it rings somebody.
+    Rings,
     /// It has ended: nobody is rung.
     Dead,
     /// Whoever looks at it panics, once.
@@ -64,11 +66,16 @@ impl ByHand {
         if inner.thread == Thread::Dead {
             return;
         }
+        let mut rang = false;
         for (i, target) in inner.targets.iter_mut().enumerate() {
             if target.is_some_and(|at| at <= self.clock.wall()) {
                 *target = None;
+                rang = true;
                 self.bells[i].ring_timed();
             }
+        }
+        if rang && inner.thread == Thread::Rings {
+            inner.turns += 1;
         }
     }
 }
@@ -87,7 +94,7 @@ impl Waker for ByHand {
         match inner.thread {
             Thread::None => return None,
             Thread::Turns => inner.turns += 1,
-            Thread::Dead => {}
+            Thread::Rings | Thread::Dead => {}
             Thread::Panics => {
                 inner.thread = Thread::Turns;
                 panic!("planted");

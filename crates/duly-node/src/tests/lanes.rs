@@ -151,6 +151,55 @@ async fn p9_large_payloads_of_a_lane_hold_up_no_other() {
     world.nothing_more().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn p9_p10_payloads_under_way_fill_no_more_than_their_memory_and_leave_some_for_others() {
+    const MAX: usize = 12_000;
+    let mut world = World::start_with(|options| {
+        options.bytes_max = MAX as u64;
+        options.claim_bytes_max = 1_000;
+    })
+    .await;
+    for i in 0..50 {
+        world.schedule_bytes(&format!("a{i}"), ms(0), A, 1_000).await;
+    }
+    world.quiet().await;
+    let mut hanging = Vec::new();
+    while let Some(call) = world.try_call() {
+        hanging.push(call);
+    }
+    // As many as are free twice over.
+    assert_eq!(hanging.len(), 8);
+    world.namespace = duly_core::NamespaceName::new("other").unwrap();
+    world.put(world::settings()).await;
+    for i in 0..5 {
+        world.schedule_bytes(&format!("b{i}"), ms(0), A, 1_000).await;
+    }
+    world.quiet().await;
+    let mut others = Vec::new();
+    while let Some(call) = world.try_call() {
+        others.push(call);
+    }
+    assert_eq!(others.len(), 3, "the other namespace gets its part of the rest");
+    // Nobody waits for ever, and nobody looks neglected meanwhile.
+    for _ in 0..20 {
+        world.advance(ms(1_000)).await;
+    }
+    let neglected = world.handle.health().neglected;
+    assert!(neglected.is_empty(), "{neglected:?}");
+    hanging.append(&mut others);
+    let mut delivered = 0;
+    while let Some(call) = hanging.pop() {
+        call.answer(Delivery::Confirmed);
+        delivered += 1;
+        world.quiet().await;
+        while let Some(call) = world.try_call() {
+            hanging.push(call);
+        }
+        assert!(hanging.len() <= MAX / 1_000, "{} payloads under way", hanging.len());
+    }
+    assert_eq!(delivered, 55);
+}
+
 const C: &str = "https://second.example";
 
 async fn with_fallback(world: &World, after_attempts: u32, after_open: Millis) {

@@ -190,3 +190,17 @@ async fn p8_settlements_are_answered_in_order_and_strange_tokens_refused() {
     let expected = [SettleOutcome::InvalidToken, SettleOutcome::Ok, SettleOutcome::AlreadySettled];
     assert_eq!(outcomes, expected);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_nobody_leases_from_is_reported_until_somebody_does() {
+    let world = World::start().await;
+    world.schedule_pull("t", ms(0)).await;
+    tokio::time::sleep(Duration::from_secs(45)).await;
+    assert_eq!(world.handle.health().unleased, []);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(world.handle.health().unleased, [world.namespace.clone()]);
+    let leased = world.handle.lease(request(&world, 1, Duration::ZERO)).await.unwrap();
+    assert_eq!(leased.firings.len(), 1);
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(world.handle.health().unleased, []);
+}

@@ -1,6 +1,7 @@
 //! Loops, calls and deliveries that are broken on purpose: the watchdog or the auditor notices.
 
 use super::{
+    by_hand::Thread,
     flaky::Breaks,
     pull::{MINUTE, request},
     *,
@@ -50,6 +51,19 @@ async fn t25_a_lost_wake_up_costs_a_look_of_the_watchdog() {
     let asked = tokio::time::Instant::now();
     world.call().await.answer(Delivery::Confirmed);
     assert!(asked.elapsed() <= Duration::from_secs(5), "two looks: {:?}", asked.elapsed());
+    assert_eq!(world.handle.health().restarts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_is_no_alarm() {
+    let world = World::start().await;
+    world.waker.set(Thread::Rings);
+    world.flaky.fail_claims(usize::MAX);
+    world.schedule("t", ms(0), A).await;
+    for _ in 0..600 {
+        tokio::time::advance(Duration::from_millis(100)).await;
+        world.advance(ms(100)).await;
+    }
     assert_eq!(world.handle.health().restarts, 0);
 }
 

@@ -91,9 +91,9 @@ impl Gathered {
     }
 }
 
-/// Returns the memory of bodies where nothing is said about it and the process may take so many bytes: with
-/// the index, which may take 60 %, more than a quarter is left for everything else.
-pub(super) fn bodies_bytes_of(memory_limit: u64) -> usize {
+/// Returns the memory of bodies, and of attempts under way, where nothing is said about it and the process
+/// may take so many bytes: with the index, which may take 60 %, an eighth is left for everything else.
+pub(super) fn eighth_of(memory_limit: u64) -> usize {
     const MIB: u64 = 1024 * 1024;
     let bytes = (memory_limit / 8).clamp(32 * MIB, 256 * MIB);
     usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -107,6 +107,10 @@ fn config(values: Values) -> Config {
         _ => None,
     };
     let size = |name| usize::try_from(number(name).unwrap_or(0)).unwrap_or(usize::MAX);
+    let size_or_eighth = |name| match number(name) {
+        Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+        None => eighth_of(duly_store_embedded::memory_limit()),
+    };
     let texts = |name| match of(name) {
         Some(Value::Texts(texts)) => texts.clone(),
         _ => Vec::new(),
@@ -136,10 +140,7 @@ fn config(values: Values) -> Config {
             allowed_hosts: texts("server.allowed_hosts"),
             allowed_origins: texts("server.allowed_origins"),
             body_bytes_max: size("server.body_bytes_max"),
-            bodies_bytes_max: match number("server.bodies_bytes_max") {
-                Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
-                None => bodies_bytes_of(duly_store_embedded::memory_limit()),
-            },
+            bodies_bytes_max: size_or_eighth("server.bodies_bytes_max"),
             connections_max: size("server.connections_max"),
             request_timeout: duration("server.request_timeout"),
             header_timeout: duration("server.header_timeout"),
@@ -168,6 +169,7 @@ fn config(values: Values) -> Config {
         },
         delivery: Delivery {
             workers_max: size("delivery.workers_max"),
+            bytes_max: size_or_eighth("delivery.bytes_max") as u64,
             pull_waiters_max: size("delivery.pull_waiters_max"),
             allow_loopback: match word("delivery.allow_loopback") {
                 "always" => AllowLoopback::Always,

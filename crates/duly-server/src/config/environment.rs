@@ -8,9 +8,9 @@ use super::{
     Error, Origin,
     effective::Gathered,
     keys::{KEYS, Key},
-    near::nearest,
     value::Written,
 };
+use crate::near::nearest;
 
 const PREFIX: &str = "DULY_";
 /// What separates section and key.

@@ -14,9 +14,9 @@ use super::{
     Error, Origin,
     effective::Gathered,
     keys::{KEYS, Key, find, sections},
-    near::nearest,
     value::Written,
 };
+use crate::near::nearest;
 
 /// Sets what the file says, from its first line on.
 pub(super) fn read(path: &Path, gathered: &mut Gathered) {

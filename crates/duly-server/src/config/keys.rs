@@ -267,6 +267,12 @@ pub const KEYS: &[Key] = &[
         doc: "Push attempts under way at once, over all lanes.",
     },
     Key {
+        name: "delivery.bytes_max",
+        kind: Kind::BytesOrAuto { low: MIB, high: 1024 * GIB },
+        default: "auto",
+        doc: "Memory for payloads and headers of push attempts under way. When it is full no attempt begins; one payload may go past it, and with `store.url` one for each shard. `auto` is an eighth of the machine's memory, or of what the control group allows if that is less; at least 32 MiB and at most 256 MiB.",
+    },
+    Key {
         name: "delivery.pull_waiters_max",
         kind: Kind::Integer { low: 1, high: 1_000_000, unit: "calls" },
         default: "10000",

@@ -93,6 +93,8 @@ pub struct Store {
 pub struct Delivery {
     /// Push attempts under way at once.
     pub workers_max: usize,
+    /// Bytes of payloads and headers of push attempts under way.
+    pub bytes_max: u64,
     /// Lease calls that wait at once.
     pub pull_waiters_max: usize,
     /// Whether webhooks may go to loopback addresses.

@@ -1,6 +1,6 @@
 use std::{fs, path::Path};
 
-use super::{effective::bodies_bytes_of, *};
+use super::{effective::eighth_of, *};
 
 mod example;
 mod refusals;
@@ -39,13 +39,13 @@ fn p10_the_memory_of_bodies_follows_that_of_the_process() {
     for (limit, expected) in
         [(64 * MIB, 32), (512 * MIB, 64), (1024 * MIB, 128), (4096 * MIB, 256), (u64::MAX, 256)]
     {
-        assert_eq!(bodies_bytes_of(limit) as u64, expected * MIB, "of {limit}");
+        assert_eq!(eighth_of(limit) as u64, expected * MIB, "of {limit}");
     }
     let source = Source {
         env: vec![("DULY_SERVER__BODIES_BYTES_MAX".into(), "auto".into())],
         ..Source::default()
     };
-    let own = bodies_bytes_of(duly_store_embedded::memory_limit());
+    let own = eighth_of(duly_store_embedded::memory_limit());
     assert_eq!(load(&source).unwrap().server.bodies_bytes_max, own);
 }
 

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     http::{
         App, ChangesNothing, Made, Problem, Taken, body::check_content_encoding, budget::Budget,
+        notice::noticed,
     },
     telemetry::UNMATCHED,
 };
@@ -97,7 +98,7 @@ async fn guarded(
     next: Next,
 ) -> Response {
     let began = Instant::now();
-    let answered = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let answered = AssertUnwindSafe(noticed(next.run(request))).catch_unwind();
     let least = limits.ours.into_iter().chain(limits.given).min();
     let response = match least {
         Some(least) => match timeout(least, answered).await {

@@ -68,10 +68,17 @@ pub(super) fn with_body(status: StatusCode, body: Body) -> Response {
     response
 }
 
-/// The JSON text of an answer.
+/// The JSON text of an answer, which ends with a line break.
 pub(super) fn to_bytes(value: &impl Serialize) -> Result<Bytes, Problem> {
-    serde_json::to_vec(value).map(Bytes::from).map_err(|error| {
+    to_line(value).map(Bytes::from).map_err(|error| {
         tracing::error!(%error, "an answer could not be written");
         Problem::fault("the answer could not be written")
     })
+}
+
+/// Writes a value as JSON with a line break behind it.
+pub(super) fn to_line(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(value)?;
+    text.push(b'\n');
+    Ok(text)
 }

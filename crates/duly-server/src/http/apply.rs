@@ -11,8 +11,11 @@ use duly_store::{
 };
 use futures::future::join_all;
 
-use super::{App, ImplicitNamespaces, Problem};
-use crate::telemetry::operations;
+use super::{App, ImplicitNamespaces, Problem, notice};
+use crate::{near::nearest, telemetry::operations};
+
+/// Namespaces that are looked at for one with a similar name.
+const SIMILAR_MAX: usize = 200;
 
 impl App {
     /// Carries out one command.
@@ -144,9 +147,29 @@ impl App {
         let put = Put::IfAbsent(Box::default());
         let (namespace, is_new) = self.store().put_namespace(name, put).await?;
         if is_new {
-            tracing::info!(namespace = %namespace.name, "namespace made at its first schedule");
+            let name = &namespace.name;
+            let similar = self.similar_namespace(name).await;
+            tracing::info!(namespace = %name, similar, "namespace made at its first schedule");
+            let similar =
+                similar.map(|similar| format!("; there is {similar:?} too")).unwrap_or_default();
+            notice::say(format!(
+                "there was no namespace {:?}: this call made it{similar}",
+                name.as_str()
+            ));
         }
         Ok(())
+    }
+
+    /// Returns the name of another namespace for which this one may be a typing error, of those that begin
+    /// with the same letter.
+    async fn similar_namespace(&self, name: &NamespaceName) -> Option<String> {
+        let first = name.as_str().get(..1)?;
+        let after = NamespaceName::new(first).ok();
+        // A hint is not worth an error.
+        let others = self.store().list_namespaces(after, SIMILAR_MAX).await.ok()?;
+        let others = others.iter().map(|other| other.name.as_str());
+        let others = others.filter(|other| *other != name.as_str() && other.starts_with(first));
+        nearest(name.as_str(), others).map(str::to_owned)
     }
 
     /// The shard of a timer.

@@ -29,7 +29,7 @@ use super::{
     cors::Cors,
     described::Described,
     front::Door,
-    health, lease,
+    health, lease, notice,
     query::Query,
     repair, unread,
 };
@@ -182,7 +182,7 @@ async fn guarded(
     next: Next,
 ) -> Response {
     let method = request.method().clone();
-    let answered = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let answered = AssertUnwindSafe(notice::noticed(next.run(request))).catch_unwind();
     match timeout(limit, answered).await {
         Ok(Ok(response)) if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
             method_not_allowed(route, &method)

@@ -83,7 +83,14 @@ pub(super) fn not_ready(
 /// Nodes of an older version leave one by one in a rolling upgrade, each after the node before it is
 /// ready again: so one that waits for them has to be ready.
 pub(crate) fn warnings(app: &App, mut of_store: Vec<String>) -> Vec<String> {
-    let names = app.node().health().waits_for;
+    let health = app.node().health();
+    of_store.extend(health.unleased.iter().map(|namespace| {
+        format!(
+            "namespace {namespace} has timers due and nobody leases them: has the name a typing error, or is a \
+             webhook missing?"
+        )
+    }));
+    let names = health.waits_for;
     if !names.is_empty() {
         of_store.push(format!(
             "nodes of an older version are members still: {}; until they have stopped, this node takes \

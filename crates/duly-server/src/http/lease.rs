@@ -63,7 +63,7 @@ pub(crate) async fn lease(
     })?;
     leased.firings = Vec::new();
     drop(own);
-    let body = LeasedBody { parts: text.into_parts(), leased: Some(leased) };
+    let body = LeasedBody { parts: text.into_line(), leased: Some(leased) };
     let mut response = answer::with_body(StatusCode::OK, Body::new(body));
     response.extensions_mut().insert(IsCounted);
     Ok(response)

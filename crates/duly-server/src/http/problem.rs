@@ -23,6 +23,7 @@ use utoipa::{
     },
 };
 
+use super::answer;
 use crate::wire::ProblemOut;
 
 /// Media type of every error.
@@ -203,7 +204,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code().http_status())
             .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+        let body = answer::to_line(&self.0).unwrap_or_default();
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();

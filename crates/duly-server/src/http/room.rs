@@ -34,7 +34,7 @@ impl LeaseRoom {
         budget: &Budget,
         firings: &[Firing],
     ) -> Result<Share, Problem> {
-        let bytes = firings.iter().map(firing_bytes).sum::<usize>();
+        let bytes = firings.iter().map(memory_bytes).sum::<usize>();
         let mut share = std::mem::replace(&mut *self.0.lock(), budget.share());
         share.grow_to(2 * bytes)?;
         Ok(share)
@@ -55,10 +55,8 @@ impl LeaseRoom {
 }
 
 /// Returns the bytes of memory of a firing, about.
-fn firing_bytes(firing: &Firing) -> usize {
-    let headers = firing.headers.iter().map(|(name, value)| name.len() + value.len() + 48);
-    let payload = firing.payload.as_ref().map_or(0, |payload| payload.bytes.len());
-    size_of::<Firing>() + payload + headers.sum::<usize>()
+fn memory_bytes(firing: &Firing) -> usize {
+    size_of::<Firing>().saturating_add(usize::try_from(firing.bytes()).unwrap_or(usize::MAX))
 }
 
 impl Room for LeaseRoom {

@@ -131,6 +131,12 @@ impl Text {
         count.0 + PART_BYTES_MAX
     }
 
+    /// Its parts, each with its share of the memory. JSON ends with a line break where there is room for one.
+    pub(crate) fn into_line(mut self) -> VecDeque<Bytes> {
+        self.raw("\n").ok();
+        self.into_parts()
+    }
+
     /// Its parts, each with its share of the memory.
     pub(crate) fn into_parts(mut self) -> VecDeque<Bytes> {
         let parts = std::mem::take(&mut self.parts);
@@ -143,7 +149,7 @@ impl Text {
 
     /// An answer with this text as its JSON.
     pub(crate) fn answer(self, status: StatusCode) -> Response {
-        let parts = self.into_parts();
+        let parts = self.into_line();
         let left = parts.iter().map(|part| part.len() as u64).sum();
         let mut response = Response::new(Body::new(Parts { parts, left }));
         *response.status_mut() = status;

@@ -34,6 +34,7 @@ pub(super) fn node_options(config: &Config, listen: SocketAddr) -> duly_node::Op
     duly_node::Options {
         name: format!("{machine}:{}", listen.port()),
         workers_max: config.delivery.workers_max,
+        bytes_max: config.delivery.bytes_max,
         pull_waiters_max: config.delivery.pull_waiters_max,
         drain_within: config.drain.within,
         ..duly_node::Options::default()

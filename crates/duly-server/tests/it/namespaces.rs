@@ -282,3 +282,47 @@ async fn namespaces_come_into_being_by_themselves_at_a_limited_rate() {
     }
     schedule("more".to_owned()).await.problem("resource_exhausted");
 }
+
+#[tokio::test]
+async fn a_schedule_says_that_it_made_its_namespace_and_names_a_similar_one() {
+    let bench = Bench::new();
+    bench.call("PUT", "/v1/namespaces/orders", "{}").await.expect(201);
+    let schedule = async |namespace: &str, id: &str| {
+        let path = format!("/v1/namespaces/{namespace}/timers");
+        let body = json!({"id": id, "delay": "1h"}).to_string();
+        let made = bench.call("POST", &path, &body).await;
+        made.headers.get("duly-notice").map(|notice| notice.to_str().unwrap().to_owned())
+    };
+    assert_eq!(schedule("orders", "a").await, None);
+    let notice = schedule("ordres", "a").await;
+    let said = r#"there was no namespace "ordres": this call made it; there is "orders" too"#;
+    assert_eq!(notice.as_deref(), Some(said));
+    assert_eq!(schedule("ordres", "b").await, None, "it is there now");
+    let notice = schedule("payments", "a").await;
+    assert_eq!(notice.as_deref(), Some(r#"there was no namespace "payments": this call made it"#));
+}
+
+#[tokio::test]
+async fn every_json_answer_ends_with_a_line_break() {
+    let bench = Bench::new();
+    bench.call("PUT", NS, "{}").await.expect(201);
+    let timer = json!({"id": "t", "delay": "0s"}).to_string();
+    for (method, path, body) in [
+        ("POST", "/v1/namespaces/a/timers", &*timer),
+        ("GET", "/v1/namespaces/a/timers/t", ""),
+        ("GET", "/v1/namespaces/a/timers", ""),
+        ("GET", "/v1/namespaces/a/timers/none", ""),
+        ("GET", "/v1/nowhere", ""),
+        ("POST", "/v1/namespaces/a/batch", r#"{"operations":[]}"#),
+        ("POST", "/v1/namespaces/a/lease", "{}"),
+        ("GET", NS, ""),
+        ("GET", "/v1/namespaces", ""),
+        ("GET", "/v1/namespaces/a/stats", ""),
+        ("GET", "/v1/cluster", ""),
+        ("GET", "/readyz", ""),
+        ("GET", "/openapi.json", ""),
+    ] {
+        let answer = bench.call(method, path, body).await;
+        assert!(answer.text.ends_with("}\n"), "{method} {path}: {:?}", answer.text);
+    }
+}

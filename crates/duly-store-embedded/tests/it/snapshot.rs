@@ -144,8 +144,11 @@ fn without_payload(view: &TimerView) -> TimerView {
 }
 
 fn pages(store: &dyn Store, namespace: &Namespace, state: ListState) -> Vec<TimerView> {
-    let mut request =
-        ListRequest { limit: PAGE, ..ListRequest::new(namespace.name.clone(), state) };
+    let mut request = ListRequest {
+        limit: PAGE,
+        bytes_max: u64::MAX,
+        ..ListRequest::new(namespace.name.clone(), state)
+    };
     let mut found = Vec::new();
     loop {
         let page = wait(store.list(SHARD, request.clone())).expect("a list can be read");

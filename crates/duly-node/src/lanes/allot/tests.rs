@@ -204,7 +204,7 @@ fn a_rate_is_shared_out() {
 
 #[test]
 fn what_all_shards_want_is_asked_for_at_once() {
-    let mut lanes = crate::lanes::Lanes::new(8, 64, 16).shared();
+    let mut lanes = crate::lanes::Lanes::new(8, &crate::lanes::tests::options(64, 16)).shared();
     let settings = Arc::new(Settings::default());
     for shard in (0..8).map(ShardId) {
         let ready = ReadyLane { lane: lane(), first: 2, retry: 1, settings: Arc::clone(&settings) };

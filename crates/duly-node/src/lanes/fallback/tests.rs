@@ -2,6 +2,7 @@ use super::*;
 use crate::lanes::{
     Kind,
     breaker::{FAILURES, PROBES},
+    tests::options,
 };
 
 fn at(ms: u64) -> Duration {
@@ -13,7 +14,7 @@ fn name(name: &str) -> NamespaceName {
 }
 
 fn report(lanes: &mut Lanes, namespace: &NamespaceName, pass: Pass, reception: Reception) {
-    let permit = Permit { kind: Kind::First, pass, to: Receiver::Fallback };
+    let permit = Permit { kind: Kind::First, pass, to: Receiver::Fallback, bytes: 0 };
     lanes.report_of_fallback(namespace, permit, reception, at(0));
 }
 
@@ -39,7 +40,7 @@ fn is_open(lanes: &mut Lanes, namespace: &NamespaceName) -> bool {
 
 #[test]
 fn what_began_before_a_fallback_failed_does_not_open_it_again_once_it_is_back() {
-    let mut lanes = Lanes::new(1, 10, 10);
+    let mut lanes = Lanes::new(1, &options(10, 10));
     let shop = name("shop");
     let before = opened_and_closed(&mut lanes, &shop);
     // Something begins meanwhile.
@@ -56,7 +57,7 @@ fn what_began_before_a_fallback_failed_does_not_open_it_again_once_it_is_back() 
 
 #[test]
 fn a_fallback_is_seen_with_its_breaker() {
-    let mut lanes = Lanes::new(1, 10, 10);
+    let mut lanes = Lanes::new(1, &options(10, 10));
     let shop = name("shop");
     let seen = |lanes: &Lanes, ms| {
         let load = lanes.fallback(&name("shop"), at(ms));
@@ -84,7 +85,7 @@ fn a_fallback_is_seen_with_its_breaker() {
 
 #[test]
 fn failures_count_also_right_after_a_success() {
-    let mut lanes = Lanes::new(1, 10, 10);
+    let mut lanes = Lanes::new(1, &options(10, 10));
     let shop = name("shop");
     let pass = lanes.divert(&shop, at(0)).unwrap();
     report(&mut lanes, &shop, pass, Reception::Good);
@@ -96,7 +97,7 @@ fn failures_count_also_right_after_a_success() {
 
 #[test]
 fn what_a_forgotten_breaker_let_through_says_nothing_of_a_later_one() {
-    let mut lanes = Lanes::new(1, 10, 10);
+    let mut lanes = Lanes::new(1, &options(10, 10));
     let shop = name("shop");
     let before = opened_and_closed(&mut lanes, &shop);
     let also_before = lanes.divert(&shop, at(1_000)).unwrap();
@@ -117,7 +118,7 @@ fn what_a_forgotten_breaker_let_through_says_nothing_of_a_later_one() {
 #[test]
 fn p10_fallbacks_of_namespaces_that_come_and_go_are_forgotten_past_a_bound() {
     let mut most_idle = 0;
-    let mut lanes = Lanes::new(1, 10, 10);
+    let mut lanes = Lanes::new(1, &options(10, 10));
     for i in 0..3 * IDLE_REMEMBERED_MAX {
         let namespace = name(&format!("idle{i}"));
         let pass = lanes.divert(&namespace, at(0)).unwrap();

@@ -23,14 +23,16 @@ fn p9_a_hundred_thousand_namespaces_take_turns_by_weight() {
         let ready = ReadyLane { lane, first: 1_000, retry: 0, settings };
         planned.extend(model.lanes.plan(SHARD, vec![ready], model.now));
     }
-    let mut running: std::collections::VecDeque<Lane> = std::collections::VecDeque::new();
+    let mut running: std::collections::VecDeque<(Lane, Permit)> = std::collections::VecDeque::new();
     let mut begun: BTreeMap<Lane, usize> = BTreeMap::new();
     let rounds = 3;
     let mut steps = 0;
     loop {
         for one in planned.drain(..) {
             for _ in 0..one.claim.first_max {
-                running.push_back(one.claim.lane.clone());
+                let (pass, to) = (one.pass, one.to);
+                let permit = Permit { kind: Kind::First, pass, to, bytes: 0 };
+                running.push_back((one.claim.lane.clone(), permit));
             }
             *begun.entry(one.claim.lane).or_default() += one.claim.first_max;
         }
@@ -39,8 +41,8 @@ fn p9_a_hundred_thousand_namespaces_take_turns_by_weight() {
         if steps > rounds * (count + heavy as usize) {
             break;
         }
-        let lane = running.pop_front().expect("something runs while something is due");
-        model.lanes.free(&lane, Kind::First, model.now);
+        let (lane, permit) = running.pop_front().expect("something runs while something is due");
+        model.lanes.free(&lane, permit, model.now);
         planned = model.lanes.plan_waiting(SHARD, model.now);
     }
     let got: Vec<usize> = begun.values().copied().collect();

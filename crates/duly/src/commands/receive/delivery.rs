@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::output::{
     terminal::{Screen, Tone},
     text,
+    when::distance,
 };
 
 /// Longest payload that is printed, in characters.
@@ -113,6 +114,7 @@ impl Delivery {
             );
         };
         let lateness = match self.lateness_ms {
+            Some(late_ms) if late_ms >= 1_000.0 => format!("{} late", distance(late_ms as u64)),
             Some(late_ms) => format!("{late_ms:.1} ms late"),
             None => "lateness unknown".to_owned(),
         };

@@ -1,8 +1,8 @@
 //! The terminals beside the one that is typed into: a server in the first, a receiver in the third.
 
 use std::{
+    fs,
     net::TcpListener,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -18,7 +18,11 @@ const SERVE: &str = "duly serve";
 const STAYING: [(&str, &str); 3] =
     [(SERVE, "first terminal"), (SERVE, " there"), ("duly receive", "third terminal")];
 
-/// Where all terminals are: a directory that has the checkout's `docs`, and two ports.
+/// Programs of the guide that pages have their readers save.
+const SAVED: [&str; 4] =
+    ["receivers/receiver.py", "workers/worker.py", "workers/worker.sh", "reminders/due_at.py"];
+
+/// Where all terminals are: a directory with the programs that pages have their readers save, and two ports.
 pub(super) struct Place {
     directory: TempDir,
     /// What stands in the pages, and what that is here: of the server, and of a receiver.
@@ -29,8 +33,11 @@ impl Place {
     /// An empty one.
     pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        symlink(docs, directory.path().join("docs")).expect("a link can be made");
+        let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
+        for program in SAVED {
+            let name = Path::new(program).file_name().expect("a file");
+            fs::copy(guide.join(program), directory.path().join(name)).expect("it is copied");
+        }
         // Free a moment ago; nobody else takes ports that it was not given. Both are held at once,
         // so that they differ.
         let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));

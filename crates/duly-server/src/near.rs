@@ -2,7 +2,7 @@
 
 /// The nearest of the known names, if one is near enough to be a slip of the finger: up to a third
 /// of its letters wrong. Letter case does not count, nor whether words are joined by `-` or `_`.
-pub(super) fn nearest<'a>(seen: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(seen: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace('-', "_");
     let seen = plain(seen);
     let measured = known.filter_map(|name| {

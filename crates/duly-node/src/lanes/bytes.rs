@@ -1,0 +1,64 @@
+//! The memory of what is being pushed: payloads and headers of the attempts under way (P10).
+//!
+//! Workers bound how many attempts there are, this bounds their bytes. As with workers, a namespace takes more
+//! only while it holds less than twice as much as is free, times its weight: large payloads to a receiver
+//! that hangs leave room for everybody else (P9).
+
+use duly_core::NamespaceName;
+use rustc_hash::FxHashMap;
+
+use super::{
+    Lanes,
+    share::{NAMESPACE_PART, Share},
+};
+
+/// The bytes of attempts under way.
+#[derive(Debug)]
+pub(super) struct Bytes {
+    max: u64,
+    held: u64,
+    /// What attempts of a namespace hold; absent when nothing.
+    namespaces: FxHashMap<NamespaceName, u64>,
+}
+
+impl Bytes {
+    pub(super) fn new(max: u64) -> Self {
+        Self { max, held: 0, namespaces: FxHashMap::default() }
+    }
+
+    /// Returns how many are free.
+    pub(super) const fn free(&self) -> u64 {
+        self.max.saturating_sub(self.held)
+    }
+
+    /// Says whether a namespace may take more.
+    pub(super) fn has_room(&self, namespace: &NamespaceName, share: Share) -> bool {
+        let part = share.weight.saturating_mul(NAMESPACE_PART) as u64;
+        let own = self.namespaces.get(namespace).copied().unwrap_or(0);
+        own < self.free().saturating_mul(part)
+    }
+
+    /// Counts an attempt of a namespace in.
+    pub(super) fn take(&mut self, namespace: &NamespaceName, bytes: u64) {
+        self.held += bytes;
+        *self.namespaces.entry(namespace.clone()).or_default() += bytes;
+    }
+
+    /// Counts an attempt of a namespace out.
+    pub(super) fn give_back(&mut self, namespace: &NamespaceName, bytes: u64) {
+        self.held -= bytes;
+        if let Some(own) = self.namespaces.get_mut(namespace) {
+            *own -= bytes;
+            if *own == 0 {
+                self.namespaces.remove(namespace);
+            }
+        }
+    }
+}
+
+impl Lanes {
+    /// Bytes of payload and headers that the next claim of a shard may bring: its part of what is free.
+    pub(crate) fn claim_bytes(&self) -> u64 {
+        self.bytes.free() / self.backlogs.len().max(1) as u64
+    }
+}
