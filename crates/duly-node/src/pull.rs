@@ -17,6 +17,7 @@ use std::{
 
 use duly_core::{Millis, NamespaceName, shard::ShardId};
 use duly_store::{Error, Firing, Result, Token};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use tokio::sync::oneshot;
@@ -47,9 +48,12 @@ const FULL_RETRY_AFTER: Millis = Millis::from_secs(1);
 /// Memory for what a lease brings, asked for when its turn has come: what would not fit is not claimed,
 /// however long the call has waited, and one that waits takes nothing.
 pub trait Room: fmt::Debug + Send + Sync {
+    /// Learns how large one payload may be: the first firing comes whatever its size.
+    fn expect(&self, payload_bytes_max: u64);
+
     /// Sets memory aside before a claim, and says for how many bytes, at most `bytes_max`; `None`
-    /// where there is too little.
-    fn set_aside(&self, bytes_max: u64) -> Option<u64>;
+    /// where there is too little. It may wait for other claims.
+    fn set_aside(&self, bytes_max: u64) -> BoxFuture<'_, Option<u64>>;
 
     /// Nothing was claimed: gives it back.
     fn let_go(&self);
@@ -74,9 +78,9 @@ pub struct LeaseRequest {
 
 impl LeaseRequest {
     /// How many bytes may be claimed for it now; `None` where it has no room.
-    fn set_aside(&self) -> Option<u64> {
+    async fn set_aside(&self) -> Option<u64> {
         match &self.room {
-            Some(room) => room.set_aside(self.bytes_max),
+            Some(room) => room.set_aside(self.bytes_max).await,
             None => Some(self.bytes_max),
         }
     }
@@ -275,7 +279,11 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
         None => return Err(Error::UnknownNamespace(namespace.to_string())),
         Some(known) if known.paused => return Ok(Leased::paused()),
         Some(_) if shared.phases.now() != Phase::Running => return Ok(Leased::default()),
-        Some(_) => {}
+        Some(known) => {
+            if let Some(room) = &request.room {
+                room.expect(known.settings.limits.max_payload_bytes);
+            }
+        }
     }
     let wait = request.wait;
     let (answer, mut answered) = oneshot::channel();
@@ -378,7 +386,7 @@ async fn serve_all(shared: Arc<Shared>, namespace: NamespaceName, _serving: Serv
             }
             return;
         };
-        let Some(bytes_max) = head.request.set_aside() else {
+        let Some(bytes_max) = head.request.set_aside().await else {
             // It makes way for those behind it.
             let answer = shared.pull.waiters.lock().take(&namespace, head.id);
             if let Some(answer) = answer {

@@ -40,5 +40,4 @@ while true; do
         post settle "{\"settlements\":[{\"token\":\"$token\",$verdict}]}" && break
         sleep "$try"
     done
-    echo
 done

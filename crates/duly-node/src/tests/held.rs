@@ -2,6 +2,7 @@
 
 use duly_core::Millis;
 use duly_store::TimerView;
+use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::{pull::request, *};
@@ -114,10 +115,11 @@ struct Rooms {
 const NOW: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
 
 impl Room for Rooms {
-    fn set_aside(&self, bytes_max: u64) -> Option<u64> {
+    fn expect(&self, _: u64) {}
+    fn set_aside(&self, bytes_max: u64) -> BoxFuture<'_, Option<u64>> {
         let bytes = self.bytes.load(NOW).min(bytes_max);
         self.set_aside.store(bytes, NOW);
-        (bytes > 0).then_some(bytes)
+        Box::pin(std::future::ready((bytes > 0).then_some(bytes)))
     }
     fn let_go(&self) {
         self.set_aside.store(0, NOW);

@@ -198,7 +198,7 @@ async fn a_namespace_that_nobody_leases_from_is_reported_until_somebody_does() {
     tokio::time::sleep(Duration::from_secs(45)).await;
     assert_eq!(world.handle.health().unleased, []);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(world.handle.health().unleased, [world.namespace.clone()]);
+    assert_eq!(world.handle.health().unleased, std::slice::from_ref(&world.namespace));
     let leased = world.handle.lease(request(&world, 1, Duration::ZERO)).await.unwrap();
     assert_eq!(leased.firings.len(), 1);
     tokio::time::sleep(Duration::from_secs(15)).await;

@@ -23,7 +23,7 @@ use duly_core::{Code, Millis, error_code::Retry};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Problem;
+use super::{Problem, room::Oversize};
 
 /// Bodies up to this size may use the whole budget.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 * 1024;
@@ -41,6 +41,7 @@ struct Inner {
     bytes_max: usize,
     /// Held by the one answer that may go past the budget.
     overdraft: Arc<Semaphore>,
+    oversize: Oversize,
 }
 
 /// Bytes that are taken from the budget until this is dropped.
@@ -56,7 +57,13 @@ impl Budget {
     /// A budget of so many bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         let overdraft = Arc::new(Semaphore::new(1));
-        Self(Arc::new(Inner { used: AtomicUsize::new(0), bytes_max, overdraft }))
+        let (used, oversize) = (AtomicUsize::new(0), Oversize::new(bytes_max));
+        Self(Arc::new(Inner { used, bytes_max, overdraft, oversize }))
+    }
+
+    /// The memory of first firings that are larger than what was set aside.
+    pub(super) fn oversize(&self) -> Oversize {
+        self.0.oversize.clone()
     }
 
     /// A share of no bytes yet.

@@ -5,9 +5,14 @@
 //! little for a whole answer, fewer firings are claimed, and none where there is too little for a
 //! small one.
 
+use std::sync::Arc;
+
+use duly_core::payload::PAYLOAD_BYTES_HARD;
 use duly_node::Room;
 use duly_store::Firing;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     Problem,
@@ -16,12 +21,49 @@ use super::{
 
 /// Room for one lease.
 #[derive(Debug)]
-pub(crate) struct LeaseRoom(Mutex<Share>);
+pub(crate) struct LeaseRoom {
+    oversize: Oversize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    share: Share,
+    payload_bytes_max: u64,
+    /// Held from before a claim until its firings are counted, where the first may be larger than what was
+    /// set aside.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Memory for the first firings of claims under way that are larger than what was set aside for them.
+#[derive(Debug, Clone)]
+pub(crate) struct Oversize {
+    kib: Arc<Semaphore>,
+    kib_max: u32,
+}
+
+impl Oversize {
+    /// As much as the budget, and enough for one payload.
+    pub(crate) fn new(budget_bytes: usize) -> Self {
+        let kib_max = kib(budget_bytes as u64).max(kib(PAYLOAD_BYTES_HARD));
+        Self { kib: Arc::new(Semaphore::new(kib_max as usize)), kib_max }
+    }
+
+    async fn acquire(&self, bytes: u64) -> OwnedSemaphorePermit {
+        let permit = Arc::clone(&self.kib).acquire_many_owned(kib(bytes).min(self.kib_max)).await;
+        permit.expect("it is never closed")
+    }
+}
+
+fn kib(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
+}
 
 impl LeaseRoom {
     /// None yet.
     pub(crate) fn new(budget: &Budget) -> Self {
-        Self(Mutex::new(budget.share()))
+        let inner = Inner { share: budget.share(), payload_bytes_max: 0, permit: None };
+        Self { oversize: budget.oversize(), inner: Mutex::new(inner) }
     }
 
     /// What was reserved, for firings and as much for their text; a lease that is still under way finds
@@ -35,9 +77,7 @@ impl LeaseRoom {
         firings: &[Firing],
     ) -> Result<Share, Problem> {
         let bytes = firings.iter().map(memory_bytes).sum::<usize>();
-        let mut share = std::mem::replace(&mut *self.0.lock(), budget.share());
-        share.grow_to(2 * bytes)?;
-        Ok(share)
+        self.counted(budget, 2 * bytes)
     }
 
     /// What was set aside, as a share of the size of the answer; a lease that is still under way
@@ -47,10 +87,17 @@ impl LeaseRoom {
     /// What was set aside is for payloads and headers, and one firing comes whatever its size: an
     /// answer that is larger may find no room. Its claims have to go back.
     pub(crate) fn for_answer(&self, budget: &Budget, bytes: usize) -> Result<Share, Problem> {
-        let mut share = std::mem::replace(&mut *self.0.lock(), budget.share());
-        share.grow_to(bytes)?;
+        let mut share = self.counted(budget, bytes)?;
         share.shrink_to(bytes);
         Ok(share)
+    }
+
+    fn counted(&self, budget: &Budget, bytes: usize) -> Result<Share, Problem> {
+        let mut inner = self.inner.lock();
+        let mut share = std::mem::replace(&mut inner.share, budget.share());
+        let counted = share.grow_to(bytes);
+        inner.permit = None;
+        counted.map(|()| share)
     }
 }
 
@@ -60,15 +107,32 @@ fn memory_bytes(firing: &Firing) -> usize {
 }
 
 impl Room for LeaseRoom {
-    fn set_aside(&self, bytes_max: u64) -> Option<u64> {
+    fn expect(&self, payload_bytes_max: u64) {
+        self.inner.lock().payload_bytes_max = payload_bytes_max;
+    }
+
+    fn set_aside(&self, bytes_max: u64) -> BoxFuture<'_, Option<u64>> {
         // Half of it for the firings, half for their text.
         let bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX).saturating_mul(2);
-        let mut share = self.0.lock();
-        share.grow_up_to(bytes, bytes.min(SMALL_BYTES_MAX)).ok().map(|bytes| bytes as u64 / 2)
+        Box::pin(async move {
+            let (set_aside, payload_bytes_max) = {
+                let mut inner = self.inner.lock();
+                let least = bytes.min(SMALL_BYTES_MAX);
+                let set_aside = inner.share.grow_up_to(bytes, least).ok()? as u64 / 2;
+                (set_aside, inner.payload_bytes_max)
+            };
+            if payload_bytes_max > set_aside {
+                let permit = self.oversize.acquire(payload_bytes_max).await;
+                self.inner.lock().permit = Some(permit);
+            }
+            Some(set_aside)
+        })
     }
 
     fn let_go(&self) {
-        self.0.lock().shrink_to(0);
+        let mut inner = self.inner.lock();
+        inner.share.shrink_to(0);
+        inner.permit = None;
     }
 }
 
@@ -78,26 +142,47 @@ mod tests {
 
     const MIB: u64 = 1024 * 1024;
 
-    #[test]
-    fn p10_fewer_bytes_are_claimed_where_less_is_left_and_none_where_that_is_too_little() {
+    #[tokio::test]
+    async fn p10_fewer_bytes_are_claimed_where_less_is_left_and_none_where_that_is_too_little() {
         let budget = Budget::new(4 * 1024 * 1024);
         let room = LeaseRoom::new(&budget);
-        assert_eq!(room.set_aside(MIB), Some(MIB));
+        assert_eq!(room.set_aside(MIB).await, Some(MIB));
         room.let_go();
         let others = budget.take_anyway(2 * 1024 * 1024 + 500_000);
-        assert_eq!(room.set_aside(MIB), Some(MIB / 4), "and as much for the text");
+        assert_eq!(room.set_aside(MIB).await, Some(MIB / 4), "and as much for the text");
         let more = budget.take_anyway(1024 * 1024);
         room.let_go();
-        assert_eq!(room.set_aside(MIB), Some(SMALL_BYTES_MAX as u64 / 2), "of the last quarter");
+        assert_eq!(
+            room.set_aside(MIB).await,
+            Some(SMALL_BYTES_MAX as u64 / 2),
+            "of the last quarter"
+        );
         room.let_go();
         let rest = budget.take_anyway(500_000);
-        assert_eq!(room.set_aside(MIB), None);
+        assert_eq!(room.set_aside(MIB).await, None);
         drop((others, more, rest));
-        assert_eq!(room.set_aside(MIB), Some(MIB));
+        assert_eq!(room.set_aside(MIB).await, Some(MIB));
         let share = room.for_answer(&budget, 1_000_000).unwrap();
         assert!(budget.take(3 * 1024 * 1024).is_err());
         assert!(budget.take(3 * 1024 * 1024 - 1_000_000).is_ok(), "what is not used goes back");
         drop(share);
         assert!(budget.take(3 * 1024 * 1024).is_ok());
+    }
+
+    #[tokio::test]
+    async fn p10_claims_whose_first_firing_may_be_large_wait_for_each_other() {
+        let budget = Budget::new(32 * 1024 * 1024);
+        let rooms: Vec<_> = (0..3).map(|_| LeaseRoom::new(&budget)).collect();
+        rooms.iter().for_each(|room| room.expect(16 * MIB));
+        assert_eq!(rooms[0].set_aside(MIB).await, Some(MIB));
+        assert_eq!(rooms[1].set_aside(MIB).await, Some(MIB));
+        let mut third = rooms[2].set_aside(MIB);
+        assert!(futures::poll!(&mut third).is_pending(), "two payloads are on their way");
+        assert!(rooms[0].for_answer(&budget, 20 * 1024 * 1024).is_ok(), "it is counted now");
+        assert_eq!(third.await, Some(MIB));
+        // Where no payload is larger than what is set aside nobody waits.
+        let small = LeaseRoom::new(&budget);
+        small.expect(MIB);
+        assert_eq!(small.set_aside(MIB).await, Some(MIB));
     }
 }

@@ -284,7 +284,7 @@ async fn a_stop_answers_who_waits_and_ends_streams_where_they_are() {
         tokio::join!(running.stop(), to_the_end(&mut waits), to_the_end(&mut streams));
     stopped.unwrap();
     assert!(waited.starts_with("HTTP/1.1 200"), "{waited}");
-    assert!(waited.ends_with(r#"{"firings":[]}"#), "{waited}");
+    assert!(waited.ends_with("{\"firings\":[]}\n"), "{waited}");
     assert!(ended.contains(r#"{"stopped":{"after_line":1,"#), "{ended}");
     assert!(ended.contains("\"retry_after_ms\":1000"), "{ended}");
     drop(silent);

@@ -326,13 +326,13 @@ impl Engine {
     }
 }
 
-/// Leaves the first entries whose records have about so many bytes, at least one: the rest would be
-/// read for nothing.
+/// Leaves the first entries whose records have at most so many bytes, and one more: the rest could be
+/// read for nothing, and all are in memory at once.
 fn truncate_to(entries: &mut Vec<Entry>, bytes_max: u64) {
     let mut bytes: u64 = 0;
     let fitting = entries.iter().take_while(|entry| {
         let begins_within = bytes <= bytes_max;
-        bytes = bytes.saturating_add(entry.location().bytes_estimate());
+        bytes = bytes.saturating_add(entry.location().bytes_at_most());
         begins_within
     });
     let fitting = fitting.count().max(1);

@@ -35,7 +35,7 @@ mod write;
 use gather::{Candidate, Gathered, Mark};
 use write::{Make, Written, write};
 
-/// Bytes of live records, by size class, that one job takes on.
+/// Bytes of live records that one job takes on; it reads no further file when it has them.
 const JOB_BYTES: u64 = 32 << 20;
 /// Files that one job takes on.
 const JOB_FILES: usize = 16;
@@ -281,6 +281,11 @@ impl Engine {
 
     /// Has the next file read, or the runs written when all are.
     fn read_next(&mut self, mut job: Job) {
+        if job.buffers.bytes.len() as u64 >= JOB_BYTES {
+            // Files were picked by size classes, which say little of very large records.
+            let later = std::mem::take(&mut job.to_read);
+            self.rewriter.sources.retain(|slot| !later.contains(slot));
+        }
         let Some(slot) = job.to_read.pop() else {
             self.write_runs(job);
             return;

@@ -39,6 +39,8 @@ pub(crate) const NUMBER_MAX: u32 = (1 << 24) - 1;
 /// Bytes read for a record of size class 0; each class doubles it.
 const CLASS_BYTES: u64 = 64;
 const CLASS_MAX: u8 = 15;
+/// The largest payload, and as much for everything else as there can be.
+const LARGEST_BYTES: u64 = duly_core::payload::PAYLOAD_BYTES_HARD + (1 << 20);
 
 /// The last word of an empty slot: a due time that no timer has.
 const EMPTY: u64 = u64::MAX;
@@ -89,7 +91,12 @@ impl Location {
         if self.class < CLASS_MAX { Some(self.bytes_max()) } else { None }
     }
 
-    /// The record's size, estimated from its class.
+    /// What the record's size does not exceed.
+    pub(crate) const fn bytes_at_most(self) -> u64 {
+        if self.class < CLASS_MAX { self.bytes_max() } else { LARGEST_BYTES }
+    }
+
+    /// The record's size, estimated from its class; much too low for a very large one.
     pub(crate) const fn bytes_estimate(self) -> u64 {
         self.bytes_max() / 4 * 3
     }

@@ -20,7 +20,7 @@ fn http(server: &Server, method: &str, path: &str, body: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
     let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
-    body.to_owned()
+    body.trim_end().to_owned()
 }
 
 /// What a command prints as JSON, on stdout or stderr.

@@ -12,7 +12,7 @@ mod http2;
 use std::{
     fs,
     io::{Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -85,7 +85,7 @@ struct Limited {
 impl Limited {
     fn start(group: Group) -> Self {
         let directory = TempDir::new().expect("a temporary directory");
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("its address");
         drop(listener);
         let binary =
@@ -131,6 +131,19 @@ impl Limited {
         String::from_utf8_lossy(answer.get(9..12)?).parse().ok()
     }
 
+    /// Schedules a timer, as often as it takes until there is room for it.
+    fn schedule(&self, namespace: &str, timer: &str) {
+        let path = format!("{namespace}/timers");
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            match self.call("POST", &path, timer) {
+                Some(201) => return,
+                Some(429) if Instant::now() < until => std::thread::sleep(ATTACK / 20),
+                answer => panic!("a timer for {path}: {answer:?}"),
+            }
+        }
+    }
+
     /// A request whose answer is not read.
     fn unread(&self, method: &str, path: &str, body: &str) -> Option<TcpStream> {
         let mut stream = TcpStream::connect(self.address).ok()?;
@@ -174,6 +187,11 @@ impl Drop for Limited {
         self.child.kill().ok();
         self.child.wait().ok();
     }
+}
+
+/// A schedule, due at once, of a payload of so many bytes.
+fn timer_of(id: &str, bytes: usize) -> String {
+    format!(r#"{{"id":"{id}","delay":"0s","payload_text":"{}"}}"#, "x".repeat(bytes))
 }
 
 /// Makes what the attacks ask for.
@@ -262,6 +280,30 @@ fn p10_a_server_of_512_mib_is_never_killed() {
                 .collect();
             sent.into_iter().filter_map(|sent| sent.join().ok().flatten()).collect()
         })
+    });
+    attack("large payloads to consumers", &|server| {
+        let large = r#"{"limits":{"max_payload_bytes":16777216}}"#;
+        let timer = timer_of("t", 15 * MIB);
+        let namespaces: Vec<_> = (0..20).map(|i| format!("/v1/namespaces/due{i}")).collect();
+        for namespace in &namespaces {
+            assert_eq!(server.call("PUT", namespace, large), Some(201));
+            server.schedule(namespace, &timer);
+        }
+        let lease = |namespace| server.unread("POST", &format!("{namespace}/lease"), "{}");
+        namespaces.iter().filter_map(lease).collect()
+    });
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    attack("large payloads to a receiver that reads nothing", &|server| {
+        let url = format!("http://{}/", silent.local_addr().expect("its address"));
+        let settings = format!(
+            r#"{{"destination":{{"http":{{"url":"{url}"}}}},"limits":{{"max_payload_bytes":16777216}}}}"#
+        );
+        assert_eq!(server.call("PUT", "/v1/namespaces/hooks", &settings), Some(201));
+        for i in 0..36 {
+            let timer = timer_of(&format!("t{i}"), 15 * MIB);
+            server.schedule("/v1/namespaces/hooks", &timer);
+        }
+        Vec::new()
     });
     assert!(slow.is_empty(), "small requests took too long: {slow:?}");
 }

@@ -1,6 +1,6 @@
 //! What is known of one delivery, from its headers.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::HeaderMap;
 use duly_core::{Timestamp, namespace::SigningSecret};
@@ -114,7 +114,10 @@ impl Delivery {
             );
         };
         let lateness = match self.lateness_ms {
-            Some(late_ms) if late_ms >= 1_000.0 => format!("{} late", distance(late_ms as u64)),
+            Some(late_ms) if late_ms >= 1_000.0 => {
+                let late = Duration::from_secs_f64(late_ms / 1_000.0).as_millis();
+                format!("{} late", distance(u64::try_from(late).unwrap_or(u64::MAX)))
+            }
             Some(late_ms) => format!("{late_ms:.1} ms late"),
             None => "lateness unknown".to_owned(),
         };

@@ -38,7 +38,7 @@ fn a_line_has_lateness_attempt_ids_and_payload() {
     assert!(delivery.lateness_ms.is_some_and(|late_ms| late_ms > 0.0));
     let line = delivery.line(Screen::default());
     for part in
-        [" ms late  attempt 3  a b  delivery MFRGG  signature valid  answered 204", "{\"n\":1}"]
+        ["h late  attempt 3  a b  delivery MFRGG  signature valid  answered 204", "{\"n\":1}"]
     {
         assert!(line.contains(part), "{line}");
     }
