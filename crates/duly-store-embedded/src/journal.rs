@@ -39,6 +39,9 @@ mod sticky;
 
 pub(crate) use spare::{PACED_BYTES, RECYCLED_SUFFIX, SPARE, SparePace, recycle, write_spare};
 
+/// Memory that is kept from one frame to the next; more was for very large records.
+const FRAME_BYTES_KEPT: usize = 4 << 20;
+
 /// Directory of the segments.
 pub(crate) const DIR: &str = "journal";
 
@@ -292,6 +295,7 @@ impl Journal {
         self.frame = frame;
         let mark = written?;
         self.frame.clear();
+        self.frame.shrink_to(FRAME_BYTES_KEPT);
         self.frame_records = 0;
         self.is_closed = false;
         Ok(Some(mark))

@@ -11,12 +11,18 @@ use std::{
 use axum::{body::Body, extract::State, response::Response};
 use bytes::Bytes;
 use duly_node::{LeaseRequest, Leased};
+use duly_store::Firing;
 use http::StatusCode;
 use hyper::body::{Frame, SizeHint};
 
 use super::{
-    App, Problem, answer, body::JsonBody, budget::IsCounted, path::InNamespace, problem::Refusals,
-    room::LeaseRoom, text::Text,
+    App, Problem, answer,
+    body::{JsonBody, aside},
+    budget::IsCounted,
+    path::InNamespace,
+    problem::Refusals,
+    room::LeaseRoom,
+    text::Text,
 };
 use crate::wire::{FiringOut, LeaseIn, LeasedOut};
 
@@ -56,13 +62,18 @@ pub(crate) async fn lease(
     // Refused here, the claims go back uncounted as `leased` is dropped.
     let mut share = room.for_firings(app.budget(), &leased.firings)?;
     let own = share.split(share.bytes() / 2);
-    let mut text = Text::new(share);
-    text.value(&LeasedOut {
-        firings: leased.firings.iter().map(FiringOut::from).collect(),
-        paused: leased.paused.then_some(true),
-    })?;
-    leased.firings = Vec::new();
-    drop(own);
+    let bytes = leased.firings.iter().map(Firing::bytes).sum::<u64>();
+    let (text, leased) = aside(usize::try_from(bytes).unwrap_or(usize::MAX), move || {
+        let mut text = Text::new(share);
+        text.value(&LeasedOut {
+            firings: leased.firings.iter().map(FiringOut::from).collect(),
+            paused: leased.paused.then_some(true),
+        })?;
+        leased.firings = Vec::new();
+        drop(own);
+        Ok((text, leased))
+    })
+    .await?;
     let body = LeasedBody { parts: text.into_line(), leased: Some(leased) };
     let mut response = answer::with_body(StatusCode::OK, Body::new(body));
     response.extensions_mut().insert(IsCounted);

@@ -43,9 +43,9 @@ pub(crate) struct Oversize {
 }
 
 impl Oversize {
-    /// As much as the budget, and enough for one payload.
+    /// Half as much as the budget, and enough for one payload.
     pub(crate) fn new(budget_bytes: usize) -> Self {
-        let kib_max = kib(budget_bytes as u64).max(kib(PAYLOAD_BYTES_HARD));
+        let kib_max = kib(budget_bytes as u64 / 2).max(kib(PAYLOAD_BYTES_HARD));
         Self { kib: Arc::new(Semaphore::new(kib_max as usize)), kib_max }
     }
 
@@ -171,7 +171,7 @@ mod tests {
 
     #[tokio::test]
     async fn p10_claims_whose_first_firing_may_be_large_wait_for_each_other() {
-        let budget = Budget::new(32 * 1024 * 1024);
+        let budget = Budget::new(64 * 1024 * 1024);
         let rooms: Vec<_> = (0..3).map(|_| LeaseRoom::new(&budget)).collect();
         rooms.iter().for_each(|room| room.expect(16 * MIB));
         assert_eq!(rooms[0].set_aside(MIB).await, Some(MIB));

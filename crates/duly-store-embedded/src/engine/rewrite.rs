@@ -273,6 +273,9 @@ impl Engine {
             live += counts.live as usize;
             bytes += usize::try_from(counts.live_bytes).expect("of a few files");
         }
+        // Size classes say too little of very large records. One file is read in any case, the last.
+        let last = sources.last().and_then(|slot| self.files.get(*slot));
+        let bytes = bytes.max(last.map_or(0, |file| usize::try_from(file.bytes()).unwrap_or(0)));
         buffers.survivors.reserve(live);
         buffers.bytes.reserve(bytes);
         buffers.moves.reserve(live);
