@@ -224,19 +224,19 @@ pub(crate) async fn count_made(response: Response, mut share: Share, bytes: usiz
 }
 
 /// Bytes that count against `share` as long as anybody holds a part of them.
-pub(crate) fn held(bytes: impl Into<Bytes>, share: Share) -> Bytes {
-    Bytes::from_owner(Held { bytes: bytes.into(), _share: Arc::new(share) })
+pub(crate) fn held(bytes: impl AsRef<[u8]> + Send + 'static, share: Share) -> Bytes {
+    Bytes::from_owner(Held { bytes, _share: share })
 }
 
 /// Bytes with what they are counted against.
-struct Held {
-    bytes: Bytes,
-    _share: Arc<Share>,
+struct Held<B, S> {
+    bytes: B,
+    _share: S,
 }
 
-impl AsRef<[u8]> for Held {
+impl<B: AsRef<[u8]>, S> AsRef<[u8]> for Held<B, S> {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_ref()
     }
 }
 

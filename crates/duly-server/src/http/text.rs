@@ -170,7 +170,20 @@ impl Text {
         self.taken = self.parts.iter().map(Vec::capacity).sum();
     }
 
-    fn push(&mut self, mut text: &[u8]) -> io::Result<()> {
+    #[inline]
+    fn push(&mut self, text: &[u8]) -> io::Result<()> {
+        match self.parts.last_mut() {
+            Some(last) if last.capacity() - last.len() >= text.len() => {
+                last.extend_from_slice(text);
+                Ok(())
+            }
+            _ => self.push_over(text),
+        }
+    }
+
+    /// Fills the last part and begins others.
+    #[cold]
+    fn push_over(&mut self, mut text: &[u8]) -> io::Result<()> {
         loop {
             if let Some(last) = self.parts.last_mut() {
                 let room = last.capacity() - last.len();
