@@ -18,18 +18,14 @@ use crate::{near::nearest, telemetry::operations};
 const SIMILAR_MAX: usize = 200;
 
 impl App {
-    /// Carries out one command.
+    /// Carries out one command, without making its namespace.
     pub(crate) async fn apply_one(&self, command: Command) -> Result<Outcome, Problem> {
-        let creates = self.creates(&command);
-        let again = creates.then(|| command.clone());
-        let outcome = self.send_one(command).await?;
-        match (again, outcome) {
-            (Some(command), Outcome::Refused(Refusal::UnknownNamespace(name))) => {
-                self.create_implicitly(name).await?;
-                self.send_one(command).await
-            }
-            (_, outcome) => Ok(outcome),
-        }
+        let shard = self.shard_of(&command);
+        let kind = operations::kind(&command.operation);
+        let outcomes = self.store().apply(shard, vec![command]).await?;
+        let outcome = outcomes.into_iter().next().ok_or_else(no_outcome)?;
+        operations::record(kind, &outcome);
+        Ok(outcome)
     }
 
     /// Carries out commands of one namespace, each shard's in one call; one result for each, in
@@ -119,21 +115,13 @@ impl App {
         Ok(outcomes)
     }
 
-    async fn send_one(&self, command: Command) -> Result<Outcome, Problem> {
-        let shard = self.shard_of(&command);
-        let kind = operations::kind(&command.operation);
-        let outcomes = self.store().apply(shard, vec![command]).await?;
-        let outcome = outcomes.into_iter().next().ok_or_else(no_outcome)?;
-        operations::record(kind, &outcome);
-        Ok(outcome)
-    }
-
-    fn creates(&self, command: &Command) -> bool {
+    /// Says whether a command makes its namespace where there is none.
+    pub(super) fn creates(&self, command: &Command) -> bool {
         self.implicit_namespaces() == ImplicitNamespaces::Create
             && matches!(command.operation, Operation::Schedule { .. } | Operation::Import { .. })
     }
 
-    async fn create_implicitly(&self, name: NamespaceName) -> Result<(), Problem> {
+    pub(super) async fn create_implicitly(&self, name: NamespaceName) -> Result<(), Problem> {
         self.admit_implicit().map_err(|wait| {
             let per_second = self.limits().implicit_namespaces_per_second;
             let detail = format!(

@@ -11,7 +11,7 @@
 
 use duly_core::{NamespaceName, TimerId, shard::ShardId};
 use duly_store::{
-    Answer, Command, Error, Outcome, Page, TimerView,
+    Answer, Command, Error, Outcome, Page, Refusal, TimerView,
     query::{ListRequest, PAGE_BYTES},
 };
 use futures::future::join_all;
@@ -66,13 +66,16 @@ impl App {
     ) -> Result<Outcome, Problem> {
         let own = share.bytes();
         let all = share.grow_up_to(own + SMALL_BYTES_MAX, own + TINY_BYTES_MAX / 2)?;
-        let mut bytes_max = ((all - own) / 2) as u64;
+        let bytes_max = ((all - own) / 2) as u64;
+        let mut command = Command { answer: Answer::Within(bytes_max), ..command };
         for _ in 0..TRIES {
-            let command = Command { answer: Answer::Within(bytes_max), ..command.clone() };
-            match self.apply_one(command).await? {
+            match self.apply_one(command.clone()).await? {
                 Outcome::Failed(Error::TooLarge { bytes }) => {
                     grow_for(share, own as u64 + bytes)?;
-                    bytes_max = bytes;
+                    command.answer = Answer::Within(bytes);
+                }
+                Outcome::Refused(Refusal::UnknownNamespace(name)) if self.creates(&command) => {
+                    self.create_implicitly(name).await?;
                 }
                 outcome => return Ok(outcome),
             }
