@@ -78,7 +78,7 @@ async fn ready(shared: &Shared, shard: ShardId, after: Option<ReadyCursor>) -> R
     Err(Error::InDoubt { reason: "the store gave no answer".to_owned() })
 }
 
-/// What a look found; of each at most [`SUSPECTS_MAX`].
+/// The findings of a look; of each at most [`SUSPECTS_MAX`].
 #[derive(Default)]
 struct Seen {
     /// Lanes that nobody works on now.

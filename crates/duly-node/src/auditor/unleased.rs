@@ -11,7 +11,7 @@ const LOOKS: u32 = 6;
 /// Namespaces that are reported at once.
 const REPORTED_MAX: usize = 10;
 
-/// What the looks found so far.
+/// The findings of the looks so far.
 #[derive(Debug, Default)]
 pub(super) struct Unleased {
     looks: BTreeMap<NamespaceName, u32>,

@@ -182,7 +182,7 @@ impl Allotments {
 }
 
 impl Lanes {
-    /// What is to be asked of the lanes' homes now.
+    /// Returns the asks for the lanes' homes that are to be sent now.
     pub(crate) fn asks(&mut self, now: Duration) -> Vec<Ask> {
         let Some(allotments) = &mut self.allotments else {
             return Vec::new();
@@ -199,12 +199,12 @@ impl Lanes {
         allotments.asks(now, load, waiting)
     }
 
-    /// Whether something is to be asked at once.
+    /// Says whether something is to be asked at once.
     pub(crate) fn asks_now(&self) -> bool {
         self.allotments.as_ref().is_some_and(Allotments::asks_now)
     }
 
-    /// When something is to be asked; `None` when nothing is.
+    /// Returns the moment of the next ask; `None` when nothing is to be asked.
     pub(crate) fn ask_at(&self) -> Option<Duration> {
         self.allotments.as_ref()?.ask_at()
     }

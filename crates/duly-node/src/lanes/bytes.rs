@@ -17,7 +17,7 @@ use super::{
 pub(super) struct Bytes {
     max: u64,
     held: u64,
-    /// What attempts of a namespace hold; absent when nothing.
+    /// Bytes by namespace; absent when it holds none.
     namespaces: FxHashMap<NamespaceName, u64>,
 }
 

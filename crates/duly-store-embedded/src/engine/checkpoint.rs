@@ -83,7 +83,7 @@ impl Default for Checkpoints {
 }
 
 impl Checkpoints {
-    /// Whether one is being taken.
+    /// Says whether one is being taken.
     pub(super) const fn is_taking(&self) -> bool {
         self.taking.is_some()
     }

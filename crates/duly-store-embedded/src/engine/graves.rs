@@ -25,7 +25,7 @@ pub(super) struct Graves {
 }
 
 impl Graves {
-    /// Whether everything was counted out.
+    /// Says whether everything was counted out.
     pub(super) fn is_empty(&self) -> bool {
         self.indexes.is_empty()
     }

@@ -146,7 +146,7 @@ impl Rewriter {
         matches!(self.state, State::Moving { .. })
     }
 
-    /// Whether it has no job.
+    /// Says whether it has no job.
     pub(super) const fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle)
     }
@@ -155,6 +155,15 @@ impl Rewriter {
     #[cfg(test)]
     pub(super) fn sources(&self) -> &[u16] {
         &self.sources
+    }
+
+    /// Bytes of live records that the job has read.
+    #[cfg(test)]
+    pub(super) fn job_bytes(&self) -> usize {
+        match &self.state {
+            State::Judging { job, .. } => job.buffers.bytes.len(),
+            _ => 0,
+        }
     }
 
     fn records_per_step(&self) -> usize {

@@ -91,7 +91,7 @@ impl Location {
         if self.class < CLASS_MAX { Some(self.bytes_max()) } else { None }
     }
 
-    /// What the record's size does not exceed.
+    /// Returns a bound of the record's size.
     pub(crate) const fn bytes_at_most(self) -> u64 {
         if self.class < CLASS_MAX { self.bytes_max() } else { LARGEST_BYTES }
     }

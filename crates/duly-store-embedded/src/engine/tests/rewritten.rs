@@ -98,3 +98,51 @@ fn p1_p10_a_rewrite_and_a_merge_leave_out_no_record_and_change_none() {
     (0..2).for_each(|_| mover.take_checkpoint());
     check_all_moves(&mut mover);
 }
+
+/// Files are picked by size classes, of which the last has everything over 2 MiB.
+#[test]
+fn p10_a_job_with_very_large_records_ends_with_the_file_that_fills_it() {
+    const PAYLOAD: usize = 7 << 20;
+    const SEGMENT: u64 = 16 << 20;
+    let options = Options { segment_bytes: SEGMENT, young_bytes: 1, ..small() };
+    let (mut engine, _disk, _clock) = opened(options);
+    let mut settings = duly_core::Settings::default();
+    settings.limits.max_payload_bytes = PAYLOAD as u64;
+    let secrets = duly_store::namespaces::Secrets::Keep;
+    engine.put_namespace(&shop(), Put::Replace { settings: Box::new(settings), secrets }).unwrap();
+    let mut most = 0;
+    let mut rest = |engine: &mut Engine| {
+        loop {
+            engine.begin_step();
+            if let Some(mark) = engine.commit().unwrap() {
+                mark.file.sync_data().unwrap();
+                engine.synced(mark.lsn, mark.position);
+            }
+            let work = engine.take_work();
+            if work.is_empty() && !engine.is_busy() {
+                return;
+            }
+            work.into_iter().for_each(|work| work()(engine));
+            most = most.max(engine.rewriter.job_bytes());
+        }
+    };
+    // No step is made meanwhile: all segments but the last are old at once.
+    for i in 0..16 {
+        let mut schedule =
+            Box::new(Schedule::new(id(&format!("t{i}")), When::After(Millis::from_secs(86_400))));
+        schedule.payload = Some(duly_core::Payload {
+            form: duly_core::payload::Form::Text,
+            bytes: vec![b'x'; PAYLOAD].into(),
+        });
+        let operation = Operation::Schedule { schedule, if_exists: IfExists::Fail };
+        let command = Command { namespace: shop(), operation, answer: Answer::Brief };
+        let outcome = engine.apply(command);
+        assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
+        let mark = engine.commit().unwrap().expect("it was appended");
+        mark.file.sync_data().unwrap();
+        engine.synced(mark.lsn, mark.position);
+    }
+    rest(&mut engine);
+    assert!(most > 0, "there was a job");
+    assert!(most <= (32 << 20) + SEGMENT as usize, "a job holds {} MiB", most >> 20);
+}
