@@ -94,9 +94,7 @@ impl Engine {
         let mut taken = 0;
         let mut failures = room.failures.min(FAILURES_MAX.0);
         room.failures -= failures;
-        // What comes behind the last byte would be read for nothing.
-        let is_left = |room: &Room| room.total > 0 && (room.bytes > 0 || !room.granted);
-        while taken < most && is_left(room) && failures > 0 {
+        while taken < most && room.total > 0 && failures > 0 {
             let wanted = (most - taken).min(room.total).min(READ_AT_ONCE);
             let mut entries = self.earliest(number, &lane.lane, kind, wanted, &mut room.looks);
             truncate_to(&mut entries, room.bytes);

@@ -63,7 +63,8 @@ fn p1_a_damaged_backup_is_not_restored() {
             damaged += 1;
         }
         fs::write(&file, &whole[..end / 2]).expect("written");
-        assert!(refused(&backup).contains("is damaged"), "cut: {}", file.display());
+        let error = refused(&backup);
+        assert!(error.contains("is damaged"), "cut: {}: {error}", file.display());
         fs::remove_file(&file).expect("removed");
         assert!(refused(&backup).contains("is damaged"), "missing: {}", file.display());
         fs::write(&file, &whole).expect("written");
