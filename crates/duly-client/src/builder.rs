@@ -37,6 +37,7 @@ pub struct Builder {
     retries: Retries,
     batching: Batching,
     message_bytes_max: usize,
+    on_notice: Option<fn(&str)>,
     #[cfg(feature = "tls")]
     tls: crate::tls::Tls,
 }
@@ -59,6 +60,7 @@ impl Builder {
             retries: Retries::default(),
             batching: Batching::default(),
             message_bytes_max: 64 * MIB,
+            on_notice: None,
             #[cfg(feature = "tls")]
             tls: crate::tls::Tls::default(),
         }
@@ -115,6 +117,13 @@ impl Builder {
         self
     }
 
+    /// Calls `tell` with each sentence that an answer has for people beside its purpose: a schedule made its
+    /// namespace, and there is one with a similar name.
+    pub fn on_notice(mut self, tell: fn(&str)) -> Self {
+        self.on_notice = Some(tell);
+        self
+    }
+
     /// Trusts these authorities (PEM), and no longer those of the system.
     #[cfg(feature = "tls")]
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -159,7 +168,7 @@ impl Builder {
         }
         let line = Line { channel: endpoint.connect_lazy(), authorization, below };
         let (server, message_bytes_max) = (Arc::from(self.url), self.message_bytes_max);
-        let link = Link { line, server, message_bytes_max };
+        let link = Link { line, server, message_bytes_max, on_notice: self.on_notice };
         let batches = Arc::new(Batches::new(link.clone(), self.batching));
         Ok(Client {
             inner: Arc::new(Inner { link, batches, retries: self.retries }),

@@ -25,6 +25,8 @@ pub(crate) struct Link {
     pub(crate) server: Arc<str>,
     /// Most bytes of an answer.
     pub(crate) message_bytes_max: usize,
+    /// Told what answers say for people.
+    pub(crate) on_notice: Option<fn(&str)>,
 }
 
 impl Link {
@@ -61,7 +63,13 @@ impl Link {
         let mut request = Request::new(request);
         request.set_timeout(left);
         match timeout_at(deadline, call(request)).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Ok(response)) => {
+                let notice = response.metadata().get("duly-notice").and_then(|it| it.to_str().ok());
+                if let (Some(on_notice), Some(notice)) = (self.on_notice, notice) {
+                    on_notice(notice);
+                }
+                Ok(response.into_inner())
+            }
             Ok(Err(status)) => Err(of_status(&status, &self.server)),
             Err(_elapsed) => Err(Error::no_answer(limit)),
         }

@@ -13,6 +13,7 @@ use crate::{
     answer::problem,
     failure::Failure,
     http::{CONNECT, EXCHANGE},
+    output::note,
 };
 
 /// Most bytes of an answer: a page of 1000 timers with large payloads, and no more.
@@ -36,7 +37,8 @@ pub(crate) fn of(server: &Url) -> Result<Client, Failure> {
         .connect_timeout(CONNECT)
         .timeout(EXCHANGE)
         .message_bytes_max(ANSWER_BYTES_MAX)
-        .retries(RETRIES);
+        .retries(RETRIES)
+        .on_notice(note);
     if !server.username().is_empty() || server.password().is_some() {
         let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         builder = builder.basic(plain(server.username()), plain(server.password().unwrap_or("")));

@@ -15,16 +15,13 @@ pub(crate) use self::{
     unreachable::{foreign, nobody_there, unknown},
 };
 
-use std::{
-    io::{self, Write as _},
-    time::Duration,
-};
+use std::time::Duration;
 
 use duly_core::NamespaceName;
 use reqwest::{Method, StatusCode, Url, header::CONTENT_TYPE};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{failure::Failure, output::text};
+use crate::{failure::Failure, output::note};
 
 /// Time to connect.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
@@ -190,7 +187,7 @@ impl Call<'_> {
         let status = response.status();
         if let Some(notice) = response.headers().get("duly-notice").and_then(|it| it.to_str().ok())
         {
-            writeln!(io::stderr(), "note: {}", text::preview(notice, usize::MAX)).ok();
+            note(notice);
         }
         let text = match self.bytes_max {
             None => response.text().await.map_err(unreachable)?,

@@ -35,6 +35,11 @@ pub(crate) enum Loudness {
     Quiet,
 }
 
+/// Prints to stderr what an answer says for people beside its purpose.
+pub(crate) fn note(notice: &str) {
+    writeln!(io::stderr(), "note: {}", text::preview(notice, usize::MAX)).ok();
+}
+
 /// Prints answers.
 #[derive(Clone, Copy)]
 pub(crate) struct Printer {

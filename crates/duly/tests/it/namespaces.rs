@@ -88,3 +88,14 @@ fn a_forecast_is_drawn_or_answered_as_json() {
     let message = server.run(&["namespace", "forecast", "n", "--count", "1001"]).refused(1);
     assert!(message.contains("from 1 to 1000"), "{message}");
 }
+
+#[test]
+fn a_schedule_notes_that_it_made_its_namespace_and_that_there_is_a_similar_one() {
+    let server = Server::start();
+    server.run(&["namespace", "put", "orders"]).ok();
+    let made = server.run(&["schedule", "ordres", "a", "--in", "1h"]);
+    let note = r#"note: there was no namespace "ordres": this call made it; there is "orders" too"#;
+    assert_eq!(made.stderr.trim_end(), note);
+    assert!(made.stdout.starts_with("a  scheduled"), "{}", made.stdout);
+    assert_eq!(server.run(&["schedule", "ordres", "b", "--in", "1h"]).stderr, "");
+}
