@@ -147,7 +147,7 @@ metrics! {
     LANES_NEGLECTED = "duly_lanes_neglected" Gauge
         "Lanes with something due that nobody worked on at the last two looks of the auditor: anything but 0 is an alarm.";
     NAMESPACES_UNLEASED = "duly_namespaces_unleased" Gauge
-        "Namespaces with timers due for consumers for a minute, where nobody leases them: at most 10, named in `/readyz` and in the log.";
+        "Namespaces whose timers for consumers have been due for a minute without a lease call: at most 10, named in `/readyz` and in the log.";
     LANES_DIVERTED = "duly_lanes_diverted" Gauge
         "Push lanes whose firings go to their namespace's fallback because their own receiver has not answered for long.";
     FALLBACK_BREAKERS = "duly_fallback_breakers" Gauge ["state": BREAKER_STATES]

@@ -1,4 +1,4 @@
-//! Namespaces that have something due for consumers, and nobody leases it: often the name has a typing error.
+//! Namespaces with timers due for consumers and no lease call: often the name is misspelled.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Unleased {
         for namespace in found.iter().filter(|namespace| !before.contains(namespace)) {
             tracing::warn!(
                 %namespace,
-                "timers are due and nobody leases them: has the name a typing error, or is a webhook missing?"
+                "timers are due and no consumer leases them: is the name misspelled, or is a webhook missing?"
             );
         }
     }

@@ -26,7 +26,7 @@ impl Bytes {
         Self { max, held: 0, namespaces: FxHashMap::default() }
     }
 
-    /// Returns how many are free.
+    /// Returns the bytes that are free.
     pub(super) const fn free(&self) -> u64 {
         self.max.saturating_sub(self.held)
     }
@@ -41,7 +41,11 @@ impl Bytes {
     /// Counts an attempt of a namespace in.
     pub(super) fn take(&mut self, namespace: &NamespaceName, bytes: u64) {
         self.held += bytes;
-        *self.namespaces.entry(namespace.clone()).or_default() += bytes;
+        match self.namespaces.get_mut(namespace) {
+            Some(own) => *own += bytes,
+            None if bytes > 0 => drop(self.namespaces.insert(namespace.clone(), bytes)),
+            None => {}
+        }
     }
 
     /// Counts an attempt of a namespace out.

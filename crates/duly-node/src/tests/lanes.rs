@@ -152,7 +152,7 @@ async fn p9_large_payloads_of_a_lane_hold_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_p10_payloads_under_way_fill_no_more_than_their_memory_and_leave_some_for_others() {
+async fn p9_p10_payloads_under_way_leave_room_for_other_namespaces() {
     const MAX: usize = 12_000;
     let mut world = World::start_with(|options| {
         options.bytes_max = MAX as u64;

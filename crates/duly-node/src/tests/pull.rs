@@ -192,7 +192,7 @@ async fn p8_settlements_are_answered_in_order_and_strange_tokens_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_nobody_leases_from_is_reported_until_somebody_does() {
+async fn a_namespace_without_lease_calls_is_reported() {
     let world = World::start().await;
     world.schedule_pull("t", ms(0)).await;
     tokio::time::sleep(Duration::from_secs(45)).await;

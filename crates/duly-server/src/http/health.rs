@@ -86,7 +86,7 @@ pub(crate) fn warnings(app: &App, mut of_store: Vec<String>) -> Vec<String> {
     let health = app.node().health();
     of_store.extend(health.unleased.iter().map(|namespace| {
         format!(
-            "namespace {namespace} has timers due and nobody leases them: has the name a typing error, or is a \
+            "namespace {namespace} has timers due and no consumer leases them: is the name misspelled, or is a \
              webhook missing?"
         )
     }));

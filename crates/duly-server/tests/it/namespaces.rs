@@ -284,7 +284,7 @@ async fn namespaces_come_into_being_by_themselves_at_a_limited_rate() {
 }
 
 #[tokio::test]
-async fn a_schedule_says_that_it_made_its_namespace_and_names_a_similar_one() {
+async fn a_schedule_that_makes_its_namespace_names_a_similar_one() {
     let bench = Bench::new();
     bench.call("PUT", "/v1/namespaces/orders", "{}").await.expect(201);
     let schedule = async |namespace: &str, id: &str| {

@@ -90,7 +90,7 @@ fn a_forecast_is_drawn_or_answered_as_json() {
 }
 
 #[test]
-fn a_schedule_notes_that_it_made_its_namespace_and_that_there_is_a_similar_one() {
+fn a_schedule_that_makes_its_namespace_prints_a_note() {
     let server = Server::start();
     server.run(&["namespace", "put", "orders"]).ok();
     let made = server.run(&["schedule", "ordres", "a", "--in", "1h"]);

@@ -101,7 +101,7 @@ fn p1_p10_a_rewrite_and_a_merge_leave_out_no_record_and_change_none() {
 
 /// Files are picked by size classes, of which the last has everything over 2 MiB.
 #[test]
-fn p10_a_job_with_very_large_records_ends_with_the_file_that_fills_it() {
+fn p10_a_job_ends_with_the_file_that_fills_it() {
     const PAYLOAD: usize = 7 << 20;
     const SEGMENT: u64 = 16 << 20;
     let options = Options { segment_bytes: SEGMENT, young_bytes: 1, ..small() };
