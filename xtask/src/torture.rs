@@ -7,8 +7,9 @@
 //! `DULY_FUZZ_HTTP_SECONDS` set, `fuzz-http` attacks a real server for so long. With `DULY_RACES`
 //! set, so many races between the calls about a timer are judged first, on the embedded store in
 //! process; with `DULY_CRASH_SEEDS` set, so many seeds of simulated crashes, power losses and failing
-//! disks of that store, and a crash at every operation where the ordinary tests pass some over, and with `DULY_MODEL_SEEDS` so many of its comparison with the reference; with
-//! `DULY_CLOCK_SEEDS` set, so many courses of a node on that store whose clock is set forward and back
+//! disks of that store, and a crash at every operation where the ordinary tests pass some over, and with
+//! `DULY_MODEL_SEEDS` so many of its comparison with the reference; with `DULY_NAMESPACE_CYCLES` set,
+//! so many namespaces are created and deleted there; with `DULY_CLOCK_SEEDS` set, so many courses of a node on that store whose clock is set forward and back
 //! (a real server's clock cannot be set without setting the machine's).
 
 use std::process::Stdio;
@@ -32,6 +33,10 @@ const CRASH_SEEDS: &str = "DULY_CRASH_SEEDS";
 
 /// How many seeds of random operations are compared with the reference; read by their test.
 const MODEL_SEEDS: &str = "DULY_MODEL_SEEDS";
+
+/// How many namespaces are made and deleted, and how many numbers there are for them; read by their test.
+const NAMESPACE_CYCLES: &str = "DULY_NAMESPACE_CYCLES";
+const NAMESPACE_NUMBERS: &str = "DULY_NAMESPACE_NUMBERS";
 
 /// How many courses have their clock set; read by their test.
 const CLOCK_SEEDS: &str = "DULY_CLOCK_SEEDS";
@@ -133,6 +138,13 @@ const IN_PROCESS: &[InProcess] = &[
         target: &["--test", "it"],
         tests: &["model::"],
         default: None,
+    },
+    InProcess {
+        variable: NAMESPACE_CYCLES,
+        package: STORE,
+        target: &["--lib"],
+        tests: &["numbers::"],
+        default: Some((NAMESPACE_NUMBERS, "65535")),
     },
 ];
 

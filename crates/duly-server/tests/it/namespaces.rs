@@ -1,5 +1,14 @@
 //! Namespaces: settings whole, in part, without ever showing a secret.
 
+use std::sync::Arc;
+
+use duly_core::{Millis, NamespaceName, Timestamp};
+use duly_server::http::ImplicitNamespaces;
+use duly_store::{
+    Store, StoreFuture,
+    conformance::StandIn,
+    namespaces::{IDLE_AFTER, Namespace},
+};
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -325,4 +334,47 @@ async fn every_json_answer_ends_with_a_line_break() {
         let answer = bench.call(method, path, body).await;
         assert!(answer.text.ends_with("}\n"), "{method} {path}: {:?}", answer.text);
     }
+}
+
+/// A store that has removed its idle namespaces since it was last asked for them.
+#[derive(Debug)]
+struct Removed(Arc<dyn Store>);
+
+impl StandIn for Removed {
+    fn behind(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
+        Box::pin(async move {
+            if let Some(found) = self.0.get_namespace(name.clone()).await? {
+                return Ok(Some(found));
+            }
+            let made = Timestamp::MIN;
+            let (settings, paused, resumes_at) = (Arc::default(), false, None);
+            let (created_at, updated_at) = (made, made);
+            Ok(Some(Namespace { name, settings, paused, resumes_at, created_at, updated_at }))
+        })
+    }
+}
+
+#[tokio::test]
+async fn p3_timers_that_meet_the_removal_of_an_idle_namespace_are_scheduled() {
+    let bench =
+        Bench::on(ImplicitNamespaces::Create, 64 * 1024, |store| Arc::new(Removed(store)));
+    bench.clock.advance(IDLE_AFTER);
+    bench.clock.advance(Millis::from_secs(1));
+    bench.schedule(r#"{"id":"one","delay":"1h"}"#).await.expect(201);
+
+    let ids: Vec<String> = (0..30).map(|i| format!("t{i}")).collect();
+    let schedule = |id: &String| json!({"schedule":{"id":id,"delay":"1h"}});
+    let mut operations: Vec<_> = ids.iter().map(schedule).collect();
+    operations.push(json!({"cancel":{"id":"t0"}}));
+    let body = json!({ "operations": operations }).to_string();
+    let batch = bench.call("POST", "/v1/namespaces/batch/batch", &body).await.expect(200);
+    let results = batch["results"].as_array().expect("one for each");
+    assert_eq!(results.len(), 31);
+    assert!(results.iter().all(|result| result.get("error").is_none()), "{batch}");
+    let page = bench.get("/v1/namespaces/batch/timers?state=scheduled").await.expect(200);
+    assert_eq!(page["timers"].as_array().unwrap().len(), 29, "{page}");
 }

@@ -17,7 +17,7 @@ use std::{
 };
 
 use duly_core::{Millis, env::Clock};
-use duly_store::{Store, conformance::ManualClock};
+use duly_store::{Store, conformance::ManualClock, namespaces::IDLE_AFTER};
 use duly_store_embedded::{
     EmbeddedStore, FEATURES, FORMAT_VERSION, Options, Tail, check::check, disk::RealDisk,
 };
@@ -131,4 +131,20 @@ fn every_format_ever_released_opens_and_gives_what_is_listed() {
         assert!(found == listed, "{name} differs first at {differs:?}, now:\n{found}");
     }
     assert!(golden(&present()).join("MANIFEST").exists(), "{} is missing", present());
+}
+
+#[test]
+fn a_golden_directory_keeps_which_namespaces_are_implicit() {
+    for (name, implicit) in [("v1-f1", &[][..]), ("v1-f3", &["implicit-and-empty"])] {
+        let dir = tempfile::tempdir().expect("a directory");
+        copy(&golden(name), dir.path());
+        let clock = clock_at_opening();
+        let store = open(dir.path(), &clock, 2);
+        let pass = || wait(store.remove_idle(None, Arc::default())).expect("a page").removed;
+        assert_eq!(pass(), [], "{name}: a pass notes what is idle");
+        clock.advance(IDLE_AFTER);
+        let removed = pass();
+        let removed: Vec<&str> = removed.iter().map(|namespace| namespace.as_str()).collect();
+        assert_eq!(removed, implicit, "{name}");
+    }
 }

@@ -12,6 +12,7 @@ mod ending;
 mod failover;
 mod far;
 mod harness;
+mod idle;
 mod in_order;
 mod limits;
 mod lists;

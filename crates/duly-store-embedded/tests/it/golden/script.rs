@@ -337,5 +337,10 @@ impl Script<'_> {
         gone.put(Settings::default());
         gone.schedule(later("plain"));
         now(self.store.delete_namespace(name("gone"), DeleteMode::Force));
+        for implicit in ["implicit-and-empty", "implicit-and-used"] {
+            now(self.store.put_namespace(name(implicit), Put::IfAbsent(Box::default())));
+        }
+        let used = Script { store: self.store, namespace: name("implicit-and-used") };
+        used.schedule(later("plain"));
     }
 }
