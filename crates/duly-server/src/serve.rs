@@ -38,7 +38,7 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// HTTP/2 requests at once on one connection.
 const STREAMS_MAX: u32 = 256;
 /// Bytes of a request's head. Many slow heads at once must not fill the memory (P10).
-const HEAD_BYTES_MAX: u32 = 64 * 1024;
+pub(crate) const HEAD_BYTES_MAX: u32 = 64 * 1024;
 
 /// How connections are served.
 #[derive(Debug, Clone, Copy)]

@@ -4,6 +4,8 @@
 
 use std::path::{self, Path};
 
+use duly_store_embedded::memory_limit;
+
 use super::{
     Origin,
     effective::{Gathered, Values},
@@ -11,6 +13,7 @@ use super::{
     remote::StoreUrl,
     value::{Value, Written, bytes_text, toml_text},
 };
+use crate::serve::HEAD_BYTES_MAX;
 
 /// Segments are written in pages.
 const PAGE_BYTES: u64 = 4096;
@@ -72,6 +75,7 @@ const CHECKS: [Check; 22] = [
 
 /// Notes what does not go together.
 pub(super) fn check(gathered: &mut Gathered) {
+    lower_default(&mut gathered.values, CONNECTIONS, connections_within(memory_limit()));
     for check in &CHECKS {
         if gathered.is_refused(check.key) || gathered.is_refused(check.other) {
             continue;
@@ -82,20 +86,25 @@ pub(super) fn check(gathered: &mut Gathered) {
             gathered.refuse(key, origin, seen, allowed);
         }
     }
-    give_way(&mut gathered.values);
+    if let Some(connections) = number(&gathered.values, CONNECTIONS) {
+        lower_default(&mut gathered.values, WAITERS, room_for_waiters(connections));
+    }
 }
 
-/// A default that does not fit what was said about another key is smaller.
-fn give_way(values: &mut Values) {
-    let Some(room) = number(values, CONNECTIONS).map(room_for_waiters) else {
-        return;
-    };
-    if let Some(waiters) = values.get_mut(WAITERS)
-        && waiters.origin == Origin::Default
-        && let Value::Number(Some(count)) = &mut waiters.value
+/// Lowers the default of a key that would not fit something else.
+fn lower_default(values: &mut Values, key: &str, most: u64) {
+    if let Some(found) = values.get_mut(key)
+        && found.origin == Origin::Default
+        && let Value::Number(Some(count)) = &mut found.value
     {
-        *count = room.min(*count);
+        *count = most.min(*count);
     }
+}
+
+/// Returns how many connections may hold the head of a request at once where the process may take so many bytes:
+/// an eighth of them.
+pub(super) fn connections_within(memory_limit: u64) -> u64 {
+    (memory_limit / 8 / u64::from(HEAD_BYTES_MAX)).max(256)
 }
 
 /// Lease calls that may wait on so many connections: over HTTP/1.1 each holds one.

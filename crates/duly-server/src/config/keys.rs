@@ -105,7 +105,7 @@ pub const KEYS: &[Key] = &[
         name: "server.connections_max",
         kind: Kind::Integer { low: 1, high: 1_000_000, unit: "connections" },
         default: "20000",
-        doc: "Connections at once; further ones are answered 503 and closed. Each needs an open file (`ulimit -n`). The store and attempts get theirs first: where the limit leaves fewer, the server takes fewer connections, at least a quarter of the limit, and says so at the start. A quarter is kept from lease calls that wait (`delivery.pull_waiters_max`).",
+        doc: "Connections at once; further ones are answered 503 and closed. Each can hold 64 KiB for the head of a request: where an eighth of the memory that the process may take has room for fewer, so below 10 GiB, the default is that number (1,024 for 512 MiB). Each needs an open file (`ulimit -n`). The store and attempts get theirs first: where the limit leaves fewer, the server takes fewer connections, at least a quarter of the limit, and says so at the start. A quarter is kept from lease calls that wait (`delivery.pull_waiters_max`).",
     },
     Key {
         name: "server.request_timeout",

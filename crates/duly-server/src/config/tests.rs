@@ -1,6 +1,6 @@
 use std::{fs, path::Path};
 
-use super::{effective::eighth_of, *};
+use super::{cross::connections_within, effective::eighth_of, *};
 
 mod example;
 mod refusals;
@@ -50,9 +50,21 @@ fn p10_the_memory_of_bodies_follows_that_of_the_process() {
 }
 
 #[test]
+fn p10_the_default_of_connections_follows_the_memory_of_the_process() {
+    const MIB: u64 = 1024 * 1024;
+    for (limit, expected) in [(64 * MIB, 256), (512 * MIB, 1_024), (10 * 1024 * MIB, 20_480)] {
+        assert_eq!(connections_within(limit), expected, "of {limit}");
+    }
+    let within = connections_within(duly_store_embedded::memory_limit());
+    let default = load(&Source::default()).unwrap().server.connections_max;
+    assert_eq!(default as u64, within.min(20_000));
+    let config = load(&env("DULY_SERVER__CONNECTIONS_MAX", "300000")).unwrap();
+    assert_eq!(config.server.connections_max, 300_000, "a number that was set is taken");
+}
+
+#[test]
 fn lease_calls_that_wait_leave_connections_for_others() {
     let defaults = load(&Source::default()).unwrap();
-    assert_eq!(defaults.delivery.pull_waiters_max, 10_000);
     assert!(defaults.server.connections_max > defaults.delivery.pull_waiters_max);
     for (connections, waiters) in [("13334", 10_000), ("100", 75), ("2", 1), ("1", 1)] {
         let config = load(&env("DULY_SERVER__CONNECTIONS_MAX", connections)).unwrap();

@@ -306,4 +306,33 @@ fn p10_a_server_of_512_mib_is_never_killed() {
         Vec::new()
     });
     assert!(slow.is_empty(), "small requests took too long: {slow:?}");
+    open_heads(&mut server);
+}
+
+/// Requests that never end their head, on as many connections as this process can open: those past
+/// `server.connections_max` are refused, and so is a small request.
+fn open_heads(server: &mut Limited) {
+    let field = format!("x-a: {}\r\n", "y".repeat(1_000)).repeat(59);
+    let head = format!("GET /v1/namespaces HTTP/1.1\r\nhost: {}\r\n{field}", server.address);
+    let (mut held, mut most) = (Vec::new(), 0);
+    for i in 0..8_000 {
+        let Ok(mut stream) = TcpStream::connect(server.address) else { break };
+        stream.set_write_timeout(Some(Duration::from_millis(300))).ok();
+        stream.write_all(head.as_bytes()).ok();
+        held.push(stream);
+        if i % 500 == 0 {
+            most = most.max(server.resident_bytes());
+        }
+    }
+    most = most.max(server.resident_bytes());
+    let ended = server.child.try_wait().expect("the child is ours");
+    assert!(ended.is_none(), "open heads: the server was killed ({ended:?}) at {most} bytes");
+    eprintln!("open heads on {} connections: {} MiB resident", held.len(), most / MIB);
+    assert_eq!(server.call("GET", "/healthz", ""), Some(200));
+    drop(held);
+    let until = Instant::now() + Duration::from_secs(30);
+    while server.call("GET", "/v1/namespaces", "") != Some(200) {
+        assert!(Instant::now() < until, "connections stay in use");
+        std::thread::sleep(ATTACK / 20);
+    }
 }

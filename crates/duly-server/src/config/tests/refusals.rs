@@ -194,13 +194,13 @@ fn what_does_not_go_together_is_refused_where_it_was_said() {
          which is empty; got true",
     );
     check_file(
-        "[delivery]\npull_waiters_max = 15001",
+        "[delivery]\npull_waiters_max = 15001\n[server]\nconnections_max = 20000",
         "delivery.pull_waiters_max (duly.toml:2) must be at most 15000, three quarters of \
          server.connections_max, which is 20000: calls that wait must leave connections for \
          everything else; got 15001",
     );
     for fine in [
-        "[delivery]\npull_waiters_max = 15000",
+        "[delivery]\npull_waiters_max = 15000\n[server]\nconnections_max = 20000",
         "[delivery]\npull_waiters_max = 20000\n[server]\nconnections_max = 26667",
         "[store]\ndata = \"/srv/duly\"\nbackup_dir = \"/srv/duly-backups\"",
         "[store]\ndata = \"/srv/duly/data\"\nbackup_dir = \"/srv/duly\"",
