@@ -85,7 +85,7 @@ const STRIDE_MODULES: &[&str] = &[
     "holes::",
     "rolls::",
     "rot::",
-    "stub_crashes::",
+    "tombstone_crashes::",
 ];
 
 /// The attacks in process, in the order in which they run.

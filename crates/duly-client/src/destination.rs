@@ -48,7 +48,7 @@ pub struct RetryPolicy {
     /// Share of the wait by which it is moved up or down, 0 to 1.
     pub jitter: Option<f64>,
     /// The waits themselves, up to 100; with them nothing else may be given.
-    pub schedule: Vec<Duration>,
+    pub delays: Vec<Duration>,
 }
 
 impl RetryPolicy {
@@ -61,7 +61,7 @@ impl RetryPolicy {
     /// One attempt more than there are waits.
     #[must_use]
     pub fn waits(waits: impl IntoIterator<Item = Duration>) -> Self {
-        Self { schedule: waits.into_iter().collect(), ..Self::default() }
+        Self { delays: waits.into_iter().collect(), ..Self::default() }
     }
 
     /// The same policy with these bounds of the wait.

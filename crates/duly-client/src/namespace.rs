@@ -15,7 +15,7 @@ pub struct Settings {
     pub retry: Option<RetryPolicy>,
     /// Lease of a claim that names none, 1 s to 12 h; 30 s when absent.
     pub lease: Option<Duration>,
-    /// How long stubs of ended timers are kept; a day when absent.
+    /// How long tombstones of ended timers are kept; a day when absent.
     pub retention: Option<Duration>,
     /// Share when workers are scarce, 1 to 1000; 1 when absent.
     pub weight: Option<u32>,
@@ -108,7 +108,7 @@ pub struct Limits {
     pub max_delay: Option<Duration>,
     /// Dead letters; at the limit the namespace's lanes stop.
     pub max_dead: Option<u64>,
-    /// Stubs of ended timers; past it the oldest go first.
+    /// Tombstones of ended timers; past it the oldest go first.
     pub max_retained: Option<u64>,
 }
 
@@ -150,7 +150,7 @@ pub struct Stats {
     pub pending: u64,
     /// Estimated bytes of the pending timers.
     pub pending_bytes: u64,
-    /// Stubs of ended timers.
+    /// Tombstones of ended timers.
     pub retained: u64,
     /// Earliest due time still ahead.
     pub next_due_at: Option<SystemTime>,

@@ -9,7 +9,7 @@ use crate::{
     payload::Payload,
 };
 
-/// A timer, its stub, or its dead letter; a field is absent where it has none.
+/// A timer, its tombstone, or its dead letter; a field is absent where it has none.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Timer {
@@ -20,7 +20,7 @@ pub struct Timer {
     /// Where it stands.
     pub state: State,
     /// Whether it has ended and only this is left of it.
-    pub stub: bool,
+    pub tombstone: bool,
     /// When it is, or was, due.
     pub due_at: Option<SystemTime>,
     /// 1 at creation, and one more at every change by a caller.

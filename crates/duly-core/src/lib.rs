@@ -37,9 +37,9 @@ pub mod request_hash;
 pub mod retry;
 pub mod schedule;
 pub mod shard;
-pub mod stub;
 pub mod time;
 pub mod timer;
+pub mod tombstone;
 
 pub use delivery_id::DeliveryId;
 pub use destination::Destination;
@@ -52,6 +52,6 @@ pub use namespace::Settings;
 pub use payload::Payload;
 pub use retry::RetryPolicy;
 pub use schedule::Schedule;
-pub use stub::Stub;
 pub use time::Timestamp;
 pub use timer::Timer;
+pub use tombstone::Tombstone;

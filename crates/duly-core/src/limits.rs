@@ -19,7 +19,7 @@ pub struct Limits {
     pub max_delay: Option<Millis>,
     /// Dead letters; at the limit the lanes of the namespace stop.
     pub max_dead: u64,
-    /// Stubs of ended timers; past it the oldest go first.
+    /// Tombstones of ended timers; past it the oldest go first.
     pub max_retained: u64,
 }
 

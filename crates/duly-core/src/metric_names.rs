@@ -127,7 +127,7 @@ metrics! {
     DEAD = "duly_deployment_dead" Gauge
         "Dead letters of the deployment.";
     RETAINED = "duly_deployment_retained" Gauge
-        "Stubs of ended timers, kept for the namespaces' retention.";
+        "Tombstones of ended timers, kept for the namespaces' retention.";
     NAMESPACES_PAUSED = "duly_deployment_namespaces_paused" Gauge
         "Namespaces that are paused.";
     NAMESPACES_DEAD_FULL = "duly_deployment_namespaces_dead_full" Gauge

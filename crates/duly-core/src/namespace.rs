@@ -13,9 +13,9 @@ pub const LEASE_MIN: Millis = Millis::from_secs(1);
 pub const LEASE_MAX: Millis = Millis::from_secs(12 * 3_600);
 /// Lease of a namespace that says nothing.
 pub const LEASE_DEFAULT: Millis = Millis::from_secs(30);
-/// How long stubs of a namespace that says nothing are kept.
+/// How long tombstones of a namespace that says nothing are kept.
 pub const RETENTION_DEFAULT: Millis = Millis::from_secs(24 * 3_600);
-/// Longest time stubs can be kept.
+/// Longest time tombstones can be kept.
 pub const RETENTION_MAX: Millis = Millis::from_secs(3_650 * 86_400);
 /// Largest weight.
 pub const WEIGHT_MAX: u32 = 1_000;
@@ -41,7 +41,7 @@ pub struct Settings {
     pub retry: RetryPolicy,
     /// Lease of a claim that names none.
     pub lease: Millis,
-    /// How long stubs of ended timers are kept.
+    /// How long tombstones of ended timers are kept.
     pub retention: Millis,
     /// Share when workers are scarce.
     pub weight: u32,
@@ -97,7 +97,7 @@ impl Settings {
         };
         let retry = match &self.retry {
             RetryPolicy::Exponential(_) => 0,
-            RetryPolicy::Schedule(waits) => waits.capacity() * size_of::<Millis>(),
+            RetryPolicy::Delays(waits) => waits.capacity() * size_of::<Millis>(),
         };
         let secrets = self.signing_secrets.iter().map(|secret| secret.0.capacity());
         let secrets_bytes = self.signing_secrets.capacity() * size_of::<SigningSecret>();

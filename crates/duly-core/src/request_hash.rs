@@ -89,7 +89,7 @@ impl Feed {
                 self.number(b'f', policy.multiplier.to_bits());
                 self.number(b'r', policy.jitter.to_bits());
             }
-            RetryPolicy::Schedule(waits) => {
+            RetryPolicy::Delays(waits) => {
                 for wait in waits {
                     self.number(b'w', wait.ms());
                 }

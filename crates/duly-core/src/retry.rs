@@ -1,15 +1,15 @@
 //! Backoff: how long a firing waits after a failed attempt, and when it is given up.
 //!
-//! The wait before attempt n+1 is `min(max, min·multiplier^(n-1)) ± jitter`; with a schedule of k
-//! entries it is the n-th entry, and k+1 attempts are made. Jitter is taken from the delivery id,
+//! The wait before attempt n+1 is `min(max, min·multiplier^(n-1)) ± jitter`; with a list of k
+//! delays it is the n-th of them, and k+1 attempts are made. Jitter is taken from the delivery id,
 //! not from a random source, so every store computes the same wait.
 
 use crate::{Millis, invalid::Invalid};
 
 /// Most attempts a policy can ask for.
 pub const ATTEMPTS_MAX: u32 = 1_000;
-/// Most entries of a schedule.
-pub const SCHEDULE_ENTRIES_MAX: usize = 100;
+/// Most entries of a list of delays.
+pub const DELAYS_MAX: usize = 100;
 /// Longest wait between two attempts.
 pub const BACKOFF_MAX: Millis = Millis::from_secs(30 * 86_400);
 
@@ -19,7 +19,7 @@ pub enum RetryPolicy {
     /// Exponential waits.
     Exponential(Exponential),
     /// The waits themselves; one more attempt than entries.
-    Schedule(Vec<Millis>),
+    Delays(Vec<Millis>),
 }
 
 /// Exponential waits between attempts.
@@ -60,18 +60,18 @@ impl RetryPolicy {
     pub fn check(self) -> Result<Self, Invalid> {
         match &self {
             Self::Exponential(policy) => policy.check()?,
-            Self::Schedule(waits) => {
-                if !(1..=SCHEDULE_ENTRIES_MAX).contains(&waits.len()) {
-                    let allowed = format!("1 to {SCHEDULE_ENTRIES_MAX} waits");
+            Self::Delays(waits) => {
+                if !(1..=DELAYS_MAX).contains(&waits.len()) {
+                    let allowed = format!("1 to {DELAYS_MAX} waits");
                     return Err(Invalid::new(
-                        "schedule",
+                        "delays",
                         format!("{} entries", waits.len()),
                         allowed,
                     ));
                 }
                 for (i, wait) in waits.iter().enumerate() {
                     wait.within(Millis::ZERO, BACKOFF_MAX)
-                        .map_err(|e| e.within(&format!("[{i}]")).within("schedule"))?;
+                        .map_err(|e| e.within(&format!("[{i}]")).within("delays"))?;
                 }
             }
         }
@@ -82,7 +82,7 @@ impl RetryPolicy {
     pub fn max_attempts(&self) -> u32 {
         match self {
             Self::Exponential(policy) => policy.max_attempts,
-            Self::Schedule(waits) => u32::try_from(waits.len()).unwrap_or(ATTEMPTS_MAX) + 1,
+            Self::Delays(waits) => u32::try_from(waits.len()).unwrap_or(ATTEMPTS_MAX) + 1,
         }
     }
 
@@ -94,7 +94,7 @@ impl RetryPolicy {
         }
         let nth = attempt.max(1) - 1;
         Some(match self {
-            Self::Schedule(waits) => waits.get(nth as usize).copied().unwrap_or(Millis::ZERO),
+            Self::Delays(waits) => waits.get(nth as usize).copied().unwrap_or(Millis::ZERO),
             Self::Exponential(policy) => policy.wait(nth, seed),
         })
     }

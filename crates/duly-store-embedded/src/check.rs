@@ -51,7 +51,7 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Report, 
     check_disk(disk, Arc::new(SystemClock), progress)
 }
 
-/// As [`check`], on any disk; the caller holds its lock. The clock says which stubs have ended.
+/// As [`check`], on any disk; the caller holds its lock. The clock says which tombstones have ended.
 ///
 /// # Errors
 /// As [`check`].

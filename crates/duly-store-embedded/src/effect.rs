@@ -16,7 +16,7 @@
 
 use duly_core::{
     DeliveryId, Destination, Incarnation, Timer, TimerId, Timestamp, destination::LaneKey,
-    stub::Ended, timer::DeathReason,
+    timer::DeathReason, tombstone::Ended,
 };
 
 use crate::{
@@ -37,16 +37,16 @@ pub(crate) enum Effect {
     Redriven(Box<Redriven>),
     /// A firing is a dead letter from here on.
     Dead { key: Key, cause: Cause, died_of: DiedOf, due_ms: u64, died_ms: u64, firing: Box<Firing> },
-    /// A timer has ended; `ends_ms` is when its stub goes (`None`: no stub is kept), `number` how
+    /// A timer has ended; `ends_ms` is when its tombstone goes (`None`: no tombstone is kept), `number` how
     /// many had ended before.
     Ended { key: Key, ended: Ended, ends_ms: Option<u64>, number: u32 },
     /// A lease was granted or extended.
     Lease { key: Key, lease: Box<Lease> },
     /// A dead letter of this timer was dropped; `letter` is the key of its delivery id.
     Purged { letter: Key, timer: Key },
-    /// The record of a pending timer, or of a stub, is lost, and the timer or the stub with it.
+    /// The record of a pending timer, or of a tombstone, is lost, and the timer or the tombstone with it.
     Lost { key: Key },
-    /// No stub is left of the ends of the namespace before this one.
+    /// No tombstone is left of the ends of the namespace before this one.
     Evicted { below: u64 },
     /// A namespace as it is from here on.
     Namespace(Box<NamespaceRecord>),
@@ -144,9 +144,9 @@ impl Effect {
                     firing: Box::new(Firing::of(timer)),
                 }
             }
-            Record::Ended { stub, expires_at, number } => Self::Ended {
-                key: key(&stub.id),
-                ended: stub.ended,
+            Record::Ended { tombstone, expires_at, number } => Self::Ended {
+                key: key(&tombstone.id),
+                ended: tombstone.ended,
                 ends_ms: expires_at.map(Timestamp::unix_ms),
                 number: *number,
             },

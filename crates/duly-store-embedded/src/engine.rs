@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-use duly_core::{env::Clock, stub::Stub, timer::Timer};
+use duly_core::{env::Clock, timer::Timer, tombstone::Tombstone};
 use duly_store::{Error, Limit, Refusal};
 use duly_wheel::Calendar;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
@@ -83,10 +83,10 @@ mod stall;
 mod stats;
 mod step_back;
 mod stop;
-mod stubs;
 pub(crate) mod survey;
 pub(crate) mod terminal;
 mod time;
+mod tombstones;
 mod view;
 pub(crate) mod work;
 
@@ -143,7 +143,7 @@ pub(crate) struct Engine {
     lease_ends: Calendar<PackedKey>,
     /// Ends of `expire_after` of what is due or retrying, by the wall clock.
     expiries: Calendar<PackedKey>,
-    stub_passes: stubs::Passes,
+    tombstone_passes: tombstones::Passes,
     /// What gets into the calendar once its frame is durable.
     unpublished: VecDeque<(u64, Publish)>,
     /// How often a retry stands in `unpublished`, where any does.
@@ -413,10 +413,10 @@ impl Engine {
         }
     }
 
-    /// Reads the stub that an index entry points at.
-    fn load_stub(&self, location: Location) -> Result<Stub, ReadError> {
+    /// Reads the tombstone that an index entry points at.
+    fn load_tombstone(&self, location: Location) -> Result<Tombstone, ReadError> {
         match self.read(location)?.record {
-            Record::Ended { stub, .. } => Ok(*stub),
+            Record::Ended { tombstone, .. } => Ok(*tombstone),
             other => Err(wrong_kind(&other)),
         }
     }

@@ -16,8 +16,8 @@ pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod segment;
 pub(crate) mod settings;
-pub(crate) mod stub;
 pub(crate) mod timer;
+pub(crate) mod tombstone;
 
 #[cfg(test)]
 mod documented;

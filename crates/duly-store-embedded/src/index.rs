@@ -9,7 +9,7 @@
 //! changes its position, so a pass sees every entry that stays exactly once, whatever else is put
 //! and removed between its steps.
 //!
-//! Pending timers, stubs of ended ones and dead letters have indexes of this kind, each its own.
+//! Pending timers, tombstones of ended ones and dead letters have indexes of this kind, each its own.
 
 mod directory;
 mod entry;

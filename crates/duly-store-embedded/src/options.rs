@@ -26,7 +26,7 @@ pub struct Options {
     pub min_free_bytes: u64,
     /// New timers are refused below this share of free space, in percent.
     pub min_free_percent: u8,
-    /// New timers and namespaces are refused when the indexes of all namespaces (pending timers, stubs,
+    /// New timers and namespaces are refused when the indexes of all namespaces (pending timers, tombstones,
     /// dead letters) and their settings take more memory than this.
     pub index_memory_max_bytes: u64,
     /// Namespaces that there are at most; one more is refused.

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use duly_core::{
-    Code, NamespaceName, Settings, State, Stub, Timer, TimerId, Timestamp, schedule::When,
+    Code, NamespaceName, Settings, State, Timer, TimerId, Timestamp, Tombstone, schedule::When,
 };
 use duly_store::{Error, Refusal, TimerView};
 
@@ -53,7 +53,7 @@ pub(crate) struct Case {
     /// Dead letters of the namespace in this shard.
     pub(crate) dead: u64,
     pub(crate) live: Option<Live>,
-    pub(crate) stub: Option<Stub>,
+    pub(crate) tombstone: Option<Tombstone>,
     /// The dead letter that is meant: the latest of the id, or the one asked for.
     pub(crate) letter: Option<Letter>,
     /// The dead letter of the firing that was asked for.
@@ -81,7 +81,7 @@ pub(crate) struct Letter {
 pub(crate) struct Seen {
     pub(crate) core: Vec<u8>,
     pub(crate) lease: Vec<u8>,
-    pub(crate) stub: Vec<u8>,
+    pub(crate) tombstone: Vec<u8>,
     /// Entry of the latest dead letter, unless another was asked for.
     pub(crate) newest: Option<Vec<u8>>,
     pub(crate) letter_core: Vec<u8>,
@@ -111,14 +111,14 @@ impl Live {
 }
 
 impl Case {
-    /// The timer under this id: the live one, else its stub, else its latest dead letter.
+    /// The timer under this id: the live one, else its tombstone, else its latest dead letter.
     pub(crate) fn view(&self) -> Option<TimerView> {
         let name = &self.control.name;
         if let Some(live) = &self.live {
             return Some(live.view(name, self.now));
         }
-        if let Some(stub) = &self.stub {
-            return Some(TimerView::stub(name.clone(), stub.clone()));
+        if let Some(tombstone) = &self.tombstone {
+            return Some(TimerView::tombstone(name.clone(), tombstone.clone()));
         }
         Some(self.letter_view(&self.letter.as_ref()?.record))
     }

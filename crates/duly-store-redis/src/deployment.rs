@@ -6,7 +6,7 @@ use std::{
 };
 
 use duly_core::{
-    DeliveryId, Incarnation, NamespaceName, Settings, Stub, TimerId, Timestamp,
+    DeliveryId, Incarnation, NamespaceName, Settings, TimerId, Timestamp, Tombstone,
     payload::PAYLOAD_BYTES_HARD, shard::ShardId,
 };
 use duly_store::{Health, Result, deployment::Announcement};
@@ -206,7 +206,7 @@ impl Deployment {
         let control = Arc::new(self.control(&mut reply, now)?);
         let dead = reply.number()?;
         let (core, payload) = (reply.bytes()?, reply.bytes()?);
-        let (lease, stub) = (reply.bytes()?, reply.bytes()?);
+        let (lease, tombstone) = (reply.bytes()?, reply.bytes()?);
         let (entry, letter, letter_payload) = (reply.bytes()?, reply.bytes()?, reply.bytes()?);
         let other = reply.bytes()?;
         let id = TimerId::new(&reply.text()?).unwrap_or_else(|_| nobody());
@@ -221,10 +221,10 @@ impl Deployment {
             }),
         };
         let retention = control.settings.retention;
-        let is_kept = |stub: &Stub| stub.ended_at.saturating_add(retention) > now;
-        let kept = match stub.as_slice() {
+        let is_kept = |tombstone: &Tombstone| tombstone.ended_at.saturating_add(retention) > now;
+        let kept = match tombstone.as_slice() {
             [] => None,
-            packed => Some(record::decode_stub(id.clone(), packed)?).filter(is_kept),
+            packed => Some(record::decode_tombstone(id.clone(), packed)?).filter(is_kept),
         };
         let letter_core = record::core_of(&letter)?.to_vec();
         let letter = match letter.as_slice() {
@@ -243,11 +243,11 @@ impl Deployment {
         let seen = Seen {
             core: record::core_of(&core)?.to_vec(),
             lease,
-            stub,
+            tombstone,
             newest: wanted.letter.is_none().then_some(entry),
             letter_core,
         };
-        Ok(Some(Case { id, now, control, dead, live, stub: kept, letter, other, seen }))
+        Ok(Some(Case { id, now, control, dead, live, tombstone: kept, letter, other, seen }))
     }
 
     /// What is fixed for a namespace, from the answer of a script.

@@ -27,9 +27,9 @@
 //! | `nl:<num>` | hash | origin → lane and lane → origin |
 //! | `lanes`, `leased`, `exp`, `resume` | zset | what is next: heads of lanes, ends of leases, expiries, ends of pauses |
 //! | `own:<run>`, `runs`, `gone` | zset, hash, zset | leases of a node; runs that claimed here; those that were released in the last day |
-//! | `s:<num>` | hash, TTL | id → stub |
-//! | `sl:<num>` | list, TTL | stubs in order of ending |
-//! | `sd:<num>:F`, `:C` | zsets, TTL | due at → id: stubs, while somebody lists them |
+//! | `s:<num>` | hash, TTL | id → tombstone |
+//! | `sl:<num>` | list, TTL | tombstones in order of ending |
+//! | `sd:<num>:F`, `:C` | zsets, TTL | due at → id: tombstones, while somebody lists them |
 //! | `ix:<num>:l`, `:s` | string, TTL | how far `bx`, or `sd`, has been made |
 //! | `dead:<num>`, `di:<num>`, `dx:<num>` | zset, zset, hash | dead letters by due time, by id and order of dying, by delivery id |
 //! | `allot:<lane>`, `allots:<run>` | hash, set | run → what it has of a lane's limits and wants of them; lanes of which a run has something |

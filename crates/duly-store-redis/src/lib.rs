@@ -24,7 +24,7 @@
 //! * **There is no set of all pending timers**: a list is the merge of the lanes' sets and those of
 //!   what is retried or leased, the last of them made when somebody asks (`scripts/index.lua`). One
 //!   set of all would have doubled the memory of every timer.
-//! * **Stubs are fields too**, in order of ending a list: an acknowledgement makes no key and no entry
+//! * **Tombstones are fields too**, in order of ending a list: an acknowledgement makes no key and no entry
 //!   of a sorted set. By due time they are listed from a set that is made when somebody asks.
 //! * **No row version**: the first bytes of a record, its *core*, differ after every change, and
 //!   are what a compare-and-set compares.

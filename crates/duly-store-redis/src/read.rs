@@ -188,9 +188,9 @@ impl Deployment {
             let (view, record) = match kind {
                 _ if packed.is_empty() => (None, None),
                 "F" | "C" => {
-                    let stub = record::decode_stub(id, &packed)?;
-                    let ends = stub.ended_at.saturating_add(control.settings.retention);
-                    let view = TimerView::stub(request.namespace.clone(), stub);
+                    let tombstone = record::decode_tombstone(id, &packed)?;
+                    let ends = tombstone.ended_at.saturating_add(control.settings.retention);
+                    let view = TimerView::tombstone(request.namespace.clone(), tombstone);
                     ((ends > now).then_some(view), None)
                 }
                 "dead" => {
@@ -212,7 +212,7 @@ impl Deployment {
                         control: Arc::clone(&control),
                         dead: 0,
                         live,
-                        stub: None,
+                        tombstone: None,
                         letter: None,
                         other: None,
                         seen: Seen::default(),
@@ -263,7 +263,7 @@ impl Deployment {
         Ok(None)
     }
 
-    /// Drops stubs that are over; answers how many.
+    /// Drops tombstones that are over; answers how many.
     pub(crate) async fn trim(&self, shard: ShardId, name: &NamespaceName) -> Result<u64> {
         let arguments = vec![name.as_str().as_bytes().to_vec(), digits(64)];
         let call = crate::link::Call::new(Script::Trim, arguments);
@@ -359,7 +359,7 @@ fn firing_field(view: &TimerView, record: &Record) -> Vec<u8> {
     }
 }
 
-/// Whether a view is one that was asked for. Stubs have no tags.
+/// Whether a view is one that was asked for. Tombstones have no tags.
 fn matches(view: &TimerView, request: &ListRequest) -> bool {
     let due_at = view.due_at();
     let prefix = request.id_prefix.as_deref().unwrap_or("");

@@ -14,7 +14,7 @@
 //! the field and stands nowhere else but in one sorted set.
 //!
 //! Invariants: scripts read the first 21 bytes only, and write created_at, due_at and lane of a new
-//! timer; the core holds all that a stub keeps, and differs after every change, so that comparing
+//! timer; the core holds all that a tombstone keeps, and differs after every change, so that comparing
 //! it is the compare-and-set of this store. A payload of more than [`INLINE_MAX`] bytes lies apart
 //! in `p:<num>`, behind the eight bytes of its version, which the record names: a payload is never
 //! delivered with another record than its own.
@@ -35,13 +35,13 @@ pub(crate) mod content;
 pub(crate) mod fields;
 mod lease;
 mod lz4;
-mod stub;
 #[cfg(test)]
 mod tests;
+mod tombstone;
 
 use fields::{Reader, Result, Unreadable, Writer, code_in, from_code};
 pub(crate) use lease::{Holder, Lease, run_name};
-pub(crate) use stub::{cancelled, decode as decode_stub};
+pub(crate) use tombstone::{cancelled, decode as decode_tombstone};
 
 /// Format of the records, and of the keys around them.
 pub(crate) const FORMAT: u8 = 4;
@@ -171,7 +171,7 @@ impl Record {
     }
 }
 
-/// The core of a record: what is compared, and what a stub keeps.
+/// The core of a record: what is compared, and what a tombstone keeps.
 pub(crate) fn core_of(record: &[u8]) -> Result<&[u8]> {
     if record.is_empty() {
         return Ok(record);

@@ -4,7 +4,7 @@
 //! It is written to be obviously right, not to be fast: it keeps no index and looks at every timer
 //! of a namespace when it needs the due ones. What it does is the meaning of the port:
 //!
-//! * every call first catches up with the clock (ended leases, expired firings, outlived stubs),
+//! * every call first catches up with the clock (ended leases, expired firings, outlived tombstones),
 //!   so that nothing depends on who calls how often;
 //! * whether something may happen is asked of [`duly_core::lifecycle::decide`], and how the record
 //!   then looks is left to the methods of [`duly_core::Timer`];

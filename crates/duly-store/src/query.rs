@@ -1,8 +1,8 @@
 //! Reading: one timer, lists, counts.
 
 use duly_core::{
-    Incarnation, Millis, NamespaceName, State, Stub, Timer, TimerId, Timestamp,
-    destination::LaneKey, shard::ShardId, stub::Ended,
+    Incarnation, Millis, NamespaceName, State, Timer, TimerId, Timestamp, Tombstone,
+    destination::LaneKey, shard::ShardId, tombstone::Ended,
 };
 
 mod memory;
@@ -13,14 +13,14 @@ pub const PAGE_MAX: usize = 1_000;
 /// Bytes of memory that a page takes at most, unless its request says otherwise.
 pub const PAGE_BYTES: u64 = 4 << 20;
 
-/// A timer as it is answered: from its record, or from its stub.
+/// A timer as it is answered: from its record, or from its tombstone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimerView {
     /// The namespace.
     pub namespace: NamespaceName,
     /// The state, by the store's clock at the time of the answer.
     pub state: State,
-    /// Record or stub.
+    /// Record or tombstone.
     pub body: Body,
     /// When the lease ends, while in flight.
     pub leased_until: Option<Timestamp>,
@@ -36,7 +36,7 @@ pub enum Body {
     /// Everything.
     Whole(Box<Timer>),
     /// It has ended.
-    Stub(Box<Stub>),
+    Tombstone(Box<Tombstone>),
 }
 
 impl TimerView {
@@ -52,12 +52,12 @@ impl TimerView {
         }
     }
 
-    /// A view of a stub.
-    pub fn stub(namespace: NamespaceName, stub: Stub) -> Self {
+    /// A view of a tombstone.
+    pub fn tombstone(namespace: NamespaceName, tombstone: Tombstone) -> Self {
         Self {
             namespace,
-            state: stub.ended.state(),
-            body: Body::Stub(Box::new(stub)),
+            state: tombstone.ended.state(),
+            body: Body::Tombstone(Box::new(tombstone)),
             leased_until: None,
             attempt_under_way: None,
             claimed_at: None,
@@ -68,19 +68,19 @@ impl TimerView {
     pub fn id(&self) -> &TimerId {
         match &self.body {
             Body::Whole(timer) => &timer.id,
-            Body::Stub(stub) => &stub.id,
+            Body::Tombstone(tombstone) => &tombstone.id,
         }
     }
 
-    /// Whether this is the timer, as far as what is left of it tells: the stub of a cancelled one may be
+    /// Whether this is the timer, as far as what is left of it tells: the tombstone of a cancelled one may be
     /// of any. A dead letter is one firing of it.
     pub fn is_of(&self, timer: &Timer) -> bool {
         match &self.body {
             Body::Whole(_) if self.state == State::Dead => self.is_of_firing(timer),
             Body::Whole(own) => own.incarnation == timer.incarnation,
-            Body::Stub(stub) => {
-                let own = stub.details.as_ref();
-                stub.ended == Ended::Cancelled
+            Body::Tombstone(tombstone) => {
+                let own = tombstone.details.as_ref();
+                tombstone.ended == Ended::Cancelled
                     || own.is_none_or(|own| own.incarnation == timer.incarnation)
             }
         }
@@ -92,8 +92,8 @@ impl TimerView {
         let firing = (timer.incarnation, timer.occurrence);
         match &self.body {
             Body::Whole(own) => (own.incarnation, own.occurrence) == firing,
-            Body::Stub(stub) => {
-                let own = stub.details.as_ref().filter(|_| stub.ended == Ended::Finished);
+            Body::Tombstone(tombstone) => {
+                let own = tombstone.details.as_ref().filter(|_| tombstone.ended == Ended::Finished);
                 own.is_some_and(|own| (own.incarnation, own.occurrence) == firing)
             }
         }
@@ -103,7 +103,7 @@ impl TimerView {
     pub fn due_at(&self) -> Timestamp {
         match &self.body {
             Body::Whole(timer) => timer.due_at,
-            Body::Stub(stub) => stub.due_at,
+            Body::Tombstone(tombstone) => tombstone.due_at,
         }
     }
 
@@ -111,7 +111,7 @@ impl TimerView {
     pub fn revision(&self) -> Option<u32> {
         match &self.body {
             Body::Whole(timer) => Some(timer.revision),
-            Body::Stub(stub) => stub.details.as_ref().map(|d| d.revision),
+            Body::Tombstone(tombstone) => tombstone.details.as_ref().map(|d| d.revision),
         }
     }
 
@@ -119,7 +119,7 @@ impl TimerView {
     pub fn attempts(&self) -> u32 {
         let ended = match &self.body {
             Body::Whole(timer) => timer.attempts,
-            Body::Stub(stub) => stub.attempts,
+            Body::Tombstone(tombstone) => tombstone.attempts,
         };
         self.attempt_under_way.unwrap_or(ended).max(ended)
     }
@@ -128,15 +128,15 @@ impl TimerView {
     pub fn maybe_delivered(&self) -> bool {
         match &self.body {
             Body::Whole(timer) => timer.maybe_delivered,
-            Body::Stub(stub) => stub.maybe_delivered,
+            Body::Tombstone(tombstone) => tombstone.maybe_delivered,
         }
     }
 
-    /// The whole record, if it is more than a stub.
+    /// The whole record, if it is more than a tombstone.
     pub fn timer(&self) -> Option<&Timer> {
         match &self.body {
             Body::Whole(timer) => Some(timer),
-            Body::Stub(_) => None,
+            Body::Tombstone(_) => None,
         }
     }
 }
@@ -257,7 +257,7 @@ pub struct Stats {
     pub retrying: u64,
     /// Dead letters.
     pub dead: u64,
-    /// Stubs of ended timers.
+    /// Tombstones of ended timers.
     pub retained: u64,
     /// Estimated bytes of the pending timers' records.
     pub pending_bytes: u64,
@@ -380,7 +380,7 @@ pub struct Health {
     pub in_flight: u64,
     /// Dead letters in all namespaces.
     pub dead: u64,
-    /// Stubs of ended timers in all namespaces.
+    /// Tombstones of ended timers in all namespaces.
     pub retained: u64,
     /// Namespaces that are paused.
     pub namespaces_paused: u64,

@@ -78,7 +78,7 @@ pub enum SettleOutcome {
     /// Taken; that retry was the last attempt, so it is a dead letter now.
     Dead,
     /// The same token was settled the same way before. Known for the token that was settled last,
-    /// while the timer is pending, dead, or finished with a stub; `LeaseLost` otherwise.
+    /// while the timer is pending, dead, or finished with a tombstone; `LeaseLost` otherwise.
     AlreadySettled,
     /// The lease is not held any more; nothing changed (P8).
     LeaseLost,

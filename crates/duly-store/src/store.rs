@@ -23,7 +23,7 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 /// nothing and touches no other item. A call that names a shard takes only what belongs to it.
 ///
 /// What the clock ends has ended, in every call and whether the store has cleared it away yet or
-/// not: a lease past its end, a firing past `expire_after`, a stub past `retention`.
+/// not: a lease past its end, a firing past `expire_after`, a tombstone past `retention`.
 ///
 /// # Promises
 ///
@@ -38,7 +38,7 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 ///   attempts were made and whether one may have arrived.
 /// * **P5 definite change**: after an accepted reschedule no claim is granted for the old time.
 /// * **P6 idempotent schedule**: the same request again answers the existing timer while the timer
-///   or its stub lives. A redriven dead letter takes the place of its id's stub.
+///   or its tombstone lives. A redriven dead letter takes the place of its id's tombstone.
 /// * **P7 stable delivery id**: equal in every attempt of one occurrence.
 /// * **P8 fenced settle**: a token whose lease is lost changes nothing.
 /// * **P9 isolation**: a claim touches only the lanes that it names, and one caller's large batch
@@ -90,7 +90,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// may work in slices; a store that nodes share grants that run nothing from the first on.
     fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64>;
 
-    /// One timer, stub or latest dead letter by its id, if it takes at most `bytes_max` bytes of memory
+    /// One timer, tombstone or latest dead letter by its id, if it takes at most `bytes_max` bytes of memory
     /// ([`TimerView::memory_bytes`]); otherwise the call fails with [`Error::TooLarge`]. As of every call
     /// that changes nothing (those of lists, counts and settings as well), what fails of it is never
     /// [`Error::InDoubt`](crate::Error).
@@ -143,11 +143,11 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// a time grants them from then on, and [`Ready::next_due_in`] counts that moment.
     fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace>;
 
-    /// Ends a namespace with all its timers, stubs and dead letters.
+    /// Ends a namespace with all its timers, tombstones and dead letters.
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()>;
 
     /// Looks at a page of implicit namespaces, and removes those that have been idle for [`IDLE_AFTER`](crate::namespaces::IDLE_AFTER): no
-    /// pending timer, no dead letter, no stub, and no lease call. `waited` names the namespaces on which lease
+    /// pending timer, no dead letter, no tombstone, and no lease call. `waited` names the namespaces on which lease
     /// calls of this node have waited since its pass before. The store counts from the first pass that finds
     /// a namespace idle, so an idle one may stay for longer. One that holds something at the moment of
     /// its removal stays: what was scheduled is in it, and what comes later finds no such namespace.

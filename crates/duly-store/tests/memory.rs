@@ -5,14 +5,14 @@ use std::alloc::System;
 
 use cap::Cap;
 use duly_core::{
-    Destination, Incarnation, NamespaceName, Payload, RetryPolicy, Schedule, State, Stub, Timer,
-    TimerId, Timestamp,
+    Destination, Incarnation, NamespaceName, Payload, RetryPolicy, Schedule, State, Timer, TimerId,
+    Timestamp, Tombstone,
     destination::HttpDestination,
     headers::Headers,
     payload::Form,
     schedule::{SlotKey, Tags, When},
-    stub::Ended,
     timer::{Attempt, AttemptOutcome},
+    tombstone::Ended,
 };
 use duly_store::TimerView;
 
@@ -36,7 +36,7 @@ fn timer(payload_bytes: usize, hangs_on: usize) -> Timer {
         schedule.tags =
             Tags::new((0..hangs_on).map(|i| format!("tag-{i}")).collect()).expect("tags");
         schedule.slot_key = Some(SlotKey::new("x".repeat(100)).expect("a key"));
-        schedule.retry = Some(RetryPolicy::Schedule(vec![duly_core::Millis::from_secs(1); 20]));
+        schedule.retry = Some(RetryPolicy::Delays(vec![duly_core::Millis::from_secs(1); 20]));
         let mut http = HttpDestination::new("https://example.com/a/path").expect("a receiver");
         http.headers = Headers::from_stored(pairs.collect());
         schedule.destination = Some(Destination::Http(http));
@@ -58,12 +58,12 @@ fn p10_the_memory_of_a_view_is_what_is_allocated() {
             vec![TimerView::whole(name.clone(), State::Scheduled, timer)]
         }
     };
-    let stub = {
+    let tombstone = {
         let name = name.clone();
         move || {
             let now = Timestamp::from_unix_ms(2_000).expect("a time");
-            let stub = Stub::of(&timer(100, 4), Ended::Finished, now);
-            vec![TimerView::stub(name.clone(), stub)]
+            let tombstone = Tombstone::of(&timer(100, 4), Ended::Finished, now);
+            vec![TimerView::tombstone(name.clone(), tombstone)]
         }
     };
     let cases: [(&str, Make); 6] = [
@@ -72,7 +72,7 @@ fn p10_the_memory_of_a_view_is_what_is_allocated() {
         ("with a little of everything", Box::new(whole(200, 4))),
         ("with much of everything", Box::new(whole(1_000, 16))),
         ("a large payload", Box::new(whole(1 << 20, 2))),
-        ("a tombstone", Box::new(stub)),
+        ("a tombstone", Box::new(tombstone)),
     ];
     for (case, make) in cases {
         let before = ALLOCATOR.allocated();

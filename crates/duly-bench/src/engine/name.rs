@@ -117,7 +117,7 @@ impl Name {
     pub(crate) const fn writes_each(self) -> f64 {
         match self {
             Self::All | Self::Floor => 0.0,
-            // A schedule, and then a lease, a stub or a whole record more.
+            // A schedule, and then a lease, a tombstone or a whole record more.
             Self::Reschedule | Self::RescheduleCold | Self::Cancel | Self::Reclaim | Self::Dead => {
                 3.0
             }

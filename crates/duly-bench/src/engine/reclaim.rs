@@ -1,7 +1,7 @@
 //! Space after cancels: nine of ten timers go, and the disk is watched.
 //!
-//! The namespace keeps no stubs, so what is live is the timers that stay; the bound that the design
-//! sets leaves stubs out.
+//! The namespace keeps no tombstones, so what is live is the timers that stay; the bound that the design
+//! sets leaves tombstones out.
 
 use std::{
     thread,
@@ -67,7 +67,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let watched = watch(bench, &scene, bound)?;
     Error::unless_equal("pending timers", stay.into(), scene.pending()?)?;
     let about = format!(
-        "disk after {} of {} were cancelled in random order, without stubs; bound: 3x live + 1 GiB",
+        "disk after {} of {} were cancelled in random order, without tombstones; bound: 3x live + 1 GiB",
         going.len(),
         options.timers
     );

@@ -51,7 +51,7 @@ impl Client {
         self.delete(v1::DeleteNamespaceRequest { namespace: checked(name)?, force: false }).await
     }
 
-    /// Ends a namespace with all its timers, stubs and dead letters.
+    /// Ends a namespace with all its timers, tombstones and dead letters.
     pub async fn delete_namespace_and_timers(&self, name: &str) -> Result<(), Error> {
         self.delete(v1::DeleteNamespaceRequest { namespace: checked(name)?, force: true }).await
     }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl Client {
-    /// One timer with its payload, its stub, or its latest dead letter.
+    /// One timer with its payload, its tombstone, or its latest dead letter.
     pub async fn get(&self, namespace: &str, id: &str) -> Result<Timer, Error> {
         let namespace = namespace_out(namespace)?.as_ref().to_owned();
         let request = v1::GetRequest { namespace, id: id_out(id)? };

@@ -22,7 +22,7 @@ use crate::{
 impl Client {
     /// Schedules a timer. When this answers, the timer survives kill -9 and power loss.
     ///
-    /// The same request again answers the timer that is there, for as long as it or its stub lives.
+    /// The same request again answers the timer that is there, for as long as it or its tombstone lives.
     ///
     /// Like every call here it may be dropped while it waits; what has been sent by then may be
     /// carried out.

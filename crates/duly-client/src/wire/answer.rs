@@ -48,7 +48,7 @@ pub(crate) fn timer_in(timer: v1::Timer) -> Result<Timer, Error> {
         namespace: timer.namespace,
         id: timer.id,
         state,
-        stub: timer.stub,
+        tombstone: timer.tombstone,
         due_at: timer.due_at.and_then(time_from),
         revision: timer.revision,
         occurrence: timer.occurrence,

@@ -43,7 +43,7 @@ pub(crate) fn retry_out(retry: RetryPolicy) -> v1::Retry {
         max_backoff: retry.max_backoff.map(duration_out),
         multiplier: retry.multiplier,
         jitter: retry.jitter,
-        schedule: retry.schedule.into_iter().map(duration_out).collect(),
+        delays: retry.delays.into_iter().map(duration_out).collect(),
     }
 }
 
@@ -54,6 +54,6 @@ pub(crate) fn retry_in(retry: v1::Retry) -> RetryPolicy {
         max_backoff: retry.max_backoff.map(duration_from),
         multiplier: retry.multiplier,
         jitter: retry.jitter,
-        schedule: retry.schedule.into_iter().map(duration_from).collect(),
+        delays: retry.delays.into_iter().map(duration_from).collect(),
     }
 }

@@ -41,8 +41,8 @@ fn jitter_stays_in_its_share_and_repeats_for_a_seed() {
 }
 
 #[test]
-fn a_schedule_of_k_entries_makes_k_plus_one_attempts() {
-    let policy = RetryPolicy::Schedule(vec![Millis::from_secs(10), Millis::from_secs(60)]);
+fn a_list_of_k_delays_makes_k_plus_one_attempts() {
+    let policy = RetryPolicy::Delays(vec![Millis::from_secs(10), Millis::from_secs(60)]);
     assert_eq!(policy.max_attempts(), 3);
     assert_eq!(policy.wait_after(1, 0), Some(Millis::from_secs(10)));
     assert_eq!(policy.wait_after(2, 0), Some(Millis::from_secs(60)));
@@ -63,6 +63,6 @@ fn refused_policies_name_their_field() {
     check(|p| p.multiplier = 0.5, "multiplier");
     check(|p| p.multiplier = f64::NAN, "multiplier");
     check(|p| p.jitter = 1.5, "jitter");
-    assert_eq!(RetryPolicy::Schedule(vec![]).check().unwrap_err().field, "schedule");
-    assert_eq!(RetryPolicy::Schedule(vec![Millis::MAX]).check().unwrap_err().field, "schedule[0]");
+    assert_eq!(RetryPolicy::Delays(vec![]).check().unwrap_err().field, "delays");
+    assert_eq!(RetryPolicy::Delays(vec![Millis::MAX]).check().unwrap_err().field, "delays[0]");
 }

@@ -204,7 +204,7 @@ const C: &str = "https://second.example";
 
 async fn with_fallback(world: &World, after_attempts: u32, after_open: Millis) {
     let mut settings = world::settings();
-    settings.retry = RetryPolicy::Schedule(vec![ms(1_000); 8]);
+    settings.retry = RetryPolicy::Delays(vec![ms(1_000); 8]);
     let destination = HttpDestination::new(C).unwrap();
     settings.fallback = Some(Fallback { destination, after_attempts, after_open });
     world.put(settings).await;

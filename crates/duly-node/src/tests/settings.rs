@@ -163,9 +163,9 @@ fn cases() -> Vec<Case> {
                 "a retry policy",
                 |s| {
                     slots(s, 1);
-                    s.retry = RetryPolicy::Schedule(vec![ms(3_600_000)]);
+                    s.retry = RetryPolicy::Delays(vec![ms(3_600_000)]);
                 },
-                Set(|s| s.retry = RetryPolicy::Schedule(vec![ms(100)])),
+                Set(|s| s.retry = RetryPolicy::Delays(vec![ms(100)])),
                 [(3, 3), NONE, NONE, NONE],
                 [(2, 3), NONE, NONE, (1, 1)],
             )

@@ -81,7 +81,7 @@ pub(super) struct World {
 }
 
 pub(super) fn settings() -> Settings {
-    Settings { retry: RetryPolicy::Schedule(vec![ms(1_000), ms(10_000)]), ..Settings::default() }
+    Settings { retry: RetryPolicy::Delays(vec![ms(1_000), ms(10_000)]), ..Settings::default() }
 }
 
 /// A node on the embedded store, on a disk that is none.

@@ -44,7 +44,7 @@ pub struct HttpDestination {
     #[prost(message, optional, tag = "4")]
     pub timeout: ::core::option::Option<::prost_types::Duration>,
 }
-/// When a failed firing is tried again: exponential waits, or `schedule` alone.
+/// When a failed firing is tried again: exponential waits, or `delays` alone.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Retry {
     /// Attempts in all, the first included: 1 to 1000, default 16.
@@ -64,7 +64,7 @@ pub struct Retry {
     pub jitter: ::core::option::Option<f64>,
     /// The waits themselves, 1 to 100 of them; one more attempt than entries.
     #[prost(message, repeated, tag = "6")]
-    pub schedule: ::prost::alloc::vec::Vec<::prost_types::Duration>,
+    pub delays: ::prost::alloc::vec::Vec<::prost_types::Duration>,
 }
 /// One attempt that has ended.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -92,7 +92,7 @@ pub struct Timer {
     pub state: i32,
     /// The timer has ended, and this is what stays of it for the namespace's retention.
     #[prost(bool, tag = "4")]
-    pub stub: bool,
+    pub tombstone: bool,
     /// When it is, or was, due.
     #[prost(message, optional, tag = "5")]
     pub due_at: ::core::option::Option<::prost_types::Timestamp>,
@@ -1314,7 +1314,7 @@ pub mod timers_client {
             self
         }
         /// Schedule a timer. The same request again answers the existing timer, for as long as the timer
-        /// or its stub lives.
+        /// or its tombstone lives.
         pub async fn schedule(
             &mut self,
             request: impl tonic::IntoRequest<super::ScheduleRequest>,
@@ -1336,7 +1336,7 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Schedule"));
             self.inner.unary(req, path, codec).await
         }
-        /// One timer, its stub, or its latest dead letter.
+        /// One timer, its tombstone, or its latest dead letter.
         pub async fn get(
             &mut self,
             request: impl tonic::IntoRequest<super::GetRequest>,
@@ -1624,7 +1624,7 @@ pub mod timers_server {
     #[async_trait]
     pub trait Timers: std::marker::Send + std::marker::Sync + 'static {
         /// Schedule a timer. The same request again answers the existing timer, for as long as the timer
-        /// or its stub lives.
+        /// or its tombstone lives.
         async fn schedule(
             &self,
             request: tonic::Request<super::ScheduleRequest>,
@@ -1632,7 +1632,7 @@ pub mod timers_server {
             tonic::Response<super::ScheduleResponse>,
             tonic::Status,
         >;
-        /// One timer, its stub, or its latest dead letter.
+        /// One timer, its tombstone, or its latest dead letter.
         async fn get(
             &self,
             request: tonic::Request<super::GetRequest>,
@@ -2457,7 +2457,7 @@ pub struct NamespaceSettings {
     /// Lease of a claim that names none, 1s to 12h, default 30s.
     #[prost(message, optional, tag = "4")]
     pub lease: ::core::option::Option<::prost_types::Duration>,
-    /// How long stubs of ended timers are kept, default 1d.
+    /// How long tombstones of ended timers are kept, default 1d.
     #[prost(message, optional, tag = "5")]
     pub retention: ::core::option::Option<::prost_types::Duration>,
     /// Share when workers are scarce, 1 to 1000, default 1.
@@ -2512,7 +2512,7 @@ pub struct Limits {
     /// Dead letters, default 1000000; at the limit the namespace's lanes stop.
     #[prost(uint64, optional, tag = "7")]
     pub max_dead: ::core::option::Option<u64>,
-    /// Stubs of ended timers, default 10000000; past it the oldest go first.
+    /// Tombstones of ended timers, default 10000000; past it the oldest go first.
     #[prost(uint64, optional, tag = "8")]
     pub max_retained: ::core::option::Option<u64>,
 }
@@ -2686,7 +2686,7 @@ pub struct NamespaceStats {
     /// Estimated bytes of the pending timers.
     #[prost(uint64, tag = "7")]
     pub pending_bytes: u64,
-    /// Stubs of ended timers.
+    /// Tombstones of ended timers.
     #[prost(uint64, tag = "8")]
     pub retained: u64,
     /// Earliest due time still ahead.
@@ -3051,7 +3051,7 @@ pub mod namespaces_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Namespaces", "List"));
             self.inner.unary(req, path, codec).await
         }
-        /// End a namespace with all its timers, stubs and dead letters. One that has pending timers or dead
+        /// End a namespace with all its timers, tombstones and dead letters. One that has pending timers or dead
         /// letters is refused unless `force` is set.
         pub async fn delete(
             &mut self,
@@ -3227,7 +3227,7 @@ pub mod namespaces_server {
             tonic::Response<super::ListNamespacesResponse>,
             tonic::Status,
         >;
-        /// End a namespace with all its timers, stubs and dead letters. One that has pending timers or dead
+        /// End a namespace with all its timers, tombstones and dead letters. One that has pending timers or dead
         /// letters is refused unless `force` is set.
         async fn delete(
             &self,

@@ -168,7 +168,7 @@ pub const KEYS: &[Key] = &[
         name: "store.index_memory_max",
         kind: Kind::BytesOrAuto { low: MIB, high: 1024 * GIB },
         default: "auto",
-        doc: "New timers are refused when the index (about 30 bytes for each pending timer and each stub, 60 for a dead letter) takes more memory than this; `auto` is 60 % of the machine's memory, or of what the control group allows if that is less.",
+        doc: "New timers are refused when the index (about 30 bytes for each pending timer and each tombstone, 60 for a dead letter) takes more memory than this; `auto` is 60 % of the machine's memory, or of what the control group allows if that is less.",
     },
     Key {
         name: "store.on_clock_jump",

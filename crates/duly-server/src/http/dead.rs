@@ -173,7 +173,7 @@ async fn all(
             app.read_page(request.clone()).await?;
         let letters = page.timers.iter().filter_map(|view| match &view.body {
             Body::Whole(timer) => Some(Letter::Delivery(timer.delivery_id(namespace.as_str()))),
-            Body::Stub(_) => None,
+            Body::Tombstone(_) => None,
         });
         let operations: Vec<_> =
             letters.zip(number..).map(|(letter, number)| fate.of(letter, number)).collect();

@@ -74,7 +74,7 @@ pub(crate) async fn export_timers(
             text.raw(",")?;
         }
         text.raw(r#""timers":["#)?;
-        // Stubs have no transport form; the states that are exported have none.
+        // Tombstones have no transport form; the states that are exported have none.
         let shown = text.items(page.timers.iter().filter_map(TransportOut::new))?;
         cut(&mut page, shown);
         end_page(&mut text, &page, filter)?;

@@ -83,7 +83,7 @@ impl App {
         Err(no_room())
     }
 
-    /// Reads one timer, its stub, or its latest dead letter.
+    /// Reads one timer, its tombstone, or its latest dead letter.
     pub(crate) async fn read_timer(
         &self,
         namespace: NamespaceName,

@@ -28,7 +28,7 @@ pub struct LimitsIn {
     pub(super) max_delay: Option<Duration>,
     /// Dead letters, default 1000000; at the limit the namespace's lanes stop.
     pub(super) max_dead: Option<Integer>,
-    /// Stubs of ended timers, default 10000000; past it the oldest go first.
+    /// Tombstones of ended timers, default 10000000; past it the oldest go first.
     pub(super) max_retained: Option<Integer>,
 }
 

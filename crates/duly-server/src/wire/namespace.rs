@@ -43,7 +43,7 @@ pub struct NamespaceIn {
     #[schema(value_type = Option<Duration>)]
     #[serde(default)]
     pub(super) lease: Field<Duration>,
-    /// How long stubs of ended timers are kept, default 1d.
+    /// How long tombstones of ended timers are kept, default 1d.
     #[schema(value_type = Option<Duration>)]
     #[serde(default)]
     pub(super) retention: Field<Duration>,
@@ -198,7 +198,7 @@ pub struct NamespaceOut<'a> {
     /// Lease of a claim that names none.
     #[schema(value_type = String, example = "30s")]
     lease: DurationOut,
-    /// How long stubs of ended timers are kept.
+    /// How long tombstones of ended timers are kept.
     #[schema(value_type = String, example = "1d")]
     retention: DurationOut,
     /// Share when workers are scarce.

@@ -2,14 +2,14 @@
 
 use duly_core::{
     Invalid, Millis, RetryPolicy,
-    retry::{ATTEMPTS_MAX, BACKOFF_MAX, Exponential, SCHEDULE_ENTRIES_MAX},
+    retry::{ATTEMPTS_MAX, BACKOFF_MAX, DELAYS_MAX, Exponential},
 };
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 use utoipa::ToSchema;
 
 use super::{Duration, DurationOut, Integer};
 
-/// When a failed firing is tried again: exponential waits, or `schedule` alone.
+/// When a failed firing is tried again: exponential waits, or `delays` alone.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = Retry)]
@@ -27,33 +27,33 @@ pub struct RetryIn {
     #[serde(default, deserialize_with = "super::number::real")]
     pub(super) jitter: Option<f64>,
     /// The waits themselves, 1 to 100 of them; one more attempt than entries.
-    pub(super) schedule: Option<Vec<Duration>>,
+    pub(super) delays: Option<Vec<Duration>>,
 }
 
 impl RetryIn {
     /// Checks it; the error names the field below `field`.
     ///
     /// # Errors
-    /// When a value is not allowed, or `schedule` stands beside another field.
+    /// When a value is not allowed, or `delays` stands beside another field.
     pub fn check(self, field: &str) -> Result<RetryPolicy, Invalid> {
         self.policy().and_then(RetryPolicy::check).map_err(|invalid| invalid.within(field))
     }
 
     fn policy(self) -> Result<RetryPolicy, Invalid> {
-        if let Some(waits) = &self.schedule {
+        if let Some(waits) = &self.delays {
             if self.has_exponential() {
                 let allowed = "left out where max_attempts, min_backoff, max_backoff, multiplier \
                                or jitter is given";
-                return Err(Invalid::unseen("schedule", allowed));
+                return Err(Invalid::unseen("delays", allowed));
             }
-            if waits.len() > SCHEDULE_ENTRIES_MAX {
-                let allowed = format!("1 to {SCHEDULE_ENTRIES_MAX} waits");
-                return Err(Invalid::new("schedule", format!("{} entries", waits.len()), allowed));
+            if waits.len() > DELAYS_MAX {
+                let allowed = format!("1 to {DELAYS_MAX} waits");
+                return Err(Invalid::new("delays", format!("{} entries", waits.len()), allowed));
             }
             let waits = waits.iter().enumerate().map(|(i, wait)| {
-                wait.check_within(&format!("schedule[{i}]"), Millis::ZERO, BACKOFF_MAX)
+                wait.check_within(&format!("delays[{i}]"), Millis::ZERO, BACKOFF_MAX)
             });
-            return Ok(RetryPolicy::Schedule(waits.collect::<Result<_, _>>()?));
+            return Ok(RetryPolicy::Delays(waits.collect::<Result<_, _>>()?));
         }
         let mut policy = Exponential::default();
         if let Some(attempts) = self.max_attempts {
@@ -94,9 +94,9 @@ impl Serialize for RetryOut<'_> {
                 map.serialize_entry("multiplier", &policy.multiplier)?;
                 map.serialize_entry("jitter", &policy.jitter)?;
             }
-            RetryPolicy::Schedule(waits) => {
+            RetryPolicy::Delays(waits) => {
                 let waits: Vec<DurationOut> = waits.iter().copied().map(DurationOut).collect();
-                map.serialize_entry("schedule", &waits)?;
+                map.serialize_entry("delays", &waits)?;
             }
         }
         map.end()

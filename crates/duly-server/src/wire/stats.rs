@@ -28,7 +28,7 @@ pub struct StatsOut {
     pub(super) pending: u64,
     /// Estimated bytes of the pending timers.
     pub(super) pending_bytes: u64,
-    /// Stubs of ended timers.
+    /// Tombstones of ended timers.
     pub(super) retained: u64,
     /// Earliest due time still ahead.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,9 +1,9 @@
 //! A timer in an answer, written straight from the store's view of it.
 
 use duly_core::{
-    NamespaceName, Stub, Timer,
-    stub::{Details, Ended},
+    NamespaceName, Timer, Tombstone,
     timer::Attempt,
+    tombstone::{Details, Ended},
 };
 use duly_store::{TimerView, query::Body};
 use serde::{Serialize, Serializer};
@@ -44,7 +44,7 @@ pub struct TimerOut<'a> {
     pub(super) replaced: Option<bool>,
     /// `true`: the timer has ended, and this is what stays of it for `retention`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) stub: Option<bool>,
+    pub(super) tombstone: Option<bool>,
     /// When it is, or was, due.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub(super) due_at: Option<TimeOut>,
@@ -158,7 +158,7 @@ impl<'a> TimerOut<'a> {
         };
         match &view.body {
             Body::Whole(timer) => out.describe(&view.namespace, timer),
-            Body::Stub(stub) => out.describe_stub(&view.namespace, stub),
+            Body::Tombstone(tombstone) => out.describe_tombstone(&view.namespace, tombstone),
         }
         out
     }
@@ -186,19 +186,19 @@ impl<'a> TimerOut<'a> {
         self.dead_reason = timer.death.map(|death| death.reason.as_str());
     }
 
-    fn describe_stub(&mut self, namespace: &NamespaceName, stub: &'a Stub) {
-        self.stub = Some(true);
-        match stub.ended {
-            Ended::Finished => self.finished_at = Some(stub.ended_at.into()),
-            Ended::Cancelled => self.cancelled_at = Some(stub.ended_at.into()),
+    fn describe_tombstone(&mut self, namespace: &NamespaceName, tombstone: &'a Tombstone) {
+        self.tombstone = Some(true);
+        match tombstone.ended {
+            Ended::Finished => self.finished_at = Some(tombstone.ended_at.into()),
+            Ended::Cancelled => self.cancelled_at = Some(tombstone.ended_at.into()),
         }
-        let Some(details) = stub.details.as_deref() else {
+        let Some(details) = tombstone.details.as_deref() else {
             return;
         };
         let Details { incarnation, occurrence, .. } = *details;
         let delivery_id = duly_core::DeliveryId::of(
             namespace.as_str(),
-            stub.id.as_str(),
+            tombstone.id.as_str(),
             incarnation,
             occurrence,
         );

@@ -12,7 +12,7 @@ async fn a_schedule_answers_the_timer_itself() {
     let body = r#"{"id":"order/42","due_at":"2030-03-17T18:46:40+00:30","payload":{"a":1},
         "headers":{"X-Two":"2","x-One":"1"},"tags":["red","blue"],"slot_key":"k",
         "destination":{"http":{"url":"https://example.com/hook","timeout":"5s"}},
-        "retry":{"schedule":["10s","1m"]},"expire_after":"1d"}"#;
+        "retry":{"delays":["10s","1m"]},"expire_after":"1d"}"#;
     let answer = bench.schedule(body).await;
     // Order of headers is kept, names are lower-cased.
     assert!(answer.text.contains(r#""headers":{"x-two":"2","x-one":"1"}"#), "{}", answer.text);
@@ -29,11 +29,11 @@ async fn a_schedule_answers_the_timer_itself() {
         timer["destination"],
         json!({"http":{"url":"https://example.com/hook","method":"POST","timeout":"5s"}})
     );
-    assert_eq!(timer["retry"], json!({"schedule":["10s","1m"]}));
+    assert_eq!(timer["retry"], json!({"delays":["10s","1m"]}));
     assert_eq!(timer["expire_after"], "1d");
     assert_eq!(timer["attempts"], 0);
     assert_eq!(timer["created_at"], "2030-03-17T17:46:40.000Z");
-    for absent in ["existing", "replaced", "stub", "history", "leased_until", "finished_at"] {
+    for absent in ["existing", "replaced", "tombstone", "history", "leased_until", "finished_at"] {
         assert!(timer.get(absent).is_none(), "{absent}: {timer}");
     }
     let got = bench.get("/v1/namespaces/a/timers/order%2F42").await.expect(200);
@@ -111,8 +111,8 @@ async fn a_cancel_is_definite() {
     let path = format!("{TIMERS}/t");
     let again = bench.call("DELETE", &path, "").await.expect(200);
     assert_eq!(again["already"], true);
-    let stub = bench.get(&path).await.expect(200);
-    assert_eq!((&stub["state"], &stub["stub"]), (&json!("cancelled"), &json!(true)));
+    let tombstone = bench.get(&path).await.expect(200);
+    assert_eq!((&tombstone["state"], &tombstone["tombstone"]), (&json!("cancelled"), &json!(true)));
 
     for (state, status) in [("in_flight", 409), ("finished", 409), ("dead", 409)] {
         bench.timer_in(state, state).await;
@@ -209,8 +209,8 @@ async fn an_ended_timer_tells_its_history() {
     assert_eq!(dead["history"][0]["outcome"], "rejected");
     assert_eq!(dead["history"][0]["reason"], "broken");
     bench.timer_in("f", "finished").await;
-    let stub = bench.get(&format!("{TIMERS}/f")).await.expect(200);
-    assert_eq!(stub["stub"], true);
-    assert_eq!(stub["finished_at"], "2030-03-17T17:46:40.000Z");
-    assert_eq!(stub["history"][0]["outcome"], "delivered");
+    let tombstone = bench.get(&format!("{TIMERS}/f")).await.expect(200);
+    assert_eq!(tombstone["tombstone"], true);
+    assert_eq!(tombstone["finished_at"], "2030-03-17T17:46:40.000Z");
+    assert_eq!(tombstone["history"][0]["outcome"], "delivered");
 }

@@ -94,7 +94,7 @@ impl Check<'_> {
             Ok(run) => {
                 kind = match run.kind {
                     run::Kind::Pending => "runs of pending timers",
-                    run::Kind::Stubs => "runs of stubs",
+                    run::Kind::Tombstones => "runs of tombstones",
                     run::Kind::DeadLetters => "runs of dead letters",
                 };
                 records = run.records;

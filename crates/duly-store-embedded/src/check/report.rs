@@ -77,8 +77,8 @@ pub struct Holding {
     pub paused: bool,
     /// Pending timers.
     pub pending: u64,
-    /// Stubs of ended timers.
-    pub stubs: u64,
+    /// Tombstones of ended timers.
+    pub tombstones: u64,
     /// Dead letters.
     pub dead: u64,
 }
@@ -197,11 +197,11 @@ impl Report {
             let shown = self.namespaces.iter().take(NAMESPACES_SHOWN);
             let rows = shown.map(|held| {
                 let paused = if held.paused { " (paused)" } else { "" };
-                let numbers = [held.pending, held.stubs, held.dead];
-                let [pending, stubs, dead] = numbers.map(|number| number.to_string());
-                [format!("{}{paused}", held.name), pending, stubs, dead, String::new()]
+                let numbers = [held.pending, held.tombstones, held.dead];
+                let [pending, tombstones, dead] = numbers.map(|number| number.to_string());
+                [format!("{}{paused}", held.name), pending, tombstones, dead, String::new()]
             });
-            table(f, ["namespace", "pending", "stubs", "dead letters", ""], rows)?;
+            table(f, ["namespace", "pending", "tombstones", "dead letters", ""], rows)?;
             if let Some(more @ 1..) = self.namespaces.len().checked_sub(NAMESPACES_SHOWN) {
                 writeln!(f, "… and {more} more namespaces\n")?;
             }

@@ -68,7 +68,7 @@ fn blocks(entries: &[u8]) -> Vec<Block<'_>> {
     vec![
         namespace(1, "shop"),
         Block::Entries(Entries::new(1, Which::Live, entries)),
-        Block::Entries(Entries::new(1, Which::Stubs, &entries[..24 * 3])),
+        Block::Entries(Entries::new(1, Which::Tombstones, &entries[..24 * 3])),
         namespace(4, "mail"),
         Block::Entries(Entries::new(4, Which::Live, &entries[..24])),
         Block::Files(vec![file; 3]),

@@ -5,7 +5,7 @@
 //! of the whole record wants is stepped over: payload, headers, tags, history and their like.
 
 use duly_core::{
-    Incarnation, TimerId, Timestamp, ids::TIMER_ID_BYTES_MAX, stub::Ended, timer::DeathReason,
+    Incarnation, TimerId, Timestamp, ids::TIMER_ID_BYTES_MAX, timer::DeathReason, tombstone::Ended,
 };
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
         DecodeError,
         fields::Reader,
         record::{self, Cause, HEADER_BYTES, Header},
-        settings, stub, timer,
+        settings, timer, tombstone,
     },
     index::{Key, NAMESPACE_MAX},
 };
@@ -154,8 +154,8 @@ fn skim_ended(r: &mut Reader<'_>, key: impl Fn(&str) -> Key) -> Result<Effect, D
     let number = r.u32()?;
     let (_ended_at, _due_at, _attempts) = (r.time()?, r.time()?, r.u32()?);
     let ended = match r.u8()? {
-        stub::FINISHED => Ended::Finished,
-        stub::CANCELLED => Ended::Cancelled,
+        tombstone::FINISHED => Ended::Finished,
+        tombstone::CANCELLED => Ended::Cancelled,
         other => return Err(DecodeError::Unknown { what: "end", value: other.into() }),
     };
     let _flags = r.u8()?;
@@ -163,10 +163,12 @@ fn skim_ended(r: &mut Reader<'_>, key: impl Fn(&str) -> Key) -> Result<Effect, D
     let mut has_details = false;
     while let Some((tag, _)) = r.field()? {
         match tag {
-            stub::DETAILS => has_details = true,
-            stub::FIRED_AT..=stub::SETTLED if has_details => {}
-            stub::FIRED_AT..=stub::SETTLED => {
-                return Err(DecodeError::Impossible("a stub's field before its details".into()));
+            tombstone::DETAILS => has_details = true,
+            tombstone::FIRED_AT..=tombstone::SETTLED if has_details => {}
+            tombstone::FIRED_AT..=tombstone::SETTLED => {
+                return Err(DecodeError::Impossible(
+                    "a tombstone's field before its details".into(),
+                ));
             }
             other => return Err(timer::unknown_tag(other)),
         }

@@ -1,11 +1,11 @@
 //! The one function that turns a record into state, live and at replay alike.
 //!
 //! Invariants that hold after every record:
-//! * a key is in at most one of the live index and the stubs, and leased only while live;
+//! * a key is in at most one of the live index and the tombstones, and leased only while live;
 //! * counts of a namespace equal a full scan of the index, the leases and the letters;
 //! * every location that the state holds is counted in its segment.
 
-use duly_core::stub::Ended;
+use duly_core::tombstone::Ended;
 use duly_store::query::Totals;
 
 use crate::{
@@ -18,7 +18,7 @@ use super::{
     Engine, Publish,
     leases::Lease,
     letters::{self, NewLetter},
-    stubs::NewStub,
+    tombstones::NewTombstone,
 };
 
 impl Engine {
@@ -57,10 +57,10 @@ impl Engine {
                     Ended::Cancelled => totals.cancelled += 1,
                 });
                 if self.replaying {
-                    self.drop_stub(key);
+                    self.drop_tombstone(key);
                 }
                 if let Some(ends_ms) = ends_ms {
-                    self.keep_stub(key, NewStub { ends_ms, number: order, location });
+                    self.keep_tombstone(key, NewTombstone { ends_ms, number: order, location });
                 }
             }
             Effect::Lease { key, lease } => {
@@ -72,7 +72,7 @@ impl Engine {
             Effect::Purged { letter, timer } => self.drop_letter(timer, letter),
             Effect::Lost { key } => {
                 self.detach(key);
-                self.drop_stub(key);
+                self.drop_tombstone(key);
             }
             Effect::Evicted { below } => self.absorb_evicted(number, below),
             Effect::NamespaceGone => self.forget_namespace(number),
@@ -92,9 +92,9 @@ impl Engine {
             Cause::AttemptFailed => totals.failed += 1,
             Cause::Redriven | Cause::Expired | Cause::Released | Cause::Imported => {}
         });
-        // At replay a stub may be there that a checkpoint copied after this record.
+        // At replay a tombstone may be there that a checkpoint copied after this record.
         if self.replaying || matches!(cause, Cause::Created | Cause::Redriven) {
-            self.drop_stub(key);
+            self.drop_tombstone(key);
         }
         if claimable.kind == Kind::Retry {
             self.retry_due_max_ms = self.retry_due_max_ms.max(due_ms);

@@ -4,9 +4,9 @@
 //! and nowhere else, an id whose hash of 72 bits is that of another one stands for it.
 
 use duly_core::{
-    NamespaceName, Stub, TimerId, Timestamp,
+    NamespaceName, TimerId, Timestamp, Tombstone,
     lifecycle::{self, Decision, Event},
-    stub::Ended,
+    tombstone::Ended,
 };
 use duly_store::{Outcome, TimerView, command::Seen, query::Body};
 
@@ -36,8 +36,8 @@ impl Engine {
             && !entry.flags().has(Flags::LEASED)
         {
             let due_at = Timestamp::saturating_from_unix_ms(entry.claimable().at_ms);
-            let stub = Stub::cancelled_unread(id, due_at, now);
-            return self.write_cancel(key, stub);
+            let tombstone = Tombstone::cancelled_unread(id, due_at, now);
+            return self.write_cancel(key, tombstone);
         }
         let own = self.readable(name, known)?.filter(|view| *view.id() == id);
         let Some(view) = own else {
@@ -66,7 +66,7 @@ impl Engine {
         let now = self.now.wall();
         match (lifecycle::decide(Some(view.state), Event::Cancel), &view.body) {
             (Decision::Move(_), Body::Whole(timer)) => {
-                self.write_cancel(key, Stub::of(timer, Ended::Cancelled, now))
+                self.write_cancel(key, Tombstone::of(timer, Ended::Cancelled, now))
             }
             (Decision::Already, _) => Ok(Outcome::Cancelled {
                 attempts: view.attempts(),
@@ -78,23 +78,26 @@ impl Engine {
         }
     }
 
-    fn write_cancel(&mut self, key: Key, stub: Stub) -> Result<Outcome, Stop> {
-        let (attempts, maybe_delivered) = (stub.attempts, stub.maybe_delivered);
-        self.write_ended(key, stub)?;
+    fn write_cancel(&mut self, key: Key, tombstone: Tombstone) -> Result<Outcome, Stop> {
+        let (attempts, maybe_delivered) = (tombstone.attempts, tombstone.maybe_delivered);
+        self.write_ended(key, tombstone)?;
         Ok(Outcome::Cancelled { attempts, maybe_delivered, already: false })
     }
 
-    /// Writes that a timer has ended, with when its stub goes, and which others go for it.
-    pub(super) fn write_ended(&mut self, key: Key, stub: Stub) -> Result<(), Stop> {
+    /// Writes that a timer has ended, with when its tombstone goes, and which others go for it.
+    pub(super) fn write_ended(&mut self, key: Key, tombstone: Tombstone) -> Result<(), Stop> {
         let number = key.namespace();
         let namespace = self.namespace(number);
         let retention = namespace.settings.retention;
         #[expect(clippy::cast_possible_truncation, reason = "it counts modulo 2^32")]
         let order = namespace.ended() as u32;
         let keeps = retention.ms() > 0;
-        let expires_at = keeps.then(|| stub.ended_at.saturating_add(retention));
-        self.write_keyed(key, &Record::Ended { stub: Box::new(stub), expires_at, number: order })?;
-        self.evict_stubs(number);
+        let expires_at = keeps.then(|| tombstone.ended_at.saturating_add(retention));
+        self.write_keyed(
+            key,
+            &Record::Ended { tombstone: Box::new(tombstone), expires_at, number: order },
+        )?;
+        self.evict_tombstones(number);
         Ok(())
     }
 }

@@ -79,7 +79,7 @@ impl Engine {
         Ok(Outcome::Changed(self.view_of(name, record)))
     }
 
-    /// The timer, stub or dead letter of an id, or `not_found`.
+    /// The timer, tombstone or dead letter of an id, or `not_found`.
     pub(super) fn find(
         &mut self,
         key: Key,
@@ -96,7 +96,7 @@ pub(super) fn not_found(name: &NamespaceName, id: &TimerId) -> Refusal {
     Refusal::NotFound(format!("{:?} in namespace {name}", id.as_str()))
 }
 
-/// Refuses when a record has another revision than the caller expects; stubs answer by state.
+/// Refuses when a record has another revision than the caller expects; tombstones answer by state.
 pub(super) fn check_revision(
     id: &TimerId,
     view: &TimerView,
@@ -114,6 +114,6 @@ pub(super) fn check_revision(
 pub(super) fn whole(view: TimerView) -> Box<duly_core::Timer> {
     match view.body {
         Body::Whole(timer) => timer,
-        Body::Stub(_) => unreachable!("a stub's state allows no change"),
+        Body::Tombstone(_) => unreachable!("a tombstone's state allows no change"),
     }
 }

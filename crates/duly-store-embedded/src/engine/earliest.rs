@@ -2,7 +2,7 @@
 //!
 //! [`Earliest`] keeps them while all go by; [`Ascending`] then hands them out in order, sorting only as
 //! far as it is asked. Used where an index, which is in no order of time, is walked for what comes
-//! first: refills of a lane's window, evictions of stubs.
+//! first: refills of a lane's window, evictions of tombstones.
 
 /// Keeps the earliest of what is offered, and says how far it is complete.
 #[derive(Debug)]

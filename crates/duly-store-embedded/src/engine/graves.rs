@@ -40,7 +40,7 @@ impl Engine {
     /// Takes over what a deleted namespace held.
     pub(super) fn bury(&mut self, number: u32, mut gone: Namespace) {
         self.graves.leases += gone.in_flight;
-        let counted = [&mut gone.live, gone.stubs.index_mut(), gone.letters.indexes_mut().0];
+        let counted = [&mut gone.live, gone.tombstones.index_mut(), gone.letters.indexes_mut().0];
         for index in counted.into_iter().filter(|index| !index.is_empty()) {
             self.graves.indexes.push_back((number, std::mem::replace(index, Index::new())));
         }

@@ -57,7 +57,7 @@ impl Engine {
 
 /// Notes that a namespace is idle, or that it is not; returns since when it is.
 fn note_idle(namespace: &mut Namespace, is_waited_for: bool, now_ms: u64) -> Option<u64> {
-    let is_empty = namespace.pending() + namespace.dead() + namespace.stubs.len() == 0;
+    let is_empty = namespace.pending() + namespace.dead() + namespace.tombstones.len() == 0;
     if !namespace.implicit || namespace.paused || !is_empty || is_waited_for {
         namespace.idle_since_ms = None;
         return None;

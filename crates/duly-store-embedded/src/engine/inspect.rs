@@ -62,7 +62,7 @@ pub(crate) struct Stray {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
     Pending,
-    Stub,
+    Tombstone,
     DeadLetter,
 }
 
@@ -146,7 +146,7 @@ impl Inspection {
                 Some((Of::Pending, pending.key, entry, pending.claimable.at_ms))
             }
             Effect::Ended { key, ends_ms, .. } => {
-                Some((Of::Stub, key, namespace.stubs.index().get(key)?, ends_ms?))
+                Some((Of::Tombstone, key, namespace.tombstones.index().get(key)?, ends_ms?))
             }
             Effect::Dead { key, due_ms, firing, .. } => {
                 let delivery = firing.delivery_id(namespace.name.as_str());
@@ -168,7 +168,7 @@ impl Inspection {
         for (number, namespace) in self.engine.namespaces.iter() {
             let kinds = [
                 (Of::Pending, &namespace.live),
-                (Of::Stub, namespace.stubs.index()),
+                (Of::Tombstone, namespace.tombstones.index()),
                 (Of::DeadLetter, namespace.letters.by_delivery()),
             ];
             if !short.is_empty() {
@@ -245,7 +245,7 @@ impl Inspection {
                 name: name.to_string(),
                 paused: namespace.paused,
                 pending: namespace.live.len() as u64,
-                stubs: namespace.stubs.len(),
+                tombstones: namespace.tombstones.len(),
                 dead: namespace.dead(),
             })
         });
@@ -267,7 +267,7 @@ impl Of {
     const fn name(self) -> &'static str {
         match self {
             Self::Pending => "a pending timer",
-            Self::Stub => "the stub of an ended timer",
+            Self::Tombstone => "the tombstone of an ended timer",
             Self::DeadLetter => "a dead letter",
         }
     }

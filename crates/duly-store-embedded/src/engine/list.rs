@@ -7,7 +7,7 @@
 //!
 //! The index knows the due time of a first attempt and of a dead letter, so of these only some
 //! thousand that come first are read, whatever the filter lets through: the page ends where they end
-//! and says where to go on. Retries and stubs have another time in the index and are all read, and so
+//! and says where to go on. Retries and tombstones have another time in the index and are all read, and so
 //! are those due at the very millisecond that the page begins with; a thousand times as many of one
 //! millisecond as fit a page take a thousand times as long, in as small slices.
 //!
@@ -54,7 +54,7 @@ pub(crate) struct Listing {
     stage: Stage,
     /// The first so far.
     smallest: Smallest,
-    /// Stubs that could not be read.
+    /// Tombstones that could not be read.
     damaged: Vec<(Key, ReadError)>,
     /// What the disk did not read, of records that may be well: the first in the order of the list.
     unread: Option<Unread>,
@@ -124,7 +124,7 @@ struct Filling {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Live,
-    Stubs,
+    Tombstones,
     Letters,
 }
 
@@ -142,7 +142,7 @@ impl Source {
     fn index(self, namespace: &Namespace) -> &Index {
         match self {
             Self::Live => &namespace.live,
-            Self::Stubs => namespace.stubs.index(),
+            Self::Tombstones => namespace.tombstones.index(),
             Self::Letters => namespace.letters.by_delivery(),
         }
     }
@@ -162,7 +162,7 @@ impl Listing {
             .ok_or_else(|| Error::UnknownNamespace(name.to_owned()))?;
         let source = match request.state {
             ListState::Only(State::Dead) => Source::Letters,
-            ListState::Only(State::Finished | State::Cancelled) => Source::Stubs,
+            ListState::Only(State::Finished | State::Cancelled) => Source::Tombstones,
             ListState::Pending | ListState::Only(_) => Source::Live,
         };
         let bytes_max = request.bytes_max;
@@ -190,7 +190,7 @@ impl Listing {
         let page = self.go_on(engine);
         for (key, error) in self.damaged.drain(..) {
             // Without room to write that, the next list finds it as it is.
-            drop(engine.quarantine_stub(key, &error));
+            drop(engine.quarantine_tombstone(key, &error));
         }
         page
     }
@@ -305,8 +305,8 @@ impl Listing {
         let claimable = entry.claimable();
         let at_ms = claimable.at_ms;
         match self.source {
-            Source::Stubs if at_ms > engine.now.wall_ms => return Chance::Open,
-            Source::Stubs => return Chance::None,
+            Source::Tombstones if at_ms > engine.now.wall_ms => return Chance::Open,
+            Source::Tombstones => return Chance::None,
             Source::Live if !self.request.state.admits(engine.state_of(entry)) => {
                 return Chance::None;
             }
@@ -355,7 +355,7 @@ impl Listing {
         let key = entry.key(self.number);
         let known = match self.source {
             Source::Live => Known::Live(key, *entry),
-            Source::Stubs => Known::Ended(key, entry.location()),
+            Source::Tombstones => Known::Ended(key, entry.location()),
             Source::Letters => Known::Dead(entry.location()),
         };
         // A timer that is damaged is quarantined when it is claimed; a list leaves it out.
@@ -363,7 +363,7 @@ impl Listing {
             Ok(view) => Ok(view),
             Err(ReadError::Disk(error)) => Err(Unread::of(engine, self.source, entry, &error)),
             Err(error) => {
-                if self.source == Source::Stubs {
+                if self.source == Source::Tombstones {
                     self.damaged.push((key, error));
                 }
                 Ok(None)

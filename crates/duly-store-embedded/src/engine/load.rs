@@ -225,8 +225,8 @@ impl Engine {
                         self.retries_that_expire.push(entry.key(number));
                     }
                 }
-                Which::Stubs if entry.claimable().at_ms <= now_ms => continue,
-                Which::Stubs | Which::DeadLetters | Which::DeadByTimer => {}
+                Which::Tombstones if entry.claimable().at_ms <= now_ms => continue,
+                Which::Tombstones | Which::DeadLetters | Which::DeadByTimer => {}
             }
             if which != Which::DeadByTimer {
                 files.retain(entry.location());
@@ -245,12 +245,12 @@ impl Engine {
             let index = loader.finish();
             self.namespaces.with(number, |namespace| match which {
                 Which::Live => namespace.live = index,
-                Which::Stubs => *namespace.stubs.index_mut() = index,
+                Which::Tombstones => *namespace.tombstones.index_mut() = index,
                 Which::DeadLetters => *namespace.letters.indexes_mut().0 = index,
                 Which::DeadByTimer => *namespace.letters.indexes_mut().1 = index,
             });
-            if which == Which::Stubs {
-                self.note_stub_end(number, self.now.wall_ms);
+            if which == Which::Tombstones {
+                self.note_tombstone_end(number, self.now.wall_ms);
             }
         }
         loading.leases.iter().for_each(|leases| self.load_leases(leases));

@@ -61,7 +61,7 @@ impl Engine {
             None => self.take_number()?,
         };
         let view = self.write_namespace(number, record)?;
-        self.evict_stubs(number);
+        self.evict_tombstones(number);
         Ok((view, is_new))
     }
 

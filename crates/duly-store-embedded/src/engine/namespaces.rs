@@ -29,7 +29,7 @@ use super::{
     lanes::{Lane, Lanes},
     letters::Letters,
     overdue::{Overdue, Place},
-    stubs::Stubs,
+    tombstones::Tombstones,
 };
 
 /// Due timers held in memory, of all lanes together, above which each lane keeps fewer.
@@ -61,8 +61,8 @@ pub(crate) struct Namespace {
     pub(crate) pending_bytes: u64,
     /// Pending timers.
     pub(crate) live: Index,
-    /// Stubs of ended timers.
-    pub(crate) stubs: Stubs,
+    /// Tombstones of ended timers.
+    pub(crate) tombstones: Tombstones,
     /// Dead letters.
     pub(crate) letters: Letters,
     /// The totals have in them what the records up to this frame did, as a checkpoint says.
@@ -93,7 +93,7 @@ impl Namespace {
             in_flight: 0,
             pending_bytes: 0,
             live: Index::new(),
-            stubs: Stubs::default(),
+            tombstones: Tombstones::default(),
             letters: Letters::default(),
             captured_lsn: 0,
             touched: 0,
@@ -190,11 +190,11 @@ impl Namespaces {
         std::hint::black_box(touched.fold(0, |all, one| all ^ one));
     }
 
-    /// Fetches what searches for these keys among pending timers and stubs will read.
+    /// Fetches what searches for these keys among pending timers and tombstones will read.
     pub(crate) fn warm(&self, keys: impl Iterator<Item = Key>) {
         let touched = keys.filter_map(|key| {
             let namespace = self.by_number.get(&key.namespace())?;
-            Some(namespace.live.touch(key) ^ namespace.stubs.index().touch(key))
+            Some(namespace.live.touch(key) ^ namespace.tombstones.index().touch(key))
         });
         std::hint::black_box(touched.fold(0, |all, one| all ^ one));
     }

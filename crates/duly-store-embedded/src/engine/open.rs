@@ -109,7 +109,7 @@ impl Engine {
             step_back: super::step_back::StepBack::default(),
             lease_ends: Calendar::new(),
             expiries: Calendar::new(),
-            stub_passes: super::stubs::Passes::default(),
+            tombstone_passes: super::tombstones::Passes::default(),
             unpublished: VecDeque::new(),
             unpublished_retries: FxHashMap::default(),
             popped: Vec::new(),

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Files are picked when they are older than the young generation (a timer that is cancelled or
-//! fires within it is never written again), or mostly dead. Pending timers, stubs and dead letters go
+//! fires within it is never written again), or mostly dead. Pending timers, tombstones and dead letters go
 //! to runs of their own, each in the order in which its records go: so whole stretches of a run die
 //! together.
 //!
@@ -413,7 +413,9 @@ impl Engine {
                 is_held = relocated == Some(Moved::InWindow);
                 relocated.is_some()
             }
-            run::Kind::Stubs => namespace.stubs.index_mut().relocate(moved.key, old, to).is_some(),
+            run::Kind::Tombstones => {
+                namespace.tombstones.index_mut().relocate(moved.key, old, to).is_some()
+            }
             run::Kind::DeadLetters => moved.firing.as_ref().is_some_and(|firing| {
                 let delivery = firing.delivery_id(namespace.name.as_str());
                 let letter = letters::key_of(hash_key, number, delivery);

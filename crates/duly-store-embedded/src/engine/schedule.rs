@@ -137,7 +137,7 @@ impl Engine {
                 may_be_damaged(&error)?;
                 match known {
                     Known::Live(key, entry) => self.quarantine(key, &entry, &error)?,
-                    Known::Ended(key, _) => self.quarantine_stub(key, &error)?,
+                    Known::Ended(key, _) => self.quarantine_tombstone(key, &error)?,
                     Known::Dead(_) | Known::Nothing => {}
                 }
                 Ok(None)
@@ -149,7 +149,9 @@ impl Engine {
 fn is_same(view: &TimerView, schedule: &Schedule) -> bool {
     let stored = match &view.body {
         Body::Whole(timer) => Some(timer.request_hash),
-        Body::Stub(stub) => stub.details.as_ref().map(|details| details.request_hash),
+        Body::Tombstone(tombstone) => {
+            tombstone.details.as_ref().map(|details| details.request_hash)
+        }
     };
     stored == Some(RequestHash::of(schedule))
 }

@@ -1,11 +1,11 @@
 //! Settle: what the holder of a lease says. A token whose lease is lost changes nothing (P8).
 
 use duly_core::{
-    Millis, State, Stub,
+    Millis, State, Tombstone,
     lifecycle::{self, Decision, Event},
     namespace::LEASE_MAX,
-    stub::Ended,
     timer::{Attempt, AttemptOutcome, DeathReason, Next, SettledToken, Verdict, Wait},
+    tombstone::Ended,
 };
 use duly_store::{Error, SettleOutcome, SettleVerdict, Settlement, Token};
 
@@ -123,8 +123,8 @@ impl Engine {
                 assert_allowed(Event::Ack);
                 timer.attempt_concluded(attempt(AttemptOutcome::Delivered, ""));
                 timer.last_settled = settled(Verdict::Ack);
-                let stub = Stub::of(&timer, Ended::Finished, self.now.wall());
-                self.write_ended(key, stub)?;
+                let tombstone = Tombstone::of(&timer, Ended::Finished, self.now.wall());
+                self.write_ended(key, tombstone)?;
                 Ok(SettleOutcome::Ok)
             }
             SettleVerdict::Retry { wait, outcome, reason } => {
@@ -204,10 +204,10 @@ impl Engine {
         if let Some(entry) = namespace.live.get(key) {
             known.push(self.load_timer(entry.location()).map_err(damaged)?.last_settled);
         }
-        if let Some(entry) = namespace.stubs.get(key, self.now.wall_ms) {
+        if let Some(entry) = namespace.tombstones.get(key, self.now.wall_ms) {
             // A cancelled timer forgets its tokens: most cancels do not look at the record.
-            let stub = self.load_stub(entry.location()).map_err(damaged)?;
-            let details = stub.details.filter(|_| stub.ended == Ended::Finished);
+            let tombstone = self.load_tombstone(entry.location()).map_err(damaged)?;
+            let details = tombstone.details.filter(|_| tombstone.ended == Ended::Finished);
             known.push(details.and_then(|details| details.settled));
         }
         for location in namespace.letters.of(key) {

@@ -15,7 +15,7 @@ impl Engine {
             in_flight: namespace.in_flight,
             retrying: namespace.retrying,
             dead: namespace.dead(),
-            retained: namespace.stubs.len(),
+            retained: namespace.tombstones.len(),
             pending_bytes: namespace.pending_bytes,
             paused: namespace.paused,
             totals: namespace.totals,

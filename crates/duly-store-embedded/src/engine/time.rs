@@ -1,4 +1,4 @@
-//! What time brings: timers become due, leases end, firings expire, stubs go.
+//! What time brings: timers become due, leases end, firings expire, tombstones go.
 //!
 //! Every pass is bounded: in entries that it looks at, and by an [`Allowance`] in records that it reads
 //! or writes. [`Engine::busy`] says that another is needed at once. A popped entry that disagrees with
@@ -42,7 +42,7 @@ impl Engine {
         self.try_aside();
         self.refill();
         self.expire();
-        self.pass_over_stubs();
+        self.pass_over_tombstones();
         self.count_out();
         self.look_for_numbers();
         self.audit();
@@ -388,8 +388,8 @@ impl Engine {
         self.write(key.namespace(), &Record::Lost { key: key.pack() })
     }
 
-    /// Forgets a stub whose record cannot be read: it is counted no longer, and its id is free.
-    pub(super) fn quarantine_stub(&mut self, key: Key, error: &ReadError) -> Result<(), Stop> {
+    /// Forgets a tombstone whose record cannot be read: it is counted no longer, and its id is free.
+    pub(super) fn quarantine_tombstone(&mut self, key: Key, error: &ReadError) -> Result<(), Stop> {
         may_be_damaged(error)?;
         tracing::error!(%error, "a record cannot be read; that its timer has ended is forgotten");
         metrics::counter!(duly_core::metric_names::QUARANTINED_TOTAL).increment(1);

@@ -16,7 +16,7 @@ use super::{Engine, leases::Lease};
 pub(super) enum Known {
     /// A pending timer.
     Live(Key, Entry),
-    /// A stub.
+    /// A tombstone.
     Ended(Key, Location),
     /// The latest dead letter.
     Dead(Location),
@@ -47,9 +47,9 @@ impl Engine {
         };
         if let Some(entry) = namespace.live.get(key) {
             Known::Live(key, entry)
-        } else if let Some(entry) = namespace.stubs.get(key, self.now.wall_ms) {
-            // A stub over a dead letter is the later of the two: a letter that comes to life
-            // again, or a timer made in its place, takes the stub away.
+        } else if let Some(entry) = namespace.tombstones.get(key, self.now.wall_ms) {
+            // A tombstone over a dead letter is the later of the two: a letter that comes to life
+            // again, or a timer made in its place, takes the tombstone away.
             Known::Ended(key, entry.location())
         } else if let Some((_, location)) = namespace.letters.latest(key) {
             Known::Dead(location)
@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// View of whatever there is under an id. A stub that is damaged is so for one last time; what
+    /// View of whatever there is under an id. A tombstone that is damaged is so for one last time; what
     /// stands under the key of another id is not what was asked for.
     pub(crate) fn get(
         &mut self,
@@ -113,7 +113,7 @@ impl Engine {
             }
             if let Known::Ended(key, _) = known {
                 // Without room to write that, the next who asks finds it as it is.
-                drop(self.quarantine_stub(key, &error));
+                drop(self.quarantine_tombstone(key, &error));
             }
             Error::Damaged(error.to_string())
         });
@@ -133,7 +133,7 @@ impl Engine {
                 Some(self.live_view(name, timer, self.leases.get(key)))
             }
             Known::Ended(_, location) => {
-                Some(TimerView::stub(name.clone(), self.load_stub(location)?))
+                Some(TimerView::tombstone(name.clone(), self.load_tombstone(location)?))
             }
             Known::Dead(location) => {
                 let timer = self.load_timer(location)?;

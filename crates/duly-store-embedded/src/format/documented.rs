@@ -4,7 +4,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use duly_core::{Timestamp, stub::Stub};
+use duly_core::{Timestamp, tombstone::Tombstone};
 
 use crate::{
     format::record::Record,
@@ -130,9 +130,9 @@ fn example() -> Fixture {
         panic!("a pending timer");
     };
     let ended_at = Timestamp::saturating_from_unix_ms(1_900_000_030_000);
-    let stub = Stub::cancelled_unread(timer.id, timer.due_at, ended_at);
+    let tombstone = Tombstone::cancelled_unread(timer.id, timer.due_at, ended_at);
     let expires_at = Timestamp::from_unix_ms(1_900_086_430_000);
-    fixture.append(&Record::Ended { stub: Box::new(stub), expires_at, number: 0 });
+    fixture.append(&Record::Ended { tombstone: Box::new(tombstone), expires_at, number: 0 });
     fixture.sync();
     fixture
 }

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use duly_core::{NamespaceName, Settings, Stub, Timer, TimerId, Timestamp};
+use duly_core::{NamespaceName, Settings, Timer, TimerId, Timestamp, Tombstone};
 use duly_store::query::Totals;
 
 use crate::index::PackedKey;
@@ -20,7 +20,7 @@ use crate::index::PackedKey;
 use super::{
     ALIGN, DecodeError, align_up,
     fields::{Reader, Writer},
-    settings, stub, timer,
+    settings, timer, tombstone,
 };
 
 /// Bytes of a record's header.
@@ -72,18 +72,18 @@ pub(crate) enum Record {
     Pending(Cause, Box<Timer>),
     /// A dead letter, whole.
     Dead(Cause, Box<Timer>),
-    /// A timer has ended; `expires_at` is when its stub goes (`None`: no stub is kept), `number` how
+    /// A timer has ended; `expires_at` is when its tombstone goes (`None`: no tombstone is kept), `number` how
     /// many of its namespace had ended before, modulo 2^32.
-    Ended { stub: Box<Stub>, expires_at: Option<Timestamp>, number: u32 },
+    Ended { tombstone: Box<Tombstone>, expires_at: Option<Timestamp>, number: u32 },
     /// A lease was granted or extended.
     Lease(Lease),
     /// A dead letter was dropped: the key of its delivery id, and that of its timer, as far as it is
     /// known.
     Purged { letter: PackedKey, timer: PackedKey },
-    /// The record of the pending timer, or the stub, with this key cannot be read: it is gone. What is
-    /// left of a timer is a dead letter of its own, of a stub nothing.
+    /// The record of the pending timer, or the tombstone, with this key cannot be read: it is gone. What is
+    /// left of a timer is a dead letter of its own, of a tombstone nothing.
     Lost { key: PackedKey },
-    /// No stub is left of the ends of the namespace before this one, counted from 0.
+    /// No tombstone is left of the ends of the namespace before this one, counted from 0.
     Evicted { below: u64 },
     /// A namespace as it is from here on.
     Namespace(Box<NamespaceRecord>),
@@ -152,10 +152,10 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
             timer::encode(&mut writer, timer);
             (DEAD, *cause as u8)
         }
-        Record::Ended { stub, expires_at, number } => {
+        Record::Ended { tombstone, expires_at, number } => {
             writer.u64(expires_at.map_or(0, Timestamp::unix_ms));
             writer.u32(*number);
-            stub::encode(&mut writer, stub);
+            tombstone::encode(&mut writer, tombstone);
             (ENDED, 0)
         }
         Record::Lease(lease) => {
@@ -239,7 +239,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
                 ms => Some(Timestamp::saturating_from_unix_ms(ms)),
             };
             let number = body.u32()?;
-            Record::Ended { stub: Box::new(stub::decode(&mut body)?), expires_at, number }
+            Record::Ended { tombstone: Box::new(tombstone::decode(&mut body)?), expires_at, number }
         }
         LEASE => Record::Lease(decode_lease(&mut body)?),
         PURGED => Record::Purged { letter: body.array()?, timer: body.array()? },

@@ -6,7 +6,7 @@
 //! 12  crc         u32      over bytes 0..12 and 16..64, seeded by the store
 //! 16  store       u128     the store's UUID
 //! 32  id          u64      number of the run, from 1
-//! 40  kind        u8       1 pending timers, 2 stubs, 3 dead letters
+//! 40  kind        u8       1 pending timers, 2 tombstones, 3 dead letters
 //! 41  reserved    7 bytes  0
 //! 48  created_at  u64      Unix ms
 //! 56  reserved    u64      0
@@ -62,15 +62,15 @@ pub(crate) fn hour_of(time_ms: u64) -> u32 {
 pub(crate) enum Kind {
     /// Pending timers, by when they can be claimed.
     Pending = 1,
-    /// Stubs, by when they expire.
-    Stubs = 2,
+    /// Tombstones, by when they expire.
+    Tombstones = 2,
     /// Dead letters, by when they were due.
     DeadLetters = 3,
 }
 
 impl Kind {
     fn from_u8(value: u8) -> Result<Self, DecodeError> {
-        [Self::Pending, Self::Stubs, Self::DeadLetters]
+        [Self::Pending, Self::Tombstones, Self::DeadLetters]
             .into_iter()
             .find(|kind| *kind as u8 == value)
             .ok_or(DecodeError::Unknown { what: "kind of run", value: u64::from(value) })

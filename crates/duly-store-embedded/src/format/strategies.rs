@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use duly_core::{
-    Destination, Incarnation, Millis, NamespaceName, Payload, RetryPolicy, Settings, Stub, Timer,
-    TimerId, Timestamp,
+    Destination, Incarnation, Millis, NamespaceName, Payload, RetryPolicy, Settings, Timer,
+    TimerId, Timestamp, Tombstone,
     destination::{HttpDestination, Method},
     headers::Headers,
     limits::Limits,
@@ -14,8 +14,8 @@ use duly_core::{
     request_hash::RequestHash,
     retry::Exponential,
     schedule::{SlotKey, Tags},
-    stub::{Details, Ended},
     timer::{Attempt, AttemptOutcome, Death, DeathReason, SettledToken, Verdict},
+    tombstone::{Details, Ended},
 };
 use duly_store::query::Totals;
 use proptest::{option, prelude::*, sample::select};
@@ -39,10 +39,10 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
     prop_oneof![
         4 => (cause(), timer()).prop_map(|(cause, timer)| Record::Pending(cause, timer.into())),
         2 => (cause(), timer()).prop_map(|(cause, timer)| Record::Dead(cause, timer.into())),
-        3 => (stub(), option::of(1..=Timestamp::MAX.unix_ms()), any::<u32>()).prop_map(
-            |(stub, expires, number)| {
+        3 => (tombstone(), option::of(1..=Timestamp::MAX.unix_ms()), any::<u32>()).prop_map(
+            |(tombstone, expires, number)| {
                 let expires_at = expires.and_then(Timestamp::from_unix_ms);
-                Record::Ended { stub: stub.into(), expires_at, number }
+                Record::Ended { tombstone: tombstone.into(), expires_at, number }
             },
         ),
         2 => lease().prop_map(Record::Lease),
@@ -113,7 +113,7 @@ fn retry() -> impl Strategy<Value = RetryPolicy> {
             })
         },
     );
-    let schedule = prop::collection::vec(wait(), 1..6).prop_map(RetryPolicy::Schedule);
+    let schedule = prop::collection::vec(wait(), 1..6).prop_map(RetryPolicy::Delays);
     prop_oneof![exponential, schedule]
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn timer() -> impl Strategy<Value = Timer> {
     })
 }
 
-fn stub() -> impl Strategy<Value = Stub> {
+fn tombstone() -> impl Strategy<Value = Tombstone> {
     let details = (
         (time(), time(), any::<u32>(), any::<u64>(), any::<u32>(), any::<u128>()),
         option::of(time()),
@@ -206,7 +206,7 @@ fn stub() -> impl Strategy<Value = Stub> {
     });
     let ended = select(&[Ended::Finished, Ended::Cancelled][..]);
     (id(), ended, time(), time(), any::<u32>(), any::<bool>(), option::of(details)).prop_map(
-        |(id, ended, ended_at, due_at, attempts, maybe_delivered, details)| Stub {
+        |(id, ended, ended_at, due_at, attempts, maybe_delivered, details)| Tombstone {
             id,
             ended,
             ended_at,

@@ -268,7 +268,7 @@ pub(super) fn encode_retry(w: &mut Writer<'_>, retry: &RetryPolicy) {
             w.u64(policy.multiplier.to_bits());
             w.u64(policy.jitter.to_bits());
         }
-        RetryPolicy::Schedule(waits) => {
+        RetryPolicy::Delays(waits) => {
             w.u8(2);
             waits.iter().for_each(|wait| w.u64(wait.ms()));
         }
@@ -289,7 +289,7 @@ pub(super) fn decode_retry(r: &mut Reader<'_>) -> Result<RetryPolicy, DecodeErro
             while !r.is_done() {
                 waits.push(Millis::from_ms(r.u64()?));
             }
-            RetryPolicy::Schedule(waits)
+            RetryPolicy::Delays(waits)
         }
         other => {
             return Err(DecodeError::Unknown { what: "retry policy", value: u64::from(other) });

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The namespace is not in it: each namespace has an index of its own. Due is in Unix milliseconds:
-//! the time at which it can be claimed (for a stub: at which it goes). The offset counts units of 16
-//! bytes in a segment; the size class says how much to read in one call. A stub has no lane: the 24
+//! the time at which it can be claimed (for a tombstone: at which it goes). The offset counts units of 16
+//! bytes in a segment; the size class says how much to read in one call. A tombstone has no lane: the 24
 //! bits from there on are its number in the order of ends. The entry that leads from a timer to its
 //! latest dead letter names the letter's key in the bits of everything but the two fingerprint parts
 //! and the time: the high 56 bits of its low part in word 1, then 8 bits of that and its high 8 bits
@@ -34,7 +34,7 @@ const DUE_SHIFT: u32 = 21;
 /// Of a key that an entry names, word 1 has the high 56 bits of the low part, word 2 the rest.
 const NAMED_BITS: u32 = 8;
 const NAMED_MASK: u64 = (1 << NAMED_BITS) - 1;
-/// Largest number of a stub.
+/// Largest number of a tombstone.
 pub(crate) const NUMBER_MAX: u32 = (1 << 24) - 1;
 /// Bytes read for a record of size class 0; each class doubles it.
 const CLASS_BYTES: u64 = 64;
@@ -206,12 +206,12 @@ impl Entry {
         (self.0[1] >> LANE_SHIFT) as u8
     }
 
-    /// The number of a stub.
+    /// The number of a tombstone.
     pub(crate) const fn number(&self) -> u32 {
         (self.0[1] >> LANE_SHIFT) as u32 & NUMBER_MAX
     }
 
-    /// A stub's entry with this number, modulo 2^24, in the place of the lane.
+    /// A tombstone's entry with this number, modulo 2^24, in the place of the lane.
     #[must_use]
     pub(crate) const fn with_number(self, number: u32) -> Self {
         let [low, word1, word2] = self.0;

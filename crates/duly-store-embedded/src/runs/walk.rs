@@ -137,7 +137,7 @@ fn sorted_by(record: &Record) -> Option<(Kind, u64)> {
             Some((Kind::Pending, at.unix_ms()))
         }
         Record::Ended { expires_at, .. } => {
-            Some((Kind::Stubs, expires_at.map_or(0, Timestamp::unix_ms)))
+            Some((Kind::Tombstones, expires_at.map_or(0, Timestamp::unix_ms)))
         }
         Record::Dead(_, timer) => Some((Kind::DeadLetters, timer.due_at.unix_ms())),
         _ => None,

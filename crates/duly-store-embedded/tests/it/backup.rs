@@ -55,7 +55,7 @@ pub(crate) fn worked(disk: Arc<dyn Disk>, clock: &ManualClock) -> EmbeddedStore 
     store
 }
 
-/// Pending timers, stubs, dead letters and leases, and enough behind them that all but the leases are
+/// Pending timers, tombstones, dead letters and leases, and enough behind them that all but the leases are
 /// rewritten into runs.
 fn fill(store: &EmbeddedStore, tokens: &mut Tokens) {
     perform(store, &Step::Put("rich", Box::new(settings())), tokens).expect("taken");

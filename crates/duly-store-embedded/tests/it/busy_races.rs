@@ -139,7 +139,7 @@ fn race(seed: u64, loss: Loss) {
         });
         // Claims may be lost to a power loss until the next answer that waits for the disk. It is one
         // that is given also while timers are refused: a wait for the rewriter that moved the clock
-        // would outlast the stubs.
+        // would outlast the tombstones.
         let weight = 2 + u32::try_from(opening).expect("a few openings");
         let fence = Step::Put("shop", Box::new(Settings { weight, ..settings() }));
         perform(&store, &fence, &mut Tokens::new()).expect("a healthy store answers");

@@ -90,7 +90,7 @@ fn a_whole_store_is_clean_and_its_numbers_add_up() {
     );
     assert!(report.checkpoint.is_some());
     let held: u64 =
-        report.namespaces.iter().map(|held| held.pending + held.stubs + held.dead).sum();
+        report.namespaces.iter().map(|held| held.pending + held.tombstones + held.dead).sum();
     let live: u64 = report.files.iter().map(|files| files.live).sum();
     assert_eq!(live, held, "every entry has met its record: {report}");
     let counts = report.records;
@@ -101,7 +101,7 @@ fn a_whole_store_is_clean_and_its_numbers_add_up() {
     assert_eq!(report.files_of("checkpoints").count, count(".ckp"));
     assert_eq!(report.files_of("segments").count, count(".log"));
     let text = report.to_string();
-    for what in ["runs of pending timers", "runs of stubs", "runs of dead letters", "rich"] {
+    for what in ["runs of pending timers", "runs of tombstones", "runs of dead letters", "rich"] {
         assert!(text.contains(what), "{what}: {text}");
     }
 }

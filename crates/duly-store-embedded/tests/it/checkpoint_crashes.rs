@@ -1,7 +1,7 @@
 //! A power loss, or kill -9, at every disk operation of checkpoints, rewrites, merges and removals.
 //!
 //! The script keeps alive, in old files, a little of everything that a checkpoint has to bring back:
-//! timers near and a year ahead, retries, leases, dead letters (two of them of one id), stubs.
+//! timers near and a year ahead, retries, leases, dead letters (two of them of one id), tombstones.
 //! Around them timers come and go, so that files empty, are recycled and runs grow sparse.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -103,7 +103,7 @@ pub(crate) fn script() -> Vec<Line> {
     let replacement = put_timer("near", 990_000, payload("other", 50), Default::default());
     lines.push(Line::Advance(45_000));
     lines.push(shop(vec![repay("year", payload("paid", 90)), replacement, purge("twice")]));
-    // The stubs end here: what they kept goes.
+    // The tombstones end here: what they kept goes.
     lines.push(Line::Advance(700_000));
     for number in 6..9 {
         lines.extend(round(number));

@@ -1,4 +1,4 @@
-//! A wall clock that steps back and forth while sweeps, windows, passes over stubs, checkpoints and
+//! A wall clock that steps back and forth while sweeps, windows, passes over tombstones, checkpoints and
 //! rewrites go on: nothing fires early, nothing is forgotten, nothing fires twice, counts are exact.
 
 use std::{

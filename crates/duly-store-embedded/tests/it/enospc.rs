@@ -40,7 +40,7 @@ fn known(store: &dyn Store) -> All {
     for (key, view) in Snapshot::of(store).timers {
         let payload = match &view.body {
             Body::Whole(timer) => timer.payload.as_ref().map(|payload| payload.bytes.to_vec()),
-            Body::Stub(_) => None,
+            Body::Tombstone(_) => None,
         };
         let one = (view.state, view.due_at(), view.revision(), payload);
         all.entry((key.0, key.1)).or_default().push(one);

@@ -109,7 +109,7 @@ impl Scene {
             let short = format!("{when}: {:.1} of {} bytes", id, id.len());
             assert_eq!(view.state, state, "{short}");
             let Body::Whole(timer) = &view.body else {
-                panic!("{short} is a stub");
+                panic!("{short} is a tombstone");
             };
             let found = timer.payload.as_ref().expect("every one has a payload");
             assert!(*found == self.timers[id], "{short}: its bytes changed");

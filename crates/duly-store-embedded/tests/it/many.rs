@@ -107,7 +107,7 @@ fn p10_t21_room_comes_back_when_nine_of_ten_are_cancelled_before_they_are_due() 
         apply(&store, "shop", made).expect("taken");
     }
     let left_bytes = data_bytes(&disk);
-    // A tenth, and what is being written: segments, spares, runs of stubs, checkpoints.
+    // A tenth, and what is being written: segments, spares, runs of tombstones, checkpoints.
     let most_bytes = full_bytes / 10 + 8 * SEGMENT_BYTES;
     assert!(left_bytes < most_bytes, "{left_bytes} of {full_bytes} are still taken");
     assert!(most_bytes < full_bytes / 2, "it is little, beside {full_bytes}");

@@ -31,7 +31,7 @@ struct Left {
     shown: Snapshot,
 }
 
-/// Timers due within the hour and in a year, a retry, a lease, dead letters and stubs, most of them
+/// Timers due within the hour and in a year, a retry, a lease, dead letters and tombstones, most of them
 /// in runs behind two checkpoints.
 fn fill(store: &EmbeddedStore) {
     let mut tokens = Tokens::new();

@@ -145,7 +145,7 @@ fn p10_past_the_memory_of_the_index_new_timers_are_refused_and_all_else_works() 
 }
 
 #[test]
-fn p10_stubs_count_in_the_memory_of_the_index() {
+fn p10_tombstones_count_in_the_memory_of_the_index() {
     let mut scene = prepared(little_memory(), settings());
     scene.until_refused(|scene, batch| {
         let made = (0..100).flat_map(|i| {

@@ -70,10 +70,10 @@ impl Snapshot {
         listed
     }
 
-    /// Without the stubs that had ended at this time.
-    pub(crate) fn without_stubs_over(mut self, at: Timestamp) -> Self {
+    /// Without the tombstones that had ended at this time.
+    pub(crate) fn without_tombstones_over(mut self, at: Timestamp) -> Self {
         self.timers.retain(|_, view| match &view.body {
-            Body::Stub(stub) => stub.ended_at.saturating_add(RETENTION) > at,
+            Body::Tombstone(tombstone) => tombstone.ended_at.saturating_add(RETENTION) > at,
             Body::Whole(_) => true,
         });
         self

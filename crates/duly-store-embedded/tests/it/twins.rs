@@ -219,10 +219,11 @@ impl Twins {
         let left = between(left, &self.clock);
         let store = open_busy(&left, &self.clock, seed)
             .map_err(|error| format!("it does not open: {error}"))?;
-        // A stub whose time came and went before the clock stepped back may be there again or not.
+        // A tombstone whose time came and went before the clock stepped back may be there again or not.
         let latest = self.latest.max(now(&self.clock));
-        let [found, before, after] = [Snapshot::of(&store), before, after]
-            .map(|snapshot| snapshot.without_stubs_over(latest).without_waits_after_lost_leases());
+        let [found, before, after] = [Snapshot::of(&store), before, after].map(|snapshot| {
+            snapshot.without_tombstones_over(latest).without_waits_after_lost_leases()
+        });
         found.check_between(&before, &after)?;
         store.close();
         // From here on both go on from what the subject has.

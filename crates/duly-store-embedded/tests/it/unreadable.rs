@@ -313,7 +313,7 @@ fn a_dead_letter_that_cannot_be_read_now_is_redriven_when_it_can() {
     assert!(matches!(&outcomes[..], [Outcome::Changed(_)]), "{outcomes:?}");
 }
 
-/// Timers in runs and in the journal, two checkpoints, stubs and letters.
+/// Timers in runs and in the journal, two checkpoints, tombstones and letters.
 fn closed() -> (SimDisk, Stage, Snapshot) {
     let mut stage = stage(16);
     let some = (0..4).map(|n| schedule(&format!("last{n}"), HOUR_MS, 200)).collect();

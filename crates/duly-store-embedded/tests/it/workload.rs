@@ -14,7 +14,7 @@ use crate::steps::{
 /// Payloads of this size fill a segment in ten.
 pub(crate) const LARGE_BYTES: usize = 6_000;
 
-/// How long stubs last where any are kept.
+/// How long tombstones last where any are kept.
 pub(crate) const RETENTION: Millis = Millis::from_secs(600);
 
 /// A step, or time that passes.
@@ -27,13 +27,13 @@ pub(crate) enum Line {
 /// Settings with waits and leases that the script counts on.
 pub(crate) fn settings() -> Settings {
     Settings {
-        retry: RetryPolicy::Schedule(vec![Millis::from_secs(1), Millis::from_secs(10)]),
+        retry: RetryPolicy::Delays(vec![Millis::from_secs(1), Millis::from_secs(10)]),
         retention: RETENTION,
         ..Settings::default()
     }
 }
 
-/// Settings of a namespace that keeps no stubs.
+/// Settings of a namespace that keeps no tombstones.
 pub(crate) fn forgetful() -> Settings {
     Settings { retention: Millis::ZERO, weight: 7, ..settings() }
 }
@@ -168,7 +168,7 @@ fn again_and_again() -> Vec<Line> {
         ]));
         lines.push(Line::Advance(700));
     }
-    // The stubs of the first lives end, and with them the need for their segments.
+    // The tombstones of the first lives end, and with them the need for their segments.
     lines.push(Line::Advance(650_000));
     lines.push(shop(vec![schedule("z", 700_000, 3), schedule("late", 2_000_000, LARGE_BYTES)]));
     for _ in 0..10 {

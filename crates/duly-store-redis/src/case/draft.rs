@@ -12,9 +12,9 @@ use super::Case;
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) live: Option<New>,
-    /// The stub that is there goes.
-    pub(crate) drop_stub: bool,
-    /// The timer leaves the stub of a cancelled one.
+    /// The tombstone that is there goes.
+    pub(crate) drop_tombstone: bool,
+    /// The timer leaves the tombstone of a cancelled one.
     pub(crate) cancelled: bool,
     /// A new dead letter, and where its payload comes from.
     pub(crate) bury: Option<(Box<Record>, Payload)>,
@@ -74,7 +74,7 @@ impl Draft {
         say("id", case.id.as_str().as_bytes());
         say("core", &case.seen.core);
         say("lease", &case.seen.lease);
-        say("stub", &case.seen.stub);
+        say("stub", &case.seen.tombstone);
         if let Some(newest) = &case.seen.newest {
             say("newest", newest);
         }
@@ -102,7 +102,7 @@ impl Draft {
         if self.cancelled {
             say("ended", &cancelled(&case.seen.core, case.now));
             say("kind", b"C");
-        } else if self.drop_stub {
+        } else if self.drop_tombstone {
             say("ended", b"");
         }
         if let Some((record, payload)) = &self.bury {

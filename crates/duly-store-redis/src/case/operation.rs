@@ -115,9 +115,9 @@ impl Case {
         Ok(Step::Write(Box::new(draft.counting("scheduled")), outcome(view)))
     }
 
-    /// The record becomes the live timer of the id, in the place of its stub.
+    /// The record becomes the live timer of the id, in the place of its tombstone.
     pub(super) fn make_live(&self, record: Record) -> Draft {
-        Draft { drop_stub: !self.seen.stub.is_empty(), ..Draft::put(record) }
+        Draft { drop_tombstone: !self.seen.tombstone.is_empty(), ..Draft::put(record) }
     }
 
     /// How a record will be seen when nobody holds it.
@@ -216,11 +216,13 @@ pub(crate) fn fresh(
 fn request_hash(view: &TimerView) -> Option<RequestHash> {
     match &view.body {
         Body::Whole(timer) => Some(timer.request_hash),
-        Body::Stub(stub) => stub.details.as_ref().map(|details| details.request_hash),
+        Body::Tombstone(tombstone) => {
+            tombstone.details.as_ref().map(|details| details.request_hash)
+        }
     }
 }
 
-/// A stub answers by its state, whatever revision is asked for.
+/// A tombstone answers by its state, whatever revision is asked for.
 fn check_revision(view: Option<&TimerView>, if_revision: Option<u32>) -> Result<(), Refusal> {
     match (view.and_then(TimerView::timer), if_revision) {
         (Some(timer), Some(expected)) if timer.revision != expected => {

@@ -3,8 +3,8 @@
 
 use duly_core::{
     Timer,
-    stub::Ended,
     timer::{Attempt, AttemptOutcome, DeathReason, Next, SettledToken, Verdict},
+    tombstone::Ended,
 };
 use duly_store::{SettleOutcome, SettleVerdict};
 
@@ -64,12 +64,13 @@ impl Case {
             return SettleOutcome::LeaseLost;
         };
         let live = self.live.as_ref().and_then(|live| live.record.timer.last_settled);
-        let finished = self.stub.as_ref().filter(|stub| stub.ended == Ended::Finished);
-        let stub = finished.and_then(|stub| stub.details.as_ref()?.settled);
+        let finished =
+            self.tombstone.as_ref().filter(|tombstone| tombstone.ended == Ended::Finished);
+        let tombstone = finished.and_then(|tombstone| tombstone.details.as_ref()?.settled);
         let of = |letter: &Timer| letter.last_settled;
         let letter = self.letter.as_ref().and_then(|letter| of(&letter.record.timer));
         let other = self.other.as_ref().and_then(of);
-        let mut known = [live, stub, letter, other].into_iter().flatten();
+        let mut known = [live, tombstone, letter, other].into_iter().flatten();
         if known.any(|settled| settled == SettledToken { nonce: ticket.nonce, verdict }) {
             SettleOutcome::AlreadySettled
         } else {

@@ -5,7 +5,7 @@
 //! node makes passes. One whose lease calls waited for a namespace clears the note.
 //!
 //! The end itself is that of an empty namespace (`ending.rs`): gates are shut in all shards, and only then
-//! is looked whether each holds nothing, stubs included. A schedule that comes before its shard's gate is
+//! is looked whether each holds nothing, tombstones included. A schedule that comes before its shard's gate is
 //! seen; one that comes later waits at the gate, and then finds no namespace.
 
 use std::collections::BTreeSet;

@@ -179,7 +179,7 @@ pub(crate) fn encode_retry(w: &mut Writer, retry: &RetryPolicy) {
             w.raw(&policy.multiplier.to_be_bytes());
             w.raw(&policy.jitter.to_be_bytes());
         }
-        RetryPolicy::Schedule(waits) => {
+        RetryPolicy::Delays(waits) => {
             w.u8(2);
             waits.iter().for_each(|wait| w.number(wait.ms()));
         }
@@ -200,7 +200,7 @@ pub(crate) fn decode_retry(r: &mut Reader<'_>) -> Result<RetryPolicy> {
             while !r.is_done() {
                 waits.push(r.millis()?);
             }
-            RetryPolicy::Schedule(waits)
+            RetryPolicy::Delays(waits)
         }
         other => {
             return Err(Unreadable::Unknown { what: "retry policy", value: u64::from(other) });

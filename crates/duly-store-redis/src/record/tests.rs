@@ -4,8 +4,8 @@ use duly_core::{
     Destination, Millis, RetryPolicy, Schedule, Timestamp,
     destination::HttpDestination,
     schedule::{SlotKey, When},
-    stub::Ended,
     timer::Wait,
+    tombstone::Ended,
 };
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn full() -> Timer {
     schedule.slot_key = Some(SlotKey::new("k".to_owned()).unwrap());
     schedule.destination =
         Some(Destination::Http(HttpDestination::new("https://h.example/x?y").unwrap()));
-    schedule.retry = Some(RetryPolicy::Schedule(vec![Millis::from_ms(5), Millis::ZERO]));
+    schedule.retry = Some(RetryPolicy::Delays(vec![Millis::from_ms(5), Millis::ZERO]));
     schedule.expire_after = Some(Millis::from_secs(9));
     schedule.trace_parent = Some("00-1-2-01".to_owned());
     Timer::new(schedule, Timestamp::saturating_from_unix_ms(7), Incarnation(u64::MAX)).unwrap()
@@ -124,19 +124,22 @@ fn a_damaged_block_is_refused() {
 }
 
 #[test]
-fn stubs_are_told_from_the_bytes_of_record_and_lease() {
+fn tombstones_are_told_from_the_bytes_of_record_and_lease() {
     let timer = full();
     let packed = Record::new(timer.clone(), 1).pack([0; 8]).record;
     let core = core_of(&packed).unwrap();
     let at = Timestamp::saturating_from_unix_ms(99);
-    let stub = decode_stub(id(), &cancelled(core, at)).unwrap();
-    assert_eq!((stub.ended, stub.ended_at, stub.attempts), (Ended::Cancelled, at, 0));
+    let tombstone = decode_tombstone(id(), &cancelled(core, at)).unwrap();
+    assert_eq!(
+        (tombstone.ended, tombstone.ended_at, tombstone.attempts),
+        (Ended::Cancelled, at, 0)
+    );
     let times = [0, 0, 0, 0, 0, 50, 0, 0, 0, 0, 0, 90, 0, 0, 0, 0, 0, 40];
     let lease = [&8_u64.to_be_bytes()[..], &times, b"C"].concat();
     let finished = [&cancelled(core, at)[..7], &[27], &lease, core].concat();
-    let stub = decode_stub(id(), &[b"F", &finished[1..]].concat()).unwrap();
-    assert_eq!((stub.ended, stub.attempts), (Ended::Finished, 1));
-    let details = stub.details.unwrap();
+    let tombstone = decode_tombstone(id(), &[b"F", &finished[1..]].concat()).unwrap();
+    assert_eq!((tombstone.ended, tombstone.attempts), (Ended::Finished, 1));
+    let details = tombstone.details.unwrap();
     assert_eq!(details.history[0].at.unix_ms(), 50);
     assert_eq!(details.settled.map(|settled| settled.nonce), Some(8));
     assert_eq!(details.request_hash, timer.request_hash);
@@ -163,7 +166,7 @@ proptest! {
     #[test]
     fn damaged_bytes_are_refused_and_never_panic(bytes: Vec<u8>, at: usize, byte: u8) {
         let _any = Record::unpack(id(), &bytes).is_ok();
-        let _any = decode_stub(id(), &bytes).is_ok();
+        let _any = decode_tombstone(id(), &bytes).is_ok();
         let _any = crate::settings::decode(&bytes).is_ok();
         let _any = lz4::decompressed(&bytes, 1_000).is_ok();
         let mut record = carrying(vec![b'x'; 300]).pack([0; 8]).record;

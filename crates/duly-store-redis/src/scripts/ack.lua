@@ -22,7 +22,7 @@ end
 local holds, records = call('HMGET', X, unpack(ids)), call('HMGET', R, unpack(ids))
 local keeps = ctl.retention > 0 and ctl.a_retained > 0
 local over, bytes, in_flight, lists = {}, 0, {}, {}
-local stubs, apart, retried, ended, prefix = {}, {}, {}, 0, num .. NUL
+local tombstones, apart, retried, ended, prefix = {}, {}, {}, 0, num .. NUL
 local finished = 'F' .. time_bytes(now)
 -- What was claimed together ends at one time.
 local till_bytes, till
@@ -55,14 +55,14 @@ for k = 1, count do
     list[#list + 1] = prefix .. id
     if flags % 2 == 1 then retried[#retried + 1] = id end
     if flags >= 2 and lies_apart(record) then apart[#apart + 1] = id end
-    if keeps then stubs[ended] = finished .. char(#hold) .. hold .. sub(record, 1, high * 256 + low) end
+    if keeps then tombstones[ended] = finished .. char(#hold) .. hold .. sub(record, 1, high * 256 + low) end
   end
 end
 if ended > 0 then
   if keeps then
-    trim_stubs(ctl, ended, nil, 64)
-    -- Live timers have no stub, so none of these is among those that are there.
-    keep_stubs(ctl, 'F', over, stubs)
+    trim_tombstones(ctl, ended, nil, 64)
+    -- Live timers have no tombstone, so none of these is among those that are there.
+    keep_tombstones(ctl, 'F', over, tombstones)
   end
   for _, list in pairs(lists) do W[#W + 1] = list end
   write('HDEL', X, unpack(over))

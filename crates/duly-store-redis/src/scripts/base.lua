@@ -165,7 +165,7 @@ local function control(num)
            a_dead = f[13] ~= '-' and math.max(dead, 1) or 0 }
 end
 
--- Whether a set for lists is kept up to date ('l': of leases, 's': of stubs); see index.lua.
+-- Whether a set for lists is kept up to date ('l': of leases, 's': of tombstones); see index.lua.
 local indexed = {}
 local function is_indexed(num, what)
   local key = K .. 'ix:' .. num .. ':' .. what

@@ -23,6 +23,6 @@ uproot(num, id, record, '')
 write('HDEL', K .. 'r:' .. num, id)
 write('HDEL', K .. 'p:' .. num, id)
 write('HINCRBY', K .. 'c:' .. num, 'cancelled', 1)
-keep_stub(ctl, id, 'C', 'C' .. time_bytes(now) .. NUL .. core)
+keep_tombstone(ctl, id, 'C', 'C' .. time_bytes(now) .. NUL .. core)
 flush()
 return { digits(now), 'CANCELLED', core }

@@ -3,13 +3,13 @@
 -- KEYS  seq
 -- ARGV  name and value of each, in any order; what is left out stays as it is:
 --       name num ver id    namespace, its number and version, the timer's id
---       core lease stub newest   what was seen: head of the record, lease, stub, latest dead letter
+--       core lease tombstone newest   what was seen: head of the record, lease, tombstone, latest dead letter
 --       live               the new record, or '' when there is none any more
 --       origin             the origin whose lane it is in; else the lane is the one in the record
 --       payload            the payload kept apart, or '' for none
 --       at                 when it is claimable; nobody holds it after a change
 --       exp                when it expires, if it may
---       ended kind         the new stub, or '' to drop the one that is there
+--       ended kind         the new tombstone, or '' to drop the one that is there
 --       bury bury_fk bury_due bury_did   a new dead letter: record, key, due time, delivery id
 --       bury_payload       its payload kept apart; '=' moves the live timer's
 --       take_fk take_core take_did take_payload   a dead letter that goes; '=' moves its payload to
@@ -138,10 +138,10 @@ if A.bury then
 end
 
 if A.ended == '' then
-  drop_stub(num, id)
+  drop_tombstone(num, id)
 elseif A.ended then
-  drop_stub(num, id)
-  keep_stub(ctl, id, A.kind, A.ended)
+  drop_tombstone(num, id)
+  keep_tombstone(ctl, id, A.kind, A.ended)
 end
 for name, by in pairs(A) do
   local count = string.match(name, '^count%.(%w+)$')

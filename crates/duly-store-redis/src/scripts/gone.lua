@@ -1,11 +1,11 @@
--- Ends a namespace in this shard with all its timers, stubs and dead letters. Its number is never
+-- Ends a namespace in this shard with all its timers, tombstones and dead letters. Its number is never
 -- used again, so nothing that is left names it: entries of the clock's lists go when their time
 -- comes, and the blocks of a large lane at the next sweeps.
 --
 -- KEYS  seq
 -- ARGV  1 namespace  2 number  3 version of the end, or '' for the next (at the coordinator shard)
 --       4 'empty' to refuse while it holds pending timers or dead letters; at the coordinator shard also
---       'idle': to refuse it unless it is implicit, idle, and holds no stub either; 'done': the other shards have ended it, and 'lost': its end is recorded although this shard
+--       'idle': to refuse it unless it is implicit, idle, and holds no tombstone either; 'done': the other shards have ended it, and 'lost': its end is recorded although this shard
 --       does not have it (an operator has given up what other shards hold under this number)
 --       5 whose gate it has to be (gate.lua), or ''
 -- reply DONE now version | NONE now | FULL now pending dead | AGAIN now (the gate is open)

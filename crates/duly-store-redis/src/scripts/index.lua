@@ -6,7 +6,7 @@
 -- passes over because it comes later is there already. It goes before the set does.
 --
 -- KEYS  seq
--- ARGV  1 namespace  2 'l': bx:<num>, leased first attempts; 's': sd:<num>:F and :C, stubs
+-- ARGV  1 namespace  2 'l': bx:<num>, leased first attempts; 's': sd:<num>:F and :C, tombstones
 --       3 about how many to look at
 -- reply now, then NONE (no such namespace) | MORE (call again) | DONE
 local num, what = num_of(ARGV[1]), ARGV[2]
@@ -36,8 +36,8 @@ if cursor ~= 'done' then
     end
   else
     for i = 1, #rows, 2 do
-      local stub = rows[i + 1]
-      gather('ZADD', sets[sub(stub, 1, 1)], digits(due_of_stub(stub)), rows[i])
+      local tombstone = rows[i + 1]
+      gather('ZADD', sets[sub(tombstone, 1, 1)], digits(due_of_tombstone(tombstone)), rows[i])
     end
   end
 end

@@ -7,7 +7,7 @@
 --       7 its key  8 most rows  9 number:version of the settings that are known
 --       10 bytes of records after which there are no more rows
 -- reply OWED now | NONE now | INDEX now what (index.lua is to be called before) | OK now number version settings '1' at the end else '0', rows;
---       row: due at, key, record or stub, lease
+--       row: due at, key, record or tombstone, lease
 if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
 local name, kind, most = ARGV[2], ARGV[3], tonumber(ARGV[8])
 local num = num_of(name)

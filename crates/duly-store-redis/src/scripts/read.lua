@@ -5,7 +5,7 @@
 --       4 most bytes of a payload that lies apart and is wanted; 0: none is  5 number:version of the settings that are known already
 --       6 key of a firing whose dead letter is wanted too, or ''
 -- reply now, then nothing when there is no such namespace, else: name, number, version, settings
---       (or ''), paused, resumes at, created at, updated at, dead letters, record, payload, lease, stub,
+--       (or ''), paused, resumes at, created at, updated at, dead letters, record, payload, lease, tombstone,
 --       letter's entry, letter's record, letter's payload, record of 6, id
 local id = ARGV[2]
 local num
@@ -43,14 +43,14 @@ local function payload_of(key, record)
   if call('HSTRLEN', P, key) > most + 8 then return '' end
   return call('HGET', P, key) or ''
 end
-local record, hold, stub = '', '', ''
+local record, hold, tombstone = '', '', ''
 if id ~= '' then
   record = call('HGET', R, id) or ''
   hold = call('HGET', K .. 'x:' .. num, id) or ''
-  stub = call('HGET', K .. 's:' .. num, id) or ''
+  tombstone = call('HGET', K .. 's:' .. num, id) or ''
 end
 local letter = fk and call('HGET', R, fk) or ''
 local other = ARGV[6] ~= '' and call('HGET', R, ARGV[6]) or ''
 return { digits(now), f[7], num, f[1], settings, f[3] or '0', f[4] or '', f[5], f[6],
-  call('ZCARD', K .. 'dead:' .. num), record, payload_of(id, record), hold, stub,
+  call('ZCARD', K .. 'dead:' .. num), record, payload_of(id, record), hold, tombstone,
   entry, letter, fk and payload_of(fk, letter) or '', other, id }

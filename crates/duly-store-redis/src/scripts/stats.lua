@@ -12,8 +12,8 @@ local ctl = num and control(num)
 if not ctl then return { 'NONE', digits(now) } end
 if ARGV[1] == '1' then
   local first = call('LINDEX', K .. 'sl:' .. num, 0)
-  local stub = first and call('HGET', K .. 's:' .. num, sub(first, 7)) or ''
-  if first and (stub_is_over(ctl, stub) or sub(stub, 2, 7) ~= sub(first, 1, 6)) then
+  local tombstone = first and call('HGET', K .. 's:' .. num, sub(first, 7)) or ''
+  if first and (tombstone_is_over(ctl, tombstone) or sub(tombstone, 2, 7) ~= sub(first, 1, 6)) then
     return { 'TRIM', digits(now) }
   end
 end

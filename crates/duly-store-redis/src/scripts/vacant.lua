@@ -6,7 +6,7 @@ local function is_implicit(num)
   return f[1] and f[1] == f[2] and f[3] ~= '1'
 end
 
--- Whether this shard holds no pending timer, dead letter or stub of a namespace. Stubs that are over may not
+-- Whether this shard holds no pending timer, dead letter or tombstone of a namespace. Tombstones that are over may not
 -- have been cleared away: the list of them ends with the last.
 local function is_vacant(num)
   if tonumber(call('HGET', K .. 'c:' .. num, 'pending') or '0') > 0 then return false end

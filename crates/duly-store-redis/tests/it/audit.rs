@@ -196,7 +196,7 @@ impl Space<'_> {
         self.look_at_counts(&counts);
         self.look_at_payloads(&records);
         self.look_at_letters(&letters);
-        self.look_at_stubs(&live);
+        self.look_at_tombstones(&live);
     }
 
     /// Whether a set that is made for lists is there, and up to date.
@@ -299,25 +299,26 @@ impl Space<'_> {
         self.say("dead letters by id", &entries, &self.set("di").into_keys().collect());
     }
 
-    fn look_at_stubs(&mut self, live: &BTreeMap<&Bytes, &Bytes>) {
-        let stubs = self.hash("s");
-        let there: BTreeSet<Bytes> = stubs.keys().cloned().collect();
+    fn look_at_tombstones(&mut self, live: &BTreeMap<&Bytes, &Bytes>) {
+        let tombstones = self.hash("s");
+        let there: BTreeSet<Bytes> = tombstones.keys().cloned().collect();
         let listed = self.shard.lists.get(&format!("sl:{}", self.num)).cloned().unwrap_or_default();
-        for (id, stub) in &stubs {
-            let entry = [&stub[1..7], id.as_slice()].concat();
+        for (id, tombstone) in &tombstones {
+            let entry = [&tombstone[1..7], id.as_slice()].concat();
             if !listed.contains(&entry) {
-                self.faults.push(format!("the stub of {:?} has no place in order", text(id)));
+                self.faults.push(format!("the tombstone of {:?} has no place in order", text(id)));
             }
         }
         let kinds: &[&str] = if self.is_listed("s") { &["F", "C"] } else { &[] };
         for kind in kinds {
-            let of_kind = stubs.iter().filter(|(_, stub)| stub[0] == kind.as_bytes()[0]);
+            let of_kind =
+                tombstones.iter().filter(|(_, tombstone)| tombstone[0] == kind.as_bytes()[0]);
             let of_kind: BTreeSet<Bytes> = of_kind.map(|(id, _)| id.clone()).collect();
             let kept = self.shard.set(&format!("sd:{}:{kind}", self.num));
-            self.say(&format!("stubs {kind}"), &of_kind, &kept.into_keys().collect());
+            self.say(&format!("tombstones {kind}"), &of_kind, &kept.into_keys().collect());
         }
         for id in there.iter().filter(|id| live.contains_key(id)) {
-            self.faults.push(format!("{:?} is live and has a stub", text(id)));
+            self.faults.push(format!("{:?} is live and has a tombstone", text(id)));
         }
     }
 }

@@ -201,8 +201,8 @@ macro_rules! conformance_cases {
                 p10_no_more_pending_timers_than_allowed,
                 p10_no_more_schedules_a_second_than_allowed,
                 p10_no_due_time_further_than_allowed,
-                p10_stubs_are_bounded_oldest_first,
-                p6_stubs_last_for_the_retention,
+                p10_tombstones_are_bounded_oldest_first,
+                p6_tombstones_last_for_the_retention,
                 p9_p10_origins_past_the_number_of_lanes_share_one,
                 p10_a_refused_item_leaves_no_trace,
             }

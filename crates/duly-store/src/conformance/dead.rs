@@ -93,7 +93,7 @@ pub(super) async fn p3_p10_what_is_overdue_is_given_up_whole_and_only_that(
 pub(super) async fn p3_p7_a_redrive_sends_it_again_with_a_fresh_budget(
     harness: &dyn Harness,
 ) -> Ran {
-    let retry = RetryPolicy::Schedule(vec![Millis::ZERO]);
+    let retry = RetryPolicy::Delays(vec![Millis::ZERO]);
     let scene = Scene::with(harness, Settings { retry, ..settings() }).await;
     let (_, first) = scene.bring("a", State::Dead).await;
     let outcome = scene.redrive(Letter::Timer(id("a")), secs(60)).await;
@@ -168,11 +168,11 @@ pub(super) async fn p3_a_letter_stays_beside_a_new_timer(harness: &dyn Harness) 
     let outcome = scene.redrive(Letter::Delivery(delivery_id), Millis::ZERO).await;
     assert!(matches!(outcome, Outcome::Changed(_)), "{outcome:?}");
     assert_eq!(scene.state("a").await, Some(State::Retrying));
-    assert_eq!(scene.stats().await.retained, 0, "the stub made room");
+    assert_eq!(scene.stats().await.retained, 0, "the tombstone made room");
     let again = scene.claim_one().await;
     assert_eq!(again.delivery_id, delivery_id);
     scene.settled(&again, dead()).await;
-    assert_eq!(scene.state("a").await, Some(State::Dead), "the stub does not come back");
+    assert_eq!(scene.state("a").await, Some(State::Dead), "the tombstone does not come back");
     Ran::Whole
 }
 

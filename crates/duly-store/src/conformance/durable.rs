@@ -261,7 +261,7 @@ pub(super) async fn p1_p3_dead_letters_and_what_became_of_them(harness: &dyn Har
 
 pub(super) async fn p1_what_expired_or_ended_while_it_was_away(harness: &dyn Harness) -> Ran {
     let scene = Scene::with(harness, Settings { retention: secs(100), ..settings() }).await;
-    scene.bring("stub", State::Finished).await;
+    scene.bring("tombstone", State::Finished).await;
     let mut asked = timer("late", scene.at(secs(5)));
     asked.expire_after = Some(secs(50));
     scene.create(asked).await;
@@ -269,7 +269,7 @@ pub(super) async fn p1_what_expired_or_ended_while_it_was_away(harness: &dyn Har
     restart!(scene, Restart::Kill);
     scene.advance(secs(100)).await;
     restart!(scene, Restart::Kill);
-    assert_eq!(scene.get("stub").await, None, "its retention is over");
+    assert_eq!(scene.get("tombstone").await, None, "its retention is over");
     assert_eq!(scene.state("late").await, Some(State::Dead));
     assert_eq!(scene.claim_one().await.id, id("due"));
     Ran::Whole

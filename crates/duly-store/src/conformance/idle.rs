@@ -13,7 +13,7 @@ use crate::{
     namespaces::{Activity, IDLE_AFTER, Put, Secrets},
 };
 
-/// Makes a namespace as a first schedule does. Stubs are kept for an hour.
+/// Makes a namespace as a first schedule does. Tombstones are kept for an hour.
 async fn make(store: &dyn Store, text: &str) {
     let settings = Settings { retention: secs(3_600), ..settings() };
     let put = Put::IfAbsent(Box::new(settings));
@@ -72,13 +72,13 @@ pub(super) async fn p3_p6_a_namespace_that_holds_anything_is_not_idle(
     make(&*store, "shop").await;
     let scene = Scene { harness, namespace: name("shop") };
     assert!(pass(&*store, &[]).await.is_empty());
-    // A pending timer, its stub, and a timer that nothing is left of, since the pass before.
+    // A pending timer, its tombstone, and a timer that nothing is left of, since the pass before.
     scene.create_in("a", secs(3 * 86_400)).await;
     harness.advance(IDLE_AFTER).await;
     assert!(pass(&*store, &[]).await.is_empty(), "a pending timer");
     scene.apply(cancel_op("a")).await;
     harness.advance(secs(3_599)).await;
-    assert!(pass(&*store, &[]).await.is_empty(), "a stub");
+    assert!(pass(&*store, &[]).await.is_empty(), "a tombstone");
     harness.advance(secs(1)).await;
     assert!(pass(&*store, &[]).await.is_empty(), "it counts from here");
     harness.advance(secs(12 * 3_600)).await;

@@ -45,7 +45,7 @@ pub(super) async fn p8_a_lease_is_good_to_its_last_millisecond(harness: &dyn Har
 }
 
 pub(super) async fn p3_lost_leases_use_up_the_budget(harness: &dyn Harness) -> Ran {
-    let retry = RetryPolicy::Schedule(vec![secs(600)]);
+    let retry = RetryPolicy::Delays(vec![secs(600)]);
     let scene = Scene::with(harness, Settings { retry, ..settings() }).await;
     scene.create_in("a", Millis::ZERO).await;
     scene.claim_one().await;
@@ -104,7 +104,7 @@ pub(super) async fn p3_release_owner_ends_that_nodes_leases_only(harness: &dyn H
 }
 
 pub(super) async fn p3_release_owner_counts_against_the_budget(harness: &dyn Harness) -> Ran {
-    let retry = RetryPolicy::Schedule(vec![secs(600)]);
+    let retry = RetryPolicy::Delays(vec![secs(600)]);
     let scene = Scene::with(harness, Settings { retry, ..settings() }).await;
     scene.create_in("a", Millis::ZERO).await;
     for expected in [State::Retrying, State::Dead] {

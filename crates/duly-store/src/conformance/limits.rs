@@ -114,7 +114,7 @@ pub(super) async fn p10_no_due_time_further_than_allowed(harness: &dyn Harness) 
     Ran::Whole
 }
 
-pub(super) async fn p10_stubs_are_bounded_oldest_first(harness: &dyn Harness) -> Ran {
+pub(super) async fn p10_tombstones_are_bounded_oldest_first(harness: &dyn Harness) -> Ran {
     let scene = Scene::with(harness, limited(|limits| limits.max_retained = 3)).await;
     for i in 0..5 {
         let text = format!("t{i}");
@@ -133,14 +133,14 @@ pub(super) async fn p10_stubs_are_bounded_oldest_first(harness: &dyn Harness) ->
     Ran::Whole
 }
 
-pub(super) async fn p6_stubs_last_for_the_retention(harness: &dyn Harness) -> Ran {
+pub(super) async fn p6_tombstones_last_for_the_retention(harness: &dyn Harness) -> Ran {
     let scene = Scene::with(harness, Settings { retention: secs(100), ..settings() }).await;
     let (asked, _) = scene.bring("finished", State::Finished).await;
     scene.bring("cancelled", State::Cancelled).await;
     scene.advance(secs(99)).await;
     assert_eq!(scene.state("cancelled").await, Some(State::Cancelled));
     let again = scene.apply(schedule_op(asked.clone(), IfExists::Fail)).await;
-    assert!(matches!(again, Outcome::Existing(_)), "while the stub lives: {again:?}");
+    assert!(matches!(again, Outcome::Existing(_)), "while the tombstone lives: {again:?}");
     scene.advance(secs(1)).await;
     assert_eq!(scene.get("finished").await, None);
     assert_eq!(scene.stats().await.retained, 0);

@@ -132,7 +132,7 @@ pub(super) async fn p3_a_namespace_with_timers_is_not_deleted_unforced(
     scene.apply(super::scene::cancel_op("p")).await;
     assert_eq!(delete(DeleteMode::IfEmpty).await, not_empty(0, 1));
     scene.purge(crate::command::Letter::Timer(id("d"))).await;
-    assert_eq!(delete(DeleteMode::IfEmpty).await, Ok(()), "stubs do not hold it");
+    assert_eq!(delete(DeleteMode::IfEmpty).await, Ok(()), "tombstones do not hold it");
     let gone = delete(DeleteMode::IfEmpty).await;
     assert_eq!(gone, Err(Error::UnknownNamespace("shop".to_owned())));
     Ran::Whole
@@ -192,7 +192,7 @@ pub(super) async fn p4_a_lease_taken_before_a_pause_can_be_settled(harness: &dyn
 pub(super) async fn p6_settings_reach_what_is_pending(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
     scene.create_in("a", Millis::ZERO).await;
-    let retry = duly_core::RetryPolicy::Schedule(vec![secs(77)]);
+    let retry = duly_core::RetryPolicy::Delays(vec![secs(77)]);
     scene.put(Settings { retry, lease: secs(45), ..settings() }).await;
     let firing = scene.claim_one().await;
     assert_eq!(firing.leased_until, Some(scene.now().saturating_add(secs(45))));

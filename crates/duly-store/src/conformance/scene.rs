@@ -40,7 +40,7 @@ pub(super) struct Scene<'a> {
 /// Settings of a scene that says nothing: pull, waits of 1 s, 10 s and 100 s, leases of 30 s.
 pub(super) fn settings() -> Settings {
     Settings {
-        retry: RetryPolicy::Schedule(vec![secs(1), secs(10), secs(100)]),
+        retry: RetryPolicy::Delays(vec![secs(1), secs(10), secs(100)]),
         ..Settings::default()
     }
 }

@@ -150,7 +150,7 @@ pub(super) async fn p4_t4_t26_an_id_used_again_fires_once_at_the_new_time(
         panic!("a cancelled id can be used again: {outcomes:?}");
     };
     assert_eq!(second.revision(), Some(1));
-    assert_eq!(scene.stats().await.retained, 0, "the stub made room");
+    assert_eq!(scene.stats().await.retained, 0, "the tombstone made room");
     let incarnation = |view: &crate::TimerView| view.timer().map(|timer| timer.incarnation);
     assert_ne!(incarnation(&first), incarnation(second));
     scene.advance(secs(10)).await;

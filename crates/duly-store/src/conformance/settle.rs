@@ -193,11 +193,14 @@ pub(super) async fn p3_a_finished_timer_leaves_its_story(harness: &dyn Harness) 
     scene.advance(secs(1)).await;
     scene.settled(&firing, SettleVerdict::Ack).await;
     let view = scene.view("a").await;
-    let Body::Stub(stub) = &view.body else {
-        panic!("a finished timer is a stub: {view:?}");
+    let Body::Tombstone(tombstone) = &view.body else {
+        panic!("a finished timer is a tombstone: {view:?}");
     };
-    assert_eq!((stub.ended_at, stub.attempts, stub.maybe_delivered), (scene.now(), 2, false));
-    let details = stub.details.as_ref().expect("a finished timer keeps its details");
+    assert_eq!(
+        (tombstone.ended_at, tombstone.attempts, tombstone.maybe_delivered),
+        (scene.now(), 2, false)
+    );
+    let details = tombstone.details.as_ref().expect("a finished timer keeps its details");
     assert_eq!((details.revision, details.fired_at), (1, Some(fired_at)));
     let story: Vec<_> = details.history.iter().map(|a| (a.attempt, a.at, a.outcome)).collect();
     let failed = (1, fired_at, AttemptOutcome::Failed);

@@ -7,7 +7,7 @@ use duly_core::{
     lifecycle::{Decision, Event, Request, State, decide},
     request_hash::RequestHash,
     schedule::{Change, IfExists, Patch, When},
-    stub::Ended,
+    tombstone::Ended,
 };
 
 use super::{
@@ -82,7 +82,7 @@ impl Space {
             };
         self.admit_schedule(now)?;
         self.learn_origin(timer.destination.as_ref());
-        self.stubs.remove(&id);
+        self.tombstones.remove(&id);
         self.live.insert(id.clone(), Live { timer, lease: None });
         self.totals.scheduled += 1;
         Ok(outcome(self.arc_view(&id, now)))
@@ -243,11 +243,13 @@ fn shown(answer: Answer, view: TimerView, outcome: fn(Arc<TimerView>) -> Outcome
 fn request_hash(view: &TimerView) -> Option<RequestHash> {
     match &view.body {
         Body::Whole(timer) => Some(timer.request_hash),
-        Body::Stub(stub) => stub.details.as_ref().map(|details| details.request_hash),
+        Body::Tombstone(tombstone) => {
+            tombstone.details.as_ref().map(|details| details.request_hash)
+        }
     }
 }
 
-/// A stub answers by its state, whatever revision is asked for.
+/// A tombstone answers by its state, whatever revision is asked for.
 fn check_revision(view: Option<&TimerView>, if_revision: Option<u32>) -> Result<(), Refusal> {
     match (view.and_then(TimerView::timer), if_revision) {
         (Some(timer), Some(expected)) if timer.revision != expected => {

@@ -35,7 +35,7 @@ impl Space {
         self.admit(timer.payload.as_ref(), Some(When::At(timer.due_at)), now)?;
         self.admit_one_more()?;
         self.learn_origin(timer.destination.as_ref());
-        self.stubs.remove(&id);
+        self.tombstones.remove(&id);
         self.live.insert(id.clone(), Live { timer, lease: None });
         self.totals.scheduled += 1;
         Ok(Outcome::Created(self.arc_view(&id, now)))

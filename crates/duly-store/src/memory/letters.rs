@@ -64,7 +64,7 @@ impl Space {
         if let Some(dead) = self.dead.remove(&delivery_id) {
             let mut timer = dead.value;
             timer.redrive(at);
-            self.stubs.remove(&id);
+            self.tombstones.remove(&id);
             self.live.insert(id.clone(), Live { timer, lease: None });
         }
         Ok(Outcome::Changed(Arc::new(self.view_live(&self.live[&id], now))))

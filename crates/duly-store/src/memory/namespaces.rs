@@ -44,7 +44,7 @@ impl State {
             space.settings = Arc::new(settings);
             space.implicit = false;
             space.updated_at = now.wall;
-            space.bound_stubs();
+            space.bound_tombstones();
             return Ok((space.answer(), false));
         }
         let space = Space { implicit, ..Space::new(name.clone(), self.space_next, settings, now) };
@@ -128,7 +128,7 @@ impl Space {
             implicit: false,
             idle_since: None,
             live: BTreeMap::new(),
-            stubs: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
             dead: BTreeMap::new(),
             origins: BTreeSet::new(),
             totals: Totals::default(),
@@ -138,7 +138,7 @@ impl Space {
     }
 
     fn holds_something(&self) -> bool {
-        !(self.live.is_empty() && self.dead.is_empty() && self.stubs.is_empty())
+        !(self.live.is_empty() && self.dead.is_empty() && self.tombstones.is_empty())
     }
 
     pub(super) fn answer(&self) -> Namespace {

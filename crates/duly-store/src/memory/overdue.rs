@@ -1,4 +1,4 @@
-//! Catching up with the clock: ended leases, expired firings, outlived stubs.
+//! Catching up with the clock: ended leases, expired firings, outlived tombstones.
 //!
 //! Runs at the start of every call. A lease that ended is dealt with as of the moment when it
 //! ended, however late the store looks, so the order of the retries does not depend on that.
@@ -31,8 +31,9 @@ impl Space {
         }
         self.expire(now);
         let retention = self.settings.retention;
-        self.stubs.retain(|_, stub| stub.value.ended_at.saturating_add(retention) > now.wall);
-        self.bound_stubs();
+        self.tombstones
+            .retain(|_, tombstone| tombstone.value.ended_at.saturating_add(retention) > now.wall);
+        self.bound_tombstones();
     }
 
     /// Who holds leases.

@@ -52,8 +52,10 @@ impl Space {
                 letters.map(|letter| self.view_dead(&letter.value)).collect()
             }
             ListState::Only(TimerState::Finished | TimerState::Cancelled) => {
-                let stubs = self.stubs.values().map(|stub| stub.value.clone());
-                stubs.map(|stub| TimerView::stub(self.name.clone(), stub)).collect()
+                let tombstones = self.tombstones.values().map(|tombstone| tombstone.value.clone());
+                tombstones
+                    .map(|tombstone| TimerView::tombstone(self.name.clone(), tombstone))
+                    .collect()
             }
             ListState::Pending | ListState::Only(_) => {
                 let live = self.live.values();
@@ -65,7 +67,7 @@ impl Space {
     pub(super) fn stats(&self, now: Now) -> Stats {
         let mut stats = Stats {
             dead: self.dead.len() as u64,
-            retained: self.stubs.len() as u64,
+            retained: self.tombstones.len() as u64,
             paused: self.paused,
             totals: self.totals,
             ..Stats::default()
@@ -126,7 +128,7 @@ impl State {
         let mut health = Health { location: "memory".to_owned(), ..Health::default() };
         for space in self.spaces.values() {
             health.dead += space.dead.len() as u64;
-            health.retained += space.stubs.len() as u64;
+            health.retained += space.tombstones.len() as u64;
             health.namespaces_paused += u64::from(space.paused);
             health.namespaces_dead_full += u64::from(space.is_dead_full());
             for live in space.live.values() {
@@ -143,7 +145,7 @@ impl State {
     }
 }
 
-/// Whether a view passes the filters of a list. Stubs have no tags.
+/// Whether a view passes the filters of a list. Tombstones have no tags.
 fn matches(view: &TimerView, request: &ListRequest) -> bool {
     let due_at = view.due_at();
     let prefix = request.id_prefix.as_deref().unwrap_or("");

@@ -5,8 +5,8 @@ use duly_core::{
     lifecycle::{Decision, Event, decide},
     namespace::LEASE_MAX,
     shard::ShardId,
-    stub::Ended,
     timer::{Attempt, AttemptOutcome, DeathReason, Next, SettledToken, Verdict},
+    tombstone::Ended,
 };
 
 use super::{
@@ -145,11 +145,12 @@ impl Space {
         };
         let live = self.live.get(id).and_then(|live| live.timer.last_settled);
         // A cancelled timer forgets its tokens: a store may cancel without a look at the record.
-        let finished = self.stubs.get(id).filter(|stub| stub.value.ended == Ended::Finished);
-        let stub = finished.and_then(|stub| stub.value.details.as_ref()?.settled);
+        let finished =
+            self.tombstones.get(id).filter(|tombstone| tombstone.value.ended == Ended::Finished);
+        let tombstone = finished.and_then(|tombstone| tombstone.value.details.as_ref()?.settled);
         let dead = self.dead.values().filter(|letter| letter.value.id == *id);
         let dead = dead.filter_map(|letter| letter.value.last_settled);
-        let known = live.into_iter().chain(stub).chain(dead);
+        let known = live.into_iter().chain(tombstone).chain(dead);
         if known.into_iter().any(|settled| settled == SettledToken { nonce, verdict }) {
             SettleOutcome::AlreadySettled
         } else {

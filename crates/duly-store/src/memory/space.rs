@@ -1,6 +1,6 @@
-//! One namespace: its live timers, the stubs of ended ones, its dead letters.
+//! One namespace: its live timers, the tombstones of ended ones, its dead letters.
 //!
-//! An id is in at most one of `live` and `stubs`; dead letters are kept by delivery id, so several
+//! An id is in at most one of `live` and `tombstones`; dead letters are kept by delivery id, so several
 //! may carry one id while another timer lives under it. Which of them ended first is told by a
 //! running number, not by the clock, which can step.
 
@@ -11,8 +11,8 @@ use std::{
 };
 
 use duly_core::{
-    DeliveryId, Millis, NamespaceName, Settings, State, Stub, Timer, TimerId, Timestamp,
-    destination::LaneKey, rate::Gcra, stub::Ended,
+    DeliveryId, Millis, NamespaceName, Settings, State, Timer, TimerId, Timestamp, Tombstone,
+    destination::LaneKey, rate::Gcra, tombstone::Ended,
 };
 
 use super::clock::Now;
@@ -33,7 +33,7 @@ pub(super) struct Space {
     /// Since when it is idle, by the boot clock, as far as a pass has seen.
     pub(super) idle_since: Option<Duration>,
     pub(super) live: BTreeMap<TimerId, Live>,
-    pub(super) stubs: BTreeMap<TimerId, Numbered<Stub>>,
+    pub(super) tombstones: BTreeMap<TimerId, Numbered<Tombstone>>,
     pub(super) dead: BTreeMap<DeliveryId, Numbered<Timer>>,
     /// Origins that timers have named, up to the number that get lanes of their own.
     pub(super) origins: BTreeSet<LaneKey>,
@@ -114,14 +114,14 @@ impl Live {
 }
 
 impl Space {
-    /// The timer under this id: the live one, else its stub, else its latest dead letter. Whatever
-    /// makes an id live again drops its stub, so a stub is later than every dead letter beside it.
+    /// The timer under this id: the live one, else its tombstone, else its latest dead letter. Whatever
+    /// makes an id live again drops its tombstone, so a tombstone is later than every dead letter beside it.
     pub(super) fn view(&self, id: &TimerId, now: Now) -> Option<TimerView> {
         if let Some(live) = self.live.get(id) {
             return Some(self.view_live(live, now));
         }
-        if let Some(stub) = self.stubs.get(id) {
-            return Some(TimerView::stub(self.name.clone(), stub.value.clone()));
+        if let Some(tombstone) = self.tombstones.get(id) {
+            return Some(TimerView::tombstone(self.name.clone(), tombstone.value.clone()));
         }
         let delivery_id = self.latest_letter(id)?;
         Some(self.view_dead(&self.dead[&delivery_id].value))
@@ -151,24 +151,24 @@ impl Space {
         live.expect("the caller found it in this map under the same lock").timer
     }
 
-    /// Ends a timer that was delivered or cancelled: a stub stays for the retention.
+    /// Ends a timer that was delivered or cancelled: a tombstone stays for the retention.
     pub(super) fn end(&mut self, timer: &Timer, ended: Ended, now: Now) {
         if self.settings.retention > Millis::ZERO {
             let number = self.number_next();
-            let value = Stub::of(timer, ended, now.wall);
-            self.stubs.insert(timer.id.clone(), Numbered { number, value });
-            self.bound_stubs();
+            let value = Tombstone::of(timer, ended, now.wall);
+            self.tombstones.insert(timer.id.clone(), Numbered { number, value });
+            self.bound_tombstones();
         }
     }
 
-    /// Drops the stubs that ended first while there are too many.
-    pub(super) fn bound_stubs(&mut self) {
-        while self.stubs.len() as u64 > self.settings.limits.max_retained {
-            let oldest = self.stubs.iter().min_by_key(|(_, stub)| stub.number);
+    /// Drops the tombstones that ended first while there are too many.
+    pub(super) fn bound_tombstones(&mut self) {
+        while self.tombstones.len() as u64 > self.settings.limits.max_retained {
+            let oldest = self.tombstones.iter().min_by_key(|(_, tombstone)| tombstone.number);
             let Some(id) = oldest.map(|(id, _)| id.clone()) else {
                 return;
             };
-            self.stubs.remove(&id);
+            self.tombstones.remove(&id);
         }
     }
 

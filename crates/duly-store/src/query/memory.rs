@@ -5,7 +5,7 @@
 
 use std::mem::size_of;
 
-use duly_core::{Destination, RetryPolicy, Stub, Timer, headers::Headers, timer::Attempt};
+use duly_core::{Destination, RetryPolicy, Timer, Tombstone, headers::Headers, timer::Attempt};
 
 use super::{Body, TimerView};
 use crate::{Error, Result};
@@ -15,7 +15,7 @@ impl TimerView {
     pub fn memory_bytes(&self) -> u64 {
         let body = match &self.body {
             Body::Whole(timer) => size_of::<Timer>() + of_timer(timer),
-            Body::Stub(stub) => size_of::<Stub>() + of_stub(stub),
+            Body::Tombstone(tombstone) => size_of::<Tombstone>() + of_tombstone(tombstone),
         };
         (size_of::<Self>() + self.namespace.as_str().len() + body) as u64
     }
@@ -43,9 +43,9 @@ fn of_timer(timer: &Timer) -> usize {
         + of_history(&timer.history)
 }
 
-fn of_stub(stub: &Stub) -> usize {
-    let details = stub.details.as_deref();
-    stub.id.as_str().len()
+fn of_tombstone(tombstone: &Tombstone) -> usize {
+    let details = tombstone.details.as_deref();
+    tombstone.id.as_str().len()
         + details.map_or(0, |details| size_of_val(details) + of_history(&details.history))
 }
 
@@ -66,7 +66,7 @@ fn of_destination(destination: &Destination) -> usize {
 const fn of_retry(retry: &RetryPolicy) -> usize {
     match retry {
         RetryPolicy::Exponential(_) => 0,
-        RetryPolicy::Schedule(waits) => size_of_val(waits.as_slice()),
+        RetryPolicy::Delays(waits) => size_of_val(waits.as_slice()),
     }
 }
 

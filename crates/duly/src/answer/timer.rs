@@ -1,4 +1,4 @@
-//! A timer, its stub, or its dead letter.
+//! A timer, its tombstone, or its dead letter.
 
 use duly_client::{
     Attempt, Destination, HttpDestination, Outcome, Page, RetryPolicy, Scheduled, Timer,
@@ -19,7 +19,7 @@ struct TimerOut<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replaced: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    stub: bool,
+    tombstone: bool,
     due_at: Option<TimeOut>,
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u32>,
@@ -110,7 +110,7 @@ struct RetryOut {
     #[serde(skip_serializing_if = "Option::is_none")]
     jitter: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    schedule: Vec<DurationOut>,
+    delays: Vec<DurationOut>,
 }
 
 /// A page of timers.
@@ -157,7 +157,7 @@ fn out(timer: &Timer) -> Result<TimerOut<'_>, Failure> {
         state: timer.state.as_str(),
         existing: false,
         replaced: false,
-        stub: timer.stub,
+        tombstone: timer.tombstone,
         due_at: timer.due_at.map(TimeOut),
         revision: timer.revision,
         occurrence: timer.occurrence,
@@ -219,6 +219,6 @@ fn retry(retry: &RetryPolicy) -> RetryOut {
         max_backoff: retry.max_backoff.map(DurationOut),
         multiplier: retry.multiplier,
         jitter: retry.jitter,
-        schedule: retry.schedule.iter().copied().map(DurationOut).collect(),
+        delays: retry.delays.iter().copied().map(DurationOut).collect(),
     }
 }

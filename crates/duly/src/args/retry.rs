@@ -33,7 +33,7 @@ pub(crate) struct Retry {
         value_parser = values::duration,
         conflicts_with_all = ["max_attempts", "min_backoff", "max_backoff", "multiplier", "jitter"]
     )]
-    retry_schedule: Vec<Millis>,
+    retry_delays: Vec<Millis>,
 }
 
 impl Retry {
@@ -44,21 +44,21 @@ impl Retry {
         policy.min_backoff = self.min_backoff.map(Millis::to_std);
         policy.max_backoff = self.max_backoff.map(Millis::to_std);
         (policy.multiplier, policy.jitter) = (self.multiplier, self.jitter);
-        policy.schedule = self.retry_schedule.iter().map(|wait| wait.to_std()).collect();
+        policy.delays = self.retry_delays.iter().map(|wait| wait.to_std()).collect();
         (policy != RetryPolicy::default()).then_some(policy)
     }
 
     /// As settings say it, where any of it is given.
     pub(crate) fn field(&self) -> Option<Map<String, Value>> {
         let text = |duration: Option<Millis>| duration.map(|duration| json!(duration.to_string()));
-        let waits: Vec<_> = self.retry_schedule.iter().map(Millis::to_string).collect();
+        let waits: Vec<_> = self.retry_delays.iter().map(Millis::to_string).collect();
         let fields = [
             ("max_attempts", self.max_attempts.map(|n| json!(n))),
             ("min_backoff", text(self.min_backoff)),
             ("max_backoff", text(self.max_backoff)),
             ("multiplier", self.multiplier.map(|factor| json!(factor))),
             ("jitter", self.jitter.map(|part| json!(part))),
-            ("schedule", (!waits.is_empty()).then(|| json!(waits))),
+            ("delays", (!waits.is_empty()).then(|| json!(waits))),
         ];
         let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         let given: Map<_, _> = given.collect();

@@ -84,7 +84,7 @@ fn a_timer_is_printed_as_http_answers_it_whatever_has_become_of_it() {
     assert_eq!(made, http(&server, "GET", "timers/all", ""), "as scheduled");
     let printed_again = printed(&server, &all);
     assert!(printed_again.contains(r#""state":"scheduled","existing":true,"due_at""#));
-    let change = ["reschedule", "n", "all", "--retry-schedule", "1s,1m", "--payload-text", "ä\n"];
+    let change = ["reschedule", "n", "all", "--retry-delays", "1s,1m", "--payload-text", "ä\n"];
     assert_eq!(printed(&server, &change), http(&server, "GET", "timers/all", ""));
     let shown = same(&server, &["get", "n", "all"], "timers/all");
     for part in [
@@ -92,7 +92,7 @@ fn a_timer_is_printed_as_http_answers_it_whatever_has_become_of_it() {
         r#""headers":{"x-b":"2","x-a":"1"}"#,
         r#""http":{"url":"http://127.0.0.1:9/hook","method":"POST""#,
         r#""authorization":"***""#,
-        r#""schedule":["1s","1m"]"#,
+        r#""delays":["1s","1m"]"#,
         r#""expire_after":"1h30m""#,
     ] {
         assert!(shown.contains(part), "{part}: {shown}");

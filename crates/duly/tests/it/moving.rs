@@ -52,7 +52,7 @@ fn lease(server: &Server, more: &[&str]) -> Value {
 /// A server with a timer in every state; answers the token of the one in flight.
 fn filled() -> (Server, String) {
     let server = Server::start();
-    let retry = ["--retry-schedule", "1h,2h"];
+    let retry = ["--retry-delays", "1h,2h"];
     for (id, verdict) in [
         ("retrying", Some(&["--retry", "--reason", "busy"][..])),
         ("dead", Some(&["--dead", "--reason", "no such customer"])),

@@ -65,7 +65,7 @@ fn signatures_are_checked_with_the_secret_and_either_of_two_is_enough() {
             "orders",
             "--signing-secret-file",
             text(file_of(SECRET).path()),
-            "--retry-schedule",
+            "--retry-delays",
             "1h",
         ])
         .ok();
@@ -95,7 +95,7 @@ fn json_is_one_document_for_each_delivery_and_the_status_is_chosen() {
     let opening: Value = serde_json::from_str(&receiver.line()).expect("a document");
     let url = opening["receiving_on"].as_str().expect("an address").to_owned();
     assert_eq!(opening["checks_signatures"], false);
-    server.run(&["namespace", "put", "orders", "--retry-schedule", "1h"]).ok();
+    server.run(&["namespace", "put", "orders", "--retry-delays", "1h"]).ok();
     server
         .run(&["schedule", "orders", "x", "--in", "0", "--payload-text", "y", "--url", &url])
         .ok();
@@ -162,7 +162,7 @@ fn an_inward_address_is_refused_until_the_configuration_allows_it() {
 
     let (mut process, url) = serve("");
     let call = |url: &str, args: &[&str]| run(&[&["--server", url], args].concat());
-    let put = ["namespace", "put", "n", "--retry-schedule", "1h"];
+    let put = ["namespace", "put", "n", "--retry-delays", "1h"];
     call(&url, &put).ok();
     // An address is refused by the call, a name when it is looked up for an attempt.
     let refused = call(&url, &["schedule", "n", "x", "--in", "0", "--url", &webhook]).refused(1);

@@ -19,15 +19,14 @@ fn set_changes_what_is_named_and_keeps_the_rest() {
     assert_eq!(settings["lease"], "9s");
     assert_eq!(settings["retry"]["max_attempts"], 3);
     assert_eq!(settings["retry"]["min_backoff"], "2s");
-    let settings =
-        set(&["--reset", "max_pending", "--reset", "lease", "--retry-schedule", "1s,2s"]);
+    let settings = set(&["--reset", "max_pending", "--reset", "lease", "--retry-delays", "1s,2s"]);
     assert!(settings["limits"].get("max_pending").is_none(), "{settings}");
     assert_eq!(settings["limits"]["max_dead"], 7);
     assert_eq!(settings["lease"], "30s");
-    assert_eq!(settings["retry"]["schedule"], serde_json::json!(["1s", "2s"]));
+    assert_eq!(settings["retry"]["delays"], serde_json::json!(["1s", "2s"]));
     let settings = set(&["--max-attempts", "4"]);
     assert_eq!(settings["retry"]["max_attempts"], 4);
-    assert!(settings["retry"].get("schedule").is_none(), "{settings}");
+    assert!(settings["retry"].get("delays").is_none(), "{settings}");
     for (args, part) in [
         (vec![], "nothing to change"),
         (vec!["--reset", "weight", "--weight", "2"], "--reset weight"),
@@ -110,9 +109,9 @@ fn a_webhook_has_a_method_headers_a_time_out_and_a_fallback() {
     ]);
     assert_eq!(timer["destination"]["http"]["timeout"], "1s");
     assert_eq!((&timer["retry"]["max_attempts"], &timer["slot_key"]), (&2.into(), &"k".into()));
-    let timer = server.json(&["reschedule", "n", "x", "--retry-schedule", "3s"]);
-    assert_eq!(timer["retry"]["schedule"], serde_json::json!(["3s"]));
-    let both = ["reschedule", "n", "x", "--retry-schedule", "3s", "--reset", "retry"];
+    let timer = server.json(&["reschedule", "n", "x", "--retry-delays", "3s"]);
+    assert_eq!(timer["retry"]["delays"], serde_json::json!(["3s"]));
+    let both = ["reschedule", "n", "x", "--retry-delays", "3s", "--reset", "retry"];
     assert!(server.run(&both).refused(2).contains("--reset retry"));
 }
 

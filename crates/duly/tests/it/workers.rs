@@ -124,7 +124,7 @@ fn the_worker_in_the_shell_settles_by_the_exit_code() {
         return;
     }
     let server = Server::start();
-    server.run(&["namespace", "put", "shop", "--retry-schedule", "1h"]).ok();
+    server.run(&["namespace", "put", "shop", "--retry-delays", "1h"]).ok();
     let mut command = Command::new("sh");
     command
         .arg(workers().join("worker.sh"))

@@ -7,7 +7,7 @@ use http::{StatusCode, Uri};
 
 use crate::http::{App, Problem, path::InNamespace, problem::Refusals, query::Query};
 
-/// End a namespace with all its timers, stubs and dead letters.
+/// End a namespace with all its timers, tombstones and dead letters.
 ///
 /// One that has pending timers or dead letters is refused unless `force=true`.
 #[utoipa::path(

@@ -8,7 +8,7 @@ use crate::{
     wire::{TimerOut, timer::Mark},
 };
 
-/// One timer, its stub, or its latest dead letter.
+/// One timer, its tombstone, or its latest dead letter.
 #[utoipa::path(
     get,
     path = "/v1/namespaces/{namespace}/timers/{id}",

@@ -14,7 +14,7 @@ use crate::{
 
 /// Schedule a timer.
 ///
-/// The same request again answers the existing timer, for as long as the timer or its stub lives.
+/// The same request again answers the existing timer, for as long as the timer or its tombstone lives.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/timers",

@@ -14,8 +14,8 @@ pub(crate) fn retry_in(field: &str, retry: v1::Retry) -> Result<RetryIn, Invalid
 }
 
 fn read(retry: v1::Retry) -> Result<RetryIn, Invalid> {
-    let waits = retry.schedule.into_iter().enumerate();
-    let waits = waits.map(|(i, wait)| duration_in(&format!("schedule[{i}]"), wait));
+    let waits = retry.delays.into_iter().enumerate();
+    let waits = waits.map(|(i, wait)| duration_in(&format!("delays[{i}]"), wait));
     let waits = waits.collect::<Result<Vec<_>, _>>()?;
     Ok(RetryIn {
         max_attempts: retry.max_attempts.map(|count| Integer(count.into())),
@@ -23,7 +23,7 @@ fn read(retry: v1::Retry) -> Result<RetryIn, Invalid> {
         max_backoff: maybe_duration_in("max_backoff", retry.max_backoff)?,
         multiplier: retry.multiplier,
         jitter: retry.jitter,
-        schedule: (!waits.is_empty()).then_some(waits),
+        delays: (!waits.is_empty()).then_some(waits),
     })
 }
 
@@ -36,10 +36,10 @@ pub(crate) fn retry_out(retry: &RetryPolicy) -> v1::Retry {
             max_backoff: Some(duration_out(policy.max_backoff)),
             multiplier: Some(policy.multiplier),
             jitter: Some(policy.jitter),
-            schedule: Vec::new(),
+            delays: Vec::new(),
         },
-        RetryPolicy::Schedule(waits) => v1::Retry {
-            schedule: waits.iter().copied().map(duration_out).collect(),
+        RetryPolicy::Delays(waits) => v1::Retry {
+            delays: waits.iter().copied().map(duration_out).collect(),
             ..v1::Retry::default()
         },
     }

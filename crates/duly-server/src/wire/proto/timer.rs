@@ -24,7 +24,7 @@ pub(crate) fn timer_out(view: &TimerView) -> v1::Timer {
         namespace: out.namespace.to_owned(),
         id: out.id.to_owned(),
         state: state_out(view.state).into(),
-        stub: out.stub.unwrap_or(false),
+        tombstone: out.tombstone.unwrap_or(false),
         due_at: time(out.due_at),
         revision: out.revision,
         occurrence: out.occurrence,

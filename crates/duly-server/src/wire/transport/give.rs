@@ -144,7 +144,7 @@ struct DeathOut {
 }
 
 impl<'a> TransportOut<'a> {
-    /// The transport form of a timer or dead letter; nothing of a stub, which has ended.
+    /// The transport form of a timer or dead letter; nothing of a tombstone, which has ended.
     pub fn new(view: &'a TimerView) -> Option<Self> {
         let mut out = Self::of(view.timer()?);
         if view.state == State::InFlight {

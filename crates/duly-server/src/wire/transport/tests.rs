@@ -86,7 +86,7 @@ fn retry() -> impl Strategy<Value = RetryPolicy> {
         let policy = Exponential { max_attempts, min_backoff, max_backoff, multiplier, jitter };
         RetryPolicy::Exponential(policy)
     });
-    prop_oneof![exponential, vec(wait(), 1..6).prop_map(RetryPolicy::Schedule)]
+    prop_oneof![exponential, vec(wait(), 1..6).prop_map(RetryPolicy::Delays)]
         .prop_filter("a policy that is refused", |policy| policy.clone().check().is_ok())
 }
 

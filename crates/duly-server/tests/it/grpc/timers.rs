@@ -71,9 +71,12 @@ async fn a_timer_lives_its_whole_life_over_grpc() {
     let ok = settle_result::Result::Outcome(v1::SettleOutcome::Ok.into());
     assert_eq!(settled, [v1::SettleResult { result: Some(ok) }]);
 
-    let stub = timers.get(getting("t")).await.unwrap().into_inner();
-    assert_eq!((stub.state(), stub.stub, stub.attempts), (State::Finished, true, 1));
-    assert!(stub.finished_at.is_some());
+    let tombstone = timers.get(getting("t")).await.unwrap().into_inner();
+    assert_eq!(
+        (tombstone.state(), tombstone.tombstone, tombstone.attempts),
+        (State::Finished, true, 1)
+    );
+    assert!(tombstone.finished_at.is_some());
 
     server.schedule(named("c")).await;
     let cancelled = timers.cancel(cancelling("c")).await.unwrap().into_inner();
@@ -174,8 +177,8 @@ async fn each_operation_of_a_batch_has_its_own_result() {
     assert_eq!(error(&mut results).code, "not_found");
     assert!(matches!(results.next(), Some(Kind::Cancelled(_))));
     assert_eq!(error(&mut results).field.as_deref(), Some("operations[5]"));
-    let stub = server.timers().get(getting("t")).await.unwrap().into_inner();
-    assert_eq!(stub.state(), State::Cancelled);
+    let tombstone = server.timers().get(getting("t")).await.unwrap().into_inner();
+    assert_eq!(tombstone.state(), State::Cancelled);
 }
 
 #[tokio::test]

@@ -267,12 +267,12 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     retry(r#"{"multiplier":0.5}"#, ("retry.multiplier", "\"0.5\"", "from 1 to 100"));
     retry(r#"{"multiplier":"2"}"#, ("retry.multiplier", "\"2\"", "a number"));
     retry(r#"{"jitter":1.1}"#, ("retry.jitter", "\"1.1\"", "from 0 to 1"));
-    retry(r#"{"schedule":[]}"#, ("retry.schedule", "\"0 entries\"", "1 to 100 waits"));
-    retry(r#"{"schedule":["1s","x"]}"#, ("retry.schedule[1]", "\"x\"", DURATION));
-    retry(r#"{"schedule":["1s",60]}"#, ("retry.schedule[1]", "\"60\"", r#""60s" or "60ms""#));
+    retry(r#"{"delays":[]}"#, ("retry.delays", "\"0 entries\"", "1 to 100 waits"));
+    retry(r#"{"delays":["1s","x"]}"#, ("retry.delays[1]", "\"x\"", DURATION));
+    retry(r#"{"delays":["1s",60]}"#, ("retry.delays[1]", "\"60\"", r#""60s" or "60ms""#));
     retry(r#"{"min_backoff":5}"#, ("retry.min_backoff", "\"5\"", r#""5s" or "5ms""#));
-    retry(r#"{"schedule":["31d"]}"#, ("retry.schedule[0]", "\"31d\"", "from 0s to 30d"));
-    retry(r#"{"schedule":["1s"],"jitter":0}"#, ("retry.schedule", "", "left out where"));
+    retry(r#"{"delays":["31d"]}"#, ("retry.delays[0]", "\"31d\"", "from 0s to 30d"));
+    retry(r#"{"delays":["1s"],"jitter":0}"#, ("retry.delays", "", "left out where"));
 
     // The rest.
     row(r#"{"id":"x","delay":0,"expire_after":-5}"#, ("expire_after", "\"-5\"", DURATION));

@@ -292,7 +292,7 @@ impl Engine {
                     }
                     // A timer's letters are copied at one moment.
                     Which::DeadByTimer => several.extend(namespace.letters.several(key)),
-                    Which::Live | Which::Stubs | Which::DeadLetters => {}
+                    Which::Live | Which::Tombstones | Which::DeadLetters => {}
                 }
             };
             let kept = |entry: Entry| match is_live {
@@ -325,8 +325,8 @@ const fn kept_flags(flags: Flags) -> Flags {
 
 const fn after(which: Which) -> Option<Which> {
     match which {
-        Which::Live => Some(Which::Stubs),
-        Which::Stubs => Some(Which::DeadLetters),
+        Which::Live => Some(Which::Tombstones),
+        Which::Tombstones => Some(Which::DeadLetters),
         Which::DeadLetters => Some(Which::DeadByTimer),
         Which::DeadByTimer => None,
     }
@@ -335,14 +335,14 @@ const fn after(which: Which) -> Option<Which> {
 fn index_of(namespace: &Namespace, which: Which) -> &Index {
     match which {
         Which::Live => &namespace.live,
-        Which::Stubs => namespace.stubs.index(),
+        Which::Tombstones => namespace.tombstones.index(),
         Which::DeadLetters => namespace.letters.by_delivery(),
         Which::DeadByTimer => namespace.letters.by_timer(),
     }
 }
 
 fn index_of_all(namespace: &Namespace) -> [&Index; 4] {
-    [Which::Live, Which::Stubs, Which::DeadLetters, Which::DeadByTimer]
+    [Which::Live, Which::Tombstones, Which::DeadLetters, Which::DeadByTimer]
         .map(|which| index_of(namespace, which))
 }
 

@@ -70,7 +70,7 @@ fn the_memory_of_a_deleted_namespace_is_freed_in_the_background() {
     assert!(settings.upgrade().is_some(), "the namespace is not freed in the step");
     let works = rest(&mut engine);
     assert!(settings.upgrade().is_none(), "but soon");
-    // The namespace, its pending timers, its stubs.
+    // The namespace, its pending timers, its tombstones.
     assert_eq!(works, 3, "each is handed to the background");
     assert!(engine.files.iter().all(|(_, _, counts)| counts.live == 0), "and counted out");
 }

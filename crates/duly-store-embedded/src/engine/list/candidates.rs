@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::index::PackedKey;
 
-/// Most timers that one page reads for their id and tags, but for retries, stubs and those due at the
+/// Most timers that one page reads for their id and tags, but for retries, tombstones and those due at the
 /// millisecond that the page begins or ends with.
 pub(in crate::engine) const CANDIDATES_MAX: usize = 4_096;
 /// As many at least.

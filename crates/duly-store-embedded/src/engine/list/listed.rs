@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use duly_core::{Stub, Timestamp};
+use duly_core::{Timestamp, Tombstone};
 use duly_store::{TimerView, query::Position};
 
 use crate::index::{Entry, Key};
 
 /// Memory of a view without anything in it: each takes more.
-const VIEW_BYTES_MIN: u64 = size_of::<TimerView>() as u64 + size_of::<Stub>() as u64;
+const VIEW_BYTES_MIN: u64 = size_of::<TimerView>() as u64 + size_of::<Tombstone>() as u64;
 
 /// See the module.
 #[derive(Debug)]

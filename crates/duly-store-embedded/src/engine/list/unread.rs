@@ -2,7 +2,7 @@
 //! list, as far as the index knows, and what is answered where no page can be made without it.
 //!
 //! The index knows the due time of a first attempt and of a dead letter. A retry has the time of its next
-//! attempt there, an ended timer that at which its stub goes: either may belong before everything.
+//! attempt there, an ended timer that at which its tombstone goes: either may belong before everything.
 
 use duly_core::{Millis, NamespaceName, Timestamp};
 use duly_store::Error;
@@ -36,7 +36,7 @@ impl Unread {
     pub(super) fn of(engine: &Engine, source: Source, entry: &Entry, error: &disk::Error) -> Self {
         let claimable = entry.claimable();
         let belongs = match source {
-            Source::Stubs => Belongs::AnyEnded,
+            Source::Tombstones => Belongs::AnyEnded,
             Source::Live if claimable.kind == Kind::Retry => Belongs::AnyRetry,
             Source::Live | Source::Letters => Belongs::Due(claimable.at_ms),
         };

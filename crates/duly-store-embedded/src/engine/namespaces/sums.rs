@@ -12,7 +12,7 @@ pub(crate) struct Sums {
     pub(crate) pending: u64,
     /// Dead letters.
     pub(crate) dead: u64,
-    /// Stubs of ended timers.
+    /// Tombstones of ended timers.
     pub(crate) retained: u64,
     /// Memory of the indexes, the settings and the lanes.
     pub(crate) index_bytes: u64,
@@ -26,13 +26,13 @@ impl Sums {
     pub(super) fn of(namespace: &Namespace) -> Self {
         let bytes = namespace.fixed_bytes
             + namespace.live.heap_bytes()
-            + namespace.stubs.index().heap_bytes()
+            + namespace.tombstones.index().heap_bytes()
             + namespace.letters.heap_bytes()
             + namespace.lanes.heap_bytes();
         Self {
             pending: namespace.live.len() as u64,
             dead: namespace.dead(),
-            retained: namespace.stubs.len(),
+            retained: namespace.tombstones.len(),
             index_bytes: bytes as u64,
             paused: u64::from(namespace.paused),
             dead_full: u64::from(namespace.is_dead_full()),

@@ -82,7 +82,7 @@ impl Engine {
                 (run::Kind::Pending, key, None, namespace.live.get(key))
             }
             Effect::Ended { key, .. } => {
-                (run::Kind::Stubs, *key, None, namespace.stubs.index().get(*key))
+                (run::Kind::Tombstones, *key, None, namespace.tombstones.index().get(*key))
             }
             Effect::Dead { key, firing, .. } => {
                 let delivery = firing.delivery_id(namespace.name.as_str());

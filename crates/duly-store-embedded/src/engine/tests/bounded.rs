@@ -223,7 +223,7 @@ fn small_records_are_bounded_by_their_number() {
 }
 
 #[test]
-fn stubs_that_end_together_go_in_bounded_steps() {
+fn tombstones_that_end_together_go_in_bounded_steps() {
     let mut bench = Bench::with_large_segments();
     let count = 20_000;
     for n in 0..count {

@@ -136,7 +136,7 @@ impl Loose {
             "bb" => http("https://own.test/"),
             _ => Destination::Pull,
         };
-        // Of one, stubs go by their number; of another, by their age too.
+        // Of one, tombstones go by their number; of another, by their age too.
         let (max_retained, retention_ms) = match namespace {
             "bb" => (u64::MAX, 600_000),
             "cc" => (self.pick(&[1, 2, 2, 3]), self.pick(&[2_000, 20_000, 600_000])),

@@ -150,7 +150,7 @@ fn p4_a_number_is_used_again_only_when_no_record_refers_to_it() {
         *given.entry(number).or_default() += 1;
         // Nothing of the namespace that had the number before is in it.
         let made = life.engine.namespaces.get(number).unwrap();
-        assert_eq!((made.pending(), made.dead(), made.stubs.len()), (0, 0, 0));
+        assert_eq!((made.pending(), made.dead(), made.tombstones.len()), (0, 0, 0));
         for (text, after) in [("t", 1_000), ("u", 86_400_000), ("v", 90 * 86_400_000)] {
             life.schedule(&namespace, text, Millis::from_ms(after + u64::from(cycle)));
         }

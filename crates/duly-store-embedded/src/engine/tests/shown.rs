@@ -21,7 +21,7 @@ pub(super) fn shown(engine: &Engine) -> Shown {
         show_namespace(&mut shown, namespace);
         if namespace.name.as_str() != FILLER {
             show_pending(&mut shown, engine, number, namespace);
-            show_stubs(&mut shown, engine, namespace);
+            show_tombstones(&mut shown, engine, namespace);
             show_letters(&mut shown, engine, number, namespace);
         }
     }
@@ -83,13 +83,13 @@ fn show_pending(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace)
     }
 }
 
-fn show_stubs(shown: &mut Shown, engine: &Engine, ns: &Namespace) {
-    for entry in entries(ns.stubs.index()) {
-        let stub = engine.load_stub(entry.location()).expect("a stub can be read");
-        let what = format!("{} {stub:?}", entry.number());
-        let name = format!("{} stub {}", ns.name, stub.id);
+fn show_tombstones(shown: &mut Shown, engine: &Engine, ns: &Namespace) {
+    for entry in entries(ns.tombstones.index()) {
+        let tombstone = engine.load_tombstone(entry.location()).expect("a tombstone can be read");
+        let what = format!("{} {tombstone:?}", entry.number());
+        let name = format!("{} tombstone {}", ns.name, tombstone.id);
         let twice = shown.insert(name, (entry.claimable().at_ms, what));
-        assert_eq!(twice, None, "a stub is there once");
+        assert_eq!(twice, None, "a tombstone is there once");
     }
 }
 
@@ -149,7 +149,7 @@ pub(super) fn check_filler(engine: &Engine) -> Result<(), String> {
 pub(super) fn check_files(engine: &Engine) {
     let mut counted: BTreeMap<u16, u64> = BTreeMap::new();
     for (_, ns) in engine.namespaces.iter() {
-        for index in [&ns.live, ns.stubs.index(), ns.letters.by_delivery()] {
+        for index in [&ns.live, ns.tombstones.index(), ns.letters.by_delivery()] {
             for entry in entries(index) {
                 *counted.entry(entry.location().slot()).or_default() += 1;
             }

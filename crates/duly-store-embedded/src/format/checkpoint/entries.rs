@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0  namespace  u32
-//! 4  which      u8       1 live, 2 stubs, 3 dead letters, 4 dead letters by timer
+//! 4  which      u8       1 live, 2 tombstones, 3 dead letters, 4 dead letters by timer
 //! 5  reserved   3 bytes  0
 //! 8  entries, each three u64
 //! ```
@@ -24,14 +24,14 @@ pub(crate) const ENTRIES_MAX: usize = (PAYLOAD_BYTES_MAX as usize - 8) / ENTRY_B
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Which {
     Live = 1,
-    Stubs = 2,
+    Tombstones = 2,
     DeadLetters = 3,
     DeadByTimer = 4,
 }
 
 impl Which {
     fn from_u8(value: u8) -> Result<Self, DecodeError> {
-        [Self::Live, Self::Stubs, Self::DeadLetters, Self::DeadByTimer]
+        [Self::Live, Self::Tombstones, Self::DeadLetters, Self::DeadByTimer]
             .into_iter()
             .find(|which| *which as u8 == value)
             .ok_or(DecodeError::Unknown { what: "index", value: u64::from(value) })

@@ -291,7 +291,7 @@ proptest! {
     fn any_entries_read_back(
         namespace: u32,
         which in prop::sample::select(vec![
-            Which::Live, Which::Stubs, Which::DeadLetters, Which::DeadByTimer,
+            Which::Live, Which::Tombstones, Which::DeadLetters, Which::DeadByTimer,
         ]),
         entries: Vec<[u64; 3]>,
     ) {

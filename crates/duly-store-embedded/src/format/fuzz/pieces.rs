@@ -201,7 +201,7 @@ fn checkpoint_header(runner: &mut TestRunner) -> Piece {
 
 fn run_header(runner: &mut TestRunner) -> Piece {
     let (store, id, created_at_ms) = value(runner, &any::<(u128, u64, u64)>());
-    let header = run::Header { version: 1, store, id, kind: run::Kind::Stubs, created_at_ms };
+    let header = run::Header { version: 1, store, id, kind: run::Kind::Tombstones, created_at_ms };
     let check = |bytes: &[u8]| {
         run::Header::read(bytes, seed()).is_ok_and(|header| {
             assert_eq!(run::Header::read(&header.encode(seed()), seed()), Ok(header));

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 const HEADER: Header =
-    Header { version: 1, store: 0x1234_5678, id: 42, kind: Kind::Stubs, created_at_ms: 1_900 };
+    Header { version: 1, store: 0x1234_5678, id: 42, kind: Kind::Tombstones, created_at_ms: 1_900 };
 
 fn seed() -> Seed {
     Seed::of(9)

@@ -111,7 +111,7 @@ fn every_kind_of_block_stands_in_a_checkpoint() {
 fn there_are_runs_of_each_kind_and_files_of_each_suffix() {
     let runs = files("runs", "run");
     let kinds: BTreeSet<u8> = runs.iter().map(|run| run[40]).collect();
-    assert_eq!(kinds, BTreeSet::from([1, 2, 3]), "pending timers, stubs, dead letters");
+    assert_eq!(kinds, BTreeSet::from([1, 2, 3]), "pending timers, tombstones, dead letters");
     for (folder, suffix) in [("journal", "log"), ("journal", "old"), ("checkpoints", "ckp")] {
         assert!(!files(folder, suffix).is_empty(), "no {folder}/*.{suffix}");
     }

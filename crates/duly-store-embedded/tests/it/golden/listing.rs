@@ -3,7 +3,9 @@
 
 use std::fmt::Write;
 
-use duly_core::{Destination, NamespaceName, State, Stub, Timer, shard::ShardId, timer::Attempt};
+use duly_core::{
+    Destination, NamespaceName, State, Timer, Tombstone, shard::ShardId, timer::Attempt,
+};
 use duly_store::{
     ListRequest, Store, StoreFuture, TimerView,
     query::{Body, ListState},
@@ -23,7 +25,7 @@ pub(super) fn now<T>(answer: StoreFuture<'_, T>) -> T {
     answer.now_or_never().expect("an inline store answers at once").expect("it works")
 }
 
-/// All namespaces with all their timers, dead letters and stubs.
+/// All namespaces with all their timers, dead letters and tombstones.
 pub(super) fn list(store: &EmbeddedStore) -> String {
     let mut text = String::new();
     for namespace in now(store.list_namespaces(None, 100)) {
@@ -101,7 +103,7 @@ fn timer_view(text: &mut String, view: &TimerView) {
     }
     match &view.body {
         Body::Whole(timer) => whole(text, view.namespace.as_str(), timer),
-        Body::Stub(stub) => self::stub(text, stub),
+        Body::Tombstone(tombstone) => self::tombstone(text, tombstone),
     }
 }
 
@@ -164,12 +166,12 @@ fn history(text: &mut String, history: &[Attempt]) {
     }
 }
 
-fn stub(text: &mut String, stub: &Stub) {
-    let (ended, due) = (stub.ended_at, stub.due_at);
-    let (attempts, unsure) = (stub.attempts, stub.maybe_delivered);
+fn tombstone(text: &mut String, tombstone: &Tombstone) {
+    let (ended, due) = (tombstone.ended_at, tombstone.due_at);
+    let (attempts, unsure) = (tombstone.attempts, tombstone.maybe_delivered);
     line(text, format_args!("    ended {ended} due {due}"));
     line(text, format_args!("    attempts {attempts} maybe delivered {unsure}"));
-    let Some(details) = &stub.details else {
+    let Some(details) = &tombstone.details else {
         return;
     };
     let (created, updated) = (details.created_at, details.updated_at);

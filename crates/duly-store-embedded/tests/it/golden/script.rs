@@ -97,7 +97,7 @@ fn shop() -> Settings {
     Settings {
         fallback: None,
         destination: Destination::Http(receiver),
-        retry: RetryPolicy::Schedule(vec![Millis::from_secs(3_600), Millis::from_secs(7_200)]),
+        retry: RetryPolicy::Delays(vec![Millis::from_secs(3_600), Millis::from_secs(7_200)]),
         lease: Millis::from_secs(40),
         retention: Millis::from_secs(3_000 * 86_400),
         weight: 3,

@@ -114,7 +114,7 @@ pub(super) fn run(seed: u64, races: u64, plant: Option<Plant>) -> Tally {
     let disk = Arc::new(SimDisk::new(seed));
     let store = open(Shell::Threads, disk, &clock, busy(seed)).expect("a new store opens");
     let settings = Settings {
-        retry: RetryPolicy::Schedule(vec![Millis::from_ms(RETRY_MS); 40]),
+        retry: RetryPolicy::Delays(vec![Millis::from_ms(RETRY_MS); 40]),
         lease: Millis::from_ms(LEASE_MS),
         retention: Millis::from_secs(30 * 86_400),
         ..settings()

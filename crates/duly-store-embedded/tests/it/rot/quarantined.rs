@@ -1,4 +1,4 @@
-//! What a damaged record costs: its own timer, which becomes a dead letter, or its own stub.
+//! What a damaged record costs: its own timer, which becomes a dead letter, or its own tombstone.
 
 use duly_core::{Millis, State, env::Clock, timer::DeathReason};
 use duly_store::{
@@ -45,7 +45,7 @@ fn outcome(left: &Left, disk: &SimDisk, what: &str) -> (usize, usize) {
     let dead = wait(store.list(SHARD, request)).expect("a list can be read").timers;
     let is_corrupt = |body: &Body| match body {
         Body::Whole(timer) => timer.death.is_some_and(|death| death.reason == DeathReason::Corrupt),
-        Body::Stub(_) => false,
+        Body::Tombstone(_) => false,
     };
     // What is due later is found by the auditor, if it comes by.
     let due = dead.iter().filter(|view| view.due_at() <= Clock::now(&clock));
@@ -97,14 +97,14 @@ fn p3_t11_a_damaged_record_of_an_old_segment_is_neither_carried_over_nor_in_the_
     assert!(met > 0, "some damage was met");
 }
 
-/// The runs that hold stubs, as their headers say.
-fn runs_of_stubs(disk: &SimDisk) -> Vec<String> {
+/// The runs that hold tombstones, as their headers say.
+fn runs_of_tombstones(disk: &SimDisk) -> Vec<String> {
     let runs = names(disk, "runs/").into_iter();
     runs.filter(|run| disk.read_file(run)[40] == 2).collect()
 }
 
-/// How many stubs are counted, after all of them were listed, and how many were.
-fn stubs(store: &EmbeddedStore) -> (u64, usize) {
+/// How many tombstones are counted, after all of them were listed, and how many were.
+fn tombstones(store: &EmbeddedStore) -> (u64, usize) {
     let listed = [State::Finished, State::Cancelled].map(|state| {
         let request = ListRequest::new(name("shop"), ListState::Only(state));
         let request = ListRequest { limit: 100, ..request };
@@ -115,12 +115,13 @@ fn stubs(store: &EmbeddedStore) -> (u64, usize) {
 }
 
 #[test]
-fn t11_a_damaged_stub_is_counted_no_longer_when_it_was_met_and_never_comes_back() {
+fn t11_a_damaged_tombstone_is_counted_no_longer_when_it_was_met_and_never_comes_back() {
     let left = left();
-    let (all, listed) = stubs(&open_busy(&copy(&left.disk, 2), &left.clock, 2).expect("it opens"));
+    let (all, listed) =
+        tombstones(&open_busy(&copy(&left.disk, 2), &left.clock, 2).expect("it opens"));
     assert_eq!(all, listed as u64);
     let mut least = all;
-    for run in runs_of_stubs(&left.disk) {
+    for run in runs_of_tombstones(&left.disk) {
         let end = directory_at(&left.disk.read_file(&run));
         for at in (64..end).step_by(61) {
             let mut disk = left.with(|disk| disk.corrupt(&run, at, 16));
@@ -128,7 +129,7 @@ fn t11_a_damaged_stub_is_counted_no_longer_when_it_was_met_and_never_comes_back(
             let mut before = None;
             for seed in 2..5 {
                 let store = open_busy(&disk, &left.clock, seed).expect("it opens");
-                let (counted, listed) = stubs(&store);
+                let (counted, listed) = tombstones(&store);
                 assert_eq!(counted, listed as u64, "{what}, opening {seed}");
                 assert_eq!(before.unwrap_or(counted), counted, "{what}, opening {seed}");
                 before = Some(counted);
@@ -138,14 +139,14 @@ fn t11_a_damaged_stub_is_counted_no_longer_when_it_was_met_and_never_comes_back(
             }
         }
     }
-    assert!(least < all, "some stubs were damaged");
+    assert!(least < all, "some tombstones were damaged");
 }
 
 #[test]
-fn t11_a_damaged_stub_that_was_asked_for_by_its_id_is_gone_afterwards() {
+fn t11_a_damaged_tombstone_that_was_asked_for_by_its_id_is_gone_afterwards() {
     let left = left();
     let mut met = 0;
-    for run in runs_of_stubs(&left.disk) {
+    for run in runs_of_tombstones(&left.disk) {
         let end = directory_at(&left.disk.read_file(&run));
         let disk = left.with(|disk| disk.zero(&run, 64..end));
         let get =

@@ -127,7 +127,7 @@ impl Dice {
         match self.below(3) {
             // Without jitter, which follows from the delivery id and so differs between stores.
             0 => RetryPolicy::Exponential(Exponential { jitter: 0.0, ..Exponential::default() }),
-            _ => RetryPolicy::Schedule(vec![self.grains(4), self.grains(9)]),
+            _ => RetryPolicy::Delays(vec![self.grains(4), self.grains(9)]),
         }
     }
 
@@ -255,7 +255,7 @@ impl Dice {
         };
         let settings = Settings {
             destination: self.destination().unwrap_or_default(),
-            retry: RetryPolicy::Schedule(vec![self.grains(2), self.grains(5), self.grains(9)]),
+            retry: RetryPolicy::Delays(vec![self.grains(2), self.grains(5), self.grains(9)]),
             lease: secs(10 + self.below(5) * 10),
             retention: match (self.disturb, namespace) {
                 (Disturb::ClockSteps, _) => secs(86_400),

@@ -2,8 +2,8 @@
 
 use duly_core::{
     Timer, Timestamp,
-    stub::Ended,
     timer::{Attempt, AttemptOutcome},
+    tombstone::Ended,
 };
 
 use super::Known;
@@ -17,9 +17,15 @@ pub(super) fn view(view: &TimerView, now: Timestamp, known: &mut Known) -> Strin
             let body = whole(timer, now);
             format!("{} {} delivery {delivery} {body} held {held:?}", view.namespace, view.state)
         }
-        Body::Stub(stub) => {
-            let head = (&stub.id, stub.ended_at, stub.due_at, stub.attempts, stub.maybe_delivered);
-            let details = stub.details.as_ref().filter(|_| stub.ended == Ended::Finished);
+        Body::Tombstone(tombstone) => {
+            let head = (
+                &tombstone.id,
+                tombstone.ended_at,
+                tombstone.due_at,
+                tombstone.attempts,
+                tombstone.maybe_delivered,
+            );
+            let details = tombstone.details.as_ref().filter(|_| tombstone.ended == Ended::Finished);
             let details = details.map(|d| {
                 let times = (d.created_at, d.updated_at, d.fired_at);
                 (times, d.revision, d.occurrence, d.request_hash, history(&d.history))

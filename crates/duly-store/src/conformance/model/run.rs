@@ -140,7 +140,7 @@ fn imported(
     timer.occurrence = occurrence;
     if comes != Comes::First {
         let attempt = Attempt::new(1, now, AttemptOutcome::Failed, "elsewhere");
-        let policy = RetryPolicy::Schedule(vec![Millis::ZERO]);
+        let policy = RetryPolicy::Delays(vec![Millis::ZERO]);
         timer.attempt_failed(attempt, Wait::None, &policy, 0, timer.due_at);
     }
     if comes == Comes::Dead {

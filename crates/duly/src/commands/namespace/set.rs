@@ -127,7 +127,7 @@ fn changes(given: Object, reset: &[Reset], present: &Object) -> Object {
     }
     if let Some(retry) = body.remove("retry") {
         // Waits of one kind say nothing beside those of the other.
-        let kind = |retry: &Object| retry.contains_key("schedule");
+        let kind = |retry: &Object| retry.contains_key("delays");
         let is_same =
             |present: &Object| retry.as_object().is_some_and(|new| kind(new) == kind(present));
         let kept = part("retry").filter(is_same).filter(|_| !reset.contains(&Reset::Retry));
@@ -201,11 +201,7 @@ mod tests {
                 vec![Reset::Lease],
                 json!({"retry": {"max_attempts": 7, "min_backoff": "1s"}, "lease": null}),
             ),
-            (
-                json!({"retry": {"schedule": ["1s"]}}),
-                vec![],
-                json!({"retry": {"schedule": ["1s"]}}),
-            ),
+            (json!({"retry": {"delays": ["1s"]}}), vec![], json!({"retry": {"delays": ["1s"]}})),
             (json!({}), vec![Reset::Limits], json!({"limits": null})),
             (
                 json!({"retry": {"jitter": 0.5}}),

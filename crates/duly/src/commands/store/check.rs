@@ -55,7 +55,7 @@ fn document(report: &check::Report) -> Value {
             "name": holding.name,
             "paused": holding.paused,
             "pending": holding.pending,
-            "retained": holding.stubs,
+            "retained": holding.tombstones,
             "dead": holding.dead,
         })
     });

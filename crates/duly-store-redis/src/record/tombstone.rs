@@ -1,4 +1,4 @@
-//! A stub: a field of `s:<num>`, which is dropped when its retention is over.
+//! A tombstone: a field of `s:<num>`, which is dropped when its retention is over.
 //!
 //! ```text
 //! 0 'F' finished or 'C' cancelled | 1 ended_at u48 | 7 bytes of the lease u8 | lease | core
@@ -8,9 +8,9 @@
 //! finished timer is worked out here, from the lease under which it was confirmed.
 
 use duly_core::{
-    Stub, TimerId, Timestamp,
-    stub::Ended,
+    TimerId, Timestamp, Tombstone,
     timer::{Attempt, AttemptOutcome, SettledToken, Verdict},
+    tombstone::Ended,
 };
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
     unpack_core,
 };
 
-/// The stub of a cancelled timer, from the core of its record.
+/// The tombstone of a cancelled timer, from the core of its record.
 pub(crate) fn cancelled(core: &[u8], at: Timestamp) -> Vec<u8> {
     let mut w = Writer::default();
     w.u8(b'C');
@@ -29,12 +29,12 @@ pub(crate) fn cancelled(core: &[u8], at: Timestamp) -> Vec<u8> {
     w.0
 }
 
-pub(crate) fn decode(id: TimerId, bytes: &[u8]) -> Result<Stub> {
+pub(crate) fn decode(id: TimerId, bytes: &[u8]) -> Result<Tombstone> {
     let mut r = Reader(bytes);
     let ended = match r.u8()? {
         b'F' => Ended::Finished,
         b'C' => Ended::Cancelled,
-        other => return Err(Unreadable::Unknown { what: "stub", value: u64::from(other) }),
+        other => return Err(Unreadable::Unknown { what: "tombstone", value: u64::from(other) }),
     };
     let ended_at = r.time()?;
     let lease_bytes = usize::from(r.u8()?);
@@ -46,5 +46,5 @@ pub(crate) fn decode(id: TimerId, bytes: &[u8]) -> Result<Stub> {
         timer.attempt_concluded(Attempt::new(attempt, lease.since, AttemptOutcome::Delivered, ""));
         timer.last_settled = Some(SettledToken { nonce: lease.nonce, verdict: Verdict::Ack });
     }
-    Ok(Stub::of(&timer, ended, ended_at))
+    Ok(Tombstone::of(&timer, ended, ended_at))
 }

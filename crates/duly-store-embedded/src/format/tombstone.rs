@@ -1,15 +1,15 @@
 //! Body of an ended timer's record.
 //!
 //! ```text
-//!  0 expires_at u64 (0: no stub is kept) | 8 number u32 | 12 ended_at u64 | 20 due_at u64
+//!  0 expires_at u64 (0: no tombstone is kept) | 8 number u32 | 12 ended_at u64 | 20 due_at u64
 //! 28 attempts u32 | 32 ended u8 (1 finished, 2 cancelled) | 33 flags u8 | 34 id (u32 length, bytes)
 //!    tagged fields | 0
 //! ```
 
 use duly_core::{
-    Incarnation, Stub, TimerId,
+    Incarnation, TimerId, Tombstone,
     request_hash::RequestHash,
-    stub::{Details, Ended},
+    tombstone::{Details, Ended},
 };
 
 use super::{
@@ -28,17 +28,17 @@ const MAYBE_DELIVERED: u8 = 1;
 pub(crate) const FINISHED: u8 = 1;
 pub(crate) const CANCELLED: u8 = 2;
 
-pub(super) fn encode(w: &mut Writer<'_>, stub: &Stub) {
-    w.time(stub.ended_at);
-    w.time(stub.due_at);
-    w.u32(stub.attempts);
-    w.u8(match stub.ended {
+pub(super) fn encode(w: &mut Writer<'_>, tombstone: &Tombstone) {
+    w.time(tombstone.ended_at);
+    w.time(tombstone.due_at);
+    w.u32(tombstone.attempts);
+    w.u8(match tombstone.ended {
         Ended::Finished => FINISHED,
         Ended::Cancelled => CANCELLED,
     });
-    w.u8(if stub.maybe_delivered { MAYBE_DELIVERED } else { 0 });
-    w.text(stub.id.as_str());
-    if let Some(details) = &stub.details {
+    w.u8(if tombstone.maybe_delivered { MAYBE_DELIVERED } else { 0 });
+    w.text(tombstone.id.as_str());
+    if let Some(details) = &tombstone.details {
         w.field(DETAILS, |w| {
             w.time(details.created_at);
             w.time(details.updated_at);
@@ -60,7 +60,7 @@ pub(super) fn encode(w: &mut Writer<'_>, stub: &Stub) {
     w.end();
 }
 
-pub(super) fn decode(r: &mut Reader<'_>) -> Result<Stub, DecodeError> {
+pub(super) fn decode(r: &mut Reader<'_>) -> Result<Tombstone, DecodeError> {
     let (ended_at, due_at, attempts) = (r.time()?, r.time()?, r.u32()?);
     let ended = match r.u8()? {
         FINISHED => Ended::Finished,
@@ -73,7 +73,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Stub, DecodeError> {
     let id = TimerId::new(r.text()?)?;
     let mut details: Option<Box<Details>> = None;
     while let Some((tag, mut field)) = r.field()? {
-        let known = || DecodeError::Impossible("a stub's field before its details".into());
+        let known = || DecodeError::Impossible("a tombstone's field before its details".into());
         match tag {
             DETAILS => {
                 details = Some(Box::new(Details {
@@ -99,5 +99,5 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Stub, DecodeError> {
             other => return Err(timer::unknown_tag(other)),
         }
     }
-    Ok(Stub { id, ended, ended_at, due_at, attempts, maybe_delivered, details })
+    Ok(Tombstone { id, ended, ended_at, due_at, attempts, maybe_delivered, details })
 }

@@ -1,4 +1,4 @@
-//! A stub: what stays of a finished or cancelled timer for `retention`.
+//! A tombstone: what stays of a finished or cancelled timer for `retention`.
 
 use crate::{
     Incarnation, State, Timer, TimerId, Timestamp,
@@ -28,7 +28,7 @@ impl Ended {
 /// What stays of an ended timer. A cancel that needed no look at the record leaves only id, due
 /// time and when it ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stub {
+pub struct Tombstone {
     /// The caller's id.
     pub id: TimerId,
     /// How it ended.
@@ -45,7 +45,7 @@ pub struct Stub {
     pub details: Option<Box<Details>>,
 }
 
-/// The part of a stub that comes from the timer's record.
+/// The part of a tombstone that comes from the timer's record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Details {
     /// When the timer was made.
@@ -68,8 +68,8 @@ pub struct Details {
     pub settled: Option<SettledToken>,
 }
 
-impl Stub {
-    /// The stub of a timer whose record is at hand.
+impl Tombstone {
+    /// The tombstone of a timer whose record is at hand.
     pub fn of(timer: &Timer, ended: Ended, ended_at: Timestamp) -> Self {
         Self {
             id: timer.id.clone(),
@@ -92,7 +92,7 @@ impl Stub {
         }
     }
 
-    /// The stub of a timer that was cancelled before any attempt, without a look at its record.
+    /// The tombstone of a timer that was cancelled before any attempt, without a look at its record.
     pub const fn cancelled_unread(id: TimerId, due_at: Timestamp, ended_at: Timestamp) -> Self {
         Self {
             id,

@@ -1,4 +1,4 @@
-//! Evictions: where a namespace has more than `max_retained` stubs, the oldest go.
+//! Evictions: where a namespace has more than `max_retained` tombstones, the oldest go.
 //!
 //! ```text
 //!   too many ─► which are the oldest (a pass) ─► Record::Evicted { below } ─► absorb drops them
@@ -6,10 +6,10 @@
 //!
 //! An eviction is a record like every other change: that there were too many depends on what had
 //! ended by then, and no restart would find it again. It says below which end of the namespace no
-//! stub is left, which is right whatever a fuzzy checkpoint copied: at replay the last one counts,
+//! tombstone is left, which is right whatever a fuzzy checkpoint copied: at replay the last one counts,
 //! when all records are in ([`Engine::settle_evictions`]).
 //!
-//! With few stubs the oldest goes with the end that made it too many; with very many, all that
+//! With few tombstones the oldest goes with the end that made it too many; with very many, all that
 //! are too many go at the next step.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,14 +25,14 @@ use super::{
         earliest::{Ascending, Earliest},
         time::AGAIN_MS,
     },
-    Stubs, TABLES_PER_STEP,
+    TABLES_PER_STEP, Tombstones,
 };
 
-/// Stubs that are looked through at once; with more, a pass goes in steps.
+/// Tombstones that are looked through at once; with more, a pass goes in steps.
 const AT_ONCE: usize = 16_384;
-/// Stubs that one call evicts.
+/// Tombstones that one call evicts.
 const EVICTIONS_PER_STEP: u64 = 4_096;
-/// One of so many stubs is remembered as one of the oldest: a pass looks at all of them for these.
+/// One of so many tombstones is remembered as one of the oldest: a pass looks at all of them for these.
 const OLDEST_SHARE: usize = 8;
 /// Of the oldest, how many are looked at in a row, and how many that have gone in one step.
 const LOOKS_AT_ONCE: usize = 256;
@@ -40,10 +40,10 @@ const GONE_MAX: usize = 16_384;
 /// Fewest and most of the oldest that are remembered.
 const OLDEST: std::ops::RangeInclusive<usize> = 64..=262_144;
 
-/// Which end of its namespace it was, and whose stub it is.
+/// Which end of its namespace it was, and whose tombstone it is.
 pub(super) type End = (u64, PackedKey);
 
-/// Namespaces with more than `max_retained` stubs.
+/// Namespaces with more than `max_retained` tombstones.
 #[derive(Debug, Default)]
 pub(super) struct Crowded {
     numbers: BTreeSet<u32>,
@@ -52,11 +52,11 @@ pub(super) struct Crowded {
     /// Not before, by the boot-time clock: there was no room to write it.
     not_before_ms: u64,
     gathering: Option<Gathering>,
-    /// While records are read back: below which end no stub is left, by namespace.
+    /// While records are read back: below which end no tombstone is left, by namespace.
     replayed: BTreeMap<u32, u64>,
 }
 
-/// A pass for the oldest stubs.
+/// A pass for the oldest tombstones.
 #[derive(Debug)]
 struct Gathering {
     number: u32,
@@ -76,20 +76,20 @@ impl Gathering {
     }
 }
 
-/// Which end of its namespace a stub is of, where so many had ended: its entry has the low bits.
+/// Which end of its namespace a tombstone is of, where so many had ended: its entry has the low bits.
 fn end_of(entry: &Entry, ended: u64) -> u64 {
     let low = u64::from(entry.number());
     let age = ended.wrapping_sub(1).wrapping_sub(low) & u64::from(NUMBER_MAX);
     ended.saturating_sub(1 + age)
 }
 
-/// Whether this is still the stub of that end.
-fn is_there(stubs: &Index, (end, key): End) -> bool {
-    let entry = stubs.get(Key::unpack(key));
+/// Whether this is still the tombstone of that end.
+fn is_there(tombstones: &Index, (end, key): End) -> bool {
+    let entry = tombstones.get(Key::unpack(key));
     entry.is_some_and(|entry| u64::from(entry.number()) == end & u64::from(NUMBER_MAX))
 }
 
-impl Stubs {
+impl Tombstones {
     fn oldest_wanted(&self) -> usize {
         (self.index.len() / OLDEST_SHARE).clamp(*OLDEST.start(), *OLDEST.end())
     }
@@ -118,36 +118,36 @@ impl Stubs {
 }
 
 impl Engine {
-    /// Evicts what is too much in a namespace; with very many stubs, has the next step do it.
-    pub(in crate::engine) fn evict_stubs(&mut self, number: u32) {
+    /// Evicts what is too much in a namespace; with very many tombstones, has the next step do it.
+    pub(in crate::engine) fn evict_tombstones(&mut self, number: u32) {
         let Some(namespace) = self.namespaces.get(number) else {
             return;
         };
-        let is_small = namespace.stubs.index.len() <= AT_ONCE;
+        let is_small = namespace.tombstones.index.len() <= AT_ONCE;
         let mut left = EVICTIONS_PER_STEP;
-        while let over @ 1.. = self.stubs_over(number) {
+        while let over @ 1.. = self.tombstones_over(number) {
             let evicted = if is_small { self.evict(number, over.min(left)) } else { 0 };
             left = left.saturating_sub(evicted);
             if evicted == 0 || left == 0 {
-                self.stub_passes.crowded.numbers.insert(number);
+                self.tombstone_passes.crowded.numbers.insert(number);
                 self.busy = true;
                 return;
             }
         }
     }
 
-    /// How many stubs a namespace has past `max_retained`.
-    fn stubs_over(&self, number: u32) -> u64 {
+    /// How many tombstones a namespace has past `max_retained`.
+    fn tombstones_over(&self, number: u32) -> u64 {
         self.namespaces.get(number).map_or(0, |namespace| {
-            namespace.stubs.len().saturating_sub(namespace.settings.limits.max_retained)
+            namespace.tombstones.len().saturating_sub(namespace.settings.limits.max_retained)
         })
     }
 
-    /// Evicts some of the oldest stubs, at most `most`; answers how many.
+    /// Evicts some of the oldest tombstones, at most `most`; answers how many.
     fn evict(&mut self, number: u32, most: u64) -> u64 {
-        let below = |engine: &mut Self| engine.namespaces.get_mut(number)?.stubs.below(most);
+        let below = |engine: &mut Self| engine.namespaces.get_mut(number)?.tombstones.below(most);
         let mut known = below(self);
-        let before = self.namespaces.get(number).map_or(0, |namespace| namespace.stubs.len());
+        let before = self.namespaces.get(number).map_or(0, |namespace| namespace.tombstones.len());
         if known.is_none() && before <= AT_ONCE as u64 {
             self.gather_at_once(number);
             known = below(self);
@@ -158,27 +158,27 @@ impl Engine {
         match self.write(number, &Record::Evicted { below }) {
             Ok(()) => {}
             Err(Stop::Refused(_) | Stop::Unread(_) | Stop::NotNow(_)) => {
-                self.stub_passes.crowded.not_before_ms = self.now.boot_ms + AGAIN_MS;
+                self.tombstone_passes.crowded.not_before_ms = self.now.boot_ms + AGAIN_MS;
                 return 0;
             }
             Err(Stop::Terminal) => return 0,
         }
-        before - self.namespaces.get(number).map_or(0, |namespace| namespace.stubs.len())
+        before - self.namespaces.get(number).map_or(0, |namespace| namespace.tombstones.len())
     }
 
     /// Takes a record of evictions into the state.
     pub(in crate::engine) fn absorb_evicted(&mut self, number: u32, below: u64) {
         if self.replaying {
-            self.stub_passes.crowded.replayed.insert(number, below);
+            self.tombstone_passes.crowded.replayed.insert(number, below);
             return;
         }
         while let Some(namespace) = self.namespaces.get_mut(number)
-            && let Some(end) = namespace.stubs.oldest.front(1).first().copied()
+            && let Some(end) = namespace.tombstones.oldest.front(1).first().copied()
             && end.0 < below
         {
-            namespace.stubs.oldest.take_out(1);
-            if is_there(&namespace.stubs.index, end) {
-                self.drop_stub(Key::unpack(end.1));
+            namespace.tombstones.oldest.take_out(1);
+            if is_there(&namespace.tombstones.index, end) {
+                self.drop_tombstone(Key::unpack(end.1));
             }
         }
     }
@@ -186,23 +186,24 @@ impl Engine {
     /// When all records have been read back: drops what they say was evicted, and finds out where
     /// there are too many.
     pub(in crate::engine) fn settle_evictions(&mut self) {
-        for (number, below) in std::mem::take(&mut self.stub_passes.crowded.replayed) {
+        for (number, below) in std::mem::take(&mut self.tombstone_passes.crowded.replayed) {
             let Some(namespace) = self.namespaces.get(number) else {
                 continue;
             };
             let ended = namespace.ended();
             let mut evicted = Vec::new();
             let mut cursor = Some(Cursor::START);
-            while let Some(scan) = cursor.and_then(|from| namespace.stubs.index.scan(from)) {
+            while let Some(scan) = cursor.and_then(|from| namespace.tombstones.index.scan(from)) {
                 cursor = scan.next;
                 let gone = scan.entries().filter(|entry| end_of(entry, ended) < below);
                 evicted.extend(gone.map(|entry| entry.key(number)));
             }
-            evicted.into_iter().for_each(|key| self.drop_stub(key));
+            evicted.into_iter().for_each(|key| self.drop_tombstone(key));
         }
         let crowded: Vec<u32> = self.namespaces.iter().map(|(number, _)| number).collect();
-        let crowded = crowded.into_iter().filter(|number| self.stubs_over(*number) > 0).collect();
-        self.stub_passes.crowded.numbers = crowded;
+        let crowded =
+            crowded.into_iter().filter(|number| self.tombstones_over(*number) > 0).collect();
+        self.tombstone_passes.crowded.numbers = crowded;
     }
 
     fn gather_at_once(&mut self, number: u32) {
@@ -215,7 +216,7 @@ impl Engine {
 
     fn begin_gathering(&self, number: u32) -> Option<Gathering> {
         let namespace = self.namespaces.get(number)?;
-        let (wanted, began_at) = (namespace.stubs.oldest_wanted(), namespace.ended());
+        let (wanted, began_at) = (namespace.tombstones.oldest_wanted(), namespace.ended());
         Some(Gathering { number, cursor: Cursor::START, oldest: Earliest::new(wanted), began_at })
     }
 
@@ -225,7 +226,7 @@ impl Engine {
             return true;
         };
         for _ in 0..TABLES_PER_STEP {
-            let Some(scan) = namespace.stubs.index.scan(gathering.cursor) else {
+            let Some(scan) = namespace.tombstones.index.scan(gathering.cursor) else {
                 return true;
             };
             let (next, ended) = (scan.next, namespace.ended());
@@ -240,30 +241,30 @@ impl Engine {
 
     fn end_gathering(&mut self, gathering: Gathering) {
         if let Some(namespace) = self.namespaces.get_mut(gathering.number) {
-            namespace.stubs.oldest = Ascending::of(gathering.oldest.into_parts().0);
+            namespace.tombstones.oldest = Ascending::of(gathering.oldest.into_parts().0);
         }
     }
 
     /// One step for one of the namespaces with too many.
     pub(super) fn pass_over_crowded(&mut self) {
-        let crowded = &mut self.stub_passes.crowded;
+        let crowded = &mut self.tombstone_passes.crowded;
         if let Some(mut gathering) = crowded.gathering.take() {
             if self.gather(&mut gathering) {
                 self.end_gathering(gathering);
             } else {
-                self.stub_passes.crowded.gathering = Some(gathering);
+                self.tombstone_passes.crowded.gathering = Some(gathering);
             }
         } else if self.now.boot_ms < crowded.not_before_ms {
             return;
         } else if let Some(number) = crowded.next() {
-            let over = self.stubs_over(number);
+            let over = self.tombstones_over(number);
             if over == 0 {
-                self.stub_passes.crowded.numbers.remove(&number);
+                self.tombstone_passes.crowded.numbers.remove(&number);
             } else if self.evict(number, over.min(EVICTIONS_PER_STEP)) == 0 {
-                self.stub_passes.crowded.gathering = self.begin_gathering(number);
+                self.tombstone_passes.crowded.gathering = self.begin_gathering(number);
             }
         }
-        let crowded = &self.stub_passes.crowded;
+        let crowded = &self.tombstone_passes.crowded;
         self.busy |= crowded.gathering.is_some() || !crowded.numbers.is_empty();
     }
 }

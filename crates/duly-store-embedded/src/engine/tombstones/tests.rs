@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// So many that a pass over them takes several steps.
-const STUBS: u32 = 40_000;
+const TOMBSTONES: u32 = 40_000;
 
 struct Bench {
     engine: Engine,
@@ -24,15 +24,15 @@ struct Bench {
 }
 
 impl Bench {
-    /// A namespace with very many stubs, and a limit for them.
+    /// A namespace with very many tombstones, and a limit for them.
     fn new(max_retained: u64) -> Self {
         let (mut engine, ..) = opened(small());
         let number = engine.namespaces.number_of(&shop()).expect("it was made");
         let ends_ms = engine.now.wall_ms + 1_000_000;
-        engine.namespace(number).totals.cancelled = STUBS.into();
-        for order in 0..STUBS {
+        engine.namespace(number).totals.cancelled = TOMBSTONES.into();
+        for order in 0..TOMBSTONES {
             let key = engine.key(number, &format!("old {order}"));
-            engine.keep_stub(key, NewStub { ends_ms, number: order, location: place() });
+            engine.keep_tombstone(key, NewTombstone { ends_ms, number: order, location: place() });
         }
         let mut bench = Self { engine, number, made: 0 };
         bench.limit(max_retained);
@@ -68,11 +68,14 @@ impl Bench {
 
     fn has(&self, id: &str) -> bool {
         let key = self.engine.key(self.number, id);
-        self.engine.namespaces.get(self.number).is_some_and(|ns| ns.stubs.get(key, 0).is_some())
+        self.engine
+            .namespaces
+            .get(self.number)
+            .is_some_and(|ns| ns.tombstones.get(key, 0).is_some())
     }
 
     fn len(&self) -> u64 {
-        self.engine.namespaces.get(self.number).map_or(0, |namespace| namespace.stubs.len())
+        self.engine.namespaces.get(self.number).map_or(0, |namespace| namespace.tombstones.len())
     }
 }
 
@@ -82,10 +85,10 @@ fn place() -> Location {
 }
 
 #[test]
-fn p6_with_very_many_stubs_the_oldest_go_while_others_come() {
-    let max = u64::from(STUBS) - 1_000;
+fn p6_with_very_many_tombstones_the_oldest_go_while_others_come() {
+    let max = u64::from(TOMBSTONES) - 1_000;
     let mut bench = Bench::new(max);
-    assert_eq!(bench.len(), u64::from(STUBS), "they are not looked for at once");
+    assert_eq!(bench.len(), u64::from(TOMBSTONES), "they are not looked for at once");
     let mut steps = 0;
     while bench.len() > max || bench.engine.is_busy() {
         if steps < 50 {
@@ -98,7 +101,7 @@ fn p6_with_very_many_stubs_the_oldest_go_while_others_come() {
     assert!(bench.made > 2, "some came while the oldest were looked for");
     assert_eq!(bench.len(), max);
     let evicted = 1_000 + bench.made;
-    for order in 0..STUBS {
+    for order in 0..TOMBSTONES {
         assert_eq!(bench.has(&format!("old {order}")), order >= evicted, "{order} of {evicted}");
     }
     assert!((0..bench.made).all(|new| bench.has(&format!("new {new}"))), "none of the new ones");

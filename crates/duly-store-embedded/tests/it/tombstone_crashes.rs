@@ -1,7 +1,7 @@
-//! A power loss, or kill -9, at every disk operation while stubs end: their runs go, sparse ones are
+//! A power loss, or kill -9, at every disk operation while tombstones end: their runs go, sparse ones are
 //! merged, and checkpoints are taken in between.
 //!
-//! Whatever the moment, a repeated request is known for as long as its stub lasts (P6), and nothing
+//! Whatever the moment, a repeated request is known for as long as its tombstone lasts (P6), and nothing
 //! that has ended comes back (P4).
 
 use std::collections::BTreeSet;
@@ -23,9 +23,9 @@ const YEAR_MS: u64 = 31_536_000_000;
 /// Timers of a wave that are acknowledged, and that are cancelled.
 const ACKED: u64 = 6;
 const CANCELLED: u64 = 3;
-/// Waves; so many of them last longer than an hour, by which runs of stubs are sorted.
+/// Waves; so many of them last longer than an hour, by which runs of tombstones are sorted.
 const WAVES: u64 = 9;
-/// Between two waves: less than half of how long stubs last.
+/// Between two waves: less than half of how long tombstones last.
 const PAUSE_MS: u64 = 285_000;
 const _: () = assert!(2 * PAUSE_MS < RETENTION.ms());
 
@@ -81,22 +81,22 @@ fn script() -> Vec<Line> {
     lines
 }
 
-/// The runs that hold stubs, as their headers say.
-fn runs_of_stubs(disk: &SimDisk) -> BTreeSet<String> {
+/// The runs that hold tombstones, as their headers say.
+fn runs_of_tombstones(disk: &SimDisk) -> BTreeSet<String> {
     let runs = disk.names().into_iter().filter(|name| name.ends_with(".run"));
     runs.filter(|run| disk.read_file(run)[40] == 2).collect()
 }
 
 /// What the script has to come by to mean something.
 #[test]
-fn the_script_makes_runs_of_stubs_and_outlives_them() {
+fn the_script_makes_runs_of_tombstones_and_outlives_them() {
     let mut twins = Twins::new(1);
     let (mut seen, mut hours, mut before) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let (mut gone, mut most) = (0, 0);
     for line in script() {
         let step = twins.step_of(line);
         assert!(matches!(twins.step(&step), Stepped::Done(_)), "a healthy disk takes {step:?}");
-        let now = runs_of_stubs(&twins.subject.disk);
+        let now = runs_of_tombstones(&twins.subject.disk);
         gone += before.difference(&now).count();
         most = most.max(now.len());
         seen.extend(now.iter().cloned());
@@ -111,17 +111,17 @@ fn the_script_makes_runs_of_stubs_and_outlives_them() {
     assert!(checked(&twins.subject.disk, &twins.clock).is_clean());
 }
 
-/// Each timer that the script has ended is known for as long as its stub lasts, and no longer.
+/// Each timer that the script has ended is known for as long as its tombstone lasts, and no longer.
 fn is_known_for_as_long_as_it_lasts(twins: &Twins) -> Result<(), String> {
     let (store, now) = (&twins.subject.store, twins.clock.now());
     for (key, view) in Snapshot::of(store).timers {
-        let Body::Stub(stub) = &view.body else {
+        let Body::Tombstone(tombstone) = &view.body else {
             continue;
         };
-        if stub.ended_at.saturating_add(RETENTION) <= now {
+        if tombstone.ended_at.saturating_add(RETENTION) <= now {
             return Err(format!("{key:?} is shown after its end"));
         }
-        let id = stub.id.as_str();
+        let id = tombstone.id.as_str();
         let again = match view.state {
             State::Finished => request(id),
             _ => cancel(id),
@@ -141,22 +141,22 @@ fn is_known_for_as_long_as_it_lasts(twins: &Twins) -> Result<(), String> {
 
 fn crash_everywhere(loss: Loss) {
     let course = Course { script, then: is_known_for_as_long_as_it_lasts };
-    every_operation_of("stub_crashes", course, loss, 17);
+    every_operation_of("tombstone_crashes", course, loss, 17);
 }
 
 #[test]
-fn p4_p6_a_power_loss_at_any_operation_while_stubs_end_forgets_none_and_brings_none_back() {
+fn p4_p6_a_power_loss_at_any_operation_while_tombstones_end_forgets_none_and_brings_none_back() {
     crash_everywhere(Loss::Power);
 }
 
 #[test]
-fn p4_p6_kill_9_at_any_operation_while_stubs_end_forgets_none_and_brings_none_back() {
+fn p4_p6_kill_9_at_any_operation_while_tombstones_end_forgets_none_and_brings_none_back() {
     crash_everywhere(Loss::Process);
 }
 
-/// A stub's end needs no record: it is over after a restart as it was before.
+/// A tombstone's end needs no record: it is over after a restart as it was before.
 #[test]
-fn p6_a_request_is_new_again_once_its_stub_has_ended_over_a_restart() {
+fn p6_a_request_is_new_again_once_its_tombstone_has_ended_over_a_restart() {
     let mut twins = Twins::new(1);
     let until = 2 + wave(0).len() + fillers(0, 5 + 2).len() + 1 + wave(1).len();
     for line in script().into_iter().take(until) {

@@ -1,7 +1,7 @@
-//! Stubs of one namespace, and the passes that take them away.
+//! Tombstones of one namespace, and the passes that take them away.
 //!
-//! A stub is an index entry whose time is its end. Nothing else is kept for it: a lookup that meets
-//! one past its end finds nothing, and passes over the namespace's stubs in small steps remove
+//! A tombstone is an index entry whose time is its end. Nothing else is kept for it: a lookup that meets
+//! one past its end finds nothing, and passes over the namespace's tombstones in small steps remove
 //!
 //! * what has ended, as soon as the first has; for a namespace with very many, a little later, so
 //!   that the passes cost a fraction of a core whatever there is;
@@ -19,23 +19,23 @@ use evict::{Crowded, End};
 
 /// Tables of an index that one step of a pass looks at.
 const TABLES_PER_STEP: usize = 8;
-/// Stubs that one step of a pass removes, but for the rest of a table.
+/// Tombstones that one step of a pass removes, but for the rest of a table.
 const REMOVALS_PER_STEP: usize = 4_096;
-/// A pass for ended stubs looks at so many for each millisecond since the one before.
+/// A pass for ended tombstones looks at so many for each millisecond since the one before.
 const LOOKS_PER_MS: u64 = 1_000;
 
-/// A stub that comes in.
+/// A tombstone that comes in.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NewStub {
+pub(super) struct NewTombstone {
     pub(super) ends_ms: u64,
     /// How many of the namespace had ended before.
     pub(super) number: u32,
     pub(super) location: Location,
 }
 
-/// The stubs of a namespace.
+/// The tombstones of a namespace.
 #[derive(Debug)]
-pub(crate) struct Stubs {
+pub(crate) struct Tombstones {
     index: Index,
     /// When the next pass for ended ones is wanted; `u64::MAX`: there is nothing to end.
     pass_at_ms: u64,
@@ -43,13 +43,13 @@ pub(crate) struct Stubs {
     oldest: Ascending<End>,
 }
 
-impl Default for Stubs {
+impl Default for Tombstones {
     fn default() -> Self {
         Self { index: Index::new(), pass_at_ms: u64::MAX, oldest: Ascending::default() }
     }
 }
 
-impl Stubs {
+impl Tombstones {
     pub(crate) const fn index(&self) -> &Index {
         &self.index
     }
@@ -63,22 +63,22 @@ impl Stubs {
         self.index.len() as u64
     }
 
-    /// A stub that has not ended.
+    /// A tombstone that has not ended.
     pub(crate) fn get(&self, key: Key, now_ms: u64) -> Option<Entry> {
         self.index.get(key).filter(|entry| entry.claimable().at_ms > now_ms)
     }
 }
 
-/// The passes over stubs, of all namespaces.
+/// The passes over tombstones, of all namespaces.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
-    /// When each namespace wants its next pass for ended stubs.
+    /// When each namespace wants its next pass for ended tombstones.
     ends: BTreeSet<(u64, u32)>,
     ending: Option<Ending>,
     crowded: Crowded,
 }
 
-/// A pass for ended stubs.
+/// A pass for ended tombstones.
 #[derive(Debug)]
 struct Ending {
     number: u32,
@@ -88,45 +88,45 @@ struct Ending {
 }
 
 impl Engine {
-    pub(super) fn keep_stub(&mut self, key: Key, stub: NewStub) {
-        let NewStub { ends_ms, number: order, location } = stub;
+    pub(super) fn keep_tombstone(&mut self, key: Key, tombstone: NewTombstone) {
+        let NewTombstone { ends_ms, number: order, location } = tombstone;
         if ends_ms <= self.now.wall_ms {
-            self.drop_stub(key);
+            self.drop_tombstone(key);
             return;
         }
         let claimable = Claimable { at_ms: ends_ms, kind: Kind::First };
         let entry = Entry::new(key, 0, claimable, location).with_number(order);
         self.files.retain(location);
         let number = key.namespace();
-        let old = self.namespaces.with(number, |namespace| namespace.stubs.index.put(entry));
+        let old = self.namespaces.with(number, |namespace| namespace.tombstones.index.put(entry));
         if let Some(old) = old.flatten() {
             self.files.release(old.location());
         }
-        self.note_stub_end(number, ends_ms);
+        self.note_tombstone_end(number, ends_ms);
     }
 
-    pub(super) fn drop_stub(&mut self, key: Key) {
-        let old = self.namespaces.with(key.namespace(), |ns| ns.stubs.index.remove(key));
+    pub(super) fn drop_tombstone(&mut self, key: Key) {
+        let old = self.namespaces.with(key.namespace(), |ns| ns.tombstones.index.remove(key));
         if let Some(old) = old.flatten() {
             self.files.release(old.location());
         }
     }
 
-    /// Has a namespace looked through when its next stub ends.
-    pub(super) fn note_stub_end(&mut self, number: u32, ends_ms: u64) {
+    /// Has a namespace looked through when its next tombstone ends.
+    pub(super) fn note_tombstone_end(&mut self, number: u32, ends_ms: u64) {
         let Some(namespace) = self.namespaces.get_mut(number) else {
             return;
         };
-        let stubs = &mut namespace.stubs;
-        if ends_ms < stubs.pass_at_ms {
-            self.stub_passes.ends.remove(&(stubs.pass_at_ms, number));
-            self.stub_passes.ends.insert((ends_ms, number));
-            stubs.pass_at_ms = ends_ms;
+        let tombstones = &mut namespace.tombstones;
+        if ends_ms < tombstones.pass_at_ms {
+            self.tombstone_passes.ends.remove(&(tombstones.pass_at_ms, number));
+            self.tombstone_passes.ends.insert((ends_ms, number));
+            tombstones.pass_at_ms = ends_ms;
         }
     }
 
-    /// One step of the passes over stubs.
-    pub(super) fn pass_over_stubs(&mut self) {
+    /// One step of the passes over tombstones.
+    pub(super) fn pass_over_tombstones(&mut self) {
         self.pass_over_ended();
         self.pass_over_crowded();
     }
@@ -138,12 +138,13 @@ impl Engine {
             if removed >= REMOVALS_PER_STEP {
                 break;
             }
-            let Some(mut ending) = self.stub_passes.ending.take().or_else(|| self.next_ending())
+            let Some(mut ending) =
+                self.tombstone_passes.ending.take().or_else(|| self.next_ending())
             else {
                 return;
             };
             let namespace = self.namespaces.get(ending.number);
-            let scan = namespace.and_then(|ns| ns.stubs.index.scan(ending.cursor));
+            let scan = namespace.and_then(|ns| ns.tombstones.index.scan(ending.cursor));
             let (mut over, mut next) = (Vec::new(), None);
             if let Some(scan) = scan {
                 next = scan.next;
@@ -157,24 +158,24 @@ impl Engine {
                 }
             }
             removed += over.len();
-            over.into_iter().for_each(|key| self.drop_stub(key));
+            over.into_iter().for_each(|key| self.drop_tombstone(key));
             match next {
-                Some(cursor) => self.stub_passes.ending = Some(Ending { cursor, ..ending }),
+                Some(cursor) => self.tombstone_passes.ending = Some(Ending { cursor, ..ending }),
                 None => self.end_ending(&ending),
             }
         }
         // Others may have ended, too: the next step asks.
-        self.busy |= self.stub_passes.ending.is_some() || removed >= REMOVALS_PER_STEP;
+        self.busy |= self.tombstone_passes.ending.is_some() || removed >= REMOVALS_PER_STEP;
     }
 
     fn next_ending(&mut self) -> Option<Ending> {
-        let (at_ms, number) = *self.stub_passes.ends.first()?;
+        let (at_ms, number) = *self.tombstone_passes.ends.first()?;
         if at_ms > self.now.wall_ms {
             return None;
         }
-        self.stub_passes.ends.pop_first();
+        self.tombstone_passes.ends.pop_first();
         let namespace = self.namespaces.get_mut(number)?;
-        namespace.stubs.pass_at_ms = u64::MAX;
+        namespace.tombstones.pass_at_ms = u64::MAX;
         Some(Ending { number, cursor: Cursor::START, next_ms: u64::MAX })
     }
 
@@ -182,10 +183,10 @@ impl Engine {
         if ending.next_ms == u64::MAX {
             return;
         }
-        let count = self.namespaces.get(ending.number).map_or(0, |ns| ns.stubs.len());
+        let count = self.namespaces.get(ending.number).map_or(0, |ns| ns.tombstones.len());
         let rest_ms = count / LOOKS_PER_MS;
         let next_ms = ending.next_ms.max(self.now.wall_ms.saturating_add(rest_ms));
-        self.note_stub_end(ending.number, next_ms);
+        self.note_tombstone_end(ending.number, next_ms);
     }
 }
 
