@@ -11,6 +11,7 @@
 mod bench;
 mod ci;
 mod cli_docs;
+mod contract;
 mod deps;
 mod fuzz_http;
 mod hidden;
@@ -62,6 +63,8 @@ enum Command {
     Tidy,
     /// Regenerate docs/reference/openapi.json.
     Openapi,
+    /// Replace the snapshot of the public interface, with which it must stay compatible.
+    Contract,
     /// Regenerate docs/reference/cli.md.
     CliDocs,
     /// Regenerate the code of the gRPC interface from its .proto files.
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Deps(options) => deps::run(&options),
         Command::Tidy => tidy::run(),
         Command::Openapi => openapi::run(),
+        Command::Contract => contract::run(),
         Command::CliDocs => cli_docs::run(),
         Command::Proto => proto::run(),
     };

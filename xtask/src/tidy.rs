@@ -11,6 +11,7 @@
 //! - [`docs`]: every module says what it is for;
 //! - [`sizes`]: no file that nobody reads to its end;
 //! - [`links`]: no link between pages that leads nowhere;
+//! - [`contract`]: a new snapshot of the public interface comes with a changelog entry;
 //! - [`promises`]: each promise to users names tests that show it, and they exist.
 
 mod docs;
@@ -29,6 +30,7 @@ use std::fmt;
 
 use anyhow::Result;
 
+use crate::contract;
 use crate::process::{self, Outcome};
 use tree::Tree;
 
@@ -65,7 +67,9 @@ impl fmt::Display for Complaint {
 /// Judges the checkout and prints every complaint.
 pub(crate) fn run() -> Result<Outcome> {
     let tree = Tree::read(process::root())?;
-    let complaints = complaints(&tree)?;
+    let mut complaints = complaints(&tree)?;
+    complaints
+        .extend(contract::without_changelog()?.map(|text| Complaint::about("contract", text)));
     for complaint in &complaints {
         println!("{complaint}");
     }

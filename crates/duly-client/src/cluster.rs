@@ -31,7 +31,7 @@ pub struct Node {
     /// As it calls itself.
     pub name: String,
     /// Its run, from its start to its end.
-    pub run: String,
+    pub member_id: String,
     /// Whether it is the node that answered.
     pub this: bool,
     /// Whether it begins nothing any more.
@@ -39,5 +39,5 @@ pub struct Node {
     /// Shards that it looks after.
     pub shards: u32,
     /// How long it has not been heard.
-    pub silent_for: Duration,
+    pub heartbeat_age: Duration,
 }

@@ -77,7 +77,7 @@ pub use self::{
     destination::{Destination, HttpDestination, RetryPolicy},
     error::{Code, Error, Invalid, Refusal, Retry},
     list::{Filter, Listing, Page},
-    many::{CancelMany, CancelledMany, Dealt, GivenUp, Letters, Redrive},
+    many::{CancelMany, CancelledMany, DeadLetterResult, DeadLettered, Letters, Redrive},
     namespace::{Forecast, Namespace, Settings, SettingsChange, Stats},
     operation::{Done, Operation},
     payload::{Payload, PayloadForm},

@@ -117,7 +117,7 @@ impl Redrive {
 /// What was done with dead letters.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Dealt {
+pub struct DeadLetterResult {
     /// Those that were redriven, or purged.
     pub done: u64,
     /// Of those that were named: the places of such as were not, from 0, and why.
@@ -127,9 +127,9 @@ pub struct Dealt {
 /// What was given up because it was overdue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct GivenUp {
+pub struct DeadLettered {
     /// Timers that became dead letters, with the reason `overdue`.
-    pub given_up: u64,
+    pub dead_lettered: u64,
     /// By when they were due.
     pub due_by: Option<SystemTime>,
 }

@@ -21,7 +21,7 @@
 //! | `cancel_many` | only a dry run | in between other timers may have come to fit, and the numbers would miss those of the first time |
 //! | `redrive` | no | in between a letter may have been given up again, and would be sent once more |
 //! | `purge` | no | in between a timer may have another dead letter, which would be dropped then |
-//! | `give_up_overdue` | no | in between a letter may have been redriven, and would be given up again |
+//! | `dead_letter_overdue` | no | in between a letter may have been redriven, and would be given up again |
 //!
 //! A repetition is the same request, byte for byte. Where two callers write the same id at the same
 //! time, the last one counts, and a repetition can be the last one: a schedule that is still being

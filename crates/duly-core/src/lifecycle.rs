@@ -134,7 +134,7 @@ pub enum Event {
     /// The holder reports failure, or its lease ended.
     Fail(Budget),
     /// The holder gives it up for good.
-    GiveUp,
+    DeadLetter,
     /// The holder hands it back untouched.
     Release,
     /// `expire_after` has passed.
@@ -208,7 +208,7 @@ pub const fn decide(state: Option<State>, event: Event) -> Decision {
         },
         Event::Ack => in_flight_only(state, Decision::Move(State::Finished)),
         Event::Fail(Budget::Left) => in_flight_only(state, Decision::Move(State::Retrying)),
-        Event::Fail(Budget::Spent) | Event::GiveUp => {
+        Event::Fail(Budget::Spent) | Event::DeadLetter => {
             in_flight_only(state, Decision::Move(State::Dead))
         }
         Event::Release => in_flight_only(state, Decision::Change),

@@ -63,7 +63,7 @@ const ATTEMPT_OUTCOMES: &[&str] = &[
 ];
 /// Kinds of operations on timers, as labels.
 pub const OPERATIONS: &[&str] =
-    &["schedule", "reschedule", "cancel", "fire", "redrive", "purge", "give_up", "import"];
+    &["schedule", "reschedule", "cancel", "fire", "redrive", "purge", "dead_letter", "import"];
 /// What became of an operation, as labels.
 pub const OUTCOMES: &[&str] = &[
     "created",

@@ -14,7 +14,9 @@ use crate::{
 };
 
 mod attempt;
-pub use attempt::{Attempt, AttemptOutcome, Death, DeathReason, Next, SettledToken, Verdict, Wait};
+pub use attempt::{
+    Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, Next, SettledToken, Verdict, Wait,
+};
 
 /// Attempts kept in the history.
 pub const HISTORY_MAX: usize = 16;
@@ -71,7 +73,7 @@ pub struct Timer {
     /// The token that was settled last, to recognise a repeated settle.
     pub last_settled: Option<SettledToken>,
     /// Why it is a dead letter, if it is one.
-    pub death: Option<Death>,
+    pub dead_letter: Option<DeadLetter>,
 }
 
 impl Timer {
@@ -109,7 +111,7 @@ impl Timer {
             maybe_delivered: false,
             history: Vec::new(),
             last_settled: None,
-            death: None,
+            dead_letter: None,
         })
     }
 
@@ -167,7 +169,7 @@ impl Timer {
     /// Sends a dead letter again at `at`: same delivery id, attempts go on, fresh budget, no
     /// expiry.
     pub fn redrive(&mut self, at: Timestamp) {
-        self.death = None;
+        self.dead_letter = None;
         self.budget_from = self.attempts;
         self.next_attempt_at = Some(at);
         self.expire_after = None;

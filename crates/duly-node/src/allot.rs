@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use duly_core::shard::ShardId;
 use duly_store::{
-    Deployment, NodeRun,
+    Deployment, MemberId,
     deployment::{Ask, home},
 };
 use futures::{StreamExt, stream};
@@ -57,7 +57,7 @@ async fn pause(shared: &Shared) {
     }
 }
 
-async fn round(shared: &Arc<Shared>, deployment: &dyn Deployment, run: NodeRun, now: Duration) {
+async fn round(shared: &Arc<Shared>, deployment: &dyn Deployment, run: MemberId, now: Duration) {
     let mut asks = shared.lanes.lock().asks(now);
     let shards = shared.store.shards();
     asks.sort_by_cached_key(|ask| home(&ask.lane, shards));

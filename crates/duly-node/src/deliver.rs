@@ -10,7 +10,7 @@ use duly_core::{
     timer::{AttemptOutcome, Wait},
 };
 use duly_sink::{Delivery, Envelope};
-use duly_store::{Firing, Lane, NodeRun, SettleVerdict, Settlement, Token};
+use duly_store::{Firing, Lane, MemberId, SettleVerdict, Settlement, Token};
 
 use crate::{
     lanes::{Kind, Permit, Receiver, Reception},
@@ -28,7 +28,7 @@ pub(crate) const HOLD_FOR: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claimed {
     /// Who claimed.
-    pub(crate) run: NodeRun,
+    pub(crate) run: MemberId,
     /// The boot-time clock before the claim was sent.
     pub(crate) sent_at: Duration,
 }

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::{
     FallbackLoad, LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, allot, auditor,
     census, dispatch,
-    health::Beat,
+    health::Heartbeat,
     idle,
     lanes::{Lanes, Listing},
     log_limit::LogLimit,
@@ -80,15 +80,15 @@ impl Node {
             let boot = clock.boot();
             (0..shards)
                 .map(|_| {
-                    let beat = Beat::default();
+                    let beat = Heartbeat::default();
                     beat.turn(boot);
                     beat
                 })
                 .collect()
         };
         let shared = Arc::new(Shared {
-            watchdog_beat: Beat::default(),
-            auditor_beat: Beat::default(),
+            watchdog_beat: Heartbeat::default(),
+            auditor_beat: Heartbeat::default(),
             watch: Watch::new(shards),
             shard_beats: beats(),
             settler_beats: beats(),
@@ -208,7 +208,7 @@ impl Handle {
         shared.phases.enter(Phase::Draining);
         shared.pull.send_all_away();
         shared.nodes.beat_now();
-        let within = shared.options.drain_within;
+        let within = shared.options.drain_timeout;
         if tokio::time::timeout(within, self.quiet()).await.is_err() {
             self.cut_off().await;
         }

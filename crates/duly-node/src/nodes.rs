@@ -26,7 +26,7 @@ use std::{
 };
 
 use duly_core::{NamespaceName, shard::ShardId};
-use duly_store::{Error, NodeRun, Result, Store, deployment::Presence};
+use duly_store::{Error, MemberId, Result, Store, deployment::Presence};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -44,7 +44,7 @@ pub(crate) struct Nodes {
     /// `None` where the store belongs to this process.
     shared: Option<Mutex<Membership>>,
     /// The run where it does.
-    alone: NodeRun,
+    alone: MemberId,
     announced: Mutex<Announced>,
     /// Changes when the next beats are to be sent now.
     now: watch::Sender<()>,
@@ -64,8 +64,8 @@ pub(crate) enum Part {
 /// A member of the deployment, as this node sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberView {
-    /// Which run of which node.
-    pub run: NodeRun,
+    /// Its member id.
+    pub member_id: MemberId,
     /// As it calls itself.
     pub name: String,
     /// Whether it is the node that answers.
@@ -77,7 +77,7 @@ pub struct MemberView {
     /// Shards that it looks after.
     pub shards: usize,
     /// How long it has not been heard.
-    pub silent_for: Duration,
+    pub heartbeat_age: Duration,
 }
 
 impl Nodes {
@@ -101,7 +101,7 @@ impl Nodes {
     }
 
     /// The run by which this node claims now.
-    pub(crate) fn run(&self) -> NodeRun {
+    pub(crate) fn run(&self) -> MemberId {
         self.shared.as_ref().map_or(self.alone, |nodes| nodes.lock().run())
     }
 
@@ -121,7 +121,7 @@ impl Nodes {
     }
 
     /// Whether what was claimed by this run may be sent.
-    pub(crate) fn may_send(&self, run: NodeRun, now: Duration) -> bool {
+    pub(crate) fn may_send(&self, run: MemberId, now: Duration) -> bool {
         self.shared.as_ref().is_none_or(|nodes| {
             let nodes = nodes.lock();
             nodes.run() == run && nodes.may_act(now)
@@ -156,9 +156,9 @@ impl Nodes {
 
     /// Takes note where an answer to this run says that its leases were ended. Another node may do that
     /// while we are a member as ever: what it had sent before it was cut off may arrive much later.
-    pub(crate) fn heed<T>(&self, run: NodeRun, answer: Result<T>) -> Result<T> {
-        if answer.as_ref().err() == Some(&Error::RunOver) && self.run() == run {
-            tracing::warn!("the leases of this run of the node were ended; it begins anew");
+    pub(crate) fn heed<T>(&self, run: MemberId, answer: Result<T>) -> Result<T> {
+        if answer.as_ref().err() == Some(&Error::Evicted) && self.run() == run {
+            tracing::warn!("node evicted: its leases were ended; rejoining with a new member id");
             self.begin_again();
         }
         answer
@@ -201,45 +201,45 @@ impl Nodes {
     pub(crate) fn members(&self, now: Duration, shards: u16) -> Vec<MemberView> {
         let Some(nodes) = &self.shared else {
             return vec![MemberView {
-                run: self.alone,
+                member_id: self.alone,
                 name: self.name.clone(),
                 is_this: true,
                 presence: Presence::Here,
                 protocols: membership::PROTOCOLS,
                 shards: usize::from(shards),
-                silent_for: Duration::ZERO,
+                heartbeat_age: Duration::ZERO,
             }];
         };
         let nodes = nodes.lock();
         let mut members: Vec<_> = nodes
             .others()
             .map(|other| MemberView {
-                run: other.run,
+                member_id: other.member_id,
                 name: other.name.clone(),
                 is_this: false,
                 presence: other.presence,
                 protocols: other.protocols,
-                shards: nodes.shards_of(other.run),
-                silent_for: nodes.still_for(other.run),
+                shards: nodes.shards_of(other.member_id),
+                heartbeat_age: nodes.still_for(other.member_id),
             })
             .collect();
         if let Some(silent_for) = nodes.silent_for(now) {
             members.push(MemberView {
-                run: nodes.run(),
+                member_id: nodes.run(),
                 name: self.name.clone(),
                 is_this: true,
                 presence: nodes.presence(now),
                 protocols: membership::PROTOCOLS,
                 shards: nodes.shards_of(nodes.run()),
-                silent_for,
+                heartbeat_age: silent_for,
             });
         }
-        members.sort_by(|a, b| (&a.name, a.run).cmp(&(&b.name, b.run)));
+        members.sort_by(|a, b| (&a.name, a.member_id).cmp(&(&b.name, b.member_id)));
         members
     }
 }
 
 /// Returns a run that was never used: a random number from the standard library's seed.
-fn fresh_run() -> NodeRun {
-    NodeRun(RandomState::new().build_hasher().finish())
+fn fresh_run() -> MemberId {
+    MemberId(RandomState::new().build_hasher().finish())
 }

@@ -14,7 +14,7 @@ pub struct Options {
     /// Lease calls that wait at once, over all namespaces.
     pub pull_waiters_max: usize,
     /// How long a drain lets attempts finish.
-    pub drain_within: Duration,
+    pub drain_timeout: Duration,
     /// How long a loop, a call to the store or a delivery past its time-out may stand still before it
     /// is stopped, begun again and alarmed. A call that settles is waited for twice as long each time.
     pub stall_after: Duration,
@@ -33,7 +33,7 @@ impl Default for Options {
             workers_max: 1024,
             bytes_max: 256 * 1024 * 1024,
             pull_waiters_max: 10_000,
-            drain_within: Duration::from_secs(25),
+            drain_timeout: Duration::from_secs(25),
             stall_after: Duration::from_secs(10),
             audit_every: Duration::from_secs(10),
             claim_batch_max: 256,

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::{
     Options,
-    health::Beat,
+    health::Heartbeat,
     lanes::{Lanes, Permit, Reception},
     log_limit::LogLimit,
     nodes::Nodes,
@@ -53,10 +53,10 @@ pub(crate) struct Shared {
     pub(crate) recorder: Recorder,
     pub(crate) failed_attempts: LogLimit,
     pub(crate) store_errors: LogLimit,
-    pub(crate) shard_beats: Vec<Beat>,
-    pub(crate) settler_beats: Vec<Beat>,
-    pub(crate) watchdog_beat: Beat,
-    pub(crate) auditor_beat: Beat,
+    pub(crate) shard_beats: Vec<Heartbeat>,
+    pub(crate) settler_beats: Vec<Heartbeat>,
+    pub(crate) watchdog_beat: Heartbeat,
+    pub(crate) auditor_beat: Heartbeat,
     pub(crate) watch: Watch,
 }
 

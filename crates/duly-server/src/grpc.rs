@@ -40,7 +40,7 @@ use tonic_reflection::server::Builder as Reflection;
 use crate::http::{App, Problem, batch::BATCH_BYTES_MAX};
 
 /// Most bytes of an answer: a page of the largest payloads, with room to spare.
-const ANSWER_BYTES_MAX: usize = usize::MAX;
+const RESPONSE_BYTES_MAX: usize = usize::MAX;
 
 /// Whether a request speaks gRPC.
 pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
@@ -57,7 +57,9 @@ pub(crate) fn router(app: App) -> Router {
     let bytes_max = message_bytes_max(&app);
     macro_rules! sized {
         ($server:expr) => {
-            $server.max_decoding_message_size(bytes_max).max_encoding_message_size(ANSWER_BYTES_MAX)
+            $server
+                .max_decoding_message_size(bytes_max)
+                .max_encoding_message_size(RESPONSE_BYTES_MAX)
         };
     }
     let timers = sized!(TimersServer::new(timers::Service::new(app.clone())));

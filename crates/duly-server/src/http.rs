@@ -111,7 +111,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(settle::settle))
         .routes(routes!(dead::redrive))
         .routes(routes!(dead::purge))
-        .routes(routes!(overdue::give_up_overdue))
+        .routes(routes!(overdue::dead_letter_overdue))
         .routes(routes!(export::export_timers))
         .routes(routes!(import::import_timers))
         .routes(routes!(namespaces::get::list_namespaces))

@@ -50,7 +50,7 @@ pub(crate) struct Settings {
     /// Time in which a caller must take some of its answer.
     pub(crate) write_timeout: Duration,
     /// How long a stop waits for requests to end.
-    pub(crate) drain_within: Duration,
+    pub(crate) drain_timeout: Duration,
 }
 
 /// A listener at work.
@@ -159,7 +159,7 @@ async fn accept(
     drop((listener, leaves));
     leave.send_replace(Stop::Now);
     // Each connection has a receiver as long as it is there.
-    if timeout(settings.drain_within, leave.closed()).await.is_err() {
+    if timeout(settings.drain_timeout, leave.closed()).await.is_err() {
         tracing::warn!("some requests had no answer in time and were cut off");
     }
 }

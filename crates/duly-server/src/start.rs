@@ -3,7 +3,7 @@
 //! The port is taken first, so that a second server on one machine fails before it touches any
 //! data. From then on `/healthz` answers, `/readyz` says how far opening the store is, and every
 //! other call is told to come again. A stop takes no new connections, lets requests and attempts
-//! finish within `drain.within`, and closes the store last.
+//! finish within `drain.timeout`, and closes the store last.
 
 mod error;
 mod open;
@@ -140,7 +140,7 @@ async fn start_on(
         connections_max: config.server.connections_max,
         header_timeout: config.server.header_timeout,
         write_timeout: config.server.request_timeout,
-        drain_within: config.drain.within,
+        drain_timeout: config.drain.timeout,
     };
     let admin = admin.map(|admin| (admin, admin_front.clone()));
     let serving = Serving::start((listener, front.clone()), admin, settings, metrics.clone());

@@ -56,7 +56,7 @@ pub use letters::{PurgeIn, PurgedOut, RedriveIn, RedrivenOut};
 pub use limits::{LimitsIn, LimitsOut};
 pub use namespace::{NamespaceIn, NamespaceOut, NamespacesOut, RepairedOut, ResumeIn};
 pub use number::Integer;
-pub use overdue::{GivenUpOut, OverdueIn};
+pub use overdue::{DeadLetteredOut, OverdueIn};
 pub use patch::PatchIn;
 pub use problem::ProblemOut;
 pub use repair::{RepairIn, RepairOut, RepairedShardOut};

@@ -122,7 +122,7 @@ impl World {
             addresses: AddressPolicy::with_loopback(),
             limits: Limits {
                 body_bytes_max: 1024 * 1024,
-                bodies_bytes_max: BODIES_BYTES,
+                request_memory_max: BODIES_BYTES,
                 request_timeout: Duration::from_secs(30),
                 implicit_namespaces_per_second: 20,
             },

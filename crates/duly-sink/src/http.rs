@@ -136,7 +136,7 @@ impl HttpSink {
         let Answer { response, lease, mut unsent } = answer;
         let (head, body) = response.into_parts();
         let until = ends_at.min(Instant::now() + self.timeouts.body);
-        let read = answer::read(body, until, self.bounds.answer_bytes_max).await;
+        let read = answer::read(body, until, self.bounds.response_bytes_max).await;
         let sent_by = ends_at.min(Instant::now() + FLUSHED_WITHIN);
         match lease {
             Lease::Http1(connection) => {

@@ -16,7 +16,7 @@
 
 use duly_core::{
     DeliveryId, Destination, Incarnation, Timer, TimerId, Timestamp, destination::LaneKey,
-    timer::DeathReason, tombstone::Ended,
+    timer::DeadLetterReason, tombstone::Ended,
 };
 
 use crate::{
@@ -131,9 +131,10 @@ impl Effect {
                 Self::pending(Pending::of(key(&timer.id), *cause, timer), firing)
             }
             Record::Dead(cause, timer) => {
-                let (died_of, died_ms) =
-                    timer.death.map_or((DiedOf::Firing, timer.due_at.unix_ms()), |death| {
-                        (DiedOf::of(death.reason), death.at.unix_ms())
+                let (died_of, died_ms) = timer
+                    .dead_letter
+                    .map_or((DiedOf::Firing, timer.due_at.unix_ms()), |dead_letter| {
+                        (DiedOf::of(dead_letter.reason), dead_letter.at.unix_ms())
                     });
                 Self::Dead {
                     key: key(&timer.id),
@@ -223,8 +224,8 @@ impl LaneOf {
 }
 
 impl DiedOf {
-    fn of(reason: DeathReason) -> Self {
-        if reason == DeathReason::Corrupt { Self::Corruption } else { Self::Firing }
+    fn of(reason: DeadLetterReason) -> Self {
+        if reason == DeadLetterReason::Corrupt { Self::Corruption } else { Self::Firing }
     }
 }
 

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, path::Path, sync::Arc, thread::JoinHandle, time
 
 use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
-    Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
+    ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest,
+    MemberId, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
     StoreFuture, TimerView, command,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
@@ -352,7 +352,7 @@ impl Store for EmbeddedStore {
         }
     }
 
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
         let mut releasing = Releasing::new(run);
         match own(shard) {
             Ok(()) => self.in_shares(move |engine| engine.release_on(&mut releasing).map(Ok)),

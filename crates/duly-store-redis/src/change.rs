@@ -1,7 +1,7 @@
 //! Writing what was decided, and clearing away what the clock has ended.
 
 use duly_core::{NamespaceName, TimerId, Timestamp, shard::ShardId};
-use duly_store::{NodeRun, Result};
+use duly_store::{MemberId, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
@@ -111,7 +111,7 @@ impl Deployment {
     }
 
     /// Returns the runs of nodes that hold leases in a shard, or parts of lanes' limits.
-    pub(crate) async fn holders(&self, shard: ShardId) -> Result<Vec<NodeRun>> {
+    pub(crate) async fn holders(&self, shard: ShardId) -> Result<Vec<MemberId>> {
         let mut reply = self.ask(shard, Script::Holders, Vec::new()).await?;
         let mut holders = Vec::new();
         while !reply.is_done() {
@@ -121,7 +121,7 @@ impl Deployment {
     }
 
     /// Ends all leases of a run, and the run here; returns how many leases.
-    pub(crate) async fn release(&self, shard: ShardId, run: NodeRun) -> Result<u64> {
+    pub(crate) async fn release(&self, shard: ShardId, run: MemberId) -> Result<u64> {
         self.end_leases_of(shard, run, Run::Ends).await
     }
 
@@ -129,7 +129,7 @@ impl Deployment {
     pub(crate) async fn end_leases_of(
         &self,
         shard: ShardId,
-        run: NodeRun,
+        run: MemberId,
         then: Run,
     ) -> Result<u64> {
         let mut released = 0;
@@ -175,7 +175,7 @@ impl Deployment {
     async fn owed(
         &self,
         shard: ShardId,
-        run: Option<(NodeRun, Run)>,
+        run: Option<(MemberId, Run)>,
     ) -> Result<(Timestamp, Vec<(NamespaceName, TimerId)>)> {
         let ends = run.is_some_and(|(_, then)| then == Run::Ends);
         let run = run.map(|(run, _)| run_name(run)).unwrap_or_default();

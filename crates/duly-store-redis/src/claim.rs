@@ -162,7 +162,7 @@ impl Deployment {
         match word.as_str() {
             "OK" => {}
             "OWED" => return Ok(Stepped::Owed),
-            "GONE" => return Err(Error::RunOver),
+            "GONE" => return Err(Error::Evicted),
             "VOID" => return Err(unavailable("the claim was taken back")),
             other => return Err(damaged(format!("a claim was answered with {other}"))),
         }

@@ -124,7 +124,7 @@ impl Dial {
         let clock = options.clock.as_deref().unwrap_or(CLOCK);
         Self {
             connect_within: options.connect_within,
-            answer_within: options.answer_within + options.replicas_within,
+            answer_within: options.answer_within + options.replication_timeout,
             texts: Script::ALL.iter().map(|script| script.text(clock, deployment)).collect(),
         }
     }

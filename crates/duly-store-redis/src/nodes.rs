@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{
-    Error, NodeRun, Repaired, Result, StoreFuture,
+    Error, MemberId, Repaired, Result, StoreFuture,
     deployment::{
-        Allotment, Announcement, Ask, Beat, Coordinators, Heard, Interest, Member, NAME_MAX,
-        Presence,
+        Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply, Interest, Member,
+        NAME_MAX, Presence,
     },
 };
 use futures::FutureExt;
@@ -24,20 +24,20 @@ impl duly_store::Deployment for RedisStore {
         self.deployment.list.lock().own.clone()
     }
 
-    fn beat(&self, coordinator: ShardId, beat: Beat) -> StoreFuture<'_, Heard> {
+    fn heartbeat(&self, coordinator: ShardId, beat: Heartbeat) -> StoreFuture<'_, HeartbeatReply> {
         async move {
             self.own(coordinator)?;
             let older = self.deployment.older_members().await?;
             if !older.is_empty() {
-                return Ok(Heard::Waiting(older));
+                return Ok(HeartbeatReply::Waiting(older));
             }
             let arguments = arguments(beat);
-            let mut reply = self.deployment.ask(coordinator, Script::Beat, arguments).await?;
+            let mut reply = self.deployment.ask(coordinator, Script::Heartbeat, arguments).await?;
             match reply.text()?.as_str() {
-                "EVICTED" => Ok(Heard::Evicted),
+                "EVICTED" => Ok(HeartbeatReply::Evicted),
                 "SUPERSEDED" => {
                     self.settle_list(coordinator, CoordinatorList::from_reply(&mut reply)?);
-                    Ok(Heard::Superseded)
+                    Ok(HeartbeatReply::Superseded)
                 }
                 _ => members(&mut reply),
             }
@@ -45,7 +45,7 @@ impl duly_store::Deployment for RedisStore {
         .boxed()
     }
 
-    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {
+    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<MemberId>> {
         async move {
             self.own(shard)?;
             self.deployment.holders(shard).await
@@ -56,7 +56,7 @@ impl duly_store::Deployment for RedisStore {
     fn allot(
         &self,
         shard: ShardId,
-        run: NodeRun,
+        run: MemberId,
         asks: Vec<Ask>,
     ) -> StoreFuture<'_, Vec<Allotment>> {
         async move {
@@ -71,7 +71,7 @@ impl duly_store::Deployment for RedisStore {
             }
             let mut reply = self.deployment.ask(shard, Script::Allot, arguments).await?;
             if reply.text()? == "GONE" {
-                return Err(Error::RunOver);
+                return Err(Error::Evicted);
             }
             let amount = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
             (0..count)
@@ -138,7 +138,7 @@ impl RedisStore {
     }
 }
 
-fn arguments(beat: Beat) -> Vec<Vec<u8>> {
+fn arguments(beat: Heartbeat) -> Vec<Vec<u8>> {
     let presence = match beat.presence {
         Presence::Joining => "joining",
         Presence::Here => "here",
@@ -148,7 +148,7 @@ fn arguments(beat: Beat) -> Vec<Vec<u8>> {
     let mut name = beat.name;
     name.truncate(name.floor_char_boundary(NAME_MAX));
     let mut arguments = vec![
-        run_name(beat.run).into_bytes(),
+        run_name(beat.member_id).into_bytes(),
         presence.into(),
         digits(beat.protocols.0),
         digits(beat.protocols.1),
@@ -163,7 +163,7 @@ fn arguments(beat: Beat) -> Vec<Vec<u8>> {
     arguments
 }
 
-fn members(reply: &mut Reply) -> Result<Heard> {
+fn members(reply: &mut Reply) -> Result<HeartbeatReply> {
     let (mut evicted, mut members) = (Vec::new(), Vec::new());
     let mut runs = reply.items()?;
     while !runs.is_done() {
@@ -173,8 +173,8 @@ fn members(reply: &mut Reply) -> Result<Heard> {
         members.push(member(&mut reply.items()?)?);
     }
     evicted.sort_unstable();
-    members.sort_unstable_by_key(|member: &Member| member.run);
-    Ok(Heard::Members { members, evicted })
+    members.sort_unstable_by_key(|member: &Member| member.member_id);
+    Ok(HeartbeatReply::Members { members, evicted })
 }
 
 fn member(reply: &mut Reply) -> Result<Member> {
@@ -192,10 +192,10 @@ fn member(reply: &mut Reply) -> Result<Member> {
     let protocols = (protocol()?, protocol()?);
     let name = reply.text()?;
     let waits = Interest::from_text(&reply.text()?);
-    Ok(Member { run, name, protocols, presence, beats, waits })
+    Ok(Member { member_id: run, name, protocols, presence, heartbeats: beats, waits })
 }
 
-pub(crate) fn run_of(name: &str) -> Result<NodeRun> {
+pub(crate) fn run_of(name: &str) -> Result<MemberId> {
     let run = u64::from_str_radix(name, 16).map_err(|_| damaged("the run of a node"))?;
-    Ok(NodeRun(run))
+    Ok(MemberId(run))
 }

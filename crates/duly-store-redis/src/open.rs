@@ -24,7 +24,7 @@ pub(crate) async fn open(options: &Options) -> Result<Arc<Deployment>, OpenError
     let copies = (options.min_replicas > 0 || options.on_disk).then_some(Copies {
         replicas: options.min_replicas,
         on_disk: options.on_disk,
-        within: options.replicas_within,
+        within: options.replication_timeout,
     });
     let router = |shards, deployment: &str| {
         let (address, dial) = (address.clone(), Dial::new(options, deployment));

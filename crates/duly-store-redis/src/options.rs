@@ -51,7 +51,7 @@ pub struct Options {
     /// replicas (`WAITAOF`, Redis 7.2 or newer); otherwise it is in their memories (`WAIT`).
     pub on_disk: bool,
     /// How long to wait for them.
-    pub replicas_within: Duration,
+    pub replication_timeout: Duration,
     /// Connections to each server. A wait for replicas holds a connection up, so there are several,
     /// and one more for what waits for none.
     pub connections: usize,
@@ -81,7 +81,7 @@ impl Options {
             on_rollback: OnRollback::default(),
             min_replicas: 0,
             on_disk: false,
-            replicas_within: Duration::from_secs(1),
+            replication_timeout: Duration::from_secs(1),
             connections: 4,
             connect_within: Duration::from_secs(5),
             answer_within: Duration::from_secs(10),

@@ -28,7 +28,7 @@ use duly_core::{
     payload::Form,
     request_hash::RequestHash,
     schedule::Tags,
-    timer::{Attempt, AttemptOutcome, Death, DeathReason, SettledToken, Verdict},
+    timer::{Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, SettledToken, Verdict},
 };
 
 pub(crate) mod content;
@@ -199,7 +199,7 @@ fn encode_core(w: &mut Writer, timer: &Timer) {
         | bit(timer.fired_at.is_some(), FIRED)
         | bit(timer.maybe_delivered, MAYBE)
         | bit(timer.last_settled.is_some(), SETTLED)
-        | bit(timer.death.is_some(), DEATH)
+        | bit(timer.dead_letter.is_some(), DEATH)
         | bit(!timer.history.is_empty(), HISTORY);
     w.raw(&present.to_be_bytes());
     if timer.updated_at != timer.created_at {
@@ -219,9 +219,9 @@ fn encode_core(w: &mut Writer, timer: &Timer) {
         w.raw(&settled.nonce.to_be_bytes());
         w.u8(code_in(&VERDICTS, &settled.verdict));
     }
-    if let Some(death) = timer.death {
-        w.time(death.at);
-        w.u8(code_in(&DeathReason::ALL, &death.reason));
+    if let Some(dead_letter) = timer.dead_letter {
+        w.time(dead_letter.at);
+        w.u8(code_in(&DeadLetterReason::ALL, &dead_letter.reason));
     }
     if !timer.history.is_empty() {
         w.number(timer.history.len() as u64);
@@ -262,9 +262,9 @@ fn decode_head(r: &mut Reader<'_>, id: TimerId) -> Result<(Timer, u8, usize)> {
     } else {
         None
     };
-    let death = if has(DEATH) {
+    let dead_letter = if has(DEATH) {
         let at = r.time()?;
-        Some(Death { at, reason: from_code(&DeathReason::ALL, r.u8()?, "death reason")? })
+        Some(DeadLetter { at, reason: from_code(&DeadLetterReason::ALL, r.u8()?, "death reason")? })
     } else {
         None
     };
@@ -301,7 +301,7 @@ fn decode_head(r: &mut Reader<'_>, id: TimerId) -> Result<(Timer, u8, usize)> {
         maybe_delivered: has(MAYBE),
         history,
         last_settled,
-        death,
+        dead_letter,
     };
     Ok((timer, lane, core))
 }

@@ -87,7 +87,7 @@ scripts! {
     Trim: "trim", Writes, [ENDED];
     Forecast: "forecast", Reads, [SEEK, BLOCKS, LANES];
     Health: "health", Reads, [SEEK, BLOCKS, LANES];
-    Beat: "beat", Writes, [];
+    Heartbeat: "beat", Writes, [];
     Holders: "holders", Reads, [];
     Index: "index", Writes, [ENDED];
     Announce: "announce", Writes, [];
@@ -123,7 +123,7 @@ impl Script {
         self.only_reads()
             || matches!(
                 self,
-                Self::Beat | Self::Announce | Self::Allot | Self::Index | Self::Progress
+                Self::Heartbeat | Self::Announce | Self::Allot | Self::Index | Self::Progress
             )
     }
 

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use duly_core::{Invalid, NamespaceName, TimerId, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest, NodeRun,
-    Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
+    ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest,
+    MemberId, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
     StoreFuture, TimerView, claim, command,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
     settle,
@@ -117,7 +117,7 @@ impl Store for RedisStore {
         .boxed()
     }
 
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
         async move {
             self.own(shard)?;
             self.deployment.release(shard, run).await

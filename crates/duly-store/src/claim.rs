@@ -77,17 +77,17 @@ pub struct ReadyLane {
     pub settings: Arc<Settings>,
 }
 
-/// One run of a node, from its start to its end: random, never used again.
+/// The life of a node, from its start to its end: random, never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeRun(pub u64);
+pub struct MemberId(pub u64);
 
 /// Who claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// A node that delivers: the lease lives as long as this run of the node, and has no end of its
+    /// A node that delivers: the lease lives as long as this member of the deployment, and has no end of its
     /// own; it ends by [`crate::Store::release_owner`], or, where the store belongs to one process,
     /// when that opens it again.
-    Node(NodeRun),
+    Node(MemberId),
     /// A pulling consumer: the lease runs to its end, also across a restart.
     Consumer {
         /// How long the lease is, from `LEASE_MIN` to `LEASE_MAX` (else the call is refused); the

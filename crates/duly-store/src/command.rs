@@ -60,7 +60,7 @@ impl Command {
             | Operation::Cancel { id, .. }
             | Operation::CancelSeen { id, .. }
             | Operation::Fire { id }
-            | Operation::GiveUp { id, .. }
+            | Operation::DeadLetter { id, .. }
             | Operation::Redrive { letter: Letter::Timer(id), .. }
             | Operation::Purge { letter: Letter::Timer(id) } => id,
             Operation::Redrive { letter: Letter::Delivery(_), .. }
@@ -132,7 +132,7 @@ pub enum Operation {
     /// Make a dead letter of a timer that is overdue, instead of delivering it: a due or retrying
     /// one, not leased, whose due time is not after `if_due_by`. Paused namespaces allow it; a dead
     /// letter stays what it is, so that the call can be repeated.
-    GiveUp {
+    DeadLetter {
         /// Which.
         id: TimerId,
         /// Only if it was due then already.

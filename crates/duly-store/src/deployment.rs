@@ -20,10 +20,10 @@ use duly_core::{
 use tokio::sync::broadcast;
 
 pub use self::{
-    heartbeat::{Beat, Coordinators, Heard, Member, NAME_MAX, Presence},
+    heartbeat::{Coordinators, Heartbeat, HeartbeatReply, Member, NAME_MAX, Presence},
     interest::Interest,
 };
-use crate::{Lane, NodeRun, StoreFuture};
+use crate::{Lane, MemberId, StoreFuture};
 
 /// The calls of a store that several nodes share; see [`crate::Store::deployment`].
 pub trait Deployment: Debug + Send + Sync {
@@ -38,10 +38,10 @@ pub trait Deployment: Debug + Send + Sync {
     ///
     /// Members are not kept like timers are: a failover may forget some, which the next heartbeat of
     /// each repairs. An eviction is kept for a day.
-    fn beat(&self, coordinator: ShardId, beat: Beat) -> StoreFuture<'_, Heard>;
+    fn heartbeat(&self, coordinator: ShardId, beat: Heartbeat) -> StoreFuture<'_, HeartbeatReply>;
 
     /// Runs of nodes that hold leases in a shard, alive or not.
-    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>>;
+    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<MemberId>>;
 
     /// Shares lanes' limits out over the nodes: for each ask, what this run may have of its lane from
     /// now on. All asks have their [`home`] in this shard. What was allotted to a run is its own until
@@ -52,7 +52,7 @@ pub trait Deployment: Debug + Send + Sync {
     fn allot(
         &self,
         shard: ShardId,
-        run: NodeRun,
+        run: MemberId,
         asks: Vec<Ask>,
     ) -> StoreFuture<'_, Vec<Allotment>>;
 
@@ -132,7 +132,7 @@ pub fn home(lane: &Lane, shards: u16) -> ShardId {
 
 /// The part of `amount` for one of those who want some, so that the least served has as much as can be
 /// (max-min fairness). What does not divide goes round: with another `turn`, to others.
-pub fn part_of(amount: u32, wanted: &[(NodeRun, u32)], run: NodeRun, turn: u64) -> u32 {
+pub fn part_of(amount: u32, wanted: &[(MemberId, u32)], run: MemberId, turn: u64) -> u32 {
     let mut by_want = wanted.to_vec();
     by_want.sort_unstable_by_key(|(run, wanted)| (*wanted, *run));
     let mut left = amount;
@@ -148,7 +148,7 @@ pub fn part_of(amount: u32, wanted: &[(NodeRun, u32)], run: NodeRun, turn: u64) 
         left -= wanted;
         rest = others;
     }
-    let mut short: Vec<NodeRun> = rest.iter().map(|(who, _)| *who).collect();
+    let mut short: Vec<MemberId> = rest.iter().map(|(who, _)| *who).collect();
     short.sort_unstable();
     let Some(place) = short.iter().position(|who| *who == run) else {
         return 0;
@@ -159,7 +159,7 @@ pub fn part_of(amount: u32, wanted: &[(NodeRun, u32)], run: NodeRun, turn: u64) 
     part + u32::from(has_one_more)
 }
 
-fn among(rest: &[(NodeRun, u32)]) -> u32 {
+fn among(rest: &[(MemberId, u32)]) -> u32 {
     u32::try_from(rest.len()).unwrap_or(u32::MAX).max(1)
 }
 
@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn parts_are_fair_and_add_up() {
-        let runs = |wants: &[u32]| -> Vec<(NodeRun, u32)> {
-            (1..).map(NodeRun).zip(wants.iter().copied()).collect()
+        let runs = |wants: &[u32]| -> Vec<(MemberId, u32)> {
+            (1..).map(MemberId).zip(wants.iter().copied()).collect()
         };
         let parts = |amount, wants: &[u32], turn| -> Vec<u32> {
             let wanted = runs(wants);
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(parts(1, &[5, 5, 5], 1), [0, 1, 0]);
         assert_eq!(parts(5, &[9, 9, 0], 3), [2, 3, 0]);
         assert_eq!(parts(5, &[9, 9, 0], 4), [3, 2, 0]);
-        assert_eq!(part_of(5, &runs(&[9]), NodeRun(7), 0), 0, "a stranger");
+        assert_eq!(part_of(5, &runs(&[9]), MemberId(7), 0), 0, "a stranger");
         for turn in 0..7 {
             for amount in 0..40 {
                 let wants = [3, 0, 17, 9, 9];

@@ -33,10 +33,9 @@ pub enum Error {
         /// When another try can help.
         retry_after: Millis,
     },
-    /// The run that asks was given up and its leases ended; nothing was done. The node goes on as
-    /// another run.
-    #[error("this run of the node has been released")]
-    RunOver,
+    /// The node was evicted and its leases ended; nothing was done. It rejoins with a new member id.
+    #[error("this node was evicted")]
+    Evicted,
     /// A queue of the store is full; nothing was done.
     #[error("the store cannot take more now: {reason}")]
     Overloaded {
@@ -81,7 +80,7 @@ impl Error {
             Self::Invalid(_) => Code::InvalidArgument,
             Self::UnknownNamespace(_) => Code::NotFound,
             Self::NamespaceNotEmpty { .. } => Code::NamespaceNotEmpty,
-            Self::Unavailable { .. } | Self::RunOver => Code::Unavailable,
+            Self::Unavailable { .. } | Self::Evicted => Code::Unavailable,
             Self::Overloaded { .. } | Self::TooLarge { .. } => Code::ResourceExhausted,
             Self::InDoubt { .. } => Code::Aborted,
             Self::Damaged(_) => Code::Internal,
@@ -94,7 +93,7 @@ impl Error {
             Self::Unavailable { retry_after, .. } | Self::Overloaded { retry_after, .. } => {
                 Retry::After(*retry_after)
             }
-            Self::InDoubt { .. } | Self::RunOver => Retry::Now,
+            Self::InDoubt { .. } | Self::Evicted => Retry::Now,
             _ => Retry::Never,
         }
     }

@@ -34,7 +34,7 @@ mod store;
 pub mod token;
 
 pub use claim::{
-    ClaimRequest, Claimed, Firing, Lane, LaneClaim, NodeRun, Owner, Ready, ReadyCursor, ReadyLane,
+    ClaimRequest, Claimed, Firing, Lane, LaneClaim, MemberId, Owner, Ready, ReadyCursor, ReadyLane,
 };
 pub use command::{Answer, Command, Operation, Outcome, Refusal};
 pub use deployment::{Coordinators, Deployment, Repaired};

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 use crate::{
     ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
-    NodeRun, Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
+    MemberId, Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
     StoreFuture, TimerView, command,
     error::Result,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, NAMESPACES_MAX, Namespace, Put},
@@ -158,7 +158,7 @@ impl Store for MemoryStore {
         .boxed()
     }
 
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
         let owner = Owner::Node(run);
         async move {
             own(shard)?;

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::{
     ClaimRequest, Claimed, Command, Deployment, Error, Forecast, ForecastRequest, Health,
-    ListRequest, NodeRun, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement,
+    ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement,
     Stats, TimerView,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
 };
@@ -88,7 +88,7 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Ends all leases of a run of a node that is over; the attempts count. Answers how many. It
     /// may work in slices; a store that nodes share grants that run nothing from the first on.
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64>;
+    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64>;
 
     /// One timer, tombstone or latest dead letter by its id, if it takes at most `bytes_max` bytes of memory
     /// ([`TimerView::memory_bytes`]); otherwise the call fails with [`Error::TooLarge`]. As of every call

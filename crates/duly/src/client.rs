@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Most bytes of an answer: a page of 1000 timers with large payloads, and no more.
-const ANSWER_BYTES_MAX: usize = 1024 * 1024 * 1024;
+const RESPONSE_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// What is safe to repeat is repeated twice, so that a connection that breaks is no matter, and an
 /// address where nobody listens is told at once.
 const RETRIES: Retries = Retries {
@@ -36,7 +36,7 @@ pub(crate) fn of(server: &Url) -> Result<Client, Failure> {
         .user_agent(concat!("duly-cli/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT)
         .timeout(EXCHANGE)
-        .message_bytes_max(ANSWER_BYTES_MAX)
+        .message_bytes_max(RESPONSE_BYTES_MAX)
         .retries(RETRIES)
         .on_notice(note);
     if !server.username().is_empty() || server.password().is_some() {

@@ -9,7 +9,7 @@ use super::{Client, namespace_out};
 use crate::{
     batch::of_item,
     error::{Error, of_problem},
-    many::{CancelMany, CancelledMany, Dealt, GivenUp, Letters, Redrive},
+    many::{CancelMany, CancelledMany, DeadLetterResult, DeadLettered, Letters, Redrive},
     operation::{Done, Operation},
     retry::Safety,
     wire::{
@@ -108,10 +108,14 @@ impl Client {
     }
 
     /// Sends dead letters again, in as many calls as it takes.
-    pub async fn redrive(&self, namespace: &str, redrive: Redrive) -> Result<Dealt, Error> {
+    pub async fn redrive(
+        &self,
+        namespace: &str,
+        redrive: Redrive,
+    ) -> Result<DeadLetterResult, Error> {
         let namespace = namespace_out(namespace)?.as_ref().to_owned();
         let mut request = redrive_out(namespace, redrive);
-        let mut total = Dealt::default();
+        let mut total = DeadLetterResult::default();
         loop {
             let step = call!(self, timers.redrive, request.clone(), Safety::Once, Duration::ZERO)?;
             total.add(step.redriven, step.errors)?;
@@ -123,10 +127,14 @@ impl Client {
     }
 
     /// Drops dead letters for good, in as many calls as it takes.
-    pub async fn purge(&self, namespace: &str, letters: Letters) -> Result<Dealt, Error> {
+    pub async fn purge(
+        &self,
+        namespace: &str,
+        letters: Letters,
+    ) -> Result<DeadLetterResult, Error> {
         let namespace = namespace_out(namespace)?.as_ref().to_owned();
         let mut request = purge_out(namespace, letters);
-        let mut total = Dealt::default();
+        let mut total = DeadLetterResult::default();
         loop {
             let step = call!(self, timers.purge, request.clone(), Safety::Once, Duration::ZERO)?;
             total.add(step.purged, step.errors)?;
@@ -139,35 +147,40 @@ impl Client {
 
     /// Makes dead letters of what was due by a moment, now without one, in place of late deliveries:
     /// for a paused namespace, as after a restore. What is being delivered is left alone.
-    pub async fn give_up_overdue(
+    pub async fn dead_letter_overdue(
         &self,
         namespace: &str,
         due_by: Option<SystemTime>,
-    ) -> Result<GivenUp, Error> {
+    ) -> Result<DeadLettered, Error> {
         let namespace = namespace_out(namespace)?.as_ref().to_owned();
         let due_by = due_by.map(|time| time_out("due_by", time)).transpose()?;
-        let mut request = v1::GiveUpOverdueRequest { namespace, due_by, cursor: None };
-        let mut given_up = 0;
+        let mut request = v1::DeadLetterOverdueRequest { namespace, due_by, cursor: None };
+        let mut dead_lettered = 0;
         loop {
-            let step =
-                call!(self, timers.give_up_overdue, request.clone(), Safety::Once, Duration::ZERO)?;
-            given_up += step.given_up;
+            let step = call!(
+                self,
+                timers.dead_letter_overdue,
+                request.clone(),
+                Safety::Once,
+                Duration::ZERO
+            )?;
+            dead_lettered += step.dead_lettered;
             request.due_by = step.due_by;
             match step.cursor {
                 Some(cursor) => request.cursor = Some(cursor),
                 None => {
                     let due_by = request.due_by.and_then(time_from);
-                    return Ok(GivenUp { given_up, due_by });
+                    return Ok(DeadLettered { dead_lettered, due_by });
                 }
             }
         }
     }
 }
 
-impl Dealt {
-    fn add(&mut self, done: u64, errors: Vec<v1::LetterError>) -> Result<(), Error> {
+impl DeadLetterResult {
+    fn add(&mut self, done: u64, errors: Vec<v1::DeadLetterError>) -> Result<(), Error> {
         self.done += done;
-        for v1::LetterError { index, error } in errors {
+        for v1::DeadLetterError { index, error } in errors {
             let why = of_problem(required("reason of a refusal", error)?);
             self.refused.push((usize::try_from(index).unwrap_or(usize::MAX), why));
         }

@@ -91,10 +91,10 @@ impl Client {
 fn node(node: v1::Node) -> Node {
     Node {
         name: node.name,
-        run: node.run,
+        member_id: node.member_id,
         this: node.this,
         leaving: node.leaving,
         shards: node.shards,
-        silent_for: Duration::from_millis(node.silent_for_ms),
+        heartbeat_age: Duration::from_millis(node.heartbeat_age_ms),
     }
 }

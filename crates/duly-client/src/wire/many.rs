@@ -25,8 +25,8 @@ pub(crate) fn filter_out(filter: Filter) -> Result<v1::CancelFilter, Invalid> {
 pub(crate) fn redrive_out(namespace: String, redrive: Redrive) -> v1::RedriveRequest {
     use v1::redrive_request::Which;
     let which = match redrive.letters {
-        Letters::Ids(names) => Which::Ids(v1::LetterNames { names }),
-        Letters::DeliveryIds(names) => Which::DeliveryIds(v1::LetterNames { names }),
+        Letters::Ids(names) => Which::Ids(v1::DeadLetterNames { names }),
+        Letters::DeliveryIds(names) => Which::DeliveryIds(v1::DeadLetterNames { names }),
         Letters::All => Which::All(true),
     };
     v1::RedriveRequest {
@@ -42,8 +42,8 @@ pub(crate) fn redrive_out(namespace: String, redrive: Redrive) -> v1::RedriveReq
 pub(crate) fn purge_out(namespace: String, letters: Letters) -> v1::PurgeRequest {
     use v1::purge_request::Which;
     let which = match letters {
-        Letters::Ids(names) => Which::Ids(v1::LetterNames { names }),
-        Letters::DeliveryIds(names) => Which::DeliveryIds(v1::LetterNames { names }),
+        Letters::Ids(names) => Which::Ids(v1::DeadLetterNames { names }),
+        Letters::DeliveryIds(names) => Which::DeliveryIds(v1::DeadLetterNames { names }),
         Letters::All => Which::All(true),
     };
     v1::PurgeRequest { namespace, which: Some(which), cursor: None }

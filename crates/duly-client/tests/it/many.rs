@@ -128,13 +128,13 @@ async fn what_is_overdue_is_given_up_and_the_rest_stays() {
     for id in ["a", "b"] {
         due(&client, id).await;
     }
-    let given_up = client.give_up_overdue(NAMESPACE, None).await.unwrap();
-    assert_eq!(given_up.given_up, 2);
-    assert!(given_up.due_by.is_some());
+    let dead_lettered = client.dead_letter_overdue(NAMESPACE, None).await.unwrap();
+    assert_eq!(dead_lettered.dead_lettered, 2);
+    assert!(dead_lettered.due_by.is_some());
     let dead = client.get(NAMESPACE, "a").await.unwrap();
     assert_eq!((dead.state, dead.dead_reason.as_deref()), (State::Dead, Some("overdue")));
     assert_eq!(state(&client, "later").await, State::Scheduled);
     let future = Some(SystemTime::now() + HOUR);
-    let error = client.give_up_overdue(NAMESPACE, future).await.unwrap_err();
+    let error = client.dead_letter_overdue(NAMESPACE, future).await.unwrap_err();
     assert_eq!(error.refusal().unwrap().field.as_deref(), Some("due_by"));
 }

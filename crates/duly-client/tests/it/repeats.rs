@@ -252,7 +252,7 @@ async fn what_deals_with_many_timers_is_not_repeated_when_its_answer_got_lost() 
     due(&world.steady, "late").await;
     until_state(&world.steady, "late", State::Due).await;
     let client = world.shaky.clone();
-    let call = async move { client.give_up_overdue(NAMESPACE, None).await };
+    let call = async move { client.dead_letter_overdue(NAMESPACE, None).await };
     let is_done = async |steady: &Client| {
         steady.get(NAMESPACE, "late").await.is_ok_and(|timer| timer.state == State::Dead)
     };

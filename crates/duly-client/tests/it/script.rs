@@ -221,10 +221,10 @@ impl Timers for Follower {
         none()
     }
 
-    async fn give_up_overdue(
+    async fn dead_letter_overdue(
         &self,
-        _: Request<v1::GiveUpOverdueRequest>,
-    ) -> Answer<v1::GiveUpOverdueResponse> {
+        _: Request<v1::DeadLetterOverdueRequest>,
+    ) -> Answer<v1::DeadLetterOverdueResponse> {
         none()
     }
 }

@@ -16,7 +16,7 @@ const EVENTS: [(&str, Event); 19] = [
     ("ack", Event::Ack),
     ("fail.left", Event::Fail(Budget::Left)),
     ("fail.spent", Event::Fail(Budget::Spent)),
-    ("give_up", Event::GiveUp),
+    ("dead_letter", Event::DeadLetter),
     ("release", Event::Release),
     ("expire", Event::Expire),
     ("overdue", Event::Overdue),

@@ -77,7 +77,7 @@ impl Attempt {
 
 /// Why a firing was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DeathReason {
+pub enum DeadLetterReason {
     /// The retry budget was spent.
     AttemptsSpent,
     /// The receiver or consumer said never again.
@@ -90,7 +90,7 @@ pub enum DeathReason {
     Overdue,
 }
 
-impl DeathReason {
+impl DeadLetterReason {
     /// Every reason.
     pub const ALL: [Self; 5] =
         [Self::AttemptsSpent, Self::Rejected, Self::Expired, Self::Corrupt, Self::Overdue];
@@ -109,11 +109,11 @@ impl DeathReason {
 
 /// When and why a firing was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Death {
+pub struct DeadLetter {
     /// When.
     pub at: Timestamp,
     /// Why.
-    pub reason: DeathReason,
+    pub reason: DeadLetterReason,
 }
 
 /// What a holder said of its token, to recognise the same settle again.
@@ -199,15 +199,17 @@ impl Timer {
     }
 
     /// Gives the firing up; it stays whole, with its reasons.
-    pub fn die(&mut self, at: Timestamp, reason: DeathReason) {
+    pub fn die(&mut self, at: Timestamp, reason: DeadLetterReason) {
         self.next_attempt_at = None;
-        self.death = Some(Death { at, reason });
+        self.dead_letter = Some(DeadLetter { at, reason });
     }
 
     /// The reason of the last attempt that failed, or of its death.
     pub fn last_error(&self) -> Option<&str> {
         let attempt = self.history.iter().rev().find(|a| a.outcome != AttemptOutcome::Delivered);
-        attempt.map(|a| a.reason.as_str()).or_else(|| self.death.map(|death| death.reason.as_str()))
+        attempt
+            .map(|a| a.reason.as_str())
+            .or_else(|| self.dead_letter.map(|dead_letter| dead_letter.reason.as_str()))
     }
 
     fn remember(&mut self, ended: Attempt) {

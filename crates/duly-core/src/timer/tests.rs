@@ -66,7 +66,7 @@ fn p3_a_spent_budget_is_a_dead_letter_and_a_redrive_starts_afresh() {
     assert_eq!(fail(&mut timer, 2, AttemptOutcome::Failed), Next::Retry(at(7_000)));
     assert_eq!(fail(&mut timer, 3, AttemptOutcome::Failed), Next::Dead);
     let id = timer.delivery_id("n");
-    timer.die(at(8_000), DeathReason::AttemptsSpent);
+    timer.die(at(8_000), DeadLetterReason::AttemptsSpent);
     timer.redrive(at(9_000));
     assert_eq!((timer.claimable_at(), timer.delivery_id("n"), timer.attempts), (at(9_000), id, 3));
     assert_eq!(fail(&mut timer, 4, AttemptOutcome::Failed), Next::Retry(at(6_000)));

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::Consumers;
 use crate::{
     clock::now_us,
-    transport::grpc::{Grpc, Heard},
+    transport::grpc::{Grpc, HeartbeatReply},
 };
 
 /// How long nothing may be heard before it is looked whether the run is over.
@@ -24,12 +24,12 @@ impl Consumers {
             let Ok(heard) = timeout(LOOK, stream.hear()).await else { continue };
             let received_us = now_us();
             match heard? {
-                Heard::Firings(firings) => {
+                HeartbeatReply::Firings(firings) => {
                     self.note(&firings, received_us);
                     stream.acknowledge(&firings)?;
                     unsettled.push_back(firings);
                 }
-                Heard::Settled(answers) => {
+                HeartbeatReply::Settled(answers) => {
                     let firings = unsettled.pop_front();
                     let firings = firings.context("an answer came to no acknowledgement")?;
                     self.note_settled(&firings, &answers)?;

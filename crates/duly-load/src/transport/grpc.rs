@@ -16,7 +16,7 @@ use duly_proto::v1::{
 use futures::future::{BoxFuture, FutureExt as _};
 use tonic::transport::{Channel, Endpoint};
 
-pub(crate) use consume::Heard;
+pub(crate) use consume::HeartbeatReply;
 
 use self::singles::Singles;
 use super::{Firing, Operation, Outcome, Settings, Transport};

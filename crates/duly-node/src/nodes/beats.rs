@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use duly_core::shard::ShardId;
 use duly_store::{
-    Deployment, NodeRun,
-    deployment::{Beat, Heard, Interest, Presence},
+    Deployment, MemberId,
+    deployment::{Heartbeat, HeartbeatReply, Interest, Presence},
 };
 use futures::{
     StreamExt,
@@ -83,25 +83,26 @@ impl Beats<'_> {
         {
             let sent_at = self.shared.clock.boot();
             now.mark_unchanged();
-            if !self.beat(shard, sent_at).await {
+            if !self.heartbeat(shard, sent_at).await {
                 self.pause(sent_at, &mut now).await;
             }
         }
     }
 
     /// Sends a beat and takes the reply; returns whether the next is to be sent at once.
-    async fn beat(&self, shard: ShardId, sent_at: Duration) -> bool {
+    async fn heartbeat(&self, shard: ShardId, sent_at: Duration) -> bool {
         let Self { shared, nodes, .. } = self;
         if shared.phases.now() != Phase::Running {
             nodes.lock().leave();
         }
         let waits = shared.pull.waited_for();
         let waits = shared.nodes.announced.lock().interest(waits, sent_at);
-        let (sent, beat) = nodes.lock().beat(shard, sent_at, &shared.nodes.name, waits.clone());
+        let (sent, beat) =
+            nodes.lock().heartbeat(shard, sent_at, &shared.nodes.name, waits.clone());
         let mut is_news = false;
         let mut is_heard = false;
         if let Some(heard) = heard(shared, self.deployment, shard, beat).await {
-            is_heard = matches!(heard, Heard::Members { .. });
+            is_heard = matches!(heard, HeartbeatReply::Members { .. });
             let now = shared.clock.boot();
             let (changes, list) = {
                 let mut nodes = nodes.lock();
@@ -132,16 +133,10 @@ impl Beats<'_> {
         let Changes { gone, gained, lost, joined, acts_again } = changes;
         if !gone.is_empty() || !joined.is_empty() || !gained.is_empty() || lost > 0 {
             let (gained, lost) = (gained.len(), lost);
-            let name = |run: &NodeRun| format!("{:016x}", run.0);
+            let name = |run: &MemberId| format!("{:016x}", run.0);
             let joined: Vec<_> = joined.iter().map(name).collect();
             let left: Vec<_> = gone.iter().map(name).collect();
-            tracing::info!(
-                ?joined,
-                ?left,
-                gained,
-                lost,
-                "the members of the deployment have changed"
-            );
+            tracing::info!(?joined, ?left, gained, lost, "members of the deployment have changed");
         }
         let ours = self.shared.shards().filter(|s| self.shared.nodes.part(*s, now) == Part::Ours);
         let ended: Vec<_> =
@@ -175,16 +170,18 @@ impl Beats<'_> {
         }
     }
 
-    /// Says that the node goes on as a new run.
+    /// Logs that the node rejoins.
     fn rejoined(&self, why: Option<Rejoin>) {
         let Some(why) = why else { return };
         let why = match why {
-            Rejoin::Evicted => "a majority of the coordination shards did not hear it in time",
-            Rejoin::EvictedByMinority => "a coordination shard did not hear it in time",
-            Rejoin::Idle => "no majority of the coordination shards heard it for a minute",
+            Rejoin::Evicted => "a majority of the coordination shards missed its heartbeats",
+            Rejoin::EvictedByMinority => "a coordination shard missed its heartbeats",
+            Rejoin::Idle => {
+                "no majority of the coordination shards had a heartbeat of it for a minute"
+            }
             Rejoin::NewList => "the list of coordination shards has changed",
         };
-        tracing::warn!(why, "the node goes on as a new run");
+        tracing::warn!(why, "node evicted; rejoining with a new member id");
         self.shared.nodes.is_forgotten();
     }
 }
@@ -201,9 +198,9 @@ async fn heard(
     shared: &Shared,
     deployment: &dyn Deployment,
     shard: ShardId,
-    beat: Beat,
-) -> Option<Heard> {
-    match timeout(BEAT_WITHIN, deployment.beat(shard, beat)).await {
+    beat: Heartbeat,
+) -> Option<HeartbeatReply> {
+    match timeout(BEAT_WITHIN, deployment.heartbeat(shard, beat)).await {
         Ok(Ok(heard)) => Some(heard),
         Ok(Err(error)) => {
             shared.log_store_error("beat", &error);
@@ -223,8 +220,9 @@ pub(crate) async fn leave(shared: &Shared) {
         let mut nodes = nodes.lock();
         let shards = nodes.list().shards.clone();
         let beat = |shard| {
-            let (_sent, beat) = nodes.beat(shard, now, &shared.nodes.name, Interest::default());
-            (shard, Beat { presence: Presence::Left, dead: Vec::new(), ..beat })
+            let (_sent, beat) =
+                nodes.heartbeat(shard, now, &shared.nodes.name, Interest::default());
+            (shard, Heartbeat { presence: Presence::Left, dead: Vec::new(), ..beat })
         };
         shards.into_iter().map(beat).collect()
     };
@@ -233,7 +231,7 @@ pub(crate) async fn leave(shared: &Shared) {
     join_all(said).await;
 }
 
-async fn released(shared: Arc<Shared>, ended: Vec<(ShardId, NodeRun)>) {
+async fn released(shared: Arc<Shared>, ended: Vec<(ShardId, MemberId)>) {
     stream::iter(ended)
         .for_each_concurrent(AT_ONCE, async |(shard, run)| {
             match shared.store.release_owner(shard, run).await {
@@ -242,7 +240,7 @@ async fn released(shared: Arc<Shared>, ended: Vec<(ShardId, NodeRun)>) {
                     tracing::info!(
                         shard = shard.0,
                         released,
-                        "firings of a node that is gone are due again"
+                        "leases of an evicted node were ended; its firings are due again"
                     );
                 }
                 // The next look at who holds leases finds them.

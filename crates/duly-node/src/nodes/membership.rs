@@ -32,8 +32,8 @@ use std::{
 
 use duly_core::shard::ShardId;
 use duly_store::{
-    NodeRun,
-    deployment::{Beat, Coordinators, Heard, Interest, Member, Presence},
+    MemberId,
+    deployment::{Coordinators, Heartbeat, HeartbeatReply, Interest, Member, Presence},
 };
 
 mod owners;
@@ -60,7 +60,7 @@ pub(crate) const PROTOCOLS: (u16, u16) = (2, 2);
 /// What this node knows of itself and of the others.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    run: NodeRun,
+    run: MemberId,
     /// Number of the last heartbeat, in whichever shard.
     number: u64,
     is_leaving: bool,
@@ -68,11 +68,11 @@ pub(crate) struct Membership {
     views: Vec<View>,
     /// When a reply came last and this run could act.
     acted_at: Option<Duration>,
-    others: BTreeMap<NodeRun, Member>,
+    others: BTreeMap<MemberId, Member>,
     /// Runs that may hold leases and are not gone, whether they are seen or not.
-    watched: BTreeSet<NodeRun>,
+    watched: BTreeSet<MemberId>,
     /// Runs that are gone while some shard still lists them.
-    gone: BTreeSet<NodeRun>,
+    gone: BTreeSet<MemberId>,
     /// By shard.
     owned: Vec<bool>,
 }
@@ -81,7 +81,7 @@ pub(crate) struct Membership {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent {
     shard: ShardId,
-    run: NodeRun,
+    run: MemberId,
     list: u64,
     at: Duration,
 }
@@ -90,13 +90,13 @@ pub(crate) struct Sent {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// Runs that are gone: their leases are to be ended in our shards.
-    pub(crate) gone: Vec<NodeRun>,
+    pub(crate) gone: Vec<MemberId>,
     /// Shards that are ours from now on.
     pub(crate) gained: Vec<ShardId>,
     /// Shards that are ours no more.
     pub(crate) lost: usize,
     /// Members that are new.
-    pub(crate) joined: Vec<NodeRun>,
+    pub(crate) joined: Vec<MemberId>,
     /// We can act again, after a time in which we could not.
     pub(crate) acts_again: bool,
 }
@@ -116,7 +116,7 @@ pub(crate) enum Rejoin {
 
 impl Membership {
     /// A node that is no member yet.
-    pub(crate) fn new(shards: u16, list: Coordinators, run: NodeRun) -> Self {
+    pub(crate) fn new(shards: u16, list: Coordinators, run: MemberId) -> Self {
         Self {
             run,
             number: 0,
@@ -132,18 +132,18 @@ impl Membership {
     }
 
     /// The next heartbeat for a coordination shard.
-    pub(crate) fn beat(
+    pub(crate) fn heartbeat(
         &mut self,
         shard: ShardId,
         now: Duration,
         name: &str,
         waits: Interest,
-    ) -> (Sent, Beat) {
+    ) -> (Sent, Heartbeat) {
         let presence = self.presence(now);
         self.number += 1;
         let dead = self.view(shard).map_or_else(Vec::new, |view| view.dead().collect());
-        let beat = Beat {
-            run: self.run,
+        let beat = Heartbeat {
+            member_id: self.run,
             number: self.number,
             list: self.list.version,
             name: name.to_owned(),
@@ -156,7 +156,7 @@ impl Membership {
     }
 
     /// Takes the reply to a heartbeat. One to an earlier run, or by another list, says nothing.
-    pub(crate) fn heard(&mut self, sent: Sent, now: Duration, heard: Heard) -> Changes {
+    pub(crate) fn heard(&mut self, sent: Sent, now: Duration, heard: HeartbeatReply) -> Changes {
         if (sent.run, sent.list) != (self.run, self.list.version) {
             return Changes::default();
         }
@@ -176,40 +176,45 @@ impl Membership {
 
     /// Takes stock of all fresh views.
     fn conclude(&mut self, now: Duration, changes: &mut Changes) {
-        let mut others: BTreeMap<NodeRun, Member> = BTreeMap::new();
-        let mut evictions: BTreeMap<NodeRun, usize> = BTreeMap::new();
+        let mut others: BTreeMap<MemberId, Member> = BTreeMap::new();
+        let mut evictions: BTreeMap<MemberId, usize> = BTreeMap::new();
         for view in self.views.iter().filter(|view| view.is_fresh(now)) {
             for run in view.evicted() {
                 *evictions.entry(*run).or_default() += 1;
             }
             for member in view.members() {
-                if others.get(&member.run).is_none_or(|known| known.beats < member.beats) {
-                    others.insert(member.run, member.clone());
+                if others
+                    .get(&member.member_id)
+                    .is_none_or(|known| known.heartbeats < member.heartbeats)
+                {
+                    others.insert(member.member_id, member.clone());
                 }
             }
         }
         let majority = self.list.majority();
-        let is_gone = |run: &NodeRun| evictions.get(run).is_some_and(|count| *count >= majority);
+        let is_gone = |run: &MemberId| evictions.get(run).is_some_and(|count| *count >= majority);
         others.retain(|run, _| !is_gone(run) && !self.gone.contains(run));
-        let is_new = |run: &&NodeRun| !self.others.contains_key(run) && !self.watched.contains(run);
+        let is_new =
+            |run: &&MemberId| !self.others.contains_key(run) && !self.watched.contains(run);
         changes.joined = others.keys().filter(is_new).copied().collect();
         let working = others.values().filter(|member| member.presence != Presence::Joining);
-        self.watched.extend(working.map(|member| member.run));
+        self.watched.extend(working.map(|member| member.member_id));
         changes.gone = self.watched.iter().filter(|run| is_gone(run)).copied().collect();
         for run in &changes.gone {
             self.watched.remove(run);
             self.gone.insert(*run);
         }
         let views = &self.views;
-        let is_listed =
-            |run: &NodeRun| views.iter().flat_map(View::members).any(|member| member.run == *run);
+        let is_listed = |run: &MemberId| {
+            views.iter().flat_map(View::members).any(|member| member.member_id == *run)
+        };
         self.gone.retain(is_listed);
         self.others = others;
         self.share_out(changes);
     }
 
     /// Goes on as a new run if the present one has come to its end; returns why.
-    pub(crate) fn rejoin_if_due(&mut self, now: Duration, fresh: NodeRun) -> Option<Rejoin> {
+    pub(crate) fn rejoin_if_due(&mut self, now: Duration, fresh: MemberId) -> Option<Rejoin> {
         let why = self.has_ended(now)?;
         self.rejoin(fresh);
         Some(why)
@@ -230,7 +235,7 @@ impl Membership {
     }
 
     /// Goes on as a run that was never used, which no shard has heard yet.
-    pub(crate) fn rejoin(&mut self, fresh: NodeRun) {
+    pub(crate) fn rejoin(&mut self, fresh: MemberId) {
         if self.acted_at.is_some() {
             // What it holds still is ended when it is gone, as of any other.
             self.watched.insert(self.run);
@@ -242,7 +247,7 @@ impl Membership {
     }
 
     /// Counts by this list from now on, if it is another one.
-    pub(crate) fn follow(&mut self, list: Coordinators, fresh: NodeRun) -> Option<Rejoin> {
+    pub(crate) fn follow(&mut self, list: Coordinators, fresh: MemberId) -> Option<Rejoin> {
         if list.version == self.list.version {
             return None;
         }
@@ -260,14 +265,14 @@ impl Membership {
 
     /// Watches a run that holds leases, unless it is a member: it is gone when a majority has evicted
     /// it.
-    pub(crate) fn suspect(&mut self, run: NodeRun) {
+    pub(crate) fn suspect(&mut self, run: MemberId) {
         if run != self.run && !self.others.contains_key(&run) {
             self.watched.insert(run);
         }
     }
 
     /// The run by which this node claims.
-    pub(crate) const fn run(&self) -> NodeRun {
+    pub(crate) const fn run(&self) -> MemberId {
         self.run
     }
 
@@ -311,7 +316,7 @@ impl Membership {
     }
 
     /// How long a member has not been heard by the shard that heard it last.
-    pub(crate) fn still_for(&self, run: NodeRun) -> Duration {
+    pub(crate) fn still_for(&self, run: MemberId) -> Duration {
         self.views.iter().filter_map(|view| view.still_for(run)).min().unwrap_or_default()
     }
 
@@ -330,7 +335,7 @@ impl Membership {
     }
 
     /// How many shards a member looks after, as we see it.
-    pub(crate) fn shards_of(&self, run: NodeRun) -> usize {
+    pub(crate) fn shards_of(&self, run: MemberId) -> usize {
         (0..).map(ShardId).take(self.owned.len()).filter(|s| self.owner(*s) == Some(run)).count()
     }
 
@@ -351,10 +356,10 @@ impl Membership {
     }
 
     /// The member that looks after a shard, of those that work.
-    fn owner(&self, shard: ShardId) -> Option<NodeRun> {
+    fn owner(&self, shard: ShardId) -> Option<MemberId> {
         let others = self.others.values().filter(|other| other.presence == Presence::Here);
         let us = Some(self.run).filter(|_| self.acted_at.is_some() && !self.is_leaving);
-        owners::owner(others.map(|other| other.run).chain(us), shard)
+        owners::owner(others.map(|other| other.member_id).chain(us), shard)
     }
 }
 

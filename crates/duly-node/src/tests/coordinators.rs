@@ -1,7 +1,7 @@
 //! Several nodes and three coordination shards: lost, cut off from one node, changed.
 
 use duly_core::shard::ShardId;
-use duly_store::NodeRun;
+use duly_store::MemberId;
 
 use super::flaky::Cut;
 use super::nodes::Together;
@@ -14,7 +14,7 @@ impl Together {
         Self::coordinated_by(&COORDINATORS, 3).await
     }
 
-    fn runs(&self) -> Vec<NodeRun> {
+    fn runs(&self) -> Vec<MemberId> {
         self.worlds.iter().map(|world| world.handle.0.nodes.run()).collect()
     }
 
@@ -251,6 +251,6 @@ async fn a_node_says_goodbye_to_every_coordination_shard() {
     assert!(drain.is_finished());
     for world in &nodes.worlds[1..] {
         let members = world.handle.members();
-        assert!(members.len() == 2 && members.iter().all(|member| member.run != gone));
+        assert!(members.len() == 2 && members.iter().all(|member| member.member_id != gone));
     }
 }

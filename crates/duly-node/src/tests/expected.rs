@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{
-    NodeRun, Store,
-    deployment::{Beat, Interest, Presence},
+    MemberId, Store,
+    deployment::{Heartbeat, Interest, Presence},
 };
 
 use super::nodes::Together;
@@ -79,8 +79,8 @@ async fn what_a_node_expects_for_a_call_that_has_gone_it_tells_the_others() {
     let mut waits = Interest::default();
     waits.insert(&namespace);
     // A third node has calls that wait, and no shard.
-    let third = |number, presence| Beat {
-        run: NodeRun(4_713),
+    let third = |number, presence| Heartbeat {
+        member_id: MemberId(4_713),
         number,
         list: 1,
         name: "third".to_owned(),
@@ -90,8 +90,8 @@ async fn what_a_node_expects_for_a_call_that_has_gone_it_tells_the_others() {
         dead: Vec::new(),
     };
     let deployment = nodes.store.deployment().unwrap();
-    deployment.beat(ShardId(0), third(1, Presence::Here)).await.unwrap();
-    deployment.beat(ShardId(0), third(2, Presence::Leaving)).await.unwrap();
+    deployment.heartbeat(ShardId(0), third(1, Presence::Here)).await.unwrap();
+    deployment.heartbeat(ShardId(0), third(2, Presence::Leaving)).await.unwrap();
     nodes.pass(300).await;
     nodes.worlds[other].schedule_pull("x", ms(50)).await;
     nodes.worlds[other].schedule_pull("y", ms(200)).await;

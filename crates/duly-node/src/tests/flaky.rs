@@ -11,10 +11,10 @@ use std::{
 
 use duly_core::{Millis, NamespaceName, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Deployment, Error, NodeRun, Ready, ReadyCursor, SettleOutcome,
+    ClaimRequest, Claimed, Deployment, Error, MemberId, Ready, ReadyCursor, SettleOutcome,
     SettleVerdict, Settlement, Store, StoreFuture,
     conformance::{ManualClock, StandIn},
-    deployment::{Allotment, Announcement, Ask, Beat, Coordinators, Heard},
+    deployment::{Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply},
     namespaces::Put,
 };
 use parking_lot::Mutex;
@@ -225,33 +225,33 @@ impl Deployment for Flaky {
         self.shared().coordinators()
     }
 
-    fn beat(&self, coordinator: ShardId, beat: Beat) -> StoreFuture<'_, Heard> {
+    fn heartbeat(&self, coordinator: ShardId, beat: Heartbeat) -> StoreFuture<'_, HeartbeatReply> {
         Box::pin(async move {
             self.through()?;
             if let Some(names) = self.waits_for.lock().clone() {
-                return Ok(Heard::Waiting(names));
+                return Ok(HeartbeatReply::Waiting(names));
             }
             let cut = self.coordinators.lock().get(&coordinator).copied();
             match cut {
-                None => self.shared().beat(coordinator, beat).await,
+                None => self.shared().heartbeat(coordinator, beat).await,
                 Some(Cut::Refused) => Err(unavailable()),
                 Some(Cut::Both) => std::future::pending().await,
                 Some(Cut::Replies) => {
-                    self.shared().beat(coordinator, beat).await?;
+                    self.shared().heartbeat(coordinator, beat).await?;
                     std::future::pending().await
                 }
             }
         })
     }
 
-    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {
+    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<MemberId>> {
         self.shared().holders(shard)
     }
 
     fn allot(
         &self,
         shard: ShardId,
-        run: NodeRun,
+        run: MemberId,
         asks: Vec<Ask>,
     ) -> StoreFuture<'_, Vec<Allotment>> {
         match self.through() {
@@ -322,7 +322,7 @@ impl StandIn for Flaky {
         }
     }
 
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
         Box::pin(async move {
             self.maybe_break(Breaks::Release).await;
             self.inner.release_owner(shard, run).await

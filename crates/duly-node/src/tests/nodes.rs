@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use duly_core::{destination::LaneKey, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Lane, LaneClaim, NodeRun, Owner, Store,
+    ClaimRequest, Lane, LaneClaim, MemberId, Owner, Store,
     conformance::{ManualClock, StandIn},
-    deployment::{Beat, Interest, Presence},
+    deployment::{Heartbeat, Interest, Presence},
     memory::MemoryStore,
 };
 
@@ -61,7 +61,7 @@ impl Together {
     pub(super) fn owner_seen_by(&self, node: usize) -> usize {
         let members = self.worlds[node].handle.members();
         let owner = members.iter().find(|member| member.shards == 1).expect("it has an owner");
-        let is = |world: &World| world.handle.0.nodes.run() == owner.run;
+        let is = |world: &World| world.handle.0.nodes.run() == owner.member_id;
         self.worlds.iter().position(is).expect("the owner is one of them")
     }
 
@@ -78,7 +78,7 @@ impl Together {
 }
 
 /// A claim of another node that is not of this process.
-fn claim_as(nodes: &Together, run: NodeRun, key: LaneKey) -> ClaimRequest {
+fn claim_as(nodes: &Together, run: MemberId, key: LaneKey) -> ClaimRequest {
     let lane = Lane { namespace: nodes.worlds[0].namespace.clone(), key };
     ClaimRequest {
         lanes: vec![LaneClaim { lane, first_max: 1, retry_max: 1 }],
@@ -250,7 +250,7 @@ async fn p3_leases_of_nodes_that_died_while_nobody_saw_it_come_back() {
     let mut nodes = Together::start(1).await;
     nodes.worlds[0].handle.drain().await;
     nodes.worlds[0].schedule("a", ms(0), A).await;
-    let request = claim_as(&nodes, NodeRun(4_711), LaneKey::Origin(Arc::from(A)));
+    let request = claim_as(&nodes, MemberId(4_711), LaneKey::Origin(Arc::from(A)));
     let claimed = nodes.store.claim(ShardId(0), request).await.unwrap();
     assert_eq!(claimed.firings.len(), 1);
     nodes.join().await;
@@ -262,9 +262,9 @@ async fn p3_leases_of_nodes_that_died_while_nobody_saw_it_come_back() {
 #[tokio::test(start_paused = true)]
 async fn p3_the_leases_of_a_member_that_dies_end_in_shards_that_were_never_its_own() {
     let mut nodes = Together::start(1).await;
-    let dies = NodeRun(4_712);
-    let beat = |number, presence| Beat {
-        run: dies,
+    let dies = MemberId(4_712);
+    let heartbeat = |number, presence| Heartbeat {
+        member_id: dies,
         number,
         list: 1,
         name: "dies".to_owned(),
@@ -274,9 +274,9 @@ async fn p3_the_leases_of_a_member_that_dies_end_in_shards_that_were_never_its_o
         dead: Vec::new(),
     };
     let deployment = nodes.store.deployment().unwrap();
-    deployment.beat(ShardId(0), beat(1, Presence::Here)).await.unwrap();
+    deployment.heartbeat(ShardId(0), heartbeat(1, Presence::Here)).await.unwrap();
     // It owns nothing, so the shard does not move when it dies.
-    deployment.beat(ShardId(0), beat(2, Presence::Leaving)).await.unwrap();
+    deployment.heartbeat(ShardId(0), heartbeat(2, Presence::Leaving)).await.unwrap();
     nodes.pass(500).await;
     assert_eq!(nodes.worlds[0].handle.members().len(), 2);
     let origin = LaneKey::Origin(Arc::from(A));

@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use duly_core::{Millis, NamespaceName, TimerId, shard::ShardId};
 use duly_store::{
     ClaimRequest, Claimed, Command, Deployment, Error, Forecast, ForecastRequest, Health,
-    ListRequest, NodeRun, Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats,
+    ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats,
     Store, StoreFuture, TimerView, Token,
     conformance::ManualClock,
-    deployment::{Allotment, Announcement, Ask, Beat, Coordinators, Heard},
+    deployment::{Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply},
     memory::MemoryStore,
     namespaces::{Activity, DeleteMode, Namespace, Put},
 };
@@ -76,7 +76,7 @@ impl Store for Sharded {
             self.of(shard).settle(ONLY, settlements).await
         })
     }
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
         self.of(shard).release_owner(ONLY, run)
     }
     fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId, bytes_max: u64) -> StoreFuture<'_, Option<TimerView>> {
@@ -131,13 +131,13 @@ impl Deployment for Sharded {
     fn coordinators(&self) -> Coordinators {
         self.first().coordinators()
     }
-    fn beat(&self, coordinator: ShardId, beat: Beat) -> StoreFuture<'_, Heard> {
-        self.first().beat(coordinator, beat)
+    fn heartbeat(&self, coordinator: ShardId, beat: Heartbeat) -> StoreFuture<'_, HeartbeatReply> {
+        self.first().heartbeat(coordinator, beat)
     }
-    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {
+    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<MemberId>> {
         self.of(shard).holders(ONLY)
     }
-    fn allot(&self, shard: ShardId, run: NodeRun, asks: Vec<Ask>) -> StoreFuture<'_, Vec<Allotment>> {
+    fn allot(&self, shard: ShardId, run: MemberId, asks: Vec<Ask>) -> StoreFuture<'_, Vec<Allotment>> {
         self.of(shard).allot(ONLY, run, asks)
     }
     fn announce(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, ()> {

@@ -748,7 +748,7 @@ pub struct CancelManyResponse {
 }
 /// Ids or delivery ids, at most 10,000.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct LetterNames {
+pub struct DeadLetterNames {
     #[prost(string, repeated, tag = "1")]
     pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -777,16 +777,16 @@ pub mod redrive_request {
     pub enum Which {
         /// Timer ids; each names its latest dead letter.
         #[prost(message, tag = "2")]
-        Ids(super::LetterNames),
+        Ids(super::DeadLetterNames),
         /// Delivery ids.
         #[prost(message, tag = "3")]
-        DeliveryIds(super::LetterNames),
+        DeliveryIds(super::DeadLetterNames),
         /// Only `true`: every dead letter of the namespace, at most 10,000 a call.
         #[prost(bool, tag = "4")]
         All(bool),
     }
 }
-/// What a redrive did.
+/// Result of a redrive.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RedriveResponse {
     /// Dead letters that were sent again.
@@ -797,7 +797,7 @@ pub struct RedriveResponse {
     pub cursor: ::core::option::Option<::prost::alloc::string::String>,
     /// Dead letters that were named and not redriven.
     #[prost(message, repeated, tag = "3")]
-    pub errors: ::prost::alloc::vec::Vec<LetterError>,
+    pub errors: ::prost::alloc::vec::Vec<DeadLetterError>,
 }
 /// Which dead letters to drop for good.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -818,16 +818,16 @@ pub mod purge_request {
     pub enum Which {
         /// Timer ids; each names its latest dead letter.
         #[prost(message, tag = "2")]
-        Ids(super::LetterNames),
+        Ids(super::DeadLetterNames),
         /// Delivery ids.
         #[prost(message, tag = "3")]
-        DeliveryIds(super::LetterNames),
+        DeliveryIds(super::DeadLetterNames),
         /// Only `true`: every dead letter of the namespace, at most 10,000 a call.
         #[prost(bool, tag = "4")]
         All(bool),
     }
 }
-/// What a purge did.
+/// Result of a purge.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PurgeResponse {
     /// Dead letters that were dropped.
@@ -838,11 +838,11 @@ pub struct PurgeResponse {
     pub cursor: ::core::option::Option<::prost::alloc::string::String>,
     /// Dead letters that were named and not dropped.
     #[prost(message, repeated, tag = "3")]
-    pub errors: ::prost::alloc::vec::Vec<LetterError>,
+    pub errors: ::prost::alloc::vec::Vec<DeadLetterError>,
 }
 /// A dead letter that was named and could not be dealt with.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct LetterError {
+pub struct DeadLetterError {
     /// Its place in the request, from 0.
     #[prost(uint32, tag = "1")]
     pub index: u32,
@@ -852,7 +852,7 @@ pub struct LetterError {
 }
 /// Which timers become dead letters instead of being delivered late.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GiveUpOverdueRequest {
+pub struct DeadLetterOverdueRequest {
     #[prost(string, tag = "1")]
     pub namespace: ::prost::alloc::string::String,
     /// Those that were due by then; not in the future, now when left out.
@@ -862,12 +862,12 @@ pub struct GiveUpOverdueRequest {
     #[prost(string, optional, tag = "3")]
     pub cursor: ::core::option::Option<::prost::alloc::string::String>,
 }
-/// What a call gave up.
+/// Result of a call that dead-letters what is overdue.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GiveUpOverdueResponse {
+pub struct DeadLetterOverdueResponse {
     /// Timers that became dead letters.
     #[prost(uint64, tag = "1")]
-    pub given_up: u64,
+    pub dead_lettered: u64,
     /// By when they were due.
     #[prost(message, optional, tag = "2")]
     pub due_by: ::core::option::Option<::prost_types::Timestamp>,
@@ -1582,13 +1582,13 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Purge"));
             self.inner.unary(req, path, codec).await
         }
-        /// Give up what is overdue: due and retrying timers become dead letters, at most 10,000 a call. Meant
+        /// Dead-letter what is overdue: due and retrying timers become dead letters, at most 10,000 a call. Meant
         /// for a paused namespace, as after a restore. One under a lease is left alone.
-        pub async fn give_up_overdue(
+        pub async fn dead_letter_overdue(
             &mut self,
-            request: impl tonic::IntoRequest<super::GiveUpOverdueRequest>,
+            request: impl tonic::IntoRequest<super::DeadLetterOverdueRequest>,
         ) -> std::result::Result<
-            tonic::Response<super::GiveUpOverdueResponse>,
+            tonic::Response<super::DeadLetterOverdueResponse>,
             tonic::Status,
         > {
             self.inner
@@ -1601,11 +1601,11 @@ pub mod timers_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/duly.v1.Timers/GiveUpOverdue",
+                "/duly.v1.Timers/DeadLetterOverdue",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("duly.v1.Timers", "GiveUpOverdue"));
+                .insert(GrpcMethod::new("duly.v1.Timers", "DeadLetterOverdue"));
             self.inner.unary(req, path, codec).await
         }
     }
@@ -1706,13 +1706,13 @@ pub mod timers_server {
             &self,
             request: tonic::Request<super::PurgeRequest>,
         ) -> std::result::Result<tonic::Response<super::PurgeResponse>, tonic::Status>;
-        /// Give up what is overdue: due and retrying timers become dead letters, at most 10,000 a call. Meant
+        /// Dead-letter what is overdue: due and retrying timers become dead letters, at most 10,000 a call. Meant
         /// for a paused namespace, as after a restore. One under a lease is left alone.
-        async fn give_up_overdue(
+        async fn dead_letter_overdue(
             &self,
-            request: tonic::Request<super::GiveUpOverdueRequest>,
+            request: tonic::Request<super::DeadLetterOverdueRequest>,
         ) -> std::result::Result<
-            tonic::Response<super::GiveUpOverdueResponse>,
+            tonic::Response<super::DeadLetterOverdueResponse>,
             tonic::Status,
         >;
     }
@@ -2357,25 +2357,25 @@ pub mod timers_server {
                     };
                     Box::pin(fut)
                 }
-                "/duly.v1.Timers/GiveUpOverdue" => {
+                "/duly.v1.Timers/DeadLetterOverdue" => {
                     #[allow(non_camel_case_types)]
-                    struct GiveUpOverdueSvc<T: Timers>(pub Arc<T>);
+                    struct DeadLetterOverdueSvc<T: Timers>(pub Arc<T>);
                     impl<
                         T: Timers,
-                    > tonic::server::UnaryService<super::GiveUpOverdueRequest>
-                    for GiveUpOverdueSvc<T> {
-                        type Response = super::GiveUpOverdueResponse;
+                    > tonic::server::UnaryService<super::DeadLetterOverdueRequest>
+                    for DeadLetterOverdueSvc<T> {
+                        type Response = super::DeadLetterOverdueResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::GiveUpOverdueRequest>,
+                            request: tonic::Request<super::DeadLetterOverdueRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as Timers>::give_up_overdue(&inner, request).await
+                                <T as Timers>::dead_letter_overdue(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -2386,7 +2386,7 @@ pub mod timers_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = GiveUpOverdueSvc(inner);
+                        let method = DeadLetterOverdueSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -3876,9 +3876,9 @@ pub struct Node {
     /// As it calls itself.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Its run, from its start to its end: 16 hexadecimal digits.
+    /// Its member id, from its start to its end: 16 hexadecimal digits. A node that rejoins has a new one.
     #[prost(string, tag = "2")]
-    pub run: ::prost::alloc::string::String,
+    pub member_id: ::prost::alloc::string::String,
     /// Whether it is the node that answers.
     #[prost(bool, tag = "3")]
     pub this: bool,
@@ -3888,9 +3888,9 @@ pub struct Node {
     /// Shards that it looks after.
     #[prost(uint32, tag = "5")]
     pub shards: u32,
-    /// How long it has not been heard, in milliseconds.
+    /// Age of its last heartbeat, in milliseconds.
     #[prost(uint64, tag = "6")]
-    pub silent_for_ms: u64,
+    pub heartbeat_age_ms: u64,
 }
 /// Generated client implementations.
 pub mod cluster_client {

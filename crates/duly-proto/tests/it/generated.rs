@@ -14,7 +14,7 @@ const FILES: [&str; 8] = [
     "duly/v1/pull.proto",
     "duly/v1/consume.proto",
     "duly/v1/filter.proto",
-    "duly/v1/letters.proto",
+    "duly/v1/dead_letters.proto",
     "duly/v1/namespaces.proto",
     "duly/v1/cluster.proto",
 ];

@@ -1,5 +1,6 @@
-//! What is committed is what the `.proto` files say.
+//! What is committed is what the `.proto` files say, and clients of the snapshot still work.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+mod contract;
 mod generated;

@@ -39,7 +39,7 @@ const URL: &str = "store.url";
 const CHECKS: [Check; 22] = [
     Check { key: "store.segment_bytes", other: "store.segment_bytes", check: pages },
     Check { key: "store.backup_dir", other: "store.data", check: outside },
-    Check { key: "server.body_bytes_max", other: "server.bodies_bytes_max", check: fits },
+    Check { key: "server.body_bytes_max", other: "server.request_memory_max", check: fits },
     Check { key: WAITERS, other: CONNECTIONS, check: leaves_connections },
     Check {
         key: "delivery.allow_loopback",
@@ -68,7 +68,7 @@ const CHECKS: [Check; 22] = [
     Check { key: "store.min_replicas", other: URL, check: only_shared },
     Check { key: "store.min_replicas", other: "store.allow", check: survives_failover },
     Check { key: "store.on_disk", other: URL, check: only_shared },
-    Check { key: "store.replicas_within", other: URL, check: only_shared },
+    Check { key: "store.replication_timeout", other: URL, check: only_shared },
     Check { key: "store.connections", other: URL, check: only_shared },
     Check { key: "store.allow", other: URL, check: only_shared },
 ];

@@ -140,7 +140,7 @@ fn config(values: Values) -> Config {
             allowed_hosts: texts("server.allowed_hosts"),
             allowed_origins: texts("server.allowed_origins"),
             body_bytes_max: size("server.body_bytes_max"),
-            bodies_bytes_max: size_or_eighth("server.bodies_bytes_max"),
+            request_memory_max: size_or_eighth("server.request_memory_max"),
             connections_max: size("server.connections_max"),
             request_timeout: duration("server.request_timeout"),
             header_timeout: duration("server.header_timeout"),
@@ -169,7 +169,7 @@ fn config(values: Values) -> Config {
         },
         delivery: Delivery {
             workers_max: size("delivery.workers_max"),
-            bytes_max: size_or_eighth("delivery.bytes_max") as u64,
+            memory_max: size_or_eighth("delivery.memory_max") as u64,
             pull_waiters_max: size("delivery.pull_waiters_max"),
             allow_loopback: match word("delivery.allow_loopback") {
                 "always" => AllowLoopback::Always,
@@ -185,7 +185,7 @@ fn config(values: Values) -> Config {
             connect_timeout: duration("webhook.connect_timeout"),
             header_timeout: duration("webhook.header_timeout"),
             body_timeout: duration("webhook.body_timeout"),
-            answer_bytes_max: size("webhook.answer_bytes_max"),
+            response_bytes_max: size("webhook.response_bytes_max"),
             idle_timeout: duration("webhook.idle_timeout"),
             idle_per_origin_max: size("webhook.idle_per_origin_max"),
             idle_max: size("webhook.idle_max"),
@@ -226,7 +226,7 @@ fn config(values: Values) -> Config {
                 _ => logging::Format::Text,
             },
         },
-        drain: Drain { within: duration("drain.within") },
+        drain: Drain { timeout: duration("drain.timeout") },
         values,
     }
 }

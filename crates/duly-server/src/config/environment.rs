@@ -7,7 +7,7 @@
 use super::{
     Error, Origin,
     effective::Gathered,
-    keys::{KEYS, Key},
+    keys::{KEYS, Key, renamed},
     value::Written,
 };
 use crate::near::nearest;
@@ -58,8 +58,11 @@ fn judge(name: &str) -> Meant {
     }
     let joined = |name: &str| name.replace(MARK, "_");
     if upper.contains(MARK) {
-        let near = nearest(name, variables.iter().map(String::as_str));
-        Meant::Unknown(near.map(str::to_owned))
+        let key = name[PREFIX.len()..].replace(MARK, ".").to_lowercase();
+        let near = renamed(&key)
+            .map(Key::variable)
+            .or_else(|| nearest(name, variables.iter().map(String::as_str)).map(str::to_owned));
+        Meant::Unknown(near)
     } else if let Some(slip) = variables.into_iter().find(|known| joined(known) == upper) {
         Meant::Unknown(Some(slip))
     } else {

@@ -13,7 +13,7 @@ use toml::{
 use super::{
     Error, Origin,
     effective::Gathered,
-    keys::{KEYS, Key, find, sections},
+    keys::{KEYS, Key, find, renamed, sections},
     value::Written,
 };
 use crate::near::nearest;
@@ -132,8 +132,12 @@ fn entry(
         return Ok((key, written(value), origin));
     }
     let here = || KEYS.iter().filter(|key| key.section() == section);
-    let near = nearest(name, here().map(Key::bare_name))
-        .map(|near| format!("{section}.{near}"))
+    let near = renamed(&key)
+        .map(|key| key.name.to_owned())
+        .or_else(|| {
+            let near = nearest(name, here().map(Key::bare_name))?;
+            Some(format!("{section}.{near}"))
+        })
         .or_else(|| in_any_section(name).map(|key| key.name.to_owned()));
     let names: Vec<&str> = here().map(|key| key.name).collect();
     let known = format!("[{section}] has {}", names.join(", "));

@@ -63,6 +63,21 @@ pub fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
+/// Keys that had another name before 0.2.0, and the name that they have.
+const RENAMED: [(&str, &str); 5] = [
+    ("delivery.bytes_max", "delivery.memory_max"),
+    ("drain.within", "drain.timeout"),
+    ("server.bodies_bytes_max", "server.request_memory_max"),
+    ("store.replicas_within", "store.replication_timeout"),
+    ("webhook.answer_bytes_max", "webhook.response_bytes_max"),
+];
+
+/// Returns the key that had this name before 0.2.0.
+pub(super) fn renamed(name: &str) -> Option<&'static Key> {
+    let (_, new) = RENAMED.iter().find(|(old, _)| *old == name)?;
+    find(new)
+}
+
 /// Every key, section by section.
 pub const KEYS: &[Key] = &[
     Key {
@@ -96,7 +111,7 @@ pub const KEYS: &[Key] = &[
         doc: "Largest body of a request. A batch is at most 32 MiB whatever this says.",
     },
     Key {
-        name: "server.bodies_bytes_max",
+        name: "server.request_memory_max",
         kind: Kind::BytesOrAuto { low: MIB, high: 1024 * GIB },
         default: "auto",
         doc: "Memory for all requests and answers together: of a request until what it asks for is done, of an answer from before its timers are read until it has been written. Past it requests are refused with 429, and pages of lists are shorter; the last quarter is kept for bodies up to 64 KiB, the last sixteenth for those up to 4 KiB. `auto` is an eighth of the machine's memory, or of what the control group allows if that is less; at least 32 MiB and at most 256 MiB.",
@@ -243,7 +258,7 @@ pub const KEYS: &[Key] = &[
         doc: "Whether a change is answered only when it is on the disks of its master and of `store.min_replicas` replicas (`WAITAOF`, Redis or Valkey 7.2 or newer), and not in their memories alone.",
     },
     Key {
-        name: "store.replicas_within",
+        name: "store.replication_timeout",
         kind: Kind::Duration { low: Millis::from_ms(10), high: Millis::from_secs(4) },
         default: "1s",
         doc: "Time for what `store.min_replicas` and `store.on_disk` ask for. A change that takes longer is answered `aborted`: it was made, and nobody vouches for it.",
@@ -267,7 +282,7 @@ pub const KEYS: &[Key] = &[
         doc: "Push attempts under way at once, over all lanes.",
     },
     Key {
-        name: "delivery.bytes_max",
+        name: "delivery.memory_max",
         kind: Kind::BytesOrAuto { low: MIB, high: 1024 * GIB },
         default: "auto",
         doc: "Memory for payloads and headers of push attempts under way. When it is full no attempt begins; one payload may go past it, and with `store.url` one for each shard. `auto` is an eighth of the machine's memory, or of what the control group allows if that is less; at least 32 MiB and at most 256 MiB.",
@@ -309,7 +324,7 @@ pub const KEYS: &[Key] = &[
         doc: "Time for the body of an answer whose status is known. The status counts in any case; a slower body costs its connection.",
     },
     Key {
-        name: "webhook.answer_bytes_max",
+        name: "webhook.response_bytes_max",
         kind: Kind::Bytes { low: 8 * KIB, high: 16 * MIB },
         default: "64KiB",
         doc: "Bytes read of one answer, head and body together; a longer one costs its connection, over HTTP/2 its stream.",
@@ -405,7 +420,7 @@ pub const KEYS: &[Key] = &[
         doc: "How log lines look.",
     },
     Key {
-        name: "drain.within",
+        name: "drain.timeout",
         kind: Kind::Duration { low: Millis::ZERO, high: Millis::from_secs(600) },
         default: "25s",
         doc: "How long a stop lets requests and attempts finish.",

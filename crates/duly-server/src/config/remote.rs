@@ -141,7 +141,7 @@ pub struct Shared {
     /// Whether a change must be on disks.
     pub on_disk: bool,
     /// Time for both.
-    pub replicas_within: Duration,
+    pub replication_timeout: Duration,
     /// Connections to each server.
     pub connections: usize,
     /// Settings that lose timers and are allowed.
@@ -182,7 +182,7 @@ impl Shared {
             },
             min_replicas: number("store.min_replicas"),
             on_disk: matches!(of("store.on_disk"), Some(Value::Flag(true))),
-            replicas_within: match of("store.replicas_within") {
+            replication_timeout: match of("store.replication_timeout") {
                 Some(Value::Duration(duration)) => duration.to_std(),
                 _ => Duration::ZERO,
             },

@@ -31,7 +31,7 @@ pub struct Server {
     /// Bytes of one body.
     pub body_bytes_max: usize,
     /// Bytes of all large bodies.
-    pub bodies_bytes_max: usize,
+    pub request_memory_max: usize,
     /// Connections at once.
     pub connections_max: usize,
     /// Time to answer a request.
@@ -55,7 +55,7 @@ impl Server {
         Limits {
             implicit_namespaces_per_second: bounds.implicit_namespaces_per_second,
             body_bytes_max: self.body_bytes_max,
-            bodies_bytes_max: self.bodies_bytes_max,
+            request_memory_max: self.request_memory_max,
             request_timeout: self.request_timeout,
         }
     }
@@ -94,7 +94,7 @@ pub struct Delivery {
     /// Push attempts under way at once.
     pub workers_max: usize,
     /// Bytes of payloads and headers of push attempts under way.
-    pub bytes_max: u64,
+    pub memory_max: u64,
     /// Lease calls that wait at once.
     pub pull_waiters_max: usize,
     /// Whether webhooks may go to loopback addresses.
@@ -124,7 +124,7 @@ pub struct Webhook {
     /// Time for the body of an answer.
     pub body_timeout: Duration,
     /// Bytes read of one answer.
-    pub answer_bytes_max: usize,
+    pub response_bytes_max: usize,
     /// How long an idle connection is kept.
     pub idle_timeout: Duration,
     /// Idle connections kept for one origin.
@@ -176,5 +176,5 @@ pub struct Log {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drain {
     /// How long a stop lets requests and attempts finish.
-    pub within: Duration,
+    pub timeout: Duration,
 }

@@ -29,7 +29,7 @@ fn nothing_has_to_be_said() {
     assert_eq!(config.server.body_bytes_max, 32 * 1024 * 1024);
     assert_eq!(config.delivery.workers_max, 1024);
     assert_eq!(config.store.index_memory_max_bytes, None);
-    assert_eq!(config.drain.within.as_secs(), 25);
+    assert_eq!(config.drain.timeout.as_secs(), 25);
     assert!(config.effective().all(|(_, e)| e.origin == Origin::Default));
 }
 
@@ -42,11 +42,11 @@ fn p10_the_memory_of_bodies_follows_that_of_the_process() {
         assert_eq!(eighth_of(limit) as u64, expected * MIB, "of {limit}");
     }
     let source = Source {
-        env: vec![("DULY_SERVER__BODIES_BYTES_MAX".into(), "auto".into())],
+        env: vec![("DULY_SERVER__REQUEST_MEMORY_MAX".into(), "auto".into())],
         ..Source::default()
     };
     let own = eighth_of(duly_store_embedded::memory_limit());
-    assert_eq!(load(&source).unwrap().server.bodies_bytes_max, own);
+    assert_eq!(load(&source).unwrap().server.request_memory_max, own);
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn bad_values_are_named_with_place_and_what_is_allowed() {
     check("webhook.ca_file = \"ca.pem\"", "webhook.ca_file", "\"ca.pem\"", "an absolute path");
     check("log.format = \"xml\"", "log.format", "\"xml\"", "text, json");
     check("log.level = \"\"", "log.level", "\"\"", "a level");
-    check("drain.within = \"11m\"", "drain.within", "\"11m\"", "from 0s to 10m");
+    check("drain.timeout = \"11m\"", "drain.timeout", "\"11m\"", "from 0s to 10m");
 }
 
 #[test]

@@ -47,10 +47,10 @@ impl Cluster for Service {
 fn node(node: NodeOut) -> v1::Node {
     v1::Node {
         name: node.name,
-        run: node.run,
+        member_id: node.member_id,
         this: node.this,
         leaving: node.state == "leaving",
         shards: u32::try_from(node.shards).unwrap_or(u32::MAX),
-        silent_for_ms: node.silent_for_ms,
+        heartbeat_age_ms: node.heartbeat_age_ms,
     }
 }

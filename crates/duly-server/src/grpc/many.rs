@@ -49,10 +49,11 @@ pub(super) async fn purge(
 }
 
 /// Gives up what is overdue.
-pub(super) async fn give_up_overdue(
+pub(super) async fn dead_letter_overdue(
     app: &App,
-    request: v1::GiveUpOverdueRequest,
-) -> Result<Response<v1::GiveUpOverdueResponse>, Problem> {
+    request: v1::DeadLetterOverdueRequest,
+) -> Result<Response<v1::DeadLetterOverdueResponse>, Problem> {
     let namespace = namespace(&request.namespace)?;
-    Ok(made(app, given_up_out(app.give_up_overdue(namespace, overdue_in(request)?).await?)).await)
+    Ok(made(app, given_up_out(app.dead_letter_overdue(namespace, overdue_in(request)?).await?))
+        .await)
 }

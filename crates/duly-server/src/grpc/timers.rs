@@ -275,10 +275,10 @@ impl Timers for Service {
         Ok(many::purge(&self.app, request.into_inner()).await?)
     }
 
-    async fn give_up_overdue(
+    async fn dead_letter_overdue(
         &self,
-        request: Request<v1::GiveUpOverdueRequest>,
-    ) -> Result<Response<v1::GiveUpOverdueResponse>, Status> {
-        Ok(many::give_up_overdue(&self.app, request.into_inner()).await?)
+        request: Request<v1::DeadLetterOverdueRequest>,
+    ) -> Result<Response<v1::DeadLetterOverdueResponse>, Status> {
+        Ok(many::dead_letter_overdue(&self.app, request.into_inner()).await?)
     }
 }

@@ -43,7 +43,7 @@ pub struct Limits {
     /// Bytes of one body.
     pub body_bytes_max: usize,
     /// Bytes of all bodies at once, those of answers included.
-    pub bodies_bytes_max: usize,
+    pub request_memory_max: usize,
     /// Time to answer a request, the wait of a lease call excluded.
     pub request_timeout: Duration,
     /// Namespaces that come into being by themselves, in a second.
@@ -101,7 +101,7 @@ impl App {
     /// Puts the parts together.
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(Inner {
-            budget: Budget::new(parts.limits.bodies_bytes_max),
+            budget: Budget::new(parts.limits.request_memory_max),
             probes: Budget::new(PROBES_BYTES_MAX),
             health: Budget::new(HEALTH_BYTES_MAX),
             stopping: watch::Sender::new(Stopping::NotYet),

@@ -1,7 +1,7 @@
 //! Reads the body of a request within its bounds.
 //!
 //! One body is at most `server.body_bytes_max`; all bodies together, with the answers that are being
-//! written, are at most `server.bodies_bytes_max`, so that many slow clients cannot fill the memory
+//! written, are at most `server.request_memory_max`, so that many slow clients cannot fill the memory
 //! (P10). What has arrived counts, not what was announced: an announcement costs its sender nothing.
 //! The share is given back when the [`JsonBody`] is dropped.
 
@@ -184,7 +184,7 @@ async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
     }
     let together = app.budget().largest();
     if declared.is_some_and(|bytes| bytes > together as u64) {
-        return Err(too_large(together, "server.bodies_bytes_max"));
+        return Err(too_large(together, "server.request_memory_max"));
     }
     let expected = declared.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(bytes_max);
     let mut share = app.budget().share();

@@ -187,7 +187,7 @@ pub(crate) fn no_room() -> Problem {
     Problem::new(
         Code::ResourceExhausted,
         "too many bytes of requests and answers at once: send smaller or fewer requests at a time, \
-         ask for smaller pages, read answers as they come, or raise server.bodies_bytes_max",
+         ask for smaller pages, read answers as they come, or raise server.request_memory_max",
     )
     .with_retry(Retry::After(Millis::from_secs(1)))
 }

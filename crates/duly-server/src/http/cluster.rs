@@ -49,14 +49,14 @@ impl App {
 fn node(member: MemberView) -> NodeOut {
     NodeOut {
         name: member.name,
-        run: format!("{:016x}", member.run.0),
+        member_id: format!("{:016x}", member.member_id.0),
         this: member.is_this,
         state: match member.presence {
             Presence::Joining => "joining",
-            Presence::Here => "here",
+            Presence::Here => "active",
             Presence::Leaving | Presence::Left => "leaving",
         },
         shards: member.shards,
-        silent_for_ms: u64::try_from(member.silent_for.as_millis()).unwrap_or(u64::MAX),
+        heartbeat_age_ms: u64::try_from(member.heartbeat_age.as_millis()).unwrap_or(u64::MAX),
     }
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::wire::{
     PurgeIn, PurgedOut, RedriveIn, RedrivenOut, json,
-    letters::{LETTERS_MAX, LetterErrorOut, Selection, Spacing},
+    letters::{DeadLetterErrorOut, LETTERS_MAX, Selection, Spacing},
 };
 
 /// Send dead letters again, at most 10000 a call.
@@ -102,7 +102,7 @@ impl Fate {
 struct Done {
     count: u64,
     cursor: Option<String>,
-    errors: Vec<LetterErrorOut>,
+    errors: Vec<DeadLetterErrorOut>,
 }
 
 async fn deal_with(
@@ -137,14 +137,16 @@ async fn named(
             }
             Err(invalid) => done
                 .errors
-                .push(LetterErrorOut { index, error: *Problem::from(invalid).into_body() }),
+                .push(DeadLetterErrorOut { index, error: *Problem::from(invalid).into_body() }),
         }
     }
     let outcomes = send(app, namespace, operations).await?;
     for (index, outcome) in indices.into_iter().zip(outcomes) {
         match outcome {
             Ok(()) => done.count += 1,
-            Err(problem) => done.errors.push(LetterErrorOut { index, error: *problem.into_body() }),
+            Err(problem) => {
+                done.errors.push(DeadLetterErrorOut { index, error: *problem.into_body() })
+            }
         }
     }
     done.errors.sort_by_key(|error| error.index);

@@ -15,7 +15,7 @@ use super::{
     App, Problem, answer, body::JsonBody, cursor::Cursor, path::InNamespace, problem::Refusals,
     reading::Read, refused::Asked,
 };
-use crate::wire::{GivenUpOut, OverdueIn, letters::LETTERS_MAX};
+use crate::wire::{DeadLetteredOut, OverdueIn, letters::LETTERS_MAX};
 
 /// Give up what is overdue: due and retrying timers become dead letters, reason `overdue`.
 ///
@@ -27,23 +27,23 @@ use crate::wire::{GivenUpOut, OverdueIn, letters::LETTERS_MAX};
     tag = "dead letters",
     params(("namespace" = String, Path, description = "Name of the namespace")),
     request_body(content = OverdueIn, content_type = "application/json"),
-    responses((status = 200, description = "How many were given up.", body = GivenUpOut), Refusals)
+    responses((status = 200, description = "How many were given up.", body = DeadLetteredOut), Refusals)
 )]
-pub(crate) async fn give_up_overdue(
+pub(crate) async fn dead_letter_overdue(
     State(app): State<App>,
     InNamespace(namespace): InNamespace,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    answer::ok(&app.give_up_overdue(namespace, body.parse().await?).await?)
+    answer::ok(&app.dead_letter_overdue(namespace, body.parse().await?).await?)
 }
 
 impl App {
     /// Gives up what is overdue, as much as one call may.
-    pub(crate) async fn give_up_overdue(
+    pub(crate) async fn dead_letter_overdue(
         &self,
         namespace: NamespaceName,
         OverdueIn { due_by, cursor }: OverdueIn,
-    ) -> Result<GivenUpOut, Problem> {
+    ) -> Result<DeadLetteredOut, Problem> {
         if self.store().get_namespace(namespace.clone()).await?.is_none() {
             return Err(Problem::no_namespace(namespace.as_str()));
         }
@@ -56,24 +56,24 @@ impl App {
         if let Some(text) = cursor {
             request.after = Some(Cursor::parse("cursor", &text, filter)?.position);
         }
-        let mut given_up = 0;
+        let mut dead_lettered = 0;
         for _ in 0..LETTERS_MAX / PAGE_MAX {
             let Read { value: page, share: _share, rest: _rest } =
                 self.read_page(request.clone()).await?;
             let waiting = page.timers.iter().filter(|view| view.attempt_under_way.is_none());
             let commands = waiting.map(|view| Command {
                 namespace: namespace.clone(),
-                operation: Operation::GiveUp { id: view.id().clone(), if_due_by: due_by },
+                operation: Operation::DeadLetter { id: view.id().clone(), if_due_by: due_by },
                 answer: Answer::Brief,
             });
-            give_up(self, &namespace, commands.collect(), &mut given_up).await?;
+            give_up(self, &namespace, commands.collect(), &mut dead_lettered).await?;
             request.after = page.next;
             if request.after.is_none() {
                 break;
             }
         }
         let cursor = request.after.map(|position| Cursor::new(position, filter).to_string());
-        Ok(GivenUpOut { given_up, due_by: due_by.into(), cursor })
+        Ok(DeadLetteredOut { dead_lettered, due_by: due_by.into(), cursor })
     }
 }
 
@@ -90,7 +90,7 @@ async fn give_up(
     app: &App,
     namespace: &NamespaceName,
     commands: Vec<Command>,
-    given_up: &mut u64,
+    dead_lettered: &mut u64,
 ) -> Result<(), Problem> {
     if commands.is_empty() {
         return Ok(());
@@ -98,17 +98,17 @@ async fn give_up(
     let mut failed = None;
     for outcome in app.apply_many(namespace, commands).await? {
         match outcome {
-            Ok(Outcome::Changed(_)) => *given_up += 1,
+            Ok(Outcome::Changed(_)) => *dead_lettered += 1,
             // Claimed, cancelled, moved or given up since it was listed.
             Ok(Outcome::Refused(Refusal::State { .. } | Refusal::NotFound(_))) => {}
             Ok(Outcome::Refused(refusal)) => {
-                failed = Some(Problem::refused(refusal, Asked::GiveUp, ""));
+                failed = Some(Problem::refused(refusal, Asked::DeadLetter, ""));
             }
             Ok(Outcome::Failed(error)) => failed = Some(error.into()),
             Ok(_) => {}
             Err(problem) => failed = Some(problem),
         }
     }
-    let already = *given_up;
+    let already = *dead_lettered;
     failed.map_or(Ok(()), |problem| Err(problem.after_doing(already, "given up")))
 }

@@ -22,7 +22,7 @@ pub(crate) enum Asked {
     /// An earlier firing.
     Fire,
     /// A dead letter in place of a late delivery.
-    GiveUp,
+    DeadLetter,
     /// Something of a dead letter.
     Letter,
 }
@@ -36,7 +36,7 @@ impl Asked {
             Operation::Reschedule { .. } => Self::Reschedule,
             Operation::Cancel { .. } | Operation::CancelSeen { .. } => Self::Cancel,
             Operation::Fire { .. } => Self::Fire,
-            Operation::GiveUp { .. } => Self::GiveUp,
+            Operation::DeadLetter { .. } => Self::DeadLetter,
             Operation::Redrive { .. } | Operation::Purge { .. } => Self::Letter,
         }
     }
@@ -48,7 +48,7 @@ impl Asked {
             Self::Reschedule => "reschedule",
             Self::Cancel => "cancel",
             Self::Fire => "fire",
-            Self::Import | Self::GiveUp | Self::Letter => "",
+            Self::Import | Self::DeadLetter | Self::Letter => "",
         }
     }
 

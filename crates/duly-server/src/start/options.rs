@@ -34,9 +34,9 @@ pub(super) fn node_options(config: &Config, listen: SocketAddr) -> duly_node::Op
     duly_node::Options {
         name: format!("{machine}:{}", listen.port()),
         workers_max: config.delivery.workers_max,
-        bytes_max: config.delivery.bytes_max,
+        bytes_max: config.delivery.memory_max,
         pull_waiters_max: config.delivery.pull_waiters_max,
-        drain_within: config.drain.within,
+        drain_timeout: config.drain.timeout,
         ..duly_node::Options::default()
     }
 }
@@ -70,7 +70,7 @@ pub(super) fn sink_options(
             idle: webhook.idle_timeout,
         },
         bounds: Bounds {
-            answer_bytes_max: webhook.answer_bytes_max,
+            response_bytes_max: webhook.response_bytes_max,
             idle_per_origin_max: webhook.idle_per_origin_max,
             idle_max: webhook.idle_max,
         },

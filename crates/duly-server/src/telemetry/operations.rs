@@ -19,7 +19,7 @@ pub const fn kind(operation: &Operation) -> Kind {
         Operation::Fire { .. } => 3,
         Operation::Redrive { .. } => 4,
         Operation::Purge { .. } => 5,
-        Operation::GiveUp { .. } => 6,
+        Operation::DeadLetter { .. } => 6,
         Operation::Import { .. } => 7,
     })
 }

@@ -37,8 +37,8 @@ pub struct ClusterOut {
 pub struct NodeOut {
     /// Name of its machine, and the port on which it listens.
     pub(crate) name: String,
-    /// Its run, from its start to its end: 16 hexadecimal digits.
-    pub(crate) run: String,
+    /// Its member id, from its start to its end: 16 hexadecimal digits. A node that rejoins has a new one.
+    pub(crate) member_id: String,
     /// Whether it is the node that answers.
     pub(crate) this: bool,
     /// `here`; `joining`: no majority of the coordination shards hears it, so it begins nothing; or
@@ -47,5 +47,5 @@ pub struct NodeOut {
     /// Shards that it looks after.
     pub(crate) shards: usize,
     /// How long it has not been heard.
-    pub(crate) silent_for_ms: u64,
+    pub(crate) heartbeat_age_ms: u64,
 }

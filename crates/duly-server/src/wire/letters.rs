@@ -165,7 +165,7 @@ pub struct RedrivenOut {
     pub cursor: Option<String>,
     /// Dead letters that were named and not redriven.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<LetterErrorOut>,
+    pub errors: Vec<DeadLetterErrorOut>,
 }
 
 /// What a purge did.
@@ -179,13 +179,13 @@ pub struct PurgedOut {
     pub cursor: Option<String>,
     /// Dead letters that were named and not dropped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<LetterErrorOut>,
+    pub errors: Vec<DeadLetterErrorOut>,
 }
 
 /// A dead letter that was named and could not be dealt with.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = LetterError)]
-pub struct LetterErrorOut {
+#[schema(as = DeadLetterError)]
+pub struct DeadLetterErrorOut {
     /// Its place in the request, from 0.
     pub index: usize,
     /// Why.

@@ -8,7 +8,7 @@ use super::{Time, TimeOut};
 /// Which timers become dead letters instead of being delivered late.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
-#[schema(as = GiveUpOverdue)]
+#[schema(as = DeadLetterOverdue)]
 pub struct OverdueIn {
     /// Those that were due by then; not in the future, now when left out.
     pub due_by: Option<Time>,
@@ -18,10 +18,10 @@ pub struct OverdueIn {
 
 /// What a call gave up.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = GivenUp)]
-pub struct GivenUpOut {
+#[schema(as = DeadLettered)]
+pub struct DeadLetteredOut {
     /// Timers that became dead letters.
-    pub given_up: u64,
+    pub dead_lettered: u64,
     /// By when they were due.
     #[schema(value_type = Time)]
     pub due_by: TimeOut,

@@ -182,8 +182,8 @@ impl<'a> TimerOut<'a> {
         self.last_error = timer.last_error();
         self.history = History::of(&timer.history);
         self.fired_at = timer.fired_at.map(TimeOut);
-        self.dead_at = timer.death.map(|death| death.at.into());
-        self.dead_reason = timer.death.map(|death| death.reason.as_str());
+        self.dead_at = timer.dead_letter.map(|dead_letter| dead_letter.at.into());
+        self.dead_reason = timer.dead_letter.map(|dead_letter| dead_letter.reason.as_str());
     }
 
     fn describe_tombstone(&mut self, namespace: &NamespaceName, tombstone: &'a Tombstone) {

@@ -122,7 +122,7 @@ impl Bench {
             },
             limits: Limits {
                 body_bytes_max,
-                bodies_bytes_max: 256 * 1024 * 1024,
+                request_memory_max: 256 * 1024 * 1024,
                 request_timeout: Duration::from_secs(30),
                 implicit_namespaces_per_second: 20,
             },

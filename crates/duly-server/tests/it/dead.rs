@@ -91,7 +91,7 @@ async fn what_is_overdue_becomes_dead_letters_and_nothing_else_does() {
     bench.schedule(r#"{"id":"since","delay":"0s"}"#).await.expect(201);
     let body = json!({ "due_by": before }).to_string();
     let done = bench.post(OVERDUE, &body).await.expect(200);
-    assert_eq!(done, json!({ "given_up": 2, "due_by": before }));
+    assert_eq!(done, json!({ "dead_lettered": 2, "due_by": before }));
     let reasons: Vec<Value> =
         letters(&bench).await.iter().map(|letter| letter["dead_reason"].clone()).collect();
     assert_eq!(reasons, ["overdue", "overdue"]);
@@ -100,10 +100,10 @@ async fn what_is_overdue_becomes_dead_letters_and_nothing_else_does() {
         assert_eq!(timer["state"], *state);
     }
     let again = bench.post(OVERDUE, &body).await.expect(200);
-    assert_eq!(again["given_up"], 0);
+    assert_eq!(again["dead_lettered"], 0);
     // Without a moment: what is due now.
     let done = bench.post(OVERDUE, "{}").await.expect(200);
-    assert_eq!(done["given_up"], 1);
+    assert_eq!(done["dead_lettered"], 1);
 }
 
 #[tokio::test]
@@ -117,10 +117,10 @@ async fn what_is_overdue_is_given_up_in_bounded_calls_that_go_on_where_the_last_
         bench.post("/v1/namespaces/a/batch", &body).await.expect(200);
     }
     let first = bench.post(OVERDUE, "{}").await.expect(200);
-    assert_eq!(first["given_up"], 10_000);
+    assert_eq!(first["dead_lettered"], 10_000);
     let body = json!({ "due_by": first["due_by"], "cursor": first["cursor"] }).to_string();
     let second = bench.post(OVERDUE, &body).await.expect(200);
-    assert_eq!((&second["given_up"], second.get("cursor")), (&json!(2_000), None));
+    assert_eq!((&second["dead_lettered"], second.get("cursor")), (&json!(2_000), None));
 }
 
 #[tokio::test]

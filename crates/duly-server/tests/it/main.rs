@@ -9,6 +9,7 @@ mod batch;
 mod bench;
 mod beside;
 mod bulk;
+mod contract;
 mod dead;
 mod framework;
 mod fuzz;

@@ -119,9 +119,9 @@ impl Http1 {
     pub(super) async fn send(
         &mut self,
         request: Request<Body>,
-        answer_bytes_max: usize,
+        response_bytes_max: usize,
     ) -> Result<Response<Incoming>, SendError> {
-        self.grant.bytes(answer_bytes_max);
+        self.grant.bytes(response_bytes_max);
         self.sender.try_send_request(request).await.map_err(unsent_or_failed)
     }
 }
@@ -246,11 +246,11 @@ impl Stream {
     pub(super) async fn send(
         &self,
         request: Request<Body>,
-        answer_bytes_max: usize,
+        response_bytes_max: usize,
     ) -> Result<Response<Incoming>, SendError> {
         let grant = &self.0.grant;
         let request_bytes = usize::try_from(request.body().size_hint().lower()).unwrap_or(0);
-        let each = answer_bytes_max + STREAM_BYTES;
+        let each = response_bytes_max + STREAM_BYTES;
         let more = each + request_bytes / ACKNOWLEDGED_BYTES;
         let others = self.0.streams.load(Ordering::Acquire).saturating_sub(1) + ENDED_MAX;
         grant.more(more, more + others * each + CONTROL_BYTES);

@@ -61,10 +61,10 @@ impl HttpSink {
             let sending = async {
                 match &mut lease {
                     Lease::Http1(connection) => {
-                        connection.send(request, self.bounds.answer_bytes_max).await
+                        connection.send(request, self.bounds.response_bytes_max).await
                     }
                     Lease::Http2(stream) => {
-                        stream.send(request, self.bounds.answer_bytes_max).await
+                        stream.send(request, self.bounds.response_bytes_max).await
                     }
                 }
             };

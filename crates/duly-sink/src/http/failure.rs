@@ -53,7 +53,7 @@ impl Failure {
     /// The request was sent, and more came back than is read.
     pub(super) fn too_long() -> Self {
         let reason = "the connection was closed: the answer's head is longer than may be read of \
-                      an answer (webhook.answer_bytes_max)";
+                      an answer (webhook.response_bytes_max)";
         Self { kind: AttemptOutcome::ConnectionLost, reason: reason.to_owned() }
     }
 }

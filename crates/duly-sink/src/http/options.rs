@@ -48,7 +48,7 @@ impl Default for Timeouts {
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Bytes read of one answer, head and body together. Past it the connection is closed.
-    pub answer_bytes_max: usize,
+    pub response_bytes_max: usize,
     /// Idle connections kept for one origin.
     pub idle_per_origin_max: usize,
     /// Idle connections kept in all; the one that was idle longest goes first. What is open beyond
@@ -58,7 +58,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { answer_bytes_max: 64 * 1024, idle_per_origin_max: 256, idle_max: 1024 }
+        Self { response_bytes_max: 64 * 1024, idle_per_origin_max: 256, idle_max: 1024 }
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::{
 use super::options::Credentials;
 
 /// Most bytes of the proxy's answer.
-const ANSWER_BYTES_MAX: usize = 16 * 1024;
+const RESPONSE_BYTES_MAX: usize = 16 * 1024;
 
 /// Asks for a tunnel to `authority`, which is an address or a name with a port.
 ///
@@ -41,8 +41,8 @@ pub(super) async fn open(
         if let Some(at) = answer.windows(4).position(|window| window == b"\r\n\r\n") {
             break at + 4;
         }
-        if answer.len() > ANSWER_BYTES_MAX {
-            return Err(format!("the proxy's answer is longer than {ANSWER_BYTES_MAX} bytes"));
+        if answer.len() > RESPONSE_BYTES_MAX {
+            return Err(format!("the proxy's answer is longer than {RESPONSE_BYTES_MAX} bytes"));
         }
     };
     match status(&answer) {

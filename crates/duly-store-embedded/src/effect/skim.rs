@@ -5,7 +5,8 @@
 //! of the whole record wants is stepped over: payload, headers, tags, history and their like.
 
 use duly_core::{
-    Incarnation, TimerId, Timestamp, ids::TIMER_ID_BYTES_MAX, timer::DeathReason, tombstone::Ended,
+    Incarnation, TimerId, Timestamp, ids::TIMER_ID_BYTES_MAX, timer::DeadLetterReason,
+    tombstone::Ended,
 };
 
 use crate::{
@@ -56,7 +57,8 @@ impl Effect {
             }
             record::DEAD => {
                 let (cause, timer) = (Cause::from_u8(cause)?, Timer::skim(r)?);
-                let (died_ms, died_of) = timer.death.unwrap_or((timer.due_ms, DiedOf::Firing));
+                let (died_ms, died_of) =
+                    timer.dead_letter.unwrap_or((timer.due_ms, DiedOf::Firing));
                 let firing = Box::new(timer.firing()?);
                 let (key, due_ms) = (key(timer.id), timer.due_ms);
                 Self::Dead { key, cause, died_of, due_ms, died_ms, firing }
@@ -94,7 +96,7 @@ struct Timer<'a> {
     next_attempt_at: Option<Timestamp>,
     lane: LaneOf,
     expires_ms: Option<u64>,
-    death: Option<(u64, DiedOf)>,
+    dead_letter: Option<(u64, DiedOf)>,
 }
 
 impl<'a> Timer<'a> {
@@ -112,7 +114,7 @@ impl<'a> Timer<'a> {
             next_attempt_at: None,
             lane: LaneOf::Default,
             expires_ms: None,
-            death: None,
+            dead_letter: None,
         };
         while let Some((tag, mut field)) = r.field()? {
             match tag {
@@ -124,8 +126,9 @@ impl<'a> Timer<'a> {
                 timer::NEXT_ATTEMPT_AT => skimmed.next_attempt_at = Some(field.time()?),
                 timer::DEATH => {
                     let at_ms = field.time()?.unix_ms();
-                    let reason = timer::from_code(&DeathReason::ALL, field.u8()?, "death reason")?;
-                    skimmed.death = Some((at_ms, DiedOf::of(reason)));
+                    let reason =
+                        timer::from_code(&DeadLetterReason::ALL, field.u8()?, "death reason")?;
+                    skimmed.dead_letter = Some((at_ms, DiedOf::of(reason)));
                 }
                 timer::PAYLOAD..=timer::LAST_SETTLED => {}
                 other => return Err(timer::unknown_tag(other)),

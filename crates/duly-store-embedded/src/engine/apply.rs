@@ -62,7 +62,7 @@ impl Engine {
                 | Operation::Cancel { id, .. }
                 | Operation::CancelSeen { id, .. }
                 | Operation::Fire { id }
-                | Operation::GiveUp { id, .. }
+                | Operation::DeadLetter { id, .. }
                 | Operation::Redrive { letter: Letter::Timer(id), .. }
                 | Operation::Purge { letter: Letter::Timer(id) } => self.key(number, id.as_str()),
                 Operation::Redrive { letter: Letter::Delivery(delivery), .. }
@@ -105,7 +105,9 @@ impl Engine {
             Operation::Cancel { id, if_revision } => self.cancel(key, &name, id, if_revision),
             Operation::CancelSeen { id, seen } => self.cancel_seen(key, &name, &id, seen),
             Operation::Fire { id } => self.fire(key, &name, &id, answer),
-            Operation::GiveUp { id, if_due_by } => self.give_up_overdue(key, &name, &id, if_due_by),
+            Operation::DeadLetter { id, if_due_by } => {
+                self.dead_letter_overdue(key, &name, &id, if_due_by)
+            }
             Operation::Redrive { letter, delay } => self.redrive(number, &name, &letter, delay),
             Operation::Purge { letter } => self.purge(number, &name, &letter),
         }

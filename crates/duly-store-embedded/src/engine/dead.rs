@@ -5,7 +5,7 @@ use std::sync::Arc;
 use duly_core::{
     Code, Invalid, Millis, NamespaceName, State, TimerId, Timestamp,
     lifecycle::{self, Decision, Event},
-    timer::DeathReason,
+    timer::DeadLetterReason,
 };
 use duly_store::{Outcome, Refusal, TimerView, command::Letter as Named};
 
@@ -18,7 +18,7 @@ use super::{Engine, Stop, change, letters, time::may_be_damaged};
 
 impl Engine {
     /// Makes a dead letter of a timer that was due by then and is not leased.
-    pub(super) fn give_up_overdue(
+    pub(super) fn dead_letter_overdue(
         &mut self,
         key: Key,
         name: &NamespaceName,
@@ -41,7 +41,7 @@ impl Engine {
             return Err(Stop::Refused(Refusal::dead_letters_full(name, max_dead)));
         }
         let mut timer = change::whole(view);
-        timer.die(self.now.wall(), DeathReason::Overdue);
+        timer.die(self.now.wall(), DeadLetterReason::Overdue);
         self.write_keyed(key, &Record::Dead(Cause::Expired, timer.clone()))?;
         Ok(Outcome::Changed(Arc::new(TimerView::whole(name.clone(), State::Dead, *timer))))
     }
@@ -82,7 +82,10 @@ impl Engine {
             let allowed = "short enough that the firing is due before 2200-01-01";
             Stop::Refused(Refusal::Invalid(Invalid::new("delay", delay, allowed)))
         })?;
-        if timer.death.is_some_and(|death| death.reason == DeathReason::Corrupt) {
+        if timer
+            .dead_letter
+            .is_some_and(|dead_letter| dead_letter.reason == DeadLetterReason::Corrupt)
+        {
             return Err(Stop::Refused(Refusal::NotFound(format!(
                 "that can be sent again: the record of {} was damaged and its payload is lost; \
                  purge the letter",

@@ -27,7 +27,7 @@ impl Engine {
         name: &NamespaceName,
         timer: Box<Timer>,
     ) -> Result<Outcome, Stop> {
-        if timer.death.is_some() {
+        if timer.dead_letter.is_some() {
             return self.import_letter(key, name, timer);
         }
         if let Some(letter) = self.letter_of_firing(key, name, &timer)? {

@@ -4,7 +4,7 @@ use duly_core::{
     Millis, State, Tombstone,
     lifecycle::{self, Decision, Event},
     namespace::LEASE_MAX,
-    timer::{Attempt, AttemptOutcome, DeathReason, Next, SettledToken, Verdict, Wait},
+    timer::{Attempt, AttemptOutcome, DeadLetterReason, Next, SettledToken, Verdict, Wait},
     tombstone::Ended,
 };
 use duly_store::{Error, SettleOutcome, SettleVerdict, Settlement, Token};
@@ -137,10 +137,10 @@ impl Engine {
                 }
             }
             SettleVerdict::Dead { reason } => {
-                assert_allowed(Event::GiveUp);
+                assert_allowed(Event::DeadLetter);
                 timer.attempt_concluded(attempt(AttemptOutcome::Rejected, reason));
                 timer.last_settled = settled(Verdict::Dead);
-                timer.die(self.now.wall(), DeathReason::Rejected);
+                timer.die(self.now.wall(), DeadLetterReason::Rejected);
                 self.write_keyed(key, &Record::Dead(Cause::AttemptFailed, timer))?;
                 Ok(SettleOutcome::Ok)
             }
@@ -267,7 +267,7 @@ impl Settling {
 /// Leases of a node that are being ended.
 #[derive(Debug)]
 pub(crate) struct Releasing {
-    run: duly_store::NodeRun,
+    run: duly_store::MemberId,
     /// The part of all leases that is looked at next.
     part: usize,
     keys: Vec<Key>,
@@ -275,7 +275,7 @@ pub(crate) struct Releasing {
 }
 
 impl Releasing {
-    pub(crate) const fn new(run: duly_store::NodeRun) -> Self {
+    pub(crate) const fn new(run: duly_store::MemberId) -> Self {
         Self { run, part: 0, keys: Vec::new(), ended: 0 }
     }
 }

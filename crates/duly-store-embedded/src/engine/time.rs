@@ -7,7 +7,7 @@
 use duly_core::{
     State, Timer, Timestamp,
     lifecycle::{self, Budget, Decision, Event},
-    timer::{Attempt, AttemptOutcome, Death, DeathReason, Next, Wait},
+    timer::{Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, Next, Wait},
 };
 
 use crate::{
@@ -281,7 +281,7 @@ impl Engine {
                 (Event::Fail(Budget::Left), Record::Pending(Cause::AttemptFailed, timer))
             }
             Next::Dead => {
-                timer.die(self.now.wall(), DeathReason::AttemptsSpent);
+                timer.die(self.now.wall(), DeadLetterReason::AttemptsSpent);
                 (Event::Fail(Budget::Spent), Record::Dead(Cause::AttemptFailed, timer))
             }
         };
@@ -358,7 +358,7 @@ impl Engine {
 
     /// Makes a dead letter of a firing that expired unclaimed.
     pub(super) fn give_up_expired(&mut self, key: Key, mut timer: Box<Timer>) -> Result<(), Stop> {
-        timer.die(self.now.wall(), DeathReason::Expired);
+        timer.die(self.now.wall(), DeadLetterReason::Expired);
         self.write_keyed(key, &Record::Dead(Cause::Expired, timer))
     }
 
@@ -382,7 +382,7 @@ impl Engine {
         let now = self.now.wall();
         let mut timer = Timer::new(duly_core::Schedule::new(id, when), now, incarnation)
             .expect("the time came from a timestamp");
-        timer.death = Some(Death { at: now, reason: DeathReason::Corrupt });
+        timer.dead_letter = Some(DeadLetter { at: now, reason: DeadLetterReason::Corrupt });
         // Written first: refused for want of room, the timer stays what it is.
         self.write(key.namespace(), &Record::Dead(Cause::Expired, Box::new(timer)))?;
         self.write(key.namespace(), &Record::Lost { key: key.pack() })

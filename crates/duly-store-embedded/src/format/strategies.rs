@@ -14,7 +14,7 @@ use duly_core::{
     request_hash::RequestHash,
     retry::Exponential,
     schedule::{SlotKey, Tags},
-    timer::{Attempt, AttemptOutcome, Death, DeathReason, SettledToken, Verdict},
+    timer::{Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, SettledToken, Verdict},
     tombstone::{Details, Ended},
 };
 use duly_store::query::Totals;
@@ -130,8 +130,8 @@ fn settled() -> impl Strategy<Value = SettledToken> {
         .prop_map(|(nonce, verdict)| SettledToken { nonce, verdict })
 }
 
-fn death() -> impl Strategy<Value = Death> {
-    (time(), select(&DeathReason::ALL[..])).prop_map(|(at, reason)| Death { at, reason })
+fn dead_letter() -> impl Strategy<Value = DeadLetter> {
+    (time(), select(&DeadLetterReason::ALL[..])).prop_map(|(at, reason)| DeadLetter { at, reason })
 }
 
 /// Any timer, also ones whose parts make no sense together.
@@ -148,12 +148,12 @@ pub(crate) fn timer() -> impl Strategy<Value = Timer> {
         option::of(millis()),
         option::of("\\PC{1,30}"),
     );
-    let happened = (history(), option::of(settled()), option::of(death()));
+    let happened = (history(), option::of(settled()), option::of(dead_letter()));
     (id(), numbers, times, asked, happened).prop_map(|(id, numbers, times, asked, happened)| {
         let (incarnation, hash, [revision, occurrence, attempts, budget_from], unsure) = numbers;
         let (due_at, created_at, updated_at, next_attempt_at, fired_at) = times;
         let (payload, headers, tags, slot_key, destination, retry, expire_after, trace) = asked;
-        let (history, last_settled, death) = happened;
+        let (history, last_settled, dead_letter) = happened;
         Timer {
             id,
             due_at,
@@ -178,7 +178,7 @@ pub(crate) fn timer() -> impl Strategy<Value = Timer> {
             maybe_delivered: unsure,
             history,
             last_settled,
-            death,
+            dead_letter,
         }
     })
 }

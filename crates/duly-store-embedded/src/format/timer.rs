@@ -15,7 +15,7 @@ use duly_core::{
     request_hash::RequestHash,
     retry::Exponential,
     schedule::{SlotKey, Tags},
-    timer::{Attempt, AttemptOutcome, Death, DeathReason, SettledToken, Verdict},
+    timer::{Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, SettledToken, Verdict},
 };
 
 use super::{
@@ -93,10 +93,10 @@ pub(super) fn encode(w: &mut Writer<'_>, timer: &Timer) {
     if let Some(settled) = timer.last_settled {
         w.field(LAST_SETTLED, |w| encode_settled(w, settled));
     }
-    if let Some(death) = timer.death {
+    if let Some(dead_letter) = timer.dead_letter {
         w.field(DEATH, |w| {
-            w.time(death.at);
-            w.u8(code_in(&DeathReason::ALL, &death.reason));
+            w.time(dead_letter.at);
+            w.u8(code_in(&DeadLetterReason::ALL, &dead_letter.reason));
         });
     }
     w.end();
@@ -132,7 +132,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Timer, DecodeError> {
         maybe_delivered: flags & MAYBE_DELIVERED != 0,
         history: Vec::new(),
         last_settled: None,
-        death: None,
+        dead_letter: None,
     };
     while let Some((tag, mut field)) = r.field()? {
         match tag {
@@ -155,8 +155,8 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Timer, DecodeError> {
             LAST_SETTLED => timer.last_settled = Some(decode_settled(&mut field)?),
             DEATH => {
                 let at = field.time()?;
-                let reason = from_code(&DeathReason::ALL, field.u8()?, "death reason")?;
-                timer.death = Some(Death { at, reason });
+                let reason = from_code(&DeadLetterReason::ALL, field.u8()?, "death reason")?;
+                timer.dead_letter = Some(DeadLetter { at, reason });
             }
             other => return Err(unknown_tag(other)),
         }

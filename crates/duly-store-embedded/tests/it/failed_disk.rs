@@ -2,7 +2,7 @@
 //! acknowledged.
 
 use duly_core::{Millis, State};
-use duly_store::{ClaimRequest, Error, NodeRun, Outcome, Owner};
+use duly_store::{ClaimRequest, Error, MemberId, Outcome, Owner};
 use duly_store_embedded::disk::{Operation, SimDisk};
 
 use crate::{
@@ -156,7 +156,7 @@ fn p1_nothing_is_written_behind_a_failed_roll_by_the_rest_of_a_pass() {
 fn p1_nothing_is_written_behind_a_roll_that_fails_at_an_opening() {
     for shell in [Shell::Inline, Shell::Threads] {
         let mut stage = Stage::new(shell, FaultyDisk::new(SimDisk::new(3)));
-        leased(&mut stage, Owner::Node(NodeRun(7)));
+        leased(&mut stage, Owner::Node(MemberId(7)));
         let disk = FaultyDisk::new(stage.disk.sim.kill());
         // The opening syncs the names itself first.
         break_rolls(&disk, 1);

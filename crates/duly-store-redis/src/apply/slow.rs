@@ -39,7 +39,8 @@ impl Deployment {
     ) -> Result<Outcome> {
         let incarnation = Incarnation(rand::random());
         let operation = &command.operation;
-        let mut swept = matches!(operation, Operation::GiveUp { .. } | Operation::Import { .. });
+        let mut swept =
+            matches!(operation, Operation::DeadLetter { .. } | Operation::Import { .. });
         if swept {
             // They are refused by the number of dead letters, which the clock may have raised.
             before(self.sweep_all(shard).await)?;

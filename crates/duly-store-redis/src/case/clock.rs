@@ -5,7 +5,7 @@
 use duly_core::{
     State, Timestamp,
     lifecycle::{Budget, Decision, Event, decide},
-    timer::{Attempt, AttemptOutcome, DeathReason, Next, Wait},
+    timer::{Attempt, AttemptOutcome, DeadLetterReason, Next, Wait},
 };
 
 use super::{Case, Draft, Live, Payload};
@@ -26,7 +26,7 @@ impl Case {
             }
             Some(_) => None,
             None if self.is_late(&live.record, live.state(self.now)) => {
-                Some(self.bury(live.record.clone(), DeathReason::Expired))
+                Some(self.bury(live.record.clone(), DeadLetterReason::Expired))
             }
             None => None,
         }
@@ -61,16 +61,16 @@ impl Case {
         };
         let draft = match decide(Some(State::InFlight), Event::Fail(budget)) {
             Decision::Move(State::Retrying) if self.is_late(&record, State::Retrying) => {
-                self.bury(record, DeathReason::Expired)
+                self.bury(record, DeadLetterReason::Expired)
             }
             Decision::Move(State::Retrying) => Draft::put(record),
-            _ => self.bury(record, DeathReason::AttemptsSpent),
+            _ => self.bury(record, DeadLetterReason::AttemptsSpent),
         };
         (next, draft.counting("failed"))
     }
 
     /// Gives a live firing up; it stays whole under its delivery id.
-    pub(super) fn bury(&self, mut record: Record, reason: DeathReason) -> Draft {
+    pub(super) fn bury(&self, mut record: Record, reason: DeadLetterReason) -> Draft {
         record.timer.die(self.now, reason);
         let payload = if record.apart.is_some() { Payload::Moves } else { Payload::Inline };
         Draft { bury: Some((Box::new(record), payload)), ..Draft::gone() }.counting("dead")

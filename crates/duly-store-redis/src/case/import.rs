@@ -26,7 +26,7 @@ impl Case {
             .other
             .as_ref()
             .map(|letter| TimerView::whole(self.control.name.clone(), State::Dead, letter.clone()));
-        if timer.death.is_some() {
+        if timer.dead_letter.is_some() {
             return self.import_letter(record, payload, known_letter);
         }
         if let Some(letter) = known_letter {

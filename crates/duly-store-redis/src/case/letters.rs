@@ -5,14 +5,14 @@ use std::sync::Arc;
 use duly_core::{
     Code, Invalid, Millis, State, Timestamp,
     lifecycle::{Decision, Event, decide},
-    timer::DeathReason,
+    timer::DeadLetterReason,
 };
 use duly_store::{Outcome, Refusal, command::Letter as Named};
 
 use super::{Case, Draft, Letter, operation::Step, state_refusal};
 
 impl Case {
-    pub(super) fn give_up_overdue(&self, if_due_by: Timestamp) -> Result<Step, Refusal> {
+    pub(super) fn dead_letter_overdue(&self, if_due_by: Timestamp) -> Result<Step, Refusal> {
         let old = self.view().ok_or_else(|| Refusal::NotFound(self.id.to_string()))?;
         let live = match (decide(Some(old.state), Event::Overdue), &self.live) {
             (Decision::Already, _) => {
@@ -24,9 +24,9 @@ impl Case {
         };
         self.admit_one_more_letter()?;
         let mut record = live.record.clone();
-        let buried = self.bury(record.clone(), DeathReason::Overdue);
+        let buried = self.bury(record.clone(), DeadLetterReason::Overdue);
         let draft = Draft { one_letter: true, ..buried };
-        record.timer.die(self.now, DeathReason::Overdue);
+        record.timer.die(self.now, DeadLetterReason::Overdue);
         let view = Arc::new(self.letter_view(&record));
         Ok(Step::Write(Box::new(draft), Outcome::Changed(view)))
     }

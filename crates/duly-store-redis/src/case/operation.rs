@@ -70,7 +70,7 @@ impl Case {
                 _ => Err(Refusal::NotFound(id.to_string())),
             },
             Operation::Fire { .. } => self.fire(),
-            Operation::GiveUp { if_due_by, .. } => self.give_up_overdue(*if_due_by),
+            Operation::DeadLetter { if_due_by, .. } => self.dead_letter_overdue(*if_due_by),
             Operation::Redrive { letter, delay } => self.redrive(letter, *delay),
             Operation::Purge { letter } => self.purge(letter),
         }
@@ -242,7 +242,7 @@ pub(crate) const fn id_of(operation: &Operation) -> Option<&TimerId> {
         | Operation::Cancel { id, .. }
         | Operation::CancelSeen { id, .. }
         | Operation::Fire { id }
-        | Operation::GiveUp { id, .. }
+        | Operation::DeadLetter { id, .. }
         | Operation::Redrive { letter: Letter::Timer(id), .. }
         | Operation::Purge { letter: Letter::Timer(id) } => Some(id),
         Operation::Redrive { letter: Letter::Delivery(_), .. }

@@ -3,7 +3,7 @@
 
 use duly_core::{
     Timer,
-    timer::{Attempt, AttemptOutcome, DeathReason, Next, SettledToken, Verdict},
+    timer::{Attempt, AttemptOutcome, DeadLetterReason, Next, SettledToken, Verdict},
     tombstone::Ended,
 };
 use duly_store::{SettleOutcome, SettleVerdict};
@@ -49,7 +49,7 @@ impl Case {
             }
             SettleVerdict::Dead { reason } => {
                 record.timer.attempt_concluded(ended(AttemptOutcome::Rejected, reason));
-                let draft = self.bury(record, DeathReason::Rejected).counting("failed");
+                let draft = self.bury(record, DeadLetterReason::Rejected).counting("failed");
                 Judged::Write(Box::new(draft), SettleOutcome::Ok)
             }
             SettleVerdict::Release => {

@@ -8,7 +8,7 @@
 //! the one after those that the record counts.
 
 use duly_core::Timestamp;
-use duly_store::NodeRun;
+use duly_store::MemberId;
 
 use super::fields::{Reader, Result, Unreadable};
 
@@ -27,7 +27,7 @@ pub(crate) enum Holder {
     /// A consumer, until then.
     Consumer(Timestamp),
     /// A run of a node.
-    Node(NodeRun),
+    Node(MemberId),
 }
 
 impl Lease {
@@ -37,7 +37,7 @@ impl Lease {
         let (since, until, claimable_at) = (r.time()?, r.time()?, r.time()?);
         let holder = match r.rest_text()?.as_str() {
             "C" => Holder::Consumer(until),
-            run => Holder::Node(NodeRun(
+            run => Holder::Node(MemberId(
                 u64::from_str_radix(run, 16)
                     .map_err(|_| Unreadable::Impossible("a lease of another form".to_owned()))?,
             )),
@@ -60,6 +60,6 @@ impl Lease {
 }
 
 /// A run as the scripts know it.
-pub(crate) fn run_name(run: NodeRun) -> String {
+pub(crate) fn run_name(run: MemberId) -> String {
     format!("{:016x}", run.0)
 }

@@ -52,7 +52,7 @@ fn p11_everything_on_a_timer_comes_back() {
     timer.last_settled = Some(SettledToken { nonce: u64::MAX, verdict: Verdict::Release });
     timer.updated_at = Timestamp::MAX;
     (timer.revision, timer.occurrence, timer.budget_from) = (u32::MAX, 1 << 20, 3);
-    timer.die(Timestamp::MAX, DeathReason::Overdue);
+    timer.die(Timestamp::MAX, DeadLetterReason::Overdue);
     let record = Record::new(timer, 255);
     assert_eq!(back(&record), record);
 }
@@ -154,8 +154,8 @@ fn leases_say_who_and_how_long() {
     let node = of(0, "00000000000000ff").unwrap();
     assert_eq!((node.since.unix_ms(), node.claimable_at.unix_ms()), (5, 4));
     assert_eq!((node.nonce, node.until()), (9, None));
-    assert_eq!(node.holder, Holder::Node(duly_store::NodeRun(255)));
-    assert_eq!(run_name(duly_store::NodeRun(255)), "00000000000000ff");
+    assert_eq!(node.holder, Holder::Node(duly_store::MemberId(255)));
+    assert_eq!(run_name(duly_store::MemberId(255)), "00000000000000ff");
     let consumer = of(7, "C").unwrap();
     assert!(consumer.is_over(Timestamp::saturating_from_unix_ms(7)));
     assert!(!consumer.is_over(Timestamp::saturating_from_unix_ms(6)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use duly_core::{Millis, NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::{
-    Lane, NodeRun, Store as _,
+    Lane, MemberId, Store as _,
     conformance::{Harness, ManualClock},
     deployment::Ask,
     memory::MemoryStore,
@@ -28,7 +28,7 @@ fn p10_limits_are_shared_out_as_the_reference_does() {
     let mut held = std::collections::HashMap::new();
     runtime.block_on(async {
         for step in 0..400 {
-            let run = NodeRun(0xE0 + random.random_range(0..4_u64));
+            let run = MemberId(0xE0 + random.random_range(0..4_u64));
             let (i, cap) = (random.random_range(0..2), [1, 3, 10, 100][random.random_range(0..4)]);
             let keep: u32 = *held.get(&(run, i)).unwrap_or(&0);
             let keep = random.random_range(0..=keep);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duly_core::{Millis, Settings, State};
-use duly_store::{Error, NodeRun, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store};
+use duly_store::{Error, MemberId, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store};
 use duly_store_redis::{Check, RedisStore};
 use futures::FutureExt;
 
@@ -97,7 +97,7 @@ async fn p1_replicas_that_are_asked_for_and_missing_leave_it_in_doubt() {
     let server = Server::start(&[]);
     let mut wanted = options(&url(&server), 2);
     let store = open(&wanted).await;
-    (wanted.min_replicas, wanted.replicas_within) = (1, Duration::from_millis(100));
+    (wanted.min_replicas, wanted.replication_timeout) = (1, Duration::from_millis(100));
     let careful = open_whose_replica_is_lost(&server, &wanted).await;
     let outcome = schedule(&careful, "a", Millis::from_secs(60)).await;
     assert!(matches!(outcome, Outcome::Failed(Error::InDoubt { .. })), "{outcome:?}");
@@ -229,7 +229,7 @@ async fn p3_broken_connections_leave_no_lease_behind_that_nobody_has() {
     // A node's lease has no end: one that nobody knows of would never be given up.
     let (mut answered, mut cut, mut lost) = (std::collections::BTreeSet::new(), 0, 0);
     for round in 0..24 {
-        let mut request = request(Owner::Node(NodeRun(77)));
+        let mut request = request(Owner::Node(MemberId(77)));
         request.total_max = 2_000;
         request.lanes[0].first_max = 2_000;
         way.breaks_after(round % 8 * 7_000);
@@ -297,10 +297,10 @@ async fn p1_a_change_can_be_asked_to_be_on_disk_before_it_is_answered() {
         assert!(said.contains("7.2 or newer"), "{said}");
         return;
     }
-    wanted.replicas_within = Duration::from_secs(10);
+    wanted.replication_timeout = Duration::from_secs(10);
     let store = open(&wanted).await;
     assert!(matches!(schedule(&store, "a", Millis::ZERO).await, Outcome::Created(_)));
-    (wanted.min_replicas, wanted.replicas_within) = (1, Duration::from_millis(100));
+    (wanted.min_replicas, wanted.replication_timeout) = (1, Duration::from_millis(100));
     let careful = open_whose_replica_is_lost(&server, &wanted).await;
     let outcome = schedule(&careful, "b", Millis::ZERO).await;
     assert!(matches!(outcome, Outcome::Failed(Error::InDoubt { .. })), "{outcome:?}");

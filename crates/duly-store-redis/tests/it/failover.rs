@@ -32,7 +32,7 @@ async fn acknowledged(store: &duly_store_redis::RedisStore, text: &str) {
 async fn p1_what_replicas_have_confirmed_survives_the_death_of_a_master() {
     let mut cluster = Cluster::start(3, 1);
     let mut wanted = options(&cluster.url(), 64);
-    (wanted.min_replicas, wanted.replicas_within) = (1, Duration::from_secs(2));
+    (wanted.min_replicas, wanted.replication_timeout) = (1, Duration::from_secs(2));
     let store = open(&wanted).await;
     // One that waits for nobody: the replica that takes over has none of its own.
     wanted.min_replicas = 0;
@@ -184,7 +184,7 @@ async fn p3_p11_a_large_payload_whose_key_moves_first_is_not_left_out() {
         keys_in(moving.from, moving.slot).into_iter().partition(|key| key.contains(":p:"));
     assert_eq!(first.len(), 1, "the payload lies apart: {rest:?}");
     moving.take(&first[0]);
-    let run = duly_store::NodeRun(4_713);
+    let run = duly_store::MemberId(4_713);
     let claimed = store.claim(ShardId(0), request(Owner::Node(run))).await;
     assert!(matches!(claimed, Err(duly_store::Error::Unavailable { .. })), "{claimed:?}");
     for key in rest {

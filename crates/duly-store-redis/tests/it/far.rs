@@ -7,8 +7,8 @@ use std::{
 
 use duly_core::{Millis, shard::ShardId};
 use duly_store::{
-    Error, NodeRun, Outcome, Store,
-    deployment::{Beat, Interest, Presence},
+    Error, MemberId, Outcome, Store,
+    deployment::{Heartbeat, Interest, Presence},
 };
 use duly_store_redis::RedisStore;
 use futures::future::join_all;
@@ -19,9 +19,9 @@ use crate::{
     way::Way,
 };
 
-fn beat(run: u64) -> Beat {
-    Beat {
-        run: NodeRun(run),
+fn heartbeat(run: u64) -> Heartbeat {
+    Heartbeat {
+        member_id: MemberId(run),
         number: 1,
         list: 1,
         name: "n".to_owned(),
@@ -34,7 +34,7 @@ fn beat(run: u64) -> Beat {
 
 async fn joins(store: &RedisStore, run: u64) -> bool {
     let nodes = store.deployment().expect("nodes share it");
-    nodes.beat(ShardId(0), beat(run)).await.is_ok()
+    nodes.heartbeat(ShardId(0), heartbeat(run)).await.is_ok()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,7 +100,7 @@ async fn a_beat_is_sent_without_asking_whether_the_server_is_there() {
 async fn a_beat_is_not_held_up_by_a_change_that_waits_for_replicas() {
     let server = Server::start(&[]);
     let mut wanted = options(&server.url(), 1);
-    (wanted.connections, wanted.replicas_within) = (1, Duration::from_secs(5));
+    (wanted.connections, wanted.replication_timeout) = (1, Duration::from_secs(5));
     open(&wanted).await;
     wanted.min_replicas = 1;
     let store = open_whose_replica_is_lost(&server, &wanted).await;

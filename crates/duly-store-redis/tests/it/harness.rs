@@ -20,7 +20,7 @@ use std::{
 use duly_core::{Millis, NamespaceName, TimerId, Timestamp, shard::ShardId};
 use duly_store::{
     ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
-    NodeRun, Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
+    MemberId, Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
     StoreFuture, TimerView,
     conformance::{Harness, ManualClock, NAMESPACES_MAX, Restart},
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
@@ -194,7 +194,7 @@ impl Harness for RedisHarness {
         let store = Arc::clone(&self.store.lock().store);
         async move {
             for run in runs {
-                store.release_owner(ShardId(0), NodeRun(run)).await.expect("runs are released");
+                store.release_owner(ShardId(0), MemberId(run)).await.expect("runs are released");
             }
             Some(())
         }
@@ -212,12 +212,12 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn run(&self, run: NodeRun) -> NodeRun {
+    fn run(&self, run: MemberId) -> MemberId {
         if run.0 >= USED_ONCE {
             return run;
         }
         let mut runs = self.runs.lock();
-        NodeRun(*runs.entry(run.0).or_insert_with(|| RUNS.fetch_add(1, Ordering::Relaxed)))
+        MemberId(*runs.entry(run.0).or_insert_with(|| RUNS.fetch_add(1, Ordering::Relaxed)))
     }
 }
 
@@ -254,14 +254,14 @@ impl Store for Seen {
         self.store.settle(shard, settlements)
     }
 
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
         if run.0 >= USED_ONCE {
             return self.store.release_owner(shard, run);
         }
         let released = self.runs.lock().remove(&run.0);
         async move {
             match released {
-                Some(run) => self.store.release_owner(shard, NodeRun(run)).await,
+                Some(run) => self.store.release_owner(shard, MemberId(run)).await,
                 None => Ok(0),
             }
         }

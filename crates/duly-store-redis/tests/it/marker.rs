@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use duly_core::{Millis, Settings, State, shard::ShardId};
-use duly_store::{Deployment, Error, NodeRun, Outcome, Owner, Repaired, Store, query::ShardFault};
+use duly_store::{Deployment, Error, MemberId, Outcome, Owner, Repaired, Store, query::ShardFault};
 use duly_store_redis::{Create, OnRollback, OpenError, Options, RedisStore};
 
 use crate::{
@@ -348,7 +348,7 @@ async fn p3_what_a_node_had_leased_before_a_rollback_is_due_again() {
         wanted.on_rollback = then;
         let store = open(&wanted).await;
         schedule(&store, "t", Millis::ZERO).await;
-        let node = request(Owner::Node(NodeRun(7)));
+        let node = request(Owner::Node(MemberId(7)));
         let claimed = store.claim(ShardId(0), node).await.expect("a claim");
         assert_eq!(claimed.firings.len(), 1);
         nodes(&store).note_progress(vec![ShardId(0)]).await.expect("noted");

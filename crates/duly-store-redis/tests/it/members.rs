@@ -2,8 +2,8 @@
 
 use duly_core::shard::ShardId;
 use duly_store::{
-    Deployment, NodeRun, Store,
-    deployment::{Beat, Coordinators, Heard, Interest, Presence},
+    Deployment, MemberId, Store,
+    deployment::{Coordinators, Heartbeat, HeartbeatReply, Interest, Presence},
 };
 use duly_store_redis::RedisStore;
 
@@ -19,9 +19,9 @@ fn nodes(store: &RedisStore) -> &dyn Deployment {
     Store::deployment(store).expect("nodes share it")
 }
 
-fn beat(run: u64, number: u64, list: u64) -> Beat {
-    Beat {
-        run: NodeRun(run),
+fn heartbeat(run: u64, number: u64, list: u64) -> Heartbeat {
+    Heartbeat {
+        member_id: MemberId(run),
         number,
         list,
         name: "n".to_owned(),
@@ -41,8 +41,8 @@ async fn a_heartbeat_finds_a_newer_list_and_the_node_uses_it() {
     // As another node does when slots have moved: the only voter has accepted it.
     assert_eq!(tell(server.port(), &format!("HSET {MARKER} list 2:3 prev 1:0")), ":0");
     for store in [&store, &other] {
-        let heard = nodes(store).beat(ShardId(0), beat(1, 1, 1)).await;
-        assert_eq!(heard, Ok(Heard::Superseded));
+        let heard = nodes(store).heartbeat(ShardId(0), heartbeat(1, 1, 1)).await;
+        assert_eq!(heard, Ok(HeartbeatReply::Superseded));
         until("the node uses the list", async || {
             (nodes(store).coordinators().version == 2).then_some(())
         })
@@ -50,8 +50,8 @@ async fn a_heartbeat_finds_a_newer_list_and_the_node_uses_it() {
         assert_eq!(nodes(store).coordinators().shards, [ShardId(3)]);
         // That shard has it too: the first of them told it.
         until("shard 3 has the list", async || {
-            let heard = nodes(store).beat(ShardId(3), beat(1, 2, 2)).await;
-            matches!(heard, Ok(Heard::Members { .. })).then_some(())
+            let heard = nodes(store).heartbeat(ShardId(3), heartbeat(1, 2, 2)).await;
+            matches!(heard, Ok(HeartbeatReply::Members { .. })).then_some(())
         })
         .await;
     }
@@ -62,15 +62,15 @@ async fn a_shard_that_missed_a_list_hears_of_it_by_a_heartbeat() {
     let server = Server::start(&[]);
     let store = open(&options(&server.url(), 8)).await;
     assert_eq!(tell(server.port(), &format!("HSET {MARKER} list 2:0 prev 1:0")), ":0");
-    nodes(&store).beat(ShardId(0), beat(1, 1, 1)).await.expect("it is heard");
+    nodes(&store).heartbeat(ShardId(0), heartbeat(1, 1, 1)).await.expect("it is heard");
     until("the node uses the list", async || {
         (nodes(&store).coordinators().version == 2).then_some(())
     })
     .await;
     assert_eq!(tell(server.port(), &format!("HSET {MARKER} list 1:0 prev \"\"")), ":0");
     until("shard 0 has the list again", async || {
-        let heard = nodes(&store).beat(ShardId(0), beat(1, 2, 2)).await;
-        matches!(heard, Ok(Heard::Members { .. })).then_some(())
+        let heard = nodes(&store).heartbeat(ShardId(0), heartbeat(1, 2, 2)).await;
+        matches!(heard, Ok(HeartbeatReply::Members { .. })).then_some(())
     })
     .await;
 }
@@ -85,16 +85,16 @@ async fn three_masters_have_three_coordination_shards_of_their_own() {
     let list = nodes(&store).coordinators();
     assert_eq!(list.shards.len(), 3, "{list:?}");
     for shard in &list.shards {
-        let heard = nodes(&store).beat(*shard, beat(7, 1, list.version)).await;
-        let Ok(Heard::Members { members, .. }) = heard else { panic!("{heard:?}") };
+        let heard = nodes(&store).heartbeat(*shard, heartbeat(7, 1, list.version)).await;
+        let Ok(HeartbeatReply::Members { members, .. }) = heard else { panic!("{heard:?}") };
         assert_eq!(members.len(), 1, "no shard knows what another one knows");
     }
     cluster.masters[1].kill();
     let mut heard = 0;
     for shard in &list.shards {
-        let beat = nodes(&store).beat(*shard, beat(7, 2, list.version));
+        let beat = nodes(&store).heartbeat(*shard, heartbeat(7, 2, list.version));
         let beat = tokio::time::timeout(std::time::Duration::from_secs(1), beat).await;
-        heard += usize::from(matches!(beat, Ok(Ok(Heard::Members { .. }))));
+        heard += usize::from(matches!(beat, Ok(Ok(HeartbeatReply::Members { .. }))));
     }
     assert_eq!(heard, 2, "the loss of a master costs one of them");
 }
@@ -103,8 +103,8 @@ async fn three_masters_have_three_coordination_shards_of_their_own() {
 async fn evictions_are_forgotten_after_a_day_and_not_before() {
     let server = Server::start(&[]);
     let store = open(&options(&server.url(), 1)).await;
-    let dead = Beat { dead: vec![(NodeRun(2), None)], ..beat(1, 1, 1) };
-    nodes(&store).beat(ShardId(0), dead).await.expect("it is heard");
+    let dead = Heartbeat { dead: vec![(MemberId(2), None)], ..heartbeat(1, 1, 1) };
+    nodes(&store).heartbeat(ShardId(0), dead).await.expect("it is heard");
     let key = "duly:{17q}:evicted";
     assert_eq!(tell(server.port(), &format!("ZCARD {key}")), ":1");
     let day_ago = |more_ms: i64| {
@@ -114,9 +114,12 @@ async fn evictions_are_forgotten_after_a_day_and_not_before() {
     };
     let young = day_ago(60_000);
     tell(server.port(), &format!("ZADD {key} {young} 0000000000000002"));
-    nodes(&store).beat(ShardId(0), beat(1, 2, 1)).await.expect("it is heard");
-    assert_eq!(nodes(&store).beat(ShardId(0), beat(2, 1, 1)).await, Ok(Heard::Evicted));
+    nodes(&store).heartbeat(ShardId(0), heartbeat(1, 2, 1)).await.expect("it is heard");
+    assert_eq!(
+        nodes(&store).heartbeat(ShardId(0), heartbeat(2, 1, 1)).await,
+        Ok(HeartbeatReply::Evicted)
+    );
     tell(server.port(), &format!("ZADD {key} {} 0000000000000002", young - 120_000));
-    nodes(&store).beat(ShardId(0), beat(1, 3, 1)).await.expect("it is heard");
+    nodes(&store).heartbeat(ShardId(0), heartbeat(1, 3, 1)).await.expect("it is heard");
     assert_eq!(tell(server.port(), &format!("ZCARD {key}")), ":0");
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use duly_store::{
-    NodeRun, Store,
-    deployment::{Beat, Heard, Interest, Presence},
+    MemberId, Store,
+    deployment::{Heartbeat, HeartbeatReply, Interest, Presence},
 };
 use duly_store_redis::{OpenError, RedisStore};
 
@@ -34,7 +34,7 @@ impl OldNode {
     }
 
     /// Sends a heartbeat; an error means that the node may not act.
-    async fn beat(&mut self, presence: &str) -> Result<(), redis::RedisError> {
+    async fn heartbeat(&mut self, presence: &str) -> Result<(), redis::RedisError> {
         let mut call = redis::cmd("EVAL");
         call.arg(HEARTBEAT).arg(1).arg("duly:{17q}:seq");
         call.arg(format!("{:016x}", self.run)).arg(presence).arg(1).arg(1).arg("old-node").arg("");
@@ -43,21 +43,21 @@ impl OldNode {
 }
 
 /// A heartbeat of a node of this build.
-async fn heard(store: &RedisStore, run: u64) -> Heard {
+async fn heard(store: &RedisStore, run: u64) -> HeartbeatReply {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let nodes = Store::deployment(store).expect("nodes share it");
     let list = nodes.coordinators();
-    let beat = Beat {
+    let beat = Heartbeat {
         list: list.version,
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        run: NodeRun(run),
+        member_id: MemberId(run),
         name: "new-node".to_owned(),
         protocols: (2, 2),
         presence: Presence::Here,
         waits: Interest::default(),
         dead: Vec::new(),
     };
-    nodes.beat(list.shards[0], beat).await.expect("it is answered")
+    nodes.heartbeat(list.shards[0], beat).await.expect("it is answered")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,40 +69,44 @@ async fn old_and_new_nodes_never_act_at_the_same_time() {
     let mut dies = OldNode::new(&server, 2).await;
     let mut is_cut_off = OldNode::new(&server, 3).await;
     for node in [&mut leaves, &mut dies, &mut is_cut_off] {
-        node.beat("joining").await.expect("it joins");
+        node.heartbeat("joining").await.expect("it joins");
     }
     let store = open(&options(&server.url(), 4)).await;
     // While an old node beats, no new one is a member, however long that is.
     for _ in 0..20 {
-        let Heard::Waiting(names) = heard(&store, 10).await else { panic!("an old node acts") };
+        let HeartbeatReply::Waiting(names) = heard(&store, 10).await else {
+            panic!("an old node acts")
+        };
         assert!(names.iter().any(|name| name == "old-node"), "{names:?}");
         for node in [&mut leaves, &mut dies] {
-            node.beat("here").await.expect("it goes on");
+            node.heartbeat("here").await.expect("it goes on");
         }
         tokio::time::sleep(Duration::from_millis(120)).await;
     }
     assert_eq!(tell(server.port(), &format!("HGET {RECORD} format")), "4", "they may start again");
     // One that says nothing any more was evicted, and the others stay.
-    let Heard::Waiting(names) = heard(&store, 10).await else { panic!("an old node acts") };
+    let HeartbeatReply::Waiting(names) = heard(&store, 10).await else {
+        panic!("an old node acts")
+    };
     assert_eq!(names.len(), 2);
-    leaves.beat("left").await.expect("it leaves");
-    let Heard::Waiting(_) = heard(&store, 10).await else { panic!("an old node acts") };
+    leaves.heartbeat("left").await.expect("it leaves");
+    let HeartbeatReply::Waiting(_) = heard(&store, 10).await else { panic!("an old node acts") };
     until("the one that died is evicted", async || {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        matches!(heard(&store, 10).await, Heard::Members { .. }).then_some(())
+        matches!(heard(&store, 10).await, HeartbeatReply::Members { .. }).then_some(())
     })
     .await;
     // From now on none of them comes back, whatever it tries.
     for node in [&mut leaves, &mut dies, &mut is_cut_off] {
         for presence in ["joining", "here", "leaving"] {
-            node.beat(presence).await.expect_err("it never acts again");
+            node.heartbeat(presence).await.expect_err("it never acts again");
         }
     }
     assert_eq!(tell(server.port(), &format!("HGET {RECORD} format")), "5", "none starts again");
     // A node that starts later knows it from any shard.
     let second = RedisStore::open(&options(&server.url(), 4)).await.expect("it opens");
     assert!(
-        matches!(heard(&second, 11).await, Heard::Members { members, .. } if members.len() == 2)
+        matches!(heard(&second, 11).await, HeartbeatReply::Members { members, .. } if members.len() == 2)
     );
 }
 

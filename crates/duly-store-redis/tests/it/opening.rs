@@ -49,7 +49,7 @@ async fn servers_that_are_away_are_waited_for() {
     assert_eq!(tell(server.port(), "CLIENT PAUSE 600000"), "+OK");
     let mut impatient = options(&server.url(), 1);
     impatient.answer_within = Duration::from_millis(200);
-    impatient.replicas_within = Duration::ZERO;
+    impatient.replication_timeout = Duration::ZERO;
     let error = fails(&impatient).await;
     waits(&error);
     assert!(matches!(error, OpenError::Unreachable { .. }), "{error:?}");

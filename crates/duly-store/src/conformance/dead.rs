@@ -22,8 +22,8 @@ pub(super) async fn p3_p11_a_dead_letter_keeps_everything(harness: &dyn Harness)
     let view = scene.view("a").await;
     let letter = view.timer().expect("a dead letter is whole");
     assert_eq!((view.state, &letter.payload), (State::Dead, &Some(text("precious"))));
-    let death = letter.death.expect("it says when and why");
-    assert_eq!((death.at, death.reason.as_str()), (died_at, "rejected"));
+    let dead_letter = letter.dead_letter.expect("it says when and why");
+    assert_eq!((dead_letter.at, dead_letter.reason.as_str()), (died_at, "rejected"));
     assert_eq!(letter.last_error(), Some("never again"));
     assert_eq!(scene.stats().await.dead, 1, "it never goes away by itself");
     Ran::Whole
@@ -45,7 +45,7 @@ pub(super) async fn p3_p10_what_is_overdue_is_given_up_whole_and_only_that(
     scene.advance(ms(10)).await;
     scene.create(timer("due since", scene.at(Millis::ZERO))).await;
     scene.set_activity(Activity::Paused).await;
-    let give_up = |text: &str| Operation::GiveUp { id: id(text), if_due_by: moment };
+    let give_up = |text: &str| Operation::DeadLetter { id: id(text), if_due_by: moment };
     for (text, expected) in [
         ("later", "already_exists"),
         ("due since", "already_exists"),
@@ -61,8 +61,9 @@ pub(super) async fn p3_p10_what_is_overdue_is_given_up_whole_and_only_that(
         let Outcome::Changed(view) = outcome else {
             panic!("expected a dead letter, got {outcome:?}");
         };
-        let death = view.timer().and_then(|timer| timer.death).expect("it says when and why");
-        assert_eq!((death.at, death.reason.as_str()), (scene.now(), "overdue"));
+        let dead_letter =
+            view.timer().and_then(|timer| timer.dead_letter).expect("it says when and why");
+        assert_eq!((dead_letter.at, dead_letter.reason.as_str()), (scene.now(), "overdue"));
         assert_eq!(*view, scene.view(text).await);
         let again = scene.apply(give_up(text)).await;
         assert!(matches!(again, Outcome::Unchanged(_)), "{again:?}");
@@ -72,7 +73,7 @@ pub(super) async fn p3_p10_what_is_overdue_is_given_up_whole_and_only_that(
 
     // The limit of dead letters holds, and what does not fit stays what it is.
     let refusal = refused(
-        scene.apply(Operation::GiveUp { id: id("due since"), if_due_by: scene.now() }).await,
+        scene.apply(Operation::DeadLetter { id: id("due since"), if_due_by: scene.now() }).await,
     );
     assert_eq!(refusal.code().as_str(), "resource_exhausted");
     assert!(refusal.to_string().contains("limits.max_dead"), "{refusal}");
@@ -214,7 +215,7 @@ pub(super) async fn p3_too_late_is_a_dead_letter_without_an_attempt(harness: &dy
     let view = scene.view("a").await;
     let letter = view.timer().expect("a dead letter is whole");
     assert_eq!((view.state, letter.attempts, letter.history.len()), (State::Dead, 0, 0));
-    assert_eq!(letter.death.map(|death| death.reason.as_str()), Some("expired"));
+    assert_eq!(letter.dead_letter.map(|dead_letter| dead_letter.reason.as_str()), Some("expired"));
     assert_eq!(scene.claim_one().await.id, id("b"), "the other one is in time");
     scene.advance(secs(3_600)).await;
     let stats = scene.stats().await;

@@ -8,59 +8,76 @@ use super::{
     scene::{SHARD, Scene, name},
 };
 use crate::{
-    Deployment, Error, Lane, NodeRun, Owner, SettleVerdict,
-    deployment::{Allotment, Ask, Beat, Heard, Interest, Member, Presence},
+    Deployment, Error, Lane, MemberId, Owner, SettleVerdict,
+    deployment::{Allotment, Ask, Heartbeat, HeartbeatReply, Interest, Member, Presence},
 };
 
 /// Runs of these cases: no other case uses them, as a run is never used again.
-const A: NodeRun = NodeRun(0xA1);
-const B: NodeRun = NodeRun(0xB2);
-const C: NodeRun = NodeRun(0xC4);
+const A: MemberId = MemberId(0xA1);
+const B: MemberId = MemberId(0xB2);
+const C: MemberId = MemberId(0xC4);
 
 /// A message takes no longer.
 const SOON: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A heartbeat at the first coordination shard, which calls itself by the last digits of the run.
-fn beat_of(deployment: &dyn Deployment, run: NodeRun, number: u64, presence: Presence) -> Beat {
+fn beat_of(
+    deployment: &dyn Deployment,
+    run: MemberId,
+    number: u64,
+    presence: Presence,
+) -> Heartbeat {
     let (name, list) = (node_name(run), deployment.coordinators().version);
     let (protocols, waits, dead) = ((1, 3), waits(run), Vec::new());
-    Beat { run, number, list, name, protocols, presence, waits, dead }
+    Heartbeat { member_id: run, number, list, name, protocols, presence, waits, dead }
 }
 
-async fn beat(deployment: &dyn Deployment, run: NodeRun, number: u64, presence: Presence) -> Heard {
+async fn heartbeat(
+    deployment: &dyn Deployment,
+    run: MemberId,
+    number: u64,
+    presence: Presence,
+) -> HeartbeatReply {
     say(deployment, beat_of(deployment, run, number, presence)).await
 }
 
-async fn say(deployment: &dyn Deployment, beat: Beat) -> Heard {
+async fn say(deployment: &dyn Deployment, beat: Heartbeat) -> HeartbeatReply {
     let coordinator = deployment.coordinators().shards[0];
-    deployment.beat(coordinator, beat).await.expect("a heartbeat is heard")
+    deployment.heartbeat(coordinator, beat).await.expect("a heartbeat is heard")
 }
 
 /// A heartbeat that names others dead.
 async fn accuse(
     deployment: &dyn Deployment,
-    run: NodeRun,
+    run: MemberId,
     number: u64,
-    dead: &[(NodeRun, Option<u64>)],
-) -> Heard {
+    dead: &[(MemberId, Option<u64>)],
+) -> HeartbeatReply {
     let beat = beat_of(deployment, run, number, Presence::Here);
-    say(deployment, Beat { dead: dead.to_vec(), ..beat }).await
+    say(deployment, Heartbeat { dead: dead.to_vec(), ..beat }).await
 }
 
-fn node_name(run: NodeRun) -> String {
+fn node_name(run: MemberId) -> String {
     format!("node {}: \u{e4}", run.0)
 }
 
-fn member(run: NodeRun, beats: u64, presence: Presence) -> Member {
-    Member { run, name: node_name(run), protocols: (1, 3), presence, beats, waits: waits(run) }
+fn member(run: MemberId, beats: u64, presence: Presence) -> Member {
+    Member {
+        member_id: run,
+        name: node_name(run),
+        protocols: (1, 3),
+        presence,
+        heartbeats: beats,
+        waits: waits(run),
+    }
 }
 
-fn members<const N: usize>(members: [Member; N], evicted: &[NodeRun]) -> Heard {
-    Heard::Members { members: members.to_vec(), evicted: evicted.to_vec() }
+fn members<const N: usize>(members: [Member; N], evicted: &[MemberId]) -> HeartbeatReply {
+    HeartbeatReply::Members { members: members.to_vec(), evicted: evicted.to_vec() }
 }
 
 /// A waits for something.
-fn waits(run: NodeRun) -> Interest {
+fn waits(run: MemberId) -> Interest {
     let mut waits = Interest::default();
     if run == A {
         waits.insert(&name("orders"));
@@ -81,21 +98,21 @@ pub(super) async fn p3_members_hear_of_each_other(harness: &dyn Harness) -> Ran 
     use Presence::{Here, Joining, Leaving, Left};
     let store = harness.store();
     let deployment = deployment_of!(store);
-    let heard = beat(deployment, A, 1, Joining).await;
+    let heard = heartbeat(deployment, A, 1, Joining).await;
     assert_eq!(heard, members([member(A, 1, Joining)], &[]));
-    let heard = beat(deployment, B, 40, Here).await;
+    let heard = heartbeat(deployment, B, 40, Here).await;
     let joined = [member(A, 1, Joining), member(B, 40, Here)];
     assert_eq!(heard, members(joined, &[]), "no shard asks a run to join first");
-    let heard = beat(deployment, A, 7, Here).await;
+    let heard = heartbeat(deployment, A, 7, Here).await;
     assert_eq!(heard, members([member(A, 7, Here), member(B, 40, Here)], &[]));
-    let heard = beat(deployment, A, 6, Joining).await;
+    let heard = heartbeat(deployment, A, 6, Joining).await;
     let late = [member(A, 7, Here), member(B, 40, Here)];
     assert_eq!(heard, members(late, &[]), "a late heartbeat changes nothing");
-    let heard = beat(deployment, A, 8, Leaving).await;
+    let heard = heartbeat(deployment, A, 8, Leaving).await;
     assert_eq!(heard, members([member(A, 8, Leaving), member(B, 40, Here)], &[]));
-    let heard = beat(deployment, A, 9, Left).await;
+    let heard = heartbeat(deployment, A, 9, Left).await;
     assert_eq!(heard, members([member(B, 40, Here)], &[A]));
-    assert_eq!(beat(deployment, A, 10, Here).await, Heard::Evicted, "it has left");
+    assert_eq!(heartbeat(deployment, A, 10, Here).await, HeartbeatReply::Evicted, "it has left");
     Ran::Whole
 }
 
@@ -103,9 +120,9 @@ pub(super) async fn p3_only_a_run_that_stands_still_is_evicted(harness: &dyn Har
     use Presence::Here;
     let store = harness.store();
     let deployment = deployment_of!(store);
-    beat(deployment, A, 1, Here).await;
-    beat(deployment, B, 1, Here).await;
-    beat(deployment, B, 2, Here).await;
+    heartbeat(deployment, A, 1, Here).await;
+    heartbeat(deployment, B, 1, Here).await;
+    heartbeat(deployment, B, 2, Here).await;
     let both = |beats| [member(A, beats, Here), member(B, 2, Here)];
     let heard = accuse(deployment, A, 2, &[(B, Some(1))]).await;
     assert_eq!(heard, members(both(2), &[]), "B has beaten since");
@@ -115,9 +132,13 @@ pub(super) async fn p3_only_a_run_that_stands_still_is_evicted(harness: &dyn Har
     assert_eq!(heard, members(both(4), &[]), "C is not listed");
     let heard = accuse(deployment, A, 5, &[(B, Some(2)), (C, None)]).await;
     assert_eq!(heard, members([member(A, 5, Here)], &[B, C]));
-    assert_eq!(beat(deployment, B, 3, Here).await, Heard::Evicted);
-    assert_eq!(beat(deployment, C, 1, Here).await, Heard::Evicted, "before its first heartbeat");
-    let heard = beat(deployment, A, 6, Here).await;
+    assert_eq!(heartbeat(deployment, B, 3, Here).await, HeartbeatReply::Evicted);
+    assert_eq!(
+        heartbeat(deployment, C, 1, Here).await,
+        HeartbeatReply::Evicted,
+        "before its first heartbeat"
+    );
+    let heard = heartbeat(deployment, A, 6, Here).await;
     assert_eq!(heard, members([member(A, 6, Here)], &[B, C]), "an evicted run changes nothing");
     Ran::Whole
 }
@@ -128,20 +149,20 @@ pub(super) async fn p3_evictions_are_told_for_a_minute_and_kept(harness: &dyn Ha
     let deployment = deployment_of!(store);
     accuse(deployment, A, 1, &[(B, None), (C, None)]).await;
     harness.advance(Millis::from_secs(50)).await;
-    let Heard::Members { evicted, .. } = beat(deployment, A, 2, Here).await else {
+    let HeartbeatReply::Members { evicted, .. } = heartbeat(deployment, A, 2, Here).await else {
         panic!("A is a member")
     };
     assert_eq!(evicted, [B, C]);
     // B is named again: so its eviction is a recent one.
     accuse(deployment, A, 3, &[(B, None)]).await;
     harness.advance(Millis::from_secs(55)).await;
-    let Heard::Members { evicted, .. } = beat(deployment, A, 4, Here).await else {
+    let HeartbeatReply::Members { evicted, .. } = heartbeat(deployment, A, 4, Here).await else {
         panic!("A is a member")
     };
     assert!(evicted.contains(&B), "{evicted:?}");
     harness.advance(Millis::from_secs(3_600)).await;
     for run in [B, C] {
-        assert_eq!(beat(deployment, run, 9, Here).await, Heard::Evicted, "{run:?}");
+        assert_eq!(heartbeat(deployment, run, 9, Here).await, HeartbeatReply::Evicted, "{run:?}");
     }
     Ran::Whole
 }
@@ -151,14 +172,14 @@ pub(super) async fn p3_another_list_of_coordinators_is_refused(harness: &dyn Har
     let deployment = deployment_of!(store);
     let list = deployment.coordinators();
     assert!(matches!(list.shards.len(), 1 | 3 | 5), "{list:?}");
-    beat(deployment, A, 1, Presence::Here).await;
-    let other = Beat {
+    heartbeat(deployment, A, 1, Presence::Here).await;
+    let other = Heartbeat {
         list: list.version + 1,
         dead: vec![(A, Some(1))],
         ..beat_of(deployment, B, 1, Presence::Here)
     };
-    assert_eq!(say(deployment, other).await, Heard::Superseded);
-    let heard = beat(deployment, A, 2, Presence::Here).await;
+    assert_eq!(say(deployment, other).await, HeartbeatReply::Superseded);
+    let heard = heartbeat(deployment, A, 2, Presence::Here).await;
     assert_eq!(heard, members([member(A, 2, Presence::Here)], &[]), "it changed nothing");
     Ran::Whole
 }
@@ -198,14 +219,14 @@ pub(super) async fn p8_a_run_that_was_released_claims_nothing(harness: &dyn Harn
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let _shared = deployment_of!(store);
-    let lost = NodeRun(0xC3);
+    let lost = MemberId(0xC3);
     scene.create_in("a", Millis::ZERO).await;
     let mut request = scene.request(vec![LaneKey::Pull]);
     request.owner = Owner::Node(lost);
     store.claim(SHARD, request.clone()).await.expect("it may");
     assert_eq!(store.release_owner(SHARD, lost).await, Ok(1));
     let refused = store.claim(SHARD, request).await.expect_err("it is over");
-    assert_eq!(refused, Error::RunOver);
+    assert_eq!(refused, Error::Evicted);
     assert_eq!(refused.code().as_str(), "unavailable");
     Ran::Whole
 }
@@ -234,7 +255,7 @@ pub(super) async fn p10_a_cap_is_shared_out_and_never_exceeded(harness: &dyn Har
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let deployment = deployment_of!(store);
-    let (one, other) = (NodeRun(0xD1), NodeRun(0xD2));
+    let (one, other) = (MemberId(0xD1), MemberId(0xD2));
     let allot = async |run, keep, wanted| {
         let asks = vec![ask(&scene, 10, keep, wanted)];
         deployment.allot(SHARD, run, asks).await.expect("it is shared out").remove(0)
@@ -255,7 +276,7 @@ pub(super) async fn p10_what_a_run_was_allotted_ends_with_it(harness: &dyn Harne
     let scene = Scene::new(harness).await;
     let store = scene.store();
     let deployment = deployment_of!(store);
-    let (one, other) = (NodeRun(0xD3), NodeRun(0xD4));
+    let (one, other) = (MemberId(0xD3), MemberId(0xD4));
     let asks = |keep| vec![ask(&scene, 1, keep, 5)];
     let first = deployment.allot(SHARD, one, asks(0)).await.expect("it is shared out");
     assert_eq!(first[0].slots, 1);

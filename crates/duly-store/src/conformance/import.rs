@@ -3,7 +3,7 @@
 
 use duly_core::{
     Incarnation, Millis, Schedule, State, Timer, Timestamp,
-    timer::{Attempt, AttemptOutcome, DeathReason},
+    timer::{Attempt, AttemptOutcome, DeadLetterReason},
 };
 
 use super::{
@@ -39,7 +39,7 @@ fn waiting(scene: &Scene<'_>, name: &str, after: Millis) -> Timer {
 
 fn letter(scene: &Scene<'_>, name: &str) -> Timer {
     let mut timer = tried(scene, name, Millis::ZERO);
-    timer.die(scene.now(), DeathReason::AttemptsSpent);
+    timer.die(scene.now(), DeadLetterReason::AttemptsSpent);
     timer
 }
 
@@ -164,7 +164,7 @@ pub(super) async fn p3_p7_an_imported_dead_letter_can_be_redriven_and_is_one_of_
 
     // Nor does the firing live again beside its letter, whatever died under the id since.
     let mut again = letter.clone();
-    again.death = None;
+    again.dead_letter = None;
     assert_eq!(existing(scene.apply(import(&again)).await), view, "it was given up");
 
     scene.apply(cancel_op("a")).await;

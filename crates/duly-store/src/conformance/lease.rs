@@ -6,7 +6,7 @@ use super::{
     Harness, Ran,
     scene::{NODE, SHARD, Scene, ms, secs, settings},
 };
-use crate::{NodeRun, Owner, SettleOutcome, SettleVerdict};
+use crate::{MemberId, Owner, SettleOutcome, SettleVerdict};
 
 pub(super) async fn p3_a_lease_that_ends_makes_it_due_again(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
@@ -55,7 +55,10 @@ pub(super) async fn p3_lost_leases_use_up_the_budget(harness: &dyn Harness) -> R
     let view = scene.view("a").await;
     let letter = view.timer().expect("a dead letter is whole");
     assert_eq!((view.state, letter.attempts, letter.history.len()), (State::Dead, 2, 2));
-    assert_eq!(letter.death.map(|death| death.reason.as_str()), Some("attempts_spent"));
+    assert_eq!(
+        letter.dead_letter.map(|dead_letter| dead_letter.reason.as_str()),
+        Some("attempts_spent")
+    );
     assert!(letter.maybe_delivered);
     assert!(scene.claim().await.is_empty());
     let totals = scene.stats().await.totals;
@@ -77,7 +80,7 @@ pub(super) async fn p3_a_lease_that_nobody_asks_about_still_ends(harness: &dyn H
 
 pub(super) async fn p3_release_owner_ends_that_nodes_leases_only(harness: &dyn Harness) -> Ran {
     let scene = Scene::new(harness).await;
-    let other = NodeRun(8);
+    let other = MemberId(8);
     let claim_as = async |run| {
         let mut request = scene.request(vec![duly_core::destination::LaneKey::Pull]);
         request.owner = Owner::Node(run);

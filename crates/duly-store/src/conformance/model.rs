@@ -13,7 +13,7 @@
 use duly_core::Millis;
 
 use super::{Harness, MemoryHarness, Restart, scene::SHARD};
-use crate::NodeRun;
+use crate::MemberId;
 
 mod generate;
 mod known;
@@ -103,7 +103,7 @@ pub async fn compare_with_memory(
 async fn reopen(reference: &dyn Harness) -> Vec<String> {
     reference.advance(op::STEP).await;
     for node in 0..op::NODES {
-        let released = reference.store().release_owner(SHARD, NodeRun(node)).await;
+        let released = reference.store().release_owner(SHARD, MemberId(node)).await;
         if let Err(error) = released {
             return vec![format!("{error}")];
         }

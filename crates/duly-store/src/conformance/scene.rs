@@ -18,7 +18,7 @@ use duly_core::{
 use super::Harness;
 use crate::{
     Answer, ClaimRequest, Claimed, Command, Firing, Forecast, ForecastRequest, Lane, LaneClaim,
-    ListRequest, NodeRun, Operation, Outcome, Owner, Ready, ReadyCursor, Refusal, SettleOutcome,
+    ListRequest, MemberId, Operation, Outcome, Owner, Ready, ReadyCursor, Refusal, SettleOutcome,
     SettleVerdict, Settlement, Stats, Store, TimerView, Token,
     command::Letter,
     namespaces::{Activity, Namespace, Put},
@@ -28,7 +28,7 @@ use crate::{
 /// The shard that the suite works on.
 pub(super) const SHARD: ShardId = ShardId(0);
 /// The node that claims where a node does.
-pub(super) const NODE: NodeRun = NodeRun(7);
+pub(super) const NODE: MemberId = MemberId(7);
 
 /// One namespace on one harness.
 #[derive(Clone)]

@@ -173,7 +173,10 @@ pub(super) async fn p3_the_last_attempt_leads_to_a_dead_letter(harness: &dyn Har
     let view = scene.view("a").await;
     let letter = view.timer().expect("a dead letter is whole");
     assert_eq!((view.state, letter.attempts, letter.maybe_delivered), (State::Dead, 4, true));
-    assert_eq!(letter.death.map(|death| death.reason.as_str()), Some("attempts_spent"));
+    assert_eq!(
+        letter.dead_letter.map(|dead_letter| dead_letter.reason.as_str()),
+        Some("attempts_spent")
+    );
     let history: Vec<u32> = letter.history.iter().map(|attempt| attempt.attempt).collect();
     assert_eq!(history, [1, 2, 3, 4]);
     assert_eq!(letter.last_error(), Some("status 503"));

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::{
     ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
-    NodeRun, Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
+    MemberId, Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
     StoreFuture, TimerView,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
@@ -35,7 +35,7 @@ pub trait StandIn: std::fmt::Debug + Send + Sync + 'static {
         self.behind().settle(shard, settlements)
     }
     /// See [`Store::release_owner`].
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
         self.behind().release_owner(shard, run)
     }
     /// See [`Store::deployment`].
@@ -77,7 +77,7 @@ impl<T: StandIn> Store for T {
     fn settle(&self, shard: ShardId, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
         StandIn::settle(self, shard, settlements)
     }
-    fn release_owner(&self, shard: ShardId, run: NodeRun) -> StoreFuture<'_, u64> {
+    fn release_owner(&self, shard: ShardId, run: MemberId) -> StoreFuture<'_, u64> {
         StandIn::release_owner(self, shard, run)
     }
     fn get(&self, shard: ShardId, namespace: NamespaceName, id: TimerId, bytes_max: u64) -> StoreFuture<'_, Option<TimerView>> {

@@ -8,14 +8,14 @@
 //! 2. A heartbeat names runs that stood still, each with the number of the last heartbeat that its
 //!    sender has seen there, or none where the run was not listed. The shard evicts a run only if that
 //!    is so still.
-//! 3. An eviction is for good: the run hears [`Heard::Evicted`] from then on. A run that has left is
+//! 3. An eviction is for good: the run hears [`HeartbeatReply::Evicted`] from then on. A run that has left is
 //!    evicted by itself. To name an evicted run again makes its eviction a recent one.
 //! 4. A heartbeat by another list of coordination shards than the shard's own changes nothing.
 
 use duly_core::shard::ShardId;
 
 use super::Interest;
-use crate::NodeRun;
+use crate::MemberId;
 
 /// Longest name of a member, in bytes.
 pub const NAME_MAX: usize = 256;
@@ -39,9 +39,9 @@ impl Coordinators {
 
 /// A heartbeat: what a member says of itself and of others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beat {
-    /// The run of the node.
-    pub run: NodeRun,
+pub struct Heartbeat {
+    /// The life of the node that sends it.
+    pub member_id: MemberId,
     /// The number of this heartbeat: higher than that of every one before it of the same run, in
     /// whichever shard.
     pub number: u64,
@@ -57,7 +57,7 @@ pub struct Beat {
     pub waits: Interest,
     /// Runs that stood still in this shard for too long, each with the number of the last heartbeat
     /// seen there; `None` if the run was not listed. They are evicted if that is so still.
-    pub dead: Vec<(NodeRun, Option<u64>)>,
+    pub dead: Vec<(MemberId, Option<u64>)>,
 }
 
 /// The stage of a membership. A coordination shard treats the first three alike.
@@ -75,15 +75,15 @@ pub enum Presence {
 
 /// The reply to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum HeartbeatReply {
     /// This coordination shard has evicted the run, for good.
     Evicted,
     /// The run is a member here, or has left.
     Members {
-        /// Every member, by its run.
+        /// Every member, by its member id.
         members: Vec<Member>,
         /// Runs that were evicted here, or left, or were named dead again, in the last minute.
-        evicted: Vec<NodeRun>,
+        evicted: Vec<MemberId>,
     },
     /// The list of coordination shards is another one than the heartbeat's.
     Superseded,
@@ -95,8 +95,8 @@ pub enum Heard {
 /// A member of the deployment, as a coordination shard knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its run.
-    pub run: NodeRun,
+    /// Its member id.
+    pub member_id: MemberId,
     /// Its name for people.
     pub name: String,
     /// Versions that it understands.
@@ -104,7 +104,7 @@ pub struct Member {
     /// Stage of its membership, as its last heartbeat says.
     pub presence: Presence,
     /// The number of its last heartbeat here.
-    pub beats: u64,
+    pub heartbeats: u64,
     /// Namespaces for which consumers wait at it.
     pub waits: Interest,
 }

@@ -38,7 +38,9 @@ impl Space {
                 _ => Err(Refusal::NotFound(id.to_string())),
             },
             Operation::Fire { id } => self.fire(&id, answer, now),
-            Operation::GiveUp { id, if_due_by } => self.give_up_overdue(&id, if_due_by, now),
+            Operation::DeadLetter { id, if_due_by } => {
+                self.dead_letter_overdue(&id, if_due_by, now)
+            }
             Operation::Redrive { letter, delay } => self.redrive(&letter, delay, now),
             Operation::Purge { letter } => self.purge(&letter),
         }

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    NodeRun,
-    deployment::{Beat, Heard, Member, Presence},
+    MemberId,
+    deployment::{Heartbeat, HeartbeatReply, Member, Presence},
 };
 
 /// A coordination shard. Evictions are recent for ever: it is for tests, which are short.
 #[derive(Debug, Clone, Default)]
 pub struct Coordinator {
     list: u64,
-    members: BTreeMap<NodeRun, Member>,
-    evicted: BTreeSet<NodeRun>,
+    members: BTreeMap<MemberId, Member>,
+    evicted: BTreeSet<MemberId>,
 }
 
 impl Coordinator {
@@ -32,34 +32,38 @@ impl Coordinator {
     }
 
     /// Takes a heartbeat.
-    pub fn beat(&mut self, beat: Beat) -> Heard {
+    pub fn heartbeat(&mut self, beat: Heartbeat) -> HeartbeatReply {
         if beat.list != self.list {
-            return Heard::Superseded;
+            return HeartbeatReply::Superseded;
         }
-        if self.evicted.contains(&beat.run) {
-            return Heard::Evicted;
+        if self.evicted.contains(&beat.member_id) {
+            return HeartbeatReply::Evicted;
         }
         for (run, last_seen) in beat.dead {
-            if self.members.get(&run).map(|member| member.beats) == last_seen {
+            if self.members.get(&run).map(|member| member.heartbeats) == last_seen {
                 self.members.remove(&run);
                 self.evicted.insert(run);
             }
         }
         if beat.presence == Presence::Left {
-            self.members.remove(&beat.run);
-            self.evicted.insert(beat.run);
-        } else if self.members.get(&beat.run).is_none_or(|known| known.beats < beat.number) {
+            self.members.remove(&beat.member_id);
+            self.evicted.insert(beat.member_id);
+        } else if self
+            .members
+            .get(&beat.member_id)
+            .is_none_or(|known| known.heartbeats < beat.number)
+        {
             let member = Member {
-                run: beat.run,
+                member_id: beat.member_id,
                 name: beat.name,
                 protocols: beat.protocols,
                 presence: beat.presence,
-                beats: beat.number,
+                heartbeats: beat.number,
                 waits: beat.waits,
             };
-            self.members.insert(beat.run, member);
+            self.members.insert(beat.member_id, member);
         }
-        Heard::Members {
+        HeartbeatReply::Members {
             members: self.members.values().cloned().collect(),
             evicted: self.evicted.iter().copied().collect(),
         }

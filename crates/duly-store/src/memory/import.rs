@@ -17,7 +17,7 @@ use crate::{Outcome, Refusal};
 
 impl Space {
     pub(super) fn import(&mut self, timer: Timer, now: Now) -> Result<Outcome, Refusal> {
-        if timer.death.is_some() {
+        if timer.dead_letter.is_some() {
             return self.import_letter(timer, now);
         }
         if let Some(letter) = self.dead.get(&timer.delivery_id(self.name.as_str())) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use duly_core::{
     Code, DeliveryId, Invalid, Millis, TimerId, Timestamp,
     lifecycle::{Decision, Event, State, decide},
-    timer::DeathReason,
+    timer::DeadLetterReason,
 };
 
 use super::{
@@ -17,7 +17,7 @@ use crate::{Outcome, Refusal, command::Letter};
 
 impl Space {
     /// Gives a live firing up; it stays whole under its delivery id.
-    pub(super) fn bury(&mut self, id: &TimerId, reason: DeathReason, now: Now) {
+    pub(super) fn bury(&mut self, id: &TimerId, reason: DeadLetterReason, now: Now) {
         let mut timer = self.take_live(id);
         timer.die(now.wall, reason);
         let delivery_id = timer.delivery_id(self.name.as_str());
@@ -26,7 +26,7 @@ impl Space {
         self.totals.dead += 1;
     }
 
-    pub(super) fn give_up_overdue(
+    pub(super) fn dead_letter_overdue(
         &mut self,
         id: &TimerId,
         if_due_by: Timestamp,
@@ -43,7 +43,7 @@ impl Space {
         if self.dead.len() as u64 >= max_dead {
             return Err(Refusal::dead_letters_full(&self.name, max_dead));
         }
-        self.bury(id, DeathReason::Overdue, now);
+        self.bury(id, DeadLetterReason::Overdue, now);
         let letter = self.latest_letter(id).expect("it was just buried");
         Ok(Outcome::Changed(Arc::new(self.view_dead(&self.dead[&letter].value))))
     }

@@ -9,15 +9,15 @@ use tokio::sync::broadcast;
 
 use super::{Coordinator, MemoryStore, own};
 use crate::{
-    Deployment, Error, Lane, NodeRun, Owner, Result, StoreFuture,
-    deployment::{Allotment, Announcement, Ask, Beat, Coordinators, Heard, part_of},
+    Deployment, Error, Lane, MemberId, Owner, Result, StoreFuture,
+    deployment::{Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply, part_of},
 };
 
 /// Announcements that are kept for a listener that is behind.
 const ANNOUNCEMENTS: usize = 1_024;
 
 /// What each run has of a lane, and what it wants.
-type Parts = BTreeMap<NodeRun, (u32, u32)>;
+type Parts = BTreeMap<MemberId, (u32, u32)>;
 
 /// Who shares the store.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Members {
     list: Mutex<Coordinators>,
     coordinators: Mutex<BTreeMap<ShardId, Coordinator>>,
     /// Runs that were released: they claim nothing any more.
-    released: Mutex<BTreeSet<NodeRun>>,
+    released: Mutex<BTreeSet<MemberId>>,
     announced: broadcast::Sender<Announcement>,
     /// What runs have of lanes, and what they want.
     allotted: Mutex<BTreeMap<Lane, Parts>>,
@@ -46,19 +46,19 @@ impl Members {
 
     pub(super) fn may_claim(&self, owner: Owner) -> Result<()> {
         match owner {
-            Owner::Node(run) if self.released.lock().contains(&run) => Err(Error::RunOver),
+            Owner::Node(run) if self.released.lock().contains(&run) => Err(Error::Evicted),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn release(&self, run: NodeRun) {
+    pub(super) fn release(&self, run: MemberId) {
         self.released.lock().insert(run);
         for held in self.allotted.lock().values_mut() {
             held.remove(&run);
         }
     }
 
-    fn allot(&self, run: NodeRun, ask: Ask, turn: u64) -> Allotment {
+    fn allot(&self, run: MemberId, ask: Ask, turn: u64) -> Allotment {
         let mut allotted = self.allotted.lock();
         let held = allotted.entry(ask.lane).or_default();
         held.remove(&run);
@@ -136,16 +136,16 @@ impl Deployment for MemoryStore {
         list.unwrap_or(Coordinators { version: 1, shards: vec![ShardId(0)] })
     }
 
-    fn beat(&self, coordinator: ShardId, beat: Beat) -> StoreFuture<'_, Heard> {
+    fn heartbeat(&self, coordinator: ShardId, beat: Heartbeat) -> StoreFuture<'_, HeartbeatReply> {
         async move {
             let mut kept = self.members()?.coordinators.lock();
             let kept = kept.get_mut(&coordinator);
-            Ok(kept.map_or(Heard::Superseded, |kept| kept.beat(beat)))
+            Ok(kept.map_or(HeartbeatReply::Superseded, |kept| kept.heartbeat(beat)))
         }
         .boxed()
     }
 
-    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<NodeRun>> {
+    fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<MemberId>> {
         async move {
             own(shard)?;
             let mut holders = self.look(|state, _| state.holders());
@@ -161,7 +161,7 @@ impl Deployment for MemoryStore {
     fn allot(
         &self,
         shard: ShardId,
-        run: NodeRun,
+        run: MemberId,
         asks: Vec<Ask>,
     ) -> StoreFuture<'_, Vec<Allotment>> {
         async move {

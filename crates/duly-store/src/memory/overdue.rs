@@ -6,7 +6,7 @@
 use duly_core::{
     TimerId, Timestamp,
     lifecycle::{Budget, Decision, Event, decide},
-    timer::{Attempt, AttemptOutcome, DeathReason, Next, Wait},
+    timer::{Attempt, AttemptOutcome, DeadLetterReason, Next, Wait},
 };
 
 use super::{
@@ -81,7 +81,7 @@ impl Space {
         match decide(Some(state), Event::Fail(budget)) {
             Decision::Move(duly_core::State::Retrying) => {}
             Decision::Move(duly_core::State::Dead) => {
-                self.bury(id, DeathReason::AttemptsSpent, now);
+                self.bury(id, DeadLetterReason::AttemptsSpent, now);
             }
             other => unreachable!("only leased firings fail, yet the table says {other:?}"),
         }
@@ -96,7 +96,7 @@ impl Space {
         });
         let late: Vec<TimerId> = late.map(|(id, _)| id.clone()).collect();
         for id in late {
-            self.bury(&id, DeathReason::Expired, now);
+            self.bury(&id, DeadLetterReason::Expired, now);
         }
     }
 }

@@ -5,7 +5,7 @@ use duly_core::{
     lifecycle::{Decision, Event, decide},
     namespace::LEASE_MAX,
     shard::ShardId,
-    timer::{Attempt, AttemptOutcome, DeathReason, Next, SettledToken, Verdict},
+    timer::{Attempt, AttemptOutcome, DeadLetterReason, Next, SettledToken, Verdict},
     tombstone::Ended,
 };
 
@@ -100,12 +100,12 @@ impl Space {
     }
 
     fn give_up(&mut self, id: &TimerId, ended: Attempt, now: Now) -> SettleOutcome {
-        self.expect(id, Event::GiveUp, Decision::Move(duly_core::State::Dead), now);
+        self.expect(id, Event::DeadLetter, Decision::Move(duly_core::State::Dead), now);
         if let Some(live) = self.live.get_mut(id) {
             live.timer.attempt_concluded(ended);
         }
         self.totals.failed += 1;
-        self.bury(id, DeathReason::Rejected, now);
+        self.bury(id, DeadLetterReason::Rejected, now);
         SettleOutcome::Ok
     }
 

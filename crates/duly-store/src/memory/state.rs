@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use duly_core::{NamespaceName, TimerId};
 
 use super::{clock::Now, space::Space};
-use crate::{Command, Error, NodeRun, Outcome, Owner, Refusal, Result, random::SplitMix64};
+use crate::{Command, Error, MemberId, Outcome, Owner, Refusal, Result, random::SplitMix64};
 
 /// The whole state.
 #[derive(Debug)]
@@ -64,9 +64,9 @@ impl State {
 
     /// Ends the leases of every owner that `gone` says is gone; answers how many.
     /// Runs of nodes that hold leases.
-    pub(super) fn holders(&self) -> Vec<NodeRun> {
+    pub(super) fn holders(&self) -> Vec<MemberId> {
         let held = self.spaces.values().flat_map(Space::owners);
-        let runs: BTreeSet<NodeRun> = held
+        let runs: BTreeSet<MemberId> = held
             .filter_map(|owner| match owner {
                 Owner::Node(run) => Some(run),
                 Owner::Consumer { .. } => None,

@@ -19,7 +19,7 @@ use crate::{
 /// Exit code of a run that was told to stop twice.
 const STOPPED_AT_ONCE: i32 = 1;
 
-/// Measure a server under load, beside the floors of the machine
+/// Measure a server under load, beside the baselines of the machine
 ///
 /// Without --server one is started for the run (DULY_SERVER is not looked at), with its data in a
 /// folder of its own that is removed afterwards. Works in namespaces of its own with a random name and
@@ -68,9 +68,9 @@ pub(crate) struct Args {
     /// Where the data of a server of its own is: decides which disk is measured
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Do not measure the floors of the machine first
+    /// Do not measure the baselines of the machine first
     #[arg(long)]
-    no_floors: bool,
+    no_baselines: bool,
     /// The server may be put under load although it is not on this machine
     #[arg(long)]
     i_own_this_server: bool,
@@ -158,7 +158,7 @@ impl Args {
             }),
             namespaces: self.namespaces,
             each: self.each,
-            floors: if self.no_floors { Floors::Left } else { Floors::Measured },
+            floors: if self.no_baselines { Floors::Left } else { Floors::Measured },
         };
         options.ensure_used().map_err(Failure::usage)?;
         Ok(options)

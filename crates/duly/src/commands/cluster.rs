@@ -34,11 +34,11 @@ struct Cluster {
 #[derive(Deserialize)]
 struct Node {
     name: String,
-    run: String,
+    member_id: String,
     this: bool,
     state: String,
     shards: u64,
-    silent_for_ms: u64,
+    heartbeat_age_ms: u64,
 }
 
 /// Runs it.
@@ -67,16 +67,16 @@ pub(crate) async fn run(_: Args, session: &Session) -> Outcome {
 fn nodes(nodes: &[Node]) -> Table {
     let mut table = Table::new([
         Column::Whole("node"),
-        Column::Whole("run"),
+        Column::Whole("member id"),
         Column::Whole("state"),
         Column::Number("shards"),
-        Column::Number("last heard"),
+        Column::Number("last heartbeat"),
     ]);
     for node in nodes {
-        let tone = if node.state == "here" { Tone::Plain } else { Tone::Warning };
+        let tone = if node.state == "active" { Tone::Plain } else { Tone::Warning };
         let name = if node.this { format!("{} (answers)", node.name) } else { node.name.clone() };
-        let heard = format!("{} ms ago", node.silent_for_ms);
-        let (run, state) = (node.run.clone(), node.state.clone());
+        let heard = format!("{} ms ago", node.heartbeat_age_ms);
+        let (run, state) = (node.member_id.clone(), node.state.clone());
         table.row(tone, [name, run, state, node.shards.to_string(), heard]);
     }
     table

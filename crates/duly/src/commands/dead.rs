@@ -3,7 +3,7 @@
 pub(crate) mod overdue;
 
 use clap::Subcommand;
-use duly_client::{Dealt, Error, Letters, Redrive};
+use duly_client::{DeadLetterResult, Error, Letters, Redrive};
 use duly_core::{Millis, NamespaceName, State, TimerId};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -117,17 +117,17 @@ enum Verb {
 
 /// What was done, as a document.
 #[derive(Default, Serialize)]
-struct DealtOut {
+struct DeadLetterResultOut {
     #[serde(skip_serializing_if = "Option::is_none")]
     redriven: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     purged: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<LetterError>,
+    errors: Vec<DeadLetterError>,
 }
 
 #[derive(Serialize)]
-struct LetterError {
+struct DeadLetterError {
     index: usize,
     error: Box<RawValue>,
 }
@@ -136,22 +136,27 @@ struct LetterError {
 fn said(
     session: &Session,
     namespace: &NamespaceName,
-    dealt: Result<Dealt, Error>,
+    dealt: Result<DeadLetterResult, Error>,
     verb: Verb,
     is_all: bool,
 ) -> Outcome {
-    let Dealt { done, refused, .. } = dealt.map_err(|error| problem::failure(&error, &[]))?;
-    let error = |(index, error): &(usize, Error)| LetterError {
+    let DeadLetterResult { done, refused, .. } =
+        dealt.map_err(|error| problem::failure(&error, &[]))?;
+    let error = |(index, error): &(usize, Error)| DeadLetterError {
         index: *index,
         error: RawValue::from_string(problem::of_item(error))
             .expect("it was written as JSON just now"),
     };
     let errors = if is_all { Vec::new() } else { refused.iter().map(error).collect() };
     let (words, document) = match verb {
-        Verb::Redrive => {
-            ("redriven", DealtOut { redriven: Some(done), errors, ..DealtOut::default() })
-        }
-        Verb::Purge => ("purged", DealtOut { purged: Some(done), errors, ..DealtOut::default() }),
+        Verb::Redrive => (
+            "redriven",
+            DeadLetterResultOut { redriven: Some(done), errors, ..DeadLetterResultOut::default() },
+        ),
+        Verb::Purge => (
+            "purged",
+            DeadLetterResultOut { purged: Some(done), errors, ..DeadLetterResultOut::default() },
+        ),
     };
     session.printer.document(&answer::json(&document), || Ok(format!("{done} {words}")))?;
     if refused.is_empty() {

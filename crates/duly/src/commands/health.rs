@@ -18,7 +18,7 @@ use crate::{
 /// Time between two questions.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Most bytes of an answer.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+const RESPONSE_BYTES_MAX: usize = 1 << 20;
 
 /// Say whether the server can work, and why not; exit code 1 if it cannot
 #[derive(clap::Args)]
@@ -73,7 +73,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
 
 /// Asks one of the two paths.
 pub(super) async fn ask(session: &Session, path: &str) -> Result<(Answer, Readiness), Failure> {
-    let call = session.http.root(Method::GET, &[path]).at_most(ANSWER_BYTES_MAX);
+    let call = session.http.root(Method::GET, &[path]).at_most(RESPONSE_BYTES_MAX);
     let answer = call.accepting(StatusCode::SERVICE_UNAVAILABLE).send().await?;
     let readiness = answer.parse()?;
     Ok((answer, readiness))

@@ -47,7 +47,7 @@ struct Row {
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     debug_assert!(args.all, "clap asks for it");
     let mut resumed = Vec::new();
-    let mut given_up = 0;
+    let mut dead_lettered = 0;
     let mut moment = None;
     for item in namespace::all(session).await? {
         let Ok(Row { name, paused: true }) = serde_json::from_str(item.get()) else {
@@ -67,13 +67,13 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             };
             session.printer.line(&format!("{namespace}  resumed{dead}"))?;
         }
-        given_up += dead;
+        dead_lettered += dead;
         resumed.push(name);
     }
     if session.printer.is_json() {
         let mut answer = serde_json::json!({ "resumed": resumed });
         if args.overdue == Overdue::Dead {
-            answer["given_up"] = given_up.into();
+            answer["dead_lettered"] = dead_lettered.into();
         }
         return session.printer.json(&answer.to_string());
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::harness::{Process, Server, run};
 
 /// Options of a run that takes little.
-const TINY: [&str; 3] = ["--no-floors", "--output", "json"];
+const TINY: [&str; 3] = ["--no-baselines", "--output", "json"];
 
 /// Runs it to its end; nothing may be broken, and nothing to remark.
 #[track_caller]
@@ -216,7 +216,7 @@ fn ctrl_c_leaves_the_figures_so_far_and_nothing_else() {
         "1000",
         "--seconds",
         "600",
-        "--no-floors",
+        "--no-baselines",
         "--output",
         "json",
         "--server",

@@ -66,7 +66,7 @@ fn programs_get_a_configuration_as_documents() {
         ),
         ("log.format", json!("json"), from_file(2)),
         ("webhook.allow_ports", json!(["80", "8000-8999"]), from_file(4)),
-        ("drain.within", json!("25s"), json!({ "kind": "default" })),
+        ("drain.timeout", json!("25s"), json!({ "kind": "default" })),
     ] {
         let expected = json!({ "key": key, "value": value, "origin": origin });
         assert!(keys.contains(&expected), "{expected}: {shown}");
@@ -225,7 +225,7 @@ fn the_systemd_unit_calls_commands_that_exist_and_waits_for_a_drain() {
     }
     let stop_s: u64 = value("TimeoutStopSec=").parse().expect("seconds");
     let shown = run(&["config", "show"]).ok();
-    assert!(shown.contains("within = \"25s\"") && stop_s > 2 * 25, "{stop_s}: {shown}");
+    assert!(shown.contains("timeout = \"25s\"") && stop_s > 2 * 25, "{stop_s}: {shown}");
 }
 
 #[test]

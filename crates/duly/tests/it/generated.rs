@@ -50,7 +50,7 @@ fn there_is_a_manual_page_for_each_command() {
         }
     }
     let page = fs::read_to_string(pages.join("duly-schedule.1")).expect("UTF-8");
-    for part in ["if\\-exists", "retry\\-schedule", "replace", "DULY_SERVER"] {
+    for part in ["if\\-exists", "retry\\-delays", "replace", "DULY_SERVER"] {
         assert!(page.contains(part), "{part}: {page}");
     }
     let file = directory.path().join("file");

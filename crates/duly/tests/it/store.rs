@@ -117,7 +117,7 @@ fn a_backup_of_a_running_server_is_restored_paused_and_resumed() {
     at(&server, &["namespace", "put", "one", "--max-dead", "3"]).ok();
     at(&server, &["namespace", "resume", "two"]).ok();
     let resumed = at(&server, &["--output", "json", "resume", "--all", "--overdue", "dead"]).json();
-    assert_eq!(resumed, serde_json::json!({ "resumed": ["one"], "given_up": 2 }));
+    assert_eq!(resumed, serde_json::json!({ "resumed": ["one"], "dead_lettered": 2 }));
     let letter = at(&server, &["--output", "json", "get", "one", "t"]).json();
     assert_eq!((&letter["state"], &letter["dead_reason"]), (&"dead".into(), &"overdue".into()));
     at(&server, &["dead", "redrive", "one", "--id", "t"]).ok();

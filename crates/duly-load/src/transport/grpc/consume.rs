@@ -19,7 +19,7 @@ pub(crate) struct Consuming {
 
 /// What is heard on it.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum HeartbeatReply {
     /// Firings, each against a credit.
     Firings(Vec<Firing>),
     /// What became of the acknowledgements that were sent together, in their order.
@@ -45,15 +45,15 @@ impl Grpc {
 
 impl Consuming {
     /// What comes next. Can be dropped while it waits without losing anything.
-    pub(crate) async fn hear(&mut self) -> Result<Heard> {
+    pub(crate) async fn hear(&mut self) -> Result<HeartbeatReply> {
         loop {
             let heard = self.responses.message().await.map_err(said)?;
             match heard.map(|heard| heard.kind) {
                 Some(Some(Kind::Firings(v1::Firings { firings }))) => {
-                    return Ok(Heard::Firings(firings.into_iter().map(firing).collect()));
+                    return Ok(HeartbeatReply::Firings(firings.into_iter().map(firing).collect()));
                 }
                 Some(Some(Kind::Settled(v1::SettleResponse { results }))) => {
-                    return Ok(Heard::Settled(results.into_iter().map(settled).collect()));
+                    return Ok(HeartbeatReply::Settled(results.into_iter().map(settled).collect()));
                 }
                 Some(None) => {}
                 Some(Some(Kind::Stopping(v1::Stopping {}))) | None => {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use duly_core::{Millis, NamespaceName, Settings, destination::LaneKey, shard::ShardId};
-use duly_store::{Deployment, NodeRun, ReadyLane, conformance::ManualClock, memory::MemoryStore};
+use duly_store::{Deployment, MemberId, ReadyLane, conformance::ManualClock, memory::MemoryStore};
 use futures::FutureExt;
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn share(cap: u32, per_second: Option<u32>) -> Share {
 struct Nodes {
     clock: ManualClock,
     store: MemoryStore,
-    runs: Vec<NodeRun>,
+    runs: Vec<MemberId>,
     nodes: Vec<Allotments>,
     under_way: Vec<usize>,
     begun: Vec<usize>,
@@ -41,7 +41,7 @@ impl Nodes {
         Self {
             clock,
             store,
-            runs: (1..=count).map(NodeRun).collect(),
+            runs: (1..=count).map(MemberId).collect(),
             nodes: (0..count).map(|_| Allotments::default()).collect(),
             under_way: vec![0; many],
             begun: vec![0; many],

@@ -2,16 +2,16 @@
 //! hashing (Thaler and Ravishankar, 1998). When a member goes, only its own shards move.
 
 use duly_core::shard::ShardId;
-use duly_store::NodeRun;
+use duly_store::MemberId;
 
 /// Returns the run that looks after a shard, of these.
-pub(super) fn owner(runs: impl Iterator<Item = NodeRun>, shard: ShardId) -> Option<NodeRun> {
+pub(super) fn owner(runs: impl Iterator<Item = MemberId>, shard: ShardId) -> Option<MemberId> {
     runs.max_by_key(|run| (weight(*run, shard), *run))
 }
 
 /// The weight of a member for a shard: the finalizer of MurmurHash3 over both. Every node has to
 /// weigh alike.
-fn weight(run: NodeRun, shard: ShardId) -> u64 {
+fn weight(run: MemberId, shard: ShardId) -> u64 {
     let mut x = run.0 ^ (u64::from(shard.0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);

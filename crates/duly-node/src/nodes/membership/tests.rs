@@ -17,38 +17,38 @@ fn list(version: u64, shards: &[ShardId]) -> Coordinators {
 
 fn member(run: u64, beats: u64) -> Member {
     Member {
-        run: NodeRun(run),
+        member_id: MemberId(run),
         name: format!("n{run}"),
         protocols: PROTOCOLS,
         presence: Presence::Here,
-        beats,
+        heartbeats: beats,
         waits: Interest::default(),
     }
 }
 
-fn heard(members: &[(u64, u64)], evicted: &[u64]) -> Heard {
-    Heard::Members {
+fn heard(members: &[(u64, u64)], evicted: &[u64]) -> HeartbeatReply {
+    HeartbeatReply::Members {
         members: members.iter().map(|(run, beats)| member(*run, *beats)).collect(),
-        evicted: evicted.iter().copied().map(NodeRun).collect(),
+        evicted: evicted.iter().copied().map(MemberId).collect(),
     }
 }
 
 /// A beat that is sent and answered in no time.
-fn told(node: &mut Membership, shard: ShardId, at: Duration, heard: Heard) -> Changes {
-    let (sent, _) = node.beat(shard, at, "me", Interest::default());
+fn told(node: &mut Membership, shard: ShardId, at: Duration, heard: HeartbeatReply) -> Changes {
+    let (sent, _) = node.heartbeat(shard, at, "me", Interest::default());
     node.heard(sent, at, heard)
 }
 
 /// A member of this run since `at`, alone, of one coordination shard.
 fn alone(run: u64, at: Duration) -> Membership {
-    let mut node = Membership::new(SHARDS, list(1, &[FIRST]), NodeRun(run));
+    let mut node = Membership::new(SHARDS, list(1, &[FIRST]), MemberId(run));
     told(&mut node, FIRST, at, heard(&[(run, 1)], &[]));
     node
 }
 
 /// One that knows run 8, of three coordination shards.
 fn of_three() -> Membership {
-    let mut node = Membership::new(SHARDS, list(1, &[FIRST, SECOND, THIRD]), NodeRun(7));
+    let mut node = Membership::new(SHARDS, list(1, &[FIRST, SECOND, THIRD]), MemberId(7));
     for shard in [FIRST, SECOND, THIRD] {
         told(&mut node, shard, ms(0), heard(&[(7, 1), (8, 1)], &[]));
     }
@@ -56,12 +56,12 @@ fn of_three() -> Membership {
 }
 
 fn presence(node: &mut Membership, at: Duration) -> Presence {
-    node.beat(FIRST, at, "me", Interest::default()).1.presence
+    node.heartbeat(FIRST, at, "me", Interest::default()).1.presence
 }
 
 #[test]
 fn nobody_acts_before_it_is_a_member() {
-    let mut node = Membership::new(SHARDS, list(1, &[FIRST]), NodeRun(7));
+    let mut node = Membership::new(SHARDS, list(1, &[FIRST]), MemberId(7));
     assert!(!node.may_act(ms(0)) && (0..SHARDS).all(|s| !node.owns(ShardId(s))));
     assert_eq!(presence(&mut node, ms(0)), Presence::Joining);
     let mut node = alone(7, ms(10));
@@ -71,7 +71,7 @@ fn nobody_acts_before_it_is_a_member() {
 
 #[test]
 fn a_node_acts_while_a_majority_hears_it() {
-    let mut node = Membership::new(SHARDS, list(1, &[FIRST, SECOND, THIRD]), NodeRun(7));
+    let mut node = Membership::new(SHARDS, list(1, &[FIRST, SECOND, THIRD]), MemberId(7));
     told(&mut node, FIRST, ms(0), heard(&[(7, 1)], &[]));
     assert!(!node.may_act(ms(1)), "one of three");
     assert_eq!(node.silent_for(ms(1)), None);
@@ -88,7 +88,7 @@ fn a_node_acts_while_a_majority_hears_it() {
 fn t16_a_node_that_stood_still_notices_before_it_acts() {
     let mut node = alone(7, ms(1_000));
     // The answer came late: what counts is when the beat was sent.
-    let (sent, _) = node.beat(FIRST, ms(1_250), "me", Interest::default());
+    let (sent, _) = node.heartbeat(FIRST, ms(1_250), "me", Interest::default());
     node.heard(sent, ms(2_600), heard(&[(7, 2)], &[]));
     assert!(node.may_act(ms(2_749)));
     assert!(!node.may_act(ms(2_750)), "1.5 s after the beat was sent");
@@ -101,7 +101,7 @@ fn t16_a_node_that_stood_still_notices_before_it_acts() {
 fn every_shard_has_one_owner_and_only_those_of_the_dead_move() {
     let runs = [11, 22, 33];
     let view = |me: u64, alive: &[u64]| {
-        let mut node = Membership::new(SHARDS, list(1, &[FIRST]), NodeRun(me));
+        let mut node = Membership::new(SHARDS, list(1, &[FIRST]), MemberId(me));
         let members: Vec<_> = alive.iter().map(|run| (*run, 1)).collect();
         told(&mut node, FIRST, ms(0), heard(&members, &[]));
         (0..SHARDS).filter(|shard| node.owns(ShardId(*shard))).collect::<Vec<_>>()
@@ -126,7 +126,7 @@ fn a_node_that_no_majority_hears_looks_after_nothing() {
     let mut joining = member(8, 5);
     joining.presence = Presence::Joining;
     let members = vec![member(7, 2), joining];
-    told(&mut node, FIRST, ms(250), Heard::Members { members, evicted: Vec::new() });
+    told(&mut node, FIRST, ms(250), HeartbeatReply::Members { members, evicted: Vec::new() });
     assert!((0..SHARDS).all(|shard| node.owns(ShardId(shard))));
     assert_eq!(node.others().count(), 1, "it is a member all the same");
 }
@@ -135,17 +135,17 @@ fn a_node_that_no_majority_hears_looks_after_nothing() {
 fn t15_a_count_that_stands_still_is_said_to_be_dead_with_its_count() {
     let mut node = alone(7, ms(0));
     let changes = told(&mut node, FIRST, ms(250), heard(&[(7, 2), (8, 40)], &[]));
-    assert_eq!(changes.joined, [NodeRun(8)]);
+    assert_eq!(changes.joined, [MemberId(8)]);
     for beat in 2..8 {
         told(&mut node, FIRST, ms(250 * beat), heard(&[(7, beat + 1), (8, 40)], &[]));
         assert!(!node.has_dead(FIRST), "at beat {beat}");
     }
     told(&mut node, FIRST, ms(2_000), heard(&[(7, 9), (8, 40)], &[]));
     assert!(node.has_dead(FIRST));
-    let (_, beat) = node.beat(FIRST, ms(2_250), "", Interest::default());
-    assert_eq!((beat.run, beat.dead), (NodeRun(7), vec![(NodeRun(8), Some(40))]));
+    let (_, beat) = node.heartbeat(FIRST, ms(2_250), "", Interest::default());
+    assert_eq!((beat.member_id, beat.dead), (MemberId(7), vec![(MemberId(8), Some(40))]));
     let changes = told(&mut node, FIRST, ms(2_250), heard(&[(7, 10)], &[8]));
-    assert_eq!(changes.gone, [NodeRun(8)]);
+    assert_eq!(changes.gone, [MemberId(8)]);
     assert!(!changes.gained.is_empty() && (0..SHARDS).all(|s| node.owns(ShardId(s))));
     let changes = told(&mut node, FIRST, ms(2_500), heard(&[(7, 11)], &[8]));
     assert_eq!(changes, Changes::default(), "once");
@@ -155,7 +155,7 @@ fn t15_a_count_that_stands_still_is_said_to_be_dead_with_its_count() {
 fn t16_time_counts_from_the_reply_that_showed_a_count_first() {
     let mut node = alone(7, ms(0));
     // The heartbeat that is seen may have come in just before the reply was sent.
-    let (sent, _) = node.beat(FIRST, ms(250), "me", Interest::default());
+    let (sent, _) = node.heartbeat(FIRST, ms(250), "me", Interest::default());
     node.heard(sent, ms(650), heard(&[(7, 2), (8, 40)], &[]));
     for beat in 0..7 {
         let at = ms(650 + 290 * beat);
@@ -172,14 +172,14 @@ fn t16_an_outage_or_a_pause_of_ours_kills_nobody() {
     for beat in 1..7 {
         told(&mut node, FIRST, ms(250 * beat), heard(&[(7, beat + 1), (8, 40)], &[]));
     }
-    assert_eq!(node.still_for(NodeRun(8)), ms(1_250));
+    assert_eq!(node.still_for(MemberId(8)), ms(1_250));
     // No answer for a minute; the other had none either.
     told(&mut node, FIRST, ms(60_000), heard(&[(7, 30), (8, 40)], &[]));
-    assert!(node.still_for(NodeRun(8)).is_zero(), "it counts from the start");
+    assert!(node.still_for(MemberId(8)).is_zero(), "it counts from the start");
     told(&mut node, FIRST, ms(60_700), heard(&[(7, 31), (8, 40)], &[]));
-    assert_eq!(node.still_for(NodeRun(8)), GAP_MAX);
+    assert_eq!(node.still_for(MemberId(8)), GAP_MAX);
     told(&mut node, FIRST, ms(60_950), heard(&[(7, 32), (8, 41)], &[]));
-    assert!(node.still_for(NodeRun(8)).is_zero());
+    assert!(node.still_for(MemberId(8)).is_zero());
 }
 
 #[test]
@@ -193,11 +193,11 @@ fn a_run_is_gone_only_by_a_fresh_majority_of_evictions() {
     let changes = told(&mut node, THIRD, ms(3_500), heard(&[(7, 6)], &[8]));
     assert_eq!(changes.gone, [], "what the first said is old");
     let changes = told(&mut node, FIRST, ms(3_600), heard(&[(7, 7)], &[8]));
-    assert_eq!(changes.gone, [NodeRun(8)]);
+    assert_eq!(changes.gone, [MemberId(8)]);
     // A shard that has not heard of it lists it still.
     let changes = told(&mut node, SECOND, ms(3_700), heard(&[(7, 8), (8, 90)], &[]));
     assert_eq!(changes.joined, []);
-    assert!(node.others().next().is_none() && !node.watched.contains(&NodeRun(8)));
+    assert!(node.others().next().is_none() && !node.watched.contains(&MemberId(8)));
 }
 
 #[test]
@@ -209,41 +209,44 @@ fn a_known_run_that_a_shard_does_not_list_is_named_dead_there() {
         told(&mut node, SECOND, at, heard(&[(7, 20 + beat)], &[]));
     }
     assert!(node.has_dead(SECOND) && !node.has_dead(FIRST));
-    let (_, beat) = node.beat(SECOND, ms(2_250), "", Interest::default());
-    assert_eq!(beat.dead, [(NodeRun(8), None)]);
+    let (_, beat) = node.heartbeat(SECOND, ms(2_250), "", Interest::default());
+    assert_eq!(beat.dead, [(MemberId(8), None)]);
     assert_eq!(node.others().count(), 1, "it is alive by the first shard");
 }
 
 #[test]
 fn a_holder_that_nobody_knows_is_watched() {
     let mut node = alone(7, ms(0));
-    node.suspect(NodeRun(9));
-    node.suspect(NodeRun(7));
+    node.suspect(MemberId(9));
+    node.suspect(MemberId(7));
     for beat in 1..9 {
         told(&mut node, FIRST, ms(250 * beat), heard(&[(7, beat + 1)], &[]));
     }
-    let (_, beat) = node.beat(FIRST, ms(2_250), "", Interest::default());
-    assert_eq!(beat.dead, [(NodeRun(9), None)]);
+    let (_, beat) = node.heartbeat(FIRST, ms(2_250), "", Interest::default());
+    assert_eq!(beat.dead, [(MemberId(9), None)]);
     let changes = told(&mut node, FIRST, ms(2_250), heard(&[(7, 10)], &[9]));
-    assert_eq!(changes.gone, [NodeRun(9)]);
+    assert_eq!(changes.gone, [MemberId(9)]);
     // Another shard of ours has leases of it too.
-    node.suspect(NodeRun(9));
+    node.suspect(MemberId(9));
     let changes = told(&mut node, FIRST, ms(2_500), heard(&[(7, 11)], &[9]));
-    assert_eq!(changes.gone, [NodeRun(9)], "again");
+    assert_eq!(changes.gone, [MemberId(9)], "again");
 }
 
 #[test]
 fn a_run_that_a_majority_evicted_goes_on_as_another() {
     let mut node = of_three();
-    told(&mut node, FIRST, ms(250), Heard::Evicted);
-    assert_eq!(node.rejoin_if_due(ms(250), NodeRun(9)), None);
+    told(&mut node, FIRST, ms(250), HeartbeatReply::Evicted);
+    assert_eq!(node.rejoin_if_due(ms(250), MemberId(9)), None);
     assert!(node.may_act(ms(250)), "by the other two");
-    told(&mut node, THIRD, ms(300), Heard::Evicted);
+    told(&mut node, THIRD, ms(300), HeartbeatReply::Evicted);
     assert!(!node.may_act(ms(300)), "by one of three");
-    assert_eq!(node.rejoin_if_due(ms(300), NodeRun(9)), Some(Rejoin::Evicted));
-    assert_eq!(node.run(), NodeRun(9));
-    assert!(!node.owns(FIRST) && node.watched.contains(&NodeRun(7)), "its old run may hold leases");
-    let (late, _) = of_three().beat(SECOND, ms(200), "", Interest::default());
+    assert_eq!(node.rejoin_if_due(ms(300), MemberId(9)), Some(Rejoin::Evicted));
+    assert_eq!(node.run(), MemberId(9));
+    assert!(
+        !node.owns(FIRST) && node.watched.contains(&MemberId(7)),
+        "its old run may hold leases"
+    );
+    let (late, _) = of_three().heartbeat(SECOND, ms(200), "", Interest::default());
     node.heard(late, ms(310), heard(&[(7, 1)], &[]));
     assert_eq!(node.silent_for(ms(310)), None, "a reply to the old run says nothing");
 }
@@ -252,24 +255,24 @@ fn a_run_that_a_majority_evicted_goes_on_as_another() {
 fn a_run_that_a_minority_evicted_goes_on_and_rejoins_later() {
     let mut node = of_three();
     for at in (250..10_000).step_by(250) {
-        told(&mut node, FIRST, ms(at), Heard::Evicted);
+        told(&mut node, FIRST, ms(at), HeartbeatReply::Evicted);
         told(&mut node, SECOND, ms(at), heard(&[(7, at), (8, at)], &[]));
         told(&mut node, THIRD, ms(at), heard(&[(7, at), (8, at)], &[]));
-        assert_eq!(node.rejoin_if_due(ms(at), NodeRun(9)), None, "at {at} ms");
+        assert_eq!(node.rejoin_if_due(ms(at), MemberId(9)), None, "at {at} ms");
         assert!(node.may_act(ms(at)));
     }
-    assert_eq!(node.rejoin_if_due(ms(10_249), NodeRun(9)), None);
-    assert_eq!(node.rejoin_if_due(ms(10_250), NodeRun(9)), Some(Rejoin::EvictedByMinority));
+    assert_eq!(node.rejoin_if_due(ms(10_249), MemberId(9)), None);
+    assert_eq!(node.rejoin_if_due(ms(10_250), MemberId(9)), Some(Rejoin::EvictedByMinority));
 }
 
 #[test]
 fn a_run_that_could_not_act_for_long_is_given_up() {
     let mut node = of_three();
     told(&mut node, FIRST, ms(59_000), heard(&[(7, 5)], &[]));
-    assert_eq!(node.rejoin_if_due(ms(59_999), NodeRun(9)), None);
-    assert_eq!(node.rejoin_if_due(ms(60_000), NodeRun(9)), Some(Rejoin::Idle));
+    assert_eq!(node.rejoin_if_due(ms(59_999), MemberId(9)), None);
+    assert_eq!(node.rejoin_if_due(ms(60_000), MemberId(9)), Some(Rejoin::Idle));
     assert_eq!(
-        node.rejoin_if_due(ms(200_000), NodeRun(10)),
+        node.rejoin_if_due(ms(200_000), MemberId(10)),
         None,
         "a run that never acted is kept"
     );
@@ -278,21 +281,21 @@ fn a_run_that_could_not_act_for_long_is_given_up() {
 #[test]
 fn another_list_is_another_run_and_counts_from_the_start() {
     let mut node = of_three();
-    let (sent, _) = node.beat(FIRST, ms(100), "", Interest::default());
-    assert_eq!(node.follow(list(1, &[FIRST, SECOND, THIRD]), NodeRun(9)), None);
+    let (sent, _) = node.heartbeat(FIRST, ms(100), "", Interest::default());
+    assert_eq!(node.follow(list(1, &[FIRST, SECOND, THIRD]), MemberId(9)), None);
     let next = list(2, &[FIRST, ShardId(50), ShardId(60)]);
-    assert_eq!(node.follow(next, NodeRun(9)), Some(Rejoin::NewList));
+    assert_eq!(node.follow(next, MemberId(9)), Some(Rejoin::NewList));
     node.heard(sent, ms(200), heard(&[(7, 1)], &[]));
-    assert_eq!((node.run(), node.silent_for(ms(200))), (NodeRun(9), None));
-    assert!(node.watched.contains(&NodeRun(8)), "the others are watched still");
-    let (_, beat) = node.beat(FIRST, ms(200), "", Interest::default());
-    assert_eq!((beat.list, beat.run), (2, NodeRun(9)));
+    assert_eq!((node.run(), node.silent_for(ms(200))), (MemberId(9), None));
+    assert!(node.watched.contains(&MemberId(8)), "the others are watched still");
+    let (_, beat) = node.heartbeat(FIRST, ms(200), "", Interest::default());
+    assert_eq!((beat.list, beat.member_id), (2, MemberId(9)));
 }
 
 #[test]
 fn a_node_that_waits_for_old_ones_does_not_act() {
     let mut node = of_three();
-    told(&mut node, FIRST, ms(250), Heard::Waiting(vec!["old".to_owned()]));
+    told(&mut node, FIRST, ms(250), HeartbeatReply::Waiting(vec!["old".to_owned()]));
     assert!(!node.may_act(ms(250)) && node.is_waiting());
     assert_eq!(node.waits_for(), ["old"]);
     // That shard is silent: the old ones may act still.
@@ -314,8 +317,8 @@ fn who_leaves_owns_nothing_and_is_heard_until_it_has_left() {
     let mut leaving = member(7, 3);
     leaving.presence = Presence::Leaving;
     let members = vec![leaving, member(8, 2)];
-    told(&mut other, FIRST, ms(500), Heard::Members { members, evicted: Vec::new() });
+    told(&mut other, FIRST, ms(500), HeartbeatReply::Members { members, evicted: Vec::new() });
     assert!((0..SHARDS).all(|s| other.owns(ShardId(s))));
     let changes = told(&mut other, FIRST, ms(750), heard(&[(8, 3)], &[7]));
-    assert_eq!(changes.gone, [NodeRun(7)], "its leases were good until now");
+    assert_eq!(changes.gone, [MemberId(7)], "its leases were good until now");
 }

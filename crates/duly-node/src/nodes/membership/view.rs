@@ -7,8 +7,8 @@ use std::{
 
 use duly_core::shard::ShardId;
 use duly_store::{
-    NodeRun,
-    deployment::{Heard, Member},
+    MemberId,
+    deployment::{HeartbeatReply, Member},
 };
 
 use super::{ACTS_FOR, DEAD_AFTER, GAP_MAX};
@@ -20,8 +20,8 @@ pub(super) struct View {
     /// When the heartbeat was sent whose reply named the members last.
     heard_at: Option<Duration>,
     members: Vec<Member>,
-    evicted: BTreeSet<NodeRun>,
-    stands: BTreeMap<NodeRun, Stand>,
+    evicted: BTreeSet<MemberId>,
+    stands: BTreeMap<MemberId, Stand>,
     /// When this node heard first that its run is evicted here.
     pub(super) evicted_us_at: Option<Duration>,
     /// Nodes of an older version, while they are members.
@@ -56,21 +56,21 @@ impl View {
         &mut self,
         sent_at: Duration,
         now: Duration,
-        heard: Heard,
-        us: NodeRun,
-        watched: &BTreeSet<NodeRun>,
+        heard: HeartbeatReply,
+        us: MemberId,
+        watched: &BTreeSet<MemberId>,
     ) {
         match heard {
-            Heard::Superseded => {}
-            Heard::Evicted => {
+            HeartbeatReply::Superseded => {}
+            HeartbeatReply::Evicted => {
                 let since = self.evicted_us_at.unwrap_or(now);
                 *self = Self { evicted_us_at: Some(since), ..Self::new(self.shard) };
             }
-            Heard::Waiting(names) => {
+            HeartbeatReply::Waiting(names) => {
                 *self = Self { waits_for: Some(names), ..Self::new(self.shard) };
             }
-            Heard::Members { mut members, evicted } => {
-                members.retain(|member| member.run != us);
+            HeartbeatReply::Members { mut members, evicted } => {
+                members.retain(|member| member.member_id != us);
                 self.waits_for = None;
                 self.evicted = evicted.into_iter().collect();
                 self.count_stands(sent_at, now, &members, watched);
@@ -88,13 +88,13 @@ impl View {
         sent_at: Duration,
         now: Duration,
         members: &[Member],
-        watched: &BTreeSet<NodeRun>,
+        watched: &BTreeSet<MemberId>,
     ) {
         if !self.is_fresh(sent_at) {
             self.stands.clear();
         }
         let mut before = std::mem::take(&mut self.stands);
-        let listed = members.iter().map(|member| (member.run, Some(member.beats)));
+        let listed = members.iter().map(|member| (member.member_id, Some(member.heartbeats)));
         let absent = watched.iter().filter(|run| !self.evicted.contains(run));
         // A run that is listed too takes the place of its absence.
         for (run, number) in absent.map(|run| (*run, None)).chain(listed) {
@@ -126,17 +126,17 @@ impl View {
         self.members.iter()
     }
 
-    pub(super) const fn evicted(&self) -> &BTreeSet<NodeRun> {
+    pub(super) const fn evicted(&self) -> &BTreeSet<MemberId> {
         &self.evicted
     }
 
     /// How long a run has not moved here.
-    pub(super) fn still_for(&self, run: NodeRun) -> Option<Duration> {
+    pub(super) fn still_for(&self, run: MemberId) -> Option<Duration> {
         Some(self.stands.get(&run)?.still_for)
     }
 
     /// Runs to be named dead here, each where it stands.
-    pub(super) fn dead(&self) -> impl Iterator<Item = (NodeRun, Option<u64>)> {
+    pub(super) fn dead(&self) -> impl Iterator<Item = (MemberId, Option<u64>)> {
         let dead = self.stands.iter().filter(|(_, stand)| stand.still_for >= DEAD_AFTER);
         dead.map(|(run, stand)| (*run, stand.number))
     }

@@ -41,6 +41,14 @@ fn an_unknown_key_of_the_file_is_named_with_the_one_that_was_meant() {
     // In its place in another section.
     check_file("[server]\ndata = \"x\"", &(meant("server.data") + "store.data?"));
     check_file("\nserver.lisen = 1", &(meant("server.lisen") + "server.listen?"));
+    for (old, new) in [
+        ("[store]\nreplicas_within = \"1s\"", "store.replication_timeout?"),
+        ("[drain]\nwithin = \"1s\"", "drain.timeout?"),
+        ("[webhook]\nanswer_bytes_max = 1", "webhook.response_bytes_max?"),
+    ] {
+        let said = said(&file(old).1);
+        assert!(said[0].ends_with(&format!("did you mean {new}")), "{said:?}");
+    }
     // Like nothing that there is.
     check_file(
         "[server]\nport = 1",
@@ -128,8 +136,8 @@ fn a_wrong_value_is_named_with_its_line_variable_or_flag() {
 fn all_that_is_wrong_is_said_at_once_from_the_first_line_on() {
     let (keep, mut source) =
         file("[store]\nmin_free_percent = 91\ndatta = \"x\"\n\n[server]\nlisten = 3859\n[kafka]\n");
-    source.env = vec![("DULY_DRAIN__WITHIN".into(), "an hour".into())];
-    source.env.push(("DULY_DRAIN_WITHIN".into(), "1s".into()));
+    source.env = vec![("DULY_DRAIN__TIMEOUT".into(), "an hour".into())];
+    source.env.push(("DULY_DRAIN_TIMEOUT".into(), "1s".into()));
     source.flags = vec![flag("x")];
     let said = said(&source);
     let places = [
@@ -137,8 +145,8 @@ fn all_that_is_wrong_is_said_at_once_from_the_first_line_on() {
         "FILE:3: there is no key store.datta: did you mean store.data?",
         "server.listen (FILE:6)",
         "FILE:7: there is no section [kafka]",
-        "environment variable DULY_DRAIN_WITHIN: there is no key",
-        "drain.within (environment variable DULY_DRAIN__WITHIN)",
+        "environment variable DULY_DRAIN_TIMEOUT: there is no key",
+        "drain.timeout (environment variable DULY_DRAIN__TIMEOUT)",
         "server.listen (flag --listen)",
     ];
     assert_eq!(said.len(), places.len(), "{said:#?}");
@@ -178,9 +186,9 @@ fn what_does_not_go_together_is_refused_where_it_was_said() {
          \"/srv/./duly/backups\"",
     );
     check_file(
-        "[server]\nbody_bytes_max = \"256MiB\"\nbodies_bytes_max = \"256MiB\"",
+        "[server]\nbody_bytes_max = \"256MiB\"\nrequest_memory_max = \"256MiB\"",
         "server.body_bytes_max (duly.toml:2) must be at most 192MiB, three quarters of \
-         server.bodies_bytes_max, which is 256MiB; got 256MiB",
+         server.request_memory_max, which is 256MiB; got 256MiB",
     );
     check_file(
         "[server]\nallowed_hosts = [\"duly.example.com\"]\n[delivery]\nallow_loopback = \"always\"",
@@ -204,8 +212,8 @@ fn what_does_not_go_together_is_refused_where_it_was_said() {
         "[delivery]\npull_waiters_max = 20000\n[server]\nconnections_max = 26667",
         "[store]\ndata = \"/srv/duly\"\nbackup_dir = \"/srv/duly-backups\"",
         "[store]\ndata = \"/srv/duly/data\"\nbackup_dir = \"/srv/duly\"",
-        "[server]\nbodies_bytes_max = \"1MiB\"",
-        "[server]\nbody_bytes_max = \"192MiB\"\nbodies_bytes_max = \"256MiB\"",
+        "[server]\nrequest_memory_max = \"1MiB\"",
+        "[server]\nbody_bytes_max = \"192MiB\"\nrequest_memory_max = \"256MiB\"",
         "[server]\nbody_bytes_max = \"256MiB\"",
         "[webhook]\nproxy = \"http://proxy:1\"\nproxy_resolves = true",
     ] {

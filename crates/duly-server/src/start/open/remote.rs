@@ -78,7 +78,7 @@ fn options(config: &Config, shared: &Shared) -> Result<Options, StartError> {
         on_rollback: shared.on_rollback,
         min_replicas: shared.min_replicas,
         on_disk: shared.on_disk,
-        replicas_within: shared.replicas_within,
+        replication_timeout: shared.replication_timeout,
         answer_within: ANSWER_WITHIN,
         connections: shared.connections,
         namespaces_max: config.limits.namespaces_max,

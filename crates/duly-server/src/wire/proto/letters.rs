@@ -5,7 +5,8 @@ use duly_proto::v1;
 
 use super::{
     super::{
-        GivenUpOut, OverdueIn, PurgeIn, PurgedOut, RedriveIn, RedrivenOut, letters::LetterErrorOut,
+        DeadLetteredOut, OverdueIn, PurgeIn, PurgedOut, RedriveIn, RedrivenOut,
+        letters::DeadLetterErrorOut,
     },
     problem::problem_out,
     time::{maybe_duration_in, time_in, time_out},
@@ -43,7 +44,7 @@ pub(crate) fn purge_in(request: v1::PurgeRequest) -> PurgeIn {
 }
 
 /// Which timers to give up, as a caller wrote it.
-pub(crate) fn overdue_in(request: v1::GiveUpOverdueRequest) -> Result<OverdueIn, Invalid> {
+pub(crate) fn overdue_in(request: v1::DeadLetterOverdueRequest) -> Result<OverdueIn, Invalid> {
     let due_by = request.due_by.map(|time| time_in("due_by", time)).transpose()?;
     Ok(OverdueIn { due_by, cursor: request.cursor })
 }
@@ -61,13 +62,13 @@ pub(crate) fn purged_out(out: PurgedOut) -> v1::PurgeResponse {
 }
 
 /// What was given up.
-pub(crate) fn given_up_out(out: GivenUpOut) -> v1::GiveUpOverdueResponse {
-    let GivenUpOut { given_up, due_by, cursor } = out;
-    v1::GiveUpOverdueResponse { given_up, due_by: Some(time_out(due_by.0)), cursor }
+pub(crate) fn given_up_out(out: DeadLetteredOut) -> v1::DeadLetterOverdueResponse {
+    let DeadLetteredOut { dead_lettered, due_by, cursor } = out;
+    v1::DeadLetterOverdueResponse { dead_lettered, due_by: Some(time_out(due_by.0)), cursor }
 }
 
-fn errors_out(errors: Vec<LetterErrorOut>) -> Vec<v1::LetterError> {
-    let error = |LetterErrorOut { index, error }: LetterErrorOut| v1::LetterError {
+fn errors_out(errors: Vec<DeadLetterErrorOut>) -> Vec<v1::DeadLetterError> {
+    let error = |DeadLetterErrorOut { index, error }: DeadLetterErrorOut| v1::DeadLetterError {
         index: u32::try_from(index).unwrap_or(u32::MAX),
         error: Some(problem_out(error)),
     };

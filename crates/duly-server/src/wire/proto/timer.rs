@@ -1,6 +1,6 @@
 //! A timer in an answer. Which fields are shown when is decided in [`TimerOut`].
 
-use duly_core::timer::{Attempt, AttemptOutcome, DeathReason};
+use duly_core::timer::{Attempt, AttemptOutcome, DeadLetterReason};
 use duly_proto::v1;
 use duly_store::TimerView;
 
@@ -50,8 +50,8 @@ pub(crate) fn timer_out(view: &TimerView) -> v1::Timer {
         cancelled_at: time(out.cancelled_at),
         dead_at: time(out.dead_at),
         dead_reason: timer
-            .and_then(|timer| timer.death)
-            .map_or(v1::DeadReason::Unspecified, |death| reason_out(death.reason))
+            .and_then(|timer| timer.dead_letter)
+            .map_or(v1::DeadReason::Unspecified, |dead_letter| reason_out(dead_letter.reason))
             .into(),
     }
 }
@@ -74,12 +74,12 @@ fn attempt_out(attempt: &Attempt) -> v1::Attempt {
     }
 }
 
-const fn reason_out(reason: DeathReason) -> v1::DeadReason {
+const fn reason_out(reason: DeadLetterReason) -> v1::DeadReason {
     match reason {
-        DeathReason::AttemptsSpent => v1::DeadReason::AttemptsSpent,
-        DeathReason::Rejected => v1::DeadReason::Rejected,
-        DeathReason::Expired => v1::DeadReason::Expired,
-        DeathReason::Corrupt => v1::DeadReason::Corrupt,
-        DeathReason::Overdue => v1::DeadReason::Overdue,
+        DeadLetterReason::AttemptsSpent => v1::DeadReason::AttemptsSpent,
+        DeadLetterReason::Rejected => v1::DeadReason::Rejected,
+        DeadLetterReason::Expired => v1::DeadReason::Expired,
+        DeadLetterReason::Corrupt => v1::DeadReason::Corrupt,
+        DeadLetterReason::Overdue => v1::DeadReason::Overdue,
     }
 }

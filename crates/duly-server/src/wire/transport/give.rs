@@ -4,7 +4,7 @@ use duly_core::{
     Payload, State, Timer, Timestamp,
     namespace::SigningSecret,
     payload::Form,
-    timer::{AttemptOutcome, Death},
+    timer::{AttemptOutcome, DeadLetter},
 };
 use duly_store::{TimerView, namespaces::Namespace};
 use serde::Serialize;
@@ -134,11 +134,11 @@ pub struct TransportOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     history: Option<History<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    death: Option<DeathOut>,
+    dead_letter: Option<DeadLetterOut>,
 }
 
 #[derive(Debug, Serialize)]
-struct DeathOut {
+struct DeadLetterOut {
     at: TimeOut,
     reason: &'static str,
 }
@@ -188,15 +188,15 @@ impl<'a> TransportOut<'a> {
             fired_at: timer.fired_at.map(TimeOut),
             maybe_delivered: timer.maybe_delivered.then_some(true),
             history: History::of(&timer.history),
-            death: timer.death.map(DeathOut::from),
+            dead_letter: timer.dead_letter.map(DeadLetterOut::from),
         }
     }
 }
 
-impl From<Death> for DeathOut {
-    fn from(death: Death) -> Self {
-        let at: Timestamp = death.at;
-        Self { at: at.into(), reason: death.reason.as_str() }
+impl From<DeadLetter> for DeadLetterOut {
+    fn from(dead_letter: DeadLetter) -> Self {
+        let at: Timestamp = dead_letter.at;
+        Self { at: at.into(), reason: dead_letter.reason.as_str() }
     }
 }
 

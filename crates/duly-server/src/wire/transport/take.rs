@@ -3,7 +3,7 @@
 use duly_core::{
     Incarnation, Invalid, Timer, TimerId, Timestamp,
     request_hash::RequestHash,
-    timer::{Attempt, AttemptOutcome, Death, DeathReason, HISTORY_MAX, REASON_BYTES_MAX},
+    timer::{Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, HISTORY_MAX, REASON_BYTES_MAX},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -91,7 +91,7 @@ pub struct TransportIn<'a> {
     #[schema(value_type = Option<Vec<AttemptOut>>)]
     history: Option<Vec<AttemptIn>>,
     /// When and why it was given up: it is a dead letter.
-    death: Option<DeathIn>,
+    dead_letter: Option<DeadLetterIn>,
 }
 
 /// One attempt that has ended.
@@ -108,8 +108,8 @@ struct AttemptIn {
 /// When and why a firing was given up.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
-#[schema(as = Death)]
-struct DeathIn {
+#[schema(as = DeadLetter)]
+struct DeadLetterIn {
     /// When.
     #[schema(value_type = String, format = DateTime)]
     at: Time,
@@ -201,7 +201,7 @@ impl TransportIn<'_> {
         timer.fired_at = optional(self.fired_at.as_ref(), "fired_at")?;
         timer.maybe_delivered = self.maybe_delivered.unwrap_or_default();
         timer.history = history(self.history.unwrap_or_default(), timer.attempts)?;
-        timer.death = self.death.map(DeathIn::check).transpose()?;
+        timer.dead_letter = self.dead_letter.map(DeadLetterIn::check).transpose()?;
         is_whole(&timer)?;
         Ok(timer)
     }
@@ -212,7 +212,7 @@ fn is_whole(timer: &Timer) -> Result<(), Invalid> {
     if let Some(text) = timer.trace_parent.as_ref().filter(|text| !trace::is_proper(text)) {
         return Err(Invalid::new("trace_parent", text, trace::ALLOWED));
     }
-    match (timer.death, timer.next_attempt_at) {
+    match (timer.dead_letter, timer.next_attempt_at) {
         (Some(_), Some(_)) => {
             Err(Invalid::unseen("next_attempt_at", "left out: a dead letter has no next attempt"))
         }
@@ -224,10 +224,14 @@ fn is_whole(timer: &Timer) -> Result<(), Invalid> {
     }
 }
 
-impl DeathIn {
-    fn check(self) -> Result<Death, Invalid> {
-        let reason = word(&self.reason, DeathReason::ALL.map(|r| (r.as_str(), r)), "death.reason")?;
-        Ok(Death { at: self.at.check("death.at")?, reason })
+impl DeadLetterIn {
+    fn check(self) -> Result<DeadLetter, Invalid> {
+        let reason = word(
+            &self.reason,
+            DeadLetterReason::ALL.map(|r| (r.as_str(), r)),
+            "dead_letter.reason",
+        )?;
+        Ok(DeadLetter { at: self.at.check("dead_letter.at")?, reason })
     }
 }
 

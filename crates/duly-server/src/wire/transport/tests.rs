@@ -8,7 +8,9 @@ use duly_core::{
     request_hash::RequestHash,
     retry::Exponential,
     schedule::{SlotKey, Tags, When},
-    timer::{Attempt, AttemptOutcome, Death, DeathReason, HISTORY_MAX, SettledToken, Verdict},
+    timer::{
+        Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, HISTORY_MAX, SettledToken, Verdict,
+    },
 };
 use duly_store::TimerView;
 use proptest::{
@@ -117,9 +119,9 @@ fn timer() -> impl Strategy<Value = Timer> {
     let attempt = (any::<Index>(), time(), select(&AttemptOutcome::ALL[..]), "\\PC{0,30}");
     let happened = (0..=ATTEMPTS_MAX, any::<Index>(), vec(attempt, 0..=HISTORY_MAX), time());
     let times = (time(), time(), option::of(time()));
-    let death = option::of((time(), select(&DeathReason::ALL[..])));
-    (asked(), numbers, happened, times, death).prop_map(
-        |(schedule, numbers, (attempts, budget_from, history, next), times, death)| {
+    let dead_letter = option::of((time(), select(&DeadLetterReason::ALL[..])));
+    (asked(), numbers, happened, times, dead_letter).prop_map(
+        |(schedule, numbers, (attempts, budget_from, history, next), times, dead_letter)| {
             let (incarnation, hash, revision, occurrence, is_unsure) = numbers;
             let within = |index: Index, count: u32| {
                 u32::try_from(index.index(count as usize)).expect("below a u32")
@@ -139,8 +141,8 @@ fn timer() -> impl Strategy<Value = Timer> {
                     Attempt::new(within(number, attempts) + 1, at, outcome, &reason)
                 })
                 .collect();
-            timer.death = death.map(|(at, reason)| Death { at, reason });
-            timer.next_attempt_at = (death.is_none() && attempts > 0).then_some(next);
+            timer.dead_letter = dead_letter.map(|(at, reason)| DeadLetter { at, reason });
+            timer.next_attempt_at = (dead_letter.is_none() && attempts > 0).then_some(next);
             timer.last_settled = Some(SettledToken { nonce: 7, verdict: Verdict::Retry });
             timer
         },
@@ -244,11 +246,14 @@ fn what_contradicts_itself_is_refused_with_its_field() {
             "budget_from",
         ),
         (
-            json!({"next_attempt_at": "1970-01-01T00:00:00.009Z", "death": {"at": "1970-01-01T00:00:00.008Z", "reason": "expired"}}),
+            json!({"next_attempt_at": "1970-01-01T00:00:00.009Z", "dead_letter": {"at": "1970-01-01T00:00:00.008Z", "reason": "expired"}}),
             "next_attempt_at",
         ),
-        (json!({"death": {"at": "1970-01-01T00:00:00.008Z", "reason": "tired"}}), "death.reason"),
-        (json!({"death": {"at": "never", "reason": "expired"}}), "death.at"),
+        (
+            json!({"dead_letter": {"at": "1970-01-01T00:00:00.008Z", "reason": "tired"}}),
+            "dead_letter.reason",
+        ),
+        (json!({"dead_letter": {"at": "never", "reason": "expired"}}), "dead_letter.at"),
         (json!({"history": [attempt]}), "history[0].attempt"),
         (
             json!({"attempts": 99, "next_attempt_at": "1970-01-01T00:00:00.009Z", "history": vec![&attempt; 17]}),

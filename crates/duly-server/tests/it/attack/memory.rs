@@ -7,7 +7,7 @@ async fn p10_an_answer_that_nobody_takes_is_given_up_and_its_memory_comes_back()
     let directory = tempfile::tempdir().unwrap();
     let settings = [
         ("DULY_SERVER__REQUEST_TIMEOUT", "2s"),
-        ("DULY_SERVER__BODIES_BYTES_MAX", "40MiB"),
+        ("DULY_SERVER__REQUEST_MEMORY_MAX", "40MiB"),
         ("DULY_STORE__SEGMENT_BYTES", "16MiB"),
     ];
     let running = serve(directory.path(), &settings).await;
@@ -58,7 +58,7 @@ async fn p10_an_answer_that_nobody_takes_is_given_up_and_its_memory_comes_back()
 async fn p10_answers_behind_a_closed_window_of_http_2_are_given_up_and_their_memory_comes_back() {
     let directory = tempfile::tempdir().unwrap();
     let settings =
-        [("DULY_SERVER__REQUEST_TIMEOUT", "2s"), ("DULY_SERVER__BODIES_BYTES_MAX", "2MiB")];
+        [("DULY_SERVER__REQUEST_TIMEOUT", "2s"), ("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB")];
     let running = serve(directory.path(), &settings).await;
     let address = running.addr();
     let text = "x".repeat(250_000);
@@ -124,7 +124,7 @@ pub(super) async fn unread(
 #[tokio::test]
 async fn p10_small_changes_with_large_answers_leave_room_for_small_ones() {
     let directory = tempfile::tempdir().unwrap();
-    let running = serve(directory.path(), &[("DULY_SERVER__BODIES_BYTES_MAX", "2MiB")]).await;
+    let running = serve(directory.path(), &[("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB")]).await;
     let address = running.addr();
     let text = "x".repeat(250_000);
     let body = format!(r#"{{"id":"t","delay":"1h","payload_text":"{text}"}}"#);
@@ -175,7 +175,7 @@ async fn p10_answers_of_probes_that_nobody_reads_have_a_bound_of_their_own() {
 #[tokio::test]
 async fn p10_what_is_announced_and_not_sent_takes_no_memory() {
     let directory = tempfile::tempdir().unwrap();
-    let running = serve(directory.path(), &[("DULY_SERVER__BODIES_BYTES_MAX", "2MiB")]).await;
+    let running = serve(directory.path(), &[("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB")]).await;
     let address = running.addr();
     let mut announced = Vec::new();
     for _ in 0..20 {
@@ -190,7 +190,7 @@ async fn p10_what_is_announced_and_not_sent_takes_no_memory() {
     let (status, problem) =
         call(address, "POST /v1/namespaces/a/batch", &"x".repeat(1_700_000)).await;
     assert_eq!(status, 413, "{problem}");
-    assert!(problem["detail"].as_str().unwrap().contains("server.bodies_bytes_max"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("server.request_memory_max"), "{problem}");
     drop(announced);
     running.stop().await.unwrap();
 }

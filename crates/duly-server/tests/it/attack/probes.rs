@@ -36,7 +36,7 @@ async fn p10_probes_are_answered_when_all_connections_are_in_use() {
 async fn p10_probes_are_answered_while_others_do_not_take_their_answers() {
     let directory = tempfile::tempdir().unwrap();
     let settings =
-        [("DULY_SERVER__BODIES_BYTES_MAX", "2MiB"), ("DULY_SERVER__ADMIN_LISTEN", "127.0.0.1:0")];
+        [("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB"), ("DULY_SERVER__ADMIN_LISTEN", "127.0.0.1:0")];
     let running = serve(directory.path(), &settings).await;
     let address = running.addr();
     let mut held = Vec::new();

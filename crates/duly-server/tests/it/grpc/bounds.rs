@@ -57,7 +57,7 @@ async fn p10_a_message_of_a_probe_is_small() {
 #[tokio::test]
 async fn p10_a_page_ends_before_what_does_not_fit_into_the_memory() {
     let settings =
-        [("DULY_SERVER__BODY_BYTES_MAX", "1MiB"), ("DULY_SERVER__BODIES_BYTES_MAX", "2MiB")];
+        [("DULY_SERVER__BODY_BYTES_MAX", "1MiB"), ("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB")];
     let server = Server::with(&settings).await;
     let payload: &'static [u8] = vec![b'x'; 100_000].leak();
     for _ in 0..3 {
@@ -88,7 +88,7 @@ async fn p10_a_page_ends_before_what_does_not_fit_into_the_memory() {
 async fn p10_changes_whose_answers_have_no_room_are_not_made() {
     let settings = [
         ("DULY_SERVER__BODY_BYTES_MAX", "1MiB"),
-        ("DULY_SERVER__BODIES_BYTES_MAX", "2MiB"),
+        ("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB"),
         ("DULY_SERVER__REQUEST_TIMEOUT", "10m"),
     ];
     let server = Server::with(&settings).await;

@@ -19,8 +19,8 @@ fn tagged(tag: &str) -> Option<Fitting> {
     Some(Fitting::Filter(filter))
 }
 
-fn names(names: &[&str]) -> v1::LetterNames {
-    v1::LetterNames { names: names.iter().map(|name| (*name).to_owned()).collect() }
+fn names(names: &[&str]) -> v1::DeadLetterNames {
+    v1::DeadLetterNames { names: names.iter().map(|name| (*name).to_owned()).collect() }
 }
 
 /// Makes dead letters of timers with these ids, one after the other.
@@ -131,13 +131,13 @@ async fn what_is_overdue_becomes_dead_letters() {
     server.schedule(named("later")).await;
     let mut timers = server.timers();
     let ask =
-        |due_by| v1::GiveUpOverdueRequest { namespace: NAMESPACE.into(), due_by, cursor: None };
-    let done = timers.give_up_overdue(ask(None)).await.unwrap().into_inner();
-    assert_eq!((done.given_up, done.cursor.as_deref()), (3, None));
+        |due_by| v1::DeadLetterOverdueRequest { namespace: NAMESPACE.into(), due_by, cursor: None };
+    let done = timers.dead_letter_overdue(ask(None)).await.unwrap().into_inner();
+    assert_eq!((done.dead_lettered, done.cursor.as_deref()), (3, None));
     assert!(done.due_by.is_some());
     assert_eq!(server.http("GET", "timers/00001", "").await["dead_reason"], "overdue");
     assert_eq!(server.http("GET", "timers/later", "").await["state"], "scheduled");
     let future = prost_types::Timestamp { seconds: 4_000_000_000, nanos: 0 };
-    let refused = timers.give_up_overdue(ask(Some(future))).await.unwrap_err();
+    let refused = timers.dead_letter_overdue(ask(Some(future))).await.unwrap_err();
     assert!(refused.message().contains("not in the future"), "{refused:?}");
 }

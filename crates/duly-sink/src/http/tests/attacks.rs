@@ -64,10 +64,10 @@ async fn s4_endless_interim_answers_headers_and_chunks_end_at_the_bytes_allowed(
     }
     // A grant that is smaller than the client's own limits ends it and is named.
     let raw = Raw::endless("", hint).await;
-    let strict = sink_with(|options| options.bounds.answer_bytes_max = 8 * 1024);
+    let strict = sink_with(|options| options.bounds.response_bytes_max = 8 * 1024);
     let delivery = deliver(&strict, &raw).await;
     assert_eq!(delivery.outcome(), AttemptOutcome::ConnectionLost, "{delivery:?}");
-    assert!(reason(&delivery).contains("webhook.answer_bytes_max"), "{delivery:?}");
+    assert!(reason(&delivery).contains("webhook.response_bytes_max"), "{delivery:?}");
     // Chunks of no bytes but long extensions: the status counts, the connection goes.
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let raw = Raw::endless(chunked, b"1;e=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\nx\r\n").await;

@@ -7,7 +7,7 @@ use duly_core::{
     Millis, Schedule, State,
     env::Clock,
     schedule::{IfExists, When},
-    timer::{AttemptOutcome, DeathReason, Wait},
+    timer::{AttemptOutcome, DeadLetterReason, Wait},
 };
 use duly_store::{Operation, Outcome, SettleVerdict, Settlement, namespaces::Activity};
 
@@ -224,8 +224,8 @@ fn p3_what_expires_while_it_cannot_be_read_is_a_dead_letter_as_soon_as_it_can() 
         for n in 0..12 {
             let view = bench.engine.get(&shop(), &id(&format!("t{n}")), u64::MAX).unwrap().unwrap();
             assert_eq!(view.state, State::Dead, "paused: {is_paused}");
-            let death = view.timer().and_then(|timer| timer.death).unwrap();
-            assert_eq!(death.reason, DeathReason::Expired);
+            let dead_letter = view.timer().and_then(|timer| timer.dead_letter).unwrap();
+            assert_eq!(dead_letter.reason, DeadLetterReason::Expired);
         }
         bench.check();
     }

@@ -2,7 +2,7 @@
 //! next step. Counted in bytes of frames and in entries, never in time.
 
 use duly_core::{Destination, Payload, destination::HttpDestination, payload::Form};
-use duly_store::{NodeRun, Stats};
+use duly_store::{MemberId, Stats};
 
 use super::*;
 use crate::engine::{
@@ -171,11 +171,11 @@ fn a_batch_of_verdicts_is_taken_in_bounded_shares() {
 fn the_leases_of_a_node_end_in_bounded_shares() {
     let mut bench = Bench::with_large_segments();
     bench.make_large();
-    bench.claim_all(Owner::Node(NodeRun(7)));
+    bench.claim_all(Owner::Node(MemberId(7)));
     bench.schedule("other");
     bench.sync();
-    bench.claim_all(Owner::Node(NodeRun(8)));
-    let mut releasing = Releasing::new(NodeRun(7));
+    bench.claim_all(Owner::Node(MemberId(8)));
+    let mut releasing = Releasing::new(MemberId(7));
     let mut frames = Vec::new();
     let released = loop {
         let answer = bench.engine.release_on(&mut releasing);

@@ -282,7 +282,7 @@ impl Loose {
             }
             91 => {
                 let if_due_by = self.clock.now();
-                self.apply(namespace, Operation::GiveUp { id: id(&timer), if_due_by });
+                self.apply(namespace, Operation::DeadLetter { id: id(&timer), if_due_by });
             }
             92..96 => {
                 drop(self.apply(namespace, Operation::Purge { letter: Letter::Timer(id(&timer)) }))

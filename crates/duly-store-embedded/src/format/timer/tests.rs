@@ -18,7 +18,7 @@ fn the_codes_of_enumerations_are_frozen() {
         ["attempts_spent", "rejected", "expired", "corrupt", "overdue"].iter().enumerate()
     {
         let code = u8::try_from(place + 1).expect("few");
-        let reason = from_code(&DeathReason::ALL, code, "").expect("a known code");
+        let reason = from_code(&DeadLetterReason::ALL, code, "").expect("a known code");
         assert_eq!(reason.as_str(), *name, "death reason {code}");
     }
     let check = |codes: [u8; 2], expected: [u8; 2]| assert_eq!(codes, expected);
@@ -35,9 +35,9 @@ fn every_member_has_a_code() {
         let code = code_in(&AttemptOutcome::ALL, &outcome);
         assert_eq!(from_code(&AttemptOutcome::ALL, code, ""), Ok(outcome));
     }
-    for reason in DeathReason::ALL {
+    for reason in DeadLetterReason::ALL {
         assert_eq!(
-            from_code(&DeathReason::ALL, code_in(&DeathReason::ALL, &reason), ""),
+            from_code(&DeadLetterReason::ALL, code_in(&DeadLetterReason::ALL, &reason), ""),
             Ok(reason)
         );
     }

@@ -51,7 +51,7 @@ pub(crate) struct Replayed {
 }
 
 /// What the reading thread sends.
-enum Heard {
+enum HeartbeatReply {
     Batch(Vec<Replayed>),
     Progress(Progress),
 }
@@ -81,14 +81,14 @@ pub(crate) fn recover(
 /// Takes what comes until the reader is done. The receiver goes with this call, however it ends:
 /// that is what stops the reader.
 fn consume(
-    receiver: Receiver<Heard>,
+    receiver: Receiver<HeartbeatReply>,
     each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<(), OpenError>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), OpenError> {
     for heard in receiver {
         match heard {
-            Heard::Batch(batch) => each_batch(batch)?,
-            Heard::Progress(how_far) => progress(how_far),
+            HeartbeatReply::Batch(batch) => each_batch(batch)?,
+            HeartbeatReply::Progress(how_far) => progress(how_far),
         }
     }
     Ok(())
@@ -98,7 +98,7 @@ fn read(
     disk: &dyn Disk,
     manifest: &Manifest,
     from: Option<ReplayPoint>,
-    sender: SyncSender<Heard>,
+    sender: SyncSender<HeartbeatReply>,
 ) -> Result<Found, Halt> {
     let mut skimmer = Skimmer { hash_key: manifest.hash_key, batch: Vec::new(), sender };
     let read = walk(disk, manifest, from, &mut skimmer);
@@ -111,11 +111,11 @@ fn read(
 struct Skimmer {
     hash_key: u128,
     batch: Vec<Replayed>,
-    sender: SyncSender<Heard>,
+    sender: SyncSender<HeartbeatReply>,
 }
 
 impl Skimmer {
-    fn send(&self, heard: Heard) -> Result<(), Halt> {
+    fn send(&self, heard: HeartbeatReply) -> Result<(), Halt> {
         self.sender.send(heard).map_err(|_| Halt::Unheard)
     }
 
@@ -124,7 +124,7 @@ impl Skimmer {
             return Ok(());
         }
         let batch = std::mem::take(&mut self.batch);
-        self.send(Heard::Batch(batch))
+        self.send(HeartbeatReply::Batch(batch))
     }
 }
 
@@ -145,7 +145,7 @@ impl Visitor for Skimmer {
     }
 
     fn progress(&mut self, progress: Progress) -> Result<(), Halt> {
-        self.send(Heard::Progress(progress))
+        self.send(HeartbeatReply::Progress(progress))
     }
 }
 

@@ -154,8 +154,8 @@ fn whole(text: &mut String, namespace: &str, timer: &Timer) {
     if let Some(settled) = timer.last_settled {
         line(text, format_args!("    settled {:?} {:016x}", settled.verdict, settled.nonce));
     }
-    if let Some(death) = timer.death {
-        line(text, format_args!("    died {} {}", death.at, death.reason.as_str()));
+    if let Some(dead_letter) = timer.dead_letter {
+        line(text, format_args!("    died {} {}", dead_letter.at, dead_letter.reason.as_str()));
     }
 }
 

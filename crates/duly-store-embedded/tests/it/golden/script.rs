@@ -14,10 +14,10 @@ use duly_core::{
     retry::Exponential,
     schedule::{Change, IfExists, Patch, SlotKey, Tags, When},
     shard::ShardId,
-    timer::{AttemptOutcome, DeathReason, Wait},
+    timer::{AttemptOutcome, DeadLetterReason, Wait},
 };
 use duly_store::{
-    ClaimRequest, Command, Firing, Lane, LaneClaim, NodeRun, Operation, Outcome, Owner,
+    ClaimRequest, Command, Firing, Lane, LaneClaim, MemberId, Operation, Outcome, Owner,
     SettleOutcome, SettleVerdict, Settlement, Store,
     command::{Answer, Letter},
     conformance::ManualClock,
@@ -240,7 +240,7 @@ impl Script<'_> {
         let extend = SettleVerdict::Extend { lease: Millis::from_secs(11 * 3_600) };
         let settlement = Settlement { token: firing.token, namespace: None, verdict: extend };
         now(self.store.settle(SHARD, vec![settlement]));
-        self.claim("pushed by a node that is gone", Owner::Node(NodeRun(99)));
+        self.claim("pushed by a node that is gone", Owner::Node(MemberId(99)));
     }
 
     fn dead(&self) {
@@ -273,7 +273,7 @@ impl Script<'_> {
         timer.occurrence = 1;
         self.apply(Operation::Import { timer: Box::new(timer.clone()) });
         timer.occurrence = 0;
-        timer.die(at, DeathReason::AttemptsSpent);
+        timer.die(at, DeadLetterReason::AttemptsSpent);
         self.apply(Operation::Import { timer: Box::new(timer) });
     }
 

@@ -1,6 +1,6 @@
 //! What a damaged record costs: its own timer, which becomes a dead letter, or its own tombstone.
 
-use duly_core::{Millis, State, env::Clock, timer::DeathReason};
+use duly_core::{Millis, State, env::Clock, timer::DeadLetterReason};
 use duly_store::{
     ListRequest, SettleVerdict, Store,
     conformance::ManualClock,
@@ -44,7 +44,9 @@ fn outcome(left: &Left, disk: &SimDisk, what: &str) -> (usize, usize) {
         ListRequest { limit: 100, ..ListRequest::new(name("shop"), ListState::Only(State::Dead)) };
     let dead = wait(store.list(SHARD, request)).expect("a list can be read").timers;
     let is_corrupt = |body: &Body| match body {
-        Body::Whole(timer) => timer.death.is_some_and(|death| death.reason == DeathReason::Corrupt),
+        Body::Whole(timer) => timer
+            .dead_letter
+            .is_some_and(|dead_letter| dead_letter.reason == DeadLetterReason::Corrupt),
         Body::Tombstone(_) => false,
     };
     // What is due later is found by the auditor, if it comes by.

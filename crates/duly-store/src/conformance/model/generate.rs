@@ -171,7 +171,7 @@ impl Dice {
             10..=12 => Request::Cancel { id, if_revision: self.revision() },
             13 => Request::Redrive(id, self.grains(3)),
             14 => Request::RedriveFiring(self.below(10), self.grains(3)),
-            15 => Request::GiveUp(id, self.grains(3)),
+            15 => Request::DeadLetter(id, self.grains(3)),
             16 => self.import(id, i),
             _ if self.one_in(2) => Request::Purge(id),
             _ => Request::PurgeFiring(self.below(10)),

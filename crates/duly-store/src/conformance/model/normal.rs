@@ -42,10 +42,10 @@ fn whole(timer: &Timer, now: Timestamp) -> String {
     let rules = (&timer.retry, timer.expire_after, timer.request_hash);
     // A wait that is over says nothing more: when the end of a lease was noticed is the store's.
     let next = timer.next_attempt_at.map(|at| at.max(now));
-    let death = timer.death.map(|death| death.reason);
+    let dead_letter = timer.dead_letter.map(|dead_letter| dead_letter.reason);
     let settled = timer.last_settled.map(|settled| settled.verdict);
     format!(
-        "{:?} {times:?} {counts:?} {content:?} {rules:?} next {next:?} maybe {} {:?} {death:?} {settled:?}",
+        "{:?} {times:?} {counts:?} {content:?} {rules:?} next {next:?} maybe {} {:?} {dead_letter:?} {settled:?}",
         timer.id,
         timer.maybe_delivered,
         history(&timer.history),

@@ -104,7 +104,7 @@ pub enum Request {
     /// Fire now.
     Fire(TimerId),
     /// Give up if it was due so long ago.
-    GiveUp(TimerId, Millis),
+    DeadLetter(TimerId, Millis),
     /// Redrive the latest dead letter of an id.
     Redrive(TimerId, Millis),
     /// Redrive the dead letter of a firing, named by how many were claimed after it.

@@ -3,12 +3,12 @@
 use duly_core::{
     Incarnation, Millis, NamespaceName, RetryPolicy, Schedule, Timer, TimerId,
     schedule::{Patch, When},
-    timer::{Attempt, AttemptOutcome, DeathReason, Wait},
+    timer::{Attempt, AttemptOutcome, DeadLetterReason, Wait},
 };
 
 use super::{Claiming, Comes, Known, Op, Request, Timing, advance, normal, restart, tick};
 use crate::{
-    Answer, ClaimRequest, Command, Firing, Lane, LaneClaim, NodeRun, Operation, Owner,
+    Answer, ClaimRequest, Command, Firing, Lane, LaneClaim, MemberId, Operation, Owner,
     SettleVerdict, Settlement, Token,
     command::Letter,
     conformance::{
@@ -29,7 +29,7 @@ pub async fn apply_to(harness: &dyn Harness, op: &Op, known: &mut Known) -> Vec<
         Op::Claim(claiming) => claim(harness, claiming, known).await,
         Op::Settle(verdicts) => settle(harness, verdicts, known).await,
         Op::ReleaseNode(node) => {
-            let released = harness.store().release_owner(SHARD, NodeRun(*node)).await;
+            let released = harness.store().release_owner(SHARD, MemberId(*node)).await;
             vec![format!("{released:?}")]
         }
         Op::Advance(by) => advance(harness, *by).await,
@@ -111,7 +111,7 @@ fn operation(harness: &dyn Harness, request: &Request, known: &Known) -> Option<
         },
         Request::Cancel { id, if_revision } => Operation::Cancel { id, if_revision },
         Request::Fire(id) => Operation::Fire { id },
-        Request::GiveUp(id, ago) => Operation::GiveUp {
+        Request::DeadLetter(id, ago) => Operation::DeadLetter {
             id,
             if_due_by: duly_core::Timestamp::saturating_from_unix_ms(
                 harness.now().unix_ms().saturating_sub(ago.ms()),
@@ -144,7 +144,7 @@ fn imported(
         timer.attempt_failed(attempt, Wait::None, &policy, 0, timer.due_at);
     }
     if comes == Comes::Dead {
-        timer.die(now, DeathReason::AttemptsSpent);
+        timer.die(now, DeadLetterReason::AttemptsSpent);
     }
     Box::new(timer)
 }
@@ -171,7 +171,7 @@ async fn claim(harness: &dyn Harness, claiming: &Claiming, known: &mut Known) ->
         total_max: 10_000,
         bytes_max: claiming.bytes_max,
         owner: match claiming.node {
-            Some(node) => Owner::Node(NodeRun(node)),
+            Some(node) => Owner::Node(MemberId(node)),
             None => Owner::Consumer { lease: claiming.lease },
         },
     };

@@ -140,7 +140,7 @@ fn a_redriven_first_attempt_is_compared_among_the_retries() {
         Op::Settle(vec![(0, failed)]),
         Op::StepWall(60_000),
         schedule("a"),
-        plain(Request::GiveUp(id("a"), Millis::ZERO)),
+        plain(Request::DeadLetter(id("a"), Millis::ZERO)),
         plain(Request::Redrive(id("a"), Millis::ZERO)),
         Op::Advance(Millis::from_secs(1)),
         claim(),

@@ -48,7 +48,7 @@ impl Node {
             ("DULY_STORE__SHARDS", SHARDS.to_string()),
             ("DULY_STORE__ON_ROLLBACK", "pause".to_owned()),
             ("DULY_STORE__MIN_REPLICAS", told.min_replicas.to_string()),
-            ("DULY_STORE__REPLICAS_WITHIN", "500ms".to_owned()),
+            ("DULY_STORE__REPLICATION_TIMEOUT", "500ms".to_owned()),
             // Means something where `min_replicas` is 0: that loses timers, which are counted.
             ("DULY_STORE__ALLOW", "no_replicas".to_owned()),
             ("DULY_DELIVERY__ALLOW_NETWORKS", WEB.to_owned()),
@@ -126,7 +126,7 @@ impl Node {
             Err(error) => return Some(format!("{name} does not answer: {error}")),
         };
         let members = cluster["nodes"].as_array().cloned().unwrap_or_default();
-        let here = members.iter().filter(|member| member["state"] == "here").count();
+        let here = members.iter().filter(|member| member["state"] == "active").count();
         let shards: u64 = members.iter().filter_map(|member| member["shards"].as_u64()).sum();
         let is_whole = members.len() == nodes && here == nodes && cluster["shards"] == shards;
         (!is_whole).then(|| format!("{name} sees other members: {}", cluster["nodes"]))
@@ -137,7 +137,7 @@ impl Node {
         let mut connection: Connection = self.endpoint().connection();
         let cluster = connection.call("GET", "/v1/cluster", b"", LOOK).await.ok()?.json();
         let runs = cluster["nodes"].as_array()?.iter();
-        let mut runs: Vec<_> = runs.map(|node| node["run"].to_string()).collect();
+        let mut runs: Vec<_> = runs.map(|node| node["member_id"].to_string()).collect();
         runs.sort_unstable();
         Some(runs)
     }

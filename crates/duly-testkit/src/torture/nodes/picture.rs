@@ -40,9 +40,9 @@ pub(super) fn draw_all(folder: &Path, history: &History, events: &[Event]) -> Re
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let firings = firings(history);
     let first = |wanted: fn(&Event) -> bool| events.iter().find(|event| wanted(event));
-    let death = first(|event| event.fault.kills_a_node());
+    let dead_letter = first(|event| event.fault.kills_a_node());
     let failover = first(|event| event.fault.fails_over());
-    for (name, event) in [("node-death.svg", death), ("failover.svg", failover)] {
+    for (name, event) in [("node-dead_letter.svg", dead_letter), ("failover.svg", failover)] {
         let Some(event) = event else { continue };
         let seconds = |us: u64| Duration::from_micros(us - event.from_us).as_secs_f64();
         let scene = Scene {

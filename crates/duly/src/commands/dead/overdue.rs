@@ -33,7 +33,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Default, Serialize)]
-struct GiveUp {
+struct DeadLetterOverdue {
     #[serde(skip_serializing_if = "Option::is_none")]
     due_by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,8 +41,8 @@ struct GiveUp {
 }
 
 #[derive(Deserialize)]
-struct GivenUp {
-    given_up: u64,
+struct DeadLettered {
+    dead_lettered: u64,
     due_by: String,
     cursor: Option<String>,
 }
@@ -55,11 +55,11 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         let by = moment.clone().unwrap_or_else(|| "now".to_owned());
         Confirm::ask(&format!("Give up everything of {namespace} that was due by {by}?"))?;
     }
-    let given_up = give_up(session, namespace, &mut moment).await?;
+    let dead_lettered = give_up(session, namespace, &mut moment).await?;
     let due_by = moment.unwrap_or_default();
-    let document = json!({ "given_up": given_up, "due_by": due_by });
+    let document = json!({ "dead_lettered": dead_lettered, "due_by": due_by });
     session.printer.document(&document.to_string(), || {
-        let letters = text::count(given_up, "dead letter");
+        let letters = text::count(dead_lettered, "dead letter");
         let by = when::with_distance(&due_by, when::now());
         Ok(format!("{namespace}  {letters} made of what was due by {by}"))
     })
@@ -72,17 +72,17 @@ pub(crate) async fn give_up(
     namespace: &NamespaceName,
     moment: &mut Option<String>,
 ) -> Result<u64, Failure> {
-    let mut body = GiveUp { due_by: moment.clone(), cursor: None };
+    let mut body = DeadLetterOverdue { due_by: moment.clone(), cursor: None };
     let mut total = 0;
     let watched = Screen::stderr().is_terminal();
     loop {
         let call = session.http.namespace(Method::POST, namespace, &["dead", "overdue"]);
-        let step: GivenUp = call.body(&body).send().await?.parse()?;
-        total += step.given_up;
+        let step: DeadLettered = call.body(&body).send().await?.parse()?;
+        total += step.dead_lettered;
         *moment = Some(step.due_by.clone());
         let is_done = step.cursor.is_none();
-        body = GiveUp { due_by: Some(step.due_by), cursor: step.cursor };
-        if watched && (!is_done || total > step.given_up) {
+        body = DeadLetterOverdue { due_by: Some(step.due_by), cursor: step.cursor };
+        if watched && (!is_done || total > step.dead_lettered) {
             let end = if is_done { "\n" } else { "" };
             let line = format!("\r{namespace}: {total} given up{end}");
             // It does not matter whether anybody sees it.

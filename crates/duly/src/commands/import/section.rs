@@ -43,10 +43,10 @@ impl Section {
     pub(super) fn count(&mut self, timer: &RawValue) {
         #[derive(Deserialize)]
         struct Peek {
-            death: Option<serde::de::IgnoredAny>,
+            dead_letter: Option<serde::de::IgnoredAny>,
         }
         let is_dead =
-            serde_json::from_str(timer.get()).is_ok_and(|peek: Peek| peek.death.is_some());
+            serde_json::from_str(timer.get()).is_ok_and(|peek: Peek| peek.dead_letter.is_some());
         *(if is_dead { &mut self.dead } else { &mut self.timers }) += 1;
     }
 

@@ -25,7 +25,7 @@ use crate::{
 /// Most namespaces whose counts are asked for.
 pub(super) const NAMESPACES_MAX: usize = 100;
 /// Most bytes of one answer.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
+const RESPONSE_BYTES_MAX: usize = 8 << 20;
 /// Time for all the calls of one look.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -136,14 +136,14 @@ pub(super) async fn version(session: &Session) -> Option<String> {
     struct Info {
         version: String,
     }
-    let call = session.http.root(Method::GET, &["openapi.json"]).at_most(ANSWER_BYTES_MAX);
+    let call = session.http.root(Method::GET, &["openapi.json"]).at_most(RESPONSE_BYTES_MAX);
     let answer = tokio::time::timeout(PATIENCE, call.send()).await.ok()?.ok()?;
     answer.parse::<Document>().ok().map(|document| document.info.version)
 }
 
 async fn ask(session: &Session) -> Result<Scrape, Failure> {
     let client = &session.http;
-    let metrics = client.root(Method::GET, &["metrics"]).at_most(ANSWER_BYTES_MAX).send().await?;
+    let metrics = client.root(Method::GET, &["metrics"]).at_most(RESPONSE_BYTES_MAX).send().await?;
     let at = Instant::now();
     let metrics = Metrics::parse(&metrics.text);
     let (_, readiness) = health::ask(session, "readyz").await?;
@@ -158,10 +158,10 @@ async fn ask(session: &Session) -> Result<Scrape, Failure> {
 async fn namespaces(session: &Session) -> Result<(Vec<Namespace>, bool), Failure> {
     let client = &session.http;
     let call = client.call(Method::GET, &[]).query(&[("limit", NAMESPACES_MAX.to_string())]);
-    let page: Page = call.at_most(ANSWER_BYTES_MAX).send().await?.parse()?;
+    let page: Page = call.at_most(RESPONSE_BYTES_MAX).send().await?.parse()?;
     let mut seen = Vec::new();
     for Settings { name, destination } in page.namespaces.into_iter().take(NAMESPACES_MAX) {
-        let call = client.call(Method::GET, &[&name, "stats"]).at_most(ANSWER_BYTES_MAX);
+        let call = client.call(Method::GET, &[&name, "stats"]).at_most(RESPONSE_BYTES_MAX);
         let counts = match call.send().await {
             Err(Failure::Refused { .. }) => continue,
             answer => answer?.parse()?,

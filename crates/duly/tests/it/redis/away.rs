@@ -71,7 +71,7 @@ fn p1_in_a_cluster_a_failover_loses_nothing_that_replicas_confirmed() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("duly.toml");
     let text = format!(
-        "[store]\nurl = \"{}\"\nshards = 16\nmin_replicas = 1\nreplicas_within = \"500ms\"\n",
+        "[store]\nurl = \"{}\"\nshards = 16\nmin_replicas = 1\nreplication_timeout = \"500ms\"\n",
         cluster.url()
     );
     std::fs::write(&file, text).expect("written");

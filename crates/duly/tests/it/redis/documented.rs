@@ -126,7 +126,7 @@ fn the_unit_of_a_node_calls_commands_and_sets_variables_that_exist() {
     let command = value("ExecStart=");
     run(&command.split(' ').skip(1).chain(["--help"]).collect::<Vec<_>>()).ok();
     let stop_s: u64 = value("TimeoutStopSec=").parse().expect("seconds");
-    assert!(stop_s > 25, "drain.within fits: {stop_s}");
+    assert!(stop_s > 25, "drain.timeout fits: {stop_s}");
 }
 
 #[test]

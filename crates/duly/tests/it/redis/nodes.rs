@@ -82,7 +82,7 @@ fn members(node: &Server) -> Vec<(String, u64)> {
     let cluster = node.json(&["cluster"]);
     let nodes = cluster["nodes"].as_array().expect("a list");
     let of = |node: &serde_json::Value| {
-        let run = node["run"].as_str().expect("a run").to_owned();
+        let run = node["member_id"].as_str().expect("a member id").to_owned();
         (run, node["shards"].as_u64().expect("a number"))
     };
     nodes.iter().map(of).collect()

@@ -50,8 +50,8 @@ impl Random {
 
 /// What is on its way.
 enum Message {
-    Beat { sent: Sent, beat: Beat },
-    Reply { sent: Sent, heard: Heard },
+    Heartbeat { sent: Sent, beat: Heartbeat },
+    Reply { sent: Sent, heard: HeartbeatReply },
 }
 
 /// The way between a node and a shard.
@@ -84,7 +84,7 @@ struct World {
     messages: Vec<(u64, usize, Message)>,
     current: usize,
     /// Runs that some node holds for gone.
-    gone: BTreeSet<NodeRun>,
+    gone: BTreeSet<MemberId>,
     runs: u64,
     acted: u64,
 }
@@ -93,7 +93,7 @@ impl World {
     fn new(seed: u64, bug: Bug) -> Self {
         let list = list(1, &LISTS[0].map(ShardId));
         let nodes = (0..NODES).map(|i| Node {
-            membership: Membership::new(4, list.clone(), NodeRun(i as u64 + 1)),
+            membership: Membership::new(4, list.clone(), MemberId(i as u64 + 1)),
             waits: BTreeMap::new(),
             paused_until: 0,
             list: list.clone(),
@@ -114,13 +114,13 @@ impl World {
         }
     }
 
-    fn fresh_run(&mut self) -> NodeRun {
+    fn fresh_run(&mut self) -> MemberId {
         self.runs += 1;
-        NodeRun(self.runs)
+        MemberId(self.runs)
     }
 
     /// Runs for so long; returns the run that acted though it was held for gone.
-    fn run(&mut self, ms: u64, faults: bool) -> Result<(), NodeRun> {
+    fn run(&mut self, ms: u64, faults: bool) -> Result<(), MemberId> {
         for _ in 0..ms / STEP {
             self.now += STEP;
             if faults {
@@ -219,7 +219,7 @@ impl World {
         arrived.sort_by_key(|(at, node, _)| (*at, *node));
         for (_, node, message) in arrived {
             match message {
-                Message::Beat { sent, beat } => self.at_shard(node, sent, beat),
+                Message::Heartbeat { sent, beat } => self.at_shard(node, sent, beat),
                 Message::Reply { sent, heard } => self.at_node(node, sent, heard),
             }
         }
@@ -229,17 +229,17 @@ impl World {
         if way.is_slow { self.random.below(1_500) } else { self.random.below(30) }
     }
 
-    fn at_shard(&mut self, node: usize, sent: Sent, mut beat: Beat) {
+    fn at_shard(&mut self, node: usize, sent: Sent, mut beat: Heartbeat) {
         let way = self.ways.get(&(node, sent.shard)).copied().unwrap_or_default();
         if way.loses_beats || self.replicas.contains_key(&sent.shard) {
             return;
         }
         let Some(shard) = self.shards.get_mut(&sent.shard) else { return };
-        let mut heard = shard.beat(beat.clone());
-        if heard == Heard::Evicted && self.bug == Bug::EvictedRejoins {
+        let mut heard = shard.heartbeat(beat.clone());
+        if heard == HeartbeatReply::Evicted && self.bug == Bug::EvictedRejoins {
             // As a shard that keeps no evictions: the run is listed, and nobody hears that it was not.
             beat.dead.clear();
-            heard = Heard::Members { members: Vec::new(), evicted: Vec::new() };
+            heard = HeartbeatReply::Members { members: Vec::new(), evicted: Vec::new() };
         }
         if !way.loses_replies {
             let at = self.now + self.delay(way);
@@ -247,20 +247,20 @@ impl World {
         }
     }
 
-    fn at_node(&mut self, node: usize, sent: Sent, heard: Heard) {
+    fn at_node(&mut self, node: usize, sent: Sent, heard: HeartbeatReply) {
         let now = super::ms(self.now);
         let waits = self.nodes[node].waits.get(&sent.shard);
         if waits.is_none_or(|(open, _)| *open != Some(sent)) {
             // It was given up.
             return;
         }
-        let is_heard = matches!(heard, Heard::Members { .. });
+        let is_heard = matches!(heard, HeartbeatReply::Members { .. });
         let membership = &mut self.nodes[node].membership;
         let counts_from = if self.bug == Bug::CountsFromReply { now } else { sent.at };
         let changes = membership.heard(Sent { at: counts_from, ..sent }, now, heard);
         self.gone.extend(changes.gone);
         if self.bug == Bug::AbsenceIsGone && membership.may_act(now) {
-            let seen: Vec<_> = membership.others().map(|member| member.run).collect();
+            let seen: Vec<_> = membership.others().map(|member| member.member_id).collect();
             let absent = membership.watched.iter().filter(|run| !seen.contains(run));
             self.gone.extend(absent);
         }
@@ -293,21 +293,21 @@ impl World {
                 continue;
             }
             let membership = &mut self.nodes[i].membership;
-            let (sent, beat) = membership.beat(shard, now, "n", Interest::default());
+            let (sent, beat) = membership.heartbeat(shard, now, "n", Interest::default());
             self.nodes[i].waits.insert(shard, (Some(sent), 0));
             let way = self.ways.get(&(i, shard)).copied().unwrap_or_default();
             // Now and then a beat is sent twice, and one that was given up may arrive much later.
             for _ in 0..=u64::from(self.random.one_in(10)) {
                 let at = self.now + self.delay(way);
                 let beat = beat.clone();
-                self.messages.push((at, i, Message::Beat { sent, beat }));
+                self.messages.push((at, i, Message::Heartbeat { sent, beat }));
             }
         }
     }
 }
 
 /// Runs a world; returns the run that acted though it was held for gone.
-fn simulate(seed: u64, bug: Bug) -> Result<World, NodeRun> {
+fn simulate(seed: u64, bug: Bug) -> Result<World, MemberId> {
     let mut world = World::new(seed, bug);
     world.run(60_000, true)?;
     world.ways.clear();
@@ -327,7 +327,8 @@ fn t16_no_run_acts_that_another_node_holds_for_gone() {
         // When the trouble is over all act and see each other.
         for node in &world.nodes {
             assert!(node.membership.may_act(ms(world.now)), "seed {seed}");
-            let runs: BTreeSet<_> = node.membership.others().map(|member| member.run).collect();
+            let runs: BTreeSet<_> =
+                node.membership.others().map(|member| member.member_id).collect();
             let others = world.nodes.iter().map(|node| node.membership.run());
             let others: BTreeSet<_> = others.filter(|run| *run != node.membership.run()).collect();
             assert_eq!(runs, others, "seed {seed}");

@@ -135,7 +135,7 @@ fn timers(namespace: String) -> Vec<Message> {
 fn many(namespace: String) -> Vec<Message> {
     let namespace = || namespace.clone();
     let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 5_000_000 });
-    let names = |name: &str| v1::LetterNames { names: vec![name.into(), "none".into()] };
+    let names = |name: &str| v1::DeadLetterNames { names: vec![name.into(), "none".into()] };
     let filter = v1::CancelFilter {
         tag: Some("none".into()),
         id_prefix: Some("t".into()),
@@ -162,12 +162,13 @@ fn many(namespace: String) -> Vec<Message> {
         which: Some(v1::purge_request::Which::DeliveryIds(names("AAAA"))),
         cursor: None,
     };
-    let give_up = v1::GiveUpOverdueRequest { namespace: namespace(), due_by: at(7), cursor: None };
+    let give_up =
+        v1::DeadLetterOverdueRequest { namespace: namespace(), due_by: at(7), cursor: None };
     vec![
         message("/duly.v1.Timers/CancelMany", &cancel),
         message("/duly.v1.Timers/Redrive", &redrive),
         message("/duly.v1.Timers/Purge", &purge),
-        message("/duly.v1.Timers/GiveUpOverdue", &give_up),
+        message("/duly.v1.Timers/DeadLetterOverdue", &give_up),
     ]
 }
 

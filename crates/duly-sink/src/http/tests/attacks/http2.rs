@@ -208,10 +208,10 @@ async fn s4_endless_frames_of_http_2_end_at_the_bytes_allowed() {
     let unknown = frame(0xfa, 0, &[0; 1_000]);
     for more in [&interim, &nothing, &unknown] {
         let receiver = Frames::start(&authority, Vec::new(), endless(more)).await;
-        let sink = authority.sink(|options| options.bounds.answer_bytes_max = 8 * 1024);
+        let sink = authority.sink(|options| options.bounds.response_bytes_max = 8 * 1024);
         let delivery = receiver.deliver(&sink).await;
         assert_eq!(delivery.outcome(), AttemptOutcome::ConnectionLost, "{delivery:?}");
-        assert!(reason(&delivery).contains("webhook.answer_bytes_max"), "{delivery:?}");
+        assert!(reason(&delivery).contains("webhook.response_bytes_max"), "{delivery:?}");
         assert_eq!(sink.pool.kept(), 0);
     }
     // A head without end is too long before that, and so are trailers.
@@ -255,7 +255,7 @@ async fn exchanges_over_an_http_2_connection_are_granted_their_bytes_anew() {
     const ANSWER_BYTES: usize = 8 * 1024;
     let authority = Authority::new();
     let port = chatty(&authority, ANSWER_BYTES).await;
-    let sink = authority.sink(|options| options.bounds.answer_bytes_max = ANSWER_BYTES);
+    let sink = authority.sink(|options| options.bounds.response_bytes_max = ANSWER_BYTES);
     let to = HttpDestination::new(&format!("https://localhost:{port}/")).unwrap();
     // In all far more than is granted at once, one after the other and side by side, with long
     // requests among them that are acknowledged piece by piece.

@@ -1,0 +1,98 @@
+//! `cargo xtask contract`: replaces the snapshot of the public interface in `contract/`.
+//!
+//! Tests of `duly-proto` and `duly-server` fail where a client that was written for the snapshot would
+//! break. From 0.2.0 on the snapshot is that of the last release. Whoever replaces it tells users why:
+//! `cargo xtask tidy` asks for a changelog entry in the same commit.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::process::{self, Outcome};
+
+/// The snapshot, and what it is a copy of.
+const SNAPSHOT: &str = "contract";
+const PROTO: &str = "crates/duly-proto/proto/duly/v1";
+const OPENAPI: &str = "docs/reference/openapi.json";
+const CHANGELOG: &str = "CHANGELOG.md";
+
+/// Copies the interface as it is.
+pub(crate) fn run() -> Result<Outcome> {
+    let root = process::root();
+    let proto = root.join(SNAPSHOT).join("proto/duly/v1");
+    if proto.exists() {
+        fs::remove_dir_all(&proto)?;
+    }
+    fs::create_dir_all(&proto)?;
+    for file in fs::read_dir(root.join(PROTO))? {
+        let file = file?;
+        copy(&file.path(), &proto.join(file.file_name()))?;
+    }
+    copy(&root.join(OPENAPI), &root.join(SNAPSHOT).join("openapi.json"))?;
+    println!(
+        "{SNAPSHOT}/ has the interface as it is: say in {CHANGELOG} what users have to change"
+    );
+    Ok(Outcome::Passed)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
+    Ok(())
+}
+
+/// Returns what is wrong where the snapshot was replaced without a changelog entry: in the changes that
+/// are not committed, or else in the commit that replaced it.
+pub(crate) fn without_changelog() -> Result<Option<String>> {
+    let changed = paths(&["diff", "--name-only", "HEAD"])?;
+    let commit = text(&["log", "-1", "--format=%h", "--", SNAPSHOT])?;
+    let committed = match commit.trim() {
+        "" => Vec::new(),
+        commit => paths(&["show", "--name-only", "--format=", commit])?,
+    };
+    let is_open = changed.iter().any(|path| is_snapshot(path));
+    let (names, place) = if is_open {
+        (changed, "the changes that are not committed".to_owned())
+    } else {
+        (committed, format!("commit {}", commit.trim()))
+    };
+    Ok(is_silent(&names).then(|| {
+        format!("{place} replaces the snapshot of the interface and has no entry in {CHANGELOG}")
+    }))
+}
+
+fn is_snapshot(path: &str) -> bool {
+    path.starts_with("contract/")
+}
+
+fn is_silent(names: &[String]) -> bool {
+    names.iter().any(|path| is_snapshot(path)) && !names.iter().any(|path| path == CHANGELOG)
+}
+
+fn paths(arguments: &[&str]) -> Result<Vec<String>> {
+    Ok(text(arguments)?.lines().map(str::to_owned).collect())
+}
+
+fn text(arguments: &[&str]) -> Result<String> {
+    let output = process::program("git").args(arguments).output().context("cannot start git")?;
+    anyhow::ensure!(
+        output.status.success(),
+        "git {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_silent;
+
+    #[test]
+    fn a_snapshot_comes_with_a_changelog_entry() {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        assert!(is_silent(&names(&["contract/openapi.json", "README.md"])));
+        assert!(!is_silent(&names(&["contract/openapi.json", "CHANGELOG.md"])));
+        assert!(!is_silent(&names(&["README.md"])));
+    }
+}
