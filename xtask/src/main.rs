@@ -60,7 +60,7 @@ enum Command {
     /// Check the dependency policy: bans, licences, sources, advisories.
     Deps(deps::Options),
     /// Check the rules of the house that no compiler checks.
-    Tidy,
+    Tidy(tidy::Options),
     /// Regenerate docs/reference/openapi.json.
     Openapi,
     /// Replace the snapshot of the public interface, with which it must stay compatible.
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         Command::Bench(forwarded) => bench::run(&forwarded.args),
         Command::Ci => ci::run(),
         Command::Deps(options) => deps::run(&options),
-        Command::Tidy => tidy::run(),
+        Command::Tidy(options) => tidy::run(&options),
         Command::Openapi => openapi::run(),
         Command::Contract => contract::run(),
         Command::CliDocs => cli_docs::run(),

@@ -16,6 +16,7 @@
 
 mod docs;
 mod layers;
+mod lines;
 mod links;
 mod manifests;
 mod marks;
@@ -29,6 +30,7 @@ mod tree;
 use std::fmt;
 
 use anyhow::Result;
+use clap::Args;
 
 use crate::contract;
 use crate::process::{self, Outcome};
@@ -64,9 +66,21 @@ impl fmt::Display for Complaint {
     }
 }
 
+/// What `cargo xtask tidy` takes.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Print the lines of code of each crate, without comments and tests, and check nothing.
+    #[arg(long)]
+    lines: bool,
+}
+
 /// Judges the checkout and prints every complaint.
-pub(crate) fn run() -> Result<Outcome> {
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let tree = Tree::read(process::root())?;
+    if options.lines {
+        print!("{}", lines::table(&[tree.sources, tree.scripts].concat()));
+        return Ok(Outcome::Passed);
+    }
     let mut complaints = complaints(&tree)?;
     complaints
         .extend(contract::without_changelog()?.map(|text| Complaint::about("contract", text)));

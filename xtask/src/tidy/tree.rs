@@ -32,6 +32,8 @@ impl File {
 pub(super) struct Tree {
     /// Every `.rs` file below `crates/` and `xtask/`.
     pub(super) sources: Vec<File>,
+    /// Every `.lua` file there.
+    pub(super) scripts: Vec<File>,
     /// Every `Cargo.toml` there.
     pub(super) manifests: Vec<File>,
     /// Every `.md` file at the root and below `docs/`.
@@ -45,6 +47,7 @@ impl Tree {
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut tree = Self {
             sources: Vec::new(),
+            scripts: Vec::new(),
             manifests: Vec::new(),
             pages: Vec::new(),
             paths: BTreeSet::new(),
@@ -87,6 +90,8 @@ impl Tree {
             }
             let list = if name.ends_with(".rs") {
                 &mut self.sources
+            } else if name.ends_with(".lua") {
+                &mut self.scripts
             } else if name == "Cargo.toml" {
                 &mut self.manifests
             } else if name.ends_with(".md") && path.starts_with("docs/") {

@@ -1,0 +1,93 @@
+//! `cargo xtask tidy --lines`: how many lines of code each crate has.
+//!
+//! Blank lines, comments, tests and generated code do not count, nor does what only tests use: the
+//! conformance suites, the strategies of property tests, the simulated disk.
+
+use std::collections::BTreeMap;
+
+use super::tree::File;
+
+/// Crates that measure or test Duly; all others are the product.
+const HARNESS: [&str; 6] =
+    ["duly-bench", "duly-checker", "duly-load", "duly-redis-testkit", "duly-testkit", "xtask"];
+
+/// Modules of the product's crates that only tests use.
+const FOR_TESTS: [&str; 3] = ["/conformance", "/strategies", "/disk/sim"];
+
+/// Returns a table of the crates with their lines, product first, each part with its sum.
+pub(super) fn table(files: &[File]) -> String {
+    let (mut product, mut harness) = (BTreeMap::new(), BTreeMap::new());
+    for file in files.iter().filter(|file| counts(file)) {
+        let name = krate(&file.path);
+        let part = if HARNESS.contains(&name) { &mut harness } else { &mut product };
+        let scripts = if file.path.ends_with(".lua") { ", Lua" } else { "" };
+        *part.entry(format!("{name}{scripts}")).or_insert(0) += code(&file.text);
+    }
+    let mut text = String::new();
+    for (title, part) in [("product", product), ("measuring, tests, tools", harness)] {
+        for (name, lines) in &part {
+            text += &format!("{lines:>8}  {name}\n");
+        }
+        text += &format!("{:>8}  {title}\n\n", part.values().sum::<usize>());
+    }
+    text
+}
+
+fn counts(file: &File) -> bool {
+    let is_source = file.path.contains("/src/");
+    let is_for_tests = FOR_TESTS.iter().any(|part| file.path.contains(part));
+    is_source && !file.is_test() && !file.is_generated() && !is_for_tests
+}
+
+fn krate(path: &str) -> &str {
+    let path = path.strip_prefix("crates/").unwrap_or(path);
+    path.split('/').next().unwrap_or(path)
+}
+
+/// Lines of a file up to a module of tests within it.
+fn code(text: &str) -> usize {
+    let is_code =
+        |line: &&str| !line.is_empty() && !line.starts_with("//") && !line.starts_with("--");
+    let mut lines = text.lines().map(str::trim);
+    let mut count = 0;
+    while let Some(line) = lines.next() {
+        if line == "#[cfg(test)]" {
+            let item = lines.by_ref().find(|line| !line.starts_with('#')).unwrap_or_default();
+            if item.starts_with("mod ") && item.ends_with('{') {
+                break;
+            }
+            count += 2;
+        } else {
+            count += usize::from(is_code(&line));
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_counted_without_comments_and_tests() {
+        assert_eq!(code("//! Doc.\n\nuse a;\n// why\nfn f() {\n}\n"), 3);
+        assert_eq!(code("fn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\n"), 1);
+        assert_eq!(code("#[cfg(test)]\nmod tests;\nfn f() {}\n"), 3);
+        assert_eq!(code("-- what it does\nlocal a = 1\n"), 1);
+    }
+
+    #[test]
+    fn the_product_is_counted_apart() {
+        let file = |path: &str| File { path: path.to_owned(), text: "fn f() {}\n".to_owned() };
+        let files = [
+            "crates/duly-core/src/lib.rs",
+            "crates/duly-core/src/tests.rs",
+            "crates/duly-core/tests/it/main.rs",
+            "crates/duly-store/src/conformance/cases.rs",
+            "crates/duly-load/src/lib.rs",
+        ];
+        let table = table(&files.map(file));
+        assert!(table.contains("       1  duly-core\n       1  product\n"), "{table}");
+        assert!(table.contains("       1  duly-load\n"), "{table}");
+    }
+}
