@@ -49,8 +49,6 @@ pub(crate) async fn run(shared: Arc<Shared>, shard: ShardId) {
         shared.shard_turned(shard);
         if let Err(error) = turn(&shared, shard, &mut times).await {
             shared.log_store_error("ready or claim", &error);
-            // The loop turns, and the watchdog expects that of the waker too.
-            shared.waker.wake_by(shard, wall_after(&*shared.clock, SLEEP_MAX));
             tokio::time::sleep(ERROR_PAUSE).await;
             shared.bell(shard).ring_due();
         }

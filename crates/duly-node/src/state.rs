@@ -103,9 +103,9 @@ impl Shared {
     }
 
     /// Says that a call to the store failed, at most a few times a minute.
-    pub(crate) fn log_store_error(&self, doing: &str, error: &duly_store::Error) {
+    pub(crate) fn log_store_error(&self, operation: &str, error: &duly_store::Error) {
         if let Some(held_back) = self.store_errors.admit(self.clock.boot()) {
-            tracing::warn!(doing, %error, held_back, "the store did not do what the node asked");
+            tracing::warn!(operation, %error, held_back, "store call failed, will retry");
         }
     }
 }

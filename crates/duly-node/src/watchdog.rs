@@ -4,7 +4,8 @@
 //! the counts: a loop that has not turned since the last look gets its bell rung, so a lost wake-up
 //! costs no more than that; one that does not answer [`MISSES_MAX`] rings in a row is stopped and
 //! begun again. It counts looks and reads no clock, so a machine that slept, or a server that was
-//! stopped for a while, is no alarm. The thread that wakes the loops is watched in the same way.
+//! stopped for a while, is no alarm. The thread that wakes the loops is watched in the same way: the
+//! watchdog asks it to turn between two looks.
 //!
 //! Calls of the settler and deliveries have time-outs of their own, and a watchdog that dies is begun
 //! again like every loop; what none of this helps stands in `/readyz` as a loop that stands still.
@@ -21,7 +22,10 @@ use duly_core::{NamespaceName, metric_names, shard::ShardId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::{phase::Phase, state::Shared};
+use crate::{
+    phase::Phase,
+    state::{Shared, wall_after},
+};
 
 /// Looks without a turn after which a loop is stopped.
 const MISSES_MAX: u32 = 4;
@@ -52,7 +56,7 @@ impl Watch {
     pub(crate) fn restarted(&self, what: &str, why: &str) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
         metrics::counter!(metric_names::WATCHDOG_RESTARTS_TOTAL).increment(1);
-        tracing::error!(what, why, "a part of the node is begun again");
+        tracing::error!(what, why, "node task restarted");
     }
 
     /// How often something was begun again.
@@ -98,18 +102,15 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut waker = Watched::default();
     while shared.phases.now() == Phase::Running {
         shared.watchdog_beat.turn(shared.clock.boot());
-        let mut has_turned = false;
         for (shard, watched) in (0_u16..).map(ShardId).zip(&mut loops) {
             let at = usize::from(shard.0);
             match watched.look(shared.shard_beats[at].turns()) {
-                Look::Turns => has_turned = true,
+                Look::Turns => {}
                 Look::Missed => shared.bell(shard).ring_due(),
                 Look::Stalled => shared.watch.stalled[at].notify_one(),
             }
         }
-        // While no loop turns, nothing asks the waker to.
-        if has_turned
-            && let Some(turns) = shared.waker.turns()
+        if let Some(turns) = shared.waker.turns()
             && waker.look(turns) == Look::Stalled
         {
             shared.watch.restarted("the waker", "made no progress");
@@ -117,6 +118,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 tracing::error!(%error, "the waker cannot be begun again");
             }
         }
+        // Loops that hang, or may not act, ask nothing of the waker; by the next look it has turned.
+        shared.waker.wake_by(ShardId(0), wall_after(&*shared.clock, every / 2));
         tokio::select! {
             () = tokio::time::sleep(every) => {}
             () = shared.phases.reached(Phase::Draining) => {}

@@ -203,7 +203,7 @@ async fn heard(
     match timeout(BEAT_WITHIN, deployment.heartbeat(shard, beat)).await {
         Ok(Ok(heard)) => Some(heard),
         Ok(Err(error)) => {
-            shared.log_store_error("beat", &error);
+            shared.log_store_error("heartbeat", &error);
             None
         }
         Err(_elapsed) => None,
@@ -244,7 +244,7 @@ async fn released(shared: Arc<Shared>, ended: Vec<(ShardId, MemberId)>) {
                     );
                 }
                 // The next look at who holds leases finds them.
-                Err(error) => shared.log_store_error("release of a node that is gone", &error),
+                Err(error) => shared.log_store_error("release owner", &error),
             }
             shared.bell(shard).ring_due();
         })

@@ -1,8 +1,11 @@
 //! Loops, calls and deliveries that are broken on purpose: the watchdog or the auditor notices.
 
+use duly_core::shard::ShardId;
+
 use super::{
     by_hand::Thread,
-    flaky::Breaks,
+    flaky::{Breaks, Cut},
+    nodes::Together,
     pull::{MINUTE, request},
     *,
 };
@@ -65,6 +68,19 @@ async fn a_store_that_is_away_is_no_alarm() {
         world.advance(ms(100)).await;
     }
     assert_eq!(world.handle.health().restarts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_may_not_act_is_no_alarm() {
+    let nodes = Together::start(2).await;
+    for world in &nodes.worlds {
+        world.waker.set(Thread::Rings);
+        world.flaky.cut_from(ShardId(0), Some(Cut::Refused));
+    }
+    nodes.pass(90_000).await;
+    for world in &nodes.worlds {
+        assert_eq!(world.handle.health().restarts, 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]
