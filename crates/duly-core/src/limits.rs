@@ -1,6 +1,6 @@
 //! Limits of a namespace.
 
-use crate::{Millis, invalid::Invalid, payload, rate::Rate};
+use crate::{Millis, Timestamp, invalid::Invalid, payload, rate::Rate, schedule::When};
 
 /// Limits of one namespace. `None` means unlimited.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,53 @@ impl Default for Limits {
     }
 }
 
+/// A limit that a new or changed timer exceeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exceeded {
+    /// [`Limits::max_payload_bytes`].
+    Payload {
+        /// Bytes of the payload.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// [`Limits::max_delay`].
+    Delay {
+        /// The due time, as the caller gave it.
+        when: When,
+        /// The limit.
+        max_delay: Millis,
+    },
+}
+
 impl Limits {
+    /// Checks what a caller gives for a timer: the bytes of its payload, and its due time. What a change
+    /// leaves as it is is not checked again.
+    ///
+    /// # Errors
+    /// The first limit that is exceeded. A due time past the last possible one exceeds none; it is refused
+    /// where the timer is made.
+    pub fn admit(
+        &self,
+        payload_bytes: u64,
+        when: Option<When>,
+        now: Timestamp,
+    ) -> Result<(), Exceeded> {
+        if payload_bytes > self.max_payload_bytes {
+            let bytes_max = self.max_payload_bytes;
+            return Err(Exceeded::Payload { bytes: payload_bytes, bytes_max });
+        }
+        let (Some(when), Some(max_delay)) = (when, self.max_delay) else {
+            return Ok(());
+        };
+        match when.due_at(now) {
+            Ok(due_at) if due_at.saturating_since(now) > max_delay => {
+                Err(Exceeded::Delay { when, max_delay })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The rate at which schedules are taken, if there is one.
     pub fn schedule_rate(&self) -> Option<Rate> {
         self.schedule_per_second.map(Rate::by_the_second)
@@ -76,5 +122,33 @@ impl Limits {
             ));
         }
         Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p10_a_payload_and_a_due_time_are_admitted_up_to_their_limits() {
+        let (now, max_delay) = (Timestamp::saturating_from_unix_ms(1_000), Millis::from_ms(10));
+        let limits =
+            Limits { max_payload_bytes: 5, max_delay: Some(max_delay), ..Limits::default() };
+        let at = |ms| When::At(Timestamp::saturating_from_unix_ms(ms));
+        let after = |ms| When::After(Millis::from_ms(ms));
+        let too_far = |when| Err(Exceeded::Delay { when, max_delay });
+        for (bytes, when, expected) in [
+            (5, None, Ok(())),
+            (6, None, Err(Exceeded::Payload { bytes: 6, bytes_max: 5 })),
+            (0, Some(at(1_010)), Ok(())),
+            (0, Some(at(0)), Ok(())),
+            (0, Some(at(1_011)), too_far(at(1_011))),
+            (0, Some(after(10)), Ok(())),
+            (0, Some(after(11)), too_far(after(11))),
+            (0, Some(When::After(Millis::MAX)), Ok(())),
+        ] {
+            assert_eq!(limits.admit(bytes, when, now), expected, "{bytes} {when:?}");
+        }
+        assert_eq!(Limits::default().admit(0, Some(after(u64::MAX)), now), Ok(()));
     }
 }

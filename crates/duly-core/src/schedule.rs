@@ -71,6 +71,11 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// Returns the bytes of its payload.
+    pub fn payload_bytes(&self) -> u64 {
+        self.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64)
+    }
+
     /// A schedule with an id and a time and nothing else.
     pub fn new(id: TimerId, when: When) -> Self {
         Self {
@@ -214,6 +219,14 @@ pub struct Patch {
 }
 
 impl Patch {
+    /// Returns the bytes of the payload that it sets.
+    pub const fn payload_bytes(&self) -> u64 {
+        match &self.payload {
+            Change::Set(payload) => payload.bytes.len() as u64,
+            Change::Keep | Change::Reset => 0,
+        }
+    }
+
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -77,6 +77,11 @@ pub struct Timer {
 }
 
 impl Timer {
+    /// Returns the bytes of its payload.
+    pub fn payload_bytes(&self) -> u64 {
+        self.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64)
+    }
+
     /// A new timer, made at `now`.
     ///
     /// # Errors

@@ -158,43 +158,14 @@ impl Case {
     }
 
     /// What a namespace's limits say of a payload and a due time.
-    fn admit(&self, payload: Option<u64>, when: Option<When>) -> Result<(), Refusal> {
-        admit(&self.control, payload, when, self.now)
+    fn admit(&self, payload_bytes: u64, when: Option<When>) -> Result<(), Refusal> {
+        let admitted = self.settings().limits.admit(payload_bytes, when, self.now);
+        admitted.map_err(|exceeded| Refusal::exceeded(&self.control.name, exceeded))
     }
 
     fn settings(&self) -> &Settings {
         &self.control.settings
     }
-}
-
-/// What a namespace's limits say of a payload and a due time.
-pub(crate) fn admit(
-    control: &Control,
-    payload: Option<u64>,
-    when: Option<When>,
-    now: Timestamp,
-) -> Result<(), Refusal> {
-    let limits = &control.settings.limits;
-    let bytes = payload.unwrap_or(0);
-    if bytes > limits.max_payload_bytes {
-        return Err(Refusal::PayloadTooLarge {
-            namespace: control.name.clone(),
-            bytes,
-            bytes_max: limits.max_payload_bytes,
-        });
-    }
-    let (Some(when), Some(max_delay)) = (when, limits.max_delay) else {
-        return Ok(());
-    };
-    let due_at = when.due_at(now).map_err(Refusal::Invalid)?;
-    if due_at.saturating_since(now) <= max_delay {
-        return Ok(());
-    }
-    let allowed = format!("at most {max_delay} from now");
-    Err(Refusal::Invalid(match when {
-        When::At(due_at) => duly_core::Invalid::new("due_at", due_at, allowed),
-        When::After(delay) => duly_core::Invalid::new("delay", delay, allowed),
-    }))
 }
 
 /// The refusal of something that a timer's state does not allow.

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use duly_core::{
     Code, DeliveryId, Incarnation, Invalid, Millis, NamespaceName, Schedule, State, Timer, TimerId,
     Timestamp,
-    schedule::{IfExists, Patch},
+    limits::Exceeded,
+    schedule::{IfExists, Patch, When},
     shard::{ShardId, shard_of},
 };
 
@@ -98,7 +99,7 @@ pub enum Operation {
     /// and times stay, so that its delivery id does. One that has been here before, in whatever
     /// state, is the answer as it is, so that an import can be repeated.
     Import {
-        /// As it was. With a [`Timer::death`] it is a dead letter.
+        /// As it was. With a [`Timer::dead_letter`] it is a dead letter.
         timer: Box<Timer>,
     },
     /// Change a pending timer.
@@ -293,6 +294,34 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// That a timer exceeds a limit of its namespace.
+    pub fn exceeded(namespace: &NamespaceName, exceeded: Exceeded) -> Self {
+        match exceeded {
+            Exceeded::Payload { bytes, bytes_max } => {
+                Self::PayloadTooLarge { namespace: namespace.clone(), bytes, bytes_max }
+            }
+            Exceeded::Delay { when, max_delay } => {
+                let allowed = format!(
+                    "at most {max_delay} from now (limits.max_delay of namespace {namespace})"
+                );
+                Self::Invalid(match when {
+                    When::At(due_at) => Invalid::new("due_at", due_at, allowed),
+                    When::After(delay) => Invalid::new("delay", delay, allowed),
+                })
+            }
+        }
+    }
+
+    /// That a namespace has room for no more pending timers.
+    pub fn pending_full(namespace: &NamespaceName, max_pending: u64) -> Self {
+        let reason = format!(
+            "namespace {namespace} has {max_pending} pending timers, its limit: cancel some, wait until \
+             some have fired, or raise limits.max_pending"
+        );
+        let retry_after = Some(Millis::from_secs(1));
+        Self::Exhausted { limit: Limit::MaxPending, reason, retry_after }
+    }
+
     /// That a namespace has room for no more dead letters.
     pub fn dead_letters_full(namespace: &NamespaceName, max_dead: u64) -> Self {
         let reason = format!(

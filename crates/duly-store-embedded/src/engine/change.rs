@@ -39,16 +39,11 @@ impl Engine {
             answer.check(&view).map_err(Stop::Unread)?;
         }
         let mut timer = whole(view);
-        let field = patch.when.as_ref().map_or("due_at", schedule::when_field);
-        let is_moved = patch.when.is_some();
+        let given = (patch.payload_bytes(), patch.when);
         let now = self.now.wall();
         timer.change(patch, now).map_err(|invalid| Stop::Refused(Refusal::Invalid(invalid)))?;
-        let mut settings = Arc::clone(&self.namespace(key.namespace()).settings);
-        if !is_moved {
-            // A timer that stays where it is does not become late for the limit.
-            Arc::make_mut(&mut settings).limits.max_delay = None;
-        }
-        schedule::check_limits(&settings, name, &timer, now, field)?;
+        let settings = Arc::clone(&self.namespace(key.namespace()).settings);
+        schedule::check_limits(&settings, name, given, now)?;
         let record = Record::Pending(Cause::Rescheduled, timer);
         self.write_keyed(key, &record)?;
         Ok(Outcome::Changed(self.view_of(name, record)))

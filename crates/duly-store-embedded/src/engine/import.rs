@@ -5,6 +5,7 @@ use std::sync::Arc;
 use duly_core::{
     NamespaceName, Timer,
     lifecycle::{self, Decision, Event, Imported},
+    schedule::When,
 };
 use duly_store::{Outcome, Refusal, TimerView};
 
@@ -48,7 +49,7 @@ impl Engine {
         let namespace = self.namespace(key.namespace());
         let (settings, pending) = (Arc::clone(&namespace.settings), namespace.pending());
         self.admit_new().map_err(Stop::Refused)?;
-        check_limits(&settings, name, &timer, self.now.wall(), "due_at")?;
+        check_limits(&settings, name, given(&timer), self.now.wall())?;
         check_pending(&settings, pending, name)?;
         let record = Record::Pending(Cause::Created, timer);
         self.write_keyed(key, &record)?;
@@ -77,7 +78,7 @@ impl Engine {
         let namespace = self.namespace(number);
         let (settings, dead) = (Arc::clone(&namespace.settings), namespace.dead());
         self.admit_new().map_err(Stop::Refused)?;
-        check_limits(&settings, name, &timer, self.now.wall(), "due_at")?;
+        check_limits(&settings, name, given(&timer), self.now.wall())?;
         let max_dead = settings.limits.max_dead;
         if dead >= max_dead {
             return Err(Stop::Refused(Refusal::dead_letters_full(name, max_dead)));
@@ -102,4 +103,9 @@ impl Engine {
         let known = location.map_or(Known::Nothing, Known::Dead);
         Ok(self.readable(name, known)?.filter(|letter| letter.is_of_firing(timer)))
     }
+}
+
+/// The payload and the due time that a timer brings along.
+fn given(timer: &Timer) -> (u64, Option<When>) {
+    (timer.payload_bytes(), Some(When::At(timer.due_at)))
 }

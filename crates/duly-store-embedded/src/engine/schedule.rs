@@ -6,9 +6,9 @@ use duly_core::{
     Incarnation, Invalid, NamespaceName, Schedule, Settings, Timer, Timestamp,
     lifecycle::{self, Decision, Event, Request},
     request_hash::RequestHash,
-    schedule::IfExists,
+    schedule::{IfExists, When},
 };
-use duly_store::{Answer, Limit, Outcome, Refusal, TimerView, query::Body};
+use duly_store::{Answer, Outcome, Refusal, TimerView, query::Body};
 
 use crate::{
     format::record::{Cause, Record},
@@ -82,14 +82,14 @@ impl Engine {
     ) -> Result<Box<Timer>, Stop> {
         let now = self.now.wall();
         let incarnation = Incarnation(self.random_u64());
-        let field = when_field(&schedule.when);
+        let given = (schedule.payload_bytes(), Some(schedule.when));
         let timer = match old_revision {
             None => Timer::new(schedule, now, incarnation),
             Some(revision) => Timer::replacing(revision, schedule, now, incarnation),
         }
         .map(Box::new)
         .map_err(|invalid| Stop::Refused(Refusal::Invalid(invalid)))?;
-        check_limits(settings, name, &timer, now, field)?;
+        check_limits(settings, name, given, now)?;
         Ok(timer)
     }
 
@@ -156,14 +156,6 @@ fn is_same(view: &TimerView, schedule: &Schedule) -> bool {
     stored == Some(RequestHash::of(schedule))
 }
 
-/// The field of a request that named the time.
-pub(super) const fn when_field(when: &duly_core::schedule::When) -> &'static str {
-    match when {
-        duly_core::schedule::When::At(_) => "due_at",
-        duly_core::schedule::When::After(_) => "delay",
-    }
-}
-
 /// Refuses one more where a namespace has as many as it may.
 pub(super) fn check_pending(
     settings: &Settings,
@@ -171,42 +163,18 @@ pub(super) fn check_pending(
     name: &NamespaceName,
 ) -> Result<(), Stop> {
     match settings.limits.max_pending {
-        Some(max) if pending >= max => Err(Stop::Refused(Refusal::Exhausted {
-            limit: Limit::MaxPending,
-            reason: format!(
-                "namespace {name} holds {pending} pending timers and its limits.max_pending is \
-                 {max}; raise it, cancel timers, or wait until some have fired"
-            ),
-            retry_after: Some(duly_core::Millis::from_secs(1)),
-        })),
+        Some(max) if pending >= max => Err(Stop::Refused(Refusal::pending_full(name, max))),
         _ => Ok(()),
     }
 }
 
-/// Checks a new or changed timer against the namespace's limits.
+/// Checks the bytes of a payload, and a due time, that a caller gives.
 pub(super) fn check_limits(
     settings: &Settings,
     name: &NamespaceName,
-    timer: &Timer,
+    (payload_bytes, when): (u64, Option<When>),
     now: Timestamp,
-    field: &'static str,
 ) -> Result<(), Stop> {
-    let limits = &settings.limits;
-    let bytes = timer.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64);
-    if bytes > limits.max_payload_bytes {
-        return Err(Stop::Refused(Refusal::PayloadTooLarge {
-            namespace: name.clone(),
-            bytes,
-            bytes_max: limits.max_payload_bytes,
-        }));
-    }
-    if let Some(max_delay) = limits.max_delay
-        && timer.due_at.saturating_since(now) > max_delay
-    {
-        let allowed =
-            format!("at most {max_delay} from now (limits.max_delay of namespace {name})");
-        let seen = timer.due_at;
-        return Err(Stop::Refused(Refusal::Invalid(Invalid::new(field, seen, allowed))));
-    }
-    Ok(())
+    let admitted = settings.limits.admit(payload_bytes, when, now);
+    admitted.map_err(|exceeded| Stop::Refused(Refusal::exceeded(name, exceeded)))
 }

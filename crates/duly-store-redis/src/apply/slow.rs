@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use duly_core::{Incarnation, Millis, shard::ShardId};
-use duly_store::{
-    Answer, Command, Error, Limit, Operation, Outcome, Refusal, Result, command::Letter,
-};
+use duly_store::{Answer, Command, Error, Operation, Outcome, Refusal, Result, command::Letter};
 
 use crate::{
     case::{self, Control, Step},
@@ -177,12 +175,5 @@ const fn letter_of(operation: &Operation) -> Option<&Letter> {
 }
 
 fn too_many(control: &Control) -> Refusal {
-    let max = control.settings.limits.max_pending.unwrap_or(0);
-    let reason = format!(
-        "namespace {} has {max} pending timers, as many as limits.max_pending allows; cancel some, \
-         wait until some have fired, or raise the limit",
-        control.name
-    );
-    let retry_after = Some(Millis::from_secs(1));
-    Refusal::Exhausted { limit: Limit::MaxPending, reason, retry_after }
+    Refusal::pending_full(&control.name, control.settings.limits.max_pending.unwrap_or(0))
 }

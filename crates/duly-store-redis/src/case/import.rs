@@ -20,14 +20,13 @@ use crate::record::Record;
 
 impl Case {
     pub(super) fn import(&self, timer: &Timer) -> Result<Step, Refusal> {
-        let payload = timer.payload.as_ref().map(|payload| payload.bytes.len() as u64);
         let record = Record::new(timer.clone(), lane_number(timer.destination.as_ref()));
         let known_letter = self
             .other
             .as_ref()
             .map(|letter| TimerView::whole(self.control.name.clone(), State::Dead, letter.clone()));
         if timer.dead_letter.is_some() {
-            return self.import_letter(record, payload, known_letter);
+            return self.import_letter(record, known_letter);
         }
         if let Some(letter) = known_letter {
             return Ok(Step::Answer(Outcome::Existing(Arc::new(letter))));
@@ -42,7 +41,7 @@ impl Case {
             (Decision::Create, _) => {}
             (decision, old) => return Err(self.refusal(decision, old.as_ref())),
         }
-        self.admit(payload, Some(When::At(timer.due_at)))?;
+        self.admit(timer.payload_bytes(), Some(When::At(timer.due_at)))?;
         let view = self.view_of(&record);
         let draft = Draft { one_more: true, ..self.make_live(record) };
         Ok(Step::Write(Box::new(draft.counting("scheduled")), Outcome::Created(view)))
@@ -51,7 +50,6 @@ impl Case {
     fn import_letter(
         &self,
         record: Record,
-        payload: Option<u64>,
         known_letter: Option<TimerView>,
     ) -> Result<Step, Refusal> {
         let own = self.view().filter(|view| view.is_of_firing(&record.timer));
@@ -62,7 +60,8 @@ impl Case {
         {
             return Ok(Step::Answer(Outcome::Existing(Arc::new(known))));
         }
-        self.admit(payload, Some(When::At(record.timer.due_at)))?;
+        let timer = &record.timer;
+        self.admit(timer.payload_bytes(), Some(When::At(timer.due_at)))?;
         self.admit_one_more_letter()?;
         let view = Arc::new(self.letter_view(&record));
         let bury = Some((Box::new(record), Payload::Inline));

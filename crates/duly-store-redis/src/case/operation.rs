@@ -88,7 +88,7 @@ impl Case {
             _ => Request::Other(if_exists),
         };
         let state = old.as_ref().map(|view| view.state);
-        let payload = schedule.payload.as_ref().map(|payload| payload.bytes.len() as u64);
+        let bytes = schedule.payload_bytes();
         let asked = schedule.clone();
         let (timer, one_more, outcome): (Timer, bool, fn(Arc<TimerView>) -> Outcome) =
             match (decide(state, Event::Schedule(request)), old) {
@@ -96,12 +96,12 @@ impl Case {
                     return Ok(Step::Answer(Outcome::Existing(Arc::new(old))));
                 }
                 (Decision::Create, _) => {
-                    self.admit(payload, Some(schedule.when))?;
+                    self.admit(bytes, Some(schedule.when))?;
                     let timer = Timer::new(asked, self.now, incarnation);
                     (timer.map_err(Refusal::Invalid)?, true, Outcome::Created)
                 }
                 (Decision::Replace, Some(old)) => {
-                    self.admit(payload, Some(schedule.when))?;
+                    self.admit(bytes, Some(schedule.when))?;
                     let revision = old.revision().unwrap_or(0);
                     let timer = Timer::replacing(revision, asked, self.now, incarnation);
                     (timer.map_err(Refusal::Invalid)?, false, Outcome::Replaced)
@@ -133,11 +133,7 @@ impl Case {
             (Decision::Change, Some(live)) => live,
             (decision, _) => return Err(self.refusal(decision, old.as_ref())),
         };
-        let payload = match &patch.payload {
-            Change::Set(payload) => Some(payload.bytes.len() as u64),
-            Change::Keep | Change::Reset => None,
-        };
-        self.admit(payload, patch.when)?;
+        self.admit(patch.payload_bytes(), patch.when)?;
         let mut record = live.record.clone();
         if !patch.payload.is_keep() {
             record.apart = None;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use duly_core::{
-    Code, Incarnation, Invalid, Payload, Schedule, Timer, TimerId,
+    Code, Incarnation, Schedule, Timer, TimerId,
     lifecycle::{Decision, Event, Request, State, decide},
     request_hash::RequestHash,
-    schedule::{Change, IfExists, Patch, When},
+    schedule::{IfExists, Patch, When},
     tombstone::Ended,
 };
 
@@ -67,14 +67,14 @@ impl Space {
                     return Ok(shown(answer, old, Outcome::Existing));
                 }
                 (Decision::Create, _) => {
-                    self.admit(schedule.payload.as_ref(), Some(schedule.when), now)?;
+                    self.admit(schedule.payload_bytes(), Some(schedule.when), now)?;
                     self.admit_one_more()?;
                     let incarnation = Incarnation(random.next_u64());
                     let timer = Timer::new(schedule, now.wall, incarnation);
                     (timer.map_err(Refusal::Invalid)?, Outcome::Created)
                 }
                 (Decision::Replace, Some(old)) => {
-                    self.admit(schedule.payload.as_ref(), Some(schedule.when), now)?;
+                    self.admit(schedule.payload_bytes(), Some(schedule.when), now)?;
                     let revision = old.revision().unwrap_or(0);
                     let incarnation = Incarnation(random.next_u64());
                     let timer = Timer::replacing(revision, schedule, now.wall, incarnation);
@@ -109,11 +109,7 @@ impl Space {
             (Decision::Change, _) => {}
             (decision, old) => return Err(refusal(decision, old.as_ref(), id)),
         }
-        let payload = match &patch.payload {
-            Change::Set(payload) => Some(payload),
-            Change::Keep | Change::Reset => None,
-        };
-        self.admit(payload, patch.when, now)?;
+        self.admit(patch.payload_bytes(), patch.when, now)?;
         if let Some(live) = self.live.get_mut(id) {
             live.timer.change(patch, now.wall).map_err(Refusal::Invalid)?;
             let destination = live.timer.destination.clone();
@@ -174,44 +170,19 @@ impl Space {
     /// What a namespace's limits say of a payload and a due time.
     pub(super) fn admit(
         &self,
-        payload: Option<&Payload>,
+        payload_bytes: u64,
         when: Option<When>,
         now: Now,
     ) -> Result<(), Refusal> {
-        let limits = &self.settings.limits;
-        let bytes = payload.map_or(0, |payload| payload.bytes.len() as u64);
-        if bytes > limits.max_payload_bytes {
-            return Err(Refusal::PayloadTooLarge {
-                namespace: self.name.clone(),
-                bytes,
-                bytes_max: limits.max_payload_bytes,
-            });
-        }
-        let (Some(when), Some(max_delay)) = (when, limits.max_delay) else {
-            return Ok(());
-        };
-        let due_at = when.due_at(now.wall).map_err(Refusal::Invalid)?;
-        if due_at.saturating_since(now.wall) <= max_delay {
-            return Ok(());
-        }
-        let allowed = format!("at most {max_delay} from now");
-        Err(Refusal::Invalid(match when {
-            When::At(due_at) => Invalid::new("due_at", due_at, allowed),
-            When::After(delay) => Invalid::new("delay", delay, allowed),
-        }))
+        let admitted = self.settings.limits.admit(payload_bytes, when, now.wall);
+        admitted.map_err(|exceeded| Refusal::exceeded(&self.name, exceeded))
     }
 
     pub(super) fn admit_one_more(&self) -> Result<(), Refusal> {
         match self.settings.limits.max_pending {
-            Some(max) if self.live.len() as u64 >= max => Err(Refusal::Exhausted {
-                limit: crate::Limit::MaxPending,
-                reason: format!(
-                    "namespace {} has {max} pending timers, as many as limits.max_pending \
-                     allows; cancel some, wait until some have fired, or raise the limit",
-                    self.name
-                ),
-                retry_after: Some(duly_core::Millis::from_secs(1)),
-            }),
+            Some(max) if self.live.len() as u64 >= max => {
+                Err(Refusal::pending_full(&self.name, max))
+            }
             _ => Ok(()),
         }
     }

@@ -32,7 +32,7 @@ impl Space {
             (Decision::Create, _) => {}
             (decision, old) => return Err(refusal(decision, old.as_ref(), &id)),
         }
-        self.admit(timer.payload.as_ref(), Some(When::At(timer.due_at)), now)?;
+        self.admit(timer.payload_bytes(), Some(When::At(timer.due_at)), now)?;
         self.admit_one_more()?;
         self.learn_origin(timer.destination.as_ref());
         self.tombstones.remove(&id);
@@ -51,7 +51,7 @@ impl Space {
         {
             return Ok(Outcome::Existing(Arc::new(known)));
         }
-        self.admit(timer.payload.as_ref(), Some(When::At(timer.due_at)), now)?;
+        self.admit(timer.payload_bytes(), Some(When::At(timer.due_at)), now)?;
         let max_dead = self.settings.limits.max_dead;
         if self.dead.len() as u64 >= max_dead {
             return Err(Refusal::dead_letters_full(&self.name, max_dead));
