@@ -46,12 +46,12 @@ pub struct LoopHealth {
 
 /// The turns of one loop: how many, and when the last was by the boot-time clock.
 #[derive(Debug, Default)]
-pub(crate) struct Heartbeat {
+pub(crate) struct LoopTurns {
     last_ms: AtomicU64,
     turns: AtomicU64,
 }
 
-impl Heartbeat {
+impl LoopTurns {
     pub(crate) fn turn(&self, boot: Duration) {
         let ms = u64::try_from(boot.as_millis()).unwrap_or(u64::MAX);
         self.last_ms.store(ms, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::{
     FallbackLoad, LaneLoad, LeaseRequest, Leased, LoopHealth, NodeHealth, Options, allot, auditor,
     census, dispatch,
-    health::Heartbeat,
+    health::LoopTurns,
     idle,
     lanes::{Lanes, Listing},
     log_limit::LogLimit,
@@ -80,15 +80,15 @@ impl Node {
             let boot = clock.boot();
             (0..shards)
                 .map(|_| {
-                    let beat = Heartbeat::default();
+                    let beat = LoopTurns::default();
                     beat.turn(boot);
                     beat
                 })
                 .collect()
         };
         let shared = Arc::new(Shared {
-            watchdog_beat: Heartbeat::default(),
-            auditor_beat: Heartbeat::default(),
+            watchdog_beat: LoopTurns::default(),
+            auditor_beat: LoopTurns::default(),
             watch: Watch::new(shards),
             shard_beats: beats(),
             settler_beats: beats(),

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::{
     Options,
-    health::Heartbeat,
+    health::LoopTurns,
     lanes::{Lanes, Permit, Reception},
     log_limit::LogLimit,
     nodes::Nodes,
@@ -53,10 +53,10 @@ pub(crate) struct Shared {
     pub(crate) recorder: Recorder,
     pub(crate) failed_attempts: LogLimit,
     pub(crate) store_errors: LogLimit,
-    pub(crate) shard_beats: Vec<Heartbeat>,
-    pub(crate) settler_beats: Vec<Heartbeat>,
-    pub(crate) watchdog_beat: Heartbeat,
-    pub(crate) auditor_beat: Heartbeat,
+    pub(crate) shard_beats: Vec<LoopTurns>,
+    pub(crate) settler_beats: Vec<LoopTurns>,
+    pub(crate) watchdog_beat: LoopTurns,
+    pub(crate) auditor_beat: LoopTurns,
     pub(crate) watch: Watch,
 }
 

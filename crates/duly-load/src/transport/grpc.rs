@@ -1,4 +1,4 @@
-//! gRPC by the generated tombstones, over a few connections on which many calls are under way; single
+//! gRPC by the generated client, over a few connections on which many calls are under way; single
 //! schedules over a connection for each line.
 
 mod consume;

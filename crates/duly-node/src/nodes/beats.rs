@@ -181,7 +181,7 @@ impl Beats<'_> {
             }
             Rejoin::NewList => "the list of coordination shards has changed",
         };
-        tracing::warn!(why, "node evicted; rejoining with a new member id");
+        tracing::warn!(why, "node rejoins with a new member id");
         self.shared.nodes.is_forgotten();
     }
 }

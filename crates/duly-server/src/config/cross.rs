@@ -101,8 +101,7 @@ fn lower_default(values: &mut Values, key: &str, most: u64) {
     }
 }
 
-/// Returns how many connections may hold the head of a request at once where the process may take so many bytes:
-/// an eighth of them.
+/// Returns the number of connections whose heads of requests fit an eighth of a memory limit, at least 256.
 pub(super) fn connections_within(memory_limit: u64) -> u64 {
     (memory_limit / 8 / u64::from(HEAD_BYTES_MAX)).max(256)
 }

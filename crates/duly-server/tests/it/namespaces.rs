@@ -359,7 +359,7 @@ impl StandIn for Removed {
 }
 
 #[tokio::test]
-async fn p3_timers_that_meet_the_removal_of_an_idle_namespace_are_scheduled() {
+async fn p3_schedules_survive_the_removal_of_an_idle_namespace() {
     let bench = Bench::on(ImplicitNamespaces::Create, 64 * 1024, |store| Arc::new(Removed(store)));
     bench.clock.advance(IDLE_AFTER);
     bench.clock.advance(Millis::from_secs(1));

@@ -45,13 +45,13 @@ async fn make(store: &RedisStore) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_an_idle_namespace_is_removed_only_if_every_shard_is_there_and_empty() {
+async fn p3_an_idle_namespace_stays_while_a_shard_is_away() {
     let mut cluster = Cluster::start(3, 0);
     let (today, tomorrow) = (store_at(&cluster, 0).await, store_at(&cluster, 25).await);
     make(&today).await;
     assert_eq!(pass(&today).await, Ok(vec![]), "idle from now on");
 
-    // Of a shard that is away nobody knows what it holds; it holds a timer.
+    // The shard that is away holds a timer, which no other shard knows.
     let home = duly_core::shard::shard_of(name().as_str(), "", SHARDS);
     let master_of = |shard: u16| usize::from(shard) * 3 / usize::from(SHARDS);
     let away = (0..3).find(|master| *master != master_of(home.0)).expect("three masters");
@@ -82,7 +82,7 @@ async fn p3_an_idle_namespace_is_removed_only_if_every_shard_is_there_and_empty(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_p10_no_acknowledged_timer_goes_with_an_idle_namespace_over_shards() {
+async fn p3_idle_removal_over_shards_loses_no_timer() {
     let cluster = Cluster::start(3, 0);
     let (today, tomorrow) = (store_at(&cluster, 0).await, store_at(&cluster, 25).await);
     let (mut removed, mut kept) = (0, 0);
